@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/private.h"
@@ -90,14 +91,8 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
             *file = i;
             return NULL;
         }
-    if (c->nfiles == c->files_room) {
-        const int room = c->files_room * 2 + 8;
-        sheaf_catalog_file *more = realloc(c->file, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return no_memory(c);
-        c->file = more;
-        c->files_room = room;
-    }
+    if (!SHEAF_GROW(&c->file, &c->files_room, c->nfiles + 1))
+        return no_memory(c);
     sheaf_catalog_file f = { .path = strdup(path), .hash = hash, .fd = -1 };
     if (f.path == NULL)
         return no_memory(c);
@@ -117,14 +112,8 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
 
 sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int64_t length)
 {
-    if (c->nzips == c->zips_room) {
-        const int64_t room = c->zips_room * 2 + 64;
-        sheaf_catalog_zip *more = realloc(c->zip, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return no_memory(c);
-        c->zip = more;
-        c->zips_room = room;
-    }
+    if (!SHEAF_GROW(&c->zip, &c->zips_room, c->nzips + 1))
+        return no_memory(c);
     c->zip[c->nzips++] = (sheaf_catalog_zip){ file, begin, length };
     return NULL;
 }
@@ -174,14 +163,8 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
     if (elements > INT64_MAX / 16)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
-    if (c->count == c->room) {
-        const int64_t room = c->room * 2 + 64;
-        sheaf_logical *more = realloc(c->tensor, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return no_memory(c);
-        c->tensor = more;
-        c->room = room;
-    }
+    if (!SHEAF_GROW(&c->tensor, &c->room, c->count + 1))
+        return no_memory(c);
     sheaf_status *st =
         2 * (c->count + 1) > c->slots ? rehash(c, c->slots == 0 ? 256 : 2 * c->slots) : NULL;
     if (st != NULL)
@@ -197,16 +180,11 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
     return NULL;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const sheaf_logical *)a)->told.name, ((const sheaf_logical *)b)->told.name);
-}
-
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *c)
 {
     if (c->count == 0)
         return NULL;
-    qsort(c->tensor, (size_t)c->count, sizeof *c->tensor, by_name);
+    qsort(c->tensor, (size_t)c->count, sizeof *c->tensor, sheaf__by_name);
     return rehash(c, c->slots);
 }
 
@@ -275,12 +253,10 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
                     file->size);
         return sheaf_try_this(st, "save it with .contiguous(), if that many values are meant");
     }
-    if (t->npieces == t->room) {
+    if (t->npieces == t->room) { /* most tensors have one: not SHEAF_GROW, which gives more */
         const int64_t room = t->room == 0 ? 1 : t->room * 2;
-        sheaf_piece *more = realloc(t->piece, (size_t)room * sizeof *more);
-        if (more == NULL)
+        if (!SHEAF_GROW(&t->piece, NULL, room))
             return no_memory(c);
-        t->piece = more;
         t->room = room;
     }
     t->piece[t->npieces++] = *p;
@@ -293,14 +269,8 @@ sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, con
                                   const char *path, const char *tensor, const char *expected,
                                   const char *found, const char *cure)
 {
-    if (c->nfindings == c->findings_room) {
-        const int64_t room = c->findings_room * 2 + 16;
-        sheaf_finding *more = realloc(c->finding, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return no_memory(c);
-        c->finding = more;
-        c->findings_room = room;
-    }
+    if (!SHEAF_GROW(&c->finding, &c->findings_room, c->nfindings + 1))
+        return no_memory(c);
     const char *text[5] = { path, tensor, expected, found, cure };
     char *copy[5] = { NULL };
     sheaf_status *st = cure != NULL ? sheaf__cure(&copy[4], c, cure) : NULL;

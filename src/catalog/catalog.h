@@ -86,7 +86,8 @@ typedef struct sheaf_catalog {
 
     int64_t count, room;
     sheaf_logical *tensor; /* in the order found; after sheaf__catalog_sort(), by name */
-    int nfiles, files_room;
+    int nfiles;
+    int64_t files_room;
     sheaf_catalog_file *file;
     int64_t nzips, zips_room;
     sheaf_catalog_zip *zip; /* files that are whole zip files are not listed here */

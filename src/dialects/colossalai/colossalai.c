@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "dialects/common/model.h"
 #include "dialects/common/rank_parts.h"
+#include "dialects/common/save.h"
 
 static bool numbered(const char *name, const char *begin, const char *end)
 {
@@ -42,8 +43,7 @@ bool sheaf__colossalai_is_optimizer(const char *name)
 static bool colossalai_is(const char *path)
 {
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        const char *slash = strrchr(path, '/');
-        return is_rank(slash == NULL ? path : slash + 1);
+        return is_rank(sheaf__last_part(path));
     }
     sheaf__names names = { 0 };
     bool yes = false;
@@ -142,8 +142,7 @@ static bool holds_ranks(const char *path)
     sheaf__names names = { 0 };
     bool yes = false;
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        const char *slash = strrchr(path, '/');
-        return is_rank(slash == NULL ? path : slash + 1);
+        return is_rank(sheaf__last_part(path));
     }
     sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
     for (int64_t i = 0; i < names.count; i++)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/text.h"
 
 enum { DEFAULT_CHUNK = 16 << 20, COPY_CHUNK = 1 << 20 };
@@ -132,11 +133,6 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
     return st;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const place *const *)a)->name, (*(const place *const *)b)->name);
-}
-
 /* As json.dumps(index, indent=2, sort_keys=True) of transformers spells it. */
 static sheaf_status *write_index(sheaf_folder *f)
 {
@@ -151,7 +147,7 @@ static sheaf_status *write_index(sheaf_folder *f)
         total += f->place[i].bytes;
         elements += f->place[i].height * f->place[i].width;
     }
-    qsort(sorted, (size_t)f->count, sizeof *sorted, by_name);
+    qsort(sorted, (size_t)f->count, sizeof *sorted, sheaf__by_name_behind);
     sheaf__text_add(&text,
                     "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64
                     ",\n    \"total_size\": %" PRId64 "\n  },\n  \"weight_map\": {\n",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
@@ -428,15 +429,9 @@ static void add(mapping *g, const sheaf_tensor *t, int64_t from, int64_t rows, i
     sheaf__megatron_targets *list = g->out;
     if (g->st != NULL)
         return;
-    if (list->count == list->room) {
-        const int64_t room = list->room * 2 + 16;
-        sheaf__megatron_target *more = realloc(list->at, (size_t)room * sizeof *more);
-        if (more == NULL) {
-            g->st = sheaf_fail(SHEAF_E_MEMORY, "tensors of a Megatron checkpoint");
-            return;
-        }
-        list->at = more;
-        list->room = room;
+    if (!SHEAF_GROW(&list->at, &list->room, list->count + 1)) {
+        g->st = sheaf_fail(SHEAF_E_MEMORY, "tensors of a Megatron checkpoint");
+        return;
     }
     sheaf__megatron_target *o = &list->at[list->count++];
     *o = (sheaf__megatron_target){ .ndim = g->ndim, .replicated = axis < 0 && g->ranks > 1 };

@@ -52,6 +52,51 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_h
     return st;
 }
 
+sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
+                                  const sheaf_dialect_hints *hints, const char *const *dirs)
+{
+    sheaf_config config = { 0 };
+    sheaf_status *st = NULL;
+    if (schema != NULL)
+        *schema = NULL;
+    if (hints->config != NULL)
+        st = sheaf__catalog_take_config(c, hints->config);
+    for (; st == NULL && hints->config == NULL && c->config_path == NULL && *dirs != NULL; dirs++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, *dirs, "config.json");
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = sheaf__catalog_take_config(c, path);
+        free(path);
+    }
+    if (st != NULL || c->config == NULL)
+        return st;
+    st = sheaf_config_parse(&config, c->config, strlen(c->config));
+    if (st == NULL) {
+        c->vocab = config.vocab;
+        c->model = strdup(sheaf_family_name(config.family));
+        if (c->model == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->config_path);
+    }
+    if (st == NULL && schema != NULL)
+        st = sheaf_schema_new(schema, &config, 1);
+    sheaf_config_release(&config);
+    return sheaf__catalog_defect(c, c->config_path, st);
+}
+
+sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
+{
+    const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
+    if (c->model == NULL && table != NULL &&
+        sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
+        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL
+                               ? "qwen2"
+                               : "llama")) == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    if (table != NULL && table->told.ndim == 2 && c->vocab < 0)
+        c->vocab = table->told.shape[0];
+    return NULL;
+}
+
 /* ---- rows of the vocabulary ---- */
 
 static int64_t round_up(int64_t n, int64_t to)

@@ -4,7 +4,7 @@
 #define SHEAF_DIALECTS_COMMON_MODEL_H
 
 #include "dialects/common/dialects.h"
-#include "sheaf/config.h"
+#include "sheaf/schema.h"
 
 /* sheaf__catalog_take_config - the text of `path` into catalog->config; what is wrong with it
  * becomes a finding. */
@@ -12,6 +12,14 @@ sheaf_status *sheaf__catalog_take_config(sheaf_catalog *catalog, const char *pat
 /* sheaf__catalog_find_config - hints->config, else dir/name where there is one. */
 sheaf_status *sheaf__catalog_find_config(sheaf_catalog *catalog, const sheaf_dialect_hints *hints,
                                          const char *dir, const char *name);
+/* sheaf__catalog_know - for states of training: --config, or config.json in the first of `dirs`
+ * (ends with NULL) that has one, says the model and its vocabulary; `schema` (may be NULL) gets its
+ * tensors, NULL where no config says them. What is wrong with it becomes a finding. */
+sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *catalog,
+                                  const sheaf_dialect_hints *hints, const char *const *dirs);
+/* sheaf__catalog_recognise - what the names of whole tensors say the model is, where no config
+ * does; its vocabulary. */
+sheaf_status *sheaf__catalog_recognise(sheaf_catalog *catalog);
 /* sheaf__catalog_check_model - recognises the model by its tensors, holds them against the config:
  * class, names, shapes, rows of the vocabulary (padding is cut off, a part of a divided table is
  * named). `damaged`: parts could not be read, so missing tensors are not listed one by one. */

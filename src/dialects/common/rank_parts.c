@@ -14,6 +14,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/partition.h"
 #include "dialects/common/rank_parts.h"
+#include "dialects/common/save.h"
 #include "dialects/common/whole.h"
 
 enum { MOST_PARTS = 256, COMPARE_BYTES = 1 << 20 };
@@ -49,8 +50,7 @@ static int axis_of(const joining *j, const char *name, int ndim)
 static int rank_of_name(const char *path)
 {
     int rank = -1;
-    const char *slash = strrchr(path, '/');
-    for (const char *p = strstr(slash == NULL ? path : slash + 1, "rank"); p != NULL;
+    for (const char *p = strstr(sheaf__last_part(path), "rank"); p != NULL;
          p = strstr(p + 1, "rank")) {
         const char *digits = p + 4 + strspn(p + 4, "_-");
         const size_t n = strspn(digits, "0123456789");

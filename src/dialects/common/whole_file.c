@@ -18,7 +18,8 @@ bool sheaf__is_torch_name(const char *name)
            sheaf__ends_with(name, ".pth");
 }
 
-/* A constant that follows from config.json; files from before 2023 hold it. */
+/* A constant that follows from config.json; files from before 2023 hold it. (CogVLM's, "mixins...",
+ * belongs to it.) */
 static bool is_old_buffer(const char *name)
 {
     return sheaf__ends_with(name, "rotary_emb.inv_freq") && !sheaf__sat_begins(name);

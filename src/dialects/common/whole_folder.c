@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "dialects/common/save.h"
 #include "dialects/common/whole.h"
 
 enum { MOST_SHARDS = 4096 };
@@ -15,12 +16,6 @@ enum { MOST_SHARDS = 4096 };
 static sheaf_status *no_memory(const char *path)
 {
     return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of files", path);
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
 }
 
 bool sheaf__names_has(const sheaf__names *names, const char *name)
@@ -91,7 +86,7 @@ static bool shard_of_name(shard_name *out, const char *name)
 int64_t sheaf__shard_of(const char *path)
 {
     shard_name is;
-    return shard_of_name(&is, base_name(path)) ? is.of : 0;
+    return shard_of_name(&is, sheaf__last_part(path)) ? is.of : 0;
 }
 
 /* ---- an index ---- */
@@ -118,7 +113,7 @@ static bool wants_indexed(void *context, const char *path, const char *name)
     const char *file = json_string_value(value);
     if (value != NULL && !safe_file_name(file)) /* told with its name */
         return false;
-    if (file != NULL && strcmp(file, base_name(path)) == 0)
+    if (file != NULL && strcmp(file, sheaf__last_part(path)) == 0)
         return x->asked->wants == NULL || x->asked->wants(x->asked->context, path, name);
     if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
         return false;

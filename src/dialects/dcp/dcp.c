@@ -1,4 +1,6 @@
 /* dcp.c - see dcp.h: the folder, .metadata, items. */
+#include "dialects/common/model.h"
+#include "dialects/common/save.h"
 #include "dialects/dcp/dcp.h"
 
 #include <ctype.h>
@@ -15,16 +17,6 @@ enum { MAX_METADATA = 1 << 30 };
 
 /* ---- is it one? ---- */
 
-static bool there(const char *dir, const char *name)
-{
-    char *path = NULL;
-    if (asprintf(&path, "%s/%s", dir, name) < 0)
-        return false;
-    const bool yes = sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    free(path);
-    return yes;
-}
-
 /* __RANK_N.distcp */
 static bool is_items(const char *name)
 {
@@ -40,7 +32,7 @@ static bool has_items(const char *dir)
 {
     char **names = NULL;
     int64_t n = 0;
-    bool yes = there(dir, ".metadata");
+    bool yes = sheaf__has_file(dir, ".metadata");
     sheaf_status *st = yes ? NULL : sheaf__list_dir(&names, &n, dir);
     for (int64_t i = 0; st == NULL && i < n && !yes; i++)
         yes = is_items(names[i]);
@@ -49,43 +41,17 @@ static bool has_items(const char *dir)
     return yes;
 }
 
-/* The folder that Megatron's tracker names, malloc'd, or NULL. */
-static char *by_tracker(const char *path)
-{
-    char *file = NULL, *text = NULL, *dir = NULL;
-    size_t size = 0;
-    if (asprintf(&file, "%s/latest_checkpointed_iteration.txt", path) < 0)
-        return NULL;
-    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE
-                           ? sheaf__file_read_all(&text, &size, file, 256)
-                           : sheaf_fail(SHEAF_E_IO, "%s", file);
-    free(file);
-    if (st == NULL) {
-        const char *at = text + strspn(text, " \t\r\n");
-        const size_t digits = strspn(at, "0123456789");
-        if (strncmp(at, "release", 7) == 0
-                ? asprintf(&dir, "%s/release", path) < 0
-                : digits == 0 || digits > 17 ||
-                      asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
-            dir = NULL;
-    }
-    free(text);
-    sheaf_status_free(st);
-    return dir;
-}
-
 static char *folder_of(const char *path)
 {
     char *dir = NULL;
     if (sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-        const char *name = strrchr(path, '/');
-        name = name == NULL ? path : name + 1;
+        const char *name = sheaf__last_part(path);
         if (strcmp(name, ".metadata") == 0 || is_items(name))
             sheaf_status_free(sheaf__path_parent(&dir, path));
     } else if (has_items(path))
         dir = strdup(path);
     else
-        dir = by_tracker(path);
+        dir = sheaf__tracked_iteration(path);
     if (dir != NULL && !has_items(dir)) {
         free(dir);
         dir = NULL;
@@ -407,9 +373,7 @@ static sheaf_status *read_common(dcp_reading *r)
         if (r->common != NULL)
             sheaf__torch_close_file(r->common);
     } else if (st == NULL && r->megatron)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", common, "",
-                                 "the args of the run", "no such file",
-                                 "copy it from where this checkpoint was written");
+        st = sheaf__not_there(r->catalog, strdup(common), "", "the args of the run");
     if (st == NULL && r->common != NULL &&
         sheaf__pickle_get(r->common->doc->root, "args") != NULL) {
         r->megatron = true;
@@ -429,14 +393,11 @@ static sheaf_status *read_common(dcp_reading *r)
 /* The folder's number, against what is said inside. */
 static sheaf_status *check_step(dcp_reading *r)
 {
-    const char *name = strrchr(r->dir, '/');
-    name = name == NULL ? r->dir : name + 1;
-    if (strncmp(name, "iter_", 5) != 0 || !isdigit((unsigned char)name[5]) || strlen(name) > 22)
-        return NULL;
-    const int64_t said = strtoll(name + 5, NULL, 10);
+    const char *rest;
+    const int64_t said = sheaf__step_of_name(&rest, r->dir, "iter_");
     if (r->catalog->step < 0)
         r->catalog->step = said;
-    if (r->catalog->step == said)
+    if (said < 0 || r->catalog->step == said)
         return NULL;
     return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->dir, "",
                                 "the iteration in the folder's name", "",
@@ -444,38 +405,6 @@ static sheaf_status *check_step(dcp_reading *r)
 }
 
 /* ---- all of it ---- */
-
-static sheaf_status *find_config(dcp_reading *r)
-{
-    char *path = NULL;
-    size_t size;
-    if (r->catalog->config != NULL)
-        return NULL;
-    sheaf_status *st = NULL;
-    if (r->hints->config != NULL)
-        path = strdup(r->hints->config);
-    else
-        st = sheaf__path_join(&path, r->dir, "config.json");
-    if (st == NULL && path == NULL)
-        st = no_memory(r);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-        sheaf_config config = { 0 };
-        st = sheaf__file_read_all(&r->catalog->config, &size, path, 1 << 24);
-        if (st == NULL)
-            st = sheaf_config_parse(&config, r->catalog->config, size);
-        if (st == NULL) {
-            r->catalog->vocab = config.vocab;
-            r->catalog->model = strdup(sheaf_family_name(config.family));
-            r->catalog->config_path = strdup(path);
-            if (r->catalog->model == NULL || r->catalog->config_path == NULL)
-                st = no_memory(r);
-        }
-        sheaf_config_release(&config);
-        st = sheaf__catalog_defect(r->catalog, path, st);
-    }
-    free(path);
-    return st;
-}
 
 static sheaf_status *read_values(dcp_reading *r)
 {
@@ -492,23 +421,13 @@ static sheaf_status *read_values(dcp_reading *r)
     return NULL;
 }
 
-static sheaf_status *recognise(dcp_reading *r)
+static sheaf_status *recognise(sheaf_catalog *c)
 {
-    sheaf_catalog *c = r->catalog;
+    sheaf_status *st = sheaf__catalog_recognise(c);
     const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
-    if (c->model == NULL && table != NULL &&
-        sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
-        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL
-                               ? "qwen2"
-                               : "llama")) == NULL)
-        return no_memory(r);
-    if (table == NULL || table->told.ndim != 2 || r->megatron)
-        return NULL;
-    if (c->vocab < 0)
-        c->vocab = table->told.shape[0];
-    if (table->told.shape[0] > c->vocab)
+    if (table != NULL && table->told.ndim == 2 && table->told.shape[0] > c->vocab)
         c->padded_vocab = table->told.shape[0];
-    return NULL;
+    return st;
 }
 
 static sheaf_status *read_all(dcp_reading *r)
@@ -519,8 +438,8 @@ static sheaf_status *read_all(dcp_reading *r)
     if (st != NULL || r->meta == NULL)
         return st;
     st = read_items(r);
-    if (st == NULL)
-        st = find_config(r);
+    if (st == NULL && r->catalog->config == NULL)
+        st = sheaf__catalog_know(NULL, r->catalog, r->hints, (const char *const[]){ r->dir, NULL });
     if (st == NULL)
         st = read_values(r);
     if (st == NULL)
@@ -529,7 +448,7 @@ static sheaf_status *read_all(dcp_reading *r)
         st = sheaf__dcp_tensors(r);
     if (st == NULL)
         st = tell_files(r);
-    return st == NULL ? recognise(r) : st;
+    return st != NULL || r->megatron ? st : recognise(r->catalog);
 }
 
 static void release(dcp_reading *r)

@@ -2,13 +2,14 @@
 #include "dialects/deepspeed/deepspeed.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "dialects/common/model.h"
+#include "dialects/common/save.h"
 #include "dialects/deepspeed/private.h"
 
 enum {
@@ -19,46 +20,21 @@ enum {
 
 /* ---- names of files ---- */
 
-/* Digits at *at as a number below DS_MAX_RANKS. */
-static bool number(int *out, const char **at)
-{
-    int n = 0;
-    const char *p = *at;
-    for (; isdigit((unsigned char)*p); p++) {
-        n = n * 10 + *p - '0';
-        if (n >= DS_MAX_RANKS)
-            return false;
-    }
-    const bool any = p > *at;
-    *at = p;
-    *out = n;
-    return any;
-}
-
-static bool skip(const char **at, const char *word)
-{
-    const size_t n = strlen(word);
-    if (strncmp(*at, word, n) != 0)
-        return false;
-    *at += n;
-    return true;
-}
-
 /* What a name of the tag's folder says; false for other files. */
 static bool read_name(ds_file *f, const char *name)
 {
     *f = (ds_file){ .dp = -1, .layer = -1 };
     const char *at = name;
-    if (skip(&at, "layer_")) {
+    if (sheaf__take_word(&at, "layer_")) {
         f->what = DS_LAYER;
-        if (!number(&f->layer, &at))
+        if (!sheaf__take_number(&f->layer, &at))
             return false;
-        if (skip(&at, "_expert_")) {
+        if (sheaf__take_word(&at, "_expert_")) {
             f->what = DS_EXPERT;
             return true;
         }
-        if (skip(&at, "-model_") && isdigit((unsigned char)*at) &&
-            (!number(&f->mp, &at) || !skip(&at, "-model_")))
+        if (sheaf__take_word(&at, "-model_") && isdigit((unsigned char)*at) &&
+            (!sheaf__take_number(&f->mp, &at) || !sheaf__take_word(&at, "-model_")))
             return false;
         return strcmp(at, "states.pt") == 0 || strcmp(at, "-model_states.pt") == 0;
     }
@@ -66,11 +42,12 @@ static bool read_name(ds_file *f, const char *name)
         f->what = DS_EXPERT;
         return true;
     }
-    if (!skip(&at, "bf16_"))
-        skip(&at, "fp16_");
-    if (skip(&at, "zero_pp_rank_") && (!number(&f->dp, &at) || !skip(&at, "_")))
+    if (!sheaf__take_word(&at, "bf16_"))
+        sheaf__take_word(&at, "fp16_");
+    if (sheaf__take_word(&at, "zero_pp_rank_") &&
+        (!sheaf__take_number(&f->dp, &at) || !sheaf__take_word(&at, "_")))
         return false;
-    if (!skip(&at, "mp_rank_") || !number(&f->mp, &at))
+    if (!sheaf__take_word(&at, "mp_rank_") || !sheaf__take_number(&f->mp, &at))
         return false;
     f->what = strcmp(at, "_optim_states.pt") == 0 ? DS_OPTIM : DS_MODEL;
     return strcmp(at, "_optim_states.pt") == 0 ? f->dp >= 0 : strcmp(at, "_model_states.pt") == 0;
@@ -125,26 +102,13 @@ static void look_into(look *out, const char *dir)
  * folder. */
 static char *tag_of(const char *dir, const char *name)
 {
-    char *path = NULL, *text = NULL;
-    size_t size = 0;
-    if (asprintf(&path, "%s/%s", dir, name) < 0)
-        return NULL;
-    sheaf_status *st = sheaf__path_kind(path) != SHEAF_PATH_FILE
-                           ? sheaf_fail(SHEAF_E_IO, "%s", path)
-                           : sheaf__file_read_all(&text, &size, path, 4096);
-    free(path);
-    if (st != NULL) {
-        sheaf_status_free(st);
-        return NULL;
-    }
-    while (size > 0 && isspace((unsigned char)text[size - 1]))
-        text[--size] = '\0';
-    if (size == 0 || strlen(text) != size || strchr(text, '/') != NULL || strcmp(text, ".") == 0 ||
-        strcmp(text, "..") == 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    char *tag = NULL;
+    sheaf_status_free(sheaf__tracked(&tag, dir, name));
+    if (tag != NULL && *tag != '\0' && strchr(tag, '/') == NULL && strcmp(tag, ".") != 0 &&
+        strcmp(tag, "..") != 0)
+        return tag;
+    free(tag);
+    return NULL;
 }
 
 static const char *const latest_names[] = { "latest", "latest_universal" };
@@ -177,10 +141,9 @@ static bool deepspeed_is(const char *path)
     char *dir = NULL;
     const sheaf_path_kind kind = sheaf__path_kind(path);
     if (kind == SHEAF_PATH_FILE) {
-        const char *name = strrchr(path, '/');
         ds_file f;
         sheaf_status *st = NULL;
-        if (!read_name(&f, name == NULL ? path : name + 1) ||
+        if (!read_name(&f, sheaf__last_part(path)) ||
             (st = sheaf__path_parent(&dir, path)) != NULL) {
             sheaf_status_free(st);
             return false;
@@ -222,13 +185,12 @@ static sheaf_status *find_files(ds_reading *r)
     if (st == NULL && (r->file = calloc((size_t)n + 1, sizeof *r->file)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        const size_t length = strlen(names[i]);
         ds_file f;
         if (read_name(&f, names[i])) {
             st = sheaf__path_join(&f.path, r->tag, names[i]);
             if (st == NULL)
                 r->file[r->nfiles++] = f;
-        } else if (length > 3 && strcmp(names[i] + length - 3, ".pt") == 0) {
+        } else if (sheaf__ends_with(names[i], ".pt")) {
             char *path = NULL;
             st = sheaf__path_join(&path, r->tag, names[i]);
             if (st == NULL)
@@ -375,13 +337,9 @@ static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const c
 /* The step that a tag of DeepSpeed's own making says; -1. */
 static int64_t step_of_tag(const char *tag)
 {
-    const char *name = strrchr(tag, '/'), *at = name == NULL ? tag : name + 1;
-    if (!skip(&at, "global_step") || !isdigit((unsigned char)*at))
-        return -1;
-    errno = 0;
-    char *end;
-    const long long n = strtoll(at, &end, 10);
-    return errno != 0 || (*end != '\0' && strcmp(end, "_universal") != 0) ? -1 : n;
+    const char *rest = "";
+    const int64_t n = sheaf__step_of_name(&rest, tag, "global_step");
+    return *rest != '\0' && strcmp(rest, "_universal") != 0 ? -1 : n;
 }
 
 static sheaf_status *check_step(ds_reading *r)
@@ -400,16 +358,10 @@ static sheaf_status *check_step(ds_reading *r)
 
 static sheaf_status *miss(ds_reading *r, const char *fmt, int a, int b)
 {
-    char name[128];
-    char *path = NULL;
+    char name[128], *path = NULL;
     snprintf(name, sizeof name, fmt, a, b);
     sheaf_status *st = sheaf__path_join(&path, r->tag, name);
-    if (st == NULL)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "",
-                                 "every part of the save", "no such file",
-                                 "copy it from where this checkpoint was written");
-    free(path);
-    return st;
+    return st != NULL ? st : sheaf__not_there(r->catalog, path, "", "every part of the save");
 }
 
 /* Ranks as counted in names, and as the files say; the larger of both, within reason, is what is
@@ -458,7 +410,7 @@ static sheaf_status *check_sizes(ds_reading *r)
     }
     r->catalog->tp = r->tp;
     r->catalog->dp = r->dp;
-    r->catalog->pp = pp > 0 && pp < DS_MAX_RANKS ? (int)pp : 1;
+    r->catalog->pp = pp > 0 && pp < SHEAF__MOST_RANKS ? (int)pp : 1;
     if (layers)
         return st; /* mp_rank counts stages too then */
     for (int mp = 0; st == NULL && mp < r->tp; mp++) {
@@ -475,38 +427,18 @@ static sheaf_status *check_sizes(ds_reading *r)
 
 /* ---- the model's config ---- */
 
-/* A config that was given, or lies beside the tag or in its folder: catalog->config, r->schema when
- * it is of a family that sheaf knows. */
+/* Beside the tag or in its folder. */
 static sheaf_status *find_config(ds_reading *r)
 {
-    static const char *const places[] = { "%s/config.json", "%s/../config.json",
-                                          "%s/../../config.json" };
-    char *path = r->hints->config != NULL ? strdup(r->hints->config) : NULL;
-    size_t size = 0;
-    for (int i = 0; path == NULL && i < 3; i++) {
-        if (asprintf(&path, places[i], r->tag) < 0)
-            return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
-        if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
-            free(path);
-            path = NULL;
-        }
-    }
-    if (path == NULL)
-        return NULL;
-    sheaf_config config = { 0 };
-    sheaf_status *st = sheaf__file_read_all(&r->catalog->config, &size, path, 1 << 24);
+    char *above = NULL, *top = NULL;
+    sheaf_status *st = sheaf__path_join(&above, r->tag, "..");
     if (st == NULL)
-        st = sheaf_config_parse(&config, r->catalog->config, size);
-    if (st == NULL) {
-        r->catalog->vocab = config.vocab;
-        r->catalog->model = strdup(sheaf_family_name(config.family));
-        st = r->catalog->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
-                                       : sheaf_schema_new(&r->schema, &config, 8);
-    }
-    sheaf_config_release(&config);
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
-        st = sheaf__catalog_defect(r->catalog, path, st);
-    r->catalog->config_path = path;
+        st = sheaf__path_join(&top, above, "..");
+    if (st == NULL)
+        st = sheaf__catalog_know(&r->schema, r->catalog, r->hints,
+                                 (const char *const[]){ r->tag, above, top, NULL });
+    free(above);
+    free(top);
     return st;
 }
 
@@ -554,21 +486,6 @@ static sheaf_status *read_all(ds_reading *r)
     return st;
 }
 
-/* What the names say the model is, where no config does; its vocabulary. */
-static sheaf_status *recognise(sheaf_catalog *c)
-{
-    const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
-    if (c->model == NULL && table != NULL &&
-        sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
-        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL
-                               ? "qwen2"
-                               : "llama")) == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
-    if (table != NULL && table->told.ndim == 2 && c->vocab < 0)
-        c->vocab = table->told.shape[0];
-    return NULL;
-}
-
 static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path,
                                     const sheaf_dialect_hints *hints)
 {
@@ -584,7 +501,7 @@ static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path,
     if (st == NULL)
         st = read_all(&r);
     if (st == NULL)
-        st = recognise(r.catalog);
+        st = sheaf__catalog_recognise(r.catalog);
     release(&r);
     if (st != NULL) {
         sheaf__catalog_free(r.catalog);

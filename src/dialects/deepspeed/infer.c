@@ -7,22 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "dialects/deepspeed/rule.h"
 
 typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TABLE } names_say;
-
-static bool ends(const char *name, const char *end)
-{
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 /* What the schema says of a name; of any other norm, what it says of all that it has. */
 static names_say say(const ds_rules *rules, const char *name)
 {
     const sheaf_tensor *t = sheaf__partition_find(rules->cuts, name);
     if (t == NULL)
-        return ends(name, "norm.weight") ? SAY_COPIES : SAY_NOTHING;
+        return sheaf__ends_with(name, "norm.weight") ? SAY_COPIES : SAY_NOTHING;
     if (t->role == SHEAF_EMBED || t->role == SHEAF_HEAD)
         return SAY_TABLE;
     return t->cut.nparts == 0 ? SAY_COPIES : t->cut.axis == 0 ? SAY_ROWS : SAY_COLUMNS;
@@ -144,8 +139,9 @@ sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, con
                                              word == SAY_TABLE ? want->shape[0] : -1);
     }
     if (one_shape && word != SAY_COPIES)
-        st = ends(name, ".bias") && word == SAY_ROWS ? weight_is_copy(&copy, rules, name)
-                                                     : all_same(&copy, rules, l, rule->nranks);
+        st = sheaf__ends_with(name, ".bias") && word == SAY_ROWS
+                 ? weight_is_copy(&copy, rules, name)
+                 : all_same(&copy, rules, l, rule->nranks);
     if (st != NULL)
         return st;
     if (copy || word == SAY_COPIES) {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "dialects/deepspeed/private.h"
 #include "dialects/common/model.h"
+#include "dialects/common/save.h"
 
 /* ---- joining the parts ---- */
 
@@ -117,13 +118,11 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     sheaf_status *st = NULL;
     if (asprintf(&path, "%s/%s.pt", dir, states[kind]) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+    if (sheaf__path_kind(path) != SHEAF_PATH_FILE && kind == 0)
+        return sheaf__not_there(r->catalog, path, name, "the values of the parameter");
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
-        if (kind == 0)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, name,
-                                     "the values of the parameter", "no such file",
-                                     "copy it from where this checkpoint was written");
         free(path);
-        return st;
+        return NULL;
     }
     st = sheaf__torch_open(&torch, path);
     const sheaf_pickle *value = st == NULL ? sheaf__pickle_get(torch->doc->root, "param") : NULL;
@@ -215,7 +214,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
         const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
         const sheaf_pickle_tensor *t =
             sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
-        bool buffer = false, twin = false;
+        bool twin = false;
         sheaf_logical *out;
         int file;
         const sheaf_logical *whole =
@@ -225,10 +224,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
             break;
         if (name == NULL || t == NULL || whole != NULL)
             continue;
-        for (int64_t k = 0; k < sheaf__pickle_count(buffers); k++) {
-            const char *one = sheaf__pickle_text(sheaf__pickle_item(buffers, k));
-            buffer |= one != NULL && strcmp(one, name) == 0;
-        }
+        const bool buffer = sheaf__ds_listed(buffers, name);
         for (int64_t k = 0; k < i && !buffer; k++) { /* a tied name has the storage of another */
             const sheaf_pickle_tensor *o =
                 sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "dialects/common/save.h"
 #include "dialects/deepspeed/deepspeed.h"
 #include "dialects/deepspeed/private.h"
 
@@ -125,10 +126,7 @@ static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
                  n, absent);
         st = sheaf__path_join(&path, r->tag, name);
         if (st == NULL)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "",
-                                     "every part of every layer", "no such file",
-                                     "copy it from where this checkpoint was written");
-        free(path);
+            st = sheaf__not_there(r->catalog, path, "", "every part of every layer");
     }
     return st;
 }

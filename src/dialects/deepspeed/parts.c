@@ -23,7 +23,7 @@ static void close_files(sheaf_catalog *part)
         }
 }
 
-static bool listed(const sheaf_pickle *names, const char *name)
+bool sheaf__ds_listed(const sheaf_pickle *names, const char *name)
 {
     for (int64_t i = 0; i < sheaf__pickle_count(names); i++) {
         const char *one = sheaf__pickle_text(sheaf__pickle_item(names, i));
@@ -35,7 +35,7 @@ static bool listed(const sheaf_pickle *names, const char *name)
 
 static sheaf_kind kind_of(const sheaf_pickle *buffers, const char *name)
 {
-    return listed(buffers, name)            ? SHEAF_BUFFER
+    return sheaf__ds_listed(buffers, name)  ? SHEAF_BUFFER
            : strstr(name, ".lora_") != NULL ? SHEAF_LORA
                                             : SHEAF_WEIGHT;
 }
@@ -89,7 +89,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     const char *twin =
         sharded || sheaf__elements(t->ndim, t->shape) > 0 ? twin_of(f, module, i, t) : NULL;
     if (twin != NULL && sheaf__catalog_find(part, twin) != NULL &&
-        !listed(sheaf__pickle_get(root, "buffer_names"), name)) {
+        !sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
         if (f->mp > 0)
             return NULL; /* said once */
         return sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "",

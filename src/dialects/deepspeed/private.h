@@ -6,8 +6,6 @@
 #include "dialects/common/dialects.h"
 #include "sheaf/schema.h"
 
-#define DS_MAX_RANKS 65536 /* of either kind; more is no number of ranks */
-
 typedef enum ds_what { DS_MODEL, DS_OPTIM, DS_LAYER, DS_EXPERT } ds_what;
 
 typedef struct ds_file {
@@ -37,6 +35,8 @@ typedef struct ds_reading {
 /* The name without "exp_avg." or "exp_avg_sq.". */
 const char *sheaf__ds_base_name(const char *name);
 
+/* sheaf__ds_listed - does a list of texts (buffer_names) hold this one? */
+bool sheaf__ds_listed(const sheaf_pickle *names, const char *name);
 /* sheaf__ds_parts - fills r->part: masters and moments by the flat groups, or the module where
  * there are none. */
 sheaf_status *sheaf__ds_parts(ds_reading *r);

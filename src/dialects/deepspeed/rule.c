@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "dialects/deepspeed/rule.h"
 
 /* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes
@@ -204,14 +205,8 @@ static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, cons
                               const int64_t *to)
 {
     ds_rank_moves *m = &rule->rank[rank];
-    if (m->count == m->room) {
-        const int64_t room = m->room * 2 + 1;
-        ds_move *more = realloc(m->at, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "moves of a tensor");
-        m->at = more;
-        m->room = room;
-    }
+    if (!SHEAF_GROW(&m->at, &m->room, m->count + 1))
+        return sheaf_fail(SHEAF_E_MEMORY, "moves of a tensor");
     ds_move *v = &m->at[m->count++];
     *v = (ds_move){ { 0 } };
     for (int i = 0; i < rule->ndim; i++) {

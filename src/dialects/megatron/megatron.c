@@ -1,7 +1,6 @@
 /* megatron.c - see megatron.h. */
 #include "dialects/megatron/megatron.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,9 @@
 #include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/megatron_model.h"
+#include "dialects/common/save.h"
 
-enum { MAX_RANKS = 65536, MAX_CHUNKS = 256, MAX_NESTED = 8 };
+enum { MAX_CHUNKS = 256, MAX_NESTED = 8 };
 
 typedef struct part {
     int tp, pp;
@@ -36,31 +36,16 @@ typedef struct reading {
 /* mp_rank_TT, mp_rank_TT_PPP; *expert: one more number. */
 static bool read_name(part *p, bool *expert, const char *name)
 {
-    int n[3], count = 0;
+    int expert_rank;
     *p = (part){ 0 };
     *expert = false;
-    if (strncmp(name, "mp_rank_", 8) != 0)
+    if (!sheaf__take_word(&name, "mp_rank_") || !sheaf__take_number(&p->tp, &name))
         return false;
-    for (name += 8; count < 3; count++) {
-        char *end;
-        if (!isdigit((unsigned char)*name))
-            return false;
-        const long value = strtol(name, &end, 10);
-        if (end - name > 6 || value >= MAX_RANKS)
-            return false;
-        n[count] = (int)value;
-        name = end;
-        if (*name != '_')
-            break;
-        name++;
-    }
-    if (*name != '\0')
+    p->staged = sheaf__take_word(&name, "_");
+    if (p->staged && !sheaf__take_number(&p->pp, &name))
         return false;
-    p->tp = n[0];
-    p->pp = count >= 1 ? n[1] : 0;
-    p->staged = count >= 1;
-    *expert = count >= 2;
-    return true;
+    *expert = p->staged && sheaf__take_word(&name, "_");
+    return (!*expert || sheaf__take_number(&expert_rank, &name)) && *name == '\0';
 }
 
 static bool has_parts(const char *dir)
@@ -83,36 +68,6 @@ static bool has_parts(const char *dir)
     return yes;
 }
 
-static const char tracker[] = "latest_checkpointed_iteration.txt";
-
-/* The folder that the tracker names, malloc'd; NULL without a tracker, or when it says neither a
- * number nor "release". */
-static char *by_tracker(const char *path)
-{
-    char *file = NULL, *text = NULL, *dir = NULL;
-    size_t size = 0;
-    if (asprintf(&file, "%s/%s", path, tracker) < 0)
-        return NULL;
-    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE
-                           ? sheaf__file_read_all(&text, &size, file, 256)
-                           : sheaf_fail(SHEAF_E_IO, "%s", file);
-    free(file);
-    if (st == NULL) {
-        char *at = text + strspn(text, " \t\r\n");
-        at[strcspn(at, " \t\r\n")] = '\0';
-        const size_t digits = strspn(at, "0123456789");
-        if (strcmp(at, "release") == 0) {
-            if (asprintf(&dir, "%s/release", path) < 0)
-                dir = NULL;
-        } else if (digits > 0 && digits < 18 && at[digits] == '\0' &&
-                   asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
-            dir = NULL;
-    }
-    free(text);
-    sheaf_status_free(st);
-    return dir;
-}
-
 /* The folder of the parts for a file in it, a part's folder, the folder itself or the one above;
  * NULL when none fits. */
 static char *folder_of(const char *path)
@@ -120,12 +75,11 @@ static char *folder_of(const char *path)
     char *dir = strdup(path);
     for (int up = 0; dir != NULL && up < 2 && !has_parts(dir); up++) {
         char *next = NULL;
-        const char *name = strrchr(dir, '/');
         part p;
         bool expert;
         if (sheaf__path_kind(dir) == SHEAF_PATH_DIR &&
-            !read_name(&p, &expert, name == NULL ? dir : name + 1))
-            next = up == 0 ? by_tracker(dir) : NULL;
+            !read_name(&p, &expert, sheaf__last_part(dir)))
+            next = up == 0 ? sheaf__tracked_iteration(dir) : NULL;
         else
             sheaf_status_free(sheaf__path_parent(&next, dir));
         free(dir);
@@ -140,9 +94,8 @@ static char *folder_of(const char *path)
 
 static bool megatron_is(const char *path)
 {
-    const char *name = strrchr(path, '/');
     if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
-        strcmp(name == NULL ? path : name + 1, "model_optim_rng.pt") != 0)
+        strcmp(sheaf__last_part(path), "model_optim_rng.pt") != 0)
         return false;
     char *dir = folder_of(path);
     free(dir);
@@ -190,9 +143,7 @@ static sheaf_status *open_parts(reading *r)
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         part *p = &r->part[i];
         if (sheaf__path_kind(p->path) == SHEAF_PATH_NONE) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", p->path, "",
-                                     "the part's file", "no such file",
-                                     "copy it from where this checkpoint was written");
+            st = sheaf__not_there(r->catalog, strdup(p->path), "", "the part's file");
             continue;
         }
         st = sheaf__catalog_defect(r->catalog, p->path, sheaf__torch_open(&p->torch, p->path));
@@ -231,12 +182,10 @@ static sheaf_status *check_versions(reading *r)
 /* Iterations inside the files, the tracker's and the folder's name. */
 static sheaf_status *check_step(reading *r)
 {
-    const char *name = strrchr(r->dir, '/');
-    int64_t said = -1, newest = -1;
+    const char *rest;
+    const int64_t said = sheaf__step_of_name(&rest, r->dir, "iter_");
+    int64_t newest = -1;
     sheaf_status *st = NULL;
-    name = name == NULL ? r->dir : name + 1;
-    if (strncmp(name, "iter_", 5) == 0 && isdigit((unsigned char)name[5]) && strlen(name) < 24)
-        said = strtoll(name + 5, NULL, 10);
     for (int64_t i = 0; i < r->nparts; i++) {
         int64_t step;
         if (r->part[i].torch != NULL &&
@@ -354,11 +303,7 @@ static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
     if ((staged ? asprintf(&path, "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
                 : asprintf(&path, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir, tp)) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
-    sheaf_status *st =
-        sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of the save",
-                            "no such file", "copy it from where this checkpoint was written");
-    free(path);
-    return st;
+    return sheaf__not_there(r->catalog, path, "", "every part of the save");
 }
 
 static part *part_of(const reading *r, int tp, int pp)
@@ -379,8 +324,8 @@ static sheaf_status *check_sizes(reading *r)
         pp = r->part[i].pp + 1 > pp ? r->part[i].pp + 1 : pp;
         staged |= r->part[i].staged;
     }
-    r->tp = r->model.tp > 0 && r->model.tp < MAX_RANKS ? (int)r->model.tp : tp;
-    r->pp = r->model.pp > 0 && r->model.pp < MAX_RANKS ? (int)r->model.pp : pp;
+    r->tp = r->model.tp > 0 && r->model.tp < SHEAF__MOST_RANKS ? (int)r->model.tp : tp;
+    r->pp = r->model.pp > 0 && r->model.pp < SHEAF__MOST_RANKS ? (int)r->model.pp : pp;
     if (tp > r->tp || pp > r->pp) {
         st = sheaf__catalog_notef(
             r->catalog, SHEAF_DEFECT, "conflict", r->dir, "", "as many parts as the args say", "",
@@ -604,7 +549,7 @@ static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
     sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_megatron, path);
     if (st == NULL && (r.dir = folder_of(path)) == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00",
-                            tracker);
+                            sheaf__iteration_tracker);
     if (st == NULL)
         st = read_all(&r);
     for (int64_t i = 0; i < r.nparts; i++) {

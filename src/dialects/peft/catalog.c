@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
+#include "dialects/common/save.h"
 #include "dialects/common/whole.h"
 #include "dialects/peft/peft.h"
 
@@ -18,17 +19,12 @@ static bool peft_is(const char *path)
     static const char *const signs[] = { "adapter_config.json", "adapter_model.safetensors",
                                          "adapter_model.bin" };
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+        const char *name = sheaf__last_part(path);
         return strcmp(name, signs[1]) == 0 || strcmp(name, signs[2]) == 0;
     }
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        char *file = NULL;
-        sheaf_status_free(sheaf__path_join(&file, path, signs[i]));
-        const bool yes = file != NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE;
-        free(file);
-        if (yes)
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (sheaf__has_file(path, signs[i]))
             return true;
-    }
     return false;
 }
 

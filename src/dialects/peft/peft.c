@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/file.h"
+#include "dialects/common/save.h"
 
 static const char prefix[] = "base_model.model.";
 static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_model.bin";
@@ -52,20 +53,11 @@ sheaf_status *sheaf__peft_name(char **out, const char *stored)
     return sheaf__text_take(out, &name);
 }
 
-static bool has_file(const char *dir, const char *name)
-{
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, dir, name));
-    const bool there = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    free(path);
-    return there;
-}
-
 /* PEFT before 0.6, and save_pretrained(safe_serialization=False) since, write the second; where
  * both lie, PEFT reads the first. */
 static bool has_weights(const char *dir)
 {
-    return has_file(dir, weights) || has_file(dir, pickled);
+    return sheaf__has_file(dir, weights) || sheaf__has_file(dir, pickled);
 }
 
 /* Why a folder without weights cannot be opened. */
@@ -77,9 +69,10 @@ static sheaf_status *explain(const char *dir)
     if (st != NULL)
         return st;
     st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir), "%s", weights);
-    if (has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json"))
+    if (sheaf__has_file(dir, "model.safetensors") ||
+        sheaf__has_file(dir, "model.safetensors.index.json"))
         sheaf_found(st, "a whole model");
-    if (has_file(dir, "latest") || has_file(dir, "mp_rank_00_model_states.pt"))
+    if (sheaf__has_file(dir, "latest") || sheaf__has_file(dir, "mp_rank_00_model_states.pt"))
         sheaf_try_this(
             sheaf_found(st, "a checkpoint of a whole model (SAT, DeepSpeed)"),
             "give it as the model: LoRA that lies in it is read with it; sheaf info %s tells what is there",
@@ -104,7 +97,7 @@ sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
         return sheaf_try_this(sheaf_found(st, "nothing there"),
                               "check the path; a run of method lora leaves one in OUT/adapter");
     }
-    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") &&
+    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !sheaf__has_file(dir, "adapter_config.json") &&
         !has_weights(dir))
         return explain(dir);
     return sheaf__path_join(out, dir, "adapter_config.json");

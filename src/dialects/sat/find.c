@@ -1,11 +1,12 @@
 /* find.c - where the parts of a SAT checkpoint lie; see parts.h. By the names of files (names.c),
  * and where DeepSpeed gives the same ones by what is in the first. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/array.h"
+#include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
 
 static sheaf_status *no_memory(const char *path)
@@ -109,35 +110,11 @@ static sheaf_status *newest_step(char **out, const char *save, const char *lates
     return st;
 }
 
-/* The text of SAVE/latest without blanks around it; NULL: no such file. */
-static sheaf_status *read_latest(char **out, const char *save)
-{
-    char *path = NULL, *text = NULL;
-    size_t size = 0;
-    bool there;
-    *out = NULL;
-    sheaf_status *st = has_file(&there, save, "latest");
-    if (st != NULL || !there)
-        return st;
-    st = sheaf__path_join(&path, save, "latest");
-    if (st == NULL)
-        st = sheaf__file_read_all(&text, &size, path, 4096);
-    free(path);
-    if (st != NULL)
-        return only_memory(st);
-    while (size > 0 && isspace((unsigned char)text[size - 1]))
-        text[--size] = '\0';
-    const size_t blank = strspn(text, " \t\r\n");
-    memmove(text, text + blank, size - blank + 1);
-    *out = text;
-    return NULL;
-}
-
 static sheaf_status *is_save(bool *yes, const char *dir)
 {
     char *latest, *step = NULL, *path = NULL;
     bool config = false, other = false;
-    sheaf_status *st = read_latest(&latest, dir);
+    sheaf_status *st = sheaf__tracked(&latest, dir, "latest");
     if (st == NULL)
         st = newest_step(&step, dir, latest);
     if (st == NULL && step != NULL)
@@ -172,12 +149,6 @@ static sheaf_status *is_parent(bool *yes, const char *dir)
     return st;
 }
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 /* Is `dir` the folder of one step of SAT: parts in it, and either model_config.json in or above it
  * or a number for a name and nothing in the first part that tells of DeepSpeed alone? */
 static sheaf_status *is_step_folder(bool *yes, const char *dir)
@@ -193,7 +164,8 @@ static sheaf_status *is_step_folder(bool *yes, const char *dir)
         st = sheaf__path_parent(&above, full != NULL ? full : dir);
     if (st == NULL && !*yes)
         st = has_file(yes, above, "model_config.json");
-    if (st == NULL && !*yes && sheaf__sat_step_of(last_part(full != NULL ? full : dir)) != -2) {
+    if (st == NULL && !*yes &&
+        sheaf__sat_step_of(sheaf__last_part(full != NULL ? full : dir)) != -2) {
         st = by_deepspeed(&other, dir);
         *yes = !other;
     }
@@ -214,7 +186,7 @@ bool sheaf__sat_is(const char *path)
         if (st == NULL && !yes)
             st = is_parent(&yes, path);
     } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
-               sheaf__sat_rank_of(last_part(path)) >= 0) {
+               sheaf__sat_rank_of(sheaf__last_part(path)) >= 0) {
         st = sheaf__path_parent(&dir, path);
         if (st == NULL)
             st = is_step_folder(&yes, dir);
@@ -272,7 +244,7 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
     char *full = realpath(save, NULL);
     bool config = false;
     *f = (sheaf__sat_folder){ .save = strdup(save),
-                              .name = strdup(last_part(full != NULL ? full : save)),
+                              .name = strdup(sheaf__last_part(full != NULL ? full : save)),
                               .tag = strdup(tag != NULL ? tag : ""),
                               .step = -1 };
     free(full);
@@ -300,14 +272,8 @@ static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder,
     if (set->nparts == SHEAF_SAT_MOST_PARTS)
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", c->root), "at most %d parts",
                               SHEAF_SAT_MOST_PARTS);
-    if (set->nparts == set->parts_room) {
-        const int room = set->parts_room * 2 + 16;
-        sheaf__sat_part *more = realloc(set->part, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return no_memory(c->root);
-        set->part = more;
-        set->parts_room = room;
-    }
+    if (!SHEAF_GROW(&set->part, &set->parts_room, set->nparts + 1))
+        return no_memory(c->root);
     sheaf__sat_part *part = &set->part[set->nparts];
     *part = (sheaf__sat_part){ .folder = folder, .rank = sheaf__sat_rank_of(name) };
     sheaf_status *st = sheaf__path_join(&part->path, set->folder[folder].dir, name);
@@ -359,7 +325,7 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
 static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
 {
     char *latest = NULL, *tag = NULL;
-    sheaf_status *st = read_latest(&latest, save);
+    sheaf_status *st = sheaf__tracked(&latest, save, "latest");
     if (st == NULL)
         st = newest_step(&tag, save, latest);
     if (st == NULL && tag == NULL)
@@ -388,15 +354,15 @@ static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, cons
     char *full = realpath(dir, NULL), *save = NULL;
     bool flat = false;
     sheaf_status *st = full == NULL ? no_memory(dir) : has_file(&flat, dir, "model_config.json");
-    flat = flat || (full != NULL && sheaf__sat_step_of(last_part(full)) == -2);
+    flat = flat || (full != NULL && sheaf__sat_step_of(sheaf__last_part(full)) == -2);
     if (st == NULL && flat)
         st = add_folder(set, c, dir, NULL, only);
     if (st == NULL && !flat) {
         /* "20" and "./20" name their parent well; "." does not. */
-        const bool plain = strcmp(last_part(dir), last_part(full)) == 0;
+        const bool plain = strcmp(sheaf__last_part(dir), sheaf__last_part(full)) == 0;
         st = sheaf__path_parent(&save, plain ? dir : full);
         if (st == NULL)
-            st = add_folder(set, c, save, last_part(full), only);
+            st = add_folder(set, c, save, sheaf__last_part(full), only);
     }
     free(full);
     free(save);
@@ -442,7 +408,7 @@ static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
     char *parent = NULL, *full = NULL;
     if (!f.stamp.has || f.tag[0] == '\0')
         return NULL;
-    const bool plain = strcmp(last_part(f.save), f.name) == 0;
+    const bool plain = strcmp(sheaf__last_part(f.save), f.name) == 0;
     if (!plain && (full = realpath(f.save, NULL)) == NULL)
         return no_memory(f.save);
     sheaf_status *st = sheaf__path_parent(&parent, plain ? f.save : full);
@@ -490,7 +456,8 @@ sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__
     sheaf_status *st = other_steps(text, f, rank);
     if (st != NULL || (full = realpath(f->save, NULL)) == NULL)
         return st;
-    st = sheaf__path_parent(&parent, strcmp(last_part(f->save), f->name) == 0 ? f->save : full);
+    st = sheaf__path_parent(&parent,
+                            strcmp(sheaf__last_part(f->save), f->name) == 0 ? f->save : full);
     if (st == NULL)
         st = sheaf__list_dir(&names, &n, parent);
     for (int64_t i = 0; st == NULL && i < n; i++) {
@@ -525,7 +492,7 @@ static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char 
     case SHEAF_PATH_FILE:
         st = sheaf__path_parent(&dir, path);
         if (st == NULL)
-            st = add_step_folder(set, c, dir, one_file ? last_part(path) : NULL);
+            st = add_step_folder(set, c, dir, one_file ? sheaf__last_part(path) : NULL);
         break;
     case SHEAF_PATH_DIR:
         st = holds_parts(&parts, path);

@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/array.h"
 #include "base/cpu.h"
 #include "base/json.h"
 #include "base/thread.h"
@@ -145,12 +146,6 @@ static sheaf_status *find_rank(sheaf_sat_lora *lora)
     return NULL;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const sheaf_sat_lora_linear *)a)->name,
-                  ((const sheaf_sat_lora_linear *)b)->name);
-}
-
 static sheaf_status *find_linears(sheaf_sat_lora *lora)
 {
     const sheaf_catalog *c = lora->catalog;
@@ -178,7 +173,7 @@ static sheaf_status *find_linears(sheaf_sat_lora *lora)
                 "none");
     }
     if (st == NULL)
-        qsort(lora->linear, (size_t)lora->count, sizeof *lora->linear, by_name);
+        qsort(lora->linear, (size_t)lora->count, sizeof *lora->linear, sheaf__by_name);
     return st;
 }
 

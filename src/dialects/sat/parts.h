@@ -53,7 +53,8 @@ typedef struct sheaf__sat_part {
 } sheaf__sat_part;
 
 typedef struct sheaf__sat_set {
-    int nfolders, nparts, parts_room;
+    int nfolders, nparts;
+    int64_t parts_room;
     sheaf__sat_folder *folder;
     sheaf__sat_part *part;
     int anchor;  /* the folder that was asked for; -1: their parent, or several */

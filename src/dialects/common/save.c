@@ -1,0 +1,120 @@
+/* save.c - see save.h. */
+#include "dialects/common/save.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+const char sheaf__iteration_tracker[] = "latest_checkpointed_iteration.txt";
+
+/* ---- names ---- */
+
+const char *sheaf__last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+bool sheaf__has_file(const char *dir, const char *name)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, dir, name));
+    const bool yes = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    free(path);
+    return yes;
+}
+
+bool sheaf__take_word(const char **at, const char *word)
+{
+    const size_t n = strlen(word);
+    if (strncmp(*at, word, n) != 0)
+        return false;
+    *at += n;
+    return true;
+}
+
+bool sheaf__take_number(int *out, const char **at)
+{
+    int n = 0;
+    const char *p = *at;
+    for (; isdigit((unsigned char)*p); p++) {
+        n = n * 10 + *p - '0';
+        if (n >= SHEAF__MOST_RANKS)
+            return false;
+    }
+    const bool any = p > *at;
+    *at = p;
+    *out = n;
+    return any;
+}
+
+int64_t sheaf__step_of_name(const char **rest, const char *path, const char *before)
+{
+    const char *at = sheaf__last_part(path);
+    if (!sheaf__take_word(&at, before))
+        return -1;
+    const size_t digits = strspn(at, "0123456789");
+    *rest = at + digits;
+    return digits == 0 || digits > 18 ? -1 : strtoll(at, NULL, 10);
+}
+
+/* ---- trackers ---- */
+
+sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name)
+{
+    char *path = NULL, *text = NULL;
+    size_t size = 0;
+    *out = NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, name);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__file_read_all(&text, &size, path, 4096);
+    free(path);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    if (text == NULL)
+        return NULL;
+    if (strlen(text) != size) { /* no text */
+        free(text);
+        return NULL;
+    }
+    while (size > 0 && isspace((unsigned char)text[size - 1]))
+        text[--size] = '\0';
+    const size_t blank = strspn(text, " \t\r\n");
+    memmove(text, text + blank, size - blank + 1);
+    *out = text;
+    return NULL;
+}
+
+char *sheaf__tracked_iteration(const char *dir)
+{
+    char *word = NULL, *folder = NULL;
+    sheaf_status_free(sheaf__tracked(&word, dir, sheaf__iteration_tracker));
+    if (word == NULL)
+        return NULL;
+    word[strcspn(word, " \t\r\n")] = '\0';
+    const size_t digits = strspn(word, "0123456789");
+    int n = 0;
+    if (strcmp(word, "release") == 0)
+        n = asprintf(&folder, "%s/release", dir);
+    else if (digits > 0 && digits < 18 && word[digits] == '\0')
+        n = asprintf(&folder, "%s/iter_%07lld", dir, strtoll(word, NULL, 10));
+    free(word);
+    return n < 0 ? NULL : folder;
+}
+
+/* ---- what is not there ---- */
+
+sheaf_status *sheaf__not_there(sheaf_catalog *c, char *path, const char *tensor,
+                               const char *expected)
+{
+    sheaf_status *st =
+        path == NULL
+            ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root)
+            : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, tensor, expected,
+                                  "no such file", "copy it from where this checkpoint was written");
+    free(path);
+    return st;
+}

@@ -1,0 +1,35 @@
+/* save.h - what the saves of training programs have in common: a file that names the newest step,
+ * steps and ranks in the names of folders and files, parts that are not there. */
+#ifndef SHEAF_DIALECTS_COMMON_SAVE_H
+#define SHEAF_DIALECTS_COMMON_SAVE_H
+
+#include "catalog/catalog.h"
+
+enum { SHEAF__MOST_RANKS = 65536 }; /* of any kind; more is no number of ranks */
+
+/* sheaf__has_file - is dir/name a file? */
+bool sheaf__has_file(const char *dir, const char *name);
+/* sheaf__last_part - of a path: the name of its file or folder. */
+const char *sheaf__last_part(const char *path);
+/* sheaf__take_word, sheaf__take_number - does `word`, do digits, stand at *at? Then *at is behind
+ * them. A number of SHEAF__MOST_RANKS or more is none. */
+bool sheaf__take_word(const char **at, const char *word);
+bool sheaf__take_number(int *out, const char **at);
+/* sheaf__step_of_name - the number behind `before` ("iter_") in the last part of a path, and what
+ * comes after it; -1: none. */
+int64_t sheaf__step_of_name(const char **rest, const char *path, const char *before);
+
+/* sheaf__tracked - the text of dir/name, as DeepSpeed's and SAT's `latest`, without blanks around
+ * it (malloc'd); NULL where there is none that can be read. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name);
+/* sheaf__tracked_iteration - the folder that Megatron's tracker in `dir` names (malloc'd); NULL
+ * without one, or where it says neither a number nor "release". */
+char *sheaf__tracked_iteration(const char *dir);
+extern const char sheaf__iteration_tracker[];
+
+/* sheaf__not_there - a finding "missing" for a file that a save consists of; takes `path`, which
+ * may be NULL for want of memory. */
+sheaf_status *sheaf__not_there(sheaf_catalog *catalog, char *path, const char *tensor,
+                               const char *expected);
+
+#endif
