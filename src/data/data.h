@@ -67,7 +67,8 @@ int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
 const char *sheaf_data_template(const sheaf_data *data);
 /* sheaf_data_note_unused - notes of words that were given and change nothing: a template where no
  * text is put in one, a query where no folder of images is asked. Not errors: a recipe may name
- * both for whatever data it is used with. data   as opened; NULL where only the query is at stake
+ * both for whatever data it is used with.
+ *   data   as opened; NULL where only the query is at stake
  *   path   of the data; NULL: there are none
  *   words  NULL or empty: not given */
 void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template,
@@ -103,8 +104,8 @@ int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
 typedef struct sheaf_batch {
     int32_t *tokens;
     int32_t *labels; /* of position t: token t + 1, or SHEAF__IGNORED */
-    int32_t
-        *position; /* 0, 1, ... in every row, padding included, where the data say nothing else */
+    /* 0, 1, ... in every row, padding included, where the data say nothing else */
+    int32_t *position;
     uint8_t *mask; /* 1 = may be attended to */
     /* Of models with images; "rows" are positions of the whole batch, 0 .. n * seq - 1,
      * ascending. */

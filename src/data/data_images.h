@@ -16,8 +16,8 @@ typedef struct sheaf__data_images {
     int64_t patches;                    /* of an image, in the sequence */
     int64_t channels, side, cross_side; /* cross_side 0: no second tower */
     bool needed;                        /* in every row */
-    uint8_t *embed,
-        *expert;          /* [tokens] 1 at the image's positions; where visual experts are used */
+    /* [tokens] 1 at the image's positions; where visual experts are used */
+    uint8_t *embed, *expert;
     bool labelled;        /* some position with `expert` predicts a label */
     bool *has;            /* [rows] */
     int32_t *expert_rows; /* [rows] */

@@ -2,19 +2,22 @@
  *
  * Read are
  *   a folder          every *.jpg, *.jpeg, *.png, *.webp (in any case) below it, in the order of
- * their paths' bytes. The answer is the file's name up to its first dot, the query the same for all
- * ("CAPTCHA:"). Links are followed; a folder that is reached twice is read once, so links in a
- * circle end JSON Lines, or a file that is one JSON array; a record is one of
+ *                     their paths' bytes. The answer is the file's name up to its first dot, the
+ *                     query the same for all ("CAPTCHA:"). Links are followed; a folder that is
+ *                     reached twice is read once, so links in a circle end
+ *   JSON Lines, or a file that is one JSON array; a record is one of
  *     {"image": PATH, "prompt": P, "completion": C}          or "answer"
- *     {"image": PATH, "conversations": [{"from": "human", "value": "<image>\nQ"}, {"from": "gpt",
- * "value": A}, ...]}
- *     {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PATH}},
- *                   {"type": "text", "text": Q}]}, {"role": "assistant", "content": A}, ...]}
- *     Paths are relative to the file's folder. "images" with one path is as "image", and {"type":
- * "image"} without a path stands for it; a record may have none. "<image>" is a mark in
- * conversations, and in messages beside a field "image": it is taken out, the image being first
- * always. Everywhere else it is text. Every record is looked at; the bad ones are collected, so
- * that one reading tells all of them. */
+ *     {"image": PATH, "conversations": [{"from": "human", "value": "<image>\nQ"},
+ *                                       {"from": "gpt", "value": A}, ...]}
+ *     {"messages": [{"role": "user",
+ *                    "content": [{"type": "image_url", "image_url": {"url": PATH}},
+ *                                {"type": "text", "text": Q}]},
+ *                   {"role": "assistant", "content": A}, ...]}
+ *     Paths are relative to the file's folder. "images" with one path is as "image", and
+ *     {"type": "image"} without a path stands for it; a record may have none. "<image>" is a mark
+ *     in conversations, and in messages beside a field "image": it is taken out, the image being
+ *     first always. Everywhere else it is text.
+ * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
 #ifndef SHEAF_DATA_RECORDS_H
 #define SHEAF_DATA_RECORDS_H
 

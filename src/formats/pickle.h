@@ -67,8 +67,8 @@ typedef struct sheaf_pickle_object {
     sheaf_pickle *class; /* a GLOBAL */
     sheaf_pickle *args;  /* what it was made from: a tuple, possibly empty */
     sheaf_pickle *state; /* what it was then filled with; NULL = nothing. Often a dict of fields */
-    sheaf_pickle *list,
-        *dict; /* elements and entries, where its class is a kind of list or dict; or NULL */
+    /* elements and entries, where its class is a kind of list or dict; or NULL */
+    sheaf_pickle *list, *dict;
 } sheaf_pickle_object;
 
 struct sheaf_pickle {

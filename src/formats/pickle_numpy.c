@@ -1,9 +1,10 @@
 /* pickle_numpy.c - numbers, also those that numpy wrote; see pickle.h.
  *
  *   array    numpy.core.multiarray._reconstruct(ndarray, (0,), b"b"), state (1, shape, dtype,
- * fortran, bytes) numpy.core.numeric._frombuffer(bytes, dtype, shape, order), protocol 5 scalar
- * numpy.core.multiarray.scalar(dtype, bytes) dtype    numpy.dtype("f4", ...), state (version, byte
- * order, ...) */
+ *            fortran, bytes)
+ *            numpy.core.numeric._frombuffer(bytes, dtype, shape, order), protocol 5
+ *   scalar   numpy.core.multiarray.scalar(dtype, bytes)
+ *   dtype    numpy.dtype("f4", ...), state (version, byte order, ...) */
 #include <string.h>
 
 #include "pickle_inner.h"

@@ -1,10 +1,10 @@
 /* pickle_tensor.c - storages and tensors in a pickle; see pickle.h.
  *
  *   persistent id    ("storage", class, key, location, count of elements [, None or (key, offset,
- * count)])
+ *                    count)])
  *                    ("module", class, file, source text), in old files, is the class
  *   rebuild          (storage, offset, sizes, strides [, requires_grad, hooks [, dtype in v3] [,
- * metadata]])
+ *                    metadata]])
  *
  * Metadata, where there is any, says that the elements are to be conjugated or negated: an opaque
  * object. Offsets and strides are in elements, of the storage's class or of v3's dtype. */

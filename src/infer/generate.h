@@ -48,8 +48,8 @@ typedef struct sheaf__prompt {
     const int32_t *position; /* [n], ascending, at most the index; NULL: 0, 1, ... New tokens go on
                                 from the last */
     /* Of a prompt with an image (all NULL without one; a model with a second tower needs one): */
-    const uint8_t *embed,
-        *expert;                 /* [n] 1 at BOI, patches and EOI; where visual experts are used */
+    /* [n] 1 at BOI, patches and EOI; where visual experts are used */
+    const uint8_t *embed, *expert;
     const float *pixels, *cross; /* [channels, side, side] normalised; cross of the second tower or
                                     NULL. Both NULL: see load */
 } sheaf__prompt;

@@ -24,9 +24,9 @@ typedef struct sheaf__prompts {
 typedef struct sheaf__prompts_from {
     const char *text;
     const char *tokens; /* "1,2,3" */
-    const char
-        *file;         /* JSON Lines with "prompt" (and "completion", to compare with) or "tokens"
-                          ([ids]); for models   with images the files and folders of data/records.h */
+    /* JSON Lines with "prompt" (and "completion", to compare with) or "tokens" ([ids]); for models
+     * with images the files and folders of data/records.h */
+    const char *file;
     const char *image; /* of text, or NULL */
     const char *query; /* asked of every image of a folder; NULL: "CAPTCHA:" */
     bool looked_at;    /* the images were checked by the caller */

@@ -30,8 +30,8 @@ typedef struct sheaf__wording_options {
     bool conversation; /* always by a template; without one that is named, `chat` for models without
                           images */
     int64_t max_length;
-    const sheaf_events
-        *events; /* told which template it is, where there is a choice; may be NULL */
+    /* told which template it is, where there is a choice; may be NULL */
+    const sheaf_events *events;
 } sheaf__wording_options;
 
 /* sheaf__wording_open - errors: those of template and tokenizer; SHEAF_E_LAYOUT for a tokenizer

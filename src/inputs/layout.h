@@ -31,11 +31,11 @@ typedef struct sheaf__sequence {
     int64_t context;        /* positions from bos to the end of the prompt */
     int64_t image_position; /* of EOI, -1 without an image */
     int64_t cut;            /* tokens of the answer that did not fit and were left out */
-    int32_t *input_ids, *labels,
-        *position_ids; /* [length]; labels are not shifted, -100 = ignored */
-    uint8_t *image_embed_mask, *vision_expert_mask,
-        *image_rope_mask; /* [length] BOI..EOI; BOI and patches; patches */
-    void *block;          /* holds all of them */
+    /* [length]; labels are not shifted, -100 = ignored */
+    int32_t *input_ids, *labels, *position_ids;
+    /* [length] BOI..EOI; BOI and patches; patches */
+    uint8_t *image_embed_mask, *vision_expert_mask, *image_rope_mask;
+    void *block; /* holds all of them */
 } sheaf__sequence;
 
 /* sheaf__sequence_train - prompt and answer without bos and eos. As upstream, a sequence whose

@@ -1,11 +1,13 @@
 /* sentencepiece_file.c - see sentencepiece_file.h.
  *
  * A ".model" file is one protocol buffer message (sentencepiece_model.proto, proto2). What is read
- * here: ModelProto      1 repeated SentencePiece   2 TrainerSpec   3 NormalizerSpec   5
- * NormalizerSpec (decoding) SentencePiece   1 string piece   2 float score   3 enum type (1 normal
- * ... 6 byte) NormalizerSpec  2 bytes precompiled_charsmap A message is a row of fields: a varint
- * key (number * 8 + wire type), then a varint (type 0), 8 bytes (1), a length and that many bytes
- * (2) or 4 bytes (5).
+ * here:
+ *   ModelProto      1 repeated SentencePiece   2 TrainerSpec   3 NormalizerSpec
+ *                   5 NormalizerSpec (decoding)
+ *   SentencePiece   1 string piece   2 float score   3 enum type (1 normal ... 6 byte)
+ *   NormalizerSpec  2 bytes precompiled_charsmap
+ * A message is a row of fields: a varint key (number * 8 + wire type), then a varint (type 0), 8
+ * bytes (1), a length and that many bytes (2) or 4 bytes (5).
  *
  * The library follows offsets in precompiled_charsmap without looking where they lead
  * (sentencepiece_table.c looks), takes pieces with NUL for shorter ones and writes to stderr about

@@ -5,7 +5,7 @@
  *   chat       " [INST] " q " [/INST] "               q0 " [/INST] " a0 " [INST] " goes before q
  *   vqa        "Question: " q " Short answer:"        turns before are left out
  *   chat_old   "Question: " q " Answer:"              q0 " Answer: " a0 "\nQuestion: " goes before
- * q
+ *              q
  *
  * Upstream marks the image's place by "<EOI>" in the text and splits there, so a query that
  * contains the mark splits too. Here the mark is never written: the image is always first

@@ -120,8 +120,9 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);
 /* sheaf_lora_save_also - base tensors that are trained whole beside the factors, adapted or not,
  * join `saved`, and the options say so: modules_to_save names a module all of whose tensors are (as
- * PEFT does), other tensors by their full name. trains  is called for every tensor of the schema
- * that `lora` was made for Errors: SHEAF_E_MEMORY. */
+ * PEFT does), other tensors by their full name.
+ *   trains  is called for every tensor of the schema that `lora` was made for
+ * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
                                    bool (*trains)(void *self, const sheaf_tensor *tensor),
                                    void *self);
@@ -137,9 +138,10 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
 /* ---- fused layers (fused.c) ---- */
 
 /* sheaf_lora_fit - sheaf_lora_check(), then finds out which fused layers are dense: their shapes in
- * `lora` change. adapter  in: as it lies in a file. Out: a source that owns it and has every tensor
- * in the shape `lora` says, B compact; the same source when no layer is fused. Left as it was on
- * failure. */
+ * `lora` change.
+ *   adapter  in: as it lies in a file. Out: a source that owns it and has every tensor in the shape
+ *            `lora` says, B compact; the same source when no layer is fused. Left as it was on
+ *            failure. */
 sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora);
 /* sheaf_lora_check_trainable - errors: SHEAF_E_UNSUPPORTED for a dense layer. */
 sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora);

@@ -9,9 +9,9 @@
 /* sheaf_lora_check_file - every tensor is one that the options ask for, of a type that is computed
  * with; A and B are there both, of the rank the options say; magnitudes where there is DoRA; every
  * number is finite, but of PEFT's copies of the base. Reads all of the adapter once. Every command
- * that takes an adapter for merging, combining or converting calls it. adapter  names as
- * sheaf__peft_name() spells them Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED (types),
- * SHEAF_E_NUMBER. */
+ * that takes an adapter for merging, combining or converting calls it.
+ *   adapter  names as sheaf__peft_name() spells them
+ * Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED (types), SHEAF_E_NUMBER. */
 sheaf_status *sheaf_lora_check_file(const sheaf_lora_options *options, sheaf_source *adapter);
 
 /* sheaf_lora_check_modules - n adapters of one base, without the base: a module that one of them

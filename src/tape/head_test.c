@@ -2,7 +2,7 @@
  * double,
  *
  *   loss = sum over labelled rows of (log(sum_c exp(l_c)) - l_label),  l = x W^T + scale (x A^T)
- * B^T,
+ *     B^T,
  *
  * which knows no slices and no blocks of rows; gradients by finite differences of it. */
 #include "tape/layer_test.h"

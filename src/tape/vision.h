@@ -18,8 +18,8 @@ typedef struct sheaf__images_in {
     const float *cross;       /* [images, channels, cross side, cross side] or NULL */
     const int32_t *image_row; /* [images * (patches + 2)] rows (of batch * queries) that hold BOI,
                                  patches, EOI */
-    const int32_t
-        *stream[2]; /* rows of the text stream, rows of the image stream; each ascending */
+    /* rows of the text stream, rows of the image stream; each ascending */
+    const int32_t *stream[2];
 } sheaf__images_in;
 
 /* A vector or table that is whole on every rank: class token, positions, BOI and EOI. */

@@ -52,8 +52,8 @@ typedef struct sheaf_train_options {
     sheaf_transport transport;
     int threads;        /* compute threads in all, 0 = every core this process may use */
     bool checkpointing; /* recompute activations instead of keeping them */
-    const char
-        *isa; /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
+    /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
+    const char *isa;
 
     /* what is trained */
     int slices; /* S */

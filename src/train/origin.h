@@ -4,7 +4,8 @@
  *   weights         fingerprint of the base's tensors, every byte of them (models/hashed.h)
  *   config          sheaf__config_text()
  *   tokenizer       XXH3-128 of the sentencepiece file, given or in the model's folder; "" where
- * there is none adapter         fingerprint of all tensors of the adapter; "" without one
+ *                   there is none
+ *   adapter         fingerprint of all tensors of the adapter; "" without one
  *   adapter_config  what its adapter_config.json says
  *
  * OUT/run.json keeps it too, beside the fingerprint of each tensor, by which the one that differs
@@ -61,8 +62,9 @@ typedef struct sheaf__origin_words {
 
 /* sheaf__origin_check - is it what a run began from?
  *   progress  of its checkpoint. Older ones hold less, and less is compared: *weak, which may be
- * NULL, is then true Errors: words->code, naming what differs: the key of the config, the tensor as
- * far as run.json tells; SHEAF_E_UNSUPPORTED for a later version. */
+ *             NULL, is then true
+ * Errors: words->code, naming what differs: the key of the config, the tensor as far as run.json
+ * tells; SHEAF_E_UNSUPPORTED for a later version. */
 sheaf_status *sheaf__origin_check(const sheaf__origin *origin, const json_t *progress,
                                   const sheaf__origin_words *words, bool *weak);
 /* sheaf__origin_check_known - the same against run.json, where no checkpoint was saved yet. */

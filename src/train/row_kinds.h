@@ -9,8 +9,8 @@
 
 typedef struct sheaf__row_kinds {
     sheaf__step_info of[SHEAF__ROW_KINDS]; /* what tapes read */
-    int64_t *sample[SHEAF__ROW_KINDS],
-        *position[SHEAF__ROW_KINDS]; /* on the device; NULL where the tokens' own serve */
+    /* on the device; NULL where the tokens' own serve */
+    int64_t *sample[SHEAF__ROW_KINDS], *position[SHEAF__ROW_KINDS];
 } sheaf__row_kinds;
 
 /* sheaf__row_kinds_open - for micro-batches of rows * seq tokens; takes memory only where a model

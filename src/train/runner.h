@@ -24,8 +24,8 @@ typedef struct sheaf__runner_tape {
 
 typedef struct sheaf__runner {
     sheaf__model *model;
-    const sheaf_data
-        *data; /* on the dry device only asked whether it labels images; may be NULL there */
+    /* on the dry device only asked whether it labels images; may be NULL there */
+    const sheaf_data *data;
     sheaf_batch_images holds; /* on the dry device: what a micro-batch holds; whole rows, an image
                                  in every one, unless changed */
     sheaf__runner_options options;

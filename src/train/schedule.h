@@ -59,7 +59,7 @@ double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done);
  *   sat-constant     lr
  *   sat-linear       lr * ((N - (t - W)) / N)
  *   sat-cosine       lr * d * ((cos(pi * min(1, (t - W) / N)) + 1) / 2 * (1/d - 1) + 1), d =
- * decay_ratio */
+ *                    decay_ratio */
 double sheaf_schedule_rate(const sheaf_schedule *schedule, double lr, int64_t done);
 
 /* "constant", "sat-cosine", ...; -1 for any other name. */

@@ -11,9 +11,9 @@
  * that a run leaves.
  *
  *   masters  "master/NAME", which may be flat: of a tensor with more than two axes only the order
- * of its numbers counts. Both sources are borrowed until the new one is closed. Other tensors in it
- * (moments) are passed over Errors: SHEAF_E_LAYOUT for a master that the base has no tensor for, or
- * one of another size. */
+ *            of its numbers counts. Both sources are borrowed until the new one is closed. Other
+ *            tensors in it (moments) are passed over
+ * Errors: SHEAF_E_LAYOUT for a master that the base has no tensor for, or one of another size. */
 sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, sheaf_source *base);
 
 /* sheaf__source_numbers - n numbers from number `first` on of a tensor of `source`, in its order,

@@ -174,8 +174,8 @@ static void test_adapter__sats_lora_to_peft_and_back(void **state)
 /* ---- made ---- */
 
 typedef struct wish {
-    const char *targets, *saved, *ranks,
-        *dense; /* dense: a module whose B is not zero off its blocks */
+    /* dense: a module whose B is not zero off its blocks */
+    const char *targets, *saved, *ranks, *dense;
     int64_t rank;
     double alpha;
     bool rslora;

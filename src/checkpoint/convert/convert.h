@@ -26,8 +26,8 @@ typedef struct sheaf_convert_options {
     const char *config;  /* of the model, where src has none; NULL */
     const char *model_class; /* "CogAgentModel", where the config names the wrong one; NULL */
     bool drop_unread;        /* tensors of kinds that are not read are left out, with a warning */
-    const sheaf_dtype
-        *dtype;    /* F32, BF16 or F16 for every floating-point weight; NULL = as stored */
+    /* F32, BF16 or F16 for every floating-point weight; NULL = as stored */
+    const sheaf_dtype *dtype;
     int tp;        /* sat: parts; others: 0 or 1 */
     bool own_lora; /* to sat: src must be SAT's and have LoRA to merge; without tp, as many parts as
                       it has */

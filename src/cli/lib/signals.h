@@ -5,7 +5,7 @@
  *   another SIGINT    ends the process at once (saves are atomic, nothing breaks)
  *   SIGHUP            as SIGTERM: the terminal is gone. Under nohup it stays ignored
  *   SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe or past `ulimit -f` is an error, not the
- * end
+ *                     end
  */
 #ifndef SHEAF_CLI_LIB_SIGNALS_H
 #define SHEAF_CLI_LIB_SIGNALS_H

@@ -8,9 +8,10 @@
  *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
  *   either(a, b)                    the bits of both
  *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or
- * NaN; shifted is n + 0x1.8p23 round_pair(even, odd)           both rounded to bfloat16; no number
- * in them is denormal, a NaN becomes any NaN TABLE                           the name of its
- * sheaf__attention_kernels */
+ *                                   NaN; shifted is n + 0x1.8p23
+ *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
+ *                                   NaN becomes any NaN
+ *   TABLE                           the name of its sheaf__attention_kernels */
 #ifndef SHEAF_OPS_ATTENTION_TILE_H
 #define SHEAF_OPS_ATTENTION_TILE_H
 

@@ -2,7 +2,8 @@
  * loaders.
  *
  * usage: folders SEEDS...                the lines of these files, and the first folders of every
- * checkpoint folders --from N --count M      folders N to N + M - 1 of all there are
+ *                                        checkpoint
+ *        folders --from N --count M      folders N to N + M - 1 of all there are
  *
  * A line names a checkpoint of the recordings and changes (change.h, world.h): WORLD
  * KIND:FILE:A:B:C:D ... What must hold: nothing crashes, leaks, hangs or takes memory out of
