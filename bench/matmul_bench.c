@@ -5,7 +5,7 @@
  *                            [--dtype f32|bf16] [--alone] [PART OF A NAME]
  *
  * The peak is a loop of fma (or pair) instructions on registers, measured around
- * every line. Times are the least of several turns taken in rotation; with one
+ * every line. Times are the least of several repetitions taken in rotation; with one
  * thread they are CPU time, so that neighbours on the machine cost less truth. */
 #include <immintrin.h>
 #include <stdio.h>
@@ -272,7 +272,7 @@ typedef struct machine {
 enum { OURS, ONEDNN_PACKED, ONEDNN_PLAIN, OPENBLAS, RUNNERS };
 
 /* Least seconds of one run, `least` before; about 30 ms are spent. */
-static double turn(machine *m, work *w, rival *r, bool ours, double least)
+static double repetition(machine *m, work *w, rival *r, bool ours, double least)
 {
     const double start = now(m->threads);
     double t = start;
@@ -305,7 +305,7 @@ static void bench(machine *m, const shape *s, bool bf16)
         peak = p > peak ? p : peak;
         for (int i = 0; i < RUNNERS; i++)
             if (i == OURS || r[i])
-                least[i] = turn(m, &w, r[i], i == OURS, least[i]);
+                least[i] = repetition(m, &w, r[i], i == OURS, least[i]);
     }
     const double flops = 2.0 * (double)w.whole.m * (double)w.whole.n * (double)w.whole.k;
     printf("%-26s %-4s %9.1f us %7.1f GFLOP/s %5.1f %%", s->name, bf16 ? "bf16" : "f32",

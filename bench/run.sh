@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh - `./run bench`: sheaf beside PyTorch + PEFT, in turns, on the same files.
+# run.sh - `./run bench`: sheaf beside PyTorch + PEFT, alternating, on the same files.
 #
 # `./run bench checkpoints` compares merging and resharding with cp and PEFT instead,
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch.

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sheaf__grow(void *array, int64_t *room, int64_t need, size_t size)
+bool sheaf__grow(void *array, int64_t *capacity, int64_t need, size_t size)
 {
     int64_t wanted = need;
     void *at;
-    if (room != NULL && need <= *room)
+    if (capacity != NULL && need <= *capacity)
         return true;
-    if (room != NULL && *room <= (INT64_MAX - 16) / 2 && *room * 2 + 16 > need)
-        wanted = *room * 2 + 16;
+    if (capacity != NULL && *capacity <= (INT64_MAX - 16) / 2 && *capacity * 2 + 16 > need)
+        wanted = *capacity * 2 + 16;
     if (wanted < 0 || wanted > INT64_MAX / 2 / (int64_t)size)
         return false;
     memcpy(&at, array, sizeof at);
@@ -19,8 +19,8 @@ bool sheaf__grow(void *array, int64_t *room, int64_t need, size_t size)
     if (at == NULL)
         return false;
     memcpy(array, &at, sizeof at);
-    if (room != NULL)
-        *room = wanted;
+    if (capacity != NULL)
+        *capacity = wanted;
     return true;
 }
 

@@ -6,15 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* SHEAF_GROW - room for at least `need` elements in the array at `array`, a pointer to the pointer:
+/* SHEAF_GROW - space for at least `need` elements in the array at `array`, a pointer to the
+ * pointer:
  *
- *     if (!SHEAF_GROW(&c->job, &c->room, c->count + 1))
+ *     if (!SHEAF_GROW(&c->job, &c->capacity, c->count + 1))
  *         return sheaf_fail(SHEAF_E_MEMORY, "list of copies");
  *
- * `room` counts the elements that there is room for, and at least doubles when it is not enough;
- * NULL: the array gets exactly `need`. False when there is no memory; then all is as it was. */
-#define SHEAF_GROW(array, room, need) sheaf__grow((array), (room), (need), sizeof **(array))
-bool sheaf__grow(void *array, int64_t *room, int64_t need, size_t size);
+ * `capacity` counts the elements that there is space for, and at least doubles when it is not
+ * enough; NULL: the array gets exactly `need`. False when there is no memory; then all is as it
+ * was. */
+#define SHEAF_GROW(array, capacity, need) sheaf__grow((array), (capacity), (need), sizeof **(array))
+bool sheaf__grow(void *array, int64_t *capacity, int64_t need, size_t size);
 
 /* SHEAF_FIND - the element of `array`, of type `type` and ascending by `name`, a string that is a
  * member, that has this one; NULL: none has. */

@@ -13,19 +13,19 @@ typedef struct row {
 static void test_array__grows_by_doubling_and_keeps_what_is_there(void **state)
 {
     int32_t *array = NULL;
-    int64_t room = 0;
+    int64_t capacity = 0;
     int moves = 0;
     for (int32_t i = 0; i < 10000; i++) {
-        const int64_t before = room;
-        assert_true(SHEAF_GROW(&array, &room, i + 1));
-        assert_true(room > i && (room == before || room >= 2 * before));
-        moves += room != before;
+        const int64_t before = capacity;
+        assert_true(SHEAF_GROW(&array, &capacity, i + 1));
+        assert_true(capacity > i && (capacity == before || capacity >= 2 * before));
+        moves += capacity != before;
         array[i] = i;
     }
     assert_true(moves < 12);
     for (int32_t i = 0; i < 10000; i++)
         assert_int_equal(array[i], i);
-    assert_true(SHEAF_GROW(&array, &room, 5 * room));
+    assert_true(SHEAF_GROW(&array, &capacity, 5 * capacity));
     assert_int_equal(array[9999], 9999);
     assert_true(SHEAF_GROW(&array, NULL, 3)); /* exactly */
     assert_int_equal(array[2], 2);
@@ -35,15 +35,15 @@ static void test_array__grows_by_doubling_and_keeps_what_is_there(void **state)
 static void test_array__what_no_memory_holds_changes_nothing(void **state)
 {
     row *array = NULL;
-    int64_t room = 0;
-    assert_true(SHEAF_GROW(&array, &room, 1));
+    int64_t capacity = 0;
+    assert_true(SHEAF_GROW(&array, &capacity, 1));
     const row *const before = array;
-    const int64_t had = room;
-    assert_false(SHEAF_GROW(&array, &room, INT64_MAX));
-    assert_false(SHEAF_GROW(&array, &room, INT64_MAX / (int64_t)sizeof(row)));
+    const int64_t had = capacity;
+    assert_false(SHEAF_GROW(&array, &capacity, INT64_MAX));
+    assert_false(SHEAF_GROW(&array, &capacity, INT64_MAX / (int64_t)sizeof(row)));
     assert_false(SHEAF_GROW(&array, NULL, -1));
     assert_ptr_equal(array, before);
-    assert_int_equal(room, had);
+    assert_int_equal(capacity, had);
     free(array);
 }
 

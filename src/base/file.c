@@ -116,12 +116,13 @@ sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
                                       "%s: cannot list the folder", path),
                            "%s", strerror(errno));
     char **names = NULL;
-    int64_t count = 0, room = 0;
+    int64_t count = 0, capacity = 0;
     sheaf_status *st = NULL;
     for (struct dirent *entry; st == NULL && (entry = readdir(list)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        if (SHEAF_GROW(&names, &room, count + 1) && (names[count] = strdup(entry->d_name)) != NULL)
+        if (SHEAF_GROW(&names, &capacity, count + 1) &&
+            (names[count] = strdup(entry->d_name)) != NULL)
             count++;
         else
             st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);

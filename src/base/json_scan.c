@@ -168,7 +168,7 @@ static sheaf_status *take_string(sheaf_json_scan *scan, char **out, size_t *size
 {
     if (!sheaf__scan_take(scan, '"'))
         return sheaf__scan_fail(scan, "a string");
-    const char *close = scan->at; /* the room needed is at most what lies between the quotes */
+    const char *close = scan->at; /* the space needed is at most what lies between the quotes */
     while (close < scan->end && *close != '"')
         close += *close == '\\' && close + 1 < scan->end ? 2 : 1;
     if (close == scan->end) {

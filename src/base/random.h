@@ -11,7 +11,7 @@ void sheaf__philox(uint32_t out[4], const uint32_t counter[4], const uint32_t ke
 /* sheaf__random_u32 - one number for (seed, purpose, a, b, c, d): purpose, step,
  * sample, position, channel, in the order of the numeric contract.
  *
- * Philox in three stages: k1 = (purpose, a) under seed, k2 = (b, c) under k1, and
+ * Philox three times: k1 = (purpose, a) under seed, k2 = (b, c) under k1, and
  * then blocks under k2. A block is four words; channels go through them in groups
  * of 64 so that 16 blocks side by side give 64 channels in order: channel d is
  * word (d / 16) % 4 of block (d / 64) * 16 + d % 16. */

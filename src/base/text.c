@@ -8,30 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool make_room(sheaf_text *text, size_t more)
+static bool reserve(sheaf_text *text, size_t more)
 {
     if (text->failed || more >= SIZE_MAX / 2 - text->size) {
         text->failed = true;
         return false;
     }
-    if (text->size + more + 1 <= text->room)
+    if (text->size + more + 1 <= text->capacity)
         return true;
-    size_t room = text->room * 2 > text->size + more + 1 ? text->room * 2 : text->size + more + 1;
-    if (room < 64)
-        room = 64;
-    char *at = realloc(text->at, room);
+    size_t capacity =
+        text->capacity * 2 > text->size + more + 1 ? text->capacity * 2 : text->size + more + 1;
+    if (capacity < 64)
+        capacity = 64;
+    char *at = realloc(text->at, capacity);
     if (at == NULL) {
         text->failed = true;
         return false;
     }
     text->at = at;
-    text->room = room;
+    text->capacity = capacity;
     return true;
 }
 
 void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size)
 {
-    if (!make_room(text, size))
+    if (!reserve(text, size))
         return;
     if (size > 0)
         memcpy(text->at + text->size, bytes, size);
@@ -112,7 +113,7 @@ void sheaf__text_utf8(sheaf_text *text, const char *string)
 sheaf_status *sheaf__text_take(char **out, sheaf_text *text)
 {
     if (text->at == NULL)
-        make_room(text, 0);
+        reserve(text, 0);
     if (text->failed) {
         sheaf__text_release(text);
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory while building a text");

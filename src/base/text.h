@@ -11,7 +11,7 @@
  * nothing and sheaf__text_take() says so, so callers check once, at the end. */
 typedef struct sheaf_text {
     char *at; /* NUL-terminated once something was added */
-    size_t size, room;
+    size_t size, capacity;
     bool failed;
 } sheaf_text;
 

@@ -31,7 +31,7 @@ static void test_text__a_failed_addition_is_told_at_the_end(void **state)
     sheaf_text text = { 0 };
     char *got = NULL;
     sheaf__text_add(&text, "start");
-    sheaf__text_bytes(&text, "x", SIZE_MAX / 2); /* never read: there is no room for it */
+    sheaf__text_bytes(&text, "x", SIZE_MAX / 2); /* never read: there is no space for it */
     sheaf__text_add(&text, "end");
     CHECK_FAILS(sheaf__text_take(&got, &text), SHEAF_E_MEMORY, "building a text");
     assert_null(got);

@@ -175,16 +175,16 @@ sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size)
 
 /* ---- select ---- */
 
-static sheaf_status *room_for_moves(sheaf_comm *comm, int64_t count)
+static sheaf_status *reserve_moves(sheaf_comm *comm, int64_t count)
 {
-    if (count <= comm->moves_room)
+    if (count <= comm->moves_capacity)
         return NULL;
     free(comm->moves);
-    comm->moves_room = 0;
+    comm->moves_capacity = 0;
     comm->moves = malloc((size_t)count * sizeof *comm->moves);
     if (comm->moves == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
-    comm->moves_room = count;
+    comm->moves_capacity = count;
     return NULL;
 }
 
@@ -237,7 +237,7 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
                                .digest = sheaf__comm_digest(0, row_bytes) };
     sheaf_status *st = check_owners(comm, nrows, owner, &heading.digest);
     if (st == NULL)
-        st = room_for_moves(comm, nrows);
+        st = reserve_moves(comm, nrows);
     if (st != NULL)
         return st;
     int nsend, nreceive;

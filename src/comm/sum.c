@@ -237,24 +237,24 @@ static sheaf_status *trade_results(sheaf_comm *comm, const segment *s, sheaf__he
     return st != NULL ? st : comm->transport->collect(comm, all, count);
 }
 
-static sheaf_status *room_for_staging(sheaf_comm *comm, int operands)
+static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
 {
     const size_t need = (size_t)operands * (size_t)(SEGMENT + LINE);
-    if (need <= comm->staging_room)
+    if (need <= comm->staging_capacity)
         return NULL;
     free(comm->staging);
-    comm->staging_room = 0;
+    comm->staging_capacity = 0;
     comm->staging = malloc(need * sizeof *comm->staging);
     if (comm->staging == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
-    comm->staging_room = need;
+    comm->staging_capacity = need;
     return NULL;
 }
 
 static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, float *out,
                                          float *const *own, int64_t n, sheaf__heading *heading)
 {
-    sheaf_status *st = room_for_staging(comm, c->operands);
+    sheaf_status *st = reserve_staging(comm, c->operands);
     const int64_t most = SEGMENT * comm->ranks;
     int64_t base = 0;
     do { /* at least once: an empty sum is compared like any other */

@@ -68,9 +68,9 @@ struct sheaf_comm {
     uint64_t call; /* number of the call in progress or last made */
     double sent;
     sheaf__move *moves; /* scratch of select, kept between calls */
-    int64_t moves_room;
-    float *staging;      /* scratch of sums by messages, kept between calls */
-    size_t staging_room; /* floats */
+    int64_t moves_capacity;
+    float *staging;          /* scratch of sums by messages, kept between calls */
+    size_t staging_capacity; /* floats */
 };
 
 /* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the

@@ -263,7 +263,7 @@ int64_t sheaf_data_memory(const sheaf_data *d)
 {
     const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) +
                               (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0);
-    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) +
+    return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
            d->rows * 12 +
            (d->images == NULL ? 0
                               : d->images->memory + d->rows * (int64_t)(sizeof(sheaf_hash) + 5));

@@ -70,21 +70,21 @@ static int64_t bad_utf8(const char *text, int64_t size)
 
 /* ---- storing a row ---- */
 
-static sheaf_status *make_room(sheaf_data *data, int64_t tokens)
+static sheaf_status *reserve(sheaf_data *data, int64_t tokens)
 {
-    if (data->rows == data->room) {
-        const int64_t room = data->room * 2 + 1024;
-        if (!SHEAF_GROW(&data->begin, NULL, room + 1) ||
-            !SHEAF_GROW(&data->trained_from, NULL, room))
+    if (data->rows == data->capacity) {
+        const int64_t capacity = data->capacity * 2 + 1024;
+        if (!SHEAF_GROW(&data->begin, NULL, capacity + 1) ||
+            !SHEAF_GROW(&data->trained_from, NULL, capacity))
             return sheaf__data_no_memory(data->tokens);
-        data->room = room;
+        data->capacity = capacity;
         data->begin[0] = 0;
     }
-    if (tokens > data->token_room - data->tokens) {
-        const int64_t room = data->token_room + data->token_room / 2 + tokens + 4096;
-        if (!SHEAF_GROW(&data->token, NULL, room))
+    if (tokens > data->token_capacity - data->tokens) {
+        const int64_t capacity = data->token_capacity + data->token_capacity / 2 + tokens + 4096;
+        if (!SHEAF_GROW(&data->token, NULL, capacity))
             return sheaf__data_no_memory(data->tokens);
-        data->token_room = room;
+        data->token_capacity = capacity;
     }
     return NULL;
 }
@@ -114,7 +114,7 @@ static sheaf_status *put_row(reader *in, const json_t *prompt, const json_t *tex
         }
         return NULL;
     }
-    sheaf_status *st = make_room(data, tokens);
+    sheaf_status *st = reserve(data, tokens);
     if (st != NULL)
         return st;
     const int64_t begin = data->tokens;

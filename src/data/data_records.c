@@ -90,21 +90,22 @@ static sheaf_status *choose_words(reader *in)
 
 /* ---- one record ---- */
 
-static sheaf_status *make_room(sheaf_data *d, int64_t tokens)
+static sheaf_status *reserve(sheaf_data *d, int64_t tokens)
 {
-    if (tokens <= d->token_room - d->tokens)
+    if (tokens <= d->token_capacity - d->tokens)
         return NULL;
-    const int64_t room = d->token_room + d->token_room / 2 + tokens + 4096;
-    if (!SHEAF_GROW(&d->token, NULL, room) || !SHEAF_GROW(&d->position, NULL, room) ||
-        !SHEAF_GROW(&d->images->embed, NULL, room) || !SHEAF_GROW(&d->images->expert, NULL, room))
+    const int64_t capacity = d->token_capacity + d->token_capacity / 2 + tokens + 4096;
+    if (!SHEAF_GROW(&d->token, NULL, capacity) || !SHEAF_GROW(&d->position, NULL, capacity) ||
+        !SHEAF_GROW(&d->images->embed, NULL, capacity) ||
+        !SHEAF_GROW(&d->images->expert, NULL, capacity))
         return sheaf__data_no_memory(d->tokens);
-    d->token_room = room;
+    d->token_capacity = capacity;
     return NULL;
 }
 
 static sheaf_status *put_row(sheaf_data *d, const sheaf__sequence *s)
 {
-    sheaf_status *st = make_room(d, s->used);
+    sheaf_status *st = reserve(d, s->used);
     if (st != NULL)
         return st;
     const size_t n = (size_t)s->used;
@@ -177,14 +178,14 @@ static sheaf_status *make_rows(reader *in)
 {
     sheaf_data *d = in->data;
     const size_t n = (size_t)in->records.count;
-    d->room = in->records.count;
+    d->capacity = in->records.count;
     d->begin = calloc(n + 1, sizeof *d->begin);
     d->trained_from = calloc(n + 1, sizeof *d->trained_from);
     in->hash = calloc(n + 1, sizeof *in->hash);
     in->bad = calloc(n + 1, sizeof *in->bad);
     if (d->begin == NULL || d->trained_from == NULL || in->hash == NULL || in->bad == NULL)
         return sheaf__data_no_memory(0);
-    return make_room(d, 1);
+    return reserve(d, 1);
 }
 
 static sheaf_status *check_images(reader *in)

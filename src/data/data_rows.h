@@ -8,13 +8,13 @@ enum { SHEAF__NO_LABEL = -100 }; /* Hugging Face's ignore_index, in files */
 
 /* Row r has tokens [begin[r], begin[r + 1]). Labels are not shifted here. */
 struct sheaf_data {
-    int64_t rows, room; /* rows used and allocated */
-    int64_t tokens, token_room;
-    int64_t *begin; /* [room + 1] */
+    int64_t rows, capacity; /* rows used and allocated */
+    int64_t tokens, token_capacity;
+    int64_t *begin; /* [capacity + 1] */
     int32_t *token;
     int32_t *label;         /* [tokens]; NULL: token itself from trained_from[row] on */
     uint8_t *mask;          /* [tokens]; NULL: all 1 */
-    int32_t *trained_from;  /* [room], only without `label` */
+    int32_t *trained_from;  /* [capacity], only without `label` */
     int32_t *labels, *seen; /* [rows] labels after the shift; positions with mask 1 */
     int32_t *used;          /* [rows] positions up to the last with mask 1, a label or an image */
     int64_t longest;        /* of `used` */

@@ -364,8 +364,8 @@ static sheaf_status *make_rows(reader *in)
 {
     sheaf_data *data = in->data;
     const size_t total = (size_t)(in->rows * in->length); /* the file holds as many */
-    data->rows = data->room = in->rows;
-    data->tokens = data->token_room = (int64_t)total;
+    data->rows = data->capacity = in->rows;
+    data->tokens = data->token_capacity = (int64_t)total;
     data->begin = malloc(((size_t)in->rows + 1) * sizeof *data->begin);
     data->token = malloc(total * sizeof *data->token);
     data->label = malloc(total * sizeof *data->label);

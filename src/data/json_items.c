@@ -49,9 +49,9 @@ static int next_visible(sheaf__json_items *it)
 
 static sheaf_status *keep(sheaf__json_items *it, int c)
 {
-    if (it->size == it->room) {
-        const size_t room = it->room * 2 + 4096;
-        char *more = it->size >= MOST ? NULL : realloc(it->buffer, room);
+    if (it->size == it->capacity) {
+        const size_t capacity = it->capacity * 2 + 4096;
+        char *more = it->size >= MOST ? NULL : realloc(it->buffer, capacity);
         if (more == NULL && it->size < MOST)
             return sheaf_fail(SHEAF_E_MEMORY, "%s: %s %" PRId64, it->path, it->unit, it->place);
         if (more == NULL)
@@ -59,7 +59,7 @@ static sheaf_status *keep(sheaf__json_items *it, int c)
                 sheaf_fail(SHEAF_E_FORMAT, "%s: %s %" PRId64, it->path, it->unit, it->place),
                 "a record of at most a gigabyte");
         it->buffer = more;
-        it->room = room;
+        it->capacity = capacity;
     }
     it->buffer[it->size++] = (char)c;
     return NULL;

@@ -22,7 +22,7 @@ typedef struct sheaf__json_items {
     size_t size;
     FILE *file;
     char *buffer;
-    size_t room;
+    size_t capacity;
     int64_t line, column; /* of the character that was read last */
     bool array, ended;
 } sheaf__json_items;

@@ -37,7 +37,7 @@ typedef struct sheaf__record {
 } sheaf__record;
 
 typedef struct sheaf__records {
-    int64_t count, room;
+    int64_t count, capacity;
     sheaf__record *record;
     int64_t looked_at; /* bad ones too */
     int64_t memory;    /* bytes held */

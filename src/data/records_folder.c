@@ -16,7 +16,7 @@ enum { DEEPEST = 200, MOST = 1 << 28 };
 
 typedef struct walk {
     char **path; /* of the images, owned */
-    int64_t count, room;
+    int64_t count, capacity;
     void *seen; /* folders that were read, a tree of tsearch() */
 } walk;
 
@@ -58,7 +58,7 @@ static bool is_image_name(const char *name)
 
 static sheaf_status *add_image(walk *w, char *path)
 {
-    if (w->count >= MOST || !SHEAF_GROW(&w->path, &w->room, w->count + 1)) {
+    if (w->count >= MOST || !SHEAF_GROW(&w->path, &w->capacity, w->count + 1)) {
         free(path);
         return sheaf_fail(SHEAF_E_MEMORY, "list of images");
     }

@@ -35,12 +35,12 @@ static const char *copy(char **at, const char *text)
 sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *image,
                                  const sheaf__turn *turn, int64_t turns)
 {
-    if (r->count == r->room) {
-        const int64_t room = r->room * 2 + 256;
-        if (!SHEAF_GROW(&r->record, NULL, room))
+    if (r->count == r->capacity) {
+        const int64_t capacity = r->capacity * 2 + 256;
+        if (!SHEAF_GROW(&r->record, NULL, capacity))
             return no_memory(r);
-        r->memory += (room - r->room) * (int64_t)sizeof *r->record;
-        r->room = room;
+        r->memory += (capacity - r->capacity) * (int64_t)sizeof *r->record;
+        r->capacity = capacity;
     }
     size_t bytes = (size_t)turns * sizeof *turn + text_bytes(image);
     for (int64_t i = 0; i < turns; i++)

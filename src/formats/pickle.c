@@ -237,10 +237,10 @@ static sheaf_status *frozen_set(sheaf__machine *r)
 /* The key that waits on the stack for the value being made, to say which tensor is bad. */
 static sheaf_status *about(sheaf__machine *r, sheaf_status *st)
 {
-    char room[128];
+    char buffer[128];
     const char *key = r->stack.count > 0 ? sheaf__pickle_text(sheaf__machine_top(r)) : NULL;
     if (st != NULL && key != NULL)
-        st = sheaf_in(st, "'%s'", sheaf__printable(room, key));
+        st = sheaf_in(st, "'%s'", sheaf__printable(buffer, key));
     return sheaf_in(st, "pickle, byte %zu", r->op);
 }
 

@@ -57,7 +57,7 @@ typedef struct sheaf_pickle_text {
 } sheaf_pickle_text;
 typedef struct sheaf_pickle_items {
     sheaf_pickle **at;
-    int64_t count, room;
+    int64_t count, capacity;
 } sheaf_pickle_items;
 typedef struct sheaf_pickle_global {
     const char *module, *name;
@@ -169,10 +169,10 @@ const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc,
 
 #define SHEAF_PICKLE_UNREAD_MOST 96
 /* sheaf__pickle_unread - what a value that is no TENSOR is, or holds, of tensors all the same ("a
- * quantized tensor", "a numpy array"): words in `room` or a literal. NULL: none, it may be left
+ * quantized tensor", "a numpy array"): words in `buffer` or a literal. NULL: none, it may be left
  * out. One value may be reached in many ways: *steps is how many are looked at yet, and counts
  * down. */
-const char *sheaf__pickle_unread(const sheaf_pickle *value, char room[SHEAF_PICKLE_UNREAD_MOST],
+const char *sheaf__pickle_unread(const sheaf_pickle *value, char buffer[SHEAF_PICKLE_UNREAD_MOST],
                                  int64_t *steps);
 
 /* A numpy array or scalar whose bytes are in the pickle, little endian. */

@@ -11,7 +11,7 @@ static sheaf_status *bad(const sheaf_pickle *callable, const char *expected)
 }
 
 /* A list, tuple, set or dict of what the first argument holds; they share its array, in which
- * neither writes: room = count makes an addition copy it. */
+ * neither writes: capacity = count makes an addition copy it. */
 static sheaf_status *contain(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle_kind kind,
                              const sheaf_pickle *callable, const sheaf_pickle *from)
 {
@@ -23,7 +23,7 @@ static sheaf_status *contain(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pi
                      from->kind == SHEAF_PICKLE_SET;
     if (kind == SHEAF_PICKLE_DICT ? from->kind == SHEAF_PICKLE_DICT : row) {
         value->as.items = from->as.items;
-        value->as.items.room = value->as.items.count;
+        value->as.items.capacity = value->as.items.count;
         return NULL;
     }
     if (kind != SHEAF_PICKLE_DICT || !row)

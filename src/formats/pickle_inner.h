@@ -15,7 +15,7 @@ typedef struct sheaf_pickle_arena {
     bool failed;        /* something could not be had; `full` tells why */
     bool full;          /* the limit was reached */
     bool bad_tensor;    /* one was made that cannot be */
-    int64_t storage_room, tensor_room;
+    int64_t storage_capacity, tensor_capacity;
     int64_t *slot, slots; /* hash table of storages, by all they say */
 } sheaf_pickle_arena;
 

@@ -56,21 +56,21 @@ sheaf_status *sheaf__machine_line(sheaf_pickle_text *out, sheaf__machine *r)
 
 /* ---- stack, marks, memo ---- */
 
-static bool make_room(sheaf__machine *r, void **at, int64_t wanted, int64_t *room, size_t each)
+static bool reserve(sheaf__machine *r, void **at, int64_t wanted, int64_t *capacity, size_t each)
 {
-    const int64_t before = *room;
-    if (!sheaf__grow(at, room, wanted, each)) {
+    const int64_t before = *capacity;
+    if (!sheaf__grow(at, capacity, wanted, each)) {
         r->out_of_memory = true;
         return false;
     }
-    memset((char *)*at + (size_t)before * each, 0, (size_t)(*room - before) * each);
+    memset((char *)*at + (size_t)before * each, 0, (size_t)(*capacity - before) * each);
     return true;
 }
 
 void sheaf__machine_push(sheaf__machine *r, sheaf_pickle *value)
 {
     void *at = r->stack.at;
-    if (make_room(r, &at, r->stack.count + 1, &r->stack.room, sizeof value))
+    if (reserve(r, &at, r->stack.count + 1, &r->stack.capacity, sizeof value))
         ((sheaf_pickle **)at)[r->stack.count++] = value;
     r->stack.at = at;
 }
@@ -108,7 +108,7 @@ sheaf_status *sheaf__machine_pop_mark(sheaf_pickle ***from, int64_t *n, sheaf__m
 sheaf_status *sheaf__machine_mark(sheaf__machine *r)
 {
     void *at = r->mark;
-    if (make_room(r, &at, r->marks + 1, &r->marks_room, sizeof *r->mark))
+    if (reserve(r, &at, r->marks + 1, &r->marks_capacity, sizeof *r->mark))
         ((int64_t *)at)[r->marks++] = r->stack.count;
     r->mark = at;
     return NULL;
@@ -123,7 +123,7 @@ sheaf_status *sheaf__machine_put(sheaf__machine *r, uint64_t index)
         return sheaf_found(sheaf__machine_bad(r, "a memo number below the pickle's size"),
                            "%" PRIu64, index);
     void *at = r->memo.at;
-    if (make_room(r, &at, (int64_t)index + 1, &r->memo.room, sizeof(sheaf_pickle *))) {
+    if (reserve(r, &at, (int64_t)index + 1, &r->memo.capacity, sizeof(sheaf_pickle *))) {
         sheaf_pickle **slot = (sheaf_pickle **)at + index;
         r->memoized += *slot == NULL;
         *slot = sheaf__machine_top(r);
@@ -134,7 +134,7 @@ sheaf_status *sheaf__machine_put(sheaf__machine *r, uint64_t index)
 
 sheaf_status *sheaf__machine_get(sheaf__machine *r, uint64_t index)
 {
-    sheaf_pickle *value = index < (uint64_t)r->memo.room ? r->memo.at[index] : NULL;
+    sheaf_pickle *value = index < (uint64_t)r->memo.capacity ? r->memo.at[index] : NULL;
     if (value == NULL)
         return sheaf_found(sheaf__machine_bad(r, "a memo number that was put before"), "%" PRIu64,
                            index);

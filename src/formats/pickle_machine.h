@@ -10,7 +10,7 @@
 
 typedef struct sheaf__row {
     sheaf_pickle **at;
-    int64_t count, room;
+    int64_t count, capacity;
 } sheaf__row;
 
 typedef struct sheaf__machine {
@@ -20,7 +20,7 @@ typedef struct sheaf__machine {
     size_t op; /* where the opcode being done is */
     sheaf__row stack, memo;
     int64_t memoized; /* places of the memo that are filled */
-    int64_t *mark, marks, marks_room;
+    int64_t *mark, marks, marks_capacity;
     bool out_of_memory;
     bool stopped;
 } sheaf__machine;

@@ -362,23 +362,23 @@ static bool is_class_like(const char *name)
 }
 
 /* One module under two names: Python 2 and 3, numpy 1 and 2. */
-static const char *today(const char *module, char room[128])
+static const char *today(const char *module, char buffer[128])
 {
     if (strcmp(module, "__builtin__") == 0)
         return "builtins";
     if (strcmp(module, "copy_reg") == 0)
         return "copyreg";
     if (strncmp(module, "numpy._core.", 12) == 0 && strlen(module) < 100) {
-        strcpy(room, "numpy.core.");
-        return strcat(room, module + 12);
+        strcpy(buffer, "numpy.core.");
+        return strcat(buffer, module + 12);
     }
     return module;
 }
 
 bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char *name)
 {
-    char room[128];
-    const char *known_module = today(module, room);
+    char buffer[128];
+    const char *known_module = today(module, buffer);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0 && strcmp(known[i].module, known_module) == 0) {
             *role = known[i].role;
@@ -398,12 +398,12 @@ bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char 
 
 sheaf_status *sheaf__pickle_unsafe(const char *module, const char *name)
 {
-    char room[2][128];
+    char buffer[2][128];
     sheaf_status *st =
         sheaf_fail(SHEAF_E_UNSAFE, "the pickle wants to call %s.%s",
-                   sheaf__printable(room[0], module), sheaf__printable(room[1], name));
+                   sheaf__printable(buffer[0], module), sheaf__printable(buffer[1], name));
     sheaf_expected(st, "data: tensors, numbers, text, their containers, and objects of classes");
-    sheaf_found(st, "%s.%s, which does something when it is called", room[0], room[1]);
+    sheaf_found(st, "%s.%s, which does something when it is called", buffer[0], buffer[1]);
     return sheaf_try_this(
         st, "nothing was run; do not load this file with Python, and ask where it comes from");
 }

@@ -740,15 +740,15 @@ static void test_unread__dtypes_and_metadata_that_are_not_read(void **state)
         { P("](K\1Ne"), NULL },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        char room[SHEAF_PICKLE_UNREAD_MOST];
+        char buffer[SHEAF_PICKLE_UNREAD_MOST];
         int64_t steps = 100;
         sheaf_pickle_doc *doc = parse(rows[i].bytes, rows[i].size);
-        const char *is = sheaf__pickle_unread(doc->root, room, &steps);
+        const char *is = sheaf__pickle_unread(doc->root, buffer, &steps);
         if ((is == NULL) != (rows[i].is == NULL) || (is != NULL && strcmp(is, rows[i].is) != 0))
             fail_msg("row %zu: %s", i, is == NULL ? "nothing" : is);
         steps = 0;
         assert_non_null(sheaf__pickle_unread(
-            doc->root, room, &steps)); /* what cannot be looked at is not passed over */
+            doc->root, buffer, &steps)); /* what cannot be looked at is not passed over */
         sheaf__pickle_free(doc);
     }
 }

@@ -19,7 +19,7 @@ static const struct {
 };
 
 /* A tensor whose dtype or whose metadata is not read. */
-static const char *plain_of(const sheaf_pickle_object *o, char room[SHEAF_PICKLE_UNREAD_MOST])
+static const char *plain_of(const sheaf_pickle_object *o, char buffer[SHEAF_PICKLE_UNREAD_MOST])
 {
     const bool v3 = strcmp(o->class->as.global.name, "_rebuild_tensor_v3") == 0;
     const sheaf_pickle *metadata = sheaf__pickle_item(o->args, v3 ? 7 : 6),
@@ -32,16 +32,16 @@ static const char *plain_of(const sheaf_pickle_object *o, char room[SHEAF_PICKLE
             return "a negated tensor";
     }
     if (sheaf__pickle_is(dtype, SHEAF_PICKLE_GLOBAL))
-        snprintf(room, SHEAF_PICKLE_UNREAD_MOST, "a tensor of %.60s", dtype->as.global.name);
+        snprintf(buffer, SHEAF_PICKLE_UNREAD_MOST, "a tensor of %.60s", dtype->as.global.name);
     else if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE))
-        snprintf(room, SHEAF_PICKLE_UNREAD_MOST, "a tensor of %s",
+        snprintf(buffer, SHEAF_PICKLE_UNREAD_MOST, "a tensor of %s",
                  sheaf_dtype_name(dtype->as.dtype));
     else
         return "a tensor of a dtype such as complex128";
-    return room;
+    return buffer;
 }
 
-static const char *object_of(const sheaf_pickle *value, char room[SHEAF_PICKLE_UNREAD_MOST])
+static const char *object_of(const sheaf_pickle *value, char buffer[SHEAF_PICKLE_UNREAD_MOST])
 {
     const sheaf_pickle_global *class = &value->as.object->class->as.global;
     if (strncmp(class->module, "torch.", 6) == 0 && strncmp(class->name, "_rebuild", 8) == 0) {
@@ -49,9 +49,9 @@ static const char *object_of(const sheaf_pickle *value, char room[SHEAF_PICKLE_U
             if (strcmp(class->name, rebuilds[i].name) == 0)
                 return rebuilds[i].is;
         if (strncmp(class->name, "_rebuild_tensor", 15) == 0)
-            return plain_of(value->as.object, room);
-        snprintf(room, SHEAF_PICKLE_UNREAD_MOST, "a tensor by %.60s", class->name);
-        return room;
+            return plain_of(value->as.object, buffer);
+        snprintf(buffer, SHEAF_PICKLE_UNREAD_MOST, "a tensor by %.60s", class->name);
+        return buffer;
     }
     const char *rest = strncmp(class->module, "numpy.", 6) == 0 ? class->name : "";
     return strcmp(rest, "_reconstruct") == 0 || strcmp(rest, "_frombuffer") == 0 ? "a numpy array"
@@ -60,7 +60,7 @@ static const char *object_of(const sheaf_pickle *value, char room[SHEAF_PICKLE_U
 }
 
 static const char *search(const sheaf_pickle *value, bool inside, int64_t *steps,
-                          char room[SHEAF_PICKLE_UNREAD_MOST])
+                          char buffer[SHEAF_PICKLE_UNREAD_MOST])
 {
     const char *is = NULL;
     if (value == NULL)
@@ -74,21 +74,21 @@ static const char *search(const sheaf_pickle *value, bool inside, int64_t *steps
     if (value->kind == SHEAF_PICKLE_OBJECT) {
         const sheaf_pickle_object *o = value->as.object;
         const sheaf_pickle *const parts[] = { o->args, o->state, o->list, o->dict };
-        is = object_of(value, room);
+        is = object_of(value, buffer);
         for (int i = 0; i < 4 && is == NULL; i++)
-            is = search(parts[i], true, steps, room);
+            is = search(parts[i], true, steps, buffer);
         return is;
     }
     const int64_t n = sheaf__pickle_count(value);
     for (int64_t i = 0; i < n && is == NULL; i++)
         is = value->kind == SHEAF_PICKLE_DICT
-                 ? search(sheaf__pickle_value(value, i), true, steps, room)
-                 : search(sheaf__pickle_item(value, i), true, steps, room);
+                 ? search(sheaf__pickle_value(value, i), true, steps, buffer)
+                 : search(sheaf__pickle_item(value, i), true, steps, buffer);
     return is;
 }
 
-const char *sheaf__pickle_unread(const sheaf_pickle *value, char room[SHEAF_PICKLE_UNREAD_MOST],
+const char *sheaf__pickle_unread(const sheaf_pickle *value, char buffer[SHEAF_PICKLE_UNREAD_MOST],
                                  int64_t *steps)
 {
-    return search(value, false, steps, room);
+    return search(value, false, steps, buffer);
 }

@@ -29,21 +29,21 @@ void *sheaf__pickle_alloc(sheaf_pickle_doc *doc, size_t size)
         size = SIZE_MAX / 2; /* more than any limit */
     size = (size + 7) / 8 * 8;
     if (arena->left < size) {
-        const size_t room = size > PIECE / 4 ? size : PIECE;
-        if (!claim(arena, room))
+        const size_t capacity = size > PIECE / 4 ? size : PIECE;
+        if (!claim(arena, capacity))
             return NULL;
-        struct piece *piece = malloc(sizeof *piece + room);
+        struct piece *piece = malloc(sizeof *piece + capacity);
         if (piece == NULL) {
             arena->failed = true;
             return NULL;
         }
         piece->next = arena->pieces;
         arena->pieces = piece;
-        if (room == size &&
+        if (capacity == size &&
             arena->left > 0) /* a large one: the rest of the piece before is still good */
             return piece + 1;
         arena->at = (char *)(piece + 1);
-        arena->left = room;
+        arena->left = capacity;
     }
     void *at = arena->at;
     arena->at += size;
@@ -101,15 +101,15 @@ bool sheaf__pickle_push(sheaf_pickle_doc *doc, sheaf_pickle *to, sheaf_pickle *a
 {
     sheaf_pickle_items *items = &to->as.items;
     const size_t each = (b == NULL ? 1 : 2) * sizeof a;
-    if (items->count == items->room) {
-        const int64_t room = items->count < 2 ? 4 : items->count * 2;
-        sheaf_pickle **at = sheaf__pickle_alloc(doc, (size_t)room * each);
+    if (items->count == items->capacity) {
+        const int64_t capacity = items->count < 2 ? 4 : items->count * 2;
+        sheaf_pickle **at = sheaf__pickle_alloc(doc, (size_t)capacity * each);
         if (at == NULL)
             return false;
         if (items->count > 0)
             memcpy(at, items->at, (size_t)items->count * each);
         items->at = at;
-        items->room = room;
+        items->capacity = capacity;
     }
     if (b == NULL) {
         items->at[items->count++] = a;
@@ -120,21 +120,22 @@ bool sheaf__pickle_push(sheaf_pickle_doc *doc, sheaf_pickle *to, sheaf_pickle *a
     return true;
 }
 
-/* Doubles a table of `count` of `room` elements when it is full. */
-static bool grow(sheaf_pickle_doc *doc, void **table, int64_t count, int64_t *room, size_t element)
+/* Doubles a table of `count` of `capacity` elements when it is full. */
+static bool grow(sheaf_pickle_doc *doc, void **table, int64_t count, int64_t *capacity,
+                 size_t element)
 {
-    if (count < *room)
+    if (count < *capacity)
         return true;
-    const int64_t more = *room == 0 ? 4 : *room;
+    const int64_t more = *capacity == 0 ? 4 : *capacity;
     if (!claim(doc->arena, (size_t)more * element))
         return false;
-    void *at = realloc(*table, (size_t)(*room + more) * element);
+    void *at = realloc(*table, (size_t)(*capacity + more) * element);
     if (at == NULL) {
         doc->arena->failed = true;
         return false;
     }
     *table = at;
-    *room += more;
+    *capacity += more;
     return true;
 }
 
@@ -142,7 +143,8 @@ bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc,
                               const sheaf_pickle_tensor *tensor)
 {
     void *table = doc->tensor;
-    const bool good = grow(doc, &table, doc->ntensors, &doc->arena->tensor_room, sizeof *tensor);
+    const bool good =
+        grow(doc, &table, doc->ntensors, &doc->arena->tensor_capacity, sizeof *tensor);
     doc->tensor = table;
     if (!good)
         return false;
@@ -204,8 +206,8 @@ bool sheaf__pickle_add_storage(int64_t *index, sheaf_pickle_doc *doc,
                                const sheaf_pickle_storage *storage)
 {
     void *table = doc->storage;
-    const bool good = grow_slots(doc) &&
-                      grow(doc, &table, doc->nstorages, &doc->arena->storage_room, sizeof *storage);
+    const bool good = grow_slots(doc) && grow(doc, &table, doc->nstorages,
+                                              &doc->arena->storage_capacity, sizeof *storage);
     doc->storage = table;
     if (!good)
         return false;

@@ -24,9 +24,9 @@ typedef struct told {
 typedef struct reading {
     sheaf_json_scan scan;
     told *tensor;
-    int64_t count, room;
+    int64_t count, capacity;
     sheaf_safetensors_pair *pair;
-    int64_t npairs, pairs_room;
+    int64_t npairs, pairs_capacity;
     bool has_metadata;
 } reading;
 
@@ -155,7 +155,7 @@ static sheaf_status *take_metadata(reading *r)
         if (st != NULL || !more)
             return st;
         st = sheaf__scan_string(scan, &pair.value);
-        if (st == NULL && !SHEAF_GROW(&r->pair, &r->pairs_room, r->npairs + 1))
+        if (st == NULL && !SHEAF_GROW(&r->pair, &r->pairs_capacity, r->npairs + 1))
             st = no_memory();
         if (st != NULL) {
             free(pair.key);
@@ -181,7 +181,7 @@ static sheaf_status *take_all(reading *r)
         if (strcmp(name, "__metadata__") == 0) {
             free(name);
             st = sheaf_in(take_metadata(r), "__metadata__");
-        } else if (!SHEAF_GROW(&r->tensor, &r->room, r->count + 1)) {
+        } else if (!SHEAF_GROW(&r->tensor, &r->capacity, r->count + 1)) {
             free(name);
             st = no_memory();
         } else {
@@ -285,7 +285,7 @@ static sheaf_status *check_tensor(const told *t, uint64_t start)
 
 static sheaf_status *check_tiling(const reading *r, int64_t kept, size_t size, int64_t file_size)
 {
-    const uint64_t room = (uint64_t)file_size - 8 - size;
+    const uint64_t capacity = (uint64_t)file_size - 8 - size;
     uint64_t start = 0;
     for (int64_t i = 0; i < kept; i++) {
         sheaf_status *st = check_tensor(&r->tensor[i], start);
@@ -293,12 +293,12 @@ static sheaf_status *check_tiling(const reading *r, int64_t kept, size_t size, i
             return st;
         start = r->tensor[i].end;
     }
-    if (start == room)
+    if (start == capacity)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "file size");
     sheaf_expected(st, "%" PRIu64 " bytes of data after the header, as its tensors need", start);
-    sheaf_found(st, "%" PRIu64 " bytes", room);
-    if (room < start)
+    sheaf_found(st, "%" PRIu64 " bytes", capacity);
+    if (capacity < start)
         sheaf_try_this(st, "the file was cut short: copy or download it again");
     return st;
 }

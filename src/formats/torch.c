@@ -14,24 +14,24 @@ enum { TAR_MARK = 257, HEAD_BYTES = TAR_MARK + 5, KEY_MOST = 512, SMALL_ENTRY = 
 
 /* ---- zip files ---- */
 
-/* The name "TOP/rest" in `room`, TOP being the folder of the first entry; "" when that is too
+/* The name "TOP/rest" in `buffer`, TOP being the folder of the first entry; "" when that is too
  * long. */
-static const char *inside(char room[2 * KEY_MOST], const sheaf_zip *zip, const char *rest)
+static const char *inside(char buffer[2 * KEY_MOST], const sheaf_zip *zip, const char *rest)
 {
     const int top = zip->first == NULL ? 0 : (int)strcspn(zip->first, "/");
     const int n = top > KEY_MOST ? -1
-                                 : snprintf(room, 2 * KEY_MOST, "%.*s/%s", top,
+                                 : snprintf(buffer, 2 * KEY_MOST, "%.*s/%s", top,
                                             top > 0 ? zip->first : "", rest);
     if (n < 0 || n >= 2 * KEY_MOST)
-        *room = '\0';
-    return room;
+        *buffer = '\0';
+    return buffer;
 }
 
 static sheaf_status *check_byte_order(const sheaf_torch *file, const sheaf_zip *zip)
 {
-    char room[2 * KEY_MOST], *text = NULL, shown[128];
+    char buffer[2 * KEY_MOST], *text = NULL, shown[128];
     size_t size = 0;
-    const sheaf_zip_entry *entry = sheaf__zip_find(zip, inside(room, zip, "byteorder"));
+    const sheaf_zip_entry *entry = sheaf__zip_find(zip, inside(buffer, zip, "byteorder"));
     if (entry == NULL)
         return NULL;
     sheaf_status *st = sheaf__zip_read(&text, &size, zip, entry, file->fd, SMALL_ENTRY, file->path);
@@ -45,14 +45,14 @@ static sheaf_status *check_byte_order(const sheaf_torch *file, const sheaf_zip *
 
 static sheaf_status *read_pickle(sheaf_torch *file, const sheaf_zip *zip)
 {
-    char room[2 * KEY_MOST], *text = NULL;
+    char buffer[2 * KEY_MOST], *text = NULL;
     size_t size = 0;
-    if (sheaf__zip_find(zip, inside(room, zip, "constants.pkl")) != NULL) {
+    if (sheaf__zip_find(zip, inside(buffer, zip, "constants.pkl")) != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a TorchScript program", file->path);
         return sheaf_try_this(st,
                               "in Python: torch.save(torch.jit.load(FILE).state_dict(), OTHER)");
     }
-    const sheaf_zip_entry *entry = sheaf__zip_find(zip, inside(room, zip, "data.pkl"));
+    const sheaf_zip_entry *entry = sheaf__zip_find(zip, inside(buffer, zip, "data.pkl"));
     if (entry == NULL) {
         sheaf_status *st =
             sheaf_fail(SHEAF_E_FORMAT, "%s: a zip file, but not one of torch.save()", file->path);
@@ -75,10 +75,10 @@ static sheaf_status *place_storages(sheaf_torch *file, const sheaf_zip *zip)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path);
     for (int64_t i = 0; i < file->doc->nstorages; i++) {
         const sheaf_pickle_storage *want = &file->doc->storage[i];
-        char name[KEY_MOST], room[2 * KEY_MOST], shown[128];
+        char name[KEY_MOST], capacity[2 * KEY_MOST], shown[128];
         const int n = snprintf(name, sizeof name, "data/%s", want->key);
         const sheaf_zip_entry *entry =
-            n >= KEY_MOST ? NULL : sheaf__zip_find(zip, inside(room, zip, name));
+            n >= KEY_MOST ? NULL : sheaf__zip_find(zip, inside(capacity, zip, name));
         if (entry == NULL)
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path,
                                              sheaf__printable(shown, want->key)),

@@ -109,9 +109,9 @@ static place *used_storages(const sheaf_pickle_doc *doc)
 
 static sheaf_status *cut_short(const sheaf_torch *file, const char *key, int64_t want, int64_t have)
 {
-    char room[128];
+    char buffer[128];
     sheaf_status *st =
-        sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(room, key));
+        sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(buffer, key));
     sheaf_expected(st, "%" PRId64 " bytes", want);
     sheaf_found(st, "%" PRId64 " before the end of the file (%" PRId64 " bytes)",
                 have < 0 ? 0 : have, file->size);

@@ -39,16 +39,16 @@ static uint64_t number(const unsigned char *p, int bytes)
     return n;
 }
 
-const char *sheaf__printable(char room[128], const char *name)
+const char *sheaf__printable(char buffer[128], const char *name)
 {
     size_t n = 0;
     for (; n < 124 && name[n] != '\0'; n++)
-        room[n] = iscntrl((unsigned char)name[n]) ? '?' : name[n];
+        buffer[n] = iscntrl((unsigned char)name[n]) ? '?' : name[n];
     const bool cut = name[n] != '\0';
     while (cut && n > 120 && ((unsigned char)name[n] & 0xc0) == 0x80) /* not within a character */
         n--;
-    strcpy(room + n, cut ? "..." : "");
-    return room;
+    strcpy(buffer + n, cut ? "..." : "");
+    return buffer;
 }
 
 static sheaf_status *damaged(const reading *r, const char *what, const char *expected)
@@ -164,8 +164,9 @@ static sheaf_status *read_ends(reading *r)
 static sheaf_status *entry_fails(const reading *r, sheaf_code code, const char *name,
                                  const char *what)
 {
-    char room[128];
-    return sheaf_fail(code, "%s: zip entry '%s': %s", r->path, sheaf__printable(room, name), what);
+    char buffer[128];
+    return sheaf_fail(code, "%s: zip entry '%s': %s", r->path, sheaf__printable(buffer, name),
+                      what);
 }
 
 /* Sizes and place that do not fit 32 bits are in extra field 1, in this order. */
@@ -272,11 +273,11 @@ static sheaf_status *read_local(const reading *r, sheaf_zip_entry *entry)
         return entry_fails(r, SHEAF_E_FORMAT, entry->name,
                            "no header of its own where the directory says");
     entry->offset = entry->header + LOCAL_BYTES + (int64_t)name + (int64_t)number(local + 28, 2);
-    const int64_t room = r->base + r->at - entry->offset;
-    if (room < 0 || entry->bytes > room) {
+    const int64_t capacity = r->base + r->at - entry->offset;
+    if (capacity < 0 || entry->bytes > capacity) {
         st = sheaf_expected(entry_fails(r, SHEAF_E_FORMAT, entry->name, "its bytes"),
                             "%" PRId64 " before the directory", entry->bytes);
-        return sheaf_found(st, "%" PRId64, room < 0 ? 0 : room);
+        return sheaf_found(st, "%" PRId64, capacity < 0 ? 0 : capacity);
     }
     st =
         sheaf__file_read_at(r->fd, local + LOCAL_BYTES, name, entry->header + LOCAL_BYTES, r->path);
@@ -296,7 +297,7 @@ static int by_header(const void *pa, const void *pb)
 static sheaf_status *check_entries(sheaf_zip *zip, const reading *r)
 {
     sheaf_status *st = NULL;
-    char room[128];
+    char buffer[128];
     if (zip->count > 1)
         qsort(zip->entry, (size_t)zip->count, sizeof *zip->entry, by_header);
     for (int64_t i = 0; st == NULL && i < zip->count; i++)
@@ -305,7 +306,7 @@ static sheaf_status *check_entries(sheaf_zip *zip, const reading *r)
         if (zip->entry[i - 1].offset + zip->entry[i - 1].bytes > zip->entry[i].header)
             st = sheaf_found(
                 entry_fails(r, SHEAF_E_FORMAT, zip->entry[i].name, "it overlaps another entry"),
-                "'%s'", sheaf__printable(room, zip->entry[i - 1].name));
+                "'%s'", sheaf__printable(buffer, zip->entry[i - 1].name));
     if (st == NULL && zip->count > 1)
         qsort(zip->entry, (size_t)zip->count, sizeof *zip->entry, sheaf__by_name);
     for (int64_t i = 1; st == NULL && i < zip->count; i++)
@@ -347,9 +348,9 @@ const sheaf_zip_entry *sheaf__zip_find(const sheaf_zip *zip, const char *name)
 
 static sheaf_status *bad_sum(const char *path, const char *name, uint32_t want, uint32_t got)
 {
-    char room[128];
+    char buffer[128];
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: zip entry '%s': its bytes are damaged", path,
-                                  sheaf__printable(room, name));
+                                  sheaf__printable(buffer, name));
     sheaf_found(sheaf_expected(st, "CRC-32 %08" PRIx32, want), "%08" PRIx32, got);
     return sheaf_try_this(st, "fetch or copy the file again");
 }
@@ -357,10 +358,10 @@ static sheaf_status *bad_sum(const char *path, const char *name, uint32_t want, 
 sheaf_status *sheaf__zip_read(char **out, size_t *size, const sheaf_zip *zip,
                               const sheaf_zip_entry *entry, int fd, size_t limit, const char *path)
 {
-    char room[128];
+    char buffer[128];
     if ((uint64_t)entry->bytes > limit) {
         sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: zip entry '%s': size", path,
-                                      sheaf__printable(room, entry->name));
+                                      sheaf__printable(buffer, entry->name));
         return sheaf_found(sheaf_expected(st, "at most %zu bytes", limit), "%" PRId64,
                            entry->bytes);
     }

@@ -48,7 +48,7 @@ sheaf_status *sheaf__zip_check(int fd, const char *path, const char *name, int64
                                int64_t bytes, uint32_t crc);
 /* sheaf__printable - a name from a file, cut and with control characters replaced, for a
  * message. */
-const char *sheaf__printable(char room[128], const char *name);
+const char *sheaf__printable(char buffer[128], const char *name);
 
 /* ---- writing: the bytes of the records ---- */
 
@@ -56,7 +56,7 @@ const char *sheaf__printable(char room[128], const char *name);
 enum { SHEAF_ZIP_ALIGNMENT = 64, SHEAF_ZIP_HEADER_ROOM = 30 + 4 + 20 + SHEAF_ZIP_ALIGNMENT };
 
 /* sheaf__zip_place - where the entry's bytes begin when its local header is at entry->header: the
- * next multiple of 64 that leaves room for name and extra field. Sets entry->offset. */
+ * next multiple of 64 that leaves space for name and extra field. Sets entry->offset. */
 sheaf_status *sheaf__zip_place(sheaf_zip_entry *entry);
 /* sheaf__zip_local - local header, name and padding: entry->offset - entry->header bytes,
  * malloc'd. */

@@ -42,9 +42,9 @@ static void free_about(const sheaf__prompt_about *about)
 sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt,
                                  const sheaf__prompt_about *about)
 {
-    int64_t room = p->room; /* of both */
-    if (!SHEAF_GROW(&p->about, &room, p->count + 1) ||
-        !SHEAF_GROW(&p->prompt, &p->room, p->count + 1)) {
+    int64_t capacity = p->capacity; /* of both */
+    if (!SHEAF_GROW(&p->about, &capacity, p->count + 1) ||
+        !SHEAF_GROW(&p->prompt, &p->capacity, p->count + 1)) {
         free_about(about);
         return sheaf_fail(SHEAF_E_MEMORY, "prompts");
     }

@@ -15,7 +15,7 @@ typedef struct sheaf__prompt_about {
 
 typedef struct sheaf__prompts {
     const sheaf_config *config; /* borrowed */
-    int64_t count, room;
+    int64_t count, capacity;
     sheaf__prompt *prompt;
     sheaf__prompt_about *about;
 } sheaf__prompts;

@@ -48,7 +48,7 @@ sheaf_status *sheaf__wording_needed(const sheaf__wording *wording);
 /* sheaf__wording_prompt - turn[turns - 1].query, after the turns before it, is to be answered.
  *   out    its ids, position, embed and expert lie in *block (free() it); pixels are left NULL
  *   image  an image stands before the text
- * Errors: SHEAF_E_DATA for a prompt that leaves no room within max_length, for an empty one, for
+ * Errors: SHEAF_E_DATA for a prompt that leaves no space within max_length, for an empty one, for
  * turns that the template has no place for and for what the tokenizer refuses; SHEAF_E_UNSUPPORTED
  * for an image the model cannot see, none where it must, and without a tokenizer. */
 sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *wording,

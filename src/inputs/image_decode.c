@@ -56,8 +56,8 @@ int sheaf__image_orientation(const uint8_t *exif, size_t size)
     const size_t at = number(exif + 4, 4, big);
     if (at > size - 2)
         return 1;
-    const size_t room = (size - at - 2) / 12, said = number(exif + at, 2, big),
-                 n = said < room ? said : room;
+    const size_t capacity = (size - at - 2) / 12, said = number(exif + at, 2, big),
+                 n = said < capacity ? said : capacity;
     for (size_t i = 0; i < n; i++) {
         const uint8_t *entry = exif + at + 2 + 12 * i;
         const uint32_t type = number(entry + 2, 2, big);

@@ -1,6 +1,6 @@
 /* image_decode_png.c - PNG by libpng, with the conversions of Pillow; see image.h.
  *
- * A row of the result has room for what libpng makes of it (1 byte a pixel for grey and palette, 2
+ * A row of the result has space for what libpng makes of it (1 byte a pixel for grey and palette, 2
  * for 16-bit grey, 3 for colour), so rows are read where they will stand, also pass by pass of an
  * interlaced picture, and widened in place.
  *
@@ -40,7 +40,7 @@ static void say_nothing(png_structp it, png_const_charp message)
 {
 }
 
-/* libpng asks for room for what a chunk's length says before it reads. No chunk is larger than the
+/* libpng asks for space for what a chunk's length says before it reads. No chunk is larger than the
  * file, and no row larger than ROW. */
 static png_voidp allocate(png_structp it, png_alloc_size_t size)
 {

@@ -15,7 +15,7 @@ enum { PRECISION_BITS = 32 - 8 - 2 };
 
 /* For each place of the result: the first place of the source, how many, and their weights. */
 typedef struct taps {
-    int64_t most; /* weights a place has room for */
+    int64_t most; /* weights a place has space for */
     int32_t *first, *count;
     int32_t *weight; /* [places, most] */
 } taps;
@@ -52,8 +52,8 @@ static int64_t whole_above(double x) /* ceil() of a positive number */
     return (double)n < x ? n + 1 : n;
 }
 
-/* The weights of place `at`, in `room`, then in t. */
-static void place_taps(taps *t, int64_t at, double *room, int64_t from, double scale)
+/* The weights of place `at`, in `buffer`, then in t. */
+static void place_taps(taps *t, int64_t at, double *buffer, int64_t from, double scale)
 {
     const double filter_scale = scale < 1.0 ? 1.0 : scale, support = 2.0 * filter_scale;
     const double centre = ((double)at + 0.5) * scale, step = 1.0 / filter_scale;
@@ -62,12 +62,12 @@ static void place_taps(taps *t, int64_t at, double *room, int64_t from, double s
     end = end > from ? from : end;
     double sum = 0.0;
     for (int64_t i = first; i < end; i++) {
-        room[i - first] = bicubic(((double)i - centre + 0.5) * step);
-        sum += room[i - first];
+        buffer[i - first] = bicubic(((double)i - centre + 0.5) * step);
+        sum += buffer[i - first];
     }
     for (int64_t i = first; i < end; i++)
         t->weight[at * t->most + i - first] =
-            fixed(sum != 0.0 ? room[i - first] / sum : room[i - first]);
+            fixed(sum != 0.0 ? buffer[i - first] / sum : buffer[i - first]);
     t->first[at] = (int32_t)first;
     t->count[at] = (int32_t)(end - first);
 }
@@ -81,13 +81,13 @@ static sheaf_status *taps_init(taps *t, int64_t from, int64_t to)
     t->first = malloc((size_t)to * sizeof *t->first);
     t->count = malloc((size_t)to * sizeof *t->count);
     t->weight = malloc((size_t)(to * t->most) * sizeof *t->weight);
-    double *room = malloc((size_t)t->most * sizeof *room);
+    double *buffer = malloc((size_t)t->most * sizeof *buffer);
     sheaf_status *st = NULL;
-    if (t->first == NULL || t->count == NULL || t->weight == NULL || room == NULL)
+    if (t->first == NULL || t->count == NULL || t->weight == NULL || buffer == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "image resize: out of memory");
     for (int64_t i = 0; st == NULL && i < to; i++)
-        place_taps(t, i, room, from, scale);
-    free(room);
+        place_taps(t, i, buffer, from, scale);
+    free(buffer);
     return st;
 }
 
@@ -115,7 +115,7 @@ static void filter_columns(uint8_t *out, const uint8_t *in, int64_t rows, int64_
         }
 }
 
-/* out[height, bytes] from rows [first, ...) of a picture, in[..., bytes]; sum: room for bytes
+/* out[height, bytes] from rows [first, ...) of a picture, in[..., bytes]; sum: space for bytes
  * numbers. */
 static void filter_rows(uint8_t *out, const uint8_t *in, int64_t first, int64_t height,
                         int64_t bytes, const taps *t, int32_t *sum)

@@ -225,15 +225,15 @@ static int check_steps(const sheaf_safetensors *file, const sheaf_safetensors_en
 
 static void test_prepare__equals_every_golden_tensor(void **state)
 {
-    char room[512], **names = NULL;
+    char buffer[512], **names = NULL;
     int64_t count = 0;
     int checked = 0;
     if (!golden_is_full())
         skip();
-    CHECK_OK(sheaf__list_dir(&names, &count, golden_root(room)));
+    CHECK_OK(sheaf__list_dir(&names, &count, golden_root(buffer)));
     for (int64_t i = 0; i < count; i++) {
         char dir[1024], path[1100];
-        snprintf(dir, sizeof dir, "%.500s/%.300s", golden_root(room), names[i]);
+        snprintf(dir, sizeof dir, "%.500s/%.300s", golden_root(buffer), names[i]);
         snprintf(path, sizeof path, "%s/preprocess.safetensors", dir);
         if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
             continue;

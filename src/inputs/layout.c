@@ -27,8 +27,8 @@ int64_t sheaf__sequence_needs(int64_t prompt, int64_t answer,
                               const sheaf__sequence_options *options)
 {
     const int64_t context = context_of(prompt, options);
-    const int64_t room = context + ROOM, whole = context + answer + SPARE;
-    return room > whole ? room : whole;
+    const int64_t capacity = context + ROOM, whole = context + answer + SPARE;
+    return capacity > whole ? capacity : whole;
 }
 
 static sheaf_status *check(sheaf__ids prompt, sheaf__ids answer,
@@ -59,7 +59,7 @@ static sheaf_status *too_long(int64_t most, int64_t prompt, const sheaf__sequenc
                        context_of(prompt, options), prompt);
 }
 
-static sheaf_status *make_room(sheaf__sequence *out, int64_t length)
+static sheaf_status *reserve(sheaf__sequence *out, int64_t length)
 {
     const size_t n = (size_t)length;
     out->length = length;
@@ -120,10 +120,10 @@ sheaf_status *sheaf__sequence_train(sheaf__sequence *out, sheaf__ids prompt, she
         return sheaf_try_this(too_long(most, prompt.count, options),
                               "max_length %" PRId64 " or more for this prompt and its answer",
                               sheaf__sequence_needs(prompt.count, answer.count, options));
-    const int64_t room = options->max_length - SPARE - context;
-    s.cut = answer.count > room ? answer.count - room : 0;
+    const int64_t capacity = options->max_length - SPARE - context;
+    s.cut = answer.count > capacity ? answer.count - capacity : 0;
     answer.count -= s.cut;
-    st = make_room(&s, options->max_length);
+    st = reserve(&s, options->max_length);
     if (st != NULL)
         return st;
     fill(&s, prompt, answer, true, options);
@@ -144,7 +144,7 @@ sheaf_status *sheaf__sequence_prompt(sheaf__sequence *out, sheaf__ids prompt,
         return sheaf_try_this(too_long(options->max_length - 1, prompt.count, options),
                               "a max_length above %" PRId64 ", by as many as the answer may have",
                               context);
-    st = make_room(&s, context);
+    st = reserve(&s, context);
     if (st != NULL)
         return st;
     fill(&s, prompt, none, false, options);

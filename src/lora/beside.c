@@ -77,7 +77,7 @@ static sheaf_status *save(sheaf_lora *lora, const sheaf_tensor *t)
     memmove(&lora->saved[at + 1], &lora->saved[at], (size_t)later * sizeof *lora->saved);
     memmove(&lora->saved_name[at + 1], &lora->saved_name[at],
             (size_t)later * sizeof *lora->saved_name);
-    lora->saved[at] = t; /* there is room for every tensor of the schema */
+    lora->saved[at] = t; /* there is space for every tensor of the schema */
     lora->saved_name[at] = name;
     lora->nsaved++;
     return NULL;

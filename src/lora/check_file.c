@@ -207,7 +207,7 @@ static int64_t first_wild(const void *at, sheaf_dtype dtype, int64_t n)
     return i;
 }
 
-static sheaf_status *check_values(sheaf_source *adapter, const sheaf_source_entry *e, void *room)
+static sheaf_status *check_values(sheaf_source *adapter, const sheaf_source_entry *e, void *buffer)
 {
     const int64_t rows = e->ndim > 0 ? e->shape[0] : 1, cols = behind(e),
                   last = e->ndim > 2 ? e->shape[e->ndim - 1] : 1;
@@ -225,8 +225,8 @@ static sheaf_status *check_values(sheaf_source *adapter, const sheaf_source_entr
         for (int64_t c = 0; c < cols && st == NULL; c += wide) {
             const int64_t h = rows - r < high ? rows - r : high,
                           w = cols - c < wide ? cols - c : wide;
-            st = sheaf__lora_read_view(adapter, e, r, h, c, w, room);
-            const int64_t wild = st == NULL ? first_wild(room, e->dtype, h * w) : h * w;
+            st = sheaf__lora_read_view(adapter, e, r, h, c, w, buffer);
+            const int64_t wild = st == NULL ? first_wild(buffer, e->dtype, h * w) : h * w;
             if (wild < h * w) {
                 st = sheaf_fail(SHEAF_E_NUMBER, "'%s', row %" PRId64 ", column %" PRId64, e->name,
                                 r + wild / w, c + wild % w);
@@ -249,8 +249,8 @@ sheaf_status *sheaf_lora_check_file(const sheaf_lora_options *o, sheaf_source *a
                         "no tensor"),
             "use a complete copy of the adapter");
     sheaf_status *st = check_asked(o, adapter);
-    void *room = st == NULL ? malloc((size_t)BLOCK * 4) : NULL;
-    if (st == NULL && room == NULL)
+    void *buffer = st == NULL ? malloc((size_t)BLOCK * 4) : NULL;
+    if (st == NULL && buffer == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = check_factor(o, adapter, adapter->entry(adapter, i));
@@ -260,9 +260,9 @@ sheaf_status *sheaf_lora_check_file(const sheaf_lora_options *o, sheaf_source *a
         size_t length;
         st = check_type(e);
         if (st == NULL && sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_COPY)
-            st = check_values(adapter, e, room);
+            st = check_values(adapter, e, buffer);
     }
-    free(room);
+    free(buffer);
     return st;
 }
 

@@ -436,8 +436,8 @@ static void test_fit__b_is_compact_where_the_file_is_block_diagonal(void **state
         const sheaf_source_entry *e = adapter->entry(adapter, 2 * i + 1);
         assert_true(strcmp(e->name, m->b_name) == 0 && e->shape[1] == m->rank);
     }
-    char room[8];
-    CHECK_FAILS(adapter->read(adapter, lora->module[0].b_name, 0, 1, 1, 2, room), SHEAF_E_ARG,
+    char buffer[8];
+    CHECK_FAILS(adapter->read(adapter, lora->module[0].b_name, 0, 1, 1, 2, buffer), SHEAF_E_ARG,
                 "outside");
     /* written again, B is what the file had */
     const sheaf_lora_module *qkv = module_of(lora, QKV);

@@ -31,7 +31,7 @@ typedef struct combined {
     sheaf_source source; /* first */
     const sheaf__kernels *kernels;
     sheaf_combine how;
-    int64_t count, room;
+    int64_t count, capacity;
     item *item;
 } combined;
 
@@ -104,14 +104,14 @@ static sheaf_status *read_part(float *out, const combined *c, const part *p, boo
     return st;
 }
 
-static sheaf_status *read_sum(float *dst, const combined *c, const item *it, float *room,
+static sheaf_status *read_sum(float *dst, const combined *c, const item *it, float *buffer,
                               int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     sheaf_status *st = read_part(dst, c, &it->part[0], !it->a, row0, rows, col0, cols);
     for (int i = 1; i < it->nparts && st == NULL; i++) {
-        st = read_part(room, c, &it->part[i], !it->a, row0, rows, col0, cols);
+        st = read_part(buffer, c, &it->part[i], !it->a, row0, rows, col0, cols);
         for (int64_t k = 0; k < rows * cols && st == NULL; k++)
-            dst[k] += room[k];
+            dst[k] += buffer[k];
     }
     return st;
 }
@@ -124,7 +124,7 @@ static int64_t overlap(int64_t *from, int64_t first, int64_t n, int64_t begin, i
     return end - *from;
 }
 
-static sheaf_status *read_joined(float *dst, const combined *c, const item *it, float *room,
+static sheaf_status *read_joined(float *dst, const combined *c, const item *it, float *buffer,
                                  int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     int64_t inner = 1; /* rows of the source for each of the rank */
@@ -145,9 +145,9 @@ static sheaf_status *read_joined(float *dst, const combined *c, const item *it, 
         const int64_t n = overlap(&from, col0, cols, p->begin, p->rank);
         if (n <= 0)
             continue;
-        st = read_part(room, c, p, true, row0, rows, from - p->begin, n);
+        st = read_part(buffer, c, p, true, row0, rows, from - p->begin, n);
         for (int64_t r = 0; r < rows && st == NULL; r++)
-            memcpy(dst + r * cols + from - col0, room + r * n, (size_t)n * sizeof *dst);
+            memcpy(dst + r * cols + from - col0, buffer + r * n, (size_t)n * sizeof *dst);
     }
     return st;
 }
@@ -163,13 +163,13 @@ static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t r
     if (it->copy)
         return it->part[0].from->read(it->part[0].from, it->part[0].entry->name, row0, rows, col0,
                                       cols, dst);
-    float *room = malloc((size_t)(rows * cols) * sizeof *room + 1);
-    if (room == NULL)
+    float *buffer = malloc((size_t)(rows * cols) * sizeof *buffer + 1);
+    if (buffer == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name);
     sheaf_status *st = c->how == SHEAF_COMBINE_LINEAR
-                           ? read_sum(dst, c, it, room, row0, rows, col0, cols)
-                           : read_joined(dst, c, it, room, row0, rows, col0, cols);
-    free(room);
+                           ? read_sum(dst, c, it, buffer, row0, rows, col0, cols)
+                           : read_joined(dst, c, it, buffer, row0, rows, col0, cols);
+    free(buffer);
     return st;
 }
 
@@ -187,7 +187,7 @@ static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_sourc
 {
     item *it = find_item(c, e->name);
     if (it == NULL) {
-        char *name = SHEAF_GROW(&c->item, &c->room, c->count + 1) ? strdup(e->name) : NULL;
+        char *name = SHEAF_GROW(&c->item, &c->capacity, c->count + 1) ? strdup(e->name) : NULL;
         if (name == NULL)
             return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
         int64_t at = c->count++; /* an adapter's tensors come by name, so this moves little */

@@ -52,20 +52,20 @@ static sheaf_status *check_blocks(bool *out, const sheaf_lora_module *m, sheaf_s
     const size_t bytes = sheaf_dtype_bytes(file->find(file, m->b_name)->dtype);
     const int64_t line = m->file_rank * (int64_t)bytes, most = CHUNK / line > 0 ? CHUNK / line : 1,
                   out_rows = m->b_shape[0];
-    unsigned char *room = malloc((size_t)(most * line));
-    sheaf_status *st = room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", m->b_name) : NULL;
+    unsigned char *buffer = malloc((size_t)(most * line));
+    sheaf_status *st = buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", m->b_name) : NULL;
     *out = true;
     for (int64_t at = 0; at < out_rows && *out && st == NULL; at += most) {
         const int64_t n = out_rows - at < most ? out_rows - at : most;
-        st = file->read(file, m->b_name, at, n, 0, m->file_rank, room);
+        st = file->read(file, m->b_name, at, n, 0, m->file_rank, buffer);
         for (int64_t r = 0; r < n && *out && st == NULL; r++) {
-            const unsigned char *row = room + r * line;
+            const unsigned char *row = buffer + r * line;
             const int64_t before = part_of(m, at + r) * m->rank, after = before + m->rank;
             *out = all_zero(row, before, bytes) &&
                    all_zero(row + after * (int64_t)bytes, m->file_rank - after, bytes);
         }
     }
-    free(room);
+    free(buffer);
     return st;
 }
 

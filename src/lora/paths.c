@@ -151,17 +151,17 @@ sheaf_status *sheaf__lora_paths_no_module(const sheaf_schema *schema, const char
                                           const char *item)
 {
     const char *names[NAMES];
-    char(*room)[NAME] = malloc(sizeof *room * NAMES);
+    char(*buffer)[NAME] = malloc(sizeof *buffer * NAMES);
     const bool path = strchr(item, '.') != NULL;
     int n = 0;
-    for (int64_t i = 0; room != NULL && i < schema->count && n < NAMES; i++) {
+    for (int64_t i = 0; buffer != NULL && i < schema->count && n < NAMES; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (t->layer > 0 || t->buffer || (strcmp(what, "target") == 0 && !is_target_kind(t)))
             continue;
         const size_t length = path ? strlen(t->module) : without_number(t->module);
-        snprintf(room[n], NAME, "%.*s", (int)length, t->module);
-        const char *dot = strrchr(room[n], '.');
-        names[n] = path || dot == NULL ? room[n] : dot + 1;
+        snprintf(buffer[n], NAME, "%.*s", (int)length, t->module);
+        const char *dot = strrchr(buffer[n], '.');
+        names[n] = path || dot == NULL ? buffer[n] : dot + 1;
         n++;
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s '%s'", what, item);
@@ -170,7 +170,7 @@ sheaf_status *sheaf__lora_paths_no_module(const sheaf_schema *schema, const char
     const char *near = sheaf__nearest(item, names, n);
     if (near != NULL)
         sheaf_try_this(st, "%s", near);
-    free(room);
+    free(buffer);
     return st;
 }
 

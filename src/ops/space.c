@@ -39,21 +39,21 @@ size_t sheaf__space_size(size_t bytes)
 
 static size_t home_of(const sheaf__space *space, size_t begin)
 {
-    return (size_t)(((uint64_t)begin * 0x9e3779b97f4a7c15u) >> 32) & (space->used_room - 1);
+    return (size_t)(((uint64_t)begin * 0x9e3779b97f4a7c15u) >> 32) & (space->used_capacity - 1);
 }
 
 static void record_put(sheaf__space *space, sheaf__used entry)
 {
     size_t at = home_of(space, entry.begin);
     while (space->used[at].bytes != 0)
-        at = (at + 1) & (space->used_room - 1);
+        at = (at + 1) & (space->used_capacity - 1);
     space->used[at] = entry;
 }
 
 /* Entries behind the hole move up so that probing never meets a gap too early. */
 static void record_close_gap(sheaf__space *space, size_t gap)
 {
-    const size_t mask = space->used_room - 1;
+    const size_t mask = space->used_capacity - 1;
     for (size_t at = (gap + 1) & mask; space->used[at].bytes != 0; at = (at + 1) & mask) {
         const size_t home = home_of(space, space->used[at].begin);
         if (((at - home) & mask) >= ((at - gap) & mask)) {
@@ -69,7 +69,7 @@ static size_t record_find(const sheaf__space *space, size_t begin)
     assert(space->blocks > 0);
     size_t at = home_of(space, begin);
     while (space->used[at].bytes != 0 && space->used[at].begin != begin)
-        at = (at + 1) & (space->used_room - 1);
+        at = (at + 1) & (space->used_capacity - 1);
     assert(space->used[at].bytes != 0 && "not in use: freed twice, or never allocated here");
     return at;
 }
@@ -85,15 +85,15 @@ static sheaf__used record_remove(sheaf__space *space, size_t begin)
 
 /* Room for one more block, and for the hole each block leaves when freed, so that
  * giving back never needs memory. */
-static bool make_room(sheaf__space *space)
+static bool reserve(sheaf__space *space)
 {
-    if (2 * (space->blocks + 1) > space->used_room) {
+    if (2 * (space->blocks + 1) > space->used_capacity) {
         sheaf__space grown = *space;
-        grown.used_room = space->used_room == 0 ? 64 : 2 * space->used_room;
-        grown.used = calloc(grown.used_room, sizeof *grown.used);
+        grown.used_capacity = space->used_capacity == 0 ? 64 : 2 * space->used_capacity;
+        grown.used = calloc(grown.used_capacity, sizeof *grown.used);
         if (grown.used == NULL)
             return false;
-        for (size_t i = 0; i < space->used_room; i++)
+        for (size_t i = 0; i < space->used_capacity; i++)
             if (space->used[i].bytes != 0)
                 record_put(&grown, space->used[i]);
         free(space->used);
@@ -102,12 +102,12 @@ static bool make_room(sheaf__space *space)
     /* There is at most one hole below each block, and a block being cut out of a
      * hole makes two of one. */
     const size_t need = space->blocks + 4;
-    if (need > space->hole_room) {
+    if (need > space->hole_capacity) {
         sheaf__hole *hole = realloc(space->hole, 2 * need * sizeof *hole);
         if (hole == NULL)
             return false;
         space->hole = hole;
-        space->hole_room = 2 * need;
+        space->hole_capacity = 2 * need;
     }
     return true;
 }
@@ -116,7 +116,7 @@ static bool make_room(sheaf__space *space)
 
 static void hole_insert(sheaf__space *space, size_t at, sheaf__hole hole)
 {
-    assert(space->holes < space->hole_room);
+    assert(space->holes < space->hole_capacity);
     memmove(space->hole + at + 1, space->hole + at, (space->holes - at) * sizeof hole);
     space->hole[at] = hole;
     space->holes++;
@@ -188,7 +188,7 @@ sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t
     const size_t size = sheaf__space_size(bytes);
     if (size == 0)
         return SHEAF__NO_ROOM;
-    if (!make_room(space))
+    if (!reserve(space))
         return SHEAF__NO_RECORD;
     if (!take_anywhere(space, size, unit_of(bytes), begin))
         return SHEAF__NO_ROOM;

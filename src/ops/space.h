@@ -25,9 +25,9 @@ typedef struct sheaf__space {
     size_t top;        /* end of the highest block in use */
     size_t mark;       /* highest top so far */
     sheaf__hole *hole; /* below top, ascending, never adjacent */
-    size_t holes, hole_room;
-    sheaf__used *used; /* hash table by begin, linear probing, room a power of two */
-    size_t blocks, used_room;
+    size_t holes, hole_capacity;
+    sheaf__used *used; /* hash table by begin, linear probing, capacity a power of two */
+    size_t blocks, used_capacity;
 } sheaf__space;
 
 typedef enum sheaf__take { SHEAF__TAKEN, SHEAF__NO_ROOM, SHEAF__NO_RECORD } sheaf__take;

@@ -246,18 +246,19 @@ static void test_plan__generation_on_stages(void **state)
 }
 
 /* Lanes of micro-batches need sums of gradients beside each other: components hold all of them. */
-static void test_plan__lanes_of_gradients(void **state)
+static void test_plan__accumulators_of_gradients(void **state)
 {
     size_t bytes[2];
-    for (int lanes = 0; lanes < 2; lanes++) {
+    for (int accumulators = 0; accumulators < 2; accumulators++) {
         asked a;
         sheaf_plan plan;
         ask(&a, "cogvlm-224", SHEAF_METHOD_LORA);
-        a.o.accumulate = lanes ? 4 : 1;
+        a.o.accumulate = accumulators ? 4 : 1;
         open_asked(&a);
         CHECK_OK(plan_at(&plan, &a, 2, false, sheaf_plan_seq(&a.opened.config)));
-        check_plan(lanes ? "four lanes" : "one lane", &plan, models[0].parameters);
-        bytes[lanes] = plan.rank[1].bytes[SHEAF_MEM_GRADIENTS];
+        check_plan(accumulators ? "four accumulators" : "one accumulator", &plan,
+                   models[0].parameters);
+        bytes[accumulators] = plan.rank[1].bytes[SHEAF_MEM_GRADIENTS];
         close_asked(&a);
     }
     assert_true(bytes[1] >= 2 * bytes[0]);
@@ -342,7 +343,7 @@ int main(void)
         cmocka_unit_test(test_plan__counts_what_sat_trains),
         cmocka_unit_test(test_plan__an_image_must_fit_into_a_row),
         cmocka_unit_test(test_plan__generation_on_stages),
-        cmocka_unit_test(test_plan__lanes_of_gradients),
+        cmocka_unit_test(test_plan__accumulators_of_gradients),
         cmocka_unit_test(test_plan__the_fullest_rank),
         cmocka_unit_test(test_plan__pictures_that_wait),
         cmocka_unit_test(test_plan__a_name_tells_the_component),

@@ -71,7 +71,7 @@ static void refresh_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
     const pair *p = arg;
     const sheaf__kernels *k = p->c->device->kernels;
-    float rounded[256]; /* room for either dtype */
+    float rounded[256]; /* space for either dtype */
     for (int64_t i = begin; i < end; i += 256) {
         const int64_t n = end - i < 256 ? end - i : 256;
         k->round(rounded, p->c->dtype, (const float *)p->src + i, n);

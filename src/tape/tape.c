@@ -20,13 +20,13 @@ typedef struct step {
 struct sheaf__tape {
     sheaf__context *context;
     sheaf__value **value;
-    int64_t nvalues, value_room;
+    int64_t nvalues, value_capacity;
     sheaf__op **op;
-    int64_t nops, op_room;
+    int64_t nops, op_capacity;
     step *steps;
     int64_t nsteps;
     sheaf__value **dead; /* values whose data dies after a step, grouped by step */
-    int64_t ndead, dead_room;
+    int64_t ndead, dead_capacity;
     sheaf__value **pinned;
     int npinned;
     int segment, nsegments, layer;
@@ -88,7 +88,7 @@ sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t row
                                 sheaf_dtype dtype)
 {
     sheaf__value *value = calloc(1, sizeof *value);
-    if (value == NULL || !SHEAF_GROW(&tape->value, &tape->value_room, tape->nvalues + 1)) {
+    if (value == NULL || !SHEAF_GROW(&tape->value, &tape->value_capacity, tape->nvalues + 1)) {
         free(value);
         tape->no_memory = true;
         return &tape->spare_value;
@@ -107,7 +107,8 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
         abort(); /* our mistake: an op with more parameters than the tape keeps a spare for */
     sheaf__op *op = calloc(1, sizeof *op);
     void *params = calloc(1, params_bytes + 1);
-    if (op == NULL || params == NULL || !SHEAF_GROW(&tape->op, &tape->op_room, tape->nops + 1)) {
+    if (op == NULL || params == NULL ||
+        !SHEAF_GROW(&tape->op, &tape->op_capacity, tape->nops + 1)) {
         free(op);
         free(params);
         tape->no_memory = true;
@@ -224,7 +225,7 @@ static bool find_deaths(sheaf__tape *tape)
                 if (!touched)
                     continue;
                 if (!value->live_data && !is_pinned(tape, value)) {
-                    if (!SHEAF_GROW(&tape->dead, &tape->dead_room, tape->ndead + 1))
+                    if (!SHEAF_GROW(&tape->dead, &tape->dead_capacity, tape->ndead + 1))
                         return false;
                     tape->dead[tape->ndead++] = value;
                     s->ndead++;
@@ -263,7 +264,7 @@ static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void
                     "%s", value->name);
 }
 
-static sheaf_status *make_room(sheaf__tape *tape, const step *s)
+static sheaf_status *reserve(sheaf__tape *tape, const step *s)
 {
     for (int a = 0; a < s->op->nargs; a++) {
         sheaf__value *value = s->op->arg[a].value;
@@ -329,7 +330,7 @@ sheaf_status *sheaf__tape_first_bad(sheaf__tape *tape, const char **name, int *l
         return NULL;
     for (int64_t i = 0; i < tape->nops; i++) { /* forward steps come first, in op order */
         const step *s = &tape->steps[i];
-        sheaf_status *st = make_room(tape, s);
+        sheaf_status *st = reserve(tape, s);
         if (st == NULL)
             st = s->op->forward(tape, s->op);
         for (int a = 0; a < s->op->nargs && st == NULL && bad == tape->nops; a++)
@@ -363,7 +364,7 @@ sheaf_status *sheaf__tape_run(sheaf__tape *tape)
         drop_value(tape, tape->pinned[i]);
     for (int64_t i = 0; i < tape->nsteps; i++) {
         const step *s = &tape->steps[i];
-        sheaf_status *st = make_room(tape, s);
+        sheaf_status *st = reserve(tape, s);
         if (st == NULL)
             st = (s->backward ? s->op->backward : s->op->forward)(tape, s->op);
         if (st != NULL) {

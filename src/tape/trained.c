@@ -73,7 +73,7 @@ int64_t sheaf__trained_at(const sheaf__trained *t, int part, int slice)
 sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, const char *name,
                                  int ndim, const int64_t *shape, const sheaf_cut *cut, bool decay)
 {
-    if (!SHEAF_GROW(&set->item, &set->room, set->count + 1))
+    if (!SHEAF_GROW(&set->item, &set->capacity, set->count + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "list of trained tensors");
     sheaf__trained *t = calloc(1, sizeof *t);
     if (t == NULL || (t->name = strdup(name)) == NULL) {
@@ -162,22 +162,22 @@ static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
     a->kernels->add(a->dst + begin, a->dst + begin, a->src + begin, end - begin);
 }
 
-void sheaf__lanes_open(sheaf__lane_stack *stack, int lanes)
+void sheaf__accumulators_open(sheaf__accumulators *stack, int count)
 {
-    *stack = (sheaf__lane_stack){ .lanes = lanes };
+    *stack = (sheaf__accumulators){ .count = count };
 }
 
-sheaf_status *sheaf__lane_begin(sheaf__trained_set *set, sheaf__lane_stack *stack, int lane)
+sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g)
 {
     if (stack->depth == set->nsums) {
         sheaf_status *st = sheaf__take(&set->sum[set->nsums], set->context,
                                        (size_t)set->numel * sizeof(float), SHEAF_MEM_GRADIENTS);
         if (st != NULL)
-            return sheaf_in(st, "sum of gradient lane %d", lane);
+            return sheaf_in(st, "sum of gradient accumulator %d", g);
         set->nsums++;
     }
-    stack->begin[stack->depth] = lane;
-    stack->end[stack->depth] = lane + 1;
+    stack->begin[stack->depth] = g;
+    stack->end[stack->depth] = g + 1;
     spread(set, set->sum[stack->depth], offsetof(sheaf__trained, grad));
     clear(set, set->sum[stack->depth]);
     stack->depth++;
@@ -193,7 +193,7 @@ static int meeting_span(int a, int b)
     return span;
 }
 
-static void join_top(sheaf__trained_set *set, sheaf__lane_stack *stack)
+static void join_top(sheaf__trained_set *set, sheaf__accumulators *stack)
 {
     const int top = stack->depth - 1;
     sheaf__rows(set->context, set->numel, CHUNK, add_rows,
@@ -202,22 +202,22 @@ static void join_top(sheaf__trained_set *set, sheaf__lane_stack *stack)
     stack->depth--;
 }
 
-/* The two topmost entries join as soon as no later lane can come between them in the tree:
- * when the next lane would meet the top one at a higher node than they meet each other. */
-void sheaf__lane_end(sheaf__trained_set *set, sheaf__lane_stack *stack)
+/* The two topmost entries join as soon as no later accumulator can come between them in the tree:
+ * when the next accumulator would meet the top one at a higher node than they meet each other. */
+void sheaf__accumulator_end(sheaf__trained_set *set, sheaf__accumulators *stack)
 {
     while (stack->depth >= 2) {
         const int top = stack->depth - 1;
         const int span = meeting_span(stack->begin[top - 1], stack->begin[top]);
         const int subtree_end = (stack->begin[top] / span + 1) * span;
         const int next = stack->end[top];
-        if (next < subtree_end && next < stack->lanes)
-            return; /* another lane of this subtree may follow */
+        if (next < subtree_end && next < stack->count)
+            return; /* another accumulator of this subtree may follow */
         join_top(set, stack);
     }
 }
 
-void sheaf__lanes_close(sheaf__trained_set *set, sheaf__lane_stack *stack)
+void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack)
 {
     while (stack->depth >= 2)
         join_top(set, stack);

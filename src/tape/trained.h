@@ -2,7 +2,7 @@
  *
  * All owned (tensor, slice) pairs lie one after the other in flat float32 arrays
  * (16-element aligned), the same order in masters, gradients and both moments, so
- * that sums over lanes and the optimizer walk plain memory. A replicated tensor is
+ * that sums over gradient accumulators and the optimizer walk plain memory. A replicated tensor is
  * stored as slice 0 by every rank. */
 #ifndef SHEAF_TAPE_TRAINED_H
 #define SHEAF_TAPE_TRAINED_H
@@ -27,16 +27,16 @@ typedef struct sheaf__trained {
     float *moment1[SHEAF_MAX_SLICES], *moment2[SHEAF_MAX_SLICES];
 } sheaf__trained;
 
-#define SHEAF__MAX_LANE_SUMS 8
+#define SHEAF__MAX_ACCUMULATED 8
 
 typedef struct sheaf__trained_set {
     sheaf__context *context;
     int count;
-    int64_t room;
+    int64_t capacity;
     sheaf__trained **item; /* order of addition */
     int64_t numel;         /* floats per flat array */
     float *master, *moment1, *moment2;
-    float *sum[SHEAF__MAX_LANE_SUMS]; /* gradient arrays; item grads point into the current one */
+    float *sum[SHEAF__MAX_ACCUMULATED]; /* gradient arrays; item grads point into the current one */
     int nsums;
 } sheaf__trained_set;
 
@@ -55,19 +55,20 @@ void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_rang
 int64_t sheaf__trained_at(const sheaf__trained *t, int part, int slice);
 int sheaf__trained_parts(const sheaf__trained *t); /* at least 1 */
 
-/* Gradient lanes (docs/contract.md, section 1.6): micro-batches of one step fall into
- * `lanes` lanes; sums within a lane ascend, lanes join in the fixed tree. Call
- * lane_begin(lane) before a lane's first backward (it clears), lane_end after its last,
- * lanes_close when all are done: item grads then hold the total. Empty lanes are never begun. */
-typedef struct sheaf__lane_stack {
+/* Gradient accumulators (docs/contract.md, section 1.6): the micro-batches of one step fall into
+ * `count` of them; sums within one ascend, and their totals join in the fixed tree. Call
+ * accumulator_begin(g) before the first backward of accumulator g (it clears), accumulator_end
+ * after its last, accumulators_close when all are done: item grads then hold the total. Empty ones
+ * are never begun. */
+typedef struct sheaf__accumulators {
     int depth;
-    int begin[SHEAF__MAX_LANE_SUMS], end[SHEAF__MAX_LANE_SUMS];
-    int lanes;
-} sheaf__lane_stack;
-void sheaf__lanes_open(sheaf__lane_stack *stack, int lanes);
-sheaf_status *sheaf__lane_begin(sheaf__trained_set *set, sheaf__lane_stack *stack, int lane);
-void sheaf__lane_end(sheaf__trained_set *set, sheaf__lane_stack *stack);
-void sheaf__lanes_close(sheaf__trained_set *set, sheaf__lane_stack *stack);
+    int begin[SHEAF__MAX_ACCUMULATED], end[SHEAF__MAX_ACCUMULATED];
+    int count;
+} sheaf__accumulators;
+void sheaf__accumulators_open(sheaf__accumulators *stack, int count);
+sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g);
+void sheaf__accumulator_end(sheaf__trained_set *set, sheaf__accumulators *stack);
+void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack);
 
 /* sheaf__grad_norm - global L2 norm: squares in double per tensor and slice, tree over
  * slices, tensors in name order, replicated ones once. Collective. */

@@ -4,7 +4,7 @@
 #include "catalog/boxes.h"
 #include "models/crew.h"
 
-int sheaf__lanes_of(sheaf_method method)
+int sheaf__accumulators_of(sheaf_method method)
 {
     return method == SHEAF_METHOD_FULL ? 1 : 4;
 }
@@ -85,7 +85,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                        .accumulate = o->accumulate,
                                        .seq = job->seq,
                                        .longest = o->padding == SHEAF_PAD_MICRO_BATCH,
-                                       .lanes = sheaf__lanes_of(o->method),
+                                       .accumulators = sheaf__accumulators_of(o->method),
                                        .checkpointing = o->checkpointing,
                                        .weight_decay = o->weight_decay,
                                        .beta1 = o->beta1,

@@ -40,7 +40,7 @@ int64_t sheaf__parameters(const sheaf_schema *schema);
 /* sheaf__count_trained - elements that are trained, and those among them that the base does not
  * have (LoRA's factors). */
 void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *model);
-/* Lanes of gradient accumulation, G: 1 for method full, else 4 (docs/contract.md, section 1.6). */
-int sheaf__lanes_of(sheaf_method method);
+/* Gradient accumulators, G: 1 for method full, else 4 (docs/contract.md, section 1.6). */
+int sheaf__accumulators_of(sheaf_method method);
 
 #endif

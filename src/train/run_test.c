@@ -121,15 +121,16 @@ static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
     }
 }
 
-/* Five micro-batches fall into lanes of 1, 1, 1 and 2; where the fifth has no labels, the sum is
- * that of the first four. */
-static void test_lanes__take_the_micro_batches_that_are_left_last(void **state)
+/* Five micro-batches fall into accumulators of 1, 1, 1 and 2; where the fifth has no labels, the
+ * sum is that of the first four. */
+static void test_accumulators__take_the_micro_batches_that_are_left_last(void **state)
 {
     make_data(at("five.safetensors"), 5, 0xf);
     told t[2];
     for (int five = 0; five < 2; five++) {
-        sheaf_train_options o = options_of(at("five.safetensors"),
-                                           five ? at("lanes-5") : at("lanes-4"), SHEAF_METHOD_LORA);
+        sheaf_train_options o =
+            options_of(at("five.safetensors"), five ? at("accumulators-5") : at("accumulators-4"),
+                       SHEAF_METHOD_LORA);
         o.lora_targets = "all-linear";
         o.micro_batch = 1;
         o.accumulate = 4 + five;
@@ -402,7 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
-        cmocka_unit_test(test_lanes__take_the_micro_batches_that_are_left_last),
+        cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),
         cmocka_unit_test(test_head__ranks_without_words),
         cmocka_unit_test(test_stop__after_the_last_step_a_run_is_done),
         cmocka_unit_test(test_evaluate__every_row_once_at_any_micro_batch),

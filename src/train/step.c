@@ -94,7 +94,7 @@ static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t 
 }
 
 /* This micro-batch and the one after it, of the next step if need be. One rank's word is enough.
- * `row` and `sample` have room for two. */
+ * `row` and `sample` have space for two. */
 static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
 {
     const int64_t n = s->options.micro_batch;
@@ -116,23 +116,23 @@ static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t 
     }
 }
 
-/* All micro-batches, lane by lane; gradients end in the trained set. */
-static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample,
-                               sheaf__step_result *out)
+/* All micro-batches, accumulator by accumulator; gradients end in the trained set. */
+static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *row,
+                                      int64_t *sample, sheaf__step_result *out)
 {
     const bool dry = s->context->device->kind == SHEAF_DRY;
-    const int64_t n = s->options.accumulate, lanes = s->options.lanes;
-    sheaf__lane_stack stack;
+    const int64_t n = s->options.accumulate, count = s->options.accumulators;
+    sheaf__accumulators stack;
     sheaf_status *st = NULL;
     double loss = 0;
     s->runner.info.step = (uint64_t)done;
     s->runner.head.gradient_scale = out->labels == 0 ? 0 : (float)(1.0 / (double)out->labels);
-    sheaf__lanes_open(&stack, (int)lanes);
-    for (int64_t lane = 0; lane < lanes && st == NULL; lane++) {
-        const int64_t begin = n * lane / lanes, end = n * (lane + 1) / lanes;
+    sheaf__accumulators_open(&stack, (int)count);
+    for (int64_t g = 0; g < count && st == NULL; g++) {
+        const int64_t begin = n * g / count, end = n * (g + 1) / count;
         if (begin == end)
             continue;
-        st = sheaf__lane_begin(s->model->trained, &stack, (int)lane);
+        st = sheaf__accumulator_begin(s->model->trained, &stack, (int)g);
         for (int64_t micro = begin; micro < end && st == NULL; micro++) {
             const double flops = s->context->device->flops, sent = s->context->sent;
             if (!dry) {
@@ -141,7 +141,7 @@ static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, in
             }
             st = sheaf__runner_run(&s->runner, row);
             loss += s->runner.head.loss_sum;
-            if (dry && micro > begin) { /* the others of the lane are as this one */
+            if (dry && micro > begin) { /* the others of the accumulator are as this one */
                 s->context->device->flops +=
                     (double)(end - 1 - micro) * (s->context->device->flops - flops);
                 s->context->sent += (double)(end - 1 - micro) * (s->context->sent - sent);
@@ -149,10 +149,10 @@ static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, in
             }
         }
         if (st == NULL)
-            sheaf__lane_end(s->model->trained, &stack);
+            sheaf__accumulator_end(s->model->trained, &stack);
     }
     if (st == NULL)
-        sheaf__lanes_close(s->model->trained, &stack);
+        sheaf__accumulators_close(s->model->trained, &stack);
     out->loss = out->labels == 0 ? 0 : loss / (double)out->labels;
     return st;
 }
@@ -211,7 +211,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
         return sheaf_fail(SHEAF_E_MEMORY, "rows of a step");
     if (!dry)
         count_labels(s, done, row, sample, out);
-    sheaf_status *st = run_lanes(s, done, row, sample, out);
+    sheaf_status *st = run_accumulators(s, done, row, sample, out);
     if (st == NULL && !isfinite(out->loss))
         st = not_finite(s, done, "loss", out->loss);
     if (st == NULL)

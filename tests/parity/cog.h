@@ -3,7 +3,7 @@
  *
  * Every folder of $SHEAF_GOLDEN (or of the committed subset) that holds inputs.safetensors and
  * mp1/model_config.json is run; none found is a failure. Tolerances are those of the recordings'
- * README: 5e-5 for logits and stages, 1e-4 relative for gradients. */
+ * README: 5e-5 for logits and what leads to them, 1e-4 relative for gradients. */
 #ifndef SHEAF_TESTS_PARITY_COG_H
 #define SHEAF_TESTS_PARITY_COG_H
 
@@ -252,10 +252,10 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
                        : rank == 0 ? keep_logits
                                    : drop_logits; /* all ranks or none */
     runner.head.self = t;
-    sheaf__lane_stack lanes;
-    sheaf__lanes_open(&lanes, 1);
+    sheaf__accumulators accumulators;
+    sheaf__accumulators_open(&accumulators, 1);
     if (t->backward)
-        CHECK_OK(sheaf__lane_begin(model->trained, &lanes, 0));
+        CHECK_OK(sheaf__accumulator_begin(model->trained, &accumulators, 0));
     if (rank == 0 && t->backward) {
         t->trained = model->trained->count;
         t->grad = calloc((size_t)t->trained, sizeof *t->grad);

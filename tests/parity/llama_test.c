@@ -242,9 +242,9 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
         model, tape,
         &(sheaf__pass){ .batch = rows, .queries = seq, .in = &in, .info = &info, .head = &head });
     CHECK_OK(sheaf__tape_compile(tape, true, g->ranks == 3));
-    sheaf__lane_stack lanes;
-    sheaf__lanes_open(&lanes, 1);
-    CHECK_OK(sheaf__lane_begin(model->trained, &lanes, 0));
+    sheaf__accumulators accumulators;
+    sheaf__accumulators_open(&accumulators, 1);
+    CHECK_OK(sheaf__accumulator_begin(model->trained, &accumulators, 0));
     CHECK_OK(sheaf__tape_run(tape));
     for (int i = 0; i < model->trained->count; i++) {
         const sheaf__trained *t = model->trained->item[i];

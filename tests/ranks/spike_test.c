@@ -75,7 +75,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     };
     sheaf__head_run head = { .label = r->labels,
                              .gradient_scale = 1.0f / (float)(r->batch * r->seq) };
-    sheaf__lane_stack lanes;
+    sheaf__accumulators accumulators;
     double norm = 0;
     if (st == NULL)
         st = sheaf__tape_new(&tape, &c);
@@ -86,9 +86,9 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
                 .batch = r->batch, .queries = r->seq, .in = &in, .info = &info, .head = &head });
         st = sheaf__tape_compile(tape, true, r->rerun);
     }
-    sheaf__lanes_open(&lanes, 1);
+    sheaf__accumulators_open(&accumulators, 1);
     if (st == NULL)
-        st = sheaf__lane_begin(model->trained, &lanes, 0);
+        st = sheaf__accumulator_begin(model->trained, &accumulators, 0);
     if (st == NULL)
         st = sheaf__tape_run(tape);
     if (st == NULL)

@@ -25,7 +25,7 @@ typedef struct cli_rate {
     double gflops;    /* 0: not on this machine */
 } cli_rate;
 enum { CLI_RATES = 5 };
-/* cli_machine_measure - the best of several turns of each. */
+/* cli_machine_measure - the best of several repetitions of each. */
 sheaf_status *cli_machine_measure(cli_rate rates[CLI_RATES]);
 
 #endif

@@ -26,7 +26,7 @@ static void fill(void *x, int64_t n, sheaf_dtype dtype)
     }
 }
 
-/* Seconds of the fastest turn. */
+/* Seconds of the fastest repetition. */
 static double best_of(sheaf__device *device, const sheaf__product *job)
 {
     double best = 1e9;

@@ -245,11 +245,11 @@ sheaf_status *train_flags_check(const cli *cli, const cli_option *table,
         return sheaf_try_this(st, "fewer ranks; a new run may have more --slices, up to %d",
                               SHEAF_MAX_SLICES);
     }
-    const int lanes = o->method == SHEAF_METHOD_FULL ? 1 : 4;
-    if (lanes % o->dp != 0)
+    const int accumulators = o->method == SHEAF_METHOD_FULL ? 1 : 4;
+    if (accumulators % o->dp != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dp"),
-                                          "a divisor of %d, the lanes of method %s", lanes,
-                                          methods[o->method].name),
+                                          "a divisor of %d, the accumulators of method %s",
+                                          accumulators, methods[o->method].name),
                            "%d", o->dp);
     if (o->dp > 1)
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp),

@@ -16,7 +16,7 @@ int train_flags(cli_option *table, sheaf_train_options *options, bool planning);
 void train_flags_resumed(const cli *cli, const cli_option *table, sheaf_train_options *options);
 
 /* train_flags_check - what one flag alone cannot tell: tp over slices, dp that does not
- * divide the lanes, flags of another method, and after --resume what neither flags nor
+ * divide the accumulators, flags of another method, and after --resume what neither flags nor
  * the stored settings gave. Errors: SHEAF_E_ARG. */
 sheaf_status *train_flags_check(const cli *cli, const cli_option *table,
                                 const sheaf_train_options *options);

@@ -168,7 +168,7 @@ static void backward_task(void *context, int64_t index, int worker)
 }
 
 /* One task a key head shares the scores among dq, dk and dv: five products. With two kinds of
- * tasks it is seven, but they are many and need room for few keys. */
+ * tasks it is seven, but they are many and need space for few keys. */
 static bool should_fuse(int64_t heads, int64_t keys, int64_t held, int threads)
 {
     const int64_t turns = (heads + threads - 1) / threads;

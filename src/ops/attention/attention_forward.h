@@ -53,8 +53,8 @@ static int64_t plan_rows(job *w, rows *r)
     r->lane = take(w, size * 16);
     r->q = take(w, size * w->depth);
     r->out = take(w, size * w->wide);
-    const int64_t room = (w->end - w->free) / 4 - BLOCK * w->wide;
-    r->run = least(longest, room / size / BLOCK * BLOCK);
+    const int64_t capacity = (w->end - w->free) / 4 - BLOCK * w->wide;
+    r->run = least(longest, capacity / size / BLOCK * BLOCK);
     assert(r->run > 0);
     r->score = take(w, size * r->run);
     r->v_from = from;

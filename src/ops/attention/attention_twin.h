@@ -1,4 +1,4 @@
-/* attention_twin.h - what both tests of attention use: a problem with operands and room for
+/* attention_twin.h - what both tests of attention use: a problem with operands and space for
  * results, the reference and the fast kernels run on it, and their comparison. */
 #ifndef SHEAF_OPS_ATTENTION_TWIN_H
 #define SHEAF_OPS_ATTENTION_TWIN_H
@@ -6,7 +6,7 @@
 #include "ops/attention/attention_parts.h"
 #include "ops/twin.h"
 
-/* ---- one problem: operands, and room for results ---- */
+/* ---- one problem: operands, and space for results ---- */
 typedef struct problem {
     sheaf__attention s;
     sheaf__sums sums;               /* pairs unless set */

@@ -62,7 +62,7 @@ static void turn_square(uint32_t *to, const char *from, int64_t step, int64_t co
 }
 
 /* Rows [row, row + 16) of a, as far as there are `rows`. */
-static strip strip_at(uint32_t *room, const tile *t, int64_t row, int64_t rows)
+static strip strip_at(uint32_t *buffer, const tile *t, int64_t row, int64_t rows)
 {
     const char *from = t->a + row * t->a_row;
     const int64_t have = least(rows - row, 16), tail = t->steps % 16;
@@ -70,7 +70,7 @@ static strip strip_at(uint32_t *room, const tile *t, int64_t row, int64_t rows)
         return (strip){ from, t->a_row, 64 };
     for (int64_t s = 0; s < t->steps; s += 16) {
         const int64_t steps = least(t->steps - s, 16);
-        uint32_t *to = room + s * 16;
+        uint32_t *to = buffer + s * 16;
         if (t->a_step != 4) {
             turn_square(to, from + s * t->a_step, t->a_step, steps);
             continue;
@@ -83,7 +83,7 @@ static strip strip_at(uint32_t *room, const tile *t, int64_t row, int64_t rows)
                 _mm512_maskz_loadu_epi32(mask, r < have ? from + r * t->a_row + s * 4 : from));
         }
     }
-    return (strip){ (const char *)room, 64, SQUARE * 4 };
+    return (strip){ (const char *)buffer, 64, SQUARE * 4 };
 }
 
 /* The last steps of each panel of b, filled up. */
@@ -159,7 +159,7 @@ static void unit_1x2(float *c, const strip *a, const uint32_t *const *b,
 
 static void product_unit(const tile *t, int64_t rows, int64_t panels)
 {
-    uint32_t room[2][MOST_CHUNKS * SQUARE] __attribute__((aligned(64)));
+    uint32_t buffer[2][MOST_CHUNKS * SQUARE] __attribute__((aligned(64)));
     uint32_t tails[MOST_PANELS * SQUARE] __attribute__((aligned(64)));
     float c[4 * SQUARE] __attribute__((aligned(64)));
     const int64_t chunks = (t->steps + 15) / 16;
@@ -168,9 +168,9 @@ static void product_unit(const tile *t, int64_t rows, int64_t panels)
     for (int64_t row = 0; row < rows; row += 32) {
         const bool two = row + 16 < rows;
         strip a[2];
-        a[0] = strip_at(room[0], t, row, rows);
+        a[0] = strip_at(buffer[0], t, row, rows);
         if (two)
-            a[1] = strip_at(room[1], t, row + 16, rows);
+            a[1] = strip_at(buffer[1], t, row + 16, rows);
         for (int64_t p = 0; p < panels; p += 2) {
             const int64_t wide = least(panels - p, 2);
             const uint32_t *b[2], *last[2];

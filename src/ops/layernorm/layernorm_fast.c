@@ -248,7 +248,7 @@ SHEAF__INLINE void dw_strip(float *sum, float *plain, const void *dy, int64_t ld
                 c + i, cols - i, dtype);
 }
 
-/* `plain`: room for the sums of db, or NULL. */
+/* `plain`: space for the sums of db, or NULL. */
 SHEAF__INLINE void layernorm_dw(float *dw, float *db, float *plain, const void *dy, int64_t lddy,
                                 const void *x, int64_t ldx, const float *mean, const float *rstd,
                                 int64_t rows, int64_t begin, int64_t end, sheaf_dtype dtype)
@@ -276,7 +276,7 @@ void SHEAF__FAST(layernorm_dw)(float *dw, float *db, const void *dy, int64_t ldd
                                int64_t ldx, const float *mean, const float *rstd, int64_t rows,
                                int64_t begin, int64_t end, sheaf_dtype dtype)
 {
-    float room[STRIP], *plain = db != NULL ? room : NULL;
+    float buffer[STRIP], *plain = db != NULL ? buffer : NULL;
     if (dtype == SHEAF_BF16)
         layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_BF16);
     else

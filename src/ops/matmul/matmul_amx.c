@@ -140,7 +140,7 @@ static void end_panel(const mm_band *band, float *sum, int64_t j)
 {
     const mm_finish *f = band->finish;
     const int64_t at = j * band->rows, cols = mm_min(MM_PANEL, band->cols - j);
-    const bool direct = f && !f->turned && cols == MM_PANEL && mm_finish_is_plain(f);
+    const bool direct = f && !f->transposed && cols == MM_PANEL && mm_finish_is_plain(f);
     for (int64_t r = 0; r < band->rows; r++) {
         const int64_t row = at + r * MM_PANEL;
         vec x = LOAD(sum + r * MM_PANEL), y = LOAD(sum + r * MM_PANEL + LANES);

@@ -51,20 +51,20 @@ static void finish_tile(const mm_finish *f, const float *sum, int64_t i, int64_t
             finish_vector(f, LOAD(sum + r * MM_PANEL + c), i + r, j + c, mm_min(LANES, cols - c));
 }
 
-/* The same; when the product was turned, sum is [columns, rows] of the result. */
+/* The same; when the product was transposed, sum is [columns, rows] of the result. */
 static void finish_panel(const mm_finish *f, const float *sum, int64_t i, int64_t j, int64_t rows,
                          int64_t cols)
 {
-    if (!f->turned) {
+    if (!f->transposed) {
         finish_tile(f, sum, i, j, rows, cols);
         return;
     }
-    float turned[MM_PANEL * MM_PANEL];
+    float transposed[MM_PANEL * MM_PANEL];
     for (int64_t c = 0; c < cols; c++) {
         for (int64_t r = 0; r < rows; r++)
-            turned[c * MM_PANEL + r] = sum[r * MM_PANEL + c];
+            transposed[c * MM_PANEL + r] = sum[r * MM_PANEL + c];
         for (int64_t r = rows; r < mm_up(rows, LANES); r++)
-            turned[c * MM_PANEL + r] = 0.0f;
+            transposed[c * MM_PANEL + r] = 0.0f;
     }
-    finish_tile(f, turned, j, i, cols, rows);
+    finish_tile(f, transposed, j, i, cols, rows);
 }

@@ -222,7 +222,7 @@ static inline __attribute__((always_inline)) void end_chunk(vec acc[ROWS][MOST_V
     }
 }
 
-/* B in pairs: 16 steps are a chunk; else 32, odd and even in turn. */
+/* B in pairs: 16 steps are a chunk; else 32, odd and even alternate. */
 static inline __attribute__((always_inline)) void tile_of_chains(const operands *in, const store *s,
                                                                  const int rows, const int vectors,
                                                                  const bool pairs)
@@ -322,7 +322,7 @@ static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_f
                 .across = across };
     for (int q = 0; q < s.addends; q++)
         s.addend[q] = (place){ band->addend[q] + at, MM_PANEL, across };
-    const bool direct = f && !f->turned && cols == vectors * LANES && mm_finish_is_plain(f);
+    const bool direct = f && !f->transposed && cols == vectors * LANES && mm_finish_is_plain(f);
     if (direct) {
         const int64_t y = band->row0 * f->ldy + band->col0 + j;
         s.final = true;

@@ -118,7 +118,7 @@ static void clear_padding(const sheaf__packed *w)
 void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t row0,
                  int64_t rows)
 {
-    float room[MM_PANEL][MM_BLOCK];
+    float buffer[MM_PANEL][MM_BLOCK];
     const int64_t size = w->dtype == SHEAF_BF16 ? 2 : 4, size_from = from == SHEAF_F32 ? 4 : 2;
     for (int64_t r = row0; r < row0 + rows;) {
         const int64_t count = mm_min(row0 + rows - r, MM_PANEL - r % MM_PANEL);
@@ -130,9 +130,9 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                 p.step = ld * size;
             } else {
                 for (int64_t i = 0; i < count; i++)
-                    convert(room[i], w->dtype, at + i * ld * size_from, from, p.cols);
-                p.src = (const char *)room;
-                p.step = sizeof room[0];
+                    convert(buffer[i], w->dtype, at + i * ld * size_from, from, p.cols);
+                p.src = (const char *)buffer;
+                p.step = sizeof buffer[0];
             }
             write_ahead(w, &p);
             if (w->back)

@@ -67,9 +67,9 @@ static void test_pack__rows_come_back_converted(void **state)
         for (int flush = 0; flush < 2; flush++) { /* bits do not depend on the thread */
             const unsigned before = _mm_getcsr();
             _mm_setcsr(flush ? before | FLUSH : before);
-            uint32_t room[32], f32 = 1;
+            uint32_t buffer[32], f32 = 1;
             uint16_t bf16 = 1;
-            sheaf__packed w = { SHEAF_F32, 1, 1, room, NULL };
+            sheaf__packed w = { SHEAF_F32, 1, 1, buffer, NULL };
             sheaf__pack(&w, &value[i].bits, value[i].from, 1, 0, 1);
             sheaf__packed_row(&f32, &w, 0);
             w.dtype = SHEAF_BF16;

@@ -224,7 +224,7 @@ static void panels_copied(const shelf *shelf, const uint32_t *from, int64_t step
         memcpy(panel_of(shelf, j), from, (size_t)(steps * MM_PANEL) * 4);
 }
 
-const uint32_t *sheaf__mm_panels(uint32_t *room, const mm_engine *engine, const sheaf__term *term,
+const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
                                  bool spread, bool made)
 {
@@ -233,9 +233,9 @@ const uint32_t *sheaf__mm_panels(uint32_t *room, const mm_engine *engine, const 
     if (mm_panels_in_place(term, spread) && padded == steps)
         return stored_panel(term, j0, k0);
     if (made)
-        return room;
-    const shelf shelf = { room, padded * MM_PANEL, j0, j1 };
-    const uint32_t *from = room;
+        return buffer;
+    const shelf shelf = { buffer, padded * MM_PANEL, j0, j1 };
+    const uint32_t *from = buffer;
     if (mm_panels_in_place(term, false) && padded == steps)
         from = stored_panel(term, j0, k0);
     else if (mm_panels_in_place(term, false))
@@ -247,11 +247,11 @@ const uint32_t *sheaf__mm_panels(uint32_t *room, const mm_engine *engine, const 
     else
         panels_back(&shelf, term->w, k0, kb);
     for (int64_t p = 0; padded > steps && p < panels; p++)
-        memset(room + (p * padded + steps) * MM_PANEL, 0,
+        memset(buffer + (p * padded + steps) * MM_PANEL, 0,
                (size_t)((padded - steps) * MM_PANEL) * 4);
     if (spread)
-        spread_panels(room, from, panels * steps);
-    return room;
+        spread_panels(buffer, from, panels * steps);
+    return buffer;
 }
 
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,

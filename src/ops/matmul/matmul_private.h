@@ -112,7 +112,7 @@ typedef struct mm_finish {
     int64_t ldr;
     bool add;
     bool round_bf16;
-    bool turned; /* sums arrive as [n, m] */
+    bool transposed; /* sums arrive as [n, m] */
 } mm_finish;
 
 /* Nothing to do but to store, rounded or not, or to add float32. */
@@ -244,9 +244,9 @@ static inline int64_t mm_panel_at(sheaf_dtype dtype, int64_t n, int64_t k, int64
 void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
                     sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
- * first panel, in place where the stored form serves, else in `room`, which has MM_BLOCK words
+ * first panel, in place where the stored form serves, else in `buffer`, which has MM_BLOCK words
  * for each column; made: they are there already. */
-const uint32_t *sheaf__mm_panels(uint32_t *room, const mm_engine *engine, const sheaf__term *term,
+const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
                                  bool spread, bool made);
 /* What sheaf__mm_rows will read. */

@@ -15,8 +15,8 @@
 #define THIN_B ((size_t)512 << 10) /* words of B that a thin product may keep in scratch */
 #define GROUP 16                   /* bands of A transposed at a time */
 /* Of scratch: bands of 14 rows of floats, or of 32 rows of pairs. */
-#define ROOM_A ((size_t)(GROUP * 32 * MM_STRIDE_PAIRS) * sizeof(float))
-#define BATCH 128 /* jobs of one parallel region; more go in turns */
+#define SCRATCH_A ((size_t)(GROUP * 32 * MM_STRIDE_PAIRS) * sizeof(float))
+#define BATCH 128 /* jobs of one parallel region; more wait for the next */
 
 /* ---- the order of slices and additions ---- */
 
@@ -83,13 +83,13 @@ static void route_of(route *route, const sheaf__product *job)
 typedef struct plan {
     const sheaf__product *job;
     const mm_engine *engine;
-    bool turned;          /* B^T A^T is computed, see turns() */
+    bool transposed;      /* B^T A^T is computed, see is_transposed() */
     int64_t m, n;         /* of what is computed */
     int64_t rows, cols;   /* of an area */
     bool packing;         /* some B has to be brought into panels */
     bool thin;            /* see thin_job() */
     bool spread;          /* B is spread before use */
-    size_t room_b;        /* words of scratch for B */
+    size_t scratch_b;     /* words of scratch for B */
     int64_t down, across; /* areas */
     int64_t first;        /* task of the batch */
 } plan;
@@ -111,7 +111,7 @@ static double job_flops(const sheaf__product *job)
 /* A tall, thin product of a stored A^T would transpose all of A for a few columns. As
  * a * b = b * a, computing the transpose of the result gives the same bits, and A, as it lies,
  * is a B whose panels are only copied. */
-static bool turns(const sheaf__product *job)
+static bool is_transposed(const sheaf__product *job)
 {
     if (job->n > MM_PANEL || job->m < 4 * job->n)
         return false;
@@ -122,7 +122,7 @@ static bool turns(const sheaf__product *job)
     return job->nterms > 0;
 }
 
-static sheaf__term turn(const sheaf__term *t)
+static sheaf__term transpose(const sheaf__term *t)
 {
     return (sheaf__term){ .a = t->b,
                           .lda = t->ldb,
@@ -164,7 +164,8 @@ static void shrink(plan *plan, double k, double share)
 static bool thin_job(const plan *plan, size_t words_of_b)
 {
     const sheaf__product *job = plan->job;
-    if (plan->n > 2 * MM_PANEL || words_of_b > THIN_B || plan->engine->direct == 0 || plan->turned)
+    if (plan->n > 2 * MM_PANEL || words_of_b > THIN_B || plan->engine->direct == 0 ||
+        plan->transposed)
         return false;
     for (int t = 0; t < job->nterms; t++)
         if (job->term[t].a_km)
@@ -173,7 +174,7 @@ static bool thin_job(const plan *plan, size_t words_of_b)
 }
 
 /* What lies in scratch beside the rows of A, and how many rows of sums that leaves. */
-static void plan_rooms(plan *plan, int slots)
+static void plan_scratch(plan *plan, int slots)
 {
     const sheaf__product *job = plan->job;
     size_t all = 0; /* words of B, all blocks of k */
@@ -185,9 +186,10 @@ static void plan_rooms(plan *plan, int slots)
         plan->packing |= padded > steps || !mm_panels_in_place(&job->term[t], plan->spread);
     }
     plan->thin = thin_job(plan, all);
-    plan->room_b = !plan->packing ? 0 : plan->thin ? all : (size_t)(plan->cols * MM_BLOCK);
-    const size_t room = (SHEAF__THREAD_SCRATCH - ROOM_A) / sizeof(float) - plan->room_b;
-    plan->rows = even_share(plan->m, mm_min((int64_t)room / (plan->cols * slots), MOST_ROWS), 1);
+    plan->scratch_b = !plan->packing ? 0 : plan->thin ? all : (size_t)(plan->cols * MM_BLOCK);
+    const size_t capacity = (SHEAF__THREAD_SCRATCH - SCRATCH_A) / sizeof(float) - plan->scratch_b;
+    plan->rows =
+        even_share(plan->m, mm_min((int64_t)capacity / (plan->cols * slots), MOST_ROWS), 1);
 }
 
 /* How the job is cut, in areas of about `share` operations; returns their number. */
@@ -198,17 +200,17 @@ static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *
     route_of(&route, job);
     if (route.visits == 0)
         return 0; /* this rank has no root */
-    const bool turned = engine && turns(job);
+    const bool transposed = engine && is_transposed(job);
     *plan = (struct plan){ .job = job,
                            .engine = engine,
-                           .turned = turned,
-                           .m = turned ? job->n : job->m,
-                           .n = turned ? job->m : job->n };
+                           .transposed = transposed,
+                           .m = transposed ? job->n : job->m,
+                           .n = transposed ? job->m : job->n };
     plan->rows = 16;
     plan->cols = plan->n;
     if (engine) {
         plan->cols = even_share(plan->n, MOST_COLS, MM_PANEL);
-        plan_rooms(plan, route.slots);
+        plan_scratch(plan, route.slots);
         shrink(plan, job_flops(job) / 2 / (double)job->m / (double)job->n, share);
     }
     plan->across = mm_div_up(plan->n, plan->cols);
@@ -228,7 +230,7 @@ typedef struct item {
 typedef struct cursor {
     const sheaf__product *job;
     const route *route;
-    bool turned;
+    bool transposed;
     int visit, term, end; /* terms [term, end) of the slice are left, the last one not empty */
     int64_t k0;
     bool entered;
@@ -262,7 +264,7 @@ static bool next_item(item *item, cursor *at)
     at->entered = true;
     if (at->term < at->end) {
         const sheaf__term *term = &at->job->term[at->term];
-        item->term = at->turned ? turn(term) : *term;
+        item->term = at->transposed ? transpose(term) : *term;
         item->k0 = at->k0;
         item->kb = mm_min(MM_BLOCK, term->k - at->k0);
         at->k0 += item->kb;
@@ -284,9 +286,9 @@ static bool next_item(item *item, cursor *at)
 typedef struct area {
     const sheaf__product *job;
     const mm_engine *engine;
-    bool turned, thin, spread;
+    bool transposed, thin, spread;
     int64_t i0, i1, j0, j1; /* of what is computed */
-    uint32_t *room_a, *room_b;
+    uint32_t *scratch_a, *scratch_b;
     float *slot;                /* slots, one after the other */
     int64_t slot_size, slot_ld; /* floats; of a row, padded */
     int64_t bands;
@@ -311,12 +313,14 @@ static int64_t steps_of(const area *area, const item *item)
     return mm_padded(area->engine, mm_steps(area->job->dtype, item->kb)) * (area->spread ? 2 : 1);
 }
 
-static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
+static mm_finish finish_of(const sheaf__product *job, int root, bool transposed)
 {
     if (job->roots)
-        return (mm_finish){
-            .y = job->roots[root], .ldy = job->n, .out = SHEAF_F32, .alpha = 1, .turned = turned
-        };
+        return (mm_finish){ .y = job->roots[root],
+                            .ldy = job->n,
+                            .out = SHEAF_F32,
+                            .alpha = 1,
+                            .transposed = transposed };
     return (mm_finish){ .y = job->y,
                         .ldy = job->ldy,
                         .out = job->out,
@@ -325,7 +329,7 @@ static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
                         .residual = job->residual,
                         .ldr = job->ldr,
                         .add = job->add,
-                        .turned = turned,
+                        .transposed = transposed,
                         .round_bf16 = job->round_to == SHEAF_BF16 && job->out == SHEAF_F32 };
 }
 
@@ -353,7 +357,7 @@ static void run_group(area *area, const item *item, const struct item *next, mm_
     for (int64_t g = first; g < end; g++) {
         const int64_t i = band_row(area, g), after = g + 1;
         if (band->stride == 0)
-            band->a = area->room_a + (i - band_row(area, first)) * e->stride;
+            band->a = area->scratch_a + (i - band_row(area, first)) * e->stride;
         band->rows = band_row(area, g + 1) - i;
         band->row0 = i;
         address(band, area, item, i);
@@ -377,7 +381,7 @@ static void run_item(area *area, const item *item, const struct item *next, int6
     const sheaf_dtype dtype = area->job->dtype;
     const bool done = item->last && item->visit->root >= 0;
     const mm_finish finish =
-        done ? finish_of(area->job, item->visit->root, area->turned) : (mm_finish){ 0 };
+        done ? finish_of(area->job, item->visit->root, area->transposed) : (mm_finish){ 0 };
     mm_band band = { .b = b,
                      .cols = area->j1 - area->j0,
                      .col0 = area->j0,
@@ -393,7 +397,7 @@ static void run_item(area *area, const item *item, const struct item *next, int6
             band.a = source.at;
             band.stride = source.step;
         } else if (item->kb > 0) {
-            sheaf__mm_rows(area->room_a, e, &item->term, dtype, band_row(area, g),
+            sheaf__mm_rows(area->scratch_a, e, &item->term, dtype, band_row(area, g),
                            band_row(area, end), item->k0, item->kb);
         }
         run_group(area, item, next, &band, g, end, next_band);
@@ -418,9 +422,10 @@ static void ask_panels(area *area, const item *next)
 static void run_stripes(area *area, const plan *plan, const route *route, int64_t stripe)
 {
     for (int64_t g = 0; g < area->bands; g += stripe) {
-        cursor at = { .job = plan->job, .route = route, .turned = plan->turned }, start = at;
+        cursor at = { .job = plan->job, .route = route, .transposed = plan->transposed },
+               start = at;
         item now, next, first;
-        uint32_t *room = area->room_b;
+        uint32_t *buffer = area->scratch_b;
         area->begin = g;
         area->end = mm_min(area->bands, g + stripe);
         bool more = next_item(&next, &at);
@@ -430,10 +435,10 @@ static void run_stripes(area *area, const plan *plan, const route *route, int64_
             more = next_item(&next, &at);
             const uint32_t *b = NULL;
             if (now.kb > 0)
-                b = sheaf__mm_panels(room, plan->engine, &now.term, plan->job->dtype, area->j0,
+                b = sheaf__mm_panels(buffer, plan->engine, &now.term, plan->job->dtype, area->j0,
                                      area->j1, now.k0, now.kb, plan->spread, g > 0);
-            if (plan->thin && b == room)
-                room += steps_of(area, &now) * area->slot_ld;
+            if (plan->thin && b == buffer)
+                buffer += steps_of(area, &now) * area->slot_ld;
             ask_panels(area, more ? &next : NULL);
             const bool last = !more && area->end == area->bands;
             run_item(area, &now, more ? &next : last ? NULL : &first, more ? g : area->end, b);
@@ -460,7 +465,7 @@ static void run_area(void *context, int64_t index, int worker)
     const int64_t down = task % plan->down, across = task / plan->down;
     area area = { .job = job,
                   .engine = plan->engine,
-                  .turned = plan->turned,
+                  .transposed = plan->transposed,
                   .thin = plan->thin,
                   .spread = plan->spread };
     area.i0 = down * plan->rows;
@@ -471,12 +476,12 @@ static void run_area(void *context, int64_t index, int worker)
         sheaf__product_ref_part(job, batch->device->sums, area.i0, area.i1, area.j0, area.j1);
         return;
     }
-    char *room = batch->device->scratch[worker];
+    char *buffer = batch->device->scratch[worker];
     area.bands = mm_div_up(area.i1 - area.i0, band_rows(plan));
-    area.room_a = (uint32_t *)room;
-    area.room_b = (uint32_t *)(room + ROOM_A);
+    area.scratch_a = (uint32_t *)buffer;
+    area.scratch_b = (uint32_t *)(buffer + SCRATCH_A);
     area.slot_ld = mm_up(area.j1 - area.j0, MM_PANEL);
-    area.slot = (float *)(area.room_b + plan->room_b);
+    area.slot = (float *)(area.scratch_b + plan->scratch_b);
     const int64_t stripe = plan->thin ? 1 : area.bands;
     area.slot_size =
         plan->thin ? plan->engine->rows * area.slot_ld : (area.i1 - area.i0) * area.slot_ld;

@@ -123,7 +123,7 @@ static inline void *random_vector(sheaf_dtype dtype, int64_t count, kind kind)
     return p;
 }
 
-/* Elements from the first of a matrix to its last: no room behind it, where a tool that
+/* Elements from the first of a matrix to its last: no space behind it, where a tool that
  * watches memory would not see it read. */
 static inline int64_t extent(int64_t rows, int64_t cols, int64_t ld)
 {

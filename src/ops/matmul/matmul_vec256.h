@@ -55,18 +55,18 @@ static inline void STORE_PART(float *p, __m256 v, int64_t n)
 /* There is no masked move of halves. */
 static inline __m128i LOAD_PART_HALVES(const uint16_t *p, int64_t n)
 {
-    uint16_t room[LANES] = { 0 };
+    uint16_t buffer[LANES] = { 0 };
     for (int64_t i = 0; i < n; i++)
-        room[i] = p[i];
-    return LOAD_HALVES(room);
+        buffer[i] = p[i];
+    return LOAD_HALVES(buffer);
 }
 
 static inline void STORE_PART_HALVES(uint16_t *p, __m128i h, int64_t n)
 {
-    uint16_t room[LANES];
-    STORE_HALVES(room, h);
+    uint16_t buffer[LANES];
+    STORE_HALVES(buffer, h);
     for (int64_t i = 0; i < n; i++)
-        p[i] = room[i];
+        p[i] = buffer[i];
 }
 
 #endif
