@@ -55,7 +55,7 @@ function check(text,    word, n, i, name) {
     for (i = 1; i <= n; i++) {
         name = word[i]
         sub(/[.-]+$/, "", name)
-        if (name ~ /[<>*$]/ || name ~ /(^|[\/.])[A-Z]+(_[a-z]+)?([.\/]|$)/ && name !~ /(README|CONTRIBUTING|CHANGELOG|LICENSE)(\.md)?$/)
+        if (name ~ /[<>*$]/ || name ~ /(^|[\/.])[A-Z]+(_[A-Za-z]+)?([.\/]|$)/ && name !~ /(README|CONTRIBUTING|CHANGELOG|LICENSE)(\.md)?$/)
             continue
         if (name ~ /[A-Za-z0-9]\.(c|h|cc|md|sh|awk)$/ ||
             name ~ /^(docs|src|tests|include|bench|examples|recipes|demo)\/[A-Za-z0-9_.\/-]*$/) {
