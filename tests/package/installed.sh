@@ -47,6 +47,10 @@ check "the shared library has a version in its name" \
 check "the version of the package is the command's" test "sheaf $(pkg-config --modversion sheaf)" = "$version"
 check "the installed command runs" test "$("$prefix/bin/sheaf" --version)" = "$version"
 check "it does not need the shared library" bash -c '! ldd "$1" | grep -q libsheaf' - "$prefix/bin/sheaf"
+lies "a man page for each command" $("$prefix/bin/sheaf" help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' |
+    grep -v '^help$' | sed "s|.*|$prefix/share/man/man1/sheaf-&.1|") "$prefix/share/man/man1/sheaf.1"
+lies "completion for three shells" "$prefix/share/bash-completion/completions/sheaf.bash" \
+    "$prefix/share/zsh/site-functions/_sheaf" "$prefix/share/fish/vendor_completions.d/sheaf.fish"
 check "it finds the recipes installed with it" \
     bash -c '"$1" train --recipe no-such 2>&1 | grep -q cogvlm-lora' - "$prefix/bin/sheaf"
 

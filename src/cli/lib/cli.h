@@ -93,8 +93,10 @@ struct cli {
     FILE *out, *err;
     const cli_command *command;
     bool json;
-    sheaf_events events;             /* notes, warnings and progress as lines on err */
-    bool helped;                     /* --help was answered; nothing is left to do */
+    sheaf_events events; /* notes, warnings and progress as lines on err */
+    bool helped;         /* --help was answered; nothing is left to do */
+    /* what answers --help; NULL: cli_help() */
+    void (*explain)(const cli_command *command, const cli_option *options, FILE *to);
     bool given[CLI_MAX_OPTIONS];     /* by a flag on the command line */
     bool from_file[CLI_MAX_OPTIONS]; /* by the recipe or by resumed settings */
     char *held[24];                  /* texts that option values point into */
@@ -162,6 +164,11 @@ sheaf_status *cli_settings_resume(cli *cli, const cli_option *options, const cha
 sheaf_status *cli_need_cpu(bool avx2, bool fma);
 
 void cli_help(const cli_command *command, const cli_option *options, FILE *to);
+/* What help says of one option: "--tp N", and its text with the default. */
+#define CLI_FLAG_TEXT 160
+#define CLI_HELP_TEXT 1024
+void cli_flag_text(char text[CLI_FLAG_TEXT], const cli_option *option);
+void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *option);
 void cli_release(cli *cli);
 
 /* The commands, in the order `sheaf help` lists them; ends with name NULL. */

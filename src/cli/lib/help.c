@@ -20,27 +20,27 @@ static const char *unit_of(const cli_option *o)
     }
 }
 
-/* Appends to buf of `size` bytes; what does not fit is cut. */
-static void append(char *buf, size_t size, const char *text)
+/* What does not fit is cut. */
+static void append(char text[CLI_FLAG_TEXT], const char *more)
 {
-    const size_t used = strlen(buf);
-    snprintf(buf + used, size - used, "%s", text);
+    const size_t used = strlen(text);
+    snprintf(text + used, CLI_FLAG_TEXT - used, "%s", more);
 }
 
-static void flag_text(char *buf, size_t size, const cli_option *o)
+void cli_flag_text(char text[CLI_FLAG_TEXT], const cli_option *o)
 {
     const bool flag = (o->kind & CLI_KIND) == CLI_FLAG;
-    snprintf(buf, size, "--%s%s", flag && *(const bool *)o->value ? "no-" : "", o->name);
+    snprintf(text, CLI_FLAG_TEXT, "--%s%s", flag && *(const bool *)o->value ? "no-" : "", o->name);
     if (flag)
         return;
-    append(buf, size, " ");
+    append(text, " ");
     if ((o->kind & CLI_KIND) != CLI_CHOICE || o->unit != NULL) {
-        append(buf, size, unit_of(o));
+        append(text, unit_of(o));
         return;
     }
     for (const cli_choice *c = o->choices; c->name != NULL; c++) {
-        append(buf, size, c == o->choices ? "" : "|");
-        append(buf, size, c->name);
+        append(text, c == o->choices ? "" : "|");
+        append(text, c->name);
     }
 }
 
@@ -84,20 +84,25 @@ static void default_text(char *buf, size_t size, const cli_option *o)
     }
 }
 
+void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *o)
+{
+    snprintf(text, CLI_HELP_TEXT, "%s", o->help);
+    const size_t used = strlen(text);
+    default_text(text + used, CLI_HELP_TEXT - used, o);
+}
+
 void cli_help(const cli_command *command, const cli_option *options, FILE *to)
 {
     fprintf(to, "%s", command->usage);
     bool recipe = false;
     fprintf(to, "\nflags:\n");
     for (const cli_option *o = options; o->name != NULL; o++) {
-        char flag[160], text[1024];
+        char flag[CLI_FLAG_TEXT], text[CLI_HELP_TEXT];
         if (o->kind & CLI_HIDDEN)
             continue;
         recipe |= strcmp(o->name, "recipe") == 0;
-        flag_text(flag, sizeof flag, o);
-        snprintf(text, sizeof text, "%s", o->help);
-        const size_t used = strlen(text);
-        default_text(text + used, sizeof text - used, o);
+        cli_flag_text(flag, o);
+        cli_help_text(text, o);
         one_option(to, flag, text);
     }
     one_option(to, "--json", "results as one JSON object on standard output");

@@ -160,7 +160,7 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
     bool flags = true;
     for (int i = 1; i < argc; i++) {
         if (flags && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            cli_help(cli->command, options, cli->out);
+            (cli->explain != NULL ? cli->explain : cli_help)(cli->command, options, cli->out);
             cli->helped = true;
             return sheaf_fail(SHEAF_E_STOPPED, "help was printed");
         }
