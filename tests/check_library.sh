@@ -86,7 +86,7 @@ else
 fi
 
 # Text of others must not steer a terminal: src/base/print.h. cli/lib/help.c prints words of ours alone, and counts them.
-# manual.c writes the same words for the build.
+# cli/manual.c writes the same words for the build.
 raw=$(grep -nE '(^|[^A-Za-z0-9_])v?f?printf[[:space:]]*\(' $(find "$root/src/cli" "$root/src/monitor" -name '*.c') | grep -vE '_test\.c:|/(help|manual)\.c:' || true)
 if [ -n "$raw" ]; then
     printf 'not ok - not printed by sheaf__print(): %s\n' "$(printf '%s' "$raw" | head -n 1)"

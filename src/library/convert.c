@@ -1,5 +1,6 @@
 /* convert.c - from any checkpoint to any other: sheaf/checkpoint.h. */
 #include "checkpoint/convert/convert.h"
+#include "base/cores.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
 

@@ -1,6 +1,7 @@
 /* merge.c - adapters into their base: sheaf/checkpoint.h. */
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
+#include "base/cores.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
 

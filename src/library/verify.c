@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/tools/verify.h"
+#include "base/cores.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
 

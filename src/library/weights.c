@@ -7,6 +7,7 @@
 #include "checkpoint/tools/diff.h"
 #include "checkpoint/tools/init.h"
 #include "catalog/boxes.h"
+#include "base/cores.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
 

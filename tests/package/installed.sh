@@ -3,9 +3,9 @@
 #
 #   installed.sh SOURCE_ROOT BUILD_ROOT [-- EXAMPLE ARGUMENT...]...
 #
-# Installs the build into a temporary folder, then compiles each example with nothing but what
-# pkg-config says of that folder, against the shared library and, the first one, against the static
-# one; each prints what its .expected file says.
+# Installs the build into a temporary folder, then compiles each example as C and as C++ with nothing
+# but what pkg-config says of that folder, against the shared library and, the first one, against the
+# static one; each, in an empty folder, prints what its .expected file says.
 set -uo pipefail
 source=$1 build=$2
 shift 2
@@ -85,7 +85,7 @@ example() {
             check "$name prints what is expected: $way" diff <(mkdir "$work/$program.run" && cd "$work/$program.run" && "../$program" "$@" 2>&1) "$source/examples/$name.expected"
     done
 }
-ways=("shared cc -std=c11" "static cc -std=c11")
+ways=("shared cc -std=c11" "shared c++ -std=c++17 -x c++" "static cc -std=c11" "static c++ -std=c++17 -x c++")
 count=0
 [ $# -eq 0 ] || shift
 while [ $# -gt 0 ]; do
@@ -93,7 +93,7 @@ while [ $# -gt 0 ]; do
     while [ $# -gt 0 ] && [ "$1" != -- ]; do words+=("$1"); shift; done
     [ $# -eq 0 ] || shift
     example "${words[@]}"
-    ways=("${ways[@]:0:1}")
+    ways=("${ways[@]:0:2}")
     count=$((count + 1))
 done
 check "every example was built" test "$count" -eq "$(ls "$source"/examples/[0-9][0-9]_*.c | wc -l)"
