@@ -1,0 +1,79 @@
+/* families_test.c - the table, and what a descriptor must say for the others to ask it. */
+#include "tests/check.h"
+
+#include "schema/family.h"
+
+static void test_table__a_family_stands_at_its_number(void **state)
+{
+    const sheaf__family *f;
+    int n = 0;
+    for (; (f = sheaf__family_at(n)) != NULL; n++) {
+        assert_int_equal(f->id, n);
+        assert_ptr_equal(sheaf__family_named(f->name), f);
+        assert_ptr_equal(sheaf__family_for(&(sheaf_config){ .family = (sheaf_family)n }), f);
+        for (const char *const *one = f->classes; one != NULL && *one != NULL; one++)
+            assert_ptr_equal(sheaf__family_of_class(*one), f);
+    }
+    assert_int_equal(n, SHEAF_COGAGENT + 1);
+    assert_null(sheaf__family_at(-1));
+    assert_null(sheaf__family_named("gpt2"));
+    assert_null(sheaf__family_of_class("GPT2LMHeadModel"));
+}
+
+/* What another room calls or reads without asking whether it is there. */
+static void test_descriptor__says_what_others_ask(void **state)
+{
+    const sheaf__family *f;
+    for (int i = 0; (f = sheaf__family_at(i)) != NULL; i++) {
+        assert_true(f->title != NULL && f->position_key != NULL && f->read != NULL &&
+                    f->text != NULL && f->rows != NULL && f->components != NULL &&
+                    f->lora_targets != NULL && f->head != NULL && f->table != NULL &&
+                    f->build != NULL);
+        assert_true((f->towers == NULL) == (f->see == NULL) &&
+                    (f->towers == NULL) == (f->place == NULL));
+        assert_true(f->classes == NULL ||
+                    (f->sat_rule != NULL && f->sat_begin != NULL && f->classes[0] != NULL &&
+                     f->classes[1] != NULL && f->classes[2] != NULL));
+        assert_true(f->architecture != NULL || f->claims != NULL);
+    }
+}
+
+/* Sizes worked out by hand: 56 / 14 = 4 patches a side, 112 / 14 = 8. */
+static void test_towers__each_has_its_own_size(void **state)
+{
+    sheaf_config c = { .family = SHEAF_COGAGENT,
+                       .hidden = 24,
+                       .patches = 16,
+                       .vit = { .height = 56, .width = 56, .patch = 14, .channels = 3 },
+                       .encoder = { .width = 10, .image = 112, .patch = 14, .channels = 3 } };
+    sheaf__tower tower[SHEAF__MOST_TOWERS], beside;
+    assert_int_equal(sheaf__towers_of(tower, &c), 2);
+    assert_true(tower[0].rows == 17 && tower[0].gives == 16 && tower[0].columns == 24 &&
+                !tower[0].beside);
+    assert_true(tower[1].rows == 65 && tower[1].patches == 64 && tower[1].columns == 10 &&
+                tower[1].beside);
+    assert_int_equal(sheaf__tower_numbers(&tower[1]), 3 * 112 * 112);
+    assert_int_equal(tower[1].gives, 0); /* no layer looks at it */
+    assert_int_equal(sheaf__tower_beside(&beside, &c), -1);
+    c.cross_layers[1] = 1;
+    assert_int_equal(sheaf__tower_beside(&beside, &c), 1);
+    assert_int_equal(beside.gives, 64);
+    assert_int_equal(sheaf__image_positions(&c), 18);
+    assert_int_equal(sheaf__image_experts(&c), 17);
+    c.family = SHEAF_COGVLM;
+    assert_int_equal(sheaf__towers_of(tower, &c), 1);
+    c.family = SHEAF_LLAMA;
+    assert_int_equal(sheaf__towers_of(tower, &c), 0);
+    assert_int_equal(sheaf__image_positions(&c), 0);
+    assert_int_equal(sheaf__image_experts(&c), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table__a_family_stands_at_its_number),
+        cmocka_unit_test(test_descriptor__says_what_others_ask),
+        cmocka_unit_test(test_towers__each_has_its_own_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
