@@ -84,6 +84,10 @@ typedef struct sheaf__sat_layers {
 
 /* ---- a family ---- */
 
+typedef struct sheaf__family_spec {
+    const char *name, *what; /* "cogvlm-tiny", and in a few words */
+} sheaf__family_spec;
+
 typedef struct sheaf__family {
     sheaf_family id;
     const char *name;           /* model_type: "cogvlm" */
@@ -93,7 +97,10 @@ typedef struct sheaf__family {
                                    trains it, that which tests it; NULL: no SAT form */
 
     /* config */
-    const char *position_key; /* what a config calls max_position */
+    const sheaf__family_spec
+        *specs; /* small models that `init` makes, up to a name of NULL; or NULL */
+    sheaf_status *(*spec_config)(char **out, int which); /* the text of its config (malloc'd) */
+    const char *position_key;                            /* what a config calls max_position */
     /* Is this object a config of the family, or of one that shares its reader? NULL: where no other
      * claims it. */
     bool (*claims)(const json_t *object);

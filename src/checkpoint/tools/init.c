@@ -35,8 +35,9 @@ static sheaf_status *unknown_spec(const char *spec)
 {
     const char *names[32];
     int n = 0;
-    for (const sheaf_init_spec *s = sheaf_init_specs(); s->name != NULL; s++)
-        names[n++] = s->name;
+    const sheaf__family_spec *s;
+    for (; n < 32 && (s = sheaf__init_spec_at(n)) != NULL; n++)
+        names[n] = s->name;
     sheaf_text all = { 0 };
     for (int i = 0; i < n; i++)
         sheaf__text_add(&all, "%s%s", i == 0 ? "" : ", ", names[i]);

@@ -13,11 +13,11 @@
 
 #include "base/events.h"
 #include "base/fault.h"
-#include "sheaf/schema.h"
+#include "schema/family.h"
 
 typedef struct sheaf_init_options {
     const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or one
-                         of sheaf_init_specs() */
+                         of sheaf__init_spec_at() */
     const char *dst;  /* must not exist; becomes a Hugging Face folder */
     uint64_t seed;
     const sheaf_dtype *dtype; /* F32, BF16 or F16; NULL = what the config says */
@@ -36,15 +36,12 @@ typedef struct sheaf_init_report {
  * exists; those of sheaf_config_read(); SHEAF_E_STOPPED. On failure nothing is left at dst. */
 sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options);
 
-typedef struct sheaf_init_spec {
-    const char *name, *what;
-} sheaf_init_spec;
 /* sheaf__init_values - numbers [first, first + n) of a tensor, in the order of its memory. */
 void sheaf__init_values(float *out, const sheaf_tensor *tensor, const sheaf_config *config,
                         uint64_t seed, int64_t first, int64_t n);
 
-/* Built-in names; ends with name NULL. */
-const sheaf_init_spec *sheaf_init_specs(void);
+/* sheaf__init_spec_at - the i-th built-in name; NULL behind the last. */
+const sheaf__family_spec *sheaf__init_spec_at(int i);
 /* sheaf__init_config - the config.json of a built-in name (malloc'd), NULL in *out if there
  * is none of that name. */
 sheaf_status *sheaf__init_config(char **out, const char *name);

@@ -133,7 +133,8 @@ static void test_init__half_precision_rounds_once(void **state)
 
 static void test_init__built_in_names_are_sound_configs(void **state)
 {
-    for (const sheaf_init_spec *s = sheaf_init_specs(); s->name != NULL; s++) {
+    const sheaf__family_spec *s;
+    for (int i = 0; (s = sheaf__init_spec_at(i)) != NULL; i++) {
         char *json;
         sheaf_config config;
         sheaf_schema *schema;

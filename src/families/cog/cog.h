@@ -18,6 +18,8 @@ extern const sheaf__sat_layers sheaf__cog_sat_layers;
 bool sheaf__cog_idle(const char *name, bool (*has)(const void *self, const char *begin),
                      const void *self);
 float sheaf__cog_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index);
+/* sheaf__cog_spec - the config of its one small model. */
+sheaf_status *sheaf__cog_spec(char **out, const sheaf__family *family);
 /* sheaf__cog_named - are there tensors of either? */
 bool sheaf__cog_named(bool (*any)(const void *self, const char *begin, const char *inside),
                       const void *self);

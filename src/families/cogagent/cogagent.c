@@ -14,11 +14,24 @@ static bool named(bool (*any)(const void *self, const char *begin, const char *i
            (any(self, "mixins.encoder.", "") || any(self, "cross_attention", "weight"));
 }
 
+static const sheaf__family_spec specs[] = {
+    { "cogagent-tiny",
+      "CogAgent, the same with a tower for images of 112 x 112: 2.7 million parameters" },
+    { NULL },
+};
+
+static sheaf_status *spec_config(char **out, int which)
+{
+    return sheaf__cog_spec(out, &sheaf__family_cogagent);
+}
+
 const sheaf__family sheaf__family_cogagent = {
     .id = SHEAF_COGAGENT,
     .name = "cogagent",
     .title = "CogAgent",
     .classes = classes,
+    .specs = specs,
+    .spec_config = spec_config,
     .image = { .before = 1, .after = 1, .one_position = true, .needed = true },
     .named = named,
     .sizes = sheaf__cogagent_sizes,

@@ -31,6 +31,8 @@ const sheaf__family sheaf__family_llama = {
     .name = "llama",
     .title = "Llama",
     .architecture = "LlamaForCausalLM",
+    .specs = sheaf__llama_specs,
+    .spec_config = sheaf__llama_spec,
     .named = named,
     LIKE_LLAMA,
 };
