@@ -7,7 +7,8 @@
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 
-static inline void pickle_file(const char *to, const char *from)
+/* `before` is put before each name. */
+static inline void pickle_file_as(const char *to, const char *from, const char *before)
 {
     sheaf_safetensors *file = NULL;
     sheaf_pickle_doc *doc = NULL;
@@ -17,7 +18,9 @@ static inline void pickle_file(const char *to, const char *from)
     sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
     for (int64_t i = 0; i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
-        sheaf__pickle_set(doc, root, e->name,
+        char name[600];
+        snprintf(name, sizeof name, "%s%s", before, e->name);
+        sheaf__pickle_set(doc, root, name,
                           sheaf__pickle_make_tensor(doc, e->dtype, e->ndim, e->shape));
     }
     CHECK_OK(sheaf__pickle_made(doc, root));
@@ -33,6 +36,11 @@ static inline void pickle_file(const char *to, const char *from)
     CHECK_OK(sheaf__torch_finish(w));
     sheaf__pickle_free(doc);
     sheaf__safetensors_close(file);
+}
+
+static inline void pickle_file(const char *to, const char *from)
+{
+    pickle_file_as(to, from, "");
 }
 
 /* The folder `to`, made here, with the adapter of `from`: its config, and its tensors pickled. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "tests/check.h"
@@ -108,10 +109,40 @@ static void test_open__a_pickled_adapter_is_the_same(void **state)
     }
 }
 
+/* One door: pickled weights are opened as the same ones in safetensors, also with what DataParallel
+ * puts before each name; damage is told as what it is. */
+static void test_open__a_pickled_model_is_the_same(void **state)
+{
+    char from[900], *text = NULL;
+    size_t size;
+    sheaf__open_options how = { .model = golden("llama/tiny_llama/hf"), .slices = 8 };
+    sheaf__opened want = { 0 }, got = { 0 };
+    snprintf(from, sizeof from, "%s/config.json", golden("llama/tiny_llama/hf"));
+    CHECK_OK(sheaf__make_dirs(at("model"), NULL));
+    CHECK_OK(sheaf__file_read_all(&text, &size, from, 1 << 20));
+    CHECK_OK(sheaf__file_write_whole(at("model/config.json"), text, size, NULL));
+    free(text);
+    snprintf(from, sizeof from, "%s/model.safetensors", golden("llama/tiny_llama/hf"));
+    CHECK_OK(sheaf__open_model(&want, &how));
+    for (int wrapped = 0; wrapped < 2; wrapped++) {
+        unlink(at("model/pytorch_model.bin"));
+        pickle_file_as(at("model/pytorch_model.bin"), from, wrapped ? "module." : "");
+        how.model = at("model");
+        CHECK_OK(sheaf__open_model(&got, &how));
+        same_tensors(got.weights, want.weights);
+        sheaf__opened_close(&got);
+    }
+    CHECK_OK(sheaf__file_write_whole(at("model/pytorch_model.bin"), "x", 1, NULL));
+    CHECK_FAILS(sheaf__open_model(&got, &how), SHEAF_E_FORMAT, "pytorch_model.bin: damaged");
+    sheaf__opened_close(&got);
+    sheaf__opened_close(&want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open__a_pickled_adapter_is_the_same),
+        cmocka_unit_test(test_open__a_pickled_model_is_the_same),
         cmocka_unit_test(test_open__lora_of_sat_is_merged_for_running_and_refused_for_training),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

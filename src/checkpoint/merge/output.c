@@ -7,7 +7,6 @@
 #include "base/output.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
-#include "dialects/sat/sat.h"
 
 /* ---- SAT ---- */
 
@@ -62,14 +61,6 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
     return st;
 }
 
-static sheaf_status *open_sat(sheaf_source **written, const sheaf__merge_output *out)
-{
-    sheaf_catalog *c = NULL;
-    const sheaf_dialect_hints none = { 0 };
-    sheaf_status *st = sheaf__dialect_sat.read(&c, sheaf_sat_dir(out->sat), &none);
-    return st != NULL ? st : sheaf__catalog_source(written, c, false);
-}
-
 /* ---- either ---- */
 
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
@@ -110,10 +101,11 @@ sheaf_status *sheaf__merge_output_sync(sheaf__merge_output *out)
 
 sheaf_status *sheaf__merge_output_open(sheaf_source **written, const sheaf__merge_output *out)
 {
-    return out->sat != NULL
-               ? open_sat(written, out)
-               : sheaf__open_source(written, sheaf__folder_dir(out->folder),
-                                    &(sheaf_dialect_hints){ .from = "hf", .as_stored = true });
+    const sheaf_dialect_hints hints = { .from = out->sat != NULL ? "sat" : "hf",
+                                        .as_stored = true };
+    return sheaf__open_source(
+        written, out->sat != NULL ? sheaf_sat_dir(out->sat) : sheaf__folder_dir(out->folder),
+        &hints);
 }
 
 sheaf_status *sheaf__merge_output_commit(sheaf__merge_output *out)

@@ -8,38 +8,12 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "dialects/common/model.h"
 #include "dialects/hf/hf.h"
 
-enum { NAMED = 5, MOST_WAYS = 64, COMPARE_BYTES = 1 << 20 };
-
-static int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
+enum { NAMED = 5, COMPARE_BYTES = 1 << 20 };
 
 /* ---- one tensor of the wrong shape ---- */
-
-static void show_shape(char text[96], int ndim, const int64_t *shape)
-{
-    size_t n = (size_t)snprintf(text, 96, "[");
-    for (int d = 0; d < ndim && n < 80; d++)
-        n += (size_t)snprintf(text + n, 96 - n, "%s%" PRId64, d > 0 ? ", " : "", shape[d]);
-    snprintf(text + n, 96 - n, "]");
-}
-
-/* The number of ranks p for which `rows` is one part of `all`, as programs pad before they
- * divide (0 = none). *padded gets the padded size. */
-static int ways_of(int64_t rows, int64_t all, int64_t *padded)
-{
-    static const int64_t multiples[] = { 64, 128, 1 }; /* ColossalAI, Megatron, no padding */
-    for (size_t m = 0; m < sizeof multiples / sizeof *multiples; m++)
-        for (int p = 2; p <= MOST_WAYS; p++) {
-            *padded = round_up(all, multiples[m] * p);
-            if (rows > 0 && rows * p == *padded)
-                return p;
-        }
-    return 0;
-}
 
 static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_entry *e,
                                       int64_t vocab)
@@ -49,7 +23,7 @@ static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': axis 0", t->name);
     sheaf_expected(st, "%" PRId64 " rows, the vocabulary in config.json", vocab);
     sheaf_found(st, "%" PRId64 " rows", rows);
-    const int ways = rows < vocab ? ways_of(rows, vocab, &padded) : 0;
+    const int ways = sheaf__vocabulary_ways(rows, vocab, &padded);
     if (ways > 0)
         return sheaf_try_this(
             st,
@@ -70,13 +44,13 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
                                  const sheaf_source_entry *e)
 {
     const sheaf_config *c = &schema->config;
-    char want[96], found[96];
+    char want[128], found[128];
     int64_t padded;
     if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) && e->ndim == 2 &&
         e->shape[1] == c->hidden)
         return wrong_vocabulary(t, e, c->vocab);
-    show_shape(want, t->ndim, t->shape);
-    show_shape(found, e->ndim, e->shape);
+    sheaf__show_shape(want, t->ndim, t->shape);
+    sheaf__show_shape(found, e->ndim, e->shape);
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
     sheaf_expected(st, "%s, by config.json", want);
     sheaf_found(st, "%s", found);
@@ -88,7 +62,7 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
     /* Of keys and values it is rather the number of heads that is wrong. */
     const int ways = t->role == SHEAF_K || t->role == SHEAF_V
                          ? 0
-                         : ways_of(e->shape[axis], t->shape[axis], &padded);
+                         : sheaf__vocabulary_ways(e->shape[axis], t->shape[axis], &padded);
     if (ways > 0 && padded == t->shape[axis])
         return sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model",
                               ways);

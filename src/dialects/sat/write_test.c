@@ -2,6 +2,7 @@
 #include "dialects/sat/made.h"
 
 #include "base/json.h"
+#include "dialects/common/model_folder.h"
 #include "formats/torch.h"
 
 /* Every tensor of one part of two files: the same names, shapes and bytes. */
@@ -261,8 +262,16 @@ static void test_write__keeps_the_config(void **state)
     json_object_set_new(json_object_get(was, "eva_args"), "model_parallel_size", json_integer(2));
     json_object_set_new(was, "model_parallel_size", json_integer(2));
     assert_true(json_equal(was, now));
+    json_decref(now);
+    char *named = NULL; /* the key that sheaf puts into a config.json goes again */
+    CHECK_OK(sheaf_hf_config_set(&named, m.json, "model_type", "\"cogvlm\""));
+    CHECK_OK(sheaf_sat_write(at("named"), &m.source,
+                             &(sheaf_sat_write_options){ .config = named, .ways = 2 }));
+    CHECK_OK(sheaf__json_load(&now, at("named/model_config.json")));
+    assert_true(json_equal(was, now));
     json_decref(was);
     json_decref(now);
+    free(named);
     char *latest = NULL;
     size_t size = 0;
     CHECK_OK(sheaf__file_read_all(&latest, &size, at("config/latest"), 100));
