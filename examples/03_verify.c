@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     sheaf_verification *verification = NULL;
     sheaf_verification_facts facts;
     SHEAF_INIT(&facts);
-    sheaf_verify_weights_options how;
+    sheaf_weights_verify_options how;
     SHEAF_INIT(&how);
     how.threads = 1;
     sheaf_status *st = sheaf_weights_verify(&verification, argv[1], &how);

@@ -23,14 +23,14 @@ int main(int argc, char **argv)
         return 2;
     }
     const sheaf_events events = { hear, NULL };
-    sheaf_merge_weights_options how;
+    sheaf_weights_merge_options how;
     SHEAF_INIT(&how);
     how.base = argv[1];
     how.adapters = (const char *const *)argv + 2;
     how.nadapters = argc - 3;
     how.dst = argv[argc - 1];
     how.events = &events;
-    sheaf_merge_weights_report report;
+    sheaf_weights_merge_report report;
     SHEAF_INIT(&report);
     sheaf_status *st = sheaf_weights_merge(&report, &how);
     if (st != NULL) {

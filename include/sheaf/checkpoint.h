@@ -75,9 +75,11 @@ SHEAF_API const sheaf_source_entry *sheaf_weights_find(const sheaf_weights *weig
 
 /* sheaf_weights_read - rows [row0, row0 + rows) of a tensor, in its stored dtype, row-major. A row
  * is all that one index of all axes but the last tells; of a vector, one element; a scalar is one
- * row. rows   -1: all from row0 on bytes  room at dst; it must be what the rows take Thread-safe;
- * reads no other bytes. Errors: SHEAF_E_ARG for a name that is none, rows out of range and room of
- * another size; those of reading. */
+ * row.
+ *   rows   -1: all from row0 on
+ *   bytes  room at dst; it must be what the rows take
+ * Thread-safe; reads no other bytes. Errors: SHEAF_E_ARG for a name that is none, rows out of range
+ * and room of another size; those of reading. */
 SHEAF_API sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *weights,
                                            const char *name, int64_t row0, int64_t rows);
 
@@ -86,7 +88,7 @@ SHEAF_API sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_
 /* What was found in a checkpoint. */
 typedef struct sheaf_verification sheaf_verification;
 
-typedef struct sheaf_verify_weights_options {
+typedef struct sheaf_weights_verify_options {
     size_t size;
     bool quick;          /* its structure alone; else every byte is read, hashes and checksums are
                             compared, and NaN and Inf are found */
@@ -96,7 +98,7 @@ typedef struct sheaf_verify_weights_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
-} sheaf_verify_weights_options;
+} sheaf_weights_verify_options;
 
 typedef struct sheaf_verification_facts {
     size_t size;
@@ -116,7 +118,7 @@ typedef struct sheaf_verification_facts {
  * finding. Errors: those of reading where nothing can be looked at; SHEAF_E_ARG for an unknown
  * dialect. */
 SHEAF_API sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
-                                             const sheaf_verify_weights_options *options);
+                                             const sheaf_weights_verify_options *options);
 SHEAF_API sheaf_status *sheaf_verification_look(sheaf_verification_facts *facts,
                                                 const sheaf_verification *verification);
 SHEAF_API bool sheaf_verification_sound(const sheaf_verification *verification);
@@ -129,7 +131,7 @@ SHEAF_API void sheaf_verification_free(sheaf_verification *verification);
 
 /* ---- convert ---- */
 
-typedef struct sheaf_convert_weights_options {
+typedef struct sheaf_weights_convert_options {
     size_t size;
     const char *src; /* what to convert; also a run or a checkpoint of training, when `to` is
                         hf, sat or peft */
@@ -151,33 +153,33 @@ typedef struct sheaf_convert_weights_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
-} sheaf_convert_weights_options;
+} sheaf_weights_convert_options;
 
-typedef struct sheaf_convert_weights_report {
+typedef struct sheaf_weights_convert_report {
     size_t size;
     int64_t tensors, bytes; /* written, moments included */
     int64_t moments;        /* of them */
     int64_t merged;         /* weights that LoRA was merged into */
     int64_t adapted;        /* layers written with factors of the adapter */
     int64_t step;           /* -1: not known or not kept */
-} sheaf_convert_weights_report;
+} sheaf_weights_convert_report;
 
 /* sheaf_weights_convert - joins, divides, unpads, changes form and dtype; streaming, some megabytes
  * a thread. Errors: those of reading; the first defect of what is not whole (SHEAF_E_LAYOUT);
  * SHEAF_E_ARG for what the target cannot be; SHEAF_E_NUMBER when a finite number would become Inf.
  */
-SHEAF_API sheaf_status *sheaf_weights_convert(sheaf_convert_weights_report *report,
-                                              const sheaf_convert_weights_options *options);
+SHEAF_API sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
+                                              const sheaf_weights_convert_options *options);
 
 /* ---- merge ---- */
 
-typedef enum sheaf_merge_weights_mode {
+typedef enum sheaf_weights_merge_mode {
     SHEAF_MERGE_ROUND_ONCE,     /* all is added in float32 and rounded once */
     SHEAF_MERGE_LIKE_PEFT,      /* the bits of PEFT's merge_and_unload() */
     SHEAF_MERGE_LIKE_PEFT_SAFE, /* of merge_and_unload(safe_merge=True) */
-} sheaf_merge_weights_mode;
+} sheaf_weights_merge_mode;
 
-typedef struct sheaf_merge_weights_options {
+typedef struct sheaf_weights_merge_options {
     size_t size;
     const char *base; /* the model; NULL: the one that the first run among the adapters names */
     const char *const *adapters; /* [nadapters] PEFT folders, runs or checkpoints of training;
@@ -188,16 +190,16 @@ typedef struct sheaf_merge_weights_options {
     const char *combine;   /* "linear" or "cat": the adapters become one first; NULL */
     const double *weights; /* [nadapters] for that; NULL: 1 each */
     bool adapter_only;     /* write the combined adapter: there is no base */
-    sheaf_merge_weights_mode mode;
+    sheaf_weights_merge_mode mode;
     const char *to; /* "hf" or "sat"; NULL: hf */
     int tp;         /* sat: parts to write; 0: one */
     const char *dtype;
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
-} sheaf_merge_weights_options;
+} sheaf_weights_merge_options;
 
-typedef struct sheaf_merge_weights_report {
+typedef struct sheaf_weights_merge_report {
     size_t size;
     int64_t tensors, bytes;    /* written; of an adapter alone 0 */
     int64_t adapted, replaced; /* by a change that is added; by tensors or rows of the adapter */
@@ -207,14 +209,14 @@ typedef struct sheaf_merge_weights_report {
                                       of changed tensors */
     int64_t rows_checked;          /* read back and computed again: equal */
     bool untied;                   /* the tied table became two tensors */
-} sheaf_merge_weights_report;
+} sheaf_weights_merge_report;
 
 /* sheaf_weights_merge - W + s B A in bounded memory, for every variant of PEFT's (docs/merge.md),
  * read back and checked. Errors: SHEAF_E_ARG when dst exists; SHEAF_E_LAYOUT when adapter and base
  * do not fit; SHEAF_E_UNSUPPORTED by name for kinds of adapters that are not known; SHEAF_E_NUMBER
  * when a finite weight would become infinite. */
-SHEAF_API sheaf_status *sheaf_weights_merge(sheaf_merge_weights_report *report,
-                                            const sheaf_merge_weights_options *options);
+SHEAF_API sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
+                                            const sheaf_weights_merge_options *options);
 
 /* ---- compare ---- */
 
@@ -239,26 +241,27 @@ typedef struct sheaf_diff_item {
     const char *a_text, *b_text; /* of SHEAF_DIFF_CONFIG: JSON, NULL where there is none */
 } sheaf_diff_item;
 
-typedef struct sheaf_diff_weights_report {
+typedef struct sheaf_weights_diff_report {
     size_t size;
     int64_t tensors;     /* names in A or B */
     int64_t different;   /* of them */
     int64_t config_keys; /* that differ and mean something */
     double largest;      /* over all tensors */
     bool same;           /* all bytes of all tensors agree, and so do the configs */
-} sheaf_diff_weights_report;
+} sheaf_weights_diff_report;
 
 /* sheaf_weights_diff - compares the undivided tensors at two paths by name.
- *   found  called for each difference, tensors in name order; the item is valid during the call.
- * May be NULL Errors: those of sheaf_weights_open(); SHEAF_E_ARG for a run, or kinds that cannot be
- * compared. */
+ *   found  called for each difference, tensors in name order, with an item that is valid during the
+ *          call; may be NULL
+ * Errors: those of sheaf_weights_open(); SHEAF_E_ARG for a run, or kinds that cannot be compared.
+ */
 SHEAF_API sheaf_status *
-sheaf_weights_diff(sheaf_diff_weights_report *report, const char *a, const char *b,
+sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
                    void (*found)(void *context, const sheaf_diff_item *item), void *context);
 
 /* ---- begin ---- */
 
-typedef struct sheaf_init_weights_options {
+typedef struct sheaf_weights_init_options {
     size_t size;
     const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or a
                          built-in name (sheaf help init) */
@@ -268,18 +271,18 @@ typedef struct sheaf_init_weights_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
-} sheaf_init_weights_options;
+} sheaf_weights_init_options;
 
-typedef struct sheaf_init_weights_report {
+typedef struct sheaf_weights_init_report {
     size_t size;
     int64_t tensors, parameters, bytes;
-} sheaf_init_weights_report;
+} sheaf_weights_init_report;
 
 /* sheaf_weights_init - a new model with random weights, each number a function of the seed, the
  * tensor's name and its place alone. Errors: SHEAF_E_ARG for an unknown name or a dst that exists;
  * those of the config. */
-SHEAF_API sheaf_status *sheaf_weights_init(sheaf_init_weights_report *report,
-                                           const sheaf_init_weights_options *options);
+SHEAF_API sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
+                                           const sheaf_weights_init_options *options);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
  *
  * Each begins with its size, as the program that fills it was compiled:
  *
- *     sheaf_verify_weights_options how;
+ *     sheaf_weights_verify_options how;
  *     SHEAF_INIT(&how);
  *     how.quick = true;
  *

@@ -1,23 +1,149 @@
-/* convert.c - from any checkpoint to any other: sheaf/checkpoint.h. */
-#include "checkpoint/convert/convert.h"
+/* convert.c - from any checkpoint, or run, to any other form: of_runs.h, sheaf/checkpoint.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/cores.h"
+#include "base/file.h"
+#include "dialects/common/dialects.h"
+#include "library/of_runs.h"
+#include "library/run_export.h"
 #include "library/take.h"
+#include "schema/family.h"
 #include "sheaf/checkpoint.h"
 
-sheaf_status *sheaf_weights_convert(sheaf_convert_weights_report *report,
-                                    const sheaf_convert_weights_options *options)
+/* ---- a checkpoint of training ---- */
+
+static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_options *how,
+                                const sheaf__run_exported *e, const char *adapter)
 {
-    sheaf_convert_weights_options o;
+    sheaf_merge_report merged;
+    sheaf_status *st = sheaf_merge(&merged, &(sheaf_merge_options){ .base = e->base,
+                                                                    .adapters = &adapter,
+                                                                    .nadapters = 1,
+                                                                    .dst = how->dst,
+                                                                    .config = e->config,
+                                                                    .dtype = how->dtype,
+                                                                    .threads = how->threads,
+                                                                    .events = how->events,
+                                                                    .stop = how->stop });
+    if (st == NULL) {
+        r->tensors = merged.tensors;
+        r->bytes = merged.bytes;
+        r->merged = merged.adapted;
+        sheaf_note(how->events, "the adapter is merged into its base (--to peft writes it alone)");
+    }
+    return st;
+}
+
+/* What a checkpoint of training becomes in two steps: by way of the adapter or the model, which
+ * goes again. */
+static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_options *how,
+                               const sheaf_dialect *to, sheaf__run_export_options *from)
+{
+    char *between = NULL;
+    sheaf__run_exported e = { 0 };
+    sheaf_status *st = sheaf__run_export_beside(&between, how->dst);
+    from->dst = between;
+    if (st == NULL)
+        st = sheaf__run_export(&e, from);
+    if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
+                            "CogVLM or CogAgent, for SAT's form");
+        sheaf_try_this(
+            sheaf_found(st, "a run on a model of family %s", sheaf_family_name(e.family)),
+            "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
+    }
+    sheaf_convert_options next = *how;
+    next.src = e.adapter ? e.base : between;
+    next.adapter = e.adapter ? between : NULL;
+    next.config = e.adapter ? e.config : NULL;
+    if (st == NULL)
+        st = e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next);
+    r->step = e.step;
+    if (between != NULL)
+        sheaf_status_free(sheaf__remove_tree(between, NULL));
+    sheaf__run_exported_release(&e);
+    free(between);
+    return st;
+}
+
+static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_options *how,
+                                 const char *base, bool adapter)
+{
+    sheaf__run_export_options from = { .path = how->src,
+                                       .base = base,
+                                       .config = how->config,
+                                       .dst = how->dst,
+                                       .events = how->events };
+    const sheaf_dialect *to = sheaf__dialect_named(how->to);
+    const bool peft = to->adapter, same = how->dtype == NULL && how->shard_bytes == 0;
+    if (how->adapter != NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                              "none: SRC is a checkpoint of training, which has what it trained");
+    if (peft && !adapter) {
+        sheaf_status *st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to peft"), "a run of method lora"),
+            "one that trained whole tensors");
+        return sheaf_try_this(st, "--to hf, the whole model");
+    }
+    if (peft && how->dtype != NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
+                              "none: an adapter that was trained is float32");
+    *r = (sheaf_convert_report){ .from = "sheaf" };
+    if (!peft && (adapter || !same || !to->plain)) {
+        sheaf_status *st = by_way_of(r, how, to, &from);
+        snprintf(r->from, sizeof r->from, "sheaf");
+        return st;
+    }
+    sheaf__run_exported e;
+    sheaf_status *st = sheaf__run_export(&e, &from);
+    r->step = e.step;
+    sheaf__run_exported_release(&e);
+    return st == NULL ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst) : st;
+}
+
+/* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not
+ * only moved as it is. */
+static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options *how)
+{
+    const sheaf_dialect *to = sheaf__dialect_named(how->to);
+    const bool others = to != NULL && to->writes != 0;
+    *is = *adapter = false;
+    return how->also != NULL || how->from != NULL || how->optimizer || !others
+               ? NULL
+               : sheaf__run_export_is(is, adapter, how->src);
+}
+
+sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
+                                 const char *base)
+{
+    bool run = false, lora = false;
+    sheaf_status *st = is_run(&run, &lora, how);
+    if (st == NULL && base != NULL && !run)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
+                            "a run or a checkpoint of training as SRC");
+    if (st != NULL)
+        return st;
+    return run ? convert_run(report, how, base, lora) : sheaf_convert(report, how);
+}
+
+/* ---- for other programs ---- */
+
+sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
+                                    const sheaf_weights_convert_options *options)
+{
+    sheaf_weights_convert_options o;
     sheaf_convert_options how = { 0 };
     sheaf_convert_report r = { 0 };
     sheaf_dtype room;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_convert_weights_options");
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_convert_options");
     if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_convert_weights_report");
+        st = sheaf__take_report(report, "sheaf_weights_convert_report");
     if (st == NULL)
         st = sheaf__take_dtype(&how.dtype, &room, o.dtype);
     if (st == NULL && (o.src == NULL || o.dst == NULL || o.to == NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_convert_weights_options"),
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_convert_options"),
                             "src, dst and to");
     if (st != NULL)
         return st;
@@ -38,10 +164,10 @@ sheaf_status *sheaf_weights_convert(sheaf_convert_weights_report *report,
     how.threads = sheaf__cores(o.threads);
     how.events = o.events;
     how.stop = sheaf__control_stop(o.control);
-    st = sheaf_convert(&r, &how);
+    st = sheaf__convert_any(&r, &how, o.base);
     if (st == NULL)
         sheaf__give_report(report,
-                           &(sheaf_convert_weights_report){ .tensors = r.tensors,
+                           &(sheaf_weights_convert_report){ .tensors = r.tensors,
                                                             .bytes = r.bytes,
                                                             .moments = r.moments,
                                                             .merged = r.merged,

@@ -1,13 +1,166 @@
-/* merge.c - adapters into their base: sheaf/checkpoint.h. */
-#include "checkpoint/convert/convert.h"
-#include "checkpoint/merge/merge.h"
+/* merge.c - adapters, or what runs trained, into their base: of_runs.h, sheaf/checkpoint.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/cores.h"
+#include "base/file.h"
+#include "library/of_runs.h"
+#include "library/run_export.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
 
-static sheaf_status *check(const sheaf_merge_weights_options *o)
+/* Adapters that are written for the time of the merge. */
+typedef struct steps {
+    const char *adapters[SHEAF_MERGE_ADAPTERS];
+    char *written[SHEAF_MERGE_ADAPTERS];
+    char *base; /* of the run, where none is given; owned */
+    char *config;
+    bool whole; /* methods head and full: DST is written */
+} steps;
+
+static void release_steps(steps *s)
 {
-    const char *const what = "sheaf_merge_weights_options";
+    for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++) {
+        if (s->written[i] != NULL)
+            sheaf_status_free(sheaf__remove_tree(s->written[i], NULL));
+        free(s->written[i]);
+    }
+    free(s->base);
+    free(s->config);
+}
+
+static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_merge_options *how)
+{
+    sheaf__run_exported e = { 0 };
+    char *beside = NULL;
+    sheaf_status *st = sheaf__run_export_beside(&beside, how->dst);
+    if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
+        s->written[i] = NULL;
+        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+    }
+    if (st == NULL)
+        st = sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
+                                                                 .base = how->base,
+                                                                 .config = how->config,
+                                                                 .dst = s->written[i],
+                                                                 .events = how->events });
+    s->adapters[i] = s->written[i];
+    if (st == NULL && s->base == NULL) {
+        s->base = e.base;
+        s->config = e.config;
+        e.base = e.config = NULL;
+    }
+    sheaf__run_exported_release(&e);
+    free(beside);
+    return st;
+}
+
+/* The base with the tensors of a step, as the run would leave it. */
+static sheaf_status *write_whole(sheaf_merge_report *r, const char *path,
+                                 const sheaf_merge_options *how)
+{
+    sheaf__run_exported e = { 0 };
+    if (how->nadapters > 1 || how->combine != SHEAF_COMBINE_NONE || how->mode != SHEAF_MERGE_BEST ||
+        how->dtype != NULL) {
+        sheaf_status *st =
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                           "an adapter, for more than one, for --combine, --as-peft and --dtype");
+        return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
+                              "merge it alone; sheaf convert changes the dtype");
+    }
+    sheaf_status *st = sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
+                                                                           .base = how->base,
+                                                                           .config = how->config,
+                                                                           .dst = how->dst,
+                                                                           .events = how->events });
+    sheaf__run_exported_release(&e);
+    *r = (sheaf_merge_report){ 0 };
+    return st == NULL ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst) : st;
+}
+
+/* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the
+ * run's own base. */
+static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_report *r)
+{
+    sheaf_status *st = NULL;
+    bool is = false, lora = false;
+    if (how->nadapters == 0 && how->base != NULL) {
+        st = sheaf__run_export_is(&is, &lora, how->base);
+        if (st != NULL || !is)
+            return st;
+        s->adapters[0] = how->base;
+        how->adapters = s->adapters;
+        how->nadapters = 1;
+        how->base = NULL;
+    }
+    for (int i = 0; st == NULL && i < how->nadapters && !s->whole; i++) {
+        const char *path = s->adapters[i] = how->adapters[i];
+        st = sheaf__run_export_is(&is, &lora, path);
+        if (st == NULL && is && lora)
+            st = write_step(s, i, path, how);
+        else if (st == NULL && is) {
+            s->whole = true;
+            st = write_whole(r, path, how);
+        }
+    }
+    how->adapters = s->adapters;
+    if (how->base == NULL && s->base != NULL && how->combine == SHEAF_COMBINE_NONE) {
+        how->base = s->base;
+        how->config = s->config;
+    }
+    return st;
+}
+
+/* LoRA that lies in the checkpoint itself. */
+static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
+{
+    const sheaf_convert_options how = { .src = o->base,
+                                        .dst = o->dst,
+                                        .to = "sat",
+                                        .own_lora = true,
+                                        .tp = o->tp,
+                                        .config = o->config,
+                                        .dtype = o->dtype,
+                                        .step = -1,
+                                        .threads = o->threads,
+                                        .events = o->events,
+                                        .stop = o->stop };
+    sheaf_convert_report r;
+    sheaf_status *st = sheaf_merge_check_base(o);
+    if (st == NULL)
+        st = sheaf_convert(&r, &how);
+    if (st == NULL) {
+        out->report.tensors = r.tensors;
+        out->report.bytes = r.bytes;
+        out->report.adapted = r.merged;
+        out->parts = r.parts;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
+                               bool adapter_only)
+{
+    sheaf_merge_options how = *asked;
+    steps taken = { 0 };
+    *out = (sheaf__merged){ 0 };
+    sheaf_status *st = take_steps(&taken, &how, &out->report);
+    out->whole = taken.whole;
+    out->own = how.nadapters == 0;
+    if (st == NULL && !taken.whole && out->own)
+        st = merge_own(out, &how);
+    else if (st == NULL && !taken.whole)
+        st = adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&out->report, &how);
+    release_steps(&taken);
+    return st;
+}
+
+/* ---- for other programs ---- */
+
+static sheaf_status *check(const sheaf_weights_merge_options *o)
+{
+    const char *const what = "sheaf_weights_merge_options";
     if (o->dst == NULL || (o->base == NULL && o->nadapters == 0))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dst, and base or adapters");
     if (o->nadapters < 0 || o->nadapters > SHEAF_MERGE_ADAPTERS)
@@ -22,21 +175,21 @@ static sheaf_status *check(const sheaf_merge_weights_options *o)
     return NULL;
 }
 
-sheaf_status *sheaf_weights_merge(sheaf_merge_weights_report *report,
-                                  const sheaf_merge_weights_options *options)
+sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
+                                  const sheaf_weights_merge_options *options)
 {
     static const sheaf_merge_mode modes[] = { SHEAF_MERGE_BEST, SHEAF_MERGE_AS_PEFT,
                                               SHEAF_MERGE_AS_PEFT_SAFE };
-    sheaf_merge_weights_options o;
+    sheaf_weights_merge_options o;
     sheaf_merge_options how = { 0 };
-    sheaf_merge_report r = { 0 };
+    sheaf__merged merged;
     sheaf_dtype room;
     double ones[SHEAF_MERGE_ADAPTERS];
     for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++)
         ones[i] = 1;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_merge_weights_options");
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_merge_options");
     if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_merge_weights_report");
+        st = sheaf__take_report(report, "sheaf_weights_merge_report");
     if (st == NULL)
         st = check(&o);
     if (st == NULL)
@@ -57,10 +210,11 @@ sheaf_status *sheaf_weights_merge(sheaf_merge_weights_report *report,
     how.threads = sheaf__cores(o.threads);
     how.events = o.events;
     how.stop = sheaf__control_stop(o.control);
-    st = o.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&r, &how);
+    st = sheaf__merge_any(&merged, &how, o.adapter_only);
+    const sheaf_merge_report r = merged.report;
     if (st == NULL)
         sheaf__give_report(report,
-                           &(sheaf_merge_weights_report){ .tensors = r.tensors,
+                           &(sheaf_weights_merge_report){ .tensors = r.tensors,
                                                           .bytes = r.bytes,
                                                           .adapted = r.adapted,
                                                           .replaced = r.replaced,

@@ -1,8 +1,8 @@
 /* verify.c - what is wrong with a checkpoint: sheaf/checkpoint.h. */
 #include <stdlib.h>
 
-#include "checkpoint/tools/verify.h"
 #include "base/cores.h"
+#include "checkpoint/tools/verify.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
 
@@ -11,11 +11,11 @@ struct sheaf_verification {
 };
 
 sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
-                                   const sheaf_verify_weights_options *options)
+                                   const sheaf_weights_verify_options *options)
 {
-    sheaf_verify_weights_options o;
+    sheaf_weights_verify_options o;
     sheaf_verification *v = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_verify_weights_options");
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_verify_options");
     *out = NULL;
     if (st == NULL && (v = calloc(1, sizeof *v)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);

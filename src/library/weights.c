@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/tools/diff.h"
 #include "checkpoint/tools/init.h"
 #include "catalog/boxes.h"
-#include "base/cores.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
 
@@ -146,17 +146,17 @@ static void nobody(void *context, const sheaf_diff_item *item)
     (void)item;
 }
 
-sheaf_status *sheaf_weights_diff(sheaf_diff_weights_report *report, const char *a, const char *b,
+sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
                                  void (*found)(void *context, const sheaf_diff_item *item),
                                  void *context)
 {
     sheaf_diff_report r;
-    sheaf_status *st = sheaf__take_report(report, "sheaf_diff_weights_report");
+    sheaf_status *st = sheaf__take_report(report, "sheaf_weights_diff_report");
     if (st == NULL)
         st = sheaf_diff(&r, a, b, found == NULL ? nobody : found, context);
     if (st == NULL)
         sheaf__give_report(report,
-                           &(sheaf_diff_weights_report){ .tensors = r.tensors,
+                           &(sheaf_weights_diff_report){ .tensors = r.tensors,
                                                          .different = r.different,
                                                          .config_keys = r.config_keys,
                                                          .largest = r.largest,
@@ -167,20 +167,20 @@ sheaf_status *sheaf_weights_diff(sheaf_diff_weights_report *report, const char *
 
 /* ---- begin ---- */
 
-sheaf_status *sheaf_weights_init(sheaf_init_weights_report *report,
-                                 const sheaf_init_weights_options *options)
+sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
+                                 const sheaf_weights_init_options *options)
 {
-    sheaf_init_weights_options o;
+    sheaf_weights_init_options o;
     sheaf_init_options how = { 0 };
     sheaf_init_report r;
     sheaf_dtype room;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_init_weights_options");
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_init_options");
     if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_init_weights_report");
+        st = sheaf__take_report(report, "sheaf_weights_init_report");
     if (st == NULL)
         st = sheaf__take_dtype(&how.dtype, &room, o.dtype);
     if (st == NULL && (o.spec == NULL || o.dst == NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_init_weights_options"), "spec and dst");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_init_options"), "spec and dst");
     how.spec = o.spec;
     how.dst = o.dst;
     how.seed = o.seed;
@@ -191,7 +191,7 @@ sheaf_status *sheaf_weights_init(sheaf_init_weights_report *report,
         st = sheaf_init(&r, &how);
     if (st == NULL)
         sheaf__give_report(report,
-                           &(sheaf_init_weights_report){
+                           &(sheaf_weights_init_report){
                                .tensors = r.tensors, .parameters = r.parameters, .bytes = r.bytes },
                            sizeof *report);
     return st;

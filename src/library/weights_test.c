@@ -5,13 +5,13 @@
 
 static void make_model(const char *dst, uint64_t seed)
 {
-    sheaf_init_weights_options how;
+    sheaf_weights_init_options how;
     SHEAF_INIT(&how);
     how.spec = "tiny-bytes";
     how.dst = dst;
     how.seed = seed;
     how.threads = 1;
-    sheaf_init_weights_report report;
+    sheaf_weights_init_report report;
     SHEAF_INIT(&report);
     CHECK_OK(sheaf_weights_init(&report, &how));
     assert_true(report.tensors > 30 && report.bytes == 4 * report.parameters);
@@ -54,7 +54,7 @@ static void test_options__without_a_size_are_refused(void **state)
 {
     known from = { .a = 1 }, to;
     CHECK_FAILS(sheaf__take_options(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "SHEAF_INIT");
-    CHECK_FAILS(sheaf_weights_diff(&(sheaf_diff_weights_report){ 0 }, ".", ".", NULL, NULL),
+    CHECK_FAILS(sheaf_weights_diff(&(sheaf_weights_diff_report){ 0 }, ".", ".", NULL, NULL),
                 SHEAF_E_ARG, "SHEAF_INIT");
 }
 
@@ -148,11 +148,11 @@ static void count_differences(void *context, const sheaf_diff_item *item)
 static void test_weights__converted_there_and_back_are_the_same(void **state)
 {
     const char *model = at("one"), *other = at("two"), *parts = at("parts"), *back = at("back");
-    sheaf_diff_weights_report report;
+    sheaf_weights_diff_report report;
     SHEAF_INIT(&report);
     make_model(model, 1);
     make_model(other, 2);
-    sheaf_convert_weights_options how;
+    sheaf_weights_convert_options how;
     SHEAF_INIT(&how);
     how.src = model;
     how.dst = parts;
@@ -164,7 +164,7 @@ static void test_weights__converted_there_and_back_are_the_same(void **state)
     how.dst = back;
     how.to = "hf";
     how.slices = 0;
-    sheaf_convert_weights_report converted;
+    sheaf_weights_convert_report converted;
     SHEAF_INIT(&converted);
     CHECK_OK(sheaf_weights_convert(&converted, &how));
     assert_true(converted.tensors > 30);
@@ -189,7 +189,7 @@ static void test_verify__a_changed_byte_is_a_finding(void **state)
     const unsigned char nan[] = { 0, 0, 0xc0, 0x7f };
     assert_true(f != NULL && fseek(f, -4, SEEK_END) == 0 && fwrite(nan, 4, 1, f) == 1);
     fclose(f);
-    sheaf_verify_weights_options how;
+    sheaf_weights_verify_options how;
     SHEAF_INIT(&how);
     CHECK_OK(sheaf_weights_verify(&v, model, &how));
     assert_false(sheaf_verification_sound(v));
@@ -216,7 +216,7 @@ static void test_control__stops_what_is_begun_later_too(void **state)
     sheaf_control *control;
     CHECK_OK(sheaf_control_new(&control));
     sheaf_control_stop(control);
-    sheaf_init_weights_options how;
+    sheaf_weights_init_options how;
     SHEAF_INIT(&how);
     how.spec = "tiny-bytes";
     how.dst = at("stopped");
@@ -229,8 +229,8 @@ static void test_control__stops_what_is_begun_later_too(void **state)
 
 static void test_weights__say_what_was_forgotten(void **state)
 {
-    sheaf_merge_weights_options merge;
-    sheaf_convert_weights_options convert;
+    sheaf_weights_merge_options merge;
+    sheaf_weights_convert_options convert;
     SHEAF_INIT(&merge);
     SHEAF_INIT(&convert);
     merge.base = "base";

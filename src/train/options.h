@@ -1,5 +1,5 @@
 /* options.h - what a fine-tuning run was asked to do: the flags of `sheaf train`
- * (src/cli/commands/train_flags.c holds their table) as one struct.
+ * (src/library/train_settings.c holds their table) as one struct.
  *
  * Strings are borrowed: from argv, a recipe, or the caller's literals. An empty
  * or NULL string means "not given". Zero is a value here; start from

@@ -53,7 +53,7 @@ typedef struct sheaf_train_result {
 sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out);
 
 /* sheaf_train - runs to the end, or until a signal asks to stop (SHEAF_E_STOPPED, state
- * saved). settings: cli_settings_text() of what may not change, stored in every checkpoint;
+ * saved). settings: sheaf__settings_text() of what may not change, stored in every checkpoint;
  * recipe: all settings, written beside the run. hooks: NULL for none. */
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *options,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks);

@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "cli/commands/train_flags.h"
+#include "cli/lib/cli.h"
+#include "library/train_settings.h"
 #include "dialects/hf/hf.h"
 #include "tests/opened.h"
 #include "formats/safetensors.h"
@@ -149,11 +150,12 @@ static char *settings_after(const char *path, const char *stored)
     sheaf_train_options options;
     char *text = NULL;
     sheaf_train_options_default(&options);
-    train_flags(table, &options, true);
-    sheaf_status *st = path != NULL ? cli_recipe_read(&cli, table, path)
-                                    : cli_settings_resume(&cli, table, stored, "stored");
+    sheaf__train_settings(table, &options, true);
+    sheaf_status *st = path != NULL
+                           ? cli_recipe_read(&cli, table, path)
+                           : sheaf__settings_resume(&cli.settings, table, stored, "stored");
     if (st == NULL)
-        st = cli_settings_text(&text, table, false);
+        st = sheaf__settings_text(&text, table, false);
     sheaf_status_free(st);
     cli_release(&cli);
     return text;

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/text.h"
+#include "library/question.h"
 #include "plan/fits.h"
 #include "schema/family.h"
 
@@ -74,38 +73,6 @@ json_t *ask_json(const char *text)
 json_t *ask_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
-}
-
-/* ---- the end of an answer ---- */
-
-static void take_eos(int64_t *stop, int *n, const json_t *eos)
-{
-    if (json_is_integer(eos)) {
-        stop[0] = json_integer_value(eos);
-        *n = 1;
-    } else if (json_is_array(eos) && json_array_size(eos) <= SHEAF_MAX_EOS) {
-        *n = 0;
-        for (size_t i = 0; i < json_array_size(eos); i++)
-            stop[(*n)++] = json_integer_value(json_array_get(eos, i));
-    }
-}
-
-sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model,
-                       const sheaf__wording *w)
-{
-    *n = w->config->neos;
-    memcpy(stop, w->config->eos, sizeof w->config->eos);
-    if (*n == 0 && w->eos >= 0)
-        stop[(*n)++] = w->eos;
-    char *path = NULL;
-    json_t *object = NULL;
-    sheaf_status *st = sheaf__path_join(&path, model, "generation_config.json");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__json_load(&object, path);
-    take_eos(stop, n, json_object_get(object, "eos_token_id"));
-    json_decref(object);
-    free(path);
-    return st;
 }
 
 /* ---- rows of tokens ---- */
@@ -328,16 +295,6 @@ sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened,
                : st;
 }
 
-void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions,
-                        const sheaf_events *events)
-{
-    if (positions > config->max_position)
-        sheaf_warn(events,
-                   "%s: %" PRId64 " positions are more than the model's %s of %" PRId64
-                   ": rotary embeddings go on beyond it, but the model was not made for that",
-                   what, positions, sheaf_config_position_key(config), config->max_position);
-}
-
 static int64_t positions_of(const sheaf__prompt *p)
 {
     return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1;
@@ -362,7 +319,7 @@ sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int
                               n + max_new);
     }
     const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;
-    ask_warn_positions(config, "prompt and answer", end, events);
+    sheaf__warn_positions(config, "prompt and answer", end, events);
     return NULL;
 }
 

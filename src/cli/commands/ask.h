@@ -28,11 +28,6 @@ sheaf__sampling ask_sampling(const ask_flags *flags);
 json_t *ask_json(const char *text);
 json_t *ask_json_real(double value); /* what is not finite is null */
 
-/* ask_stop - the ids that end an answer: generation_config.json's, else the config's, else the
- * tokenizer's. */
-sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model,
-                       const sheaf__wording *wording);
-
 /* ask_is_tokens - is this a file of tokens (.safetensors), rather than of texts? */
 bool ask_is_tokens(const char *path);
 /* ask_data - every row up to its first label is a prompt; the text of its labels, where there are
@@ -68,10 +63,6 @@ sheaf_status *ask_fits_data(const ask_layout *layout, const sheaf__opened *opene
  * (0: not given) allows them by name; warns where prompts and answers may come to be. */
 sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *prompts, int64_t max_new,
                         int64_t max_length, const sheaf_events *events);
-/* ask_warn_positions - that so many are more than the model was made for. */
-void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions,
-                        const sheaf_events *events);
-
 /* ask_positions - how long a rotary table these prompts need. */
 int64_t ask_positions(const sheaf__prompts *prompts, int64_t max_new);
 

@@ -13,7 +13,9 @@
 #include "base/text.h"
 #include "commands.h"
 #include "infer/conversation.h"
-#include "run_model.h"
+#include "library/question.h"
+#include "library/run_model.h"
+#include "library/stop_ids.h"
 #include "cli/lib/shared.h"
 #include "schema/family.h"
 
@@ -398,7 +400,7 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
     if (st == NULL && s->image != NULL)
         st = sheaf__conversation_look(&t->talk, s->image);
     if (st == NULL)
-        st = ask_stop(stop, &t->how.nstop, folder, t->wording);
+        st = sheaf__stop_ids(stop, &t->how.nstop, folder, t->wording);
     t->opened = opened;
     if (st == NULL) /* the shortest question there is */
         st = fits(t, &(sheaf__prompt){ .n = 1 });
@@ -454,7 +456,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
-        { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
+        { "bf16-sums", CLI_CHOICE, &s.sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
         { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
@@ -463,7 +465,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
     s.ask.top_k = 1;
     s.ask.max_length = 2048;
     sheaf__opened opened = { 0 };
-    run_model model = { 0 };
+    sheaf__run_model model = { 0 };
     sheaf__wording wording = { 0 };
     session t = { .cli = cli, .s = &s, .wording = &wording };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
@@ -471,19 +473,19 @@ int cmd_chat(cli *cli, int argc, char **argv)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"),
                             "2 or more: it bounds what a conversation may need");
     if (st == NULL)
-        st = run_model_open(&opened, &model,
-                            &(sheaf__open_options){ .model = s.model,
-                                                    .config = s.config,
-                                                    .slices = s.slices,
-                                                    .adapter = s.adapter,
-                                                    .events = &cli->events });
-    if (st == NULL && cli_was_given(cli, table, "max-length"))
-        ask_warn_positions(&opened.config, "--max-length", s.ask.max_length, &cli->events);
+        st = sheaf__run_model_open(&opened, &model,
+                                   &(sheaf__open_options){ .model = s.model,
+                                                           .config = s.config,
+                                                           .slices = s.slices,
+                                                           .adapter = s.adapter,
+                                                           .events = &cli->events });
+    if (st == NULL && sheaf__settings_given(&cli->settings, table, "max-length"))
+        sheaf__warn_positions(&opened.config, "--max-length", s.ask.max_length, &cli->events);
     else if (st == NULL && opened.config.max_position < s.ask.max_length)
         s.ask.max_length = opened.config.max_position;
     if (st == NULL) {
-        s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
-        run_model_words(&model, &s.ask.tokenizer, &s.ask.version, NULL);
+        s.sums = sheaf__sums_of(s.sums, model.sums, s.dtype);
+        sheaf__run_model_words(&model, &s.ask.tokenizer, &s.ask.version, NULL);
         st = sheaf__wording_open(&wording, &opened.config,
                                  &(sheaf__wording_options){ .folder = model.folder,
                                                             .tokenizer = s.ask.tokenizer,
@@ -496,6 +498,6 @@ int cmd_chat(cli *cli, int argc, char **argv)
         st = run(&t, &opened, model.folder);
     sheaf__wording_close(&wording);
     sheaf__opened_close(&opened);
-    run_model_release(&model);
+    sheaf__run_model_release(&model);
     return cli_answer(cli, st, !t.refused || t.terminal);
 }

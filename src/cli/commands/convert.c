@@ -2,22 +2,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/cores.h"
-#include "base/file.h"
 #include "base/print.h"
-#include "checkpoint/convert/convert.h"
-#include "checkpoint/merge/merge.h"
 #include "commands.h"
-#include "dialects/common/dialects.h"
 #include "monitor/monitor.h"
 #include "monitor/number.h"
-#include "run_export.h"
+#include "library/of_runs.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
-#include "schema/family.h"
 
 const char cmd_convert_usage[] =
     "usage: sheaf convert SRC... DST --to DIALECT [FLAG...]\n"
@@ -69,116 +63,12 @@ static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf
                  seconds > 0 ? (double)r->bytes / seconds / 1e9 : 0);
 }
 
-/* ---- a checkpoint of training ---- */
-
-static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_options *how,
-                                const run_exported *e, const char *adapter)
-{
-    sheaf_merge_report merged;
-    sheaf_status *st = sheaf_merge(&merged, &(sheaf_merge_options){ .base = e->base,
-                                                                    .adapters = &adapter,
-                                                                    .nadapters = 1,
-                                                                    .dst = how->dst,
-                                                                    .config = e->config,
-                                                                    .dtype = how->dtype,
-                                                                    .threads = how->threads,
-                                                                    .events = how->events,
-                                                                    .stop = how->stop });
-    if (st == NULL) {
-        r->tensors = merged.tensors;
-        r->bytes = merged.bytes;
-        r->merged = merged.adapted;
-        sheaf_note(how->events, "the adapter is merged into its base (--to peft writes it alone)");
-    }
-    return st;
-}
-
-/* What a checkpoint of training becomes in two steps: by way of the adapter or the model, which
- * goes again. */
-static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_options *how,
-                               const sheaf_dialect *to, run_export_options *from)
-{
-    char *between = NULL;
-    run_exported e = { 0 };
-    sheaf_status *st = run_export_beside(&between, how->dst);
-    from->dst = between;
-    if (st == NULL)
-        st = run_export(&e, from);
-    if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
-                            "CogVLM or CogAgent, for SAT's form");
-        sheaf_try_this(
-            sheaf_found(st, "a run on a model of family %s", sheaf_family_name(e.family)),
-            "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
-    }
-    sheaf_convert_options next = *how;
-    next.src = e.adapter ? e.base : between;
-    next.adapter = e.adapter ? between : NULL;
-    next.config = e.adapter ? e.config : NULL;
-    if (st == NULL)
-        st = e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next);
-    r->step = e.step;
-    if (between != NULL)
-        sheaf_status_free(sheaf__remove_tree(between, NULL));
-    run_exported_release(&e);
-    free(between);
-    return st;
-}
-
-static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_options *how,
-                                 const char *base, bool adapter)
-{
-    run_export_options from = { .path = how->src,
-                                .base = base,
-                                .config = how->config,
-                                .dst = how->dst,
-                                .events = how->events };
-    const sheaf_dialect *to = sheaf__dialect_named(how->to);
-    const bool peft = to->adapter, same = how->dtype == NULL && how->shard_bytes == 0;
-    if (how->adapter != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
-                              "none: SRC is a checkpoint of training, which has what it trained");
-    if (peft && !adapter) {
-        sheaf_status *st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to peft"), "a run of method lora"),
-            "one that trained whole tensors");
-        return sheaf_try_this(st, "--to hf, the whole model");
-    }
-    if (peft && how->dtype != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
-                              "none: an adapter that was trained is float32");
-    *r = (sheaf_convert_report){ .from = "sheaf" };
-    if (!peft && (adapter || !same || !to->plain)) {
-        sheaf_status *st = by_way_of(r, how, to, &from);
-        snprintf(r->from, sizeof r->from, "sheaf");
-        return st;
-    }
-    run_exported e;
-    sheaf_status *st = run_export(&e, &from);
-    r->step = e.step;
-    run_exported_release(&e);
-    return st == NULL ? run_export_count(&r->tensors, &r->bytes, how->dst) : st;
-}
-
-/* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not
- * only moved as it is. */
-static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options *how)
-{
-    const sheaf_dialect *to = sheaf__dialect_named(how->to);
-    const bool others = to != NULL && to->writes != 0;
-    *is = *adapter = false;
-    return how->also != NULL || how->from != NULL || how->optimizer || !others
-               ? NULL
-               : run_export_is(is, adapter, how->src);
-}
-
 int cmd_convert(cli *cli, int argc, char **argv)
 {
     sheaf_convert_options how = { .step = -1 };
     int dtype = -1;
     int64_t shard_mb = 0;
     const char *base = NULL;
-    bool run = false, lora = false;
     const cli_option options[] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
           "DIALECT" },
@@ -228,13 +118,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         how.shard_bytes = shard_mb * 1000000;
         how.threads = sheaf__cores(how.threads);
         how.events = sheaf_monitor_events(monitor);
-        st = is_run(&run, &lora, &how);
-        if (st == NULL && base != NULL && !run)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
-                                "a run or a checkpoint of training as SRC");
-        if (st == NULL)
-            st = cli_signals_explain(run ? convert_run(&report, &how, base, lora)
-                                         : sheaf_convert(&report, &how));
+        st = cli_signals_explain(sheaf__convert_any(&report, &how, base));
     }
     if (monitor != NULL)
         sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */

@@ -160,7 +160,7 @@ int cmd_diff(cli *cli, int argc, char **argv)
     sheaf_diff_report report = { 0 };
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL) {
-        tolerant = cli_was_given(cli, options, "atol");
+        tolerant = sheaf__settings_given(&cli->settings, options, "atol");
         if (cli->json) {
             cli_json_begin(&t.json);
             cli_json_open(&t.json, "differences", '[');

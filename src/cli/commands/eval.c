@@ -7,7 +7,8 @@
 
 #include "ask.h"
 #include "commands.h"
-#include "run_model.h"
+#include "library/run_model.h"
+#include "library/stop_ids.h"
 #include "cli/lib/signals.h"
 #include "base/output.h"
 #include "base/print.h"
@@ -262,7 +263,7 @@ static void print_result(const cli *cli, const work *w, const matches *m)
         }
         if (w->s->dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums",
-                                json_string(cli_sums_name(w->s->dtype, w->s->sums)));
+                                json_string(sheaf__sums_name(w->s->dtype, w->s->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -302,7 +303,7 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"),
             "none");
     if (st == NULL)
-        st = ask_stop(stop, &w->how.nstop, folder, w->wording);
+        st = sheaf__stop_ids(stop, &w->how.nstop, folder, w->wording);
     if (st == NULL)
         st = ask_room(&w->out, w->prompts.count, s->max_new);
     w->how.sampling = (sheaf__sampling){ .greedy = true };
@@ -422,7 +423,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
-        { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
+        { "bf16-sums", CLI_CHOICE, &s.sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "micro-batch", CLI_COUNT, &s.micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
         { "seq", CLI_COUNT, &s.seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },
         { "save-logits", CLI_PATH, &s.save_logits, "write every logit to this .safetensors file",
@@ -432,23 +433,23 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { 0 },
     };
     sheaf__opened opened = { 0 };
-    run_model model = { 0 };
+    sheaf__run_model model = { 0 };
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
         st = check_logits(&s);
     if (st == NULL)
-        st = run_model_open(&opened, &model,
-                            &(sheaf__open_options){ .model = s.model,
-                                                    .config = s.config,
-                                                    .slices = s.slices,
-                                                    .adapter = s.adapter,
-                                                    .events = &cli->events });
+        st = sheaf__run_model_open(&opened, &model,
+                                   &(sheaf__open_options){ .model = s.model,
+                                                           .config = s.config,
+                                                           .slices = s.slices,
+                                                           .adapter = s.adapter,
+                                                           .events = &cli->events });
     if (st == NULL) {
         s.given_version = s.version;
         s.given_query = s.query;
-        s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
-        run_model_words(&model, &s.tokenizer, &s.version, &s.query);
+        s.sums = sheaf__sums_of(s.sums, model.sums, s.dtype);
+        sheaf__run_model_words(&model, &s.tokenizer, &s.version, &s.query);
         st = sheaf__wording_open(
             &wording, &opened.config,
             &(sheaf__wording_options){
@@ -461,6 +462,6 @@ int cmd_eval(cli *cli, int argc, char **argv)
         st = run(cli, &s, &opened, model.folder, &wording);
     sheaf__wording_close(&wording);
     sheaf__opened_close(&opened);
-    run_model_release(&model);
+    sheaf__run_model_release(&model);
     return cli_report(cli, st);
 }

@@ -7,7 +7,8 @@
 #include "ask.h"
 #include "commands.h"
 #include "monitor/monitor.h"
-#include "run_model.h"
+#include "library/run_model.h"
+#include "library/stop_ids.h"
 #include "cli/lib/shared.h"
 
 const char cmd_generate_usage[] =
@@ -122,7 +123,7 @@ static sheaf_status *print_results(const cli *cli, const work *w)
             json_object_set_new(object, "exact_match", json_real(share));
         if (w->s->dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums",
-                                json_string(cli_sums_name(w->s->dtype, w->s->sums)));
+                                json_string(sheaf__sums_name(w->s->dtype, w->s->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -176,7 +177,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     if (st == NULL)
         st = read_prompts(&prompts, &data, &w, &opened->config);
     if (st == NULL)
-        st = ask_stop(stop, &w.how.nstop, folder, wording);
+        st = sheaf__stop_ids(stop, &w.how.nstop, folder, wording);
     if (st == NULL)
         st = ask_reach(&opened->config, &prompts, s->ask.max_new, s->ask.max_length, w.events);
     if (st == NULL)
@@ -245,28 +246,28 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
-        { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
+        { "bf16-sums", CLI_CHOICE, &s.sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
         { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
     ask_table(table, &s.ask, 64);
     sheaf__opened opened = { 0 };
-    run_model model = { 0 };
+    sheaf__run_model model = { 0 };
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = run_model_open(&opened, &model,
-                            &(sheaf__open_options){ .model = s.model,
-                                                    .config = s.config,
-                                                    .slices = s.slices,
-                                                    .adapter = s.adapter,
-                                                    .events = &cli->events });
+        st = sheaf__run_model_open(&opened, &model,
+                                   &(sheaf__open_options){ .model = s.model,
+                                                           .config = s.config,
+                                                           .slices = s.slices,
+                                                           .adapter = s.adapter,
+                                                           .events = &cli->events });
     if (st == NULL) {
         sheaf_data_note_unused(NULL, s.data, NULL, s.query,
                                &cli->events); /* before a run's own words come to it */
-        s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
-        run_model_words(&model, &s.ask.tokenizer, &s.ask.version, &s.query);
+        s.sums = sheaf__sums_of(s.sums, model.sums, s.dtype);
+        sheaf__run_model_words(&model, &s.ask.tokenizer, &s.ask.version, &s.query);
         st = sheaf__wording_open(&wording, &opened.config,
                                  &(sheaf__wording_options){ .folder = model.folder,
                                                             .tokenizer = s.ask.tokenizer,
@@ -278,6 +279,6 @@ int cmd_generate(cli *cli, int argc, char **argv)
         st = run(cli, &s, &opened, model.folder, &wording);
     sheaf__wording_close(&wording);
     sheaf__opened_close(&opened);
-    run_model_release(&model);
+    sheaf__run_model_release(&model);
     return cli_report(cli, st);
 }

@@ -12,7 +12,7 @@
 #include "lora/adapter.h"
 #include "machine.h"
 #include "models/open.h"
-#include "run_model.h"
+#include "library/run_model.h"
 #include "cli/lib/shared.h"
 #include "train/rank.h"
 
@@ -218,7 +218,7 @@ static void tell_trained_by(teller *t, sheaf_checkpoint *checkpoint, const char 
     char *model, *config;
     sheaf_source *source = NULL;
     sheaf_status_free(
-        run_model_base(&model, &config, path)); /* what is not known of a run is left out */
+        sheaf__run_model_base(&model, &config, path)); /* what is not known of a run is left out */
     sheaf_status *st = sheaf__checkpoint_source(&source, checkpoint);
     if (st == NULL) {
         tell_trained(t, source, model, config, true);

@@ -6,13 +6,10 @@
 #include <string.h>
 
 #include "base/cores.h"
-#include "base/file.h"
 #include "base/print.h"
-#include "checkpoint/convert/convert.h"
-#include "checkpoint/merge/merge.h"
 #include "commands.h"
 #include "monitor/monitor.h"
-#include "run_export.h"
+#include "library/of_runs.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 
@@ -71,6 +68,24 @@ static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
                      r->products_checked, r->worst_product, r->worst_tensor);
 }
 
+static void print_own(cli *cli, const sheaf__merged *merged, const char *dst)
+{
+    const sheaf_merge_report *r = &merged->report;
+    if (cli->json) {
+        cli_json j = { cli->out };
+        cli_json_begin(&j);
+        cli_json_text(&j, "out", dst);
+        cli_json_int(&j, "tensors", r->tensors);
+        cli_json_int(&j, "adapted", r->adapted);
+        cli_json_int(&j, "bytes", r->bytes);
+        cli_json_end(&j);
+    } else {
+        sheaf__print(cli->out,
+                     "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", dst,
+                     r->tensors, merged->parts, merged->parts == 1 ? "" : "s", r->adapted);
+    }
+}
+
 /* "0.7,-0.4": one for each adapter; none given: 1 each. */
 static sheaf_status *read_weights(double *out, int n, const char *text)
 {
@@ -104,147 +119,6 @@ static const cli_choice forms[] = { { "hf", TO_HF }, { "sat", TO_SAT }, { 0 } };
 static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL },
                                    { "amd", SHEAF_PEFT_CPU_AMD },
                                    { 0 } };
-
-/* ---- SAVE DST: LoRA that lies in the checkpoint itself ---- */
-
-static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_options *o)
-{
-    const sheaf_convert_options how = { .src = save,
-                                        .dst = o->dst,
-                                        .to = "sat",
-                                        .own_lora = true,
-                                        .tp = o->tp,
-                                        .config = o->config,
-                                        .dtype = o->dtype,
-                                        .step = -1,
-                                        .threads = o->threads,
-                                        .events = o->events,
-                                        .stop = o->stop };
-    sheaf_convert_report r;
-    sheaf_status *st = sheaf_merge_check_base(o);
-    if (st == NULL)
-        st = sheaf_convert(&r, &how);
-    if (st != NULL)
-        return st;
-    if (cli->json) {
-        cli_json j = { cli->out };
-        cli_json_begin(&j);
-        cli_json_text(&j, "out", o->dst);
-        cli_json_int(&j, "tensors", r.tensors);
-        cli_json_int(&j, "adapted", r.merged);
-        cli_json_int(&j, "bytes", r.bytes);
-        cli_json_end(&j);
-    } else {
-        sheaf__print(cli->out,
-                     "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst,
-                     r.tensors, r.parts, r.parts == 1 ? "" : "s", r.merged);
-    }
-    return NULL;
-}
-
-/* ---- runs of sheaf train, and their checkpoints ---- */
-
-/* Adapters that are written for the time of the merge. */
-typedef struct steps {
-    const char *adapters[SHEAF_MERGE_ADAPTERS];
-    char *written[SHEAF_MERGE_ADAPTERS];
-    char *base; /* of the run, where none is given; owned */
-    char *config;
-    bool whole; /* methods head and full: DST is written */
-} steps;
-
-static void release_steps(steps *s)
-{
-    for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++) {
-        if (s->written[i] != NULL)
-            sheaf_status_free(sheaf__remove_tree(s->written[i], NULL));
-        free(s->written[i]);
-    }
-    free(s->base);
-    free(s->config);
-}
-
-static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_merge_options *how)
-{
-    run_exported e = { 0 };
-    char *beside = NULL;
-    sheaf_status *st = run_export_beside(&beside, how->dst);
-    if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
-        s->written[i] = NULL;
-        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
-    }
-    if (st == NULL)
-        st = run_export(&e, &(run_export_options){ .path = path,
-                                                   .base = how->base,
-                                                   .config = how->config,
-                                                   .dst = s->written[i],
-                                                   .events = how->events });
-    s->adapters[i] = s->written[i];
-    if (st == NULL && s->base == NULL) {
-        s->base = e.base;
-        s->config = e.config;
-        e.base = e.config = NULL;
-    }
-    run_exported_release(&e);
-    free(beside);
-    return st;
-}
-
-/* The base with the tensors of a step, as the run would leave it. */
-static sheaf_status *write_whole(sheaf_merge_report *r, const char *path,
-                                 const sheaf_merge_options *how)
-{
-    run_exported e = { 0 };
-    if (how->nadapters > 1 || how->combine != SHEAF_COMBINE_NONE || how->mode != SHEAF_MERGE_BEST ||
-        how->dtype != NULL) {
-        sheaf_status *st =
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
-                           "an adapter, for more than one, for --combine, --as-peft and --dtype");
-        return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
-                              "merge it alone; sheaf convert changes the dtype");
-    }
-    sheaf_status *st = run_export(&e, &(run_export_options){ .path = path,
-                                                             .base = how->base,
-                                                             .config = how->config,
-                                                             .dst = how->dst,
-                                                             .events = how->events });
-    run_exported_release(&e);
-    *r = (sheaf_merge_report){ 0 };
-    return st == NULL ? run_export_count(&r->tensors, &r->bytes, how->dst) : st;
-}
-
-/* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the
- * run's own base. */
-static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_report *r)
-{
-    sheaf_status *st = NULL;
-    bool is = false, lora = false;
-    if (how->nadapters == 0 && how->base != NULL) {
-        st = run_export_is(&is, &lora, how->base);
-        if (st != NULL || !is)
-            return st;
-        s->adapters[0] = how->base;
-        how->adapters = s->adapters;
-        how->nadapters = 1;
-        how->base = NULL;
-    }
-    for (int i = 0; st == NULL && i < how->nadapters && !s->whole; i++) {
-        const char *path = s->adapters[i] = how->adapters[i];
-        st = run_export_is(&is, &lora, path);
-        if (st == NULL && is && lora)
-            st = write_step(s, i, path, how);
-        else if (st == NULL && is) {
-            s->whole = true;
-            st = write_whole(r, path, how);
-        }
-    }
-    how->adapters = s->adapters;
-    if (how->base == NULL && s->base != NULL && how->combine == SHEAF_COMBINE_NONE) {
-        how->base = s->base;
-        how->config = s->config;
-    }
-    return st;
-}
 
 static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths,
                             double *weights)
@@ -331,10 +205,8 @@ int cmd_merge(cli *cli, int argc, char **argv)
     };
     cli_paths paths;
     sheaf_monitor *monitor = NULL;
-    sheaf_merge_report report;
+    sheaf__merged merged = { 0 };
     sheaf_dtype as;
-    bool own = false;
-    steps taken = { 0 };
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL)
         st = settle(&how, &w, &paths, weights);
@@ -346,18 +218,12 @@ int cmd_merge(cli *cli, int argc, char **argv)
         as = (sheaf_dtype)w.dtype;
         how.dtype = w.dtype >= 0 ? &as : NULL;
         how.events = sheaf_monitor_events(monitor);
-        st = take_steps(&taken, &how, &report);
-        own = how.nadapters == 0;
-        if (st == NULL && !taken.whole)
-            st = cli_signals_explain(own              ? merge_own(cli, how.base, &how)
-                                     : w.adapter_only ? sheaf_merge_adapters(&how)
-                                                      : sheaf_merge(&report, &how));
+        st = cli_signals_explain(sheaf__merge_any(&merged, &how, w.adapter_only));
     }
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
-    release_steps(&taken);
-    if (st == NULL && own)
-        return cli_report(cli, NULL);
-    if (st == NULL && w.adapter_only) {
+    if (st == NULL && merged.own) {
+        print_own(cli, &merged, how.dst);
+    } else if (st == NULL && w.adapter_only) {
         cli_json j = { cli->out };
         if (cli->json) {
             cli_json_begin(&j);
@@ -366,13 +232,13 @@ int cmd_merge(cli *cli, int argc, char **argv)
         } else {
             sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
         }
-    } else if (st == NULL && taken.whole && !cli->json) {
+    } else if (st == NULL && merged.whole && !cli->json) {
         sheaf__print(cli->out,
                      "%s: %" PRId64
                      " tensors, %.3f GB, those that were trained in place of the base's\n",
-                     how.dst, report.tensors, (double)report.bytes / 1e9);
+                     how.dst, merged.report.tensors, (double)merged.report.bytes / 1e9);
     } else if (st == NULL) {
-        (cli->json ? print_json : print_report)(cli->out, &report, how.dst);
+        (cli->json ? print_json : print_report)(cli->out, &merged.report, how.dst);
     }
     return cli_report(cli, st);
 }

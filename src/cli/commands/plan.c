@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "base/print.h"
-#include "ask.h"
 #include "commands.h"
 #include "models/balance.h"
-#include "models/open.h"
-#include "plan/plan.h"
-#include "train_flags.h"
+#include "library/question.h"
+#include "library/train_settings.h"
 #include "schema/family.h"
 
 const char cmd_plan_usage[] =
@@ -25,132 +23,24 @@ enum { BY_KIND, BY_COMPONENT };
 enum { NO_TABLE, TABLE_RANKS, TABLE_METHODS };
 
 typedef struct question {
-    sheaf_train_options o;
-    sheaf__opened opened;
-    sheaf__selection selection;
-    sheaf_lora_options fresh;
-    sheaf_data *data;
-    int64_t data_bytes, seq;
-    int64_t images; /* of the rows of a micro-batch, those with one: at most */
-    bool warned;    /* that images are assumed */
-    bool whole;     /* no --steps: padding is that of an epoch */
-    double padding; /* share of the positions, with data */
+    sheaf__question ask;
     int by, table;
-    const char *place_text; /* NULL: a training step; else generation */
-    sheaf__place place;
 } question;
-
-static void close_question(question *q)
-{
-    sheaf_data_close(q->data);
-    sheaf__selection_release(&q->selection);
-    sheaf_lora_options_release(&q->fresh);
-    sheaf__opened_close(&q->opened);
-    q->data = NULL;
-    q->fresh = (sheaf_lora_options){ 0 };
-}
-
-/* The rows of a micro-batch that have an image: as the data say, or all. */
-static void count_images(question *q, const cli *cli)
-{
-    sheaf_batch_images fewest,
-        most = { .images = q->opened.config.patches > 0 ? q->o.micro_batch : 0 };
-    if (q->data != NULL)
-        sheaf_data_images_range(&fewest, &most, q->data, q->o.micro_batch);
-    else if (most.images > 0 && !q->warned)
-        sheaf_note(&cli->events, "without --data every row is taken to have an image");
-    q->images = most.images;
-    q->warned = true;
-}
-
-static double padding_of(const question *q)
-{
-    sheaf_train_options o = q->o;
-    o.steps = q->whole ? 0 : o.steps;
-    return q->place_text != NULL ? 0 : sheaf__job_padding(&o, q->data);
-}
-
-static sheaf_status *open_question(question *q, const cli *cli)
-{
-    const sheaf_train_options *o = &q->o;
-    const bool generates = q->place_text != NULL, lora = o->method == SHEAF_METHOD_LORA;
-    const bool adapter = lora && o->adapter != NULL && o->adapter[0] != '\0',
-               fresh = lora && !adapter && !generates;
-    sheaf_status *st = fresh ? sheaf_train_options_lora(&q->fresh, o) : NULL;
-    if (st == NULL)
-        st = sheaf__open_model(&q->opened,
-                               &(sheaf__open_options){ .model = o->model,
-                                                       .config = o->config,
-                                                       .config_only = true,
-                                                       .slices = o->slices,
-                                                       .events = &cli->events,
-                                                       .adapter = adapter ? o->adapter : NULL,
-                                                       .fresh = fresh ? &q->fresh : NULL });
-    if (st == NULL && generates)
-        st = sheaf__place_read(&q->place, q->place_text, q->opened.schema);
-    else if (st == NULL)
-        st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, &cli->events);
-    if (st == NULL && o->data != NULL && o->data[0] != '\0') {
-        st = sheaf_data_open(&q->data, o->data,
-                             &(sheaf_data_options){ .config = &q->opened.config,
-                                                    .seq = o->seq,
-                                                    .events = &cli->events,
-                                                    .folder = o->model,
-                                                    .tokenizer = o->tokenizer,
-                                                    .prompt_template = o->prompt_template,
-                                                    .query = o->query,
-                                                    .micro_batch = o->micro_batch,
-                                                    .threads = o->threads });
-        if (st == NULL) {
-            sheaf_data_note_unused(q->data, o->data, o->prompt_template, o->query, &cli->events);
-            q->seq = sheaf__job_seq(o, q->data);
-            q->padding = padding_of(q);
-            q->data_bytes = (int64_t)sheaf_data_memory(q->data);
-        }
-    } else {
-        q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
-        if (st == NULL && !q->warned && q->opened.config.patches == 0)
-            ask_warn_positions(&q->opened.config, "--seq", q->seq, &cli->events);
-    }
-    if (st == NULL)
-        count_images(q, cli);
-    return st;
-}
-
-static sheaf_status *answer(sheaf_plan *plan, const question *q)
-{
-    if (q->place_text != NULL)
-        return sheaf_plan_generate(plan, &(sheaf_plan_generation){ .schema = q->opened.schema,
-                                                                   .lora = q->opened.lora,
-                                                                   .place = &q->place,
-                                                                   .tp = q->o.tp,
-                                                                   .threads = q->o.threads,
-                                                                   .dtype = q->o.dtype,
-                                                                   .batch = q->o.micro_batch,
-                                                                   .seq = q->seq,
-                                                                   .images = q->images });
-    const sheaf__job job = { .options = &q->o,
-                             .schema = q->opened.schema,
-                             .lora = q->opened.lora,
-                             .selection = &q->selection,
-                             .data = q->data,
-                             .seq = q->seq };
-    return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
-}
 
 /* Ranks upwards, without checkpointing before with it. */
 static sheaf_status *find_fit(sheaf_plan *plan, question *q, size_t memory, bool *fits)
 {
     sheaf_status *st = NULL;
     *fits = false;
-    for (int tp = q->o.tp;
-         tp <= q->o.slices &&
-         tp * (q->place_text == NULL ? 1 : q->place.stages) <= SHEAF_MAX_SLICES && st == NULL;
+    for (int tp = q->ask.o.tp;
+         tp <= q->ask.o.slices &&
+         tp * (q->ask.place_text == NULL ? 1 : q->ask.place.stages) <= SHEAF_MAX_SLICES &&
+         st == NULL;
          tp++)
-        for (int again = 0; again < (q->place_text == NULL ? 2 : 1) && st == NULL; again++) {
-            q->o.tp = tp;
-            q->o.checkpointing = again;
-            st = answer(plan, q);
+        for (int again = 0; again < (q->ask.place_text == NULL ? 2 : 1) && st == NULL; again++) {
+            q->ask.o.tp = tp;
+            q->ask.o.checkpointing = again;
+            st = sheaf__question_answer(plan, &q->ask);
             if (st == NULL && sheaf_plan_fullest(plan) <= memory) {
                 *fits = true;
                 return NULL;
@@ -162,7 +52,7 @@ static sheaf_status *find_fit(sheaf_plan *plan, question *q, size_t memory, bool
 /* Positions that an image takes in its row; 0 where there is none. */
 static int64_t image_of(const question *q)
 {
-    return q->images > 0 ? sheaf__image_positions(&q->opened.config) : 0;
+    return q->ask.images > 0 ? sheaf__image_positions(&q->ask.opened.config) : 0;
 }
 
 static json_t *components_json(const sheaf_plan_rank *rank)
@@ -195,12 +85,13 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         for (int k = 0; k < SHEAF_MEM_KINDS; k++)
             json_object_set_new(one, sheaf_plan_kind((sheaf_memory)k),
                                 json_integer((json_int_t)plan->rank[r].bytes[k]));
-        if (q->place_text != NULL) {
-            const int stage = r / q->o.tp;
+        if (q->ask.place_text != NULL) {
+            const int stage = r / q->ask.o.tp;
             json_object_set_new(one, "stage", json_integer(stage));
-            json_object_set_new(one, "first_layer", json_integer(q->place.begin[stage]));
-            json_object_set_new(one, "layers",
-                                json_integer(q->place.begin[stage + 1] - q->place.begin[stage]));
+            json_object_set_new(one, "first_layer", json_integer(q->ask.place.begin[stage]));
+            json_object_set_new(
+                one, "layers",
+                json_integer(q->ask.place.begin[stage + 1] - q->ask.place.begin[stage]));
         }
         json_object_set_new(one, "components", components_json(&plan->rank[r]));
         json_object_set_new(one, "peak", json_integer((json_int_t)plan->rank[r].peak));
@@ -215,10 +106,10 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
                   "largest_rank", (json_int_t)sheaf_plan_fullest(plan), "parameters",
                   (json_int_t)plan->parameters, "trained", (json_int_t)plan->trained,
                   "trained_share", (double)plan->trained / (double)(plan->parameters + plan->added),
-                  "trained_bytes", (json_int_t)(4 * plan->trained), "tp", q->o.tp, "micro_batch",
-                  (json_int_t)q->o.micro_batch, "seq", (json_int_t)q->seq, "image",
-                  (json_int_t)image_of(q), "images", (json_int_t)q->images, "padding", q->padding,
-                  "checkpointing", q->o.checkpointing));
+                  "trained_bytes", (json_int_t)(4 * plan->trained), "tp", q->ask.o.tp,
+                  "micro_batch", (json_int_t)q->ask.o.micro_batch, "seq", (json_int_t)q->ask.seq,
+                  "image", (json_int_t)image_of(q), "images", (json_int_t)q->ask.images, "padding",
+                  q->ask.padding, "checkpointing", q->ask.o.checkpointing));
 }
 
 static double mib(size_t bytes)
@@ -269,22 +160,23 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
                  "%.2f million parameters, %.3f million trained (%.4g %%); %lld x %lld tokens",
                  (double)plan->parameters / 1e6, (double)plan->trained / 1e6,
                  100 * (double)plan->trained / (double)(plan->parameters + plan->added),
-                 (long long)q->o.micro_batch, (long long)q->seq);
-    if (q->images == q->o.micro_batch)
+                 (long long)q->ask.o.micro_batch, (long long)q->ask.seq);
+    if (q->ask.images == q->ask.o.micro_batch)
         sheaf__print(cli->out, " (%lld of each an image)", (long long)image_of(q));
-    else if (q->opened.config.patches > 0)
-        sheaf__print(cli->out, q->images == 0 ? " (no images)" : " (%lld of at most %lld an image)",
-                     (long long)image_of(q), (long long)q->images);
-    if (q->padding >= 0.0005)
+    else if (q->ask.opened.config.patches > 0)
+        sheaf__print(cli->out,
+                     q->ask.images == 0 ? " (no images)" : " (%lld of at most %lld an image)",
+                     (long long)image_of(q), (long long)q->ask.images);
+    if (q->ask.padding >= 0.0005)
         sheaf__print(cli->out, " in the longest micro-batch, %.1f %% of all positions padding",
-                     100 * q->padding);
-    sheaf__print(cli->out, ", %s, %d rank%s of %d slices%s\n", sheaf_dtype_torch_name(q->o.dtype),
-                 plan->ranks, plan->ranks == 1 ? "" : "s", q->o.slices,
-                 q->o.checkpointing ? ", checkpointing" : "");
-    for (int s = 0; q->place_text != NULL && s < q->place.stages; s++)
-        sheaf__print(cli->out, "stage %d, ranks %d to %d: layers %lld to %lld\n", s, s * q->o.tp,
-                     (s + 1) * q->o.tp - 1, (long long)q->place.begin[s],
-                     (long long)q->place.begin[s + 1] - 1);
+                     100 * q->ask.padding);
+    sheaf__print(cli->out, ", %s, %d rank%s of %d slices%s\n",
+                 sheaf_dtype_torch_name(q->ask.o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
+                 q->ask.o.slices, q->ask.o.checkpointing ? ", checkpointing" : "");
+    for (int s = 0; q->ask.place_text != NULL && s < q->ask.place.stages; s++)
+        sheaf__print(cli->out, "stage %d, ranks %d to %d: layers %lld to %lld\n", s,
+                     s * q->ask.o.tp, (s + 1) * q->ask.o.tp - 1, (long long)q->ask.place.begin[s],
+                     (long long)q->ask.place.begin[s + 1] - 1);
     sheaf__print(cli->out, "MiB by rank      ");
     for (int r = 0; r < plan->ranks; r++)
         sheaf__print(cli->out, "%10d", r);
@@ -292,7 +184,7 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
     sheaf__print(cli->out, "\n  %-15s", "peak");
     for (int r = 0; r < plan->ranks; r++)
         sheaf__print(cli->out, "%10.1f", mib(plan->rank[r].peak));
-    sheaf__print(cli->out, "\n%-17s", q->place_text == NULL ? "GFLOP a step" : "GFLOP");
+    sheaf__print(cli->out, "\n%-17s", q->ask.place_text == NULL ? "GFLOP a step" : "GFLOP");
     for (int r = 0; r < plan->ranks; r++)
         sheaf__print(cli->out, "%10.1f", plan->rank[r].flops / 1e9);
     sheaf__print(cli->out, "\n%-17s", "MiB sent");
@@ -315,16 +207,16 @@ static sheaf_status *fill_column(cell of[][2], question *q, const cli *cli)
 {
     const question as_asked = *q;
     sheaf_plan plan;
-    sheaf_status *st = open_question(q, cli);
-    for (int tp = 1; tp <= q->o.slices && st == NULL; tp++)
+    sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
+    for (int tp = 1; tp <= q->ask.o.slices && st == NULL; tp++)
         for (int again = 0; again < 2 && st == NULL; again++) {
-            q->o.tp = tp;
-            q->o.checkpointing = again;
-            st = answer(&plan, q);
+            q->ask.o.tp = tp;
+            q->ask.o.checkpointing = again;
+            st = sheaf__question_answer(&plan, &q->ask);
             of[tp - 1][again] = (cell){ sheaf_plan_fullest(&plan), plan.trained };
         }
-    q->o.tp = as_asked.o.tp;
-    q->o.checkpointing = as_asked.o.checkpointing;
+    q->ask.o.tp = as_asked.ask.o.tp;
+    q->ask.o.checkpointing = as_asked.ask.o.checkpointing;
     return st;
 }
 
@@ -338,7 +230,7 @@ static bool in_mib(const question *q, cell of[][SHEAF_MAX_SLICES][2], int n)
 {
     size_t most = 0;
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < 2 * q->o.slices; i++)
+        for (int i = 0; i < 2 * q->ask.o.slices; i++)
             most = of[m][i / 2][i % 2].peak > most ? of[m][i / 2][i % 2].peak : most;
     return most < (size_t)1 << 30;
 }
@@ -360,7 +252,7 @@ static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX
             sheaf__print(cli->out, "---|---|");
         fputc('\n', cli->out);
     }
-    for (int tp = 1; tp <= q->o.slices; tp++) {
+    for (int tp = 1; tp <= q->ask.o.slices; tp++) {
         if (!cli->json)
             sheaf__print(cli->out, "| %d |", tp);
         for (int m = 0; m < n; m++)
@@ -379,7 +271,7 @@ static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX
     }
     if (cli->json)
         print_object(cli, json_pack("{s:o, s:I, s:I, s:I}", "table", list, "micro_batch",
-                                    (json_int_t)q->o.micro_batch, "seq", (json_int_t)q->seq,
+                                    (json_int_t)q->ask.o.micro_batch, "seq", (json_int_t)q->ask.seq,
                                     "image", (json_int_t)image_of(q)));
 }
 
@@ -388,17 +280,17 @@ static sheaf_status *print_table(question *q, const cli *cli)
 {
     static const sheaf_method all[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL };
     const int n = q->table == TABLE_METHODS ? 3 : 1;
-    const sheaf_method *method = n == 3 ? all : (const sheaf_method[]){ q->o.method };
-    const sheaf_train_options asked = q->o;
+    const sheaf_method *method = n == 3 ? all : (const sheaf_method[]){ q->ask.o.method };
+    const sheaf_train_options asked = q->ask.o;
     cell of[3][SHEAF_MAX_SLICES][2];
     sheaf_status *st = NULL;
     for (int m = 0; m < n && st == NULL; m++) {
         if (m > 0)
-            close_question(q);
-        q->o = asked;
-        q->o.method = method[m];
+            sheaf__question_close(&q->ask);
+        q->ask.o = asked;
+        q->ask.o.method = method[m];
         if (n > 1 && method[m] != asked.method)
-            q->o.train = q->o.head_patterns = NULL;
+            q->ask.o.train = q->ask.o.head_patterns = NULL;
         st = fill_column(of[m], q, cli);
     }
     if (st == NULL)
@@ -409,12 +301,13 @@ static sheaf_status *print_table(question *q, const cli *cli)
 static sheaf_status *print_answer(question *q, const cli *cli, double memory, bool *fits)
 {
     sheaf_plan plan;
-    sheaf_status *st = open_question(q, cli);
+    sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
     if (st == NULL)
-        st = memory > 0 ? find_fit(&plan, q, (size_t)(memory * 1048576), fits) : answer(&plan, q);
+        st = memory > 0 ? find_fit(&plan, q, (size_t)(memory * 1048576), fits)
+                        : sheaf__question_answer(&plan, &q->ask);
     if (st != NULL)
         return st;
-    sheaf__balance_note(q->opened.schema, q->o.tp, &cli->events);
+    sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
     if (cli->json)
         print_json(cli, q, &plan);
     else
@@ -423,10 +316,10 @@ static sheaf_status *print_answer(question *q, const cli *cli, double memory, bo
         sheaf__print(
             cli->err,
             "no setting up to %d ranks fits %.0f MiB; a smaller --micro-batch or --seq, or --dtype bfloat16, may\n",
-            q->o.slices, memory);
+            q->ask.o.slices, memory);
     else if (memory > 0)
-        sheaf__print(cli->err, "fits: --tp %d%s\n", q->o.tp,
-                     q->o.checkpointing ? " --checkpointing" : "");
+        sheaf__print(cli->err, "fits: --tp %d%s\n", q->ask.o.tp,
+                     q->ask.o.checkpointing ? " --checkpointing" : "");
     return NULL;
 }
 
@@ -439,8 +332,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
     static const cli_choice tables[] = { { "ranks", TABLE_RANKS },
                                          { "methods", TABLE_METHODS },
                                          { 0 } };
-    sheaf_train_options_default(&q.o);
-    const int n = train_flags(table, &q.o, true);
+    sheaf_train_options_default(&q.ask.o);
+    const int n = sheaf__train_settings(table, &q.ask.o, true);
     table[n] = (cli_option){ "memory", CLI_NUMBER | CLI_UNSAVED, &memory,
                              "MiB one rank may use: find a setting that fits", "MIB" };
     table[n + 1] =
@@ -453,7 +346,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
     table[n + 3] = (cli_option){
         "place",
         CLI_TEXT | CLI_UNSAVED,
-        &q.place_text,
+        &q.ask.place_text,
         "generation instead of training, with layers over stages of --tp ranks each: 1, 2, by memory 24,12, or 0-10,11-31",
         "P",
         1
@@ -461,15 +354,15 @@ int cmd_plan(cli *cli, int argc, char **argv)
     table[n + 4] = (cli_option){ 0 };
     bool fits = true;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    if (st == NULL && (q.o.model == NULL || q.o.model[0] == '\0') &&
-        (q.o.config == NULL || q.o.config[0] == '\0'))
+    if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
+        (q.ask.o.config == NULL || q.ask.o.config[0] == '\0'))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--model DIR or --config FILE");
-    q.whole = q.o.steps == 0;
-    if (st == NULL && q.whole)
-        q.o.steps = 1;
+    q.ask.whole = q.ask.o.steps == 0;
+    if (st == NULL && q.ask.whole)
+        q.ask.o.steps = 1;
     if (st == NULL)
-        st = train_flags_check(cli, table, &q.o);
-    if (st == NULL && q.place_text != NULL && q.table != NO_TABLE)
+        st = sheaf__train_settings_check(&cli->settings, table, &q.ask.o);
+    if (st == NULL && q.ask.place_text != NULL && q.table != NO_TABLE)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
     if (st == NULL && q.table != NO_TABLE && (memory > 0 || q.by != BY_KIND))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
@@ -479,6 +372,6 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = print_table(&q, cli);
     else if (st == NULL)
         st = print_answer(&q, cli, memory, &fits);
-    close_question(&q);
+    sheaf__question_close(&q.ask);
     return cli_answer(cli, st, fits);
 }

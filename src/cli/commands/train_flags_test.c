@@ -1,7 +1,8 @@
 /* train_flags_test.c - the flags that design and documents promise are there. */
 #include "tests/check.h"
 
-#include "train_flags.h"
+#include "cli/lib/cli.h"
+#include "library/train_settings.h"
 
 static const cli_command command = { "train", "fine-tune", "usage: sheaf train\n", NULL, 0, 0 };
 
@@ -15,10 +16,10 @@ static sheaf_status *parse(sheaf_train_options *o, const char *line)
         argv[argc++] = word;
     sheaf_train_options_default(o);
     cli_option table[CLI_MAX_OPTIONS];
-    train_flags(table, o, false);
+    sheaf__train_settings(table, o, false);
     cli cli = { .out = stdout, .err = stderr, .command = &command };
     sheaf_status *st = cli_parse(&cli, table, NULL, argc, argv);
-    return st != NULL ? st : train_flags_check(&cli, table, o);
+    return st != NULL ? st : sheaf__train_settings_check(&cli.settings, table, o);
 }
 
 static void test_train__every_promised_flag(void **state)
@@ -137,13 +138,13 @@ static void test_train__only_these_may_change_on_resume(void **state)
     sheaf_train_options o;
     sheaf_train_options_default(&o);
     cli_option table[CLI_MAX_OPTIONS];
-    const int n = train_flags(table, &o, false);
+    const int n = sheaf__train_settings(table, &o, false);
     int changeable = 0;
     for (int i = 0; i < n; i++)
         changeable += !(table[i].kind & CLI_FIXED);
     assert_int_equal(changeable, (int)ARRAY_LEN(free_ones));
     for (size_t i = 0; i < ARRAY_LEN(free_ones); i++) {
-        const cli_option *found = cli_find(table, free_ones[i]);
+        const cli_option *found = sheaf__setting_find(table, free_ones[i]);
         assert_non_null(found);
         assert_false(found->kind & CLI_FIXED);
     }
@@ -206,16 +207,16 @@ static void test_train__a_run_that_names_no_padding_keeps_its_own(void **state)
         char *text = NULL;
         sheaf_train_options_default(&o);
         assert_int_equal(o.padding, SHEAF_PAD_MICRO_BATCH);
-        train_flags(table, &o, false);
-        CHECK_OK(cli_settings_resume(&cli, table, cases[i].stored, "settings"));
-        train_flags_resumed(&cli, table, &o);
+        sheaf__train_settings(table, &o, false);
+        CHECK_OK(sheaf__settings_resume(&cli.settings, table, cases[i].stored, "settings"));
+        sheaf__train_settings_resumed(&cli.settings, table, &o);
         assert_int_equal(o.padding, cases[i].padding);
-        CHECK_OK(cli_settings_text(&text, table, true));
+        CHECK_OK(sheaf__settings_text(&text, table, true));
         assert_non_null(strstr(text, cases[i].wanted));
         assert_true((strstr(text, "padding:") == NULL) == (cases[i].padding == SHEAF_PAD_UNNAMED));
         free(text);
-        for (int h = 0; h < cli.nheld; h++)
-            free(cli.held[h]);
+        for (int h = 0; h < cli.settings.nheld; h++)
+            free(cli.settings.held[h]);
     }
 }
 

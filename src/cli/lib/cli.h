@@ -25,51 +25,33 @@
 #include <stdio.h>
 
 #include "base/events.h"
+#include "library/settings.h"
 #include "sheaf/status.h"
 
 enum { CLI_DONE = 0, CLI_NO = 1, CLI_USAGE = 2, CLI_FAILED = 3 }; /* exit codes */
 
-/* What an option's value is; the pointer's type follows. */
+/* The words of library/settings.h, which the commands' tables are made of. */
 enum {
-    CLI_FLAG = 1, /* bool: --x, --no-x, --x=true, --x=false */
-    CLI_INT,      /* int, within [min, max] */
-    CLI_COUNT,    /* int64_t, within [min, max] */
-    CLI_SEED,     /* uint64_t, any */
-    CLI_NUMBER,   /* double, finite, within [min, max] */
-    CLI_CHOICE,   /* int or enum: one of `choices` */
-    CLI_TEXT, /* const char *, borrowed from argv or the recipe; empty means not given, unless min
-                 is 1 */
-    CLI_PATH, /* the same; must not be empty */
-    CLI_KIND = 0xff,
-    /* and how it behaves */
-    CLI_REQUIRED = 0x100,
-    CLI_FIXED = 0x200,   /* may not change when a run is resumed */
-    CLI_CONTENT = 0x400, /* names something that may not change, but its name may (a folder) */
-    CLI_UNSAVED = 0x800, /* not a setting of the run: no recipe key, not written down */
-    CLI_HIDDEN = 0x1000, /* not in help */
-    CLI_NEEDED = 0x2000, /* required too, but a run that goes on (--resume) has it stored */
+    CLI_FLAG = SHEAF__IS_FLAG,
+    CLI_INT = SHEAF__IS_INT,
+    CLI_COUNT = SHEAF__IS_COUNT,
+    CLI_SEED = SHEAF__IS_SEED,
+    CLI_NUMBER = SHEAF__IS_NUMBER,
+    CLI_CHOICE = SHEAF__IS_CHOICE,
+    CLI_TEXT = SHEAF__IS_TEXT,
+    CLI_PATH = SHEAF__IS_PATH,
+    CLI_KIND = SHEAF__IS_KIND,
+    CLI_REQUIRED = SHEAF__IS_REQUIRED,
+    CLI_FIXED = SHEAF__IS_FIXED,
+    CLI_CONTENT = SHEAF__IS_CONTENT,
+    CLI_UNSAVED = SHEAF__IS_UNSAVED,
+    CLI_HIDDEN = SHEAF__IS_HIDDEN,
+    CLI_NEEDED = SHEAF__IS_NEEDED,
+    CLI_MAX_OPTIONS = SHEAF__MAX_SETTINGS,
 };
 
-typedef struct cli_choice {
-    const char *name;
-    int value;
-} cli_choice;
-
-typedef struct cli_option {
-    const char *name; /* without dashes; also the recipe key */
-    unsigned kind;
-    void *value;
-    const char *help;
-    const char *unit; /* placeholder in help: "DIR"; NULL = by kind */
-    double min,
-        max; /* CLI_INT, CLI_COUNT, CLI_NUMBER; max 0 = no upper limit. CLI_TEXT: see there */
-    bool above, below;         /* CLI_NUMBER: more than min, less than max */
-    const cli_choice *choices; /* ends with name NULL */
-    const char *advice;        /* what to try instead of a value that is refused; NULL = nothing */
-    const char *was;           /* an older name, which is still understood; NULL = none */
-} cli_option;
-
-#define CLI_MAX_OPTIONS 96
+typedef sheaf__choice cli_choice;
+typedef sheaf__setting cli_option;
 
 typedef struct cli_paths {
     int count;   /* words that are not flags */
@@ -97,10 +79,7 @@ struct cli {
     bool helped;         /* --help was answered; nothing is left to do */
     /* what answers --help; NULL: cli_help() */
     void (*explain)(const cli_command *command, const cli_option *options, FILE *to);
-    bool given[CLI_MAX_OPTIONS];     /* by a flag on the command line */
-    bool from_file[CLI_MAX_OPTIONS]; /* by the recipe or by resumed settings */
-    char *held[24];                  /* texts that option values point into */
-    int nheld;
+    sheaf__settings settings; /* which options were given, and texts they point into */
 };
 
 /* cli_parse - fills the values of `options` from argv. Flags and words may be
@@ -123,43 +102,12 @@ int cli_report(cli *cli, sheaf_status *st);
 int cli_answer(cli *cli, sheaf_status *st, bool yes);
 int cli_exit_code(const sheaf_status *st);
 
-/* cli_set - gives one option a value from text; `from` ("--tp", "recipe.txt:3") is for
- * the message. Errors: SHEAF_E_ARG with what is allowed. */
-sheaf_status *cli_set(const cli_option *option, const char *text, const char *from);
-/* cli_show - the value as text that cli_set() reads back to the same value
- * (malloc'd); an unset text gives "". */
-char *cli_show(const cli_option *option);
-/* cli_check_required - CLI_REQUIRED and CLI_NEEDED options that nothing gave. cli_parse()
- * has done it, but leaves out CLI_NEEDED ones after --resume. */
-sheaf_status *cli_check_required(const cli *cli, const cli_option *options, bool needed_too);
-/* cli_hold - `text` (malloc'd) lives as long as cli, which frees it: an option's value may point
- * into it. Takes it also after a failure. */
-sheaf_status *cli_hold(cli *cli, char *text);
-const cli_option *cli_find(const cli_option *options, const char *name);
-/* cli_peer - the option that `word`, a flag without its dashes that sheaf has not ("=VALUE" may
- * follow), means in other programs, or by another spelling; *more says what is to be said besides.
- * NULL: none. */
-const char *cli_peer(const cli_option *options, const char *word, const char **more);
-/* Is it what they call --out? */
-bool cli_peer_is_out(const char *word);
-bool cli_was_given(const cli *cli, const cli_option *options, const char *name);
-
 /* cli_recipe_read - `key: value` lines of a recipe fill the options no flag gave. */
 sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *name);
 /* cli_recipe_find - the file (malloc'd path) that --recipe NAME means: that file; or else, for a
  * name without a slash, NAME or NAME.recipe among the recipes that come with sheaf
  * (docs/recipes.md). Errors: SHEAF_E_IO with the nearest of those. */
 sheaf_status *cli_recipe_find(char **path, const char *name);
-/* cli_settings_text - every setting of the table as a recipe (malloc'd); with
- * `only_fixed` just those with CLI_FIXED, in table order: the same bytes whatever
- * the machine, the paths and the number of ranks. */
-sheaf_status *cli_settings_text(char **out, const cli_option *options, bool only_fixed);
-/* cli_settings_resume - takes over settings stored by cli_settings_text(): options no
- * flag or recipe gave get the stored value; a given one that differs is refused when
- * it is CLI_FIXED. `name` is for messages. */
-sheaf_status *cli_settings_resume(cli *cli, const cli_option *options, const char *text,
-                                  const char *name);
-
 /* cli_need_cpu - errors: SHEAF_E_UNSUPPORTED naming what is missing. */
 sheaf_status *cli_need_cpu(bool avx2, bool fma);
 

@@ -77,7 +77,7 @@ static void default_text(char *buf, size_t size, const cli_option *o)
     if (o->kind & (CLI_REQUIRED | CLI_NEEDED)) {
         snprintf(buf, size, " (required)");
     } else if (kind != CLI_FLAG && strstr(o->help, "default") == NULL) {
-        char *value = cli_show(o);
+        char *value = sheaf__setting_show(o);
         if (value != NULL && *value != '\0')
             snprintf(buf, size, " (default %s)", value);
         free(value);

@@ -6,26 +6,12 @@
 #include "base/text.h"
 #include "cli.h"
 
-const cli_option *cli_find(const cli_option *options, const char *name)
-{
-    for (const cli_option *o = options; o->name != NULL; o++)
-        if (strcmp(o->name, name) == 0 || (o->was != NULL && strcmp(o->was, name) == 0))
-            return o;
-    return NULL;
-}
-
 static int count_of(const cli_option *options)
 {
     int n = 0;
     while (options[n].name != NULL)
         n++;
     return n;
-}
-
-bool cli_was_given(const cli *cli, const cli_option *options, const char *name)
-{
-    const cli_option *o = cli_find(options, name);
-    return o != NULL && cli->given[o - options];
 }
 
 static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, const char *word)
@@ -40,10 +26,10 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", word);
     sheaf_expected(st, "a flag of sheaf %s", cli->command->name);
     const char *bare = word + strspn(word, "-"), *more;
-    const char *ours = cli_peer(options, bare, &more);
+    const char *ours = sheaf__peer(options, bare, &more);
     if (ours != NULL)
         return sheaf_try_this(st, "sheaf calls it --%s%s", ours, more);
-    if (cli_peer_is_out(bare) && strstr(cli->command->usage, " DST") != NULL)
+    if (sheaf__peer_is_out(bare) && strstr(cli->command->usage, " DST") != NULL)
         return sheaf_try_this(st, "no flag: DST, the last word, says where to");
     const char *near = sheaf__nearest(bare, names, n);
     if (near == NULL && strncmp(bare, "no-", 3) == 0)
@@ -65,10 +51,10 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
     name[length] = '\0';
     if (strcmp(name, "json") == 0 && equals == NULL)
         return NULL; /* cli_parse() has seen it */
-    const cli_option *o = cli_find(options, name);
+    const cli_option *o = sheaf__setting_find(options, name);
     bool off = false;
     if (o == NULL && strncmp(name, "no-", 3) == 0) {
-        o = cli_find(options, name + 3);
+        o = sheaf__setting_find(options, name + 3);
         off = o != NULL && (o->kind & CLI_KIND) == CLI_FLAG;
         if (!off || equals != NULL)
             o = NULL;
@@ -77,16 +63,16 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
         return unknown_flag(cli, options, word);
     char from[80];
     snprintf(from, sizeof from, "--%s", name);
-    if (cli->given[o - options])
+    if (cli->settings.given[o - options])
         return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s", from), "it stands twice; give it once");
-    cli->given[o - options] = true;
+    cli->settings.given[o - options] = true;
     if (equals != NULL)
-        return cli_set(o, equals + 1, from);
+        return sheaf__setting_set(o, equals + 1, from);
     if ((o->kind & CLI_KIND) == CLI_FLAG)
-        return cli_set(o, off ? "false" : "true", from);
+        return sheaf__setting_set(o, off ? "false" : "true", from);
     if (*next == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "a value after it");
-    sheaf_status *st = cli_set(o, *next, from);
+    sheaf_status *st = sheaf__setting_set(o, *next, from);
     if (st != NULL && strncmp(*next, "--", 2) == 0)
         sheaf_try_this(st, "a value before %s", *next);
     *next = NULL;
@@ -107,28 +93,17 @@ static sheaf_status *check_words(const cli *cli, int count)
     return sheaf_found(st, "%d word%s beside flags", count, count == 1 ? "" : "s");
 }
 
-sheaf_status *cli_check_required(const cli *cli, const cli_option *options, bool needed_too)
-{
-    const unsigned kinds = CLI_REQUIRED | (needed_too ? CLI_NEEDED : 0);
-    for (const cli_option *o = options; o->name != NULL; o++)
-        if ((o->kind & kinds) && !cli->given[o - options] && !cli->from_file[o - options]) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s is missing", o->name);
-            return sheaf_expected(st, "%s", o->help);
-        }
-    return NULL;
-}
-
 static sheaf_status *take_recipe(cli *cli, const cli_option *options)
 {
-    const cli_option *o = cli_find(options, "recipe");
-    if (o == NULL || !cli->given[o - options])
+    const cli_option *o = sheaf__setting_find(options, "recipe");
+    if (o == NULL || !cli->settings.given[o - options])
         return NULL;
     return cli_recipe_read(cli, options, *(const char *const *)o->value);
 }
 
 static bool resuming(const cli_option *options)
 {
-    const cli_option *o = cli_find(options, "resume");
+    const cli_option *o = sheaf__setting_find(options, "resume");
     return o != NULL && *(const bool *)o->value;
 }
 
@@ -182,7 +157,7 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
     if (st == NULL)
         st = take_recipe(cli, options);
     if (st == NULL)
-        st = cli_check_required(cli, options, !resuming(options));
+        st = sheaf__settings_required(&cli->settings, options, !resuming(options));
     if (st == NULL)
         st = check_build(cli->command);
     if (st == NULL && paths != NULL)

@@ -141,13 +141,13 @@ static void test_settings__written_text_reads_back_to_the_same_values(void **sta
                         .targets = texts[i],
                         .model = texts[(i + 3) % ARRAY_LEN(texts)] };
         char *text, *again;
-        CHECK_OK(cli_settings_text(&text, one, false));
+        CHECK_OK(sheaf__settings_text(&text, one, false));
         cli cli;
         CHECK_OK(with_recipe(&cli, two, &b, text, 0, NULL));
         assert_true(b.shuffle == a.shuffle && b.tp == a.tp && b.steps == a.steps && b.lr == a.lr);
         assert_string_equal(a.targets, b.targets);
         assert_string_equal(a.model, b.model);
-        CHECK_OK(cli_settings_text(&again, two, false));
+        CHECK_OK(sheaf__settings_text(&again, two, false));
         assert_string_equal(text, again);
         free(text);
         free(again);
@@ -162,11 +162,11 @@ static void test_settings__only_fixed_ones_hold_no_path_or_rank(void **state)
     table(options, &s);
     s.model = "/some/where";
     char *text;
-    CHECK_OK(cli_settings_text(&text, options, true));
+    CHECK_OK(sheaf__settings_text(&text, options, true));
     assert_string_equal(text, "shuffle: true\nlr: 0.1\n");
     free(text);
     s.targets = "a\nb";
-    CHECK_FAILS(cli_settings_text(&text, options, true), SHEAF_E_ARG, "--lora-targets");
+    CHECK_FAILS(sheaf__settings_text(&text, options, true), SHEAF_E_ARG, "--lora-targets");
 }
 
 /* Flags of the second start, and what is wrong with them (NULL = nothing). */
@@ -191,8 +191,9 @@ static void test_settings__resume_takes_stored_values_and_refuses_changes(void *
         cli cli = { .out = stdout, .err = stderr, .command = &command };
         char *argv[] = { (char *)"try", (char *)resumed[i].flag, NULL };
         CHECK_OK(cli_parse(&cli, options, NULL, 2, argv));
-        sheaf_status *st = cli_settings_resume(
-            &cli, options, "shuffle: true\ntp: 2\nsteps: 9\nlr: 0.25\nmodel: here\n", "run");
+        sheaf_status *st = sheaf__settings_resume(
+            &cli.settings, options, "shuffle: true\ntp: 2\nsteps: 9\nlr: 0.25\nmodel: here\n",
+            "run");
         if (resumed[i].part != NULL) {
             CHECK_FAILS(st, SHEAF_E_ARG, resumed[i].part);
         } else {

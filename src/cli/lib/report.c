@@ -86,7 +86,5 @@ int cli_report(cli *cli, sheaf_status *st)
 
 void cli_release(cli *cli)
 {
-    for (int i = 0; i < cli->nheld; i++)
-        free(cli->held[i]);
-    cli->nheld = 0;
+    sheaf__settings_release(&cli->settings);
 }

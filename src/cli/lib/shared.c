@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "monitor/number.h"
-#include "ops/units.h"
 #include "sheaf/dtype.h"
 
 const cli_choice cli_dtypes[] = {
@@ -16,24 +15,6 @@ const cli_choice cli_dtypes[] = {
     { "float16", SHEAF_F16 },
     { 0 },
 };
-
-const cli_choice cli_sums[] = { { "pairs", SHEAF_SUMS_PAIRS },
-                                { "tiles", SHEAF_SUMS_TILES },
-                                { 0 } };
-
-const char *cli_sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
-{
-    return dtype != SHEAF_BF16 ? NULL : sums == SHEAF_SUMS_TILES ? "tiles" : "pairs";
-}
-
-sheaf_bf16_sums cli_sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype)
-{
-    if (asked != SHEAF_SUMS_UNNAMED || dtype != SHEAF_BF16)
-        return asked;
-    if (before != SHEAF_SUMS_UNNAMED)
-        return before;
-    return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
-}
 
 static void next(cli_json *j, const char *key)
 {

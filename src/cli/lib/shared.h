@@ -4,18 +4,9 @@
 
 #include "cli.h"
 #include "base/text.h"
-#include "train/options.h"
+#include "library/train_settings.h"
 
-extern const cli_choice cli_sums[];   /* pairs, tiles as sheaf_bf16_sums */
 extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dtype */
-
-#define CLI_SUMS_HELP                                                                              \
-    "bfloat16: order of the sums, part of the result; default: what is fastest here"
-/* cli_sums_name - for results; NULL unless `dtype` is bfloat16. */
-const char *cli_sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
-/* cli_sums_of - what runs: `asked`, else what a run was trained with (`before`), else the fastest
- * here. */
-sheaf_bf16_sums cli_sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
 
 /* One JSON object, key by key, on one line. Collected and written by cli_json_end(); a failed
  * allocation leaves the stream without the object and with its error flag unset, so

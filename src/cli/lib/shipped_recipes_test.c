@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include "train/select.h"
-#include "cli/commands/train_flags.h"
+#include "cli/lib/cli.h"
+#include "library/train_settings.h"
 
 /* The configs of the released models: cogvlm-base-490, cogagent-chat. */
 #define TEXT                                                                                                                       \
@@ -80,10 +81,10 @@ static sheaf_status *read_recipe(cli *cli, cli_option *table, sheaf_train_option
     for (int i = 0; i < argc; i++)
         argv[n++] = more[i];
     sheaf_train_options_default(o);
-    train_flags(table, o, false);
+    sheaf__train_settings(table, o, false);
     *cli = (struct cli){ .out = stdout, .err = stderr, .command = &command };
     sheaf_status *st = cli_parse(cli, table, NULL, n, argv);
-    return st != NULL ? st : train_flags_check(cli, table, o);
+    return st != NULL ? st : sheaf__train_settings_check(&cli->settings, table, o);
 }
 
 static int64_t numbers_of(const sheaf_tensor *t)

@@ -7,17 +7,17 @@
  *
  * Tokenizer, template and query are the run's where no flag gives them. The base is the one that
  * OUT/settings names, unless --model names it and --adapter the run. */
-#ifndef SHEAF_CLI_COMMANDS_RUN_MODEL_H
-#define SHEAF_CLI_COMMANDS_RUN_MODEL_H
+#ifndef SHEAF_LIBRARY_RUN_MODEL_H
+#define SHEAF_LIBRARY_RUN_MODEL_H
 
 #include <signal.h>
 
 #include "checkpoint/store/checkpoint.h"
-#include "cli/lib/cli.h"
+#include "library/settings.h"
 #include "models/open.h"
 #include "train/options.h"
 
-typedef struct run_model {
+typedef struct sheaf__run_model {
     const char
         *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
     char *base, *adapter, *config, *temporary, *out;
@@ -28,22 +28,24 @@ typedef struct run_model {
     sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
     char *tokenizer, *version,
         *query; /* what the run was trained with, as far as it was named; NULL */
-} run_model;
+} sheaf__run_model;
 
-/* run_model_open - sheaf__open_model() after paths of runs were replaced. Close `out`, then release
- * `run`, also after a failure. The files of a run are only read: it may be going on. Errors
+/* sheaf__run_model_open - sheaf__open_model() after paths of runs were replaced. Close `out`, then
+ * release `run`, also after a failure. The files of a run are only read: it may be going on. Errors
  * besides: SHEAF_E_ARG for a run and an adapter, and for an adapter that is a whole model;
  * SHEAF_E_LAYOUT for a base that is not the one of the run; SHEAF_E_IO for one that is not there.
  */
-sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how);
-/* run_model_base - folder and config (each owned, or NULL where it is not named) of the base of a
- * run, or of a checkpoint in it; both NULL for any other path. Errors: those of the run's settings.
+sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
+                                    const sheaf__open_options *how);
+/* sheaf__run_model_base - folder and config (each owned, or NULL where it is not named) of the base
+ * of a run, or of a checkpoint in it; both NULL for any other path. Errors: those of the run's
+ * settings.
  */
-sheaf_status *run_model_base(char **model, char **config, const char *path);
-/* run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be
+sheaf_status *sheaf__run_model_base(char **model, char **config, const char *path);
+/* sheaf__run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be
  * NULL. */
-void run_model_words(const run_model *run, const char **tokenizer, const char **version,
-                     const char **query);
-void run_model_release(run_model *run);
+void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
+                            const char **version, const char **query);
+void sheaf__run_model_release(sheaf__run_model *run);
 
 #endif

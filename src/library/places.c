@@ -1,5 +1,5 @@
 /* places.c - see places.h. */
-#include "places.h"
+#include "library/places.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,29 +14,30 @@ static bool is_relative(const char *path)
 }
 
 /* Names of files and folders that a run reads. */
-static bool is_place(const cli_option *o)
+static bool is_place(const sheaf__setting *o)
 {
-    return (o->kind & CLI_KIND) == CLI_PATH && (o->kind & CLI_CONTENT) &&
+    return (o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH && (o->kind & SHEAF__IS_CONTENT) &&
            strcmp(o->name, "out") != 0;
 }
 
-sheaf_status *places_begin(cli *cli, const cli_option *table, sheaf_train_options *o)
+sheaf_status *sheaf__places_begin(sheaf__settings *state, const sheaf__setting *table,
+                                  sheaf_train_options *o)
 {
     char *here = getcwd(NULL, 0); /* NULL: a folder that is gone */
-    sheaf_status *st = here == NULL ? NULL : cli_hold(cli, here);
+    sheaf_status *st = here == NULL ? NULL : sheaf__settings_hold(state, here);
     o->base_name = o->model;
     if (st != NULL || here == NULL)
         return st;
     if (!o->resume || o->folder == NULL || o->folder[0] == '\0')
         o->folder = here;
-    for (const cli_option *x = table; x->name != NULL && strcmp(o->folder, here) != 0; x++) {
+    for (const sheaf__setting *x = table; x->name != NULL && strcmp(o->folder, here) != 0; x++) {
         const char **value = x->value;
         char *whole = NULL;
-        if (!is_place(x) || !cli->given[x - table] || !is_relative(*value))
+        if (!is_place(x) || !state->given[x - table] || !is_relative(*value))
             continue;
         st = sheaf__path_join(&whole, here, *value);
         if (st == NULL)
-            st = cli_hold(cli, whole);
+            st = sheaf__settings_hold(state, whole);
         if (st != NULL)
             return st;
         *value = whole;
@@ -58,7 +59,7 @@ static sheaf_status *look(char **found, const char *folder, const char *value)
     return st;
 }
 
-static sheaf_status *nowhere(const cli_option *x, const char *value, const char *folder,
+static sheaf_status *nowhere(const sheaf__setting *x, const char *value, const char *folder,
                              const char *out)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "--%s %s, as the run was begun", x->name, value);
@@ -93,8 +94,8 @@ static sheaf_status *look_beside(char **found, const char *out, const char *valu
     return st;
 }
 
-static sheaf_status *find_place(cli *cli, const cli_option *x, const sheaf_train_options *o,
-                                const char *out, bool needed)
+static sheaf_status *find_place(sheaf__settings *state, const sheaf__setting *x,
+                                const sheaf_train_options *o, const char *out, bool needed)
 {
     const char **value = x->value;
     char *found = NULL;
@@ -107,19 +108,19 @@ static sheaf_status *find_place(cli *cli, const cli_option *x, const sheaf_train
         st = nowhere(x, *value, o->folder, out);
     if (st == NULL && found != NULL) {
         *value = found;
-        st = cli_hold(cli, found);
+        st = sheaf__settings_hold(state, found);
     }
     return st;
 }
 
-sheaf_status *places_find(cli *cli, const cli_option *table, const sheaf_train_options *o,
-                          const char *out, bool needed)
+sheaf_status *sheaf__places_find(sheaf__settings *state, const sheaf__setting *table,
+                                 const sheaf_train_options *o, const char *out, bool needed)
 {
     sheaf_status *st = NULL;
-    for (const cli_option *x = table; x->name != NULL && st == NULL; x++)
-        if (is_place(x) && cli->from_file[x - table] && !cli->given[x - table] &&
+    for (const sheaf__setting *x = table; x->name != NULL && st == NULL; x++)
+        if (is_place(x) && state->from_file[x - table] && !state->given[x - table] &&
             is_relative(*(const char **)x->value))
-            st = find_place(cli, x, o, out, needed);
+            st = find_place(state, x, o, out, needed);
     return st;
 }
 
@@ -153,7 +154,7 @@ static char *nearest_run(const char *parent, const char *name)
     return path;
 }
 
-sheaf_status *places_no_run(const char *out)
+sheaf_status *sheaf__places_no_run(const char *out)
 {
     char *name = strdup(out), *parent = NULL, *nearest = NULL;
     for (size_t n = name == NULL ? 0 : strlen(name); n > 1 && name[n - 1] == '/'; n--)

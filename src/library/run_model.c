@@ -1,5 +1,5 @@
 /* run_model.c - see run_model.h. */
-#include "run_model.h"
+#include "library/run_model.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,9 +15,9 @@
 #include "train/origin.h"
 #include "train/select.h"
 #include "train/stepped.h"
-#include "places.h"
-#include "run_read.h"
-#include "train_flags.h"
+#include "library/places.h"
+#include "library/run_read.h"
+#include "library/train_settings.h"
 
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)
 {
@@ -33,9 +33,9 @@ static bool is_run(const char *path)
     return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR);
 }
 
-void run_reading_release(run_reading *r)
+void sheaf__run_reading_release(sheaf__run_reading *r)
 {
-    cli_release(&r->cli);
+    sheaf__settings_release(&r->state);
     free(r->out);
     free(r->settings);
     free(r->step);
@@ -88,27 +88,27 @@ static sheaf_status *find_newest(char **step, const char *out)
     return st;
 }
 
-static sheaf_status *read_settings(run_reading *r)
+static sheaf_status *read_settings(sheaf__run_reading *r)
 {
     char *path = NULL;
     size_t size;
     sheaf_status *st = sheaf__path_join(&path, r->out, "settings");
     sheaf_train_options_default(&r->options);
-    train_flags(r->table, &r->options, false);
+    sheaf__train_settings(r->table, &r->options, false);
     if (st == NULL && r->settings == NULL)
         st = sheaf__file_read_all(&r->settings, &size, path, 1 << 20);
     if (st == NULL)
-        st = cli_settings_resume(&r->cli, r->table, r->settings, r->out);
+        st = sheaf__settings_resume(&r->state, r->table, r->settings, r->out);
     r->options.base_name = r->options.model; /* as it was given */
     if (st == NULL)
-        st = places_find(&r->cli, r->table, &r->options, r->out, false);
+        st = sheaf__places_find(&r->state, r->table, &r->options, r->out, false);
     free(path);
     return st;
 }
 
 /* The settings that a checkpoint itself holds, where it lies without its run: all but paths. NULL:
  * it is none of training. */
-static sheaf_status *read_alone(run_reading *r, const char *step)
+static sheaf_status *read_alone(sheaf__run_reading *r, const char *step)
 {
     sheaf_checkpoint *checkpoint = NULL;
     json_t *progress = NULL;
@@ -133,7 +133,7 @@ static sheaf_status *read_alone(run_reading *r, const char *step)
     return st;
 }
 
-sheaf_status *run_read(run_reading *r, bool *is, const char *path, bool newest)
+sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path, bool newest)
 {
     sheaf_status *st = NULL;
     *is = false;
@@ -171,26 +171,26 @@ static char *given(const char *text)
     return text == NULL || text[0] == '\0' ? NULL : strdup(text);
 }
 
-sheaf_status *run_model_base(char **model, char **config, const char *path)
+sheaf_status *sheaf__run_model_base(char **model, char **config, const char *path)
 {
-    run_reading r = { .cli = { .out = stdout, .err = stderr } };
+    sheaf__run_reading r = { 0 };
     bool is;
-    sheaf_status *st = run_read(&r, &is, path, false);
+    sheaf_status *st = sheaf__run_read(&r, &is, path, false);
     *model = st == NULL && is ? given(r.options.model) : NULL;
     *config = st == NULL && is ? given(r.options.config) : NULL;
-    run_reading_release(&r);
+    sheaf__run_reading_release(&r);
     return st;
 }
 
-static const char *config_of(const run_reading *r, const sheaf__open_options *how)
+static const char *config_of(const sheaf__run_reading *r, const sheaf__open_options *how)
 {
     return how->config != NULL ? how->config : r->options.config;
 }
 
 /* ---- the adapter of a checkpoint, as a folder ---- */
 
-sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened,
-                             const sheaf__origin_from *from, const char *path, bool result)
+sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *opened,
+                                    const sheaf__origin_from *from, const char *path, bool result)
 {
     sheaf_text cure = { 0 };
     sheaf__origin origin = { 0 };
@@ -227,7 +227,7 @@ sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened,
 }
 
 /* Signals that end the process wait while the folder is there. */
-static sheaf_status *make_temporary(run_model *run)
+static sheaf_status *make_temporary(sheaf__run_model *run)
 {
     const char *parent = getenv("TMPDIR");
     sigset_t ends;
@@ -252,18 +252,20 @@ static sheaf_status *make_temporary(run_model *run)
     return st;
 }
 
-static sheaf_status *write_adapter(run_model *run, const run_reading *r, const sheaf__opened *base)
+static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__run_reading *r,
+                                   const sheaf__opened *base)
 {
     sheaf_checkpoint *checkpoint = NULL;
     sheaf_source *masters = NULL;
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
-        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), base,
-                                     &(sheaf__origin_from){ .model = run->folder,
-                                                            .tokenizer = r->options.tokenizer,
-                                                            .out = r->out },
-                                     r->step, false),
-                      "%s", r->step);
+        st =
+            sheaf_in(sheaf__run_check_base(sheaf_checkpoint_progress(checkpoint), base,
+                                           &(sheaf__origin_from){ .model = run->folder,
+                                                                  .tokenizer = r->options.tokenizer,
+                                                                  .out = r->out },
+                                           r->step, false),
+                     "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
     if (st == NULL)
@@ -280,8 +282,8 @@ static sheaf_status *write_adapter(run_model *run, const run_reading *r, const s
 }
 
 /* As the run made it: fresh or from an adapter, with the base tensors it trained beside. */
-sheaf_status *run_trained_open(run_trained *t, const run_reading *r, const char *model,
-                               const char *config)
+sheaf_status *sheaf__run_trained_open(sheaf__run_trained *t, const sheaf__run_reading *r,
+                                      const char *model, const char *config)
 {
     const sheaf_train_options *o = &r->options;
     const bool lora = o->method == SHEAF_METHOD_LORA,
@@ -303,30 +305,30 @@ sheaf_status *run_trained_open(run_trained *t, const run_reading *r, const char 
                               : st;
 }
 
-void run_trained_release(run_trained *t)
+void sheaf__run_trained_release(sheaf__run_trained *t)
 {
     sheaf__selection_release(&t->selection);
     sheaf_lora_options_release(&t->fresh);
     sheaf__opened_close(&t->opened);
 }
 
-static sheaf_status *export_step(run_model *run, const run_reading *r,
+static sheaf_status *export_step(sheaf__run_model *run, const sheaf__run_reading *r,
                                  const sheaf__open_options *how)
 {
-    run_trained trained = { 0 };
-    sheaf_status *st = run_trained_open(&trained, r, run->folder, config_of(r, how));
+    sheaf__run_trained trained = { 0 };
+    sheaf_status *st = sheaf__run_trained_open(&trained, r, run->folder, config_of(r, how));
     if (st == NULL)
         st = write_adapter(run, r, &trained.opened);
-    run_trained_release(&trained);
+    sheaf__run_trained_release(&trained);
     return st;
 }
 
 /* ---- the tensors of a checkpoint, in place of the base's ---- */
 
-static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
+static sheaf_status *lay_step(sheaf__opened *opened, sheaf__run_model *run)
 {
     sheaf_source *stepped = NULL;
-    sheaf_status *st = run_check_base(
+    sheaf_status *st = sheaf__run_check_base(
         sheaf_checkpoint_progress(run->step), opened,
         &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
         sheaf_checkpoint_dir(run->step), false);
@@ -341,7 +343,7 @@ static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
 
 /* ---- the result of a run that has one ---- */
 
-static sheaf_status *check_result(const sheaf__opened *opened, const run_model *run)
+static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_model *run)
 {
     sheaf_checkpoint *checkpoint = NULL;
     char *step = NULL;
@@ -350,7 +352,7 @@ static sheaf_status *check_result(const sheaf__opened *opened, const run_model *
         sheaf_status_free(
             sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
     if (st == NULL)
-        st = sheaf_in(run_check_base(
+        st = sheaf_in(sheaf__run_check_base(
                           checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
                           &(sheaf__origin_from){
                               .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
@@ -371,7 +373,7 @@ static sheaf_status *copy_text(char **to, const char *from)
     return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
 }
 
-static sheaf_status *take_words(run_model *run, const sheaf_train_options *o)
+static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options *o)
 {
     sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
     if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
@@ -382,7 +384,7 @@ static sheaf_status *take_words(run_model *run, const sheaf_train_options *o)
 }
 
 /* The base as the settings name it. */
-static sheaf_status *take_base(run_model *run, const run_reading *r)
+static sheaf_status *take_base(sheaf__run_model *run, const sheaf__run_reading *r)
 {
     const char *model = r->options.model;
     if (model == NULL || model[0] == '\0')
@@ -401,7 +403,7 @@ static sheaf_status *take_base(run_model *run, const run_reading *r)
 
 /* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over
  * the base. */
-static sheaf_status *take_result(run_model *run, const run_reading *r,
+static sheaf_status *take_result(sheaf__run_model *run, const sheaf__run_reading *r,
                                  const sheaf__open_options *how)
 {
     const bool lora = r->options.method == SHEAF_METHOD_LORA;
@@ -424,8 +426,8 @@ static sheaf_status *take_result(run_model *run, const run_reading *r,
     return st;
 }
 
-static sheaf_status *take_run(run_model *run, const run_reading *r, const sheaf__open_options *how,
-                              bool as_adapter)
+static sheaf_status *take_run(sheaf__run_model *run, const sheaf__run_reading *r,
+                              const sheaf__open_options *how, bool as_adapter)
 {
     const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
     sheaf_status *st = take_words(run, &r->options);
@@ -442,12 +444,12 @@ static sheaf_status *take_run(run_model *run, const run_reading *r, const sheaf_
     return st == NULL ? take_result(run, r, how) : st;
 }
 
-static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
+static sheaf_status *find_run(sheaf__run_model *run, const sheaf__open_options *how)
 {
     const bool adapter = how->adapter != NULL && how->adapter[0] != '\0';
-    run_reading r = { 0 };
+    sheaf__run_reading r = { 0 };
     bool is = false;
-    sheaf_status *st = run_read(&r, &is, how->model, false);
+    sheaf_status *st = sheaf__run_read(&r, &is, how->model, false);
     if (st == NULL && is && adapter)
         st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
                                                        "none: --model is a run, which has its own"),
@@ -456,19 +458,19 @@ static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
                             r.options.model != NULL ? r.options.model : "BASE", how->adapter);
     else if (st == NULL && is)
         st = take_run(run, &r, how, false);
-    run_reading_release(&r);
+    sheaf__run_reading_release(&r);
     if (st != NULL || is || !adapter)
         return st;
-    r = (run_reading){ 0 };
-    st = run_read(&r, &is, how->adapter, false);
+    r = (sheaf__run_reading){ 0 };
+    st = sheaf__run_read(&r, &is, how->adapter, false);
     if (st == NULL && is)
         st = take_run(run, &r, how, true);
-    run_reading_release(&r);
+    sheaf__run_reading_release(&r);
     return st;
 }
 
 /* What is open is still read: whoever ends this process, nothing is left behind. */
-static void remove_temporary(run_model *run)
+static void remove_temporary(sheaf__run_model *run)
 {
     if (run->temporary == NULL)
         return;
@@ -478,10 +480,11 @@ static void remove_temporary(run_model *run)
     pthread_sigmask(SIG_SETMASK, &run->signals, NULL);
 }
 
-sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how)
+sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
+                                    const sheaf__open_options *how)
 {
     sheaf__open_options replaced = *how;
-    *run = (run_model){ .folder = how->model };
+    *run = (sheaf__run_model){ .folder = how->model };
     *out = (sheaf__opened){ 0 };
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
@@ -502,8 +505,8 @@ sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__op
     return st == NULL && run->step != NULL ? lay_step(out, run) : st;
 }
 
-void run_model_words(const run_model *run, const char **tokenizer, const char **version,
-                     const char **query)
+void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
+                            const char **version, const char **query)
 {
     if (*tokenizer == NULL)
         *tokenizer = run->tokenizer;
@@ -513,7 +516,7 @@ void run_model_words(const run_model *run, const char **tokenizer, const char **
         *query = run->query;
 }
 
-void run_model_release(run_model *run)
+void sheaf__run_model_release(sheaf__run_model *run)
 {
     remove_temporary(run);
     if (run->masters != NULL)
@@ -526,5 +529,5 @@ void run_model_release(run_model *run)
     free(run->tokenizer);
     free(run->version);
     free(run->query);
-    *run = (run_model){ 0 };
+    *run = (sheaf__run_model){ 0 };
 }

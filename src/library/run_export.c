@@ -1,5 +1,5 @@
 /* run_export.c - see run_export.h. */
-#include "run_export.h"
+#include "library/run_export.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 #include "base/output.h"
 #include "checkpoint/store/look.h"
 #include "catalog/boxes.h"
-#include "run_read.h"
+#include "library/run_read.h"
 #include "train/export.h"
 
-sheaf_status *run_export_is(bool *is, bool *adapter, const char *path)
+sheaf_status *sheaf__run_export_is(bool *is, bool *adapter, const char *path)
 {
-    run_reading r = { 0 };
-    sheaf_status *st = run_read(&r, is, path, true);
+    sheaf__run_reading r = { 0 };
+    sheaf_status *st = sheaf__run_read(&r, is, path, true);
     *adapter = r.options.method == SHEAF_METHOD_LORA;
-    run_reading_release(&r);
+    sheaf__run_reading_release(&r);
     return st;
 }
 
@@ -30,8 +30,8 @@ static sheaf_status *copy(char **to, const char *from)
     return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
 }
 
-static sheaf_status *find_base(run_exported *out, const run_reading *r,
-                               const run_export_options *how)
+static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_reading *r,
+                               const sheaf__run_export_options *how)
 {
     const char *base = how->base != NULL ? how->base : r->options.model;
     if (base == NULL || base[0] == '\0' || sheaf__path_kind(base) == SHEAF_PATH_NONE) {
@@ -49,8 +49,8 @@ static sheaf_status *find_base(run_exported *out, const run_reading *r,
                       : st;
 }
 
-static sheaf_status *write_step(run_exported *out, const run_reading *r, const run_trained *t,
-                                const run_export_options *how)
+static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_reading *r,
+                                const sheaf__run_trained *t, const sheaf__run_export_options *how)
 {
     sheaf_checkpoint *checkpoint = NULL;
     sheaf_source *masters = NULL;
@@ -58,11 +58,11 @@ static sheaf_status *write_step(run_exported *out, const run_reading *r, const r
     const char *name = o->base_name != NULL && o->base_name[0] != '\0' ? o->base_name : out->base;
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
-        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened,
-                                     &(sheaf__origin_from){ .model = out->base,
-                                                            .tokenizer = o->tokenizer,
-                                                            .out = r->out },
-                                     NULL, false),
+        st = sheaf_in(sheaf__run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened,
+                                            &(sheaf__origin_from){ .model = out->base,
+                                                                   .tokenizer = o->tokenizer,
+                                                                   .out = r->out },
+                                            NULL, false),
                       "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
@@ -78,13 +78,13 @@ static sheaf_status *write_step(run_exported *out, const run_reading *r, const r
     return st;
 }
 
-sheaf_status *run_export(run_exported *out, const run_export_options *how)
+sheaf_status *sheaf__run_export(sheaf__run_exported *out, const sheaf__run_export_options *how)
 {
-    run_reading r = { 0 };
-    run_trained trained = { 0 };
+    sheaf__run_reading r = { 0 };
+    sheaf__run_trained trained = { 0 };
     bool is = false;
-    *out = (run_exported){ 0 };
-    sheaf_status *st = run_read(&r, &is, how->path, true);
+    *out = (sheaf__run_exported){ 0 };
+    sheaf_status *st = sheaf__run_read(&r, &is, how->path, true);
     if (st == NULL && !is)
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", how->path),
                             "a run, or a checkpoint of training");
@@ -95,19 +95,19 @@ sheaf_status *run_export(run_exported *out, const run_export_options *how)
     if (st == NULL)
         st = sheaf__output_outside(how->dst, out->base);
     if (st == NULL)
-        st = run_trained_open(&trained, &r, out->base, out->config);
+        st = sheaf__run_trained_open(&trained, &r, out->base, out->config);
     out->adapter = r.options.method == SHEAF_METHOD_LORA;
     if (st == NULL) {
         sheaf_note(how->events, "%s, on %s", r.step, out->base);
         out->family = trained.opened.config.family;
         st = write_step(out, &r, &trained, how);
     }
-    run_trained_release(&trained);
-    run_reading_release(&r);
+    sheaf__run_trained_release(&trained);
+    sheaf__run_reading_release(&r);
     return st;
 }
 
-sheaf_status *run_export_count(int64_t *tensors, int64_t *bytes, const char *dst)
+sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const char *dst)
 {
     sheaf_look look;
     sheaf_status *st = sheaf_look_open(&look, dst);
@@ -123,14 +123,14 @@ sheaf_status *run_export_count(int64_t *tensors, int64_t *bytes, const char *dst
     return NULL;
 }
 
-void run_exported_release(run_exported *e)
+void sheaf__run_exported_release(sheaf__run_exported *e)
 {
     free(e->base);
     free(e->config);
-    *e = (run_exported){ 0 };
+    *e = (sheaf__run_exported){ 0 };
 }
 
-sheaf_status *run_export_beside(char **out, const char *dst)
+sheaf_status *sheaf__run_export_beside(char **out, const char *dst)
 {
     size_t n = strlen(dst);
     while (n > 1 && dst[n - 1] == '/')

@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "cli.h"
+#include "library/settings.h"
 
 static const struct {
     const char *peer, *ours, *more;
@@ -145,18 +145,18 @@ static bool alike(const char *name, const char *word, size_t n)
     return name[n] == '\0';
 }
 
-static bool has(const cli_option *options, const char *name)
+static bool has(const sheaf__setting *options, const char *name)
 {
-    const cli_option *o = cli_find(options, name);
-    return o != NULL && !(o->kind & CLI_HIDDEN);
+    const sheaf__setting *o = sheaf__setting_find(options, name);
+    return o != NULL && !(o->kind & SHEAF__IS_HIDDEN);
 }
 
-const char *cli_peer(const cli_option *options, const char *word, const char **more)
+const char *sheaf__peer(const sheaf__setting *options, const char *word, const char **more)
 {
     const size_t n = strcspn(word, "=");
     *more = "";
-    for (const cli_option *o = options; o->name != NULL; o++)
-        if (!(o->kind & CLI_HIDDEN) && alike(o->name, word, n))
+    for (const sheaf__setting *o = options; o->name != NULL; o++)
+        if (!(o->kind & SHEAF__IS_HIDDEN) && alike(o->name, word, n))
             return o->name;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (alike(names[i].peer, word, n) && has(options, names[i].ours)) {
@@ -166,7 +166,7 @@ const char *cli_peer(const cli_option *options, const char *word, const char **m
     return NULL;
 }
 
-bool cli_peer_is_out(const char *word)
+bool sheaf__peer_is_out(const char *word)
 {
     const size_t n = strcspn(word, "=");
     bool is = alike("out", word, n);

@@ -1,4 +1,4 @@
-/* values.c - text to the value of an option and back. */
+/* values.c - a setting by its name, and text to its value and back. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -6,7 +6,15 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli.h"
+#include "library/settings.h"
+
+const sheaf__setting *sheaf__setting_find(const sheaf__setting *options, const char *name)
+{
+    for (const sheaf__setting *o = options; o->name != NULL; o++)
+        if (strcmp(o->name, name) == 0 || (o->was != NULL && strcmp(o->was, name) == 0))
+            return o;
+    return NULL;
+}
 
 static sheaf_status *refuse(const char *text, const char *from)
 {
@@ -15,7 +23,7 @@ static sheaf_status *refuse(const char *text, const char *from)
 }
 
 /* "a whole number, at least 1", "a number above 0 and below 1" */
-static sheaf_status *expect_number(sheaf_status *st, const cli_option *o, const char *what)
+static sheaf_status *expect_number(sheaf_status *st, const sheaf__setting *o, const char *what)
 {
     char range[96] = "";
     const char *low = o->above ? "above" : "at least", *high = o->below ? "below" : "at most";
@@ -27,16 +35,16 @@ static sheaf_status *expect_number(sheaf_status *st, const cli_option *o, const 
     return o->advice != NULL ? sheaf_try_this(st, "%s", o->advice) : st;
 }
 
-static bool in_range(const cli_option *o, double value)
+static bool in_range(const sheaf__setting *o, double value)
 {
     if (o->above ? !(value > o->min) : !(value >= o->min))
         return false;
     return o->max == 0 || (o->below ? value < o->max : value <= o->max);
 }
 
-static sheaf_status *set_whole(const cli_option *o, const char *text, const char *from)
+static sheaf_status *set_whole(const sheaf__setting *o, const char *text, const char *from)
 {
-    const bool is_int = (o->kind & CLI_KIND) == CLI_INT;
+    const bool is_int = (o->kind & SHEAF__IS_KIND) == SHEAF__IS_INT;
     char *end;
     errno = 0;
     const long long value = strtoll(text, &end, 10);
@@ -52,7 +60,7 @@ static sheaf_status *set_whole(const cli_option *o, const char *text, const char
     return NULL;
 }
 
-static sheaf_status *set_seed(const cli_option *o, const char *text, const char *from)
+static sheaf_status *set_seed(const sheaf__setting *o, const char *text, const char *from)
 {
     char *end;
     errno = 0;
@@ -63,7 +71,7 @@ static sheaf_status *set_seed(const cli_option *o, const char *text, const char 
     return NULL;
 }
 
-static sheaf_status *set_number(const cli_option *o, const char *text, const char *from)
+static sheaf_status *set_number(const sheaf__setting *o, const char *text, const char *from)
 {
     char *end;
     const double value = strtod(text, &end);
@@ -76,7 +84,7 @@ static sheaf_status *set_number(const cli_option *o, const char *text, const cha
     return NULL;
 }
 
-static sheaf_status *set_flag(const cli_option *o, const char *text, const char *from)
+static sheaf_status *set_flag(const sheaf__setting *o, const char *text, const char *from)
 {
     static const char *const yes[] = { "true", "yes", "on", "1" }, *const no[] = { "false", "no",
                                                                                    "off", "0" };
@@ -88,11 +96,11 @@ static sheaf_status *set_flag(const cli_option *o, const char *text, const char 
     return sheaf_expected(refuse(text, from), "true or false");
 }
 
-static sheaf_status *set_choice(const cli_option *o, const char *text, const char *from)
+static sheaf_status *set_choice(const sheaf__setting *o, const char *text, const char *from)
 {
     const char *names[32];
     int n = 0;
-    for (const cli_choice *c = o->choices; c->name != NULL; c++) {
+    for (const sheaf__choice *c = o->choices; c->name != NULL; c++) {
         if (strcmp(c->name, text) == 0) {
             *(int *)o->value = c->value;
             return NULL;
@@ -110,20 +118,21 @@ static sheaf_status *set_choice(const cli_option *o, const char *text, const cha
     return near == NULL ? st : sheaf_try_this(st, "%s", near);
 }
 
-sheaf_status *cli_set(const cli_option *option, const char *text, const char *from)
+sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text, const char *from)
 {
-    switch (option->kind & CLI_KIND) {
-    case CLI_FLAG: return set_flag(option, text, from);
-    case CLI_INT:
-    case CLI_COUNT: return set_whole(option, text, from);
-    case CLI_SEED: return set_seed(option, text, from);
-    case CLI_NUMBER: return set_number(option, text, from);
-    case CLI_CHOICE: return set_choice(option, text, from);
-    case CLI_PATH:
+    switch (option->kind & SHEAF__IS_KIND) {
+    case SHEAF__IS_FLAG: return set_flag(option, text, from);
+    case SHEAF__IS_INT:
+    case SHEAF__IS_COUNT: return set_whole(option, text, from);
+    case SHEAF__IS_SEED: return set_seed(option, text, from);
+    case SHEAF__IS_NUMBER: return set_number(option, text, from);
+    case SHEAF__IS_CHOICE: return set_choice(option, text, from);
+    case SHEAF__IS_PATH:
         if (*text == '\0')
             return sheaf_expected(refuse(text, from), "a path");
         break;
-    case CLI_TEXT: /* a text with a default cannot be unset: settings do not hold what is empty */
+    case SHEAF__IS_TEXT: /* a text with a default cannot be unset: settings do not hold what is
+                            empty */
         if (*text == '\0' && option->min > 0)
             return sheaf_expected(refuse(text, from), "a text");
         if (!sheaf__is_utf8(
@@ -147,19 +156,19 @@ static char *show_number(double value)
     return strdup(text);
 }
 
-char *cli_show(const cli_option *option)
+char *sheaf__setting_show(const sheaf__setting *option)
 {
     char *text = NULL;
-    switch (option->kind & CLI_KIND) {
-    case CLI_FLAG: return strdup(*(const bool *)option->value ? "true" : "false");
-    case CLI_INT: return asprintf(&text, "%d", *(const int *)option->value) < 0 ? NULL : text;
-    case CLI_COUNT:
+    switch (option->kind & SHEAF__IS_KIND) {
+    case SHEAF__IS_FLAG: return strdup(*(const bool *)option->value ? "true" : "false");
+    case SHEAF__IS_INT: return asprintf(&text, "%d", *(const int *)option->value) < 0 ? NULL : text;
+    case SHEAF__IS_COUNT:
         return asprintf(&text, "%" PRId64, *(const int64_t *)option->value) < 0 ? NULL : text;
-    case CLI_SEED:
+    case SHEAF__IS_SEED:
         return asprintf(&text, "%" PRIu64, *(const uint64_t *)option->value) < 0 ? NULL : text;
-    case CLI_NUMBER: return show_number(*(const double *)option->value);
-    case CLI_CHOICE:
-        for (const cli_choice *c = option->choices; c->name != NULL; c++)
+    case SHEAF__IS_NUMBER: return show_number(*(const double *)option->value);
+    case SHEAF__IS_CHOICE:
+        for (const sheaf__choice *c = option->choices; c->name != NULL; c++)
             if (c->value == *(const int *)option->value)
                 return strdup(c->name);
         return strdup(""); /* a value without a name is not written down */

@@ -1,0 +1,112 @@
+/* question.c - see question.h. */
+#include "library/question.h"
+
+#include <inttypes.h>
+
+void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
+                           const sheaf_events *events)
+{
+    if (positions > config->max_position)
+        sheaf_warn(events,
+                   "%s: %" PRId64 " positions are more than the model's %s of %" PRId64
+                   ": rotary embeddings go on beyond it, but the model was not made for that",
+                   what, positions, sheaf_config_position_key(config), config->max_position);
+}
+
+void sheaf__question_close(sheaf__question *q)
+{
+    sheaf_data_close(q->data);
+    sheaf__selection_release(&q->selection);
+    sheaf_lora_options_release(&q->fresh);
+    sheaf__opened_close(&q->opened);
+    q->data = NULL;
+    q->fresh = (sheaf_lora_options){ 0 };
+}
+
+/* The rows of a micro-batch that have an image: as the data say, or all. */
+static void count_images(sheaf__question *q, const sheaf_events *events)
+{
+    sheaf_batch_images fewest,
+        most = { .images = q->opened.config.patches > 0 ? q->o.micro_batch : 0 };
+    if (q->data != NULL)
+        sheaf_data_images_range(&fewest, &most, q->data, q->o.micro_batch);
+    else if (most.images > 0 && !q->warned)
+        sheaf_note(events, "without --data every row is taken to have an image");
+    q->images = most.images;
+    q->warned = true;
+}
+
+static double padding_of(const sheaf__question *q)
+{
+    sheaf_train_options o = q->o;
+    o.steps = q->whole ? 0 : o.steps;
+    return q->place_text != NULL ? 0 : sheaf__job_padding(&o, q->data);
+}
+
+sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *events)
+{
+    const sheaf_train_options *o = &q->o;
+    const bool generates = q->place_text != NULL, lora = o->method == SHEAF_METHOD_LORA;
+    const bool adapter = lora && o->adapter != NULL && o->adapter[0] != '\0',
+               fresh = lora && !adapter && !generates;
+    sheaf_status *st = fresh ? sheaf_train_options_lora(&q->fresh, o) : NULL;
+    if (st == NULL)
+        st = sheaf__open_model(&q->opened,
+                               &(sheaf__open_options){ .model = o->model,
+                                                       .config = o->config,
+                                                       .config_only = true,
+                                                       .slices = o->slices,
+                                                       .events = events,
+                                                       .adapter = adapter ? o->adapter : NULL,
+                                                       .fresh = fresh ? &q->fresh : NULL });
+    if (st == NULL && generates)
+        st = sheaf__place_read(&q->place, q->place_text, q->opened.schema);
+    else if (st == NULL)
+        st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, events);
+    if (st == NULL && o->data != NULL && o->data[0] != '\0') {
+        st = sheaf_data_open(&q->data, o->data,
+                             &(sheaf_data_options){ .config = &q->opened.config,
+                                                    .seq = o->seq,
+                                                    .events = events,
+                                                    .folder = o->model,
+                                                    .tokenizer = o->tokenizer,
+                                                    .prompt_template = o->prompt_template,
+                                                    .query = o->query,
+                                                    .micro_batch = o->micro_batch,
+                                                    .threads = o->threads });
+        if (st == NULL) {
+            sheaf_data_note_unused(q->data, o->data, o->prompt_template, o->query, events);
+            q->seq = sheaf__job_seq(o, q->data);
+            q->padding = padding_of(q);
+            q->data_bytes = (int64_t)sheaf_data_memory(q->data);
+        }
+    } else {
+        q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
+        if (st == NULL && !q->warned && q->opened.config.patches == 0)
+            sheaf__warn_positions(&q->opened.config, "--seq", q->seq, events);
+    }
+    if (st == NULL)
+        count_images(q, events);
+    return st;
+}
+
+sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *q)
+{
+    if (q->place_text != NULL)
+        return sheaf_plan_generate(plan, &(sheaf_plan_generation){ .schema = q->opened.schema,
+                                                                   .lora = q->opened.lora,
+                                                                   .place = &q->place,
+                                                                   .tp = q->o.tp,
+                                                                   .threads = q->o.threads,
+                                                                   .dtype = q->o.dtype,
+                                                                   .batch = q->o.micro_batch,
+                                                                   .seq = q->seq,
+                                                                   .images = q->images });
+    const sheaf__job job = { .options = &q->o,
+                             .schema = q->opened.schema,
+                             .lora = q->opened.lora,
+                             .selection = &q->selection,
+                             .data = q->data,
+                             .seq = q->seq };
+    return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
+}

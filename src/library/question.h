@@ -1,0 +1,34 @@
+/* question.h - what a setting of training, or of generation, would need. */
+#ifndef SHEAF_LIBRARY_QUESTION_H
+#define SHEAF_LIBRARY_QUESTION_H
+
+#include "models/open.h"
+#include "plan/plan.h"
+#include "train/options.h"
+
+typedef struct sheaf__question {
+    sheaf_train_options o;  /* given; the rest is filled when it is opened */
+    const char *place_text; /* given. NULL: a training step; else generation */
+    bool whole;             /* given. No --steps: padding is that of an epoch */
+    sheaf__opened opened;
+    sheaf__selection selection;
+    sheaf_lora_options fresh;
+    sheaf_data *data;
+    int64_t data_bytes, seq;
+    int64_t images; /* of the rows of a micro-batch, those with one: at most */
+    bool warned;    /* that images are assumed */
+    double padding; /* share of the positions, with data */
+    sheaf__place place;
+} sheaf__question;
+
+/* sheaf__question_open - the model's config and the data. Close also after a failure; it can be
+ * opened again with other options. */
+sheaf_status *sheaf__question_open(sheaf__question *question, const sheaf_events *events);
+sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *question);
+void sheaf__question_close(sheaf__question *question);
+
+/* sheaf__warn_positions - that so many are more than the model was made for. */
+void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
+                           const sheaf_events *events);
+
+#endif

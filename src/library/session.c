@@ -1,0 +1,193 @@
+/* session.c - see session.h. */
+#include "library/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "library/places.h"
+#include "library/train_settings.h"
+#include "monitor/monitor.h"
+#include "monitor/provenance.h"
+#include "plan/fits.h"
+
+typedef struct session {
+    const sheaf__session_options *how;
+    char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this
+                                   one, see train/train.h */
+    char *base;                 /* what the run begins from, for run.json */
+    sheaf_monitor *early;       /* of what goes on before OUT exists */
+    sheaf_monitor *monitor;
+} session;
+
+static void forward_event(void *self, const sheaf_event *event)
+{
+    const session *s = self;
+    sheaf_monitor *monitor = s->monitor != NULL ? s->monitor : s->early;
+    if (monitor != NULL)
+        sheaf_emit(sheaf_monitor_events(monitor), event);
+    if (monitor == NULL || s->how->progress == NULL)
+        sheaf_emit(s->how->events, event);
+}
+
+static sheaf_status *write_settings(session *s)
+{
+    free(s->fixed);
+    free(s->all);
+    s->fixed = s->all = NULL;
+    sheaf_status *st = sheaf__settings_text(&s->fixed, s->how->table, true);
+    return st == NULL ? sheaf__settings_text(&s->all, s->how->table, false) : st;
+}
+
+/* A new run's settings name the template that was chosen for it: they say all that the run depends
+ * on. One that goes on keeps the settings it began with, also where they name none: its checkpoints
+ * hold the same. */
+static sheaf_status *chosen(void *self, const char *prompt_template, const char **settings,
+                            const char **recipe)
+{
+    session *s = self;
+    const bool given =
+        s->how->options->prompt_template != NULL && s->how->options->prompt_template[0] != '\0';
+    if (prompt_template == NULL || given || s->stored != NULL)
+        return NULL;
+    s->how->options->prompt_template = prompt_template;
+    sheaf_status *st = write_settings(s);
+    *settings = s->fixed;
+    *recipe = s->all;
+    return st;
+}
+
+static sheaf_status *take_base(void *self, const char *json)
+{
+    session *s = self;
+    s->base = strdup(json);
+    return s->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "run.json") : NULL;
+}
+
+static sheaf_status *planned(void *self, const struct sheaf__job *job)
+{
+    const session *s = self;
+    const sheaf_events events = { forward_event, self };
+    return sheaf_fits_train(
+        job, &(sheaf_fits_how){ .force = s->how->options->force, .events = &events });
+}
+
+static sheaf_status *begin(void *self, int64_t keep_steps)
+{
+    session *s = self;
+    char *path = NULL;
+    sheaf_status_free(sheaf_monitor_close(s->early)); /* it holds no file */
+    s->early = NULL;
+    if (asprintf(&path, "%s/metrics.jsonl", s->how->options->out) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
+    const sheaf_train_options *o = s->how->options;
+    const sheaf_provenance run = { .step = keep_steps,
+                                   .ranks = o->tp,
+                                   .threads = o->threads,
+                                   .transport = "threads",
+                                   .nwords = s->how->nwords,
+                                   .word = s->how->word,
+                                   .base = s->base };
+    char *provenance = NULL;
+    sheaf_status *st = sheaf_monitor_open(
+        &s->monitor, &(sheaf_monitor_options){
+                         .progress = s->how->progress, .metrics = path, .keep_steps = keep_steps });
+    if (st == NULL && asprintf(&provenance, "%s/run.json", o->out) < 0) {
+        provenance = NULL;
+        st = sheaf_fail(SHEAF_E_MEMORY, "run.json");
+    }
+    if (st == NULL)
+        st = sheaf_provenance_add(provenance, &run, s->how->events);
+    free(provenance);
+    free(path);
+    return st;
+}
+
+static sheaf_status *before_save(void *self)
+{
+    return sheaf_monitor_sync(((session *)self)->monitor);
+}
+
+/* Is nothing missing that a new run needs? */
+static bool has_all(const sheaf__session_options *how)
+{
+    sheaf_status *st = sheaf__settings_required(how->state, how->table, true);
+    sheaf_status_free(st);
+    return st == NULL;
+}
+
+/* No error, as a run may be stopped and go on with more steps, but seldom meant. */
+static void warn_of_warmup(const sheaf__session_options *how)
+{
+    const sheaf_train_options *o = how->options;
+    const sheaf_schedule schedule = sheaf_train_options_schedule(o);
+    if (o->warmup >= o->steps)
+        sheaf_warn(
+            how->events,
+            "--warmup %lld is not over after --steps %lld: the learning rate ends at %.3g of --lr %g",
+            (long long)o->warmup, (long long)o->steps,
+            sheaf_schedule_rate(&schedule, 1, o->steps - 1), o->lr);
+}
+
+/* The settings as they were given, with those of the run that goes on. */
+static sheaf_status *settle(session *s)
+{
+    const sheaf__session_options *how = s->how;
+    sheaf_train_options *o = how->options;
+    int64_t step = 0;
+    sheaf_status *st = o->resume ? sheaf_train_peek(&s->stored, &step, o->out) : NULL;
+    if (st == NULL && o->resume && s->stored == NULL &&
+        (!has_all(how) || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
+        st = sheaf__places_no_run(o->out);
+    if (st == NULL && s->stored != NULL)
+        st = sheaf__settings_resume(how->state, how->table, s->stored, o->out);
+    if (st == NULL && s->stored != NULL)
+        sheaf__train_settings_resumed(how->state, how->table, o);
+    if (st == NULL)
+        st = sheaf__train_settings_check(how->state, how->table, o);
+    if (st == NULL && s->stored == NULL)
+        /* one that goes on keeps what it began with, also where that has no name */
+        o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
+    if (st == NULL)
+        warn_of_warmup(how);
+    if (st == NULL)
+        st = sheaf__places_begin(how->state, how->table, o);
+    if (st == NULL)
+        st = write_settings(s);
+    if (st == NULL && s->stored != NULL)
+        st = sheaf__places_find(how->state, how->table, o, o->out, true);
+    return st;
+}
+
+sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *how)
+{
+    session s = { .how = how };
+    const sheaf_events events = { forward_event, &s };
+    const sheaf_train_hooks hooks = { .begin = begin,
+                                      .base = take_base,
+                                      .chosen = chosen,
+                                      .planned = planned,
+                                      .events = &events,
+                                      .before_save = before_save,
+                                      .self = &s,
+                                      .signals = how->signals };
+    *result = (sheaf_train_result){ 0 };
+    sheaf_status *st = settle(&s);
+    if (st == NULL && how->ready != NULL)
+        st = how->ready(how->self);
+    if (st == NULL)
+        st = sheaf_monitor_open(&s.early, &(sheaf_monitor_options){ .progress = how->progress });
+    if (st == NULL)
+        st = sheaf_train(result, how->options, s.fixed, s.all, &hooks);
+    sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */
+    sheaf_status *closed = sheaf_monitor_close(s.monitor);
+    if (st == NULL)
+        st = closed;
+    else
+        sheaf_status_free(closed);
+    free(s.base);
+    free(s.stored);
+    free(s.fixed);
+    free(s.all);
+    return st;
+}

@@ -1,0 +1,32 @@
+/* session.h - a training run from its settings to its result, with all that OUT holds: settings,
+ * metrics.jsonl and run.json beside the checkpoints (train/train.h). */
+#ifndef SHEAF_LIBRARY_SESSION_H
+#define SHEAF_LIBRARY_SESSION_H
+
+#include <stdio.h>
+
+#include "library/settings.h"
+#include "train/train.h"
+
+typedef struct sheaf__session_options {
+    sheaf__settings *state; /* of `table`: sheaf__train_settings() of `options`, as far as the
+                               caller gave them */
+    const sheaf__setting *table;
+    sheaf_train_options
+        *options;               /* those that were not given are filled from the run that goes on */
+    FILE *progress;             /* a line of progress, as monitor/monitor.h has it; NULL: none */
+    const sheaf_events *events; /* hear of everything; with `progress` of what comes before it */
+    int nwords;                 /* the command line, for run.json */
+    const char *const *word;
+    sheaf_signals *signals;             /* asked to save or stop; may be NULL */
+    sheaf_status *(*ready)(void *self); /* called once the settings are known to be sound; may be
+                                           NULL */
+    void *self;
+} sheaf__session_options;
+
+/* sheaf__session_run - begins a run, or goes on with the one in options->out where options->resume
+ * says so. Errors: those of the settings and of sheaf_train(). Release *result also after a
+ * failure. */
+sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *options);
+
+#endif

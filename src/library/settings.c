@@ -1,0 +1,309 @@
+/* settings.c - settings as text: `key: value` lines, a small part of YAML.
+ *
+ *     # comment
+ *     model: models/llama          (plain: to the end of the line or " #")
+ *     lora-targets: '.*\.q_proj'   (single quotes: as it stands, '' is one quote)
+ *
+ * Keys are the names of flags; an underscore may stand for a dash. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "library/settings.h"
+
+bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *options,
+                           const char *name)
+{
+    const sheaf__setting *o = sheaf__setting_find(options, name);
+    return o != NULL && state->given[o - options];
+}
+
+sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *options,
+                                       bool needed_too)
+{
+    const unsigned kinds = SHEAF__IS_REQUIRED | (needed_too ? SHEAF__IS_NEEDED : 0);
+    for (const sheaf__setting *o = options; o->name != NULL; o++)
+        if ((o->kind & kinds) && !state->given[o - options] && !state->from_file[o - options]) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s is missing", o->name);
+            return sheaf_expected(st, "%s", o->help);
+        }
+    return NULL;
+}
+
+void sheaf__settings_release(sheaf__settings *state)
+{
+    for (int i = 0; i < state->nheld; i++)
+        free(state->held[i]);
+    *state = (sheaf__settings){ 0 };
+}
+
+/* Cuts `line` in place into key and value; *key NULL for a line that says nothing. */
+static sheaf_status *split_line(char **key, char **value, char *line, const char *from)
+{
+    *key = NULL;
+    line += strspn(line, " \t");
+    if (*line == '\0' || *line == '#' || strcmp(line, "---") == 0)
+        return NULL;
+    char *colon = strchr(line, ':');
+    if (colon == NULL || colon == line || (colon[1] != '\0' && colon[1] != ' ' && colon[1] != '\t'))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "key: value"), "%s",
+                           line);
+    char *end = colon;
+    while (end > line && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    *end = '\0';
+    char *v = colon + 1;
+    v += strspn(v, " \t");
+    *key = line;
+    *value = v;
+    if (*v != '\'') {
+        char *comment = *v == '#' ? v : NULL;
+        for (char *p = v; comment == NULL && *p != '\0'; p++)
+            if (p[0] == '#' && (p[-1] == ' ' || p[-1] == '\t'))
+                comment = p;
+        end = comment != NULL ? comment : v + strlen(v);
+        while (end > v && (end[-1] == ' ' || end[-1] == '\t'))
+            end--;
+        *end = '\0';
+        if (*v == '"' || *v == '[' || *v == '{' || *v == '|' || *v == '>')
+            return sheaf_try_this(
+                sheaf_found(
+                    sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line), "a plain value"),
+                    "%s", v),
+                "put it in single quotes: '...'");
+        return NULL;
+    }
+    char *to = v;
+    for (v++; *v != '\0'; v++) {
+        if (v[0] == '\'' && v[1] != '\'')
+            break;
+        v += v[0] == '\'';
+        *to++ = *v;
+    }
+    const char *rest = *v == '\'' ? v + 1 : NULL;
+    const bool closed =
+        rest != NULL && (rest[strspn(rest, " \t")] == '\0' || rest[strspn(rest, " \t")] == '#');
+    *to = '\0';
+    return closed ? NULL
+                  : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line),
+                                   rest == NULL ? "a closing single quote on the same line"
+                                                : "nothing after a closing single quote");
+}
+
+static sheaf_status *unknown_key(const sheaf__setting *options, const char *key, const char *from)
+{
+    const char *names[SHEAF__MAX_SETTINGS];
+    int n = 0;
+    for (const sheaf__setting *x = options; x->name != NULL; x++)
+        if (!(x->kind & (SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED)))
+            names[n++] = x->name;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key);
+    const sheaf__setting *o = sheaf__setting_find(options, key);
+    if (o != NULL && !(o->kind & SHEAF__IS_HIDDEN))
+        return sheaf_try_this(sheaf_expected(st, "a setting of the run"),
+                              "give --%s on the command line", key);
+    sheaf_expected(st, "the name of a flag, without dashes in front");
+    const char *more, *ours = sheaf__peer(options, key, &more);
+    if (ours != NULL)
+        return sheaf_try_this(st, "sheaf calls it %s%s", ours, more);
+    const char *near = sheaf__nearest(key, names, n);
+    return near != NULL ? sheaf_try_this(st, "%s", near) : st;
+}
+
+/* The option `key` names; *off when it is the "no-" form of a flag. */
+static const sheaf__setting *key_option(const sheaf__setting *options, char *key, bool *off)
+{
+    for (char *p = key; *p != '\0'; p++)
+        if (*p == '_')
+            *p = '-';
+    *off = false;
+    const sheaf__setting *o = sheaf__setting_find(options, key);
+    if (o == NULL && strncmp(key, "no-", 3) == 0) {
+        o = sheaf__setting_find(options, key + 3);
+        *off = o != NULL && (o->kind & SHEAF__IS_KIND) == SHEAF__IS_FLAG;
+        if (!*off)
+            o = NULL;
+    }
+    return o != NULL && (o->kind & SHEAF__IS_UNSAVED) ? NULL : o;
+}
+
+typedef sheaf_status *(*line_taker)(void *context, const sheaf__setting *option, const char *value,
+                                    bool off, const char *from);
+
+/* Calls `take` for each line of `text` (changed in place); seen[i] tells which options
+ * it named. */
+static sheaf_status *each_line(bool seen[SHEAF__MAX_SETTINGS], const sheaf__setting *options,
+                               char *text, const char *name, line_taker take, void *context)
+{
+    int number = 0;
+    for (char *line = text, *next; line != NULL; line = next) {
+        next = strchr(line, '\n');
+        if (next != NULL)
+            *next++ = '\0';
+        line[strcspn(line, "\r")] = '\0';
+        char from[4200], *key, *value;
+        snprintf(from, sizeof from, "%s:%d", name, ++number);
+        sheaf_status *st = split_line(&key, &value, line, from);
+        if (st != NULL || key == NULL) {
+            if (st != NULL)
+                return st;
+            continue;
+        }
+        bool off;
+        const sheaf__setting *o = key_option(options, key, &off);
+        if (o == NULL)
+            return unknown_key(options, key, from);
+        if (seen[o - options])
+            return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key),
+                                  "it stands twice; give it once");
+        seen[o - options] = true;
+        snprintf(from, sizeof from, "%s:%d: '%s'", name, number, key);
+        if ((st = take(context, o, value, off, from)) != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+typedef struct target {
+    sheaf__settings *state;
+    const sheaf__setting *options;
+} target;
+
+static sheaf_status *set_from_file(const target *t, const sheaf__setting *o, const char *value,
+                                   bool off, const char *from)
+{
+    sheaf_status *st = sheaf__setting_set(o, value, from);
+    if (st == NULL && off)
+        *(bool *)o->value = !*(bool *)o->value;
+    t->state->from_file[o - t->options] = true;
+    return st;
+}
+
+static sheaf_status *take_recipe_line(void *context, const sheaf__setting *o, const char *value,
+                                      bool off, const char *from)
+{
+    const target *t = context;
+    if (!t->state->given[o - t->options])
+        return set_from_file(t, o, value, off, from);
+    /* A flag wins; the line must be sound all the same. */
+    union {
+        int64_t i;
+        double d;
+        const char *s;
+        bool b;
+        uint64_t u;
+        int n;
+    } unused;
+    sheaf__setting probe = *o;
+    probe.value = &unused;
+    return sheaf__setting_set(&probe, value, from);
+}
+
+sheaf_status *sheaf__settings_hold(sheaf__settings *state, char *text)
+{
+    if (state->nheld == (int)(sizeof state->held / sizeof *state->held)) {
+        free(text);
+        return sheaf_fail(SHEAF_E_ARG, "more settings than sheaf holds at once");
+    }
+    state->held[state->nheld++] = text;
+    return NULL;
+}
+
+sheaf_status *sheaf__settings_take(sheaf__settings *state, const sheaf__setting *options,
+                                   char *text, const char *name)
+{
+    target t = { state, options };
+    bool seen[SHEAF__MAX_SETTINGS] = { false };
+    const bool marked = strncmp(text, "\xef\xbb\xbf", 3) == 0; /* by an editor, as UTF-8 */
+    sheaf_status *st = sheaf__settings_hold(state, text);
+    return st == NULL
+               ? each_line(seen, options, text + (marked ? 3 : 0), name, take_recipe_line, &t)
+               : st;
+}
+
+static bool plain_in_yaml(const char *value)
+{
+    return value[strcspn(value, "#'\"[]{}|>&*!%@`?\\")] == '\0' &&
+           strchr(" \t-", value[0]) == NULL && strstr(value, ": ") == NULL &&
+           strchr(" \t:", value[strlen(value) - 1]) == NULL;
+}
+
+static void add_setting(sheaf_text *text, const char *name, const char *value)
+{
+    if (plain_in_yaml(value)) {
+        sheaf__text_add(text, "%s: %s\n", name, value);
+        return;
+    }
+    sheaf__text_add(text, "%s: '", name);
+    for (const char *p = value; *p != '\0'; p++)
+        *p == '\'' ? sheaf__text_bytes(text, "''", 2) : sheaf__text_bytes(text, p, 1);
+    sheaf__text_add(text, "'\n");
+}
+
+sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bool only_fixed)
+{
+    sheaf_text text = { 0 };
+    sheaf_status *st = NULL;
+    for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
+        if ((o->kind & SHEAF__IS_UNSAVED) || (only_fixed && !(o->kind & SHEAF__IS_FIXED)))
+            continue;
+        char *value = sheaf__setting_show(o);
+        if (value == NULL)
+            text.failed = true;
+        else if (strpbrk(value, "\n\r") != NULL)
+            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", o->name), "one line of text");
+        else if (*value != '\0')
+            add_setting(&text, o->name, value);
+        free(value);
+    }
+    sheaf__text_bytes(&text, "", 0);
+    if (st == NULL)
+        return sheaf__text_take(out, &text);
+    sheaf__text_release(&text);
+    return st;
+}
+
+static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
+{
+    char *mine = sheaf__setting_show(o);
+    if (mine == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "--%s", o->name);
+    sheaf_status *st = NULL;
+    if (strcmp(mine, stored) != 0) {
+        st = sheaf_fail(SHEAF_E_ARG, "--%s cannot change when a run is resumed", o->name);
+        sheaf_expected(st, "%s, as the run began", *stored == '\0' ? "nothing" : stored);
+        sheaf_found(st, "%s", *mine == '\0' ? "nothing" : mine);
+        sheaf_try_this(st, "leave --%s out, or begin a new run in another --out", o->name);
+    }
+    free(mine);
+    return st;
+}
+
+static sheaf_status *take_stored_line(void *context, const sheaf__setting *o, const char *value,
+                                      bool off, const char *from)
+{
+    const target *t = context;
+    const int i = (int)(o - t->options);
+    if (!t->state->given[i] && !t->state->from_file[i])
+        return set_from_file(t, o, value, off, from);
+    return (o->kind & SHEAF__IS_FIXED) ? refuse_change(o, value) : NULL;
+}
+
+sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *options,
+                                     const char *text, const char *name)
+{
+    char *copy = strdup(text);
+    if (copy == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
+    sheaf_status *st = sheaf__settings_hold(state, copy);
+    target t = { state, options };
+    bool seen[SHEAF__MAX_SETTINGS] = { false };
+    if (st == NULL)
+        st = each_line(seen, options, copy, name, take_stored_line, &t);
+    /* What the run was begun without cannot be given later either. */
+    for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++)
+        if (!seen[o - options] && (o->kind & SHEAF__IS_FIXED) &&
+            (state->given[o - options] || state->from_file[o - options]))
+            st = refuse_change(o, "");
+    return st;
+}

@@ -1,0 +1,110 @@
+/* settings.h - named settings of a struct: one table gives the flags of a command, their help, the
+ * keys of a recipe, and the text that a run writes down.
+ *
+ *     const sheaf__setting table[] = {
+ *         { "steps", SHEAF__IS_COUNT, &o.steps, "optimizer steps in all", .min = 1 },
+ *         { 0 },
+ *     };
+ *
+ * Messages name a setting as the command's flag, "--steps". */
+#ifndef SHEAF_LIBRARY_SETTINGS_H
+#define SHEAF_LIBRARY_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+/* What a setting's value is; the pointer's type follows. */
+enum {
+    SHEAF__IS_FLAG = 1, /* bool: --x, --no-x, --x=true, --x=false */
+    SHEAF__IS_INT,      /* int, within [min, max] */
+    SHEAF__IS_COUNT,    /* int64_t, within [min, max] */
+    SHEAF__IS_SEED,     /* uint64_t, any */
+    SHEAF__IS_NUMBER,   /* double, finite, within [min, max] */
+    SHEAF__IS_CHOICE,   /* int or enum: one of `choices` */
+    SHEAF__IS_TEXT, /* const char *, borrowed from where it was given; empty means not given, unless
+                       min is 1 */
+    SHEAF__IS_PATH, /* the same; must not be empty */
+    SHEAF__IS_KIND = 0xff,
+    /* and how it behaves */
+    SHEAF__IS_REQUIRED = 0x100,
+    SHEAF__IS_FIXED = 0x200, /* may not change when a run is resumed */
+    SHEAF__IS_CONTENT =
+        0x400, /* names something that may not change, but its name may (a folder) */
+    SHEAF__IS_UNSAVED = 0x800, /* not a setting of the run: no recipe key, not written down */
+    SHEAF__IS_HIDDEN = 0x1000, /* not in help */
+    SHEAF__IS_NEEDED = 0x2000, /* required too, but a run that goes on (--resume) has it stored */
+};
+
+typedef struct sheaf__choice {
+    const char *name;
+    int value;
+} sheaf__choice;
+
+typedef struct sheaf__setting {
+    const char *name; /* without dashes; also the recipe key */
+    unsigned kind;
+    void *value;
+    const char *help;
+    const char *unit;             /* placeholder in help: "DIR"; NULL = by kind */
+    double min, max;              /* INT, COUNT, NUMBER; max 0 = no upper limit. TEXT: see there */
+    bool above, below;            /* NUMBER: more than min, less than max */
+    const sheaf__choice *choices; /* ends with name NULL */
+    const char *advice; /* what to try instead of a value that is refused; NULL = nothing */
+    const char *was;    /* an older name, which is still understood; NULL = none */
+} sheaf__setting;
+
+#define SHEAF__MAX_SETTINGS 96
+
+/* What is known of a table's settings beside their values. All zero at first; release also after a
+ * failure. */
+typedef struct sheaf__settings {
+    bool given[SHEAF__MAX_SETTINGS];     /* by the caller: a flag on the command line */
+    bool from_file[SHEAF__MAX_SETTINGS]; /* by the recipe or by resumed settings */
+    char *held[24];                      /* texts that values point into */
+    int nheld;
+} sheaf__settings;
+
+void sheaf__settings_release(sheaf__settings *state);
+/* sheaf__settings_hold - `text` (malloc'd) lives as long as `state`: a value may point into it.
+ * Takes it also after a failure. */
+sheaf_status *sheaf__settings_hold(sheaf__settings *state, char *text);
+
+/* sheaf__setting_set - gives one setting a value from text; `from` ("--tp", "recipe.txt:3") is for
+ * the message. Errors: SHEAF_E_ARG with what is allowed. */
+sheaf_status *sheaf__setting_set(const sheaf__setting *setting, const char *text, const char *from);
+/* sheaf__setting_show - the value as text that sheaf__setting_set() reads back to the same value
+ * (malloc'd); an unset text gives "". */
+char *sheaf__setting_show(const sheaf__setting *setting);
+/* sheaf__setting_find - by its name, or its older one; NULL. */
+const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
+bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,
+                           const char *name);
+/* sheaf__settings_required - REQUIRED and, with needed_too, NEEDED settings that nothing gave. */
+sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *table,
+                                       bool needed_too);
+
+/* sheaf__settings_take - `key: value` lines fill the settings that the caller did not give. Takes
+ * `text` (malloc'd), also after a failure; `name` is for messages. */
+sheaf_status *sheaf__settings_take(sheaf__settings *state, const sheaf__setting *table, char *text,
+                                   const char *name);
+/* sheaf__settings_text - every setting of the table as a recipe (malloc'd); with `only_fixed` just
+ * those that are FIXED, in table order: the same bytes whatever the machine, the paths and the
+ * number of ranks. */
+sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *table, bool only_fixed);
+/* sheaf__settings_resume - takes over settings stored by sheaf__settings_text(): those that neither
+ * the caller nor a recipe gave get the stored value; a given one that differs is refused when it is
+ * FIXED. `name` is for messages. */
+sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *table,
+                                     const char *text, const char *name);
+
+/* sheaf__peer - the setting that `word`, a flag without its dashes that the table has not ("=VALUE"
+ * may follow), means in other programs, or by another spelling; *more says what is to be said
+ * besides. NULL: none. */
+const char *sheaf__peer(const sheaf__setting *table, const char *word, const char **more);
+/* Is it what they call --out? */
+bool sheaf__peer_is_out(const char *word);
+
+#endif

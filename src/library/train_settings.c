@@ -1,0 +1,295 @@
+/* train_settings.c - see train_settings.h. */
+#include "library/train_settings.h"
+
+#include <string.h>
+
+#include "ops/units.h"
+#include "sheaf/cut.h"
+
+static const sheaf__choice methods[] = {
+    { "lora", SHEAF_METHOD_LORA },
+    { "head", SHEAF_METHOD_HEAD },
+    { "full", SHEAF_METHOD_FULL },
+    { 0 },
+};
+static const sheaf__choice schedules[] = {
+    { "constant", SHEAF_SCHEDULE_CONSTANT },
+    { "linear", SHEAF_SCHEDULE_LINEAR },
+    { "cosine", SHEAF_SCHEDULE_COSINE },
+    { "sat-constant", SHEAF_SCHEDULE_SAT_CONSTANT },
+    { "sat-linear", SHEAF_SCHEDULE_SAT_LINEAR },
+    { "sat-cosine", SHEAF_SCHEDULE_SAT_COSINE },
+    { 0 },
+};
+static const sheaf__choice transports[] = {
+    { "threads", SHEAF_TRANSPORT_THREADS },
+    { "mpi", SHEAF_TRANSPORT_MPI },
+    { 0 },
+};
+static const sheaf__choice dtypes[] = { { "float32", SHEAF_F32 },
+                                        { "bfloat16", SHEAF_BF16 },
+                                        { 0 } };
+static const sheaf__choice paddings[] = { { "micro-batch", SHEAF_PAD_MICRO_BATCH },
+                                          { "file", SHEAF_PAD_FILE },
+                                          { 0 } };
+static const sheaf__choice biases[] = {
+    { "none", SHEAF_BIAS_NONE },
+    { "all", SHEAF_BIAS_ALL },
+    { "lora_only", SHEAF_BIAS_LORA_ONLY },
+    { 0 },
+};
+
+const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
+                                              { "tiles", SHEAF_SUMS_TILES },
+                                              { 0 } };
+
+const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
+{
+    return dtype != SHEAF_BF16 ? NULL : sums == SHEAF_SUMS_TILES ? "tiles" : "pairs";
+}
+
+sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype)
+{
+    if (asked != SHEAF_SUMS_UNNAMED || dtype != SHEAF_BF16)
+        return asked;
+    if (before != SHEAF_SUMS_UNNAMED)
+        return before;
+    return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+}
+
+static int add(sheaf__setting *to, const sheaf__setting *from, int n)
+{
+    memcpy(to, from, (size_t)n * sizeof *to);
+    return n;
+}
+
+static int place_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
+{
+    const unsigned needed = planning ? 0 : SHEAF__IS_NEEDED;
+    const sheaf__setting flags[] = {
+        { "model", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed, &o->model,
+          "folder of the base model (Hugging Face form)", "DIR" },
+        { "config", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->config,
+          "the model's config.json, where its folder has none", "FILE" },
+        { "data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed, &o->data,
+          "examples: JSON Lines, a folder of images, or .safetensors with input_ids and labels" },
+        { "tokenizer", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->tokenizer,
+          "of texts, sentencepiece; default: tokenizer.model in the model's folder", "FILE" },
+        { "template", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->prompt_template,
+          "how a question about an image is put: base, chat, vqa or chat_old; default: the model's",
+          "NAME" },
+        { "query", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->query,
+          "asked of every image of a folder (default \"CAPTCHA:\")", "TEXT" },
+        { "out", SHEAF__IS_PATH | SHEAF__IS_CONTENT | (planning ? 0 : SHEAF__IS_REQUIRED), &o->out,
+          "folder for checkpoints, metrics and the result", "DIR" },
+        { "adapter", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->adapter,
+          "start from this PEFT adapter", "DIR" },
+        { "tp", SHEAF__IS_INT, &o->tp, "ranks that share the model, at most --slices", "T", 1,
+          SHEAF_MAX_SLICES },
+        { "dp", SHEAF__IS_INT | SHEAF__IS_HIDDEN, &o->dp,
+          "groups of ranks that share a step's micro-batches", "D", 1, 4096 },
+        { "transport", SHEAF__IS_CHOICE | SHEAF__IS_HIDDEN, &o->transport, "how ranks talk",
+          .choices = transports, .was = "carrier" },
+        { "threads", SHEAF__IS_INT, &o->threads, "compute threads in all; 0 = every core at hand",
+          .max = 4096 },
+        { "checkpointing", SHEAF__IS_FLAG, &o->checkpointing,
+          "recompute activations instead of keeping them: less memory, more time, the same bytes" },
+        { "began-in", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_CONTENT, &o->folder,
+          "folder that relative paths count from" },
+        { "isa", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->isa,
+          "ref, avx2, avx512, avx512bf16 or amx" },
+    };
+    return add(to, flags, (int)(sizeof flags / sizeof *flags));
+}
+
+static int what_flags(sheaf__setting *to, sheaf_train_options *o)
+{
+    const sheaf__setting flags[] = {
+        { "slices", SHEAF__IS_INT | SHEAF__IS_FIXED, &o->slices,
+          "parts every tensor falls into, a power of two; part of the result", "S", 1,
+          SHEAF_MAX_SLICES },
+        { "method", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->method,
+          "what is trained: an adapter, some tensors, or all", .choices = methods },
+        { "train", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->train,
+          "patterns of tensors that are trained in full, beside an adapter or (method head) alone: *, ?, {46..54}; default none, or the output head",
+          "P,P" },
+        { "head-patterns", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->head_patterns,
+          "method head: an older name of --train", "P,P" },
+        { "lora-rank", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->lora_rank, "rank of A and B", "R", 1,
+          65536 },
+        { "lora-alpha", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lora_alpha,
+          "the adapter counts alpha/rank times", "A", .above = true },
+        { "lora-targets", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_targets,
+          "modules that get an adapter: names, a regular expression for the whole path, all-linear, or sat, sat-vit (default q_proj,v_proj; of CogVLM and CogAgent sat)",
+          "A,B", .min = 1 },
+        { "lora-exclude", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_exclude,
+          "of these, modules that get none: names or a regular expression", "A,B" },
+        { "lora-layers", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_layers,
+          "only these layers, counted from 0 (default all)", "N,N" },
+        { "lora-rank-pattern", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_rank_pattern,
+          "other ranks for some modules: PATTERN=RANK,...", "P=R,P=R" },
+        { "lora-alpha-pattern", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_alpha_pattern,
+          "other alphas for some modules: PATTERN=ALPHA,...", "P=A,P=A" },
+        { "lora-dropout", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lora_dropout,
+          "share of the adapter's inputs set to zero", "P", .max = 1, .below = true },
+        { "lora-rslora", SHEAF__IS_FLAG | SHEAF__IS_FIXED, &o->lora_rslora,
+          "scale by alpha/sqrt(rank)" },
+        { "lora-bias", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->lora_bias,
+          "biases trained beside the adapter", .choices = biases },
+        { "modules-to-save", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->modules_to_save,
+          "modules trained in full beside the adapter and saved with it", "A,B" },
+    };
+    return add(to, flags, (int)(sizeof flags / sizeof *flags));
+}
+
+static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
+{
+    const sheaf__setting flags[] = {
+        { "steps", SHEAF__IS_COUNT | (planning ? 0 : SHEAF__IS_NEEDED), &o->steps,
+          "optimizer steps in all", .min = planning ? 0 : 1, .max = 1e15 },
+        { "micro-batch", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->micro_batch, "rows of one forward",
+          .min = 1, .max = 1e6 },
+        { "accumulate", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->accumulate,
+          "micro-batches of one step, over all groups", .min = 1, .max = 1e6 },
+        { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->seq,
+          "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
+        { "padding", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->padding,
+          "what rows are padded to: the longest of their micro-batch, or of all data (or --seq)",
+          .choices = paddings },
+        { "shuffle", SHEAF__IS_FLAG | SHEAF__IS_FIXED, &o->shuffle, "use rows in file order" },
+        { "lr", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lr, "learning rate after warm-up" },
+        { "lr-scale", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lr_scale,
+          "other learning rates for some tensors, as shares of --lr: PATTERN=X,...; the first that matches counts",
+          "P=X,P=X" },
+        { "schedule", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->schedule,
+          "how the learning rate goes on after warm-up; sat-...: by the rules of SwissArmyTransformer",
+          .choices = schedules },
+        { "warmup", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->warmup,
+          "steps over which the learning rate rises from 0", .max = 1e15 },
+        { "warmup-ratio", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->warmup_ratio,
+          "the same as a share of --steps, instead of --warmup", .max = 1 },
+        { "lr-decay-ratio", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->decay_ratio,
+          "sat-cosine: it ends at this share of --lr", .max = 1, .above = true },
+        { "auto-warmup", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->held_steps,
+          "sat-...: the first N steps learn at most --auto-warmup-rate of --lr", .max = 1e15 },
+        { "auto-warmup-rate", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->held_rate,
+          "sat-...: see --auto-warmup", .max = 1 },
+        { "weight-decay", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->weight_decay,
+          "AdamW's; biases and norms have none" },
+        { "beta1", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->beta1, "AdamW's memory of gradients",
+          .max = 1, .below = true },
+        { "beta2", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->beta2,
+          "AdamW's memory of squared gradients", .max = 1, .below = true },
+        { "eps", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->eps, "AdamW's smallest divisor",
+          .above = true },
+        { "clip", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->clip,
+          "largest gradient norm; 0 = no clipping" },
+        { "dtype", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->dtype,
+          "type of activations and products; trained weights are float32 masters",
+          .choices = dtypes },
+        { "bf16-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->sums, SHEAF__SUMS_HELP,
+          .choices = sheaf__sums_choices },
+        { "seed", SHEAF__IS_SEED | SHEAF__IS_FIXED, &o->seed, "start of all randomness" },
+        { "save-every", SHEAF__IS_COUNT, &o->save_every,
+          "steps between checkpoints; 0 = only at the end", .max = 1e15 },
+        { "export-every", SHEAF__IS_COUNT, &o->export_every,
+          "steps between adapters, or models, in OUT/exports; 0 = only the result", .max = 1e15 },
+        { "keep", SHEAF__IS_COUNT, &o->keep, "newest checkpoints kept; 0 = all", .max = 1e9 },
+    };
+    return add(to, flags, (int)(sizeof flags / sizeof *flags));
+}
+
+int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool planning)
+{
+    int n = place_flags(table, o, planning);
+    n += what_flags(table + n, o);
+    n += how_flags(table + n, o, planning);
+    const sheaf__setting own[] = {
+        { "resume", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED, &o->resume,
+          "go on from the newest checkpoint in --out, at any --tp; other settings stay as they were" },
+        { "recipe", SHEAF__IS_PATH | SHEAF__IS_UNSAVED, &o->recipe,
+          "read settings from a file, or from a recipe that comes with sheaf (cogvlm-lora, ...)",
+          "FILE" },
+        { "force", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
+          &o->force, "begin even where the planner says that memory does not suffice" },
+        { 0 },
+    };
+    n += add(table + n, own, 4);
+    return n - 1;
+}
+
+void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__setting *table,
+                                   sheaf_train_options *o)
+{
+    const ptrdiff_t i = sheaf__setting_find(table, "padding") - table;
+    if (!state->given[i] && !state->from_file[i])
+        o->padding = SHEAF_PAD_UNNAMED;
+}
+
+static sheaf_status *only_with_lora(const sheaf__settings *state, const sheaf__setting *table)
+{
+    for (const sheaf__setting *o = table; o->name != NULL; o++) {
+        const bool lora = strncmp(o->name, "lora-", 5) == 0 ||
+                          strcmp(o->name, "modules-to-save") == 0 ||
+                          strcmp(o->name, "adapter") == 0;
+        if (lora && state->given[o - table])
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", o->name),
+                                  "--method lora beside it");
+    }
+    return NULL;
+}
+
+/* A run may stop while it still warms up; all else about the schedule must be sound. */
+static sheaf_status *check_schedule(const sheaf__settings *state, const sheaf__setting *table,
+                                    const sheaf_train_options *o)
+{
+    static const char *const sat_only[] = { "lr-decay-ratio", "auto-warmup", "auto-warmup-rate" };
+    sheaf_schedule schedule = sheaf_train_options_schedule(o);
+    for (size_t i = 0;
+         i < sizeof sat_only / sizeof *sat_only && !sheaf_schedule_is_sat(o->schedule); i++)
+        if (sheaf__settings_given(state, table, sat_only[i]))
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", sat_only[i]),
+                                  "--schedule sat-cosine, or another of SAT's, beside it");
+    if (schedule.steps < schedule.warmup)
+        schedule.steps = schedule.warmup;
+    return sheaf_schedule_check(&schedule);
+}
+
+sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
+                                          const sheaf_train_options *o)
+{
+    sheaf_status *st = sheaf__settings_required(state, table, true);
+    if (st != NULL)
+        return st;
+    if ((o->slices & (o->slices - 1)) != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
+                                          "a power of two, at most %d", SHEAF_MAX_SLICES),
+                           "%d", o->slices);
+    if (o->tp > o->slices) {
+        st = sheaf_fail(SHEAF_E_ARG, "--tp");
+        sheaf_expected(st, "at most %d, the number of slices", o->slices);
+        sheaf_found(st, "%d", o->tp);
+        return sheaf_try_this(st, "fewer ranks; a new run may have more --slices, up to %d",
+                              SHEAF_MAX_SLICES);
+    }
+    const int accumulators = o->method == SHEAF_METHOD_FULL ? 1 : 4;
+    if (accumulators % o->dp != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dp"),
+                                          "a divisor of %d, the accumulators of method %s",
+                                          accumulators, methods[o->method].name),
+                           "%d", o->dp);
+    if (o->dp > 1)
+        return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp),
+                              "--dp 1; --tp up to %d", o->slices);
+    if (o->transport != SHEAF_TRANSPORT_THREADS)
+        return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
+                              "--transport threads");
+    if (o->method != SHEAF_METHOD_HEAD && sheaf__settings_given(state, table, "head-patterns"))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"),
+                              "--method head beside it");
+    if (o->method == SHEAF_METHOD_FULL && sheaf__settings_given(state, table, "train"))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"),
+                              "--method lora or head beside it");
+    st = check_schedule(state, table, o);
+    return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(state, table);
+}

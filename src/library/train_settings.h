@@ -1,0 +1,34 @@
+/* train_settings.h - the flags of `sheaf train`, which `sheaf plan` shares. */
+#ifndef SHEAF_LIBRARY_TRAIN_SETTINGS_H
+#define SHEAF_LIBRARY_TRAIN_SETTINGS_H
+
+#include "library/settings.h"
+#include "train/options.h"
+
+/* sheaf__train_settings - fills `table` (room for SHEAF__MAX_SETTINGS) with the flags, their values
+ * pointing into *options, and the zero entry that ends it; returns the number of flags.
+ * The caller may append its own and a new end. *options must hold the defaults.
+ * With `planning` nothing is required but a model: plan needs neither data nor OUT. */
+int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *options, bool planning);
+
+/* sheaf__train_settings_resumed - after sheaf__settings_resume(): what settings from before a flag
+ * was there mean by their silence. */
+void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__setting *table,
+                                   sheaf_train_options *options);
+
+/* sheaf__train_settings_check - what one flag alone cannot tell: tp over slices, dp that does not
+ * divide the accumulators, flags of another method, and after --resume what neither flags nor
+ * the stored settings gave. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
+                                          const sheaf_train_options *options);
+
+extern const sheaf__choice sheaf__sums_choices[]; /* pairs, tiles as sheaf_bf16_sums */
+#define SHEAF__SUMS_HELP                                                                           \
+    "bfloat16: order of the sums, part of the result; default: what is fastest here"
+/* sheaf__sums_name - for results; NULL unless `dtype` is bfloat16. */
+const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
+/* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
+ * fastest here. */
+sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
+
+#endif
