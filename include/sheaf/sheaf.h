@@ -7,11 +7,15 @@
 #include "sheaf/checkpoint.h"
 #include "sheaf/control.h"
 #include "sheaf/dtype.h"
+#include "sheaf/evaluate.h"
 #include "sheaf/events.h"
 #include "sheaf/finding.h"
+#include "sheaf/generate.h"
 #include "sheaf/options.h"
+#include "sheaf/plan.h"
 #include "sheaf/source.h"
 #include "sheaf/status.h"
+#include "sheaf/train.h"
 #include "sheaf/version.h"
 
 #endif

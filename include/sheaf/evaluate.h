@@ -1,0 +1,63 @@
+/* evaluate.h - loss and accuracy of a model on data. The numbers are the same at any number of
+ * ranks and threads. */
+#ifndef SHEAF_EVALUATE_H
+#define SHEAF_EVALUATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sheaf/control.h"
+#include "sheaf/events.h"
+#include "sheaf/options.h"
+#include "sheaf/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sheaf_model_evaluate_options {
+    size_t size;
+    const char *model;   /* folder of the model, or of a training run, or a checkpoint in it */
+    const char *adapter; /* PEFT adapter, or a training run, to use with it; NULL */
+    const char *config;  /* its config.json, where the folder has none; NULL */
+    const char
+        *data; /* JSON Lines, a folder of images, or .safetensors with input_ids and labels */
+    const char *tokenizer; /* sentencepiece file; NULL: the run's, else tokenizer.model in the
+                              model's folder, else bytes */
+    const char
+        *prompt_template; /* base, chat, vqa or chat_old; NULL: the run's, else the model's */
+    const char *query;    /* asked of every image of a folder; NULL: the run's, else CAPTCHA: */
+    const char *dtype;    /* "float32" or "bfloat16"; NULL: the first */
+    int tp;               /* ranks that share the model; 0: one */
+    int threads;          /* compute threads in all; 0: every core at hand */
+    const char *place;    /* layers over stages of `tp` ranks each (docs/generate.md); NULL */
+    int64_t micro_batch;  /* rows of one forward; 0: 4 */
+    int64_t seq;          /* longest row in tokens; 0: as long as the data */
+    bool force;           /* also what memory does not suffice for, by the planner */
+    /* Hears of all logits, rows ascending: [vocabulary] float32 of each position, every row with
+     * the same number of positions. Called by one thread; a status ends it. May be NULL. */
+    sheaf_status *(*take)(void *context, int64_t row, int64_t position, const float *logits,
+                          int64_t vocab);
+    void *context;
+    const sheaf_events *events;
+    sheaf_control *control; /* stops it between rows, where `take` is given; may be NULL */
+} sheaf_model_evaluate_options;
+
+typedef struct sheaf_model_evaluate_report {
+    size_t size;
+    double loss;     /* mean over label tokens; 0 when there is none */
+    int64_t tokens;  /* label tokens */
+    int64_t correct; /* of them, those that are the model's first choice */
+} sheaf_model_evaluate_report;
+
+/* sheaf_model_evaluate - loads the model, reads the data once, lets the model go. Needs a processor
+ * with AVX2 and FMA. Errors: those of the folders and the data; SHEAF_E_MEMORY when the planner
+ * says that memory does not suffice. */
+SHEAF_API sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
+                                             const sheaf_model_evaluate_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

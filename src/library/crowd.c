@@ -1,0 +1,144 @@
+/* crowd.c - see crowd.h. */
+#include "library/crowd.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct sheaf__crowd {
+    const sheaf__opened *opened;
+    sheaf__crew_options options;
+    pthread_t thread;
+    pthread_mutex_t turn; /* held by who asks */
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    int64_t asked;           /* calls so far; each rank compares with those it has done */
+    int ranks, loaded, done; /* done: ranks that have done the last call */
+    bool closing, over;      /* over: no rank is there any more */
+    sheaf_status *why;       /* they went, or what came of the last call */
+    sheaf_status *(*work)(void *self, sheaf__model *model);
+    void *self;
+};
+
+/* The first rank's status stays for the caller; the others' say the same. */
+static void finish(sheaf__crowd *c, sheaf_status *st, bool first)
+{
+    if (first)
+        c->why = st;
+    else
+        sheaf_status_free(st);
+    c->done++;
+    pthread_cond_broadcast(&c->changed);
+}
+
+static sheaf_status *on_rank(void *self, sheaf__model *model)
+{
+    sheaf__crowd *c = self;
+    const bool first = sheaf__is_first(model->context);
+    int64_t did = 0;
+    pthread_mutex_lock(&c->lock);
+    c->loaded++;
+    pthread_cond_broadcast(&c->changed);
+    for (;;) {
+        while (c->asked == did && !c->closing)
+            pthread_cond_wait(&c->changed, &c->lock);
+        if (c->asked == did)
+            break;
+        did = c->asked;
+        pthread_mutex_unlock(&c->lock);
+        sheaf_status *st = sheaf__agree_all(model->context, c->work(c->self, model));
+        pthread_mutex_lock(&c->lock);
+        finish(c, st, first);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+static void *run(void *self)
+{
+    sheaf__crowd *c = self;
+    sheaf_status *st = sheaf__crew_run(c->opened, &c->options, on_rank, c);
+    pthread_mutex_lock(&c->lock);
+    c->over = true;
+    if (c->why == NULL)
+        c->why = st;
+    else
+        sheaf_status_free(st);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+static sheaf_status *take_why(sheaf__crowd *c)
+{
+    sheaf_status *st = c->why;
+    c->why = NULL;
+    return st;
+}
+
+sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
+                                const sheaf__crew_options *options)
+{
+    sheaf__place place;
+    sheaf_status *st = sheaf__place_read(&place, options->place, opened->schema);
+    sheaf__crowd *c = st == NULL ? calloc(1, sizeof *c) : NULL;
+    *out = NULL;
+    if (c == NULL)
+        return st != NULL ? st : sheaf_fail(SHEAF_E_MEMORY, "ranks of a model");
+    c->opened = opened;
+    c->options = *options;
+    c->ranks = options->ranks * place.stages;
+    pthread_mutex_init(&c->turn, NULL);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    if (pthread_create(&c->thread, NULL, run, c) != 0) {
+        free(c);
+        return sheaf_fail(SHEAF_E_MEMORY, "a thread");
+    }
+    pthread_mutex_lock(&c->lock);
+    while (c->loaded < c->ranks && !c->over)
+        pthread_cond_wait(&c->changed, &c->lock);
+    if (c->over)
+        st = take_why(c);
+    pthread_mutex_unlock(&c->lock);
+    if (st == NULL)
+        *out = c;
+    else
+        sheaf__crowd_close(c);
+    return st;
+}
+
+sheaf_status *sheaf__crowd_do(sheaf__crowd *c,
+                              sheaf_status *(*work)(void *self, sheaf__model *model), void *self)
+{
+    pthread_mutex_lock(&c->turn);
+    pthread_mutex_lock(&c->lock);
+    c->work = work;
+    c->self = self;
+    c->done = 0;
+    c->asked++;
+    pthread_cond_broadcast(&c->changed);
+    while (c->done < c->ranks && !c->over)
+        pthread_cond_wait(&c->changed, &c->lock);
+    sheaf_status *st = take_why(c);
+    if (st == NULL && c->done < c->ranks)
+        st = sheaf_fail(SHEAF_E_PEER, "the ranks of this model are gone");
+    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->turn);
+    return st;
+}
+
+void sheaf__crowd_close(sheaf__crowd *c)
+{
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->closing = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    sheaf_status_free(take_why(c));
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->turn);
+    free(c);
+}

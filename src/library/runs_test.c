@@ -1,0 +1,350 @@
+/* runs_test.c - a second program trains, goes on with, evaluates, asks, exports and merges a run by
+ * the path of its folder. */
+#include "sheaf/sheaf.h"
+#include "tests/files.h"
+
+static char model[400], data[400];
+
+static int find_data(void **state)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(model, sizeof model, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
+    snprintf(data, sizeof data, "%s/tests/data/llama/tiny_llama/fwd_inputs.safetensors",
+             root == NULL ? "." : root);
+    return make_scratch(state);
+}
+
+static sheaf_run_train_options run_of(const char *out, int64_t steps)
+{
+    sheaf_run_train_options how;
+    SHEAF_INIT(&how);
+    how.model = model;
+    how.data = data;
+    how.out = out;
+    how.steps = steps;
+    how.threads = 2;
+    how.settings =
+        "lora-rank: 4\nlora-targets: all-linear\nlr: 1e-2\nschedule: constant\nseed: 7\n";
+    return how;
+}
+
+static void check_same(const char *a, const char *b)
+{
+    sheaf_weights_diff_report report;
+    SHEAF_INIT(&report);
+    CHECK_OK(sheaf_weights_diff(&report, a, b, NULL, NULL));
+    assert_true(report.tensors > 0);
+    assert_int_equal(report.different, 0);
+}
+
+static int64_t lines_of(const char *dir, const char *name)
+{
+    char *path, *text;
+    size_t size;
+    int64_t n = 0;
+    CHECK_OK(sheaf__path_join(&path, dir, name));
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
+    for (size_t i = 0; i < size; i++)
+        n += text[i] == '\n';
+    free(text);
+    free(path);
+    return n;
+}
+
+static bool until_second(void *context, const sheaf_event_step *step)
+{
+    ++*(int *)context;
+    return step->step < 2;
+}
+
+static void test_train__stopped_and_gone_on_with_gives_the_same_adapter(void **state)
+{
+    int heard = 0;
+    sheaf_run_train_options how = run_of(at("whole"), 4);
+    sheaf_run_train_report whole, rest;
+    SHEAF_INIT(&whole);
+    SHEAF_INIT(&rest);
+    CHECK_OK(sheaf_run_train(&whole, &how));
+    assert_true(whole.step == 4 && whole.first == 0 && whole.adapter && whole.trained > 0);
+    assert_int_equal(lines_of(at("whole"), "metrics.jsonl"), 4);
+    how = run_of(at("part"), 4);
+    how.step = until_second;
+    how.context = &heard;
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_STOPPED, "after step 2");
+    assert_int_equal(heard, 2);
+    SHEAF_INIT(&how);
+    how.out = at("part");
+    how.resume = true;
+    how.tp = 3;
+    CHECK_OK(sheaf_run_train(&rest, &how));
+    assert_true(rest.step == 4 && rest.first == 2 && rest.loss == whole.loss);
+    assert_int_equal(lines_of(at("part"), "metrics.jsonl"), 4);
+    check_same(at("whole/adapter"), at("part/adapter"));
+}
+
+static void test_train__a_control_stops_it(void **state)
+{
+    sheaf_run_train_options how = run_of(at("controlled"), 4);
+    CHECK_OK(sheaf_control_new(&how.control));
+    sheaf_control_stop(how.control);
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_STOPPED, "");
+    sheaf_control_free(how.control);
+}
+
+static void test_train__says_what_cannot_be(void **state)
+{
+    sheaf_run_train_options how = run_of(at("none"), 4);
+    how.settings = "lorarank: 4\n";
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "settings:1: 'lorarank'");
+    how.settings = "dtype: float16\n";
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "float32 or bfloat16");
+    how.settings = NULL;
+    how.data = NULL;
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "--data is missing");
+    how.resume = true;
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "nothing there");
+    how = run_of(at("whole"), 9);
+    how.resume = true;
+    how.settings = "lora-rank: 5\n";
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "cannot change");
+    assert_int_equal(sheaf__path_kind(at("none")), SHEAF_PATH_NONE);
+}
+
+static sheaf_model_evaluate_report evaluate(const char *path, const char *adapter, int tp)
+{
+    sheaf_model_evaluate_options how;
+    SHEAF_INIT(&how);
+    how.model = path;
+    how.adapter = adapter;
+    how.data = data;
+    how.tp = tp;
+    sheaf_model_evaluate_report report;
+    SHEAF_INIT(&report);
+    CHECK_OK(sheaf_model_evaluate(&report, &how));
+    assert_true(report.tokens > 0);
+    return report;
+}
+
+static void test_evaluate__a_run_is_its_base_with_its_adapter(void **state)
+{
+    const sheaf_model_evaluate_report base = evaluate(model, NULL, 1),
+                                      run = evaluate(at("whole"), NULL, 1),
+                                      both = evaluate(model, at("whole/adapter"), 1),
+                                      three = evaluate(at("whole"), NULL, 3);
+    assert_true(run.loss < base.loss && run.loss == both.loss && run.loss == three.loss);
+    assert_true(run.tokens == base.tokens && run.correct == three.correct);
+}
+
+typedef struct seen {
+    int64_t rows, positions;
+    float first;
+} seen;
+
+static sheaf_status *see(void *context, int64_t row, int64_t position, const float *logits,
+                         int64_t vocab)
+{
+    seen *s = context;
+    s->rows = row + 1;
+    if (row == 0 && position == 0)
+        s->first = logits[vocab - 1];
+    s->positions++;
+    return row < 1 ? NULL : sheaf_fail(SHEAF_E_DATA, "enough");
+}
+
+static void test_evaluate__hands_out_logits(void **state)
+{
+    seen s = { 0 };
+    sheaf_model_evaluate_options how;
+    SHEAF_INIT(&how);
+    how.model = model;
+    how.data = data;
+    how.take = see;
+    how.context = &s;
+    how.micro_batch = 1;
+    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_DATA, "enough");
+    assert_true(s.rows == 2 && s.positions > 2 && s.first != 0);
+}
+
+static void ask(int32_t *out, int64_t n, sheaf_model *m, double temperature)
+{
+    static const int32_t prompt[] = { 5, 6, 7 };
+    sheaf_model_generate_options how;
+    sheaf_answer *answer;
+    int64_t got;
+    SHEAF_INIT(&how);
+    how.tokens = prompt;
+    how.ntokens = 3;
+    how.max_new = n;
+    how.temperature = temperature;
+    how.seed = 3;
+    CHECK_OK(sheaf_model_generate(&answer, m, &how));
+    const int32_t *ids = sheaf_answer_tokens(answer, &got);
+    assert_true(got > 0 && got <= n);
+    memset(out, 0xff, (size_t)n * sizeof *out);
+    memcpy(out, ids, (size_t)got * sizeof *out);
+    assert_null(sheaf_answer_text(answer)); /* this model has no tokenizer */
+    sheaf_answer_free(answer);
+}
+
+static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
+{
+    int32_t one[8], again[8], drawn[8], other[8];
+    for (int tp = 1; tp <= 3; tp += 2) {
+        sheaf_model_open_options how;
+        sheaf_model *m;
+        SHEAF_INIT(&how);
+        how.model = at("whole");
+        how.tp = tp;
+        how.threads = 2;
+        how.positions = 64;
+        CHECK_OK(sheaf_model_open(&m, &how));
+        ask(tp == 1 ? one : again, 8, m, 0);
+        ask(tp == 1 ? drawn : other, 8, m, 5);
+        ask(again, 8, m, 0); /* what was asked before changes nothing */
+        CHECK_BYTES("greedy", again, one, sizeof one);
+        sheaf_model_generate_options long_one;
+        sheaf_answer *answer;
+        SHEAF_INIT(&long_one);
+        long_one.tokens = one;
+        long_one.ntokens = 1;
+        long_one.max_new = 64;
+        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_DATA, "at most 64");
+        long_one.max_new = 1;
+        long_one.text = "both";
+        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "a text, or tokens");
+        sheaf_model_close(m);
+    }
+    CHECK_BYTES("drawn", other, drawn, sizeof drawn);
+    assert_memory_not_equal(drawn, one, sizeof one);
+    sheaf_model_close(NULL);
+    sheaf_answer_free(NULL);
+}
+
+static void test_generate__a_control_ends_the_answer(void **state)
+{
+    static const int32_t prompt[] = { 5 };
+    sheaf_model_open_options how;
+    sheaf_model_generate_options asked;
+    sheaf_answer *answer;
+    sheaf_model *m;
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&asked);
+    how.model = model;
+    how.tp = 2;
+    CHECK_OK(sheaf_model_open(&m, &how));
+    asked.tokens = prompt;
+    asked.ntokens = 1;
+    CHECK_OK(sheaf_control_new(&asked.control));
+    sheaf_control_stop(asked.control);
+    CHECK_FAILS(sheaf_model_generate(&answer, m, &asked), SHEAF_E_STOPPED, "");
+    assert_null(answer);
+    sheaf_control_free(asked.control);
+    asked.control = NULL;
+    CHECK_OK(sheaf_model_generate(&answer, m, &asked)); /* the model is still there */
+    sheaf_answer_free(answer);
+    sheaf_model_close(m);
+}
+
+static void test_open__a_model_that_is_none(void **state)
+{
+    sheaf_model_open_options how;
+    sheaf_model *m;
+    SHEAF_INIT(&how);
+    how.model = at("nowhere");
+    CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_IO, "nowhere");
+    assert_null(m);
+    how.model = model;
+    how.tp = 9;
+    CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "");
+    how.tp = 1;
+    how.dtype = "float16";
+    CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "float32 or bfloat16");
+}
+
+static void test_merge__a_run_with_its_own_base(void **state)
+{
+    const char *runs[] = { at("whole") }, *adapters[] = { at("whole/adapter") };
+    sheaf_weights_merge_options how;
+    sheaf_weights_merge_report report;
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&report);
+    how.adapters = runs;
+    how.nadapters = 1;
+    how.dst = at("merged");
+    CHECK_OK(sheaf_weights_merge(&report, &how));
+    assert_true(report.adapted > 0 && report.changed == report.adapted);
+    how.base = model;
+    how.adapters = adapters;
+    how.dst = at("merged too");
+    CHECK_OK(sheaf_weights_merge(NULL, &how));
+    check_same(at("merged"), at("merged too"));
+}
+
+static void test_convert__a_run_to_the_adapter_it_left(void **state)
+{
+    sheaf_weights_convert_options how;
+    SHEAF_INIT(&how);
+    how.src = at("whole");
+    how.dst = at("exported");
+    how.to = "peft";
+    sheaf_weights_convert_report report;
+    SHEAF_INIT(&report);
+    CHECK_OK(sheaf_weights_convert(&report, &how));
+    assert_int_equal(report.step, 4);
+    check_same(at("exported"), at("whole/adapter"));
+}
+
+static void test_plan__more_ranks_need_less_each(void **state)
+{
+    sheaf_run_train_options how;
+    sheaf_needs *one, *four;
+    sheaf_needs_facts a, b;
+    sheaf_needs_rank_facts rank;
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&a);
+    SHEAF_INIT(&b);
+    SHEAF_INIT(&rank);
+    how.model = model;
+    CHECK_OK(sheaf_run_plan(&one, &how));
+    how.tp = 4;
+    CHECK_OK(sheaf_run_plan(&four, &how));
+    CHECK_OK(sheaf_needs_look(&a, one));
+    CHECK_OK(sheaf_needs_look(&b, four));
+    assert_true(a.ranks == 1 && b.ranks == 4 && a.fullest > b.fullest && b.fullest > 0);
+    CHECK_OK(sheaf_needs_rank(&rank, four, 3));
+    assert_true(rank.peak > 0 && rank.peak <= b.fullest && rank.sent > 0);
+    CHECK_FAILS(sheaf_needs_rank(&rank, four, 4), SHEAF_E_ARG, "0 to 3");
+    assert_string_equal(sheaf_needs_kind(0), "weights");
+    assert_true(sheaf_needs_bytes(one, 0, 0) > sheaf_needs_bytes(four, 0, 0));
+    assert_int_equal(sheaf_needs_bytes(one, 1, 0), 0);
+    assert_null(sheaf_needs_kind(-1));
+    sheaf_needs_free(one);
+    sheaf_needs_free(four);
+    sheaf_model_open_options open;
+    SHEAF_INIT(&open);
+    open.model = at("whole"); /* a run: its base */
+    CHECK_OK(sheaf_model_plan(&one, &open));
+    CHECK_OK(sheaf_needs_look(&b, one));
+    assert_true(b.trained == 0 && b.parameters == a.parameters && b.fullest > 0);
+    sheaf_needs_free(one);
+    SHEAF_INIT(&open);
+    CHECK_FAILS(sheaf_model_plan(&one, &open), SHEAF_E_ARG, "a model, or a config");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_train__stopped_and_gone_on_with_gives_the_same_adapter),
+        cmocka_unit_test(test_train__a_control_stops_it),
+        cmocka_unit_test(test_train__says_what_cannot_be),
+        cmocka_unit_test(test_evaluate__a_run_is_its_base_with_its_adapter),
+        cmocka_unit_test(test_evaluate__hands_out_logits),
+        cmocka_unit_test(test_generate__says_the_same_on_any_number_of_ranks),
+        cmocka_unit_test(test_generate__a_control_ends_the_answer),
+        cmocka_unit_test(test_open__a_model_that_is_none),
+        cmocka_unit_test(test_merge__a_run_with_its_own_base),
+        cmocka_unit_test(test_convert__a_run_to_the_adapter_it_left),
+        cmocka_unit_test(test_plan__more_ranks_need_less_each),
+    };
+    return cmocka_run_group_tests(tests, find_data, remove_scratch);
+}
