@@ -85,6 +85,28 @@ SHEAF_API const char *sheaf_answer_text(const sheaf_answer *answer);
 /* sheaf_answer_free - accepts NULL. */
 SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
 
+/* ---- a conversation ---- */
+
+/* Questions and answers about one picture, or none: each prompt holds what was said before, as far
+ * as the template has a place for it. */
+typedef struct sheaf_chat sheaf_chat;
+
+/* sheaf_chat_open - the model is borrowed until the chat is closed; one model may have several
+ * chats. image  NULL: none Errors: SHEAF_E_UNSUPPORTED for a model without text; those of the
+ * picture. */
+SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model, const char *image);
+/* sheaf_chat_close - accepts NULL. */
+SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
+/* sheaf_chat_look - another picture; what was said is forgotten. On failure nothing changes. */
+SHEAF_API sheaf_status *sheaf_chat_look(sheaf_chat *chat, const char *image);
+/* sheaf_chat_reset - forgets what was said; the picture stays. */
+SHEAF_API void sheaf_chat_reset(sheaf_chat *chat);
+/* sheaf_chat_ask - the answer to a question, which is remembered with it.
+ *   options  as of sheaf_model_generate(), without text, tokens and image; NULL: the defaults
+ * Errors: as sheaf_model_generate(); then nothing is remembered. */
+SHEAF_API sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,
+                                       const sheaf_model_generate_options *options);
+
 #ifdef __cplusplus
 }
 #endif

@@ -84,6 +84,10 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
                                                             .max_length = m->positions,
                                                             .events = o.events });
     }
+    if (st == NULL &&
+        ((o.tokenizer != NULL && (m->tokenizer = strdup(o.tokenizer)) == NULL) ||
+         (o.prompt_template != NULL && (m->version = strdup(o.prompt_template)) == NULL)))
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", o.model);
     if (st == NULL)
         st = sheaf__stop_ids(m->stop, &m->nstop, m->run.folder, &m->wording);
     if (st == NULL)
@@ -103,26 +107,26 @@ void sheaf_model_close(sheaf_model *m)
     sheaf__wording_close(&m->wording);
     sheaf__opened_close(&m->opened);
     sheaf__run_model_release(&m->run);
+    free(m->tokenizer);
+    free(m->version);
     free(m);
 }
 
 /* ---- one prompt ---- */
 
-struct sheaf_answer {
-    sheaf__continuation said;
-    char *text;
-};
-
 typedef struct asking {
     const sheaf_model_generate_options *o;
     sheaf__generate_options how;
-    sheaf__prompts prompts;   /* one */
+    const sheaf__prompt *prompt;
+    sheaf_status *(*load)(void *self, int64_t prompt, float *pixels, float *cross);
+    void *self;               /* of load */
     sheaf__continuation *out; /* of the first rank */
 } asking;
 
 static sheaf_status *load_image(void *self, int64_t prompt, float *pixels, float *cross)
 {
-    return sheaf__prompts_load(&((asking *)self)->prompts, prompt, pixels, cross);
+    const asking *a = self;
+    return a->load(a->self, prompt, pixels, cross);
 }
 
 static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
@@ -141,23 +145,18 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     sheaf__continuation own = { 0 };
     sheaf_status *st = NULL;
     how.told = first && a->o->told != NULL ? tell : NULL;
-    how.events = NULL;
     if (!first && (own.ids = malloc((size_t)how.max_new * sizeof *own.ids)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "an answer");
     st = sheaf__agree_all(model->context, st);
     if (st == NULL)
-        st = sheaf__generate(first ? a->out : &own, model, a->prompts.prompt, 1, &how);
+        st = sheaf__generate(first ? a->out : &own, model, a->prompt, 1, &how);
     free(own.ids);
     return st;
 }
 
-static sheaf_status *check(const sheaf_model_generate_options *o)
+sheaf_status *sheaf__model_check(const sheaf_model_generate_options *o)
 {
     const char *const what = "sheaf_model_generate_options";
-    if ((o->text == NULL) == (o->tokens == NULL) || (o->tokens != NULL && o->ntokens < 1))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text, or tokens");
-    if (o->image != NULL && o->text == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text that asks about the image");
     if (o->max_new < 0 || o->max_new > 10000000 || o->top_k < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "no number below 0");
     /* of what is not 0, logits stay finite and something is left to choose from */
@@ -170,24 +169,69 @@ static sheaf_status *check(const sheaf_model_generate_options *o)
     return NULL;
 }
 
-static sheaf_status *read_prompt(asking *a, const sheaf_model *m)
+sheaf_status *sheaf__model_ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
+                               const sheaf_model_generate_options *o,
+                               sheaf_status *(*load)(void *self, int64_t prompt, float *pixels,
+                                                     float *cross),
+                               void *self, int64_t number)
 {
-    const sheaf_model_generate_options *o = a->o;
+    const int64_t max_new = o->max_new > 0 ? o->max_new : 64;
+    asking a = { .o = o, .prompt = prompt, .load = load, .self = self };
+    a.how =
+        (sheaf__generate_options){ .sampling = { .greedy = o->temperature == 0,
+                                                 .temperature = (float)o->temperature,
+                                                 .top_k = o->top_k,
+                                                 .top_p = (float)o->top_p,
+                                                 .repetition_penalty = (float)o->repetition_penalty,
+                                                 .seed = o->seed },
+                                   .max_new = max_new,
+                                   .batch = 1,
+                                   .stop = m->stop,
+                                   .nstop = m->nstop,
+                                   .number = number,
+                                   .load = load != NULL ? load_image : NULL,
+                                   .self = &a,
+                                   .stop_now = sheaf__control_stop(o->control) };
+    if (prompt->n + max_new > m->positions)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt and answer"),
+                                          "at most %" PRId64 " positions, as the model was opened",
+                                          m->positions),
+                           "%" PRId64 " and %" PRId64, prompt->n, max_new);
+    sheaf_answer *answer = calloc(1, sizeof *answer);
+    if (answer != NULL)
+        answer->said.ids = malloc((size_t)max_new * sizeof *answer->said.ids);
+    sheaf_status *st =
+        answer == NULL || answer->said.ids == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
+    if (st == NULL) {
+        a.out = &answer->said;
+        st = sheaf__crowd_do(m->crowd, on_rank, &a);
+    }
+    if (st == NULL)
+        *out = answer;
+    else
+        sheaf_answer_free(answer);
+    return st;
+}
+
+/* What is asked, as the one prompt of *prompts. */
+static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
+                                 const sheaf_model_generate_options *o)
+{
+    const char *const what = "sheaf_model_generate_options";
     sheaf_text list = { 0 };
+    if ((o->text == NULL) == (o->tokens == NULL) || (o->tokens != NULL && o->ntokens < 1))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text, or tokens");
+    if (o->image != NULL && o->text == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text that asks about the image");
     for (int64_t i = 0; o->text == NULL && i < o->ntokens; i++)
         sheaf__text_add(&list, "%s%" PRId32, i == 0 ? "" : ",", o->tokens[i]);
     sheaf_status *st =
         list.failed
             ? sheaf_fail(SHEAF_E_MEMORY, "prompt")
             : sheaf__prompts_read(
-                  &a->prompts, &m->wording,
+                  prompts, &m->wording,
                   &(sheaf__prompts_from){ .text = o->text, .tokens = list.at, .image = o->image });
     sheaf__text_release(&list);
-    if (st == NULL && a->prompts.prompt[0].n + a->how.max_new > m->positions)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt and answer"),
-                                        "at most %" PRId64 " positions, as the model was opened",
-                                        m->positions),
-                         "%" PRId64 " and %" PRId64, a->prompts.prompt[0].n, a->how.max_new);
     return st;
 }
 
@@ -196,40 +240,18 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
 {
     sheaf_model_generate_options o;
     sheaf_answer *answer = NULL;
-    asking a = { .o = &o };
+    sheaf__prompts prompts = { 0 };
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
     if (st == NULL)
-        st = check(&o);
-    if (st != NULL)
-        return st;
-    a.how = (sheaf__generate_options){
-        .sampling = { .greedy = o.temperature == 0,
-                      .temperature = (float)o.temperature,
-                      .top_k = o.top_k,
-                      .top_p = (float)o.top_p,
-                      .repetition_penalty = (float)o.repetition_penalty,
-                      .seed = o.seed },
-        .max_new = o.max_new > 0 ? o.max_new : 64,
-        .batch = 1,
-        .stop = m->stop,
-        .nstop = m->nstop,
-        .load = load_image,
-        .self = &a,
-        .stop_now = sheaf__control_stop(o.control),
-    };
-    st = read_prompt(&a, m);
-    if (st == NULL && (answer = calloc(1, sizeof *answer)) != NULL)
-        answer->said.ids = malloc((size_t)a.how.max_new * sizeof *answer->said.ids);
-    if (st == NULL && (answer == NULL || answer->said.ids == NULL))
-        st = sheaf_fail(SHEAF_E_MEMORY, "an answer");
-    if (st == NULL) {
-        a.out = &answer->said;
-        st = sheaf__crowd_do(m->crowd, on_rank, &a);
-    }
+        st = sheaf__model_check(&o);
+    if (st == NULL)
+        st = read_prompt(&prompts, m, &o);
+    if (st == NULL)
+        st = sheaf__model_ask(&answer, m, prompts.prompt, &o, sheaf__prompts_load, &prompts, 0);
     if (st == NULL)
         st = sheaf__wording_answer(&answer->text, &m->wording, answer->said.ids, answer->said.n);
-    sheaf__prompts_release(&a.prompts);
+    sheaf__prompts_release(&prompts);
     if (st == NULL)
         *out = answer;
     else

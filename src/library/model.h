@@ -5,6 +5,7 @@
 #include "infer/wording.h"
 #include "library/crowd.h"
 #include "library/run_model.h"
+#include "sheaf/generate.h"
 
 struct sheaf_model {
     sheaf__opened opened;
@@ -14,7 +15,24 @@ struct sheaf_model {
     int64_t stop[SHEAF_MAX_EOS];
     int nstop;
     sheaf__crowd *crowd;
+    char *tokenizer, *version; /* as they were given, or the run's; NULL */
 };
+
+struct sheaf_answer {
+    sheaf__continuation said;
+    char *text;
+};
+
+/* sheaf__model_ask - the tokens that continue `prompt`, whose pixels are there, or are loaded by
+ * load(self, ...); the text is left NULL. *o is as it was taken. Errors: SHEAF_E_DATA when prompt
+ * and answer are longer than the model was opened for; those of sheaf__generate(). */
+sheaf_status *sheaf__model_ask(sheaf_answer **out, sheaf_model *model, const sheaf__prompt *prompt,
+                               const sheaf_model_generate_options *o,
+                               sheaf_status *(*load)(void *self, int64_t prompt, float *pixels,
+                                                     float *cross),
+                               void *self, int64_t number);
+/* sheaf__model_check - the numbers among the options. */
+sheaf_status *sheaf__model_check(const sheaf_model_generate_options *o);
 
 /* sheaf__take_activations - by torch's name; NULL is float32. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name);

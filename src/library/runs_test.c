@@ -165,13 +165,20 @@ static void test_evaluate__hands_out_logits(void **state)
     assert_true(s.rows == 2 && s.positions > 2 && s.first != 0);
 }
 
+static void count_tokens(void *context, int32_t token)
+{
+    *(int64_t *)context += token >= 0;
+}
+
 static void ask(int32_t *out, int64_t n, sheaf_model *m, double temperature)
 {
     static const int32_t prompt[] = { 5, 6, 7 };
     sheaf_model_generate_options how;
     sheaf_answer *answer;
-    int64_t got;
+    int64_t got, told = 0;
     SHEAF_INIT(&how);
+    how.told = count_tokens;
+    how.context = &told;
     how.tokens = prompt;
     how.ntokens = 3;
     how.max_new = n;
@@ -179,7 +186,7 @@ static void ask(int32_t *out, int64_t n, sheaf_model *m, double temperature)
     how.seed = 3;
     CHECK_OK(sheaf_model_generate(&answer, m, &how));
     const int32_t *ids = sheaf_answer_tokens(answer, &got);
-    assert_true(got > 0 && got <= n);
+    assert_true(got > 0 && got <= n && told == got);
     memset(out, 0xff, (size_t)n * sizeof *out);
     memcpy(out, ids, (size_t)got * sizeof *out);
     assert_null(sheaf_answer_text(answer)); /* this model has no tokenizer */
@@ -242,6 +249,72 @@ static void test_generate__a_control_ends_the_answer(void **state)
     asked.control = NULL;
     CHECK_OK(sheaf_model_generate(&answer, m, &asked)); /* the model is still there */
     sheaf_answer_free(answer);
+    sheaf_model_close(m);
+}
+
+static void say(char *out, size_t size, sheaf_chat *chat, const char *question)
+{
+    sheaf_model_generate_options how;
+    sheaf_answer *answer;
+    int64_t n;
+    SHEAF_INIT(&how);
+    how.max_new = 12;
+    CHECK_OK(sheaf_chat_ask(&answer, chat, question, &how));
+    assert_non_null(sheaf_answer_text(answer));
+    sheaf_answer_tokens(answer, &n);
+    assert_true(n > 0 && n <= 12);
+    snprintf(out, size, "%s", sheaf_answer_text(answer));
+    sheaf_answer_free(answer);
+}
+
+static void test_chat__remembers_until_it_is_reset(void **state)
+{
+    static const char question[] = "What is in this picture then?";
+    char first[2][200], again[200];
+    sheaf_weights_init_options make;
+    SHEAF_INIT(&make);
+    make.spec = "tiny-bytes";
+    make.dst = at("bytes");
+    make.seed = 5;
+    CHECK_OK(sheaf_weights_init(NULL, &make));
+    for (int tp = 1; tp <= 2; tp++) {
+        sheaf_model_open_options how;
+        sheaf_model_generate_options both;
+        sheaf_answer *answer;
+        sheaf_model *m;
+        sheaf_chat *chat, *other;
+        SHEAF_INIT(&how);
+        how.model = at("bytes");
+        how.tp = tp;
+        how.positions = 80; /* one question, and what is said to it */
+        CHECK_OK(sheaf_model_open(&m, &how));
+        CHECK_OK(sheaf_chat_open(&chat, m, NULL));
+        CHECK_OK(sheaf_chat_open(&other, m, NULL));
+        say(first[tp - 1], 200, chat, question);
+        SHEAF_INIT(&both);
+        both.max_new = 12;
+        CHECK_FAILS(sheaf_chat_ask(&answer, chat, question, &both), SHEAF_E_DATA, "80");
+        say(again, 200, other, question); /* it knows nothing of the first */
+        assert_string_equal(again, first[tp - 1]);
+        both.text = "a text";
+        CHECK_FAILS(sheaf_chat_ask(&answer, chat, "Why?", &both), SHEAF_E_ARG, "the chat has them");
+        CHECK_FAILS(sheaf_chat_look(chat, at("none.png")), SHEAF_E_UNSUPPORTED, "");
+        sheaf_chat_reset(chat);
+        say(again, 200, chat, question);
+        sheaf_chat_close(chat);
+        sheaf_chat_close(other);
+        sheaf_chat_close(NULL);
+        sheaf_model_close(m);
+    }
+    assert_string_equal(first[0], first[1]);
+    sheaf_model_open_options how;
+    sheaf_model *m;
+    sheaf_chat *chat;
+    SHEAF_INIT(&how);
+    how.model = model;
+    CHECK_OK(sheaf_model_open(&m, &how));
+    CHECK_FAILS(sheaf_chat_open(&chat, m, NULL), SHEAF_E_UNSUPPORTED, "");
+    assert_null(chat);
     sheaf_model_close(m);
 }
 
@@ -341,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_evaluate__hands_out_logits),
         cmocka_unit_test(test_generate__says_the_same_on_any_number_of_ranks),
         cmocka_unit_test(test_generate__a_control_ends_the_answer),
+        cmocka_unit_test(test_chat__remembers_until_it_is_reset),
         cmocka_unit_test(test_open__a_model_that_is_none),
         cmocka_unit_test(test_merge__a_run_with_its_own_base),
         cmocka_unit_test(test_convert__a_run_to_the_adapter_it_left),
