@@ -42,11 +42,9 @@ else
 fi
 
 # A file whose functions call a file that calls back is no unit of its own. A circle of files is a
-# circle of objects: each wants a symbol that another of them defines. Folders below are debts: to be
-# removed, never to be added to. The table of families names descriptors and calls nobody: who asks
-# it reaches them by pointers, on purpose.
+# circle of objects: each wants a symbol that another of them defines. The table of families names
+# descriptors and calls nobody: who asks it reaches them by pointers, on purpose.
 circles=$(nm -g "$library" | awk '
-    BEGIN { debts = split("src_catalog_ src_dialects_", debt, " ") }
     /\.o:$/ { sub(/.*\//, ""); sub(/\.o:$/, ""); file = $0; files++; next }
     file == "src_families_families.c" { if ($1 == "U") next }
     $1 == "U" { wants[++n] = $2; by[n] = file; next }
@@ -71,10 +69,7 @@ circles=$(nm -g "$library" | awk '
                         stack[++top] = next_file[i]
                     }
             }
-            owed = 0
-            for (i = 1; i <= debts; i++)
-                owed += index(file, debt[i]) == 1
-            if (file in seen && !owed)
+            if (file in seen)
                 print file
         }
     }' | LC_ALL=C sort)

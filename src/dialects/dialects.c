@@ -42,21 +42,6 @@ const sheaf_dialect *sheaf__dialect_named(const char *name)
     return NULL;
 }
 
-sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *path,
-                                    const char *name, const sheaf_pickle *value)
-{
-    char room[SHEAF_PICKLE_UNREAD_MOST];
-    const char *is = sheaf__pickle_unread(value, room, &c->looks);
-    if (told != NULL)
-        *told = is != NULL;
-    return is == NULL
-               ? NULL
-               : sheaf__catalog_note(
-                     c, SHEAF_DEFECT, "unread", path, name,
-                     "a dense tensor of a dtype that sheaf reads", is,
-                     "make it one in Python and save again, or leave it out: sheaf convert {} {+rest} --to hf --drop-unread{config}");
-}
-
 /* Was the model held against a config, or could it have been? */
 static bool is_held(const sheaf_catalog *c)
 {

@@ -11,45 +11,16 @@
 #include "dialects/common/rank_parts.h"
 #include "dialects/common/save.h"
 
-static bool numbered(const char *name, const char *begin, const char *end)
-{
-    const size_t n = strlen(begin);
-    if (strncmp(name, begin, n) != 0)
-        return false;
-    const size_t digits = strspn(name + n, "0123456789");
-    return digits > 0 && strcmp(name + n + digits, end) == 0;
-}
-
-static bool is_rank(const char *name)
-{
-    return numbered(name, "tp_rank_", ".safetensors") || numbered(name, "tp_rank_", ".bin") ||
-           numbered(name, "tp_rank_", ".pt");
-}
-
-static bool is_model(const char *name)
-{
-    return numbered(name, "model-", ".safetensors") || numbered(name, "pytorch_model-", ".bin") ||
-           strncmp(name, "model-stage-", 12) == 0 || strncmp(name, "pytorch_model-stage-", 20) == 0;
-}
-
-bool sheaf__colossalai_is_optimizer(const char *name)
-{
-    return strcmp(name, "pytorch_optim.bin.index.json") == 0 ||
-           strcmp(name, "pytorch_optim_group.bin") == 0 ||
-           numbered(name, "pytorch_optim-", ".bin") ||
-           strncmp(name, "pytorch_optim-stage-", 20) == 0;
-}
-
 static bool colossalai_is(const char *path)
 {
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        return is_rank(sheaf__last_part(path));
+        return sheaf__colossalai_is_rank(sheaf__last_part(path));
     }
     sheaf__names names = { 0 };
     bool yes = false;
     sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
     for (int64_t i = 0; i < names.count && !yes; i++)
-        yes = is_rank(names.at[i]) || is_model(names.at[i]) ||
+        yes = sheaf__colossalai_is_rank(names.at[i]) || sheaf__colossalai_is_model(names.at[i]) ||
               sheaf__colossalai_is_optimizer(names.at[i]) ||
               strcmp(names.at[i], "tmp_index_files") == 0 ||
               (strcmp(names.at[i], "running_states.json") == 0 &&
@@ -89,8 +60,9 @@ static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
     for (int64_t i = 0; i < names.count; i++) {
         const bool moments = sheaf__colossalai_is_optimizer(names.at[i]);
         optimizer = optimizer || moments;
-        weights = weights || (!moments && !is_rank(names.at[i]) &&
-                              (is_model(names.at[i]) || strncmp(names.at[i], "model.", 6) == 0 ||
+        weights = weights || (!moments && !sheaf__colossalai_is_rank(names.at[i]) &&
+                              (sheaf__colossalai_is_model(names.at[i]) ||
+                               strncmp(names.at[i], "model.", 6) == 0 ||
                                strncmp(names.at[i], "pytorch_model", 13) == 0));
     }
     if (st == NULL && config && c->config == NULL)
@@ -142,11 +114,11 @@ static bool holds_ranks(const char *path)
     sheaf__names names = { 0 };
     bool yes = false;
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        return is_rank(sheaf__last_part(path));
+        return sheaf__colossalai_is_rank(sheaf__last_part(path));
     }
     sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
     for (int64_t i = 0; i < names.count; i++)
-        yes = yes || is_rank(names.at[i]);
+        yes = yes || sheaf__colossalai_is_rank(names.at[i]);
     sheaf__names_free(names.at, names.count);
     return yes;
 }

@@ -14,6 +14,7 @@
 #include "dialects/colossalai/colossalai.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
+#include "dialects/common/vocabulary.h"
 #include "formats/torch.h"
 
 enum { MOST_PARAMETERS = 1 << 20 };

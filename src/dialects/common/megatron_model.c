@@ -12,6 +12,7 @@
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/partition.h"
+#include "dialects/common/vocabulary.h"
 #include "sheaf/schema.h"
 
 /* ---- args ---- */

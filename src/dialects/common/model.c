@@ -12,11 +12,12 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
+#include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"
 #include "sheaf/schema.h"
 #include "schema/family.h"
 
-enum { MOST_WAYS = 64, MOST_CONFIG = 16 << 20, LISTED = 200 };
+enum { MOST_CONFIG = 16 << 20, LISTED = 200 };
 
 /* ---- config ---- */
 
@@ -98,44 +99,6 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
 }
 
 /* ---- rows of the vocabulary ---- */
-
-static int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-static const int64_t multiples[] = { 64, 128, 8, 1 }; /* ColossalAI, Megatron, tensor cores, none */
-
-int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded)
-{
-    for (size_t m = 0;
-         m < sizeof multiples / sizeof *multiples && rows > 0 && rows < vocab && vocab < INT32_MAX;
-         m++)
-        for (int p = 2; p <= MOST_WAYS; p++) {
-            *padded = round_up(vocab, multiples[m] * p);
-            if (rows * p == *padded)
-                return p;
-        }
-    return 0;
-}
-
-bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab)
-{
-    for (size_t m = 0; m < sizeof multiples / sizeof *multiples && rows > vocab && rows < INT32_MAX;
-         m++)
-        for (int p = 1; p <= MOST_WAYS;
-             p += multiples[m] > 1 ? 1 : p) /* by itself a number of ranks is a power of two */
-            if (rows == round_up(vocab, multiples[m] * p))
-                return true;
-    return false;
-}
-
-bool sheaf__is_vocabulary(const char *name)
-{
-    return sheaf__ends_with(name, "embed_tokens.weight") ||
-           sheaf__ends_with(name, "lm_head.weight") ||
-           strcmp(name, "transformer.word_embeddings.weight") == 0;
-}
 
 const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape)
 {

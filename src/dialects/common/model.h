@@ -37,11 +37,6 @@ sheaf_status *sheaf__config_note(sheaf_catalog *catalog, sheaf_severity severity
                                  const char *found);
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
 const char *sheaf__family_of(const sheaf_catalog *catalog);
-/* sheaf__vocabulary_ways - p for which `rows` is one rank's part of `vocab` rows that were padded
- * first; 0 = none. */
-int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded);
-/* sheaf__vocabulary_padded - could `rows` be `vocab` rows and padding? */
-bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab);
 /* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so
  * (malloc'd); -1 and NULL where there is none that can be read. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir);
@@ -49,8 +44,6 @@ sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir)
  * notes what is missing. */
 sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *catalog, sheaf_logical *tensor,
                                         int64_t vocab);
-/* sheaf__is_vocabulary - is it one of the two tables? */
-bool sheaf__is_vocabulary(const char *name);
 /* sheaf__show_shape - "[511, 64]" */
 const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape);
 

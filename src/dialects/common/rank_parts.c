@@ -15,6 +15,7 @@
 #include "dialects/common/partition.h"
 #include "dialects/common/rank_parts.h"
 #include "dialects/common/save.h"
+#include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"
 
 enum { MOST_PARTS = 256, COMPARE_BYTES = 1 << 20 };

@@ -64,14 +64,6 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
-{
-    for (int64_t i = 0; i < r->nfiles; i++)
-        if (r->file[i].what == what && r->file[i].mp == mp && r->file[i].dp == dp)
-            return &r->file[i];
-    return NULL;
-}
-
 /* ---- is it one? ---- */
 
 typedef struct look {

@@ -117,8 +117,8 @@ static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *nam
     return st;
 }
 
-sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                              const ds_local *l)
+static sheaf_status *infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                           const ds_local *l)
 {
     const names_say word = say(rules, name);
     const sheaf_tensor *want =
@@ -165,6 +165,41 @@ sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, con
         refused, rules, "unsupported", name,
         "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
         sheaf__ds_tell_shapes(text, l, rule->nranks));
+}
+
+sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, const char *name)
+{
+    const int n = rules->r->tp;
+    ds_local *l = calloc((size_t)n, sizeof *l);
+    *out = (ds_rule){ .nranks = n, .rank = calloc((size_t)n, sizeof *out->rank) };
+    *refused = false;
+    sheaf_status *st =
+        l == NULL || out->rank == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
+    if (st == NULL)
+        sheaf__ds_collect(l, rules, name);
+    const ds_local *first = st == NULL ? sheaf__ds_some(l, n) : NULL;
+    if (st == NULL && first == NULL)
+        st = sheaf__ds_refuse(refused, rules, "missing", name, "a tensor", "none");
+    else if (st == NULL) {
+        out->ndim = first->of->told.ndim;
+        char text[256];
+        if (!sheaf__ds_same_but(l, n, -1) && out->ndim == 0)
+            st = sheaf__ds_refuse(refused, rules, "conflict", name, "one shape",
+                                  sheaf__ds_tell_shapes(text, l, n));
+        else if (n == 1 || out->ndim == 0)
+            st = sheaf__ds_make_copies(out, refused, rules, name, l);
+        else
+            st = rules->info != NULL ? sheaf__ds_make_stated(out, refused, rules, name, l)
+                                     : infer(out, refused, rules, name, l);
+        if (st == NULL && !*refused && n > 1 && sheaf__ds_exhausted(rules))
+            st = sheaf__ds_refuse(refused, rules, "unsupported", name,
+                                  "patterns that can be matched",
+                                  "patterns in universal_checkpoint_info that take too long");
+        if (n == 1)
+            out->replicated = false;
+    }
+    free(l);
+    return st;
 }
 
 sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)

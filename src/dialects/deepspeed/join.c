@@ -7,6 +7,7 @@
 #include "dialects/deepspeed/private.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"
+#include "dialects/common/vocabulary.h"
 
 /* ---- joining the parts ---- */
 

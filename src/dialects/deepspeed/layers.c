@@ -155,7 +155,7 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
     r->layered = true;
     sheaf_status *st = NULL;
     for (int mp = 0; st == NULL && mp < ranks; mp++)
-        st = sheaf__catalog_new(&r->part[mp], &sheaf__dialect_deepspeed, r->tag);
+        st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, r->tag);
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) { /* by layer, then rank */
         const ds_file *f = &r->file[i];
         if (f->what != DS_LAYER || f->torch == NULL)

@@ -302,7 +302,7 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     if (sheaf__pickle_get(root, "module") == NULL)
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "",
                                    "a model file of DeepSpeed, with `module`", "none", "");
-    sheaf_status *st = sheaf__catalog_new(&r->part[mp], &sheaf__dialect_deepspeed, f->path);
+    sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, f->path);
     if (st == NULL && any)
         st = sheaf__ds_zero(r, r->part[mp], f, mp);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(frozen); i++)

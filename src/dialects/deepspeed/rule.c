@@ -83,14 +83,14 @@ static sheaf_status *subs_read(patterns *out, ds_rules *rules, const sheaf_pickl
     return NULL;
 }
 
-static bool exhausted(const ds_rules *rules)
+bool sheaf__ds_exhausted(const ds_rules *rules)
 {
     return rules->costly > MATCH_COSTLY || rules->calls > MATCH_CALLS;
 }
 
 static const pattern *match(ds_rules *rules, const patterns *list, const char *name)
 {
-    for (int64_t i = 0; i < list->count && !exhausted(rules); i++) {
+    for (int64_t i = 0; i < list->count && !sheaf__ds_exhausted(rules); i++) {
         const int n = pcre2_match(list->at[i].code, (PCRE2_SPTR)name, strlen(name), 0, 0,
                                   rules->data, rules->context);
         rules->calls++;
@@ -506,8 +506,8 @@ void sheaf__ds_collect(ds_local *l, const ds_rules *rules, const char *name)
         l[r].of = rules->r->part[r] == NULL ? NULL : sheaf__catalog_find(rules->r->part[r], name);
 }
 
-static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                 const ds_local *l)
+sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                    const ds_local *l)
 {
     const pattern *p = match(rules, &rules->unsupported, name);
     if (p != NULL)
@@ -527,39 +527,4 @@ static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, 
     return sheaf__ds_make_cut(rule, refused, rules, name, l, 0,
                               match(rules, &rules->vocabulary, name) != NULL ? rules->original_vocab
                                                                              : -1);
-}
-
-sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, const char *name)
-{
-    const int n = rules->r->tp;
-    ds_local *l = calloc((size_t)n, sizeof *l);
-    *out = (ds_rule){ .nranks = n, .rank = calloc((size_t)n, sizeof *out->rank) };
-    *refused = false;
-    sheaf_status *st =
-        l == NULL || out->rank == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
-    if (st == NULL)
-        sheaf__ds_collect(l, rules, name);
-    const ds_local *first = st == NULL ? sheaf__ds_some(l, n) : NULL;
-    if (st == NULL && first == NULL)
-        st = sheaf__ds_refuse(refused, rules, "missing", name, "a tensor", "none");
-    else if (st == NULL) {
-        out->ndim = first->of->told.ndim;
-        char text[256];
-        if (!sheaf__ds_same_but(l, n, -1) && out->ndim == 0)
-            st = sheaf__ds_refuse(refused, rules, "conflict", name, "one shape",
-                                  sheaf__ds_tell_shapes(text, l, n));
-        else if (n == 1 || out->ndim == 0)
-            st = sheaf__ds_make_copies(out, refused, rules, name, l);
-        else
-            st = rules->info != NULL ? make_stated(out, refused, rules, name, l)
-                                     : sheaf__ds_infer(out, refused, rules, name, l);
-        if (st == NULL && !*refused && n > 1 && exhausted(rules))
-            st = sheaf__ds_refuse(refused, rules, "unsupported", name,
-                                  "patterns that can be matched",
-                                  "patterns in universal_checkpoint_info that take too long");
-        if (n == 1)
-            out->replicated = false;
-    }
-    free(l);
-    return st;
 }

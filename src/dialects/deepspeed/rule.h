@@ -58,8 +58,10 @@ sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rule
  * `cut`: rows from there on are padding; -1 = none. */
 sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
                                  const ds_local *l, int axis, int64_t cut);
-/* For files that state nothing. */
-sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                              const ds_local *l);
+/* By what the files state. */
+sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                    const ds_local *l);
+/* Have patterns taken longer than any that a program wrote? */
+bool sheaf__ds_exhausted(const ds_rules *rules);
 
 #endif

@@ -14,6 +14,14 @@
 #include "base/file.h"
 #include "dialects/deepspeed/private.h"
 
+ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
+{
+    for (int64_t i = 0; i < r->nfiles; i++)
+        if (r->file[i].what == what && r->file[i].mp == mp && r->file[i].dp == dp)
+            return &r->file[i];
+    return NULL;
+}
+
 static const char *const prefixes[3] = { "", "exp_avg.", "exp_avg_sq." };
 
 const char *sheaf__ds_base_name(const char *name)

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
+#include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"
 #include "dialects/hf/hf.h"
 #include "dialects/hf/catalog.h"

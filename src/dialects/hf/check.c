@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "dialects/common/model.h"
+#include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"
 
 enum { NAMED = 5, COMPARE_BYTES = 1 << 20 };

@@ -1,0 +1,16 @@
+/* vocabulary.h - the two tables of the vocabulary, and how programs pad their rows. */
+#ifndef SHEAF_DIALECTS_COMMON_VOCABULARY_H
+#define SHEAF_DIALECTS_COMMON_VOCABULARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* sheaf__is_vocabulary - is it one of the two tables? */
+bool sheaf__is_vocabulary(const char *name);
+/* sheaf__vocabulary_ways - p for which `rows` is one rank's part of `vocab` rows that were padded
+ * first; 0 = none. */
+int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded);
+/* sheaf__vocabulary_padded - could `rows` be `vocab` rows and padding? */
+bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab);
+
+#endif
