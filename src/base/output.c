@@ -212,7 +212,7 @@ static int lock_folder(int *out, const char *path)
 }
 
 /* Removes the folder at `path` unless somebody writes it: then, and when it cannot be removed, it
- * stays; it is in nobody's way. */
+ * stays; it hinders no later write. */
 static void remove_dead(const char *path, const sheaf_events *events, sheaf_faults *faults)
 {
     int lock = -1;
@@ -478,7 +478,7 @@ sheaf_status *sheaf__output_commit(sheaf_output *output)
     bool old_left = false;
     sheaf_status *st = sheaf__dir_sync(output->partial, output->faults);
     if (st == NULL && output->inside) {
-        st = check_dst(output->dst, false); /* nobody's files came there meanwhile */
+        st = check_dst(output->dst, false); /* no other process wrote there meanwhile */
         if (st == NULL)
             st = sheaf__fill(output->dst, output->partial, output->faults);
     } else if (st == NULL)

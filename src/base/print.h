@@ -1,11 +1,10 @@
-/* print.h - the one way in which text that others wrote comes to a terminal.
+/* print.h - prints text from files to a terminal, and makes it harmless first.
  *
- * Names of tensors, paths, values of configs and what is odd about them come from files that
- * anybody may have made. Printed as they are they could move the cursor, colour, hide or turn round
- * what sheaf says, or end a line and forge the next. So every text that is put into a line is shown
- * character by character: those of control (C0, DEL, C1), line and paragraph separators, the marks
- * that turn the direction of writing, other marks without a width that hide in a name, and bytes
- * that are no UTF-8 become '?', a tab a blank. JSON is written elsewhere, exactly. */
+ * Names of tensors, paths and values of configs come from files that anybody may have made. Printed
+ * as they are, they could move the cursor, colour, hide or reverse what sheaf says, or end a line
+ * and forge the next. So each argument is filtered: control characters (C0, DEL, C1), line and
+ * paragraph separators, marks that change the direction of writing, other marks without a width,
+ * and bytes that are not UTF-8 become '?', a tab a blank. JSON is written elsewhere, exactly. */
 #ifndef SHEAF_BASE_PRINT_H
 #define SHEAF_BASE_PRINT_H
 

@@ -163,7 +163,7 @@ bool sheaf__is_utf8(const char *text)
     return true;
 }
 
-enum { LONGEST_NAME = 128 }; /* names longer than this are nobody's typing error */
+enum { LONGEST_NAME = 128 }; /* a longer name is no typing error */
 
 static int least(int a, int b)
 {

@@ -5,14 +5,12 @@
  * one thread each. Each exchange carries (sequence number, operation, size, digest of
  * the other arguments, status).
  *
- * A rank that failed goes straight to its next sheaf_comm_agree() with its status,
- * whatever calls the others still make: until they come to agree too, each of their
- * calls returns SHEAF_E_PEER naming the failed rank and its reason. A mismatch of
- * operation, size or arguments is SHEAF_E_PEER on all ranks and names two that differ
- * (a rank that is at agree learns it there).
- * Nothing hangs: a rank whose body returned, with a status or without, counts as
- * failed for everyone who still calls. After a failed call the buffers given to it
- * hold anything. */
+ * A rank that failed skips to its next sheaf_comm_agree() and gives its status there. Until the
+ * others reach sheaf_comm_agree() too, each of their calls returns SHEAF_E_PEER, with the failed
+ * rank and its reason. Calls that differ in operation, size or arguments return SHEAF_E_PEER on all
+ * ranks and name two that differ (a rank waiting in sheaf_comm_agree() gets it from there).
+ * Nothing hangs: a rank whose body has returned, with a status or without, counts as failed for
+ * all that still call. After a failed call the contents of its buffers are undefined. */
 #ifndef SHEAF_COMM_COMM_H
 #define SHEAF_COMM_COMM_H
 

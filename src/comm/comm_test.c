@@ -322,7 +322,7 @@ static void test_comm__stages_talk_within_and_to_all(void **state)
             CHECK_OK(
                 sheaf_comm_run_stages(stages, ranks, stages_body, &(grid){ stages, ranks, -1 }));
             for (int fails = 0; fails < stages * ranks;
-                 fails++) /* nobody waits for it, and its reason is everybody's */
+                 fails++) /* no rank waits for it, and all get its reason */
                 CHECK_FAILS(sheaf_comm_run_stages(stages, ranks, stages_body,
                                                   &(grid){ stages, ranks, fails }),
                             SHEAF_E_DATA, "fails");

@@ -1,4 +1,4 @@
-/* self.c - the transport of a group of one: there is nobody to wait for. */
+/* self.c - the transport of a group of one: it waits for no other rank. */
 #include "comm/transport.h"
 
 static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,

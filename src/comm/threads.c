@@ -3,9 +3,9 @@
  * One word, the gate, is all that ranks wait on:
  *     generation << 16 | ranks that arrived << 8 | ranks that left for good
  * The rank that completes the count opens the gate by raising the generation. A rank
- * that leaves is counted in every later generation, so nobody waits for it.
+ * that leaves is counted in every later generation, so no rank waits for it.
  *
- * A heading is written to one of two places in turn. A rank that writes its heading of
+ * Headings alternate between two buffers. A rank that writes its heading of
  * meeting m + 2 has passed meeting m + 1, to which all others came, having read what
  * they wanted of meeting m: one wait per exchange is enough where no bytes move.
  * Bytes are copied by the receiver, between the wait in post and the one in collect. */

@@ -28,7 +28,7 @@ typedef struct sheaf__generate_options {
     int64_t number;     /* of the first prompt, for the random numbers of sampling */
     /* The images of prompts that have `embed` and no pixels (cross NULL without a second tower).
      * Called on every rank that has the towers, those of the first stage, a batch at a time; a
-     * failure is everybody's. */
+     * failure reaches all ranks. */
     sheaf_status *(*load)(void *self, int64_t prompt, float *pixels, float *cross);
     /* Hears of every token, on every rank, when out[prompt] has it. May be NULL. */
     void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);

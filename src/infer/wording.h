@@ -2,7 +2,8 @@
  *
  * The tokenizer is a sentencepiece file that was given, else tokenizer.model in the model's folder,
  * else (where its config says so) the bytes of the text. Vision-language models, and any model for
- * which a template is named, are asked by a template; others continue bos and the text as it is. */
+ * which a template is named, get their prompts from a template; others continue bos and the text.
+ */
 #ifndef SHEAF_INFER_WORDING_H
 #define SHEAF_INFER_WORDING_H
 

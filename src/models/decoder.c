@@ -1,11 +1,12 @@
 /* decoder.c - the decoder of all families: from embedded rows to logits. It reads like the formula:
  *
  *   h += o(attention(rope(q(RMS h)), rope(k(RMS h)), v(RMS h)))
- *   h += cross_o(attention(cross_q(RMS h), cross_k(image), cross_v(image)))    layers with
- * cross-attention h += down(silu(gate(RMS h)) * up(RMS h))
+ *   h += cross_o(attention(cross_q(RMS h), cross_k(image), cross_v(image)))
+ *   h += down(silu(gate(RMS h)) * up(RMS h))
  *
- * with q, k, v, o, gate, up and down of each row's stream: text, or image where the layer has
- * visual experts. Without image rows there is one stream, and nothing is split or joined. */
+ * the second line in layers with cross-attention, q, k, v, o, gate, up and down of each row's
+ * stream: text, or image where the layer has visual experts. Without image rows there is one
+ * stream, and nothing is split or joined. */
 #include "models/build.h"
 #include "tape/hand.h"
 

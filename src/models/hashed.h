@@ -1,7 +1,7 @@
 /* hashed.h - the fingerprint of stored tensors: every byte of them, hashed while a model is loaded.
  *
- * A source that lies before another one and hashes what is read through it. What is hashed at once
- * is a unit: a row of a tensor's view (sheaf/source.h); of a matrix that is cut along its columns,
+ * A source that wraps another one and hashes what is read through it, one unit at a time. A unit is
+ * a row of a tensor's view (sheaf/source.h); of a matrix that is cut along its columns,
  * each of the parts of a row that 8 slices hold; a tensor of at most one axis as a whole. In a run
  * of at most 8 slices, as by default, a rank reads whole units, however many ranks there are, so
  * that nothing but vectors is read a second time; and a unit counts once, however many ranks read
@@ -10,8 +10,8 @@
  *
  *   unit      hash of (number of the unit in its tensor, u64; hash of its bytes)
  *   tensor    hash of (name of the dtype; axes, i64; shape, i64 each; sum of the units' first
- * halves, u64, and of their second ones, u64, without carry) weights   hash of (name, NUL, hash) of
- * all tensors, ascending by the bytes of their names
+ *             halves, u64, and of their second ones, u64, without carry)
+ *   weights   hash of (name, NUL, hash) of all tensors, ascending by the bytes of their names
  *
  * The names are canonical: neither the dialect and the files in which the tensors lie, nor slices,
  * ranks and threads matter. */

@@ -54,8 +54,8 @@ typedef struct sheaf__model_options {
     bool pack_back;    /* keep a second packed copy for the backward products */
     int64_t positions; /* length of the rotary table */
     uint64_t seed;     /* of fresh LoRA factors */
-    const sheaf__place
-        *place; /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
+    /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
+    const sheaf__place *place;
 } sheaf__model_options;
 
 /* One thing that is loaded, refreshed and freed: see build.h. */
@@ -98,8 +98,8 @@ typedef struct sheaf__kept {
 
 /* What the towers made of one picture, kept by each rank that has them. */
 typedef struct sheaf__sight {
-    void
-        *given[SHEAF__MOST_TOWERS]; /* rows of each, NULL where nothing reads them; compute dtype */
+    /* rows of each, NULL where nothing reads them; compute dtype */
+    void *given[SHEAF__MOST_TOWERS];
     bool full; /* a run has filled it: the next ones leave the towers out. Set by the caller, on all
                   ranks alike */
 } sheaf__sight;
@@ -116,8 +116,8 @@ typedef struct sheaf__stages {
 typedef struct sheaf__pass {
     int64_t batch, queries; /* sequences, and tokens of each */
     const sheaf__rows_in *in;
-    const sheaf__step_info
-        *info; /* [SHEAF__ROW_KINDS]; of a model without images only that of SHEAF__TEXT is read */
+    /* [SHEAF__ROW_KINDS]; of a model without images only that of SHEAF__TEXT is read */
+    const sheaf__step_info *info;
     sheaf__head_run *head;
     const sheaf__kept *kept; /* NULL: nothing is kept */
     int64_t images;     /* whose rows are among these tokens; 0 without, and after the first run */

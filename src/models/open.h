@@ -34,9 +34,9 @@ typedef struct sheaf__open_options {
     bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else
                           merged as they are read */
     const sheaf_events *events; /* told of what was decided; may be NULL */
-    const sheaf_lora_options
-        *fresh; /* a new adapter to make, when adapter is NULL; NULL = none. Without targets it gets
-                   the family's: q_proj and v_proj as PEFT, "sat" as SAT; events are told */
+    /* a new adapter to make, when adapter is NULL; NULL = none. Without targets it gets the
+     * family's: q_proj and v_proj as PEFT, "sat" as SAT; events are told */
+    const sheaf_lora_options *fresh;
 } sheaf__open_options;
 
 /* Release with sheaf__opened_close also after a failure. */

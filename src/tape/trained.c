@@ -239,7 +239,7 @@ static void squares_of(void *arg, int64_t index, int worker)
         out[s] = q->set->context->device->kernels->squares(t->grad[s], t->numel[s]);
 }
 
-/* Rank r sends its slices of all cut tensors; puts everybody's into own[]. */
+/* Rank r sends its slices of all cut tensors; gathers those of all ranks into own[]. */
 static sheaf_status *share_squares(struct squares *q, int slices)
 {
     sheaf__context *c = q->set->context;

@@ -17,8 +17,8 @@ typedef struct sheaf__matcher {
     sheaf__merge_plan *plan;
     const sheaf__merge_adapter *adapter;
     int number;
-    const char *drop,
-        *add; /* the base's names lack the one, or have the other, before the adapter's */
+    /* the base's names lack the one, or have the other, before the adapter's */
+    const char *drop, *add;
     size_t ndrop;
     sheaf__alias *alias; /* of every tensor of the output, by name; NULL: the adapter knows them by
                             their own names */

@@ -290,8 +290,8 @@ static void test_merge__a_model_without_a_schema(void **state)
 /* ---- golden/omnilmm/lora: every case that merged.json describes ---- */
 
 typedef struct recorded {
-    const char *name, *base, *note,
-        *file; /* "mix_cat", "base_llama", ..., "merged_safe_bf16.safetensors" */
+    /* "mix_cat", "base_llama", ..., "merged_safe_bf16.safetensors" */
+    const char *name, *base, *note, *file;
     char type[8];
     bool safe, tied_after, was_tied;
 } recorded;

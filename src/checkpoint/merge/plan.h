@@ -31,8 +31,8 @@ typedef struct sheaf__merge_plan {
     int64_t resized; /* rows of the table, where an adapter brings one of another size; else 0 */
     int64_t count, room;
     sheaf__merge_tensor *tensor;
-    sheaf_safetensors_spec
-        *specs; /* one for each, in the same order; after sheaf__merge_plan_finish() */
+    /* one for each, in the same order; after sheaf__merge_plan_finish() */
+    sheaf_safetensors_spec *specs;
 } sheaf__merge_plan;
 
 /* sheaf__merge_plan_open - reads configs and headers, matches everything with everything. Tensors

@@ -411,7 +411,7 @@ static const struct {
     bool proj, q;
 } square[] = {
     { "{\"model_type\": \"gpt2\"}", false, 6, true,
-      false }, /* mlp.c_proj tells; q is nobody's Conv1D */
+      false }, /* mlp.c_proj decides; no model has q as a Conv1D */
     { "{\"model_type\": \"odd\"}", false, 6, true, false },
     { "{\"model_type\": \"gpt2\"}", false, 2, true, false }, /* the kind of model tells */
     { "{\"model_type\": \"llama4\"}", true, 2, false,

@@ -25,8 +25,8 @@ typedef struct sheaf_checkpoints_options {
     int keep;          /* complete ones to keep, the newest; 0 = all */
     const int *writer; /* [S] the rank that writes each slice, the same on all ranks,
                           borrowed until close; NULL: its owner */
-    const sheaf_events
-        *events;          /* what was found, removed, saved: told by rank 0 alone; may be NULL */
+    /* what was found, removed, saved: told by rank 0 alone; may be NULL */
+    const sheaf_events *events;
     sheaf_faults *faults; /* NULL outside tests */
 } sheaf_checkpoints_options;
 

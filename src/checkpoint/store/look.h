@@ -1,9 +1,9 @@
 /* look.h - what is at a path, and its tensors as one source.
  *
- * A folder is told by what lies in it: adapter_config.json or adapter_model.safetensors
+ * The contents of a folder say what it is: adapter_config.json or adapter_model.safetensors
  * (PEFT), manifest.json (a training checkpoint of sheaf), checkpoints/ (the --out of a
  * run), otherwise a model in any dialect (dialects/common/dialects.h), whose tensors are undivided
- * and have their canonical names. A .safetensors file is itself. */
+ * and have their canonical names. A .safetensors file stands for itself. */
 #ifndef SHEAF_CHECKPOINT_STORE_LOOK_H
 #define SHEAF_CHECKPOINT_STORE_LOOK_H
 

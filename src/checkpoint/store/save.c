@@ -30,9 +30,9 @@ typedef struct saver {
     const sheaf_state *state;
     int64_t *order; /* tensors by name */
     int64_t ncut, nreplicated;
-    sheaf_manifest
-        *manifest; /* names, shapes and cuts from the start; hashes of this rank, then of all */
-    char *path;    /* the final one */
+    /* names, shapes and cuts from the start; hashes of this rank, then of all */
+    sheaf_manifest *manifest;
+    char *path;               /* the final one */
     char partial[PATH_MAX];   /* rank 0's folder, known to all */
     sheaf_output *output;     /* rank 0 alone */
     sheaf_digest *mine, *all; /* gathered records */

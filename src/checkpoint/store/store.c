@@ -217,7 +217,7 @@ static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints
     return st;
 }
 
-/* Rank 0's choice becomes everybody's: its path and the text of its manifest. */
+/* Broadcasts rank 0's choice: its path and the text of its manifest. */
 static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, sheaf_checkpoint *mine)
 {
     uint64_t sizes[2] = { 0, 0 }; /* of the path with its NUL, 0 = none; of the text */

@@ -11,8 +11,8 @@
 typedef struct sheaf_folder sheaf_folder;
 
 typedef struct sheaf_folder_options {
-    const char
-        *stem; /* "model": model.safetensors, or model-00001-of-00002.safetensors and an index */
+    /* "model": model.safetensors, or model-00001-of-00002.safetensors and an index */
+    const char *stem;
     int64_t shard_bytes; /* 0: never divide */
     bool replace;        /* see sheaf__output_begin() */
     sheaf_faults *faults;

@@ -2,8 +2,9 @@
  * a token. See hf/catalog.h.
  *
  *   tokenizer.json     model.vocab, an object of numbers (BPE, WordPiece) or a list (Unigram);
- * added_tokens, with "id" tokenizer.model    a protocol buffer of sentencepiece, whose field 1 is
- * one piece, counted from 0 added_tokens.json  an object of numbers, beside either */
+ *                      added_tokens, with "id"
+ *   tokenizer.model    a protocol buffer of sentencepiece, whose field 1 is one token each
+ *   added_tokens.json  an object of numbers, beside either */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* dcp.h - checkpoints of torch.distributed.checkpoint, and Megatron's torch_dist form of them.
  *
  *   .metadata          a pickle: for each tensor its shape, dtype and chunks (offsets, sizes); for
- * each chunk the file and the bytes where it lies
+ *                      each chunk the file and the bytes where it lies
  *   __RANK_N.distcp    items, one after the other: each a whole torch file
  *   common.pt, metadata.json   of torch_dist: args and other values; which form it is
  *

@@ -45,8 +45,8 @@ typedef struct how {
     bool says_vocab;
     double version;
     int64_t rank_of_first; /* args.rank; -1 = not there */
-    const char *strange,
-        *text; /* an argument of another model class: this text, or the truth where text is NULL */
+    /* an argument of another model class: this text, or the truth where text is NULL */
+    const char *strange, *text;
 } how;
 
 /* Rows [from, from + rows) of a tensor behind those in `out`. */

@@ -4,9 +4,10 @@
  * always 1). Each model-parallel rank k merges its own slice of the weight with its own factors.
  * Where the factor that is not cut differs by rank, that is: rows of slice k with A_pk (weights
  * divided along their output), columns of slice k with B_k (along their input). The adapter says
- * the same with one A and one B, of parts * rank                  rows of A_p one under the other,
- * B_p on the diagonal parts * ways * rank           the same for each slice, where factors differ
- * by rank and alpha chosen so that alpha / its rank is 1 / rank. */
+ * the same with one A and one B, of
+ *     parts * rank                  rows of A_p one under the other, B_p on the diagonal
+ *     parts * ways * rank           the same for each slice, where factors differ by rank
+ * and alpha chosen so that alpha / its rank is 1 / rank. */
 #ifndef SHEAF_DIALECTS_SAT_LORA_H
 #define SHEAF_DIALECTS_SAT_LORA_H
 

@@ -1,12 +1,14 @@
 /* build.c - CogVLM and CogAgent: the tensors of their decoder, and their towers.
  *
  * An image's way, as in CogVLM's eva_clip_model.py and eva_clip_L_hf.py, LN with weight and bias:
- *   ViT      x = [class; patches] + positions;  x += LN1(dense(attention(qkv x)));  x +=
- * LN2(down(gelu(up x))) adapter  z = gelu(LN(linear x)), x the ViT's rows without the class row,
- * CogAgent's plus positions; dense_4h_to_h(silu(gate z) * up z) tower    CogAgent's second, for
- * cross-attention, which sees the image at a higher resolution: x += proj(LN(attention(LN1 x)));  y
- * = LN2 x;  x += w3(LN(silu(w1 y) * w2 y)) Attention there is full: every patch sees every patch.
- */
+ *   ViT      x = [class; patches] + positions;
+ *            x += LN1(dense(attention(qkv x)));  x += LN2(down(gelu(up x)))
+ *   adapter  z = gelu(LN(linear x)), x the ViT's rows without the class row, CogAgent's plus
+ *            positions; dense_4h_to_h(silu(gate z) * up z)
+ *   tower    CogAgent's second, for cross-attention, which sees the image at a higher resolution:
+ *            x += proj(LN(attention(LN1 x)));
+ *            y = LN2 x;  x += w3(LN(silu(w1 y) * w2 y))
+ * Attention there is full: every patch sees every patch. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
