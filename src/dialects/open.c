@@ -29,6 +29,19 @@ static sheaf_status *find_dialect(const sheaf_dialect **out, const char *path,
     return NULL;
 }
 
+/* What lies in a folder, by name where that is short. */
+static void name_what_is_there(sheaf_status *st, char *const *names, int64_t n)
+{
+    enum { FEW = 3 };
+    sheaf_text list = { 0 };
+    for (int64_t i = 0; i < n && i < FEW; i++)
+        sheaf__text_add(&list, "%s%s", i > 0 ? ", " : "", names[i]);
+    if (n > FEW)
+        sheaf__text_add(&list, " and %" PRId64 " more", n - FEW);
+    sheaf_found(st, "%s", n == 0 ? "an empty folder" : list.at != NULL ? list.at : "other files");
+    sheaf__text_release(&list);
+}
+
 /* Nothing here that is known, but perhaps one folder further down: without `latest` a tag's folder
  * is not looked for. */
 static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
@@ -52,7 +65,7 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
             st,
             "give the model's own folder, or the config with --config; sheaf info %s tells what is there",
             path);
-    sheaf_found(st, n == 0 ? "an empty folder" : "%" PRId64 " other files", n);
+    name_what_is_there(st, names, n);
     for (int64_t i = n; i-- > 0;)
         if (sheaf__ends_with(names[i], ".gguf"))
             sheaf_try_this(sheaf_found(st, "%s (a GGUF file)", names[i]),

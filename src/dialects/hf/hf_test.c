@@ -487,7 +487,7 @@ static void test_folder__explains_what_is_there_instead(void **state)
         const char *part;
     } rows[] = {
         { "README", SHEAF_E_UNSUPPORTED,
-          "no dialect that sheaf knows | a model: its config.json and weights, or a checkpoint of another program | 1 other files" },
+          "no dialect that sheaf knows | a model: its config.json and weights, or a checkpoint of another program | README" },
         { "pytorch_model.bin", SHEAF_E_FORMAT, "pytorch_model.bin: damaged" },
         { "pytorch_model-00001-of-00002.bin", SHEAF_E_LAYOUT, "no shards 2..2" },
         { "adapter_model.safetensors", SHEAF_E_UNSUPPORTED,
