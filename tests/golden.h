@@ -8,16 +8,16 @@
 
 /* golden_root - $SHEAF_GOLDEN (the full collection), else $SHEAF_TEST_DATA, else tests/data of the
  * sources. */
-static inline const char *golden_root(char room[512])
+static inline const char *golden_root(char buffer[512])
 {
     const char *root = getenv("SHEAF_GOLDEN"), *source = getenv("SHEAF_SOURCE_ROOT");
     if (root == NULL || *root == '\0')
         root = getenv("SHEAF_TEST_DATA");
     if (root != NULL && *root != '\0')
-        snprintf(room, 512, "%s", root);
+        snprintf(buffer, 512, "%s", root);
     else
-        snprintf(room, 512, "%s/tests/data", source == NULL ? "." : source);
-    return room;
+        snprintf(buffer, 512, "%s/tests/data", source == NULL ? "." : source);
+    return buffer;
 }
 
 /* golden - "ROOT/name"; the last eight results stay valid. */

@@ -91,7 +91,7 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
             *file = i;
             return NULL;
         }
-    if (!SHEAF_GROW(&c->file, &c->files_room, c->nfiles + 1))
+    if (!SHEAF_GROW(&c->file, &c->files_capacity, c->nfiles + 1))
         return no_memory(c);
     sheaf_catalog_file f = { .path = strdup(path), .hash = hash, .fd = -1 };
     if (f.path == NULL)
@@ -112,7 +112,7 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
 
 sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int64_t length)
 {
-    if (!SHEAF_GROW(&c->zip, &c->zips_room, c->nzips + 1))
+    if (!SHEAF_GROW(&c->zip, &c->zips_capacity, c->nzips + 1))
         return no_memory(c);
     c->zip[c->nzips++] = (sheaf_catalog_zip){ file, begin, length };
     return NULL;
@@ -163,7 +163,7 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
     if (elements > INT64_MAX / 16)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
-    if (!SHEAF_GROW(&c->tensor, &c->room, c->count + 1))
+    if (!SHEAF_GROW(&c->tensor, &c->capacity, c->count + 1))
         return no_memory(c);
     sheaf_status *st =
         2 * (c->count + 1) > c->slots ? rehash(c, c->slots == 0 ? 256 : 2 * c->slots) : NULL;
@@ -253,11 +253,11 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
                     file->size);
         return sheaf_try_this(st, "save it with .contiguous(), if that many values are meant");
     }
-    if (t->npieces == t->room) { /* most tensors have one: not SHEAF_GROW, which gives more */
-        const int64_t room = t->room == 0 ? 1 : t->room * 2;
-        if (!SHEAF_GROW(&t->piece, NULL, room))
+    if (t->npieces == t->capacity) { /* most tensors have one: not SHEAF_GROW, which gives more */
+        const int64_t capacity = t->capacity == 0 ? 1 : t->capacity * 2;
+        if (!SHEAF_GROW(&t->piece, NULL, capacity))
             return no_memory(c);
-        t->room = room;
+        t->capacity = capacity;
     }
     t->piece[t->npieces++] = *p;
     return NULL;
@@ -269,7 +269,7 @@ sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, con
                                   const char *path, const char *tensor, const char *expected,
                                   const char *found, const char *cure)
 {
-    if (!SHEAF_GROW(&c->finding, &c->findings_room, c->nfindings + 1))
+    if (!SHEAF_GROW(&c->finding, &c->findings_capacity, c->nfindings + 1))
         return no_memory(c);
     const char *text[5] = { path, tensor, expected, found, cure };
     char *copy[5] = { NULL };

@@ -47,7 +47,7 @@ typedef struct sheaf_logical {
     bool drifted; /* copies that training moved apart, one below the other: a piece for each part */
     bool
         alone; /* with tensors_by_names: in a file of its own, and no other tensor has its values */
-    int64_t npieces, room;
+    int64_t npieces, capacity;
     sheaf_piece *piece;
 } sheaf_logical;
 
@@ -84,14 +84,14 @@ typedef struct sheaf_catalog {
     bool tensors_by_names; /* which tensor a file holds is told so */
     bool as_stored;        /* names and shapes are the files', and were not held against a config */
 
-    int64_t count, room;
+    int64_t count, capacity;
     sheaf_logical *tensor; /* in the order found; after sheaf__catalog_sort(), by name */
     int nfiles;
-    int64_t files_room;
+    int64_t files_capacity;
     sheaf_catalog_file *file;
-    int64_t nzips, zips_room;
+    int64_t nzips, zips_capacity;
     sheaf_catalog_zip *zip; /* files that are whole zip files are not listed here */
-    int64_t nfindings, findings_room;
+    int64_t nfindings, findings_capacity;
     sheaf_finding *finding;
     int64_t *slot, slots; /* hash table of names */
     int64_t

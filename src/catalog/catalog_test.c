@@ -164,7 +164,7 @@ static void test_boxes__outside_of_a_tensor_or_covered_twice(void **state)
                                           { 0, 1, -1, 2 },       { INT64_MAX, 2, 0, 1 },
                                           { 0, 1, INT64_MAX, 2 } };
     int file;
-    float room[64];
+    float buffer[64];
     sheaf_catalog *c = new_catalog(&file);
     sheaf_logical *t;
     const sheaf_piece whole = {
@@ -175,10 +175,10 @@ static void test_boxes__outside_of_a_tensor_or_covered_twice(void **state)
     check_box(c, t, 0, 4, 0, 3);
     for (size_t i = 0; i < ARRAY_LEN(outside); i++)
         CHECK_FAILS(sheaf__catalog_read(c, t, outside[i][0], outside[i][1], outside[i][2],
-                                        outside[i][3], room),
+                                        outside[i][3], buffer),
                     SHEAF_E_ARG, "box | inside [");
     CHECK_OK(sheaf__catalog_piece(c, t, &whole));
-    CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 3, room), SHEAF_E_LAYOUT,
+    CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 3, buffer), SHEAF_E_LAYOUT,
                 "each element once | 24 elements in the files for 12");
     sheaf__catalog_free(c);
 }

@@ -52,15 +52,15 @@ static sheaf_status *run(reading *r, int64_t from, int64_t to, int64_t count)
 /* `count` elements that are neighbours in the file and lie `apart` bytes from each other in dst. */
 static sheaf_status *scatter(reading *r, int64_t from, int64_t to, int64_t apart, int64_t count)
 {
-    char room[4096];
+    char buffer[4096];
     sheaf_status *st = NULL;
     for (int64_t done = 0; st == NULL && done < count;) {
-        const int64_t most = (int64_t)sizeof room / r->bytes,
+        const int64_t most = (int64_t)sizeof buffer / r->bytes,
                       n = count - done < most ? count - done : most;
-        st = sheaf__file_read_at(r->fd, room, (size_t)(n * r->bytes), from + done * r->bytes,
+        st = sheaf__file_read_at(r->fd, buffer, (size_t)(n * r->bytes), from + done * r->bytes,
                                  r->file->path);
         for (int64_t i = 0; st == NULL && i < n; i++)
-            memcpy(r->dst + to + (done + i) * apart, room + i * r->bytes, (size_t)r->bytes);
+            memcpy(r->dst + to + (done + i) * apart, buffer + i * r->bytes, (size_t)r->bytes);
         done += n;
     }
     r->elements += count;

@@ -73,7 +73,7 @@ static bool is_varied(const char *at, size_t bytes, size_t each, int least)
 static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const sheaf_piece *p,
                                  int ndim, int least)
 {
-    char room[SAMPLE_BYTES];
+    char buffer[SAMPLE_BYTES];
     const size_t each = sheaf_dtype_bytes(p->dtype);
     const int64_t have = together(p, ndim), most = (int64_t)(SAMPLE_BYTES / each);
     const size_t bytes = (size_t)(have < most ? have : most) * each;
@@ -81,13 +81,13 @@ static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const
     int fd = c->file[p->file].fd;
     sheaf_status *st = fd >= 0 ? NULL : sheaf__file_open_read(&fd, &size, c->file[p->file].path);
     if (st == NULL)
-        st = sheaf__file_read_at(fd, room, bytes, p->offset, c->file[p->file].path);
+        st = sheaf__file_read_at(fd, buffer, bytes, p->offset, c->file[p->file].path);
     if (fd != c->file[p->file].fd)
         close(fd);
-    const bool varied = st == NULL && is_varied(room, bytes, each, least);
+    const bool varied = st == NULL && is_varied(buffer, bytes, each, least);
     *digest =
         varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size),
-                                    room, bytes) |
+                                    buffer, bytes) |
                      1
                : 0;
     return st;

@@ -136,12 +136,12 @@ sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
     sheaf_weights_convert_options o;
     sheaf_convert_options how = { 0 };
     sheaf_convert_report r = { 0 };
-    sheaf_dtype room;
+    sheaf_dtype held;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_convert_options");
     if (st == NULL)
         st = sheaf__take_report(report, "sheaf_weights_convert_report");
     if (st == NULL)
-        st = sheaf__take_dtype(&how.dtype, &room, o.dtype);
+        st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
     if (st == NULL && (o.src == NULL || o.dst == NULL || o.to == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_convert_options"),
                             "src, dst and to");

@@ -183,7 +183,7 @@ sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
     sheaf_weights_merge_options o;
     sheaf_merge_options how = { 0 };
     sheaf__merged merged;
-    sheaf_dtype room;
+    sheaf_dtype held;
     double ones[SHEAF_MERGE_ADAPTERS];
     for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++)
         ones[i] = 1;
@@ -193,7 +193,7 @@ sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
     if (st == NULL)
         st = check(&o);
     if (st == NULL)
-        st = sheaf__take_dtype(&how.dtype, &room, o.dtype);
+        st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
     if (st == NULL && o.combine != NULL)
         st = sheaf_in(sheaf_combine_parse(&how.combine, o.combine), "combine");
     if (st != NULL)

@@ -51,7 +51,7 @@ void sheaf__give_report(void *to, const void *from, size_t known)
            (size < known ? size : known) - sizeof size);
 }
 
-sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *room, const char *name)
+sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, const char *name)
 {
     const int dtype = name == NULL ? -1 : sheaf_dtype_from_torch_name(name);
     *out = NULL;
@@ -61,8 +61,8 @@ sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *room, cons
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "dtype"), "float32, bfloat16 or float16"), "%s",
             name);
-    *room = (sheaf_dtype)dtype;
-    *out = room;
+    *held = (sheaf_dtype)dtype;
+    *out = held;
     return NULL;
 }
 

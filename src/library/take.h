@@ -24,9 +24,9 @@ sheaf_status *sheaf__take_report(const void *to, const char *what);
  * size stays. */
 void sheaf__give_report(void *to, const void *from, size_t known);
 
-/* sheaf__take_dtype - *out points to *room for a name, NULL for NULL. Errors: SHEAF_E_ARG for what
+/* sheaf__take_dtype - *out points to *held for a name, NULL for NULL. Errors: SHEAF_E_ARG for what
  * is not float32, bfloat16 or float16. */
-sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *room, const char *name);
+sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, const char *name);
 
 /* NULL for NULL. */
 const atomic_int *sheaf__control_stop(const sheaf_control *control);

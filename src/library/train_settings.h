@@ -5,10 +5,10 @@
 #include "library/settings.h"
 #include "train/options.h"
 
-/* sheaf__train_settings - fills `table` (room for SHEAF__MAX_SETTINGS) with the flags, their values
- * pointing into *options, and the zero entry that ends it; returns the number of flags.
- * The caller may append its own and a new end. *options must hold the defaults.
- * With `planning` nothing is required but a model: plan needs neither data nor OUT. */
+/* sheaf__train_settings - fills `table` (space for SHEAF__MAX_SETTINGS) with the flags, their
+ * values pointing into *options, and the zero entry that ends it; returns the number of flags. The
+ * caller may append its own and a new end. *options must hold the defaults. With `planning` nothing
+ * is required but a model: plan needs neither data nor OUT. */
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *options, bool planning);
 
 /* sheaf__train_settings_resumed - after sheaf__settings_resume(): what settings from before a flag

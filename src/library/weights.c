@@ -173,12 +173,12 @@ sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
     sheaf_weights_init_options o;
     sheaf_init_options how = { 0 };
     sheaf_init_report r;
-    sheaf_dtype room;
+    sheaf_dtype held;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_init_options");
     if (st == NULL)
         st = sheaf__take_report(report, "sheaf_weights_init_report");
     if (st == NULL)
-        st = sheaf__take_dtype(&how.dtype, &room, o.dtype);
+        st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
     if (st == NULL && (o.spec == NULL || o.dst == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_init_options"), "spec and dst");
     how.spec = o.spec;

@@ -18,13 +18,13 @@ sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m,
 
 static sheaf_status *hold(sheaf__model *m, sheaf__held held)
 {
-    if (m->nheld == m->held_room) {
-        const int room = m->held_room * 2 + 64;
-        sheaf__held *more = realloc(m->held, (size_t)room * sizeof *more);
+    if (m->nheld == m->held_capacity) {
+        const int capacity = m->held_capacity * 2 + 64;
+        sheaf__held *more = realloc(m->held, (size_t)capacity * sizeof *more);
         if (more == NULL)
             return sheaf_fail(SHEAF_E_MEMORY, "parts of a model");
         m->held = more;
-        m->held_room = room;
+        m->held_capacity = capacity;
     }
     m->held[m->nheld++] = held;
     return NULL;

@@ -379,17 +379,17 @@ sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
 
 static sheaf_hash tensor_hash(const item *t)
 {
-    unsigned char room[16 + 8 * 11]; /* dtype's name, axes, at most 8 sizes, two sums */
+    unsigned char buffer[16 + 8 * 11]; /* dtype's name, axes, at most 8 sizes, two sums */
     const char *dtype = sheaf_dtype_name(t->entry->dtype);
     size_t n = strlen(dtype) < 16 ? strlen(dtype) : 16;
-    memcpy(room, dtype, n);
-    little(room + n, (uint64_t)t->entry->ndim);
+    memcpy(buffer, dtype, n);
+    little(buffer + n, (uint64_t)t->entry->ndim);
     n += 8;
     for (int i = 0; i < t->entry->ndim && i < 8; i++, n += 8)
-        little(room + n, (uint64_t)t->entry->shape[i]);
+        little(buffer + n, (uint64_t)t->entry->shape[i]);
     for (int i = 0; i < 2; i++, n += 8)
-        little(room + n, atomic_load(&t->sum[i]));
-    return sheaf__hash(room, n);
+        little(buffer + n, atomic_load(&t->sum[i]));
+    return sheaf__hash(buffer, n);
 }
 
 sheaf_status *sheaf__hashed_weights(char out[33], const sheaf__hashed *p)

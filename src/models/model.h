@@ -86,7 +86,7 @@ typedef struct sheaf__model {
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__held *held;           /* in the order of building */
-    int nheld, held_room;
+    int nheld, held_capacity;
     bool flows; /* while building: something that is trained comes before what is built next */
 } sheaf__model;
 

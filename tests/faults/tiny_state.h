@@ -13,7 +13,7 @@
 #include "checkpoint/store/checkpoint.h"
 #include "tests/check.h"
 
-enum { TINY_SLICES = 4, TINY_TENSORS = 6, TINY_ROOM = 64 };
+enum { TINY_SLICES = 4, TINY_TENSORS = 6, TINY_CAPACITY = 64 };
 
 typedef struct tiny_kind {
     const char *name;
@@ -36,7 +36,7 @@ typedef struct tiny_state {
     sheaf_cut cut[TINY_TENSORS];
     sheaf_state_tensor tensor[TINY_TENSORS];
     float *slice[TINY_TENSORS][TINY_SLICES];
-    float data[TINY_TENSORS][TINY_SLICES][TINY_ROOM];
+    float data[TINY_TENSORS][TINY_SLICES][TINY_CAPACITY];
     char progress[80];
     sheaf_state state;
 } tiny_state;
@@ -80,7 +80,7 @@ static inline void tiny_init(tiny_state *t, int seed, int64_t step, int ranks, i
             const int replicated = k->cut.nparts == 0;
             t->slice[i][s] = replicated ? (s == 0 ? t->data[i][s] : NULL)
                                         : (tiny_owns(ranks, rank, s) ? t->data[i][s] : NULL);
-            for (int j = 0; j < TINY_ROOM; j++)
+            for (int j = 0; j < TINY_CAPACITY; j++)
                 t->data[i][s][j] = NAN;
             if (seed >= 0 && t->slice[i][s] != NULL)
                 tiny_fill_slice(t->data[i][s], seed, i, s);

@@ -65,7 +65,7 @@ static void close_counter(sheaf_source *s)
 static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_t tall, bool twice)
 {
     sheaf_source *s = sheaf__hashed_source(print);
-    char *room = malloc(1 << 20);
+    char *buffer = malloc(1 << 20);
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         for (int k = 0; k < (twice ? 2 : 1) * schema->slices && t->ndim == 2; k++) {
@@ -75,10 +75,11 @@ static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_
             const int64_t r0 = rows ? range.begin : 0, r1 = rows ? range.end : t->shape[0],
                           c0 = cols ? range.begin : 0, c1 = cols ? range.end : t->shape[1];
             for (int64_t r = r0; r < r1; r += tall)
-                CHECK_OK(s->read(s, t->name, r, r1 - r < tall ? r1 - r : tall, c0, c1 - c0, room));
+                CHECK_OK(
+                    s->read(s, t->name, r, r1 - r < tall ? r1 - r : tall, c0, c1 - c0, buffer));
         }
     }
-    free(room);
+    free(buffer);
 }
 
 static void test_hashed__does_not_depend_on_how_it_is_read(void **state)

@@ -315,14 +315,14 @@ typedef struct job {
 typedef struct crew {
     const sheaf_copying *k;
     job *job;
-    int64_t count, room;
+    int64_t count, capacity;
     char *buffer[MOST_THREADS];
     sheaf__stream_failure failure;
 } crew;
 
 static sheaf_status *add_job(crew *c, job j)
 {
-    if (!SHEAF_GROW(&c->job, &c->room, c->count + 1))
+    if (!SHEAF_GROW(&c->job, &c->capacity, c->count + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "list of copies");
     c->job[c->count++] = j;
     return NULL;

@@ -207,8 +207,8 @@ static void copy_task(void *context, int64_t index, int worker)
     int64_t all, cols;
     sheaf__look_view(&all, &cols, t->base);
     const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype),
-                  room = (int64_t)SHEAF__MERGE_TILE * 4 / size;
-    const int64_t wide = cols < room ? cols : room, high = room / wide;
+                  capacity = (int64_t)SHEAF__MERGE_TILE * 4 / size;
+    const int64_t wide = cols < capacity ? cols : capacity, high = capacity / wide;
     void *buffer = m->crew.scratch[worker].stored;
     sheaf_status *st = sheaf__merge_stopped(&m->crew);
     for (int64_t row = j->row;

@@ -121,7 +121,7 @@ static sheaf_status *read_magnitudes(float *out, sheaf__merge_crew *crew,
     return st;
 }
 
-static sheaf_status *room_for(norms *w, const sheaf__merge_tensor *t, bool across)
+static sheaf_status *make_space(norms *w, const sheaf__merge_tensor *t, bool across)
 {
     const size_t n = (size_t)(across ? t->cols : t->rows);
     if (!across ||
@@ -143,7 +143,7 @@ static sheaf_status *one_step(sheaf__merge_crew *crew, sheaf__merge_tensor *t, i
     norms work = { .crew = crew, .step = number };
     float *factor = malloc((size_t)n * sizeof *factor + 1);
     sheaf_status *st = factor == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
-                                      : room_for(&work, t, s->across);
+                                      : make_space(&work, t, s->across);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(&crew->rows, col);
         if (st == NULL)

@@ -29,7 +29,7 @@ typedef struct sheaf__merge_plan {
     int64_t table, head;           /* of a tied model, in `tensor`; -1 = none */
     bool stored_twice;             /* the base has both, and they must be equal */
     int64_t resized; /* rows of the table, where an adapter brings one of another size; else 0 */
-    int64_t count, room;
+    int64_t count, capacity;
     sheaf__merge_tensor *tensor;
     /* one for each, in the same order; after sheaf__merge_plan_finish() */
     sheaf_safetensors_spec *specs;

@@ -202,12 +202,12 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
     return NULL;
 }
 
-static void round_in_place(float *x, void *room, const sheaf__merge_rows *m, int64_t n)
+static void round_in_place(float *x, void *buffer, const sheaf__merge_rows *m, int64_t n)
 {
     if (m->t->out_dtype == SHEAF_F32)
         return;
-    m->kernels->convert(room, m->t->out_dtype, x, SHEAF_F32, n);
-    m->kernels->convert(x, SHEAF_F32, room, m->t->out_dtype, n);
+    m->kernels->convert(buffer, m->t->out_dtype, x, SHEAF_F32, n);
+    m->kernels->convert(x, SHEAF_F32, buffer, m->t->out_dtype, n);
 }
 
 /* s->d = L R of the step, not yet scaled. */

@@ -12,13 +12,13 @@
 
 /* ---- square weights: stored [out, in], or as GPT-2's Conv1D [in, out]? ---- */
 
-static const char *last_name(char room[128], const char *tensor)
+static const char *last_name(char buffer[128], const char *tensor)
 {
     const char *end = strrchr(tensor, '.'), *begin = end;
     while (begin != NULL && begin > tensor && begin[-1] != '.')
         begin--;
-    snprintf(room, 128, "%.*s", end == NULL ? 0 : (int)(end - begin), begin == NULL ? "" : begin);
-    return room;
+    snprintf(buffer, 128, "%.*s", end == NULL ? 0 : (int)(end - begin), begin == NULL ? "" : begin);
+    return buffer;
 }
 
 static const sheaf__merge_step *step_of(const sheaf__merge_tensor *t, int number)

@@ -49,7 +49,7 @@ typedef struct sheaf_manifest {
     sheaf_manifest_tensor *tensor; /* ascending by name */
 } sheaf_manifest;
 
-/* sheaf__manifest_new - room for `count` tensors; `slice` of each is NULL. */
+/* sheaf__manifest_new - space for `count` tensors; `slice` of each is NULL. */
 sheaf_status *sheaf__manifest_new(sheaf_manifest **out, int slices, int64_t count);
 void sheaf__manifest_free(sheaf_manifest *manifest);
 /* sheaf__manifest_write - the text, malloc'd. `progress` may have any form of JSON object. */

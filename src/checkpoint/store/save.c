@@ -286,7 +286,7 @@ static sheaf_status *write_files(saver *s)
 /* ---- 3: hashes of all ranks, manifest, rename ---- */
 
 /* A record holds a digest of every replicated tensor, then for each slice that the rank
- * writes its file's size (in the room of a digest) and a digest of every cut tensor's part. */
+ * writes its file's size (in the space of a digest) and a digest of every cut tensor's part. */
 static int64_t record_size(const saver *s, int rank)
 {
     int64_t slices = 0;

@@ -17,7 +17,7 @@ typedef struct differ {
     void (*found)(void *context, const sheaf_diff_item *item);
     void *context;
     void *x, *y; /* a chunk of each */
-    size_t room;
+    size_t capacity;
 } differ;
 
 /* ---- values ---- */
@@ -80,15 +80,15 @@ static void compare_elements(sheaf_diff_item *item, const differ *d, int64_t at,
     }
 }
 
-static sheaf_status *make_room(differ *d, size_t bytes)
+static sheaf_status *make_space(differ *d, size_t bytes)
 {
-    if (bytes <= d->room)
+    if (bytes <= d->capacity)
         return NULL;
     free(d->x);
     free(d->y);
     d->x = malloc(bytes);
     d->y = malloc(bytes);
-    d->room = bytes;
+    d->capacity = bytes;
     return d->x != NULL && d->y != NULL ? NULL
                                         : sheaf_fail(SHEAF_E_MEMORY, "%zu bytes to compare", bytes);
 }
@@ -99,7 +99,7 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
     const size_t p = sheaf_dtype_bytes(item->a->dtype), q = sheaf_dtype_bytes(item->b->dtype);
     if (p == 0 || q == 0)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': elements smaller than a byte", item->name);
-    sheaf_status *st = make_room(d, (size_t)(chunk * cols) * (p > q ? p : q));
+    sheaf_status *st = make_space(d, (size_t)(chunk * cols) * (p > q ? p : q));
     for (int64_t row = 0; row < rows && st == NULL; row += chunk) {
         const int64_t n = rows - row < chunk ? rows - row : chunk;
         st = d->a.source->read(d->a.source, item->a->name, row, n, 0, cols, d->x);

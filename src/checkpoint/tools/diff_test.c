@@ -20,7 +20,7 @@ static char *path_in(const char *name)
 static void check_box(sheaf_source *source, int kind, int seed, int64_t row0, int64_t rows,
                       int64_t col0, int64_t cols)
 {
-    float got[TINY_ROOM * TINY_SLICES];
+    float got[TINY_CAPACITY * TINY_SLICES];
     CHECK_OK(source->read(source, tiny_kinds[kind].name, row0, rows, col0, cols, got));
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)

@@ -51,7 +51,7 @@ typedef struct verifier {
     sheaf_verify_report *report;
     const sheaf_verify_options *options;
     task *task;
-    int64_t ntasks, room;
+    int64_t ntasks, capacity;
     counts *seen;          /* of each tensor */
     char **buffer;         /* [threads] CHUNK each */
     sheaf_status **st;     /* [ntasks] what a task met; told in order */
@@ -140,7 +140,7 @@ static void count_special(counts *to, const void *data, size_t bytes, sheaf_dtyp
 
 static sheaf_status *add_task(verifier *v, task t, int64_t bytes)
 {
-    if (!SHEAF_GROW(&v->task, &v->room, v->ntasks + 1))
+    if (!SHEAF_GROW(&v->task, &v->capacity, v->ntasks + 1))
         return no_memory(v);
     t.bytes = bytes;
     v->task[v->ntasks++] = t;

@@ -84,7 +84,7 @@ bool ask_is_tokens(const char *path)
     return n >= m && strcmp(path + n - m, end) == 0;
 }
 
-/* One row of a data set, and room for it. */
+/* One row of a data set, and space for it. */
 typedef struct one_row {
     sheaf_batch batch;
     int64_t seq, context;
@@ -222,31 +222,31 @@ sheaf_status *ask_data_load(void *self, int64_t prompt, float *pixels, float *cr
 
 /* ---- answers ---- */
 
-sheaf_status *ask_room(sheaf__continuation **out, int64_t count, int64_t max_new)
+sheaf_status *ask_answers_new(sheaf__continuation **out, int64_t count, int64_t max_new)
 {
     *out = NULL;
     if (count < 1 || max_new > INT64_MAX / 4 / count)
         return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count,
                           max_new);
-    sheaf__continuation *room = calloc((size_t)count, sizeof *room);
+    sheaf__continuation *list = calloc((size_t)count, sizeof *list);
     int32_t *ids = malloc((size_t)(count * max_new) * sizeof *ids);
-    if (room == NULL || ids == NULL) {
-        free(room);
+    if (list == NULL || ids == NULL) {
+        free(list);
         free(ids);
         return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count,
                           max_new);
     }
     for (int64_t i = 0; i < count; i++)
-        room[i].ids = ids + i * max_new;
-    *out = room;
+        list[i].ids = ids + i * max_new;
+    *out = list;
     return NULL;
 }
 
-void ask_room_free(sheaf__continuation *room)
+void ask_answers_free(sheaf__continuation *list)
 {
-    if (room != NULL)
-        free(room[0].ids);
-    free(room);
+    if (list != NULL)
+        free(list[0].ids);
+    free(list);
 }
 
 static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__place *place, const ask_layout *l,

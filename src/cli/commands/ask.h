@@ -36,9 +36,10 @@ sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *wording, const
 /* ask_data_load - sheaf__generate_options.load for them; self is the data set. */
 sheaf_status *ask_data_load(void *self, int64_t prompt, float *pixels, float *cross);
 
-/* ask_room - `count` continuations of at most max_new tokens each; ask_room_free() accepts NULL. */
-sheaf_status *ask_room(sheaf__continuation **out, int64_t count, int64_t max_new);
-void ask_room_free(sheaf__continuation *room);
+/* ask_answers_new - `count` continuations of at most max_new tokens each; ask_answers_free()
+ * accepts NULL. */
+sheaf_status *ask_answers_new(sheaf__continuation **out, int64_t count, int64_t max_new);
+void ask_answers_free(sheaf__continuation *list);
 
 /* How a model is laid out to be asked. */
 typedef struct ask_layout {

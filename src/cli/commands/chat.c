@@ -206,10 +206,11 @@ static sheaf_status *follow(member *m)
     sheaf__continuation *own = NULL;
     char go = 0;
     bool stopped;
-    sheaf_status *st = sheaf__agree_all(m->model->context, ask_room(&own, 1, m->t->how.max_new));
+    sheaf_status *st =
+        sheaf__agree_all(m->model->context, ask_answers_new(&own, 1, m->t->how.max_new));
     while (st == NULL && (st = call_others(m->model, &go)) == NULL && go)
         st = compute(m, own, &stopped);
-    ask_room_free(own);
+    ask_answers_free(own);
     return st;
 }
 
@@ -405,7 +406,7 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
     if (st == NULL) /* the shortest question there is */
         st = fits(t, &(sheaf__prompt){ .n = 1 });
     if (st == NULL)
-        st = ask_room(&t->out, 1, s->ask.max_new);
+        st = ask_answers_new(&t->out, 1, s->ask.max_new);
     if (st == NULL && !sheaf__template_has_history(t->wording->version))
         sheaf_note(&t->cli->events, "template %s: every question is asked alone",
                    sheaf__template_name(t->wording->version));
@@ -429,7 +430,7 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
                                  .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
                                  .positions = s->ask.max_length },
                              on_rank, t);
-    ask_room_free(t->out);
+    ask_answers_free(t->out);
     sheaf__conversation_release(&t->talk);
     free(t->in.buffer);
     return st;

@@ -70,11 +70,11 @@ static sheaf_status *answer_all(work *w, sheaf__model *model)
     sheaf__continuation *own = NULL;
     how.events = first ? w->events : NULL;
     how.stop_now = w->stop;
-    sheaf_status *st = first ? NULL : ask_room(&own, w->prompts.count, how.max_new);
+    sheaf_status *st = first ? NULL : ask_answers_new(&own, w->prompts.count, how.max_new);
     if (st == NULL)
         st =
             sheaf__generate(first ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
-    ask_room_free(own);
+    ask_answers_free(own);
     return st;
 }
 
@@ -305,7 +305,7 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
     if (st == NULL)
         st = sheaf__stop_ids(stop, &w->how.nstop, folder, w->wording);
     if (st == NULL)
-        st = ask_room(&w->out, w->prompts.count, s->max_new);
+        st = ask_answers_new(&w->out, w->prompts.count, s->max_new);
     w->how.sampling = (sheaf__sampling){ .greedy = true };
     w->how.max_new = s->max_new;
     w->how.batch = s->micro_batch;
@@ -384,7 +384,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     sheaf__safetensors_abandon(w.writer);
     cli_signals_unfinished(NULL);
     free(w.partial);
-    ask_room_free(w.out);
+    ask_answers_free(w.out);
     sheaf__prompts_release(&w.prompts);
     sheaf_data_close(w.data);
     return st;

@@ -43,11 +43,11 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     sheaf__continuation *own = NULL;
     const bool first = sheaf__is_first(model->context);
     how.events = first ? w->events : NULL;
-    sheaf_status *st = first ? NULL : ask_room(&own, w->prompts->count, how.max_new);
+    sheaf_status *st = first ? NULL : ask_answers_new(&own, w->prompts->count, how.max_new);
     if (st == NULL)
         st = sheaf__generate(first ? w->out : own, model, w->prompts->prompt, w->prompts->count,
                              &how);
-    ask_room_free(own);
+    ask_answers_free(own);
     return st;
 }
 
@@ -189,7 +189,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
                                      .events = w.events },
                       opened, prompts.prompt, prompts.count, s->batch, s->ask.max_new);
     if (st == NULL)
-        st = ask_room(&w.out, prompts.count, s->ask.max_new);
+        st = ask_answers_new(&w.out, prompts.count, s->ask.max_new);
     if (st == NULL) {
         w.how.sampling = ask_sampling(&s->ask);
         w.how.max_new = s->ask.max_new;
@@ -211,7 +211,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
         st = print_results(cli, &w);
-    ask_room_free(w.out);
+    ask_answers_free(w.out);
     sheaf__prompts_release(&prompts);
     sheaf_data_close(data);
     return st;

@@ -284,17 +284,17 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
 {
     sheaf_status *st = NULL;
     void *buffer = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     if (chunk == 0)
         chunk = DEFAULT_CHUNK;
     for (int64_t i = 0; i < f->count && st == NULL; i++) {
         const place *p = &f->place[i];
         const size_t row = p->row_bytes > 0 ? (size_t)p->row_bytes : 1;
         const int64_t some = row < chunk ? (int64_t)(chunk / row) : 1;
-        if (row * (size_t)some > room) {
+        if (row * (size_t)some > capacity) {
             free(buffer);
-            room = row * (size_t)some;
-            buffer = sheaf__fault_calloc(f->faults, room, 1);
+            capacity = row * (size_t)some;
+            buffer = sheaf__fault_calloc(f->faults, capacity, 1);
             st = buffer == NULL ? no_memory() : NULL;
         }
         for (int64_t r = 0; r < p->height && st == NULL; r += some) {

@@ -91,10 +91,10 @@ static inline void *bytes_of(const sheaf_catalog *c, const sheaf_logical *t, int
     for (int i = 0; i < t->told.ndim; i++)
         *(i > 0 && i == t->told.ndim - 1 ? &cols : &rows) *= t->told.shape[i];
     *size = rows * cols * (int64_t)sheaf_dtype_bytes(t->told.dtype);
-    void *room = malloc((size_t)*size + 1);
-    assert_non_null(room);
-    CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, room));
-    return room;
+    void *buffer = malloc((size_t)*size + 1);
+    assert_non_null(buffer);
+    CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, buffer));
+    return buffer;
 }
 
 /* Every tensor of the file is in the catalog, bit for bit. `rows`: of a table with more rows only

@@ -430,7 +430,7 @@ static void add(mapping *g, const sheaf_tensor *t, int64_t from, int64_t rows, i
     sheaf__megatron_targets *list = g->out;
     if (g->st != NULL)
         return;
-    if (!SHEAF_GROW(&list->at, &list->room, list->count + 1)) {
+    if (!SHEAF_GROW(&list->at, &list->capacity, list->count + 1)) {
         g->st = sheaf_fail(SHEAF_E_MEMORY, "tensors of a Megatron checkpoint");
         return;
     }

@@ -39,7 +39,7 @@ typedef struct sheaf__megatron_target {
 
 typedef struct sheaf__megatron_targets {
     sheaf__megatron_target *at;
-    int64_t count, room;
+    int64_t count, capacity;
 } sheaf__megatron_targets;
 
 typedef enum sheaf__megatron_word {

@@ -4,8 +4,8 @@
 sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *path,
                                     const char *name, const sheaf_pickle *value)
 {
-    char room[SHEAF_PICKLE_UNREAD_MOST];
-    const char *is = sheaf__pickle_unread(value, room, &c->looks);
+    char buffer[SHEAF_PICKLE_UNREAD_MOST];
+    const char *is = sheaf__pickle_unread(value, buffer, &c->looks);
     if (told != NULL)
         *told = is != NULL;
     return is == NULL

@@ -166,7 +166,7 @@ static void put_model(const char *path, const made_model *m, const how *h, int m
 static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp, int d, int group,
                       unsigned seed)
 {
-    int64_t total = 0, n = 0, room = 0;
+    int64_t total = 0, n = 0, capacity = 0;
     float *all = NULL;
     for (int i = 0; i < m->count; i++) {
         const made_tensor *t = &m->tensor[i];
@@ -176,8 +176,8 @@ static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp,
         made_box(t, mp, h->tp, begin, size);
         float *one = made_slice(t, begin, size, seed);
         const int64_t elements = size[0] * size[1], each = (elements + h->dp - 1) / h->dp;
-        room += elements + 2 * h->dp + each * h->dp;
-        all = realloc(all, (size_t)room * sizeof *all);
+        capacity += elements + 2 * h->dp + each * h->dp;
+        all = realloc(all, (size_t)capacity * sizeof *all);
         assert_non_null(all);
         for (int64_t k = 0; k < (h->stage == 3 ? each : elements); k++) {
             const int64_t from = h->stage == 3 ? d * each + k : k;

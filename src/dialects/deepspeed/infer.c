@@ -28,12 +28,12 @@ static names_say say(const ds_rules *rules, const char *name)
 static sheaf_status *same_bytes(bool *same, const ds_rules *rules, const ds_local *a, int ra,
                                 const ds_local *b, int rb)
 {
-    enum { WIDE = 16384, ROOM = WIDE * 8 };
+    enum { WIDE = 16384, BUFFER_BYTES = WIDE * 8 };
     const sheaf_source_entry *t = &a->of->told;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype),
                   last = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
     const int64_t rows = last > 0 ? sheaf__elements(t->ndim, t->shape) / last : 0;
-    char *one = malloc(ROOM), *two = malloc(ROOM);
+    char *one = malloc(BUFFER_BYTES), *two = malloc(BUFFER_BYTES);
     sheaf_status *st =
         one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", t->name) : NULL;
     const int64_t wide = last < WIDE ? last : WIDE, tall = wide > 0 ? WIDE / wide : 1;

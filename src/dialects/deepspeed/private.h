@@ -55,7 +55,7 @@ typedef struct ds_move {
 } ds_move;
 typedef struct ds_rank_moves {
     ds_move *at;
-    int64_t count, room;
+    int64_t count, capacity;
 } ds_rank_moves;
 
 typedef struct ds_rule {

@@ -205,7 +205,7 @@ static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, cons
                               const int64_t *to)
 {
     ds_rank_moves *m = &rule->rank[rank];
-    if (!SHEAF_GROW(&m->at, &m->room, m->count + 1))
+    if (!SHEAF_GROW(&m->at, &m->capacity, m->count + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "moves of a tensor");
     ds_move *v = &m->at[m->count++];
     *v = (ds_move){ { 0 } };

@@ -70,7 +70,7 @@ static sheaf_status *row_of_a(const adapter *s, const sheaf_sat_lora_linear *l, 
 /* One row of B, `row` of the weight: zero but in the block of its part and slice; along the input
  * it has all slices. */
 static sheaf_status *row_of_b(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row,
-                              char *room, int64_t col0, int64_t cols, char *dst)
+                              char *buffer, int64_t col0, int64_t cols, char *dst)
 {
     const sheaf_sat_lora *lora = s->lora;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l),
@@ -83,9 +83,10 @@ static sheaf_status *row_of_b(const adapter *s, const sheaf_sat_lora_linear *l, 
     memset(dst, 0, (size_t)(cols * bytes));
     if (c0 >= c1)
         return NULL;
-    sheaf_status *st = sheaf__catalog_read(lora->catalog, b, row % block, 1, 0, wide, room);
+    sheaf_status *st = sheaf__catalog_read(lora->catalog, b, row % block, 1, 0, wide, buffer);
     if (st == NULL)
-        memcpy(dst + (c0 - col0) * bytes, room + (c0 - begin) * bytes, (size_t)((c1 - c0) * bytes));
+        memcpy(dst + (c0 - col0) * bytes, buffer + (c0 - begin) * bytes,
+               (size_t)((c1 - c0) * bytes));
     return st;
 }
 
@@ -116,12 +117,12 @@ static sheaf_status *read_box(const adapter *s, int64_t index, int64_t row0, int
     if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
         col0 > e->shape[1] - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", e->name);
-    char *room = malloc((size_t)(l->adapter_rank * (int64_t)sheaf_dtype_bytes(l->dtype)));
-    sheaf_status *st = room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", e->name) : NULL;
+    char *buffer = malloc((size_t)(l->adapter_rank * (int64_t)sheaf_dtype_bytes(l->dtype)));
+    sheaf_status *st = buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", e->name) : NULL;
     for (int64_t r = 0; st == NULL && cols > 0 && r < rows; r++)
         st = index % 2 == 0 ? row_of_a(s, l, row0 + r, col0, cols, dst + r * bytes)
-                            : row_of_b(s, l, row0 + r, room, col0, cols, dst + r * bytes);
-    free(room);
+                            : row_of_b(s, l, row0 + r, buffer, col0, cols, dst + r * bytes);
+    free(buffer);
     return st;
 }
 

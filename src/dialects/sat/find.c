@@ -272,7 +272,7 @@ static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder,
     if (set->nparts == SHEAF_SAT_MOST_PARTS)
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", c->root), "at most %d parts",
                               SHEAF_SAT_MOST_PARTS);
-    if (!SHEAF_GROW(&set->part, &set->parts_room, set->nparts + 1))
+    if (!SHEAF_GROW(&set->part, &set->parts_capacity, set->nparts + 1))
         return no_memory(c->root);
     sheaf__sat_part *part = &set->part[set->nparts];
     *part = (sheaf__sat_part){ .folder = folder, .rank = sheaf__sat_rank_of(name) };

@@ -235,12 +235,12 @@ static inline void equals(const char *path, sheaf_source *want)
 /* check(folder) for every folder of recordings, whatever its name; the sum of what it gives. */
 static inline int every_recorded_model(int (*check)(const char *model))
 {
-    char room[512], path[1100];
-    DIR *list = opendir(golden_root(room));
+    char buffer[512], path[1100];
+    DIR *list = opendir(golden_root(buffer));
     int n = 0;
     assert_non_null(list);
     for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", room, entry->d_name);
+        snprintf(path, sizeof path, "%s/%s", buffer, entry->d_name);
         if (entry->d_name[0] != '.' && sheaf__path_kind(path) == SHEAF_PATH_DIR)
             n += check(path);
     }

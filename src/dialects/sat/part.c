@@ -68,22 +68,23 @@ bool sheaf__sat_name_of(sheaf__sat_name *out, const char *name)
 static sheaf_status *hash_bytes(uint64_t *out, const sheaf_torch *file,
                                 const sheaf_torch_storage *storage)
 {
-    enum { ROOM = 1 << 16 };
+    enum { BUFFER_BYTES = 1 << 16 };
     XXH64_state_t *state = XXH64_createState();
-    char *room = malloc(ROOM);
+    char *buffer = malloc(BUFFER_BYTES);
     sheaf_status *st =
-        state == NULL || room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", file->path) : NULL;
+        state == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", file->path) : NULL;
     if (st == NULL)
         XXH64_reset(state, 0);
-    for (int64_t at = 0; st == NULL && at < storage->bytes; at += ROOM) {
-        const size_t n = (size_t)(storage->bytes - at < ROOM ? storage->bytes - at : ROOM);
-        st = sheaf__file_read_at(file->fd, room, n, storage->offset + at, file->path);
+    for (int64_t at = 0; st == NULL && at < storage->bytes; at += BUFFER_BYTES) {
+        const size_t n =
+            (size_t)(storage->bytes - at < BUFFER_BYTES ? storage->bytes - at : BUFFER_BYTES);
+        st = sheaf__file_read_at(file->fd, buffer, n, storage->offset + at, file->path);
         if (st == NULL)
-            XXH64_update(state, room, n);
+            XXH64_update(state, buffer, n);
     }
     *out = st == NULL ? XXH64_digest(state) : 0;
     XXH64_freeState(state);
-    free(room);
+    free(buffer);
     return st;
 }
 

@@ -54,7 +54,7 @@ typedef struct sheaf__sat_part {
 
 typedef struct sheaf__sat_set {
     int nfolders, nparts;
-    int64_t parts_room;
+    int64_t parts_capacity;
     sheaf__sat_folder *folder;
     sheaf__sat_part *part;
     int anchor;  /* the folder that was asked for; -1: their parent, or several */

@@ -270,7 +270,7 @@ static sheaf_status *set_key(char **json, const char *key, const char *value)
     return st;
 }
 
-/* SAT's class that makes room for factors before it reads a file; a class of fine-tuning stays. */
+/* SAT's class that makes space for factors before it reads a file; a class of fine-tuning stays. */
 static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t rank)
 {
     char number[24], tests[64];
@@ -290,7 +290,7 @@ static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t r
         st = set_key(json, "lora_rank", number);
     return st != NULL ? st
                       : set_key(json, "layer_range",
-                                "null"); /* all layers have room, those without factors unused */
+                                "null"); /* all layers have space, those without factors unused */
 }
 
 static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
@@ -373,15 +373,15 @@ static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int
                              const char *src, int64_t apart)
 {
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype), line = cols * bytes;
-    char *room = NULL;
+    char *buffer = NULL;
     sheaf_status *st = NULL;
     if (cols == width && apart != line &&
         rows > 1) { /* whole lines of the part: together, in one write */
-        if ((room = malloc((size_t)(rows * line))) == NULL)
+        if ((buffer = malloc((size_t)(rows * line))) == NULL)
             return no_memory();
         for (int64_t r = 0; r < rows; r++)
-            memcpy(room + r * line, src + r * apart, (size_t)line);
-        src = room;
+            memcpy(buffer + r * line, src + r * apart, (size_t)line);
+        src = buffer;
         apart = line;
     }
     if (cols == width && apart == line)
@@ -390,7 +390,7 @@ static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int
         for (int64_t r = 0; st == NULL && r < rows; r++)
             st = sheaf__torch_write(w->part[rank], i, ((row0 + r) * width + col0) * bytes,
                                     src + r * apart, line);
-    free(room);
+    free(buffer);
     return st;
 }
 
@@ -609,11 +609,12 @@ void sheaf_sat_abandon(sheaf_sat_writer *w)
 /* ---- all of it ---- */
 
 static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int64_t i, char *chunk,
-                                 int64_t room, sheaf_event *event, const sheaf_events *events)
+                                 int64_t capacity, sheaf_event *event, const sheaf_events *events)
 {
     const item *t = &w->item[i];
     const int64_t cols = width_of(t), rows = height_of(t),
-                  line = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype), most = room / line;
+                  line = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype),
+                  most = capacity / line;
     sheaf_status *st = NULL;
     for (int64_t r = 0; st == NULL && r < rows; r += most) {
         const int64_t n = rows - r < most ? rows - r : most;
@@ -630,20 +631,20 @@ sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source,
                               const sheaf_sat_write_options *how)
 {
     sheaf_sat_writer *w = NULL;
-    int64_t room = CHUNK;
+    int64_t capacity = CHUNK;
     sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes" };
     sheaf_status *st = sheaf_sat_begin(&w, dst, source, how);
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < w->count; i++) {
         const int64_t line = width_of(&w->item[i]) * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
-        room = line > room ? line : room;
+        capacity = line > capacity ? line : capacity;
         event.total += height_of(&w->item[i]) * line;
     }
-    char *chunk = malloc((size_t)room);
+    char *chunk = malloc((size_t)capacity);
     st = chunk == NULL ? no_memory() : NULL;
     for (int64_t i = 0; st == NULL && i < w->count; i++)
-        st = copy_tensor(w, source, i, chunk, room, &event, how->events);
+        st = copy_tensor(w, source, i, chunk, capacity, &event, how->events);
     free(chunk);
     if (st == NULL)
         return sheaf_sat_commit(w);

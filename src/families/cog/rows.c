@@ -287,7 +287,7 @@ bool sheaf__cog_sat_rule(sheaf_sat_rule *out, const char *name)
 
 typedef struct builder {
     sheaf_schema *schema;
-    int64_t room;
+    int64_t capacity;
     int64_t size[SIZES];
     int64_t repeat[STACKS];
 } builder;
@@ -340,13 +340,13 @@ static void set_cut(const builder *b, sheaf_tensor *t, const row *row)
 static sheaf_status *add(builder *b, const row *row, int64_t layer)
 {
     sheaf_schema *schema = b->schema;
-    if (schema->count == b->room) {
-        const int64_t room = b->room * 2 + 128;
-        sheaf_tensor *more = realloc(schema->tensor, (size_t)room * sizeof *more);
+    if (schema->count == b->capacity) {
+        const int64_t capacity = b->capacity * 2 + 128;
+        sheaf_tensor *more = realloc(schema->tensor, (size_t)capacity * sizeof *more);
         if (more == NULL)
             return no_memory();
         schema->tensor = more;
-        b->room = room;
+        b->capacity = capacity;
     }
     sheaf_tensor *t = &schema->tensor[schema->count++];
     *t = (sheaf_tensor){ .role = row->role,

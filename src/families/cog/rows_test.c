@@ -90,13 +90,13 @@ static void check_list(const char *dir, const sheaf_schema *schema)
 
 static void test_schema__is_every_recorded_list(void **state)
 {
-    char room[512];
-    DIR *list = opendir(golden_root(room));
+    char buffer[512];
+    DIR *list = opendir(golden_root(buffer));
     int n = 0;
     assert_non_null(list);
     for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
         char dir[1024];
-        snprintf(dir, sizeof dir, "%s/%s", room, entry->d_name);
+        snprintf(dir, sizeof dir, "%s/%s", buffer, entry->d_name);
         json_t *config = recorded(dir);
         if (config == NULL)
             continue;

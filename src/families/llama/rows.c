@@ -12,7 +12,7 @@ enum { PER_LAYER_MOST = 16 }; /* 2 norms, 7 weights, 7 biases */
 /* A schema while it grows. */
 typedef struct builder {
     sheaf_schema *schema;
-    int64_t room;
+    int64_t capacity;
     bool failed;
 } builder;
 
@@ -36,7 +36,7 @@ static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
 {
     sheaf_schema *schema = b->schema;
     sheaf_tensor *t = &schema->tensor[schema->count];
-    assert(schema->count < b->room);
+    assert(schema->count < b->capacity);
     if (b->failed)
         return NULL;
     *t = (sheaf_tensor){ .role = role,
@@ -144,7 +144,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     if (st != NULL)
         return st;
     builder b = { schema, 3 + PER_LAYER_MOST * config->layers, false };
-    schema->tensor = calloc((size_t)b.room, sizeof *schema->tensor);
+    schema->tensor = calloc((size_t)b.capacity, sizeof *schema->tensor);
     if (schema->tensor == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
     /* The table maps a token (its in axis, cut) to a hidden vector. */
