@@ -78,8 +78,8 @@ static sheaf_status *take_why(sheaf__crowd *c)
 sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
                                 const sheaf__crew_options *options)
 {
-    sheaf__place place;
-    sheaf_status *st = sheaf__place_read(&place, options->place, opened->schema);
+    sheaf__placement place;
+    sheaf_status *st = sheaf__placement_read(&place, options->place, opened->schema);
     sheaf__crowd *c = st == NULL ? calloc(1, sizeof *c) : NULL;
     *out = NULL;
     if (c == NULL)

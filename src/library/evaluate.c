@@ -85,8 +85,8 @@ static sheaf_status *compute(work *w)
     const sheaf_model_evaluate_options *o = w->o;
     const int64_t rows = sheaf_data_rows(w->data), seq = sheaf_data_seq(w->data);
     const sheaf_bf16_sums sums = sheaf__sums_of(SHEAF_SUMS_UNNAMED, w->run.sums, w->dtype);
-    sheaf__place place;
-    sheaf_status *st = sheaf__place_read(&place, o->place, w->opened.schema);
+    sheaf__placement place;
+    sheaf_status *st = sheaf__placement_read(&place, o->place, w->opened.schema);
     if (st == NULL)
         st = sheaf_fits_evaluate(
             &(sheaf_plan_generation){ .schema = w->opened.schema,

@@ -28,7 +28,7 @@ sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name)
 
 static sheaf_status *load(sheaf_model *m, const sheaf_model_open_options *o, sheaf_dtype dtype)
 {
-    sheaf__place place;
+    sheaf__placement place;
     const sheaf_bf16_sums sums = sheaf__sums_of(SHEAF_SUMS_UNNAMED, m->run.sums, dtype);
     const sheaf__crew_options crew = { .ranks = o->tp > 0 ? o->tp : 1,
                                        .place = o->place,
@@ -38,7 +38,7 @@ static sheaf_status *load(sheaf_model *m, const sheaf_model_open_options *o, she
                                            sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
                                        .positions = m->positions,
                                        .events = o->events };
-    sheaf_status *st = sheaf__place_read(&place, o->place, m->opened.schema);
+    sheaf_status *st = sheaf__placement_read(&place, o->place, m->opened.schema);
     if (st == NULL)
         st = sheaf_fits_generate(&(sheaf_plan_generation){ .schema = m->opened.schema,
                                                            .lora = m->opened.lora,

@@ -60,7 +60,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
                                                        .adapter = adapter ? o->adapter : NULL,
                                                        .fresh = fresh ? &q->fresh : NULL });
     if (st == NULL && generates)
-        st = sheaf__place_read(&q->place, q->place_text, q->opened.schema);
+        st = sheaf__placement_read(&q->place, q->place_text, q->opened.schema);
     else if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, events);
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {

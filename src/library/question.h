@@ -18,7 +18,7 @@ typedef struct sheaf__question {
     int64_t images; /* of the rows of a micro-batch, those with one: at most */
     bool warned;    /* that images are assumed */
     double padding; /* share of the positions, with data */
-    sheaf__place place;
+    sheaf__placement place;
 } sheaf__question;
 
 /* sheaf__question_open - the model's config and the data. Close also after a failure; it can be

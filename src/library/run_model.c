@@ -15,7 +15,7 @@
 #include "train/origin.h"
 #include "train/select.h"
 #include "train/stepped.h"
-#include "library/places.h"
+#include "library/run_paths.h"
 #include "library/run_read.h"
 #include "library/train_settings.h"
 
@@ -101,7 +101,7 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
         st = sheaf__settings_resume(&r->state, r->table, r->settings, r->out);
     r->options.base_name = r->options.model; /* as it was given */
     if (st == NULL)
-        st = sheaf__places_find(&r->state, r->table, &r->options, r->out, false);
+        st = sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false);
     free(path);
     return st;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "library/places.h"
+#include "library/run_paths.h"
 #include "library/train_settings.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
@@ -138,7 +138,7 @@ static sheaf_status *settle(session *s)
     sheaf_status *st = o->resume ? sheaf_train_peek(&s->stored, &step, o->out) : NULL;
     if (st == NULL && o->resume && s->stored == NULL &&
         (!has_all(how) || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
-        st = sheaf__places_no_run(o->out);
+        st = sheaf__run_paths_none(o->out);
     if (st == NULL && s->stored != NULL)
         st = sheaf__settings_resume(how->state, how->table, s->stored, o->out);
     if (st == NULL && s->stored != NULL)
@@ -151,11 +151,11 @@ static sheaf_status *settle(session *s)
     if (st == NULL)
         warn_of_warmup(how);
     if (st == NULL)
-        st = sheaf__places_begin(how->state, how->table, o);
+        st = sheaf__run_paths_begin(how->state, how->table, o);
     if (st == NULL)
         st = write_settings(s);
     if (st == NULL && s->stored != NULL)
-        st = sheaf__places_find(how->state, how->table, o, o->out, true);
+        st = sheaf__run_paths_find(how->state, how->table, o, o->out, true);
     return st;
 }
 

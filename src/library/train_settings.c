@@ -63,7 +63,7 @@ static int add(sheaf__setting *to, const sheaf__setting *from, int n)
     return n;
 }
 
-static int place_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
+static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 {
     const unsigned needed = planning ? 0 : SHEAF__IS_NEEDED;
     const sheaf__setting flags[] = {
@@ -201,7 +201,7 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool planning)
 {
-    int n = place_flags(table, o, planning);
+    int n = path_flags(table, o, planning);
     n += what_flags(table + n, o);
     n += how_flags(table + n, o, planning);
     const sheaf__setting own[] = {

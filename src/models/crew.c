@@ -9,7 +9,7 @@ typedef struct crew {
     const sheaf__crew_options *options;
     sheaf_status *(*body)(void *self, sheaf__model *model);
     void *self;
-    sheaf__place place;
+    sheaf__placement place;
 } crew;
 
 int sheaf__threads_of(int total, int ranks, int rank)
@@ -66,7 +66,7 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
         sheaf_expected(st, "at most %d, the number of slices", opened->schema->slices);
         return sheaf_found(st, "%d", options->ranks);
     }
-    sheaf_status *st = sheaf__place_read(&c.place, options->place, opened->schema);
+    sheaf_status *st = sheaf__placement_read(&c.place, options->place, opened->schema);
     if (st != NULL)
         return st;
     sheaf__balance_note(opened->schema, options->ranks, options->events);

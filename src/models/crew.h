@@ -10,9 +10,9 @@ typedef struct sheaf__crew_options {
     sheaf_dtype dtype;
     sheaf__sums sums; /* of bfloat16 */
     const char *isa;
-    int64_t positions; /* length of the rotary table */
-    const char *place; /* layers placed over stages of `ranks` ranks each, as sheaf__place_read()
-                          takes it; NULL = one stage */
+    int64_t positions;          /* length of the rotary table */
+    const char *place;          /* layers placed over stages of `ranks` ranks each, as
+                                   sheaf__placement_read()          takes it; NULL = one stage */
     const sheaf_events *events; /* told when the ranks share the heads unevenly; may be NULL */
 } sheaf__crew_options;
 

@@ -8,7 +8,7 @@
 #define SHEAF_MODELS_MODEL_H
 
 #include "lora/adapter.h"
-#include "models/place.h"
+#include "models/placement.h"
 #include "schema/family.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
@@ -55,7 +55,7 @@ typedef struct sheaf__model_options {
     int64_t positions; /* length of the rotary table */
     uint64_t seed;     /* of fresh LoRA factors */
     /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
-    const sheaf__place *place;
+    const sheaf__placement *place;
 } sheaf__model_options;
 
 /* One thing that is loaded, refreshed and freed: see build.h. */

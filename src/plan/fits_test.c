@@ -9,7 +9,7 @@ static struct {
     sheaf_lora_options fresh;
     sheaf_train_options o;
     sheaf_data *data;
-    sheaf__place place;
+    sheaf__placement place;
 } t;
 
 static int open_all(void **state)
@@ -31,7 +31,7 @@ static int open_all(void **state)
     put(at("data.jsonl"), "{\"text\": \"abc\"}\n{\"text\": \"abcdefghij\"}\n{\"text\": \"a\"}\n");
     CHECK_OK(sheaf_data_open(&t.data, at("data.jsonl"),
                              &(sheaf_data_options){ .config = &t.opened.config }));
-    CHECK_OK(sheaf__place_read(&t.place, NULL, t.opened.schema));
+    CHECK_OK(sheaf__placement_read(&t.place, NULL, t.opened.schema));
     return 0;
 }
 

@@ -3,7 +3,7 @@
 #ifndef SHEAF_PLAN_PLAN_H
 #define SHEAF_PLAN_PLAN_H
 
-#include "models/place.h"
+#include "models/placement.h"
 #include "ops/device.h"
 #include "schema/family.h"
 #include "train/rank.h"
@@ -36,7 +36,7 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL without an adapter */
-    const sheaf__place *place;
+    const sheaf__placement *place;
     int tp, threads; /* ranks of each stage; compute threads in all, 0 = every core at hand */
     sheaf_dtype dtype;
     int64_t batch, seq; /* sequences together; positions of prompt and answer */

@@ -198,9 +198,9 @@ static void test_plan__generation_on_stages(void **state)
         for (size_t t = 0; t < ARRAY_LEN(tps); t++) {
             size_t whole = 0, fullest = 0;
             for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-                sheaf__place place;
+                sheaf__placement place;
                 sheaf_plan plan;
-                CHECK_OK(sheaf__place_read(&place, places[i], a.opened.schema));
+                CHECK_OK(sheaf__placement_read(&place, places[i], a.opened.schema));
                 const sheaf_plan_generation g = { .schema = a.opened.schema,
                                                   .place = &place,
                                                   .tp = tps[t],
@@ -287,9 +287,9 @@ static void test_plan__pictures_that_wait(void **state)
         ask(&a, models[cases[i].model].name, SHEAF_METHOD_FULL);
         open_asked(&a);
         for (int images = 1; images <= 2; images++) {
-            sheaf__place place;
+            sheaf__placement place;
             sheaf_plan plan;
-            CHECK_OK(sheaf__place_read(&place, "2", a.opened.schema));
+            CHECK_OK(sheaf__placement_read(&place, "2", a.opened.schema));
             CHECK_OK(sheaf_plan_generate(
                 &plan, &(sheaf_plan_generation){ .schema = a.opened.schema,
                                                  .place = &place,

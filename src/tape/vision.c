@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "ops/attention/attention.h"
-#include "tape/places.h"
+#include "tape/row_map.h"
 #include "tape/rows.h"
 
 static float *grad_of(const sheaf__vector *vector)
@@ -18,13 +18,13 @@ static bool trains(const sheaf__vector *vector)
 }
 
 /* The rows that a list names; and those of an image's patches, which lie behind its class token. */
-static sheaf__places listed(const int32_t *list)
+static sheaf__row_map listed(const int32_t *list)
 {
-    return (sheaf__places){ list, 1, 0, 0 };
+    return (sheaf__row_map){ list, 1, 0, 0 };
 }
-static sheaf__places behind_class(int64_t patches)
+static sheaf__row_map behind_class(int64_t patches)
 {
-    return (sheaf__places){ NULL, patches, 1, 0 };
+    return (sheaf__row_map){ NULL, patches, 1, 0 };
 }
 
 /* ---- sums over images: grad[j] += sum over images of row j of each ---- */
@@ -192,12 +192,12 @@ static void grid_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const tokens_args *a = arg;
     const tokens_params *p = a->p;
-    const sheaf__places from = behind_class(p->patches);
+    const sheaf__row_map from = behind_class(p->patches);
     const sheaf_dtype t = a->c->dtype;
     const int64_t width = p->x->cols;
     for (int64_t r = begin; r < end; r++)
         add_position(a->c, sheaf__at(p->y->data, r * width, t),
-                     sheaf__at(p->x->data, sheaf__place_of(&from, r) * width, t), t,
+                     sheaf__at(p->x->data, sheaf__row_map_at(&from, r) * width, t), t,
                      p->positions->data + r % p->patches * width, width);
 }
 
@@ -223,7 +223,7 @@ static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
     if (!p->x->needs_grad)
         return NULL;
     if (p->x->grad_fresh)
-        sheaf__set_rows(c, p->x->grad, NULL, (sheaf__places){ NULL, 1, 0, p->patches }, p->images,
+        sheaf__set_rows(c, p->x->grad, NULL, (sheaf__row_map){ NULL, 1, 0, p->patches }, p->images,
                         width);
     sheaf__scatter(c, p->x->grad, p->y->grad, behind_class(p->patches), p->y->rows, width,
                    !p->x->grad_fresh);
@@ -369,17 +369,17 @@ typedef struct image_params {
 } image_params;
 
 /* Rows of x that hold the first, the inner, the last, or all of each image's rows. */
-static sheaf__places boi_rows(const image_params *p)
+static sheaf__row_map boi_rows(const image_params *p)
 {
-    return (sheaf__places){ p->in->image_row, 1, 0, p->patches + 1 };
+    return (sheaf__row_map){ p->in->image_row, 1, 0, p->patches + 1 };
 }
-static sheaf__places patch_rows(const image_params *p)
+static sheaf__row_map patch_rows(const image_params *p)
 {
-    return (sheaf__places){ p->in->image_row, p->patches, 1, 1 };
+    return (sheaf__row_map){ p->in->image_row, p->patches, 1, 1 };
 }
-static sheaf__places eoi_rows(const image_params *p)
+static sheaf__row_map eoi_rows(const image_params *p)
 {
-    return (sheaf__places){ p->in->image_row, 1, p->patches + 1, 0 };
+    return (sheaf__row_map){ p->in->image_row, 1, p->patches + 1, 0 };
 }
 
 static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
@@ -394,7 +394,7 @@ static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
 }
 
 static sheaf_status *vector_gradient(sheaf__context *c, const image_params *p,
-                                     sheaf__vector *vector, sheaf__places from)
+                                     sheaf__vector *vector, sheaf__row_map from)
 {
     void *dy = NULL;
     const int64_t width = p->x->cols;
@@ -564,7 +564,7 @@ static sheaf_status *full_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const full_params *p = op->params;
     const sheaf__attention shape = shape_of(c, p);
-    const sheaf__places all = listed(NULL);
+    const sheaf__row_map all = listed(NULL);
     if (p->cache != NULL && p->k != NULL) {
         sheaf__gather(c, p->cache->k, p->k->data, all, p->k->rows, p->k->cols, false);
         sheaf__gather(c, p->cache->v, p->v->data, all, p->v->rows, p->v->cols, false);

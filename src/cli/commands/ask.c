@@ -249,8 +249,8 @@ void ask_answers_free(sheaf__continuation *list)
     free(list);
 }
 
-static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__place *place, const ask_layout *l,
-                             const sheaf__opened *opened)
+static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__placement *place,
+                             const ask_layout *l, const sheaf__opened *opened)
 {
     *out = (sheaf_plan_generation){ .schema = opened->schema,
                                     .lora = opened->lora,
@@ -258,13 +258,13 @@ static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__place *place, co
                                     .tp = l->tp,
                                     .threads = l->threads,
                                     .dtype = l->dtype };
-    return sheaf__place_read(place, l->place, opened->schema);
+    return sheaf__placement_read(place, l->place, opened->schema);
 }
 
 sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened,
                        const sheaf__prompt *prompt, int64_t count, int64_t batch, int64_t max_new)
 {
-    sheaf__place place;
+    sheaf__placement place;
     sheaf_plan_generation asked;
     sheaf_status *st = lay_out(&asked, &place, l, opened);
     asked.batch = batch < count ? batch : count;
@@ -283,7 +283,7 @@ sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened,
                             const sheaf_data *data, int64_t micro_batch, int64_t positions,
                             bool padded)
 {
-    sheaf__place place;
+    sheaf__placement place;
     sheaf_plan_generation asked;
     const int64_t rows = sheaf_data_rows(data);
     sheaf_status *st = lay_out(&asked, &place, l, opened);

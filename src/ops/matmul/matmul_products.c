@@ -348,7 +348,7 @@ static void address(mm_band *band, const area *area, const item *item, int64_t i
     }
 }
 
-/* A group of bands has been brought to room_a. `next` comes after the stripe, and begins with
+/* A group of bands has been brought to scratch_a. `next` comes after the stripe, and begins with
  * band `after_stripe`. */
 static void run_group(area *area, const item *item, const struct item *next, mm_band *band,
                       int64_t first, int64_t end, int64_t after_stripe)

@@ -1,29 +1,29 @@
-/* places.h - rows of a dense matrix and where they lie in a wider one: patches among the tokens of
+/* row_map.h - rows of a dense matrix and where they lie in a wider one: patches among the tokens of
  * an image, an image's rows in a sequence, a stream's rows in all.
  *
  * Groups of n rows have `before` and `after` other rows around each; a list, if there is one, then
  * names the rows of the wide matrix. No row may lie in two places. */
-#ifndef SHEAF_TAPE_PLACES_H
-#define SHEAF_TAPE_PLACES_H
+#ifndef SHEAF_TAPE_ROW_MAP_H
+#define SHEAF_TAPE_ROW_MAP_H
 
 #include "tape/tape.h"
 
-typedef struct sheaf__places {
+typedef struct sheaf__row_map {
     const int32_t *list;
     int64_t n, before, after;
-} sheaf__places;
+} sheaf__row_map;
 
-/* sheaf__place_of - the row of the wide matrix where row `row` of the dense one lies. */
-int64_t sheaf__place_of(const sheaf__places *places, int64_t row);
+/* sheaf__row_map_at - the row of the wide matrix where row `row` of the dense one lies. */
+int64_t sheaf__row_map_at(const sheaf__row_map *map, int64_t row);
 
 /* `rows` rows of the dense matrix, `cols` columns of the compute dtype; with `add` rounded sums,
  * else copies. */
-void sheaf__gather(const sheaf__context *context, void *dense, const void *wide,
-                   sheaf__places places, int64_t rows, int64_t cols, bool add);
+void sheaf__gather(const sheaf__context *context, void *dense, const void *wide, sheaf__row_map map,
+                   int64_t rows, int64_t cols, bool add);
 void sheaf__scatter(const sheaf__context *context, void *wide, const void *dense,
-                    sheaf__places places, int64_t rows, int64_t cols, bool add);
+                    sheaf__row_map map, int64_t rows, int64_t cols, bool add);
 /* sheaf__set_rows - sets rows of `wide` to `row` (float32, rounded), or to zero when it is NULL. */
 void sheaf__set_rows(const sheaf__context *context, void *wide, const float *row,
-                     sheaf__places places, int64_t rows, int64_t cols);
+                     sheaf__row_map map, int64_t rows, int64_t cols);
 
 #endif

@@ -1,5 +1,5 @@
-/* places.c - see places.h. */
-#include "library/places.h"
+/* run_paths.c - see run_paths.h. */
+#include "library/run_paths.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,14 @@ static bool is_relative(const char *path)
 }
 
 /* Names of files and folders that a run reads. */
-static bool is_place(const sheaf__setting *o)
+static bool is_path(const sheaf__setting *o)
 {
     return (o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH && (o->kind & SHEAF__IS_CONTENT) &&
            strcmp(o->name, "out") != 0;
 }
 
-sheaf_status *sheaf__places_begin(sheaf__settings *state, const sheaf__setting *table,
-                                  sheaf_train_options *o)
+sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__setting *table,
+                                     sheaf_train_options *o)
 {
     char *here = getcwd(NULL, 0); /* NULL: a folder that is gone */
     sheaf_status *st = here == NULL ? NULL : sheaf__settings_hold(state, here);
@@ -33,7 +33,7 @@ sheaf_status *sheaf__places_begin(sheaf__settings *state, const sheaf__setting *
     for (const sheaf__setting *x = table; x->name != NULL && strcmp(o->folder, here) != 0; x++) {
         const char **value = x->value;
         char *whole = NULL;
-        if (!is_place(x) || !state->given[x - table] || !is_relative(*value))
+        if (!is_path(x) || !state->given[x - table] || !is_relative(*value))
             continue;
         st = sheaf__path_join(&whole, here, *value);
         if (st == NULL)
@@ -94,8 +94,8 @@ static sheaf_status *look_beside(char **found, const char *out, const char *valu
     return st;
 }
 
-static sheaf_status *find_place(sheaf__settings *state, const sheaf__setting *x,
-                                const sheaf_train_options *o, const char *out, bool needed)
+static sheaf_status *find_path(sheaf__settings *state, const sheaf__setting *x,
+                               const sheaf_train_options *o, const char *out, bool needed)
 {
     const char **value = x->value;
     char *found = NULL;
@@ -113,14 +113,14 @@ static sheaf_status *find_place(sheaf__settings *state, const sheaf__setting *x,
     return st;
 }
 
-sheaf_status *sheaf__places_find(sheaf__settings *state, const sheaf__setting *table,
-                                 const sheaf_train_options *o, const char *out, bool needed)
+sheaf_status *sheaf__run_paths_find(sheaf__settings *state, const sheaf__setting *table,
+                                    const sheaf_train_options *o, const char *out, bool needed)
 {
     sheaf_status *st = NULL;
     for (const sheaf__setting *x = table; x->name != NULL && st == NULL; x++)
-        if (is_place(x) && state->from_file[x - table] && !state->given[x - table] &&
+        if (is_path(x) && state->from_file[x - table] && !state->given[x - table] &&
             is_relative(*(const char **)x->value))
-            st = find_place(state, x, o, out, needed);
+            st = find_path(state, x, o, out, needed);
     return st;
 }
 
@@ -154,7 +154,7 @@ static char *nearest_run(const char *parent, const char *name)
     return path;
 }
 
-sheaf_status *sheaf__places_no_run(const char *out)
+sheaf_status *sheaf__run_paths_none(const char *out)
 {
     char *name = strdup(out), *parent = NULL, *nearest = NULL;
     for (size_t n = name == NULL ? 0 : strlen(name); n > 1 && name[n - 1] == '/'; n--)

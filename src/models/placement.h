@@ -1,25 +1,26 @@
-/* place.h - layers placed serially over stages: which lie where. Inference only.
+/* placement.h - layers placed serially over stages: which lie where. Inference only.
  *
  * The owner of a tensor is then a function of (layer, slice) on a grid of stages and ranks: stage s
  * holds the layers [begin[s], begin[s + 1]) of the decoder, cut into slices over its ranks. The
  * first stage holds the embedding and the vision towers too, the last the final norm and the head;
  * a tied table, which is both, lies on the first and the head with it. */
-#ifndef SHEAF_MODELS_PLACE_H
-#define SHEAF_MODELS_PLACE_H
+#ifndef SHEAF_MODELS_PLACEMENT_H
+#define SHEAF_MODELS_PLACEMENT_H
 
 #include "sheaf/owner.h"
 #include "sheaf/schema.h"
 
-typedef struct sheaf__place {
+typedef struct sheaf__placement {
     int stages;
     int64_t begin[SHEAF_MAX_SLICES + 1];
     int head_stage;
-} sheaf__place;
+} sheaf__placement;
 
-/* sheaf__place_read - from text: "2" (stages of equal bytes), "24,12" (in proportion to memory,
+/* sheaf__placement_read - from text: "2" (stages of equal bytes), "24,12" (in proportion to memory,
  * each number above 0), or "0-10,11-31" (layers, as given). NULL or empty: one stage. Errors:
  * SHEAF_E_ARG for a list that cannot be read, layers left out or named twice, more stages than
  * layers. */
-sheaf_status *sheaf__place_read(sheaf__place *out, const char *text, const sheaf_schema *schema);
+sheaf_status *sheaf__placement_read(sheaf__placement *out, const char *text,
+                                    const sheaf_schema *schema);
 
 #endif

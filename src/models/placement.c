@@ -1,5 +1,5 @@
-/* place.c - see place.h. */
-#include "models/place.h"
+/* placement.c - see placement.h. */
+#include "models/placement.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static int64_t number(const char **p)
     return digits == 0 || digits == 10 ? -1 : n;
 }
 
-static sheaf_status *read_layers(sheaf__place *out, const char *text, int64_t layers)
+static sheaf_status *read_layers(sheaf__placement *out, const char *text, int64_t layers)
 {
     int64_t next = 0;
     for (const char *p = text;; p++) {
@@ -79,7 +79,7 @@ static double elements(const sheaf_schema *schema, int64_t layer)
 /* Each stage ends where it comes nearest to its share, by memory, of what the stages before it
  * left: one that cannot do with less (the towers lie on the first) takes from all the others alike.
  * None is empty. */
-static sheaf_status *divide(sheaf__place *out, const double *memory, const sheaf_schema *schema)
+static sheaf_status *divide(sheaf__placement *out, const double *memory, const sheaf_schema *schema)
 {
     const int64_t layers = schema->config.layers;
     double *upto = malloc((size_t)(layers + 1) * sizeof *upto), all = 0;
@@ -105,7 +105,8 @@ static sheaf_status *divide(sheaf__place *out, const double *memory, const sheaf
     return NULL;
 }
 
-static sheaf_status *read_memory(sheaf__place *out, const char *text, const sheaf_schema *schema)
+static sheaf_status *read_memory(sheaf__placement *out, const char *text,
+                                 const sheaf_schema *schema)
 {
     double memory[SHEAF_MAX_SLICES];
     for (const char *p = text;;) {
@@ -135,12 +136,13 @@ static sheaf_status *read_memory(sheaf__place *out, const char *text, const shea
     return divide(out, memory, schema);
 }
 
-sheaf_status *sheaf__place_read(sheaf__place *out, const char *text, const sheaf_schema *schema)
+sheaf_status *sheaf__placement_read(sheaf__placement *out, const char *text,
+                                    const sheaf_schema *schema)
 {
-    *out = (sheaf__place){ 0 };
+    *out = (sheaf__placement){ 0 };
     sheaf_status *st = NULL;
     if (text == NULL || text[0] == '\0')
-        *out = (sheaf__place){ .stages = 1, .begin = { 0, schema->config.layers } };
+        *out = (sheaf__placement){ .stages = 1, .begin = { 0, schema->config.layers } };
     else if (strchr(text, '-') != NULL)
         st = read_layers(out, text, schema->config.layers);
     else

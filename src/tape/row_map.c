@@ -1,11 +1,11 @@
-/* places.c - see places.h. */
-#include "tape/places.h"
+/* row_map.c - see row_map.h. */
+#include "tape/row_map.h"
 
 #include <string.h>
 
 #include "tape/rows.h"
 
-int64_t sheaf__place_of(const sheaf__places *p, int64_t row)
+int64_t sheaf__row_map_at(const sheaf__row_map *p, int64_t row)
 {
     const int64_t in_groups = row / p->n * (p->before + p->n + p->after) + p->before + row % p->n;
     return p->list == NULL ? in_groups : p->list[in_groups];
@@ -16,7 +16,7 @@ typedef struct move {
     void *to;
     const void *from;
     int64_t cols;
-    sheaf__places places;
+    sheaf__row_map map;
     bool gather; /* `from` is the wide one; otherwise `to` */
     bool add;
 } move;
@@ -26,7 +26,7 @@ static void move_rows(void *arg, int64_t begin, int64_t end, int worker)
     const move *m = arg;
     const sheaf_dtype t = m->c->dtype;
     for (int64_t r = begin; r < end; r++) {
-        const int64_t wide = sheaf__place_of(&m->places, r);
+        const int64_t wide = sheaf__row_map_at(&m->map, r);
         char *to = sheaf__at(m->to, (m->gather ? r : wide) * m->cols, t);
         const char *from = sheaf__at(m->from, (m->gather ? wide : r) * m->cols, t);
         if (m->add)
@@ -36,13 +36,13 @@ static void move_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-void sheaf__gather(const sheaf__context *c, void *dense, const void *wide, sheaf__places p,
+void sheaf__gather(const sheaf__context *c, void *dense, const void *wide, sheaf__row_map p,
                    int64_t rows, int64_t cols, bool add)
 {
     sheaf__rows(c, rows, 32, move_rows, &(move){ c, dense, wide, cols, p, true, add });
 }
 
-void sheaf__scatter(const sheaf__context *c, void *wide, const void *dense, sheaf__places p,
+void sheaf__scatter(const sheaf__context *c, void *wide, const void *dense, sheaf__row_map p,
                     int64_t rows, int64_t cols, bool add)
 {
     sheaf__rows(c, rows, 32, move_rows, &(move){ c, wide, dense, cols, p, false, add });
@@ -53,14 +53,14 @@ typedef struct fill {
     void *wide;
     const float *row;
     int64_t cols;
-    sheaf__places places;
+    sheaf__row_map map;
 } fill;
 
 static void fill_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const fill *f = arg;
     for (int64_t r = begin; r < end; r++) {
-        char *to = sheaf__at(f->wide, sheaf__place_of(&f->places, r) * f->cols, f->c->dtype);
+        char *to = sheaf__at(f->wide, sheaf__row_map_at(&f->map, r) * f->cols, f->c->dtype);
         if (f->row != NULL)
             f->c->device->kernels->round(to, f->c->dtype, f->row, f->cols);
         else
@@ -68,7 +68,7 @@ static void fill_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-void sheaf__set_rows(const sheaf__context *c, void *wide, const float *row, sheaf__places p,
+void sheaf__set_rows(const sheaf__context *c, void *wide, const float *row, sheaf__row_map p,
                      int64_t rows, int64_t cols)
 {
     sheaf__rows(c, rows, 64, fill_rows, &(fill){ c, wide, row, cols, p });

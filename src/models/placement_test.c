@@ -1,7 +1,7 @@
-/* place_test.c - where layers fall, by hand and for odd numbers. */
+/* placement_test.c - where layers fall, by hand and for odd numbers. */
 #include "tests/check.h"
 
-#include "models/place.h"
+#include "models/placement.h"
 
 static sheaf_schema *llama(int layers, int vocab, bool tied)
 {
@@ -50,9 +50,9 @@ static const struct {
 static void test_place__layers_worked_by_hand(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
-        sheaf__place place;
+        sheaf__placement place;
         sheaf_schema *schema = llama(by_hand[i].layers, by_hand[i].vocab, false);
-        CHECK_OK(sheaf__place_read(&place, by_hand[i].text, schema));
+        CHECK_OK(sheaf__placement_read(&place, by_hand[i].text, schema));
         assert_int_equal(place.stages, by_hand[i].stages);
         assert_int_equal(place.head_stage, place.stages - 1);
         for (int s = 0; s <= place.stages; s++)
@@ -70,11 +70,11 @@ static void test_place__every_layer_once_and_no_stage_empty(void **state)
         for (int stages = 1; stages <= layers; stages++)
             for (int ratio = 1; ratio <= 900; ratio *= 30) {
                 char text[256] = "";
-                sheaf__place place;
+                sheaf__placement place;
                 for (int s = 0; s < stages; s++)
                     snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d",
                              s > 0 ? "," : "", s % 2 ? ratio : 1);
-                CHECK_OK(sheaf__place_read(&place, text, schema));
+                CHECK_OK(sheaf__placement_read(&place, text, schema));
                 assert_int_equal(place.begin[0], 0);
                 assert_int_equal(place.begin[place.stages], layers);
                 for (int s = 0; s < place.stages; s++)
@@ -97,8 +97,8 @@ static void test_place__what_cannot_be_read(void **state)
     };
     sheaf_schema *schema = llama(4, 8, false);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        sheaf__place place;
-        sheaf_status *st = sheaf__place_read(&place, bad[i], schema);
+        sheaf__placement place;
+        sheaf_status *st = sheaf__placement_read(&place, bad[i], schema);
         if (st == NULL || sheaf_status_code(st) != SHEAF_E_ARG)
             fail_msg("'%s' was read", bad[i]);
         sheaf_status_free(st);
