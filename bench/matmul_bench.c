@@ -154,7 +154,7 @@ static double peak_gflops(const mm_isa *isa, sheaf__sums sums, bool bf16)
 /* ---- operands ---- */
 
 /* In huge pages, as the memory of a device. */
-static void *room(int64_t bytes)
+static void *allocate(int64_t bytes)
 {
     const size_t huge = (size_t)2 << 20, size = ((size_t)bytes + 4096 + huge) / huge * huge;
     void *p = aligned_alloc(huge, size);
@@ -169,7 +169,7 @@ static void *room(int64_t bytes)
 static void *filled(int64_t count, bool bf16)
 {
     static uint32_t u = 1;
-    void *p = room(count * (bf16 ? 2 : 4));
+    void *p = allocate(count * (bf16 ? 2 : 4));
     for (int64_t i = 0; i < count; i++) {
         u = u * 1664525u + 1013904223u;
         const float x = (float)(int32_t)u * 0x1p-31f;
@@ -212,9 +212,10 @@ static void make_term(work *w, const shape *s, int i, bool bf16)
     sheaf__packed *p = &w->w[i];
     const bool ahead = s->form == SHEAF__B_AHEAD;
     *p = (sheaf__packed){ .dtype = dtype, .n = ahead ? s->n : s->k, .k = ahead ? s->k : s->n };
-    p->ahead = w->own[w->owned++] = room((int64_t)sheaf__packed_bytes(dtype, p->n, p->k));
+    p->ahead = w->own[w->owned++] = allocate((int64_t)sheaf__packed_bytes(dtype, p->n, p->k));
     if (s->back)
-        p->back = w->own[w->owned++] = room((int64_t)sheaf__packed_back_bytes(dtype, p->n, p->k));
+        p->back = w->own[w->owned++] =
+            allocate((int64_t)sheaf__packed_back_bytes(dtype, p->n, p->k));
     const int64_t ld = ahead ? all_k : all_n, at = ahead ? n0 * ld + k0 : k0 * ld + n0;
     sheaf__pack(p, (const char *)w->whole.b + at * size, dtype, ld, 0, p->n);
     t->w = p;
@@ -234,7 +235,7 @@ static void make_work(work *w, const shape *s, bool bf16)
                                 .b_nk = nk };
     w->whole.a = w->own[w->owned++] = filled(s->m * all_k, bf16);
     w->whole.b = w->own[w->owned++] = filled(all_n * all_k, bf16);
-    w->whole.c = w->own[w->owned++] = room(s->m * all_n * 4);
+    w->whole.c = w->own[w->owned++] = allocate(s->m * all_n * 4);
     w->jobs = s->jobs;
     sheaf_tree_init(&w->tree, s->slices, 1, NULL);
     for (int i = 0; i < s->jobs * s->slices; i++) {
@@ -336,7 +337,7 @@ static void open_machine(machine *m, const char *isa)
         exit(3);
     m->device.scratch = calloc((size_t)m->threads, sizeof(void *));
     for (int t = 0; t < m->threads; t++)
-        m->device.scratch[t] = room((int64_t)SHEAF__THREAD_SCRATCH);
+        m->device.scratch[t] = allocate((int64_t)SHEAF__THREAD_SCRATCH);
     rivals_set_threads(m->threads);
 }
 

@@ -179,7 +179,7 @@ sheaf_status *sheaf__json_text(char **out, const json_t *value, size_t flags)
 
 const char *sheaf__json_show(char buffer[96], const json_t *value)
 {
-    enum { ROOM = 96, SHOWN = 60 };
+    enum { CAPACITY = 96, SHOWN = 60 };
     if (value == NULL)
         return "nothing";
     switch (json_typeof(value)) {
@@ -187,25 +187,25 @@ const char *sheaf__json_show(char buffer[96], const json_t *value)
     case JSON_TRUE: return "true (a boolean)";
     case JSON_FALSE: return "false (a boolean)";
     case JSON_OBJECT:
-        snprintf(buffer, ROOM, "an object of %zu key%s", json_object_size(value),
+        snprintf(buffer, CAPACITY, "an object of %zu key%s", json_object_size(value),
                  json_object_size(value) == 1 ? "" : "s");
         return buffer;
     case JSON_ARRAY:
-        snprintf(buffer, ROOM, "a list of %zu value%s", json_array_size(value),
+        snprintf(buffer, CAPACITY, "a list of %zu value%s", json_array_size(value),
                  json_array_size(value) == 1 ? "" : "s");
         return buffer;
     case JSON_INTEGER:
-        snprintf(buffer, ROOM, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        snprintf(buffer, CAPACITY, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         return buffer;
     case JSON_REAL: {
         const double x = json_real_value(value);
         /* "1" would hide why 1.0 was refused */
-        snprintf(buffer, ROOM,
+        snprintf(buffer, CAPACITY,
                  x == trunc(x) && fabs(x) < 1e15 ? "%.1f (a fraction)" : "%.17g (a fraction)", x);
         return buffer;
     }
     case JSON_STRING:
-        snprintf(buffer, ROOM, "\"%.*s\"%s (a string)", SHOWN, json_string_value(value),
+        snprintf(buffer, CAPACITY, "\"%.*s\"%s (a string)", SHOWN, json_string_value(value),
                  json_string_length(value) > SHOWN ? "..." : "");
         return buffer;
     }

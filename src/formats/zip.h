@@ -53,7 +53,7 @@ const char *sheaf__printable(char buffer[128], const char *name);
 /* ---- writing: the bytes of the records ---- */
 
 /* What an entry's record says; header and offset count from the start of the file. */
-enum { SHEAF_ZIP_ALIGNMENT = 64, SHEAF_ZIP_HEADER_ROOM = 30 + 4 + 20 + SHEAF_ZIP_ALIGNMENT };
+enum { SHEAF_ZIP_ALIGNMENT = 64 };
 
 /* sheaf__zip_place - where the entry's bytes begin when its local header is at entry->header: the
  * next multiple of 64 that leaves space for name and extra field. Sets entry->offset. */

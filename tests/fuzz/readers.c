@@ -295,17 +295,17 @@ static void read_torch(const uint8_t *bytes, size_t size)
     for (int64_t i = 0; st == NULL && i < file->doc->ntensors; i++) {
         const sheaf_pickle_tensor *t = &file->doc->tensor[i];
         const sheaf_torch_storage *storage = &file->storage[t->storage];
-        int64_t room = (int64_t)sheaf_dtype_bytes(t->dtype);
+        int64_t whole = (int64_t)sheaf_dtype_bytes(t->dtype);
         check_tensor(file->doc, t);
         if (storage->offset < 0 || storage->bytes > file->size - storage->offset ||
             file->doc->storage[t->storage].bytes > storage->bytes)
             abort();
         for (int d = 0; d < t->ndim; d++)
-            room = t->shape[d] > (int64_t)sizeof dense || room > (int64_t)sizeof dense
-                       ? (int64_t)sizeof dense + 1
-                       : room * t->shape[d];
-        if (room <= (int64_t)sizeof dense &&
-            sheaf__torch_read(file, t, dense, (size_t)room) != NULL)
+            whole = t->shape[d] > (int64_t)sizeof dense || whole > (int64_t)sizeof dense
+                        ? (int64_t)sizeof dense + 1
+                        : whole * t->shape[d];
+        if (whole <= (int64_t)sizeof dense &&
+            sheaf__torch_read(file, t, dense, (size_t)whole) != NULL)
             abort();
     }
     if (st == NULL)

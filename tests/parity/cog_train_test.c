@@ -196,7 +196,7 @@ static int by_module(const void *a, const void *b)
     return strcmp(((const fused *)a)->module, ((const fused *)b)->module);
 }
 
-static int read_factors(fused *f, int room, const sheaf_safetensors *file)
+static int read_factors(fused *f, int capacity, const sheaf_safetensors *file)
 {
     int n = 0;
     for (int64_t i = 0; i < file->header.count; i++) {
@@ -208,7 +208,7 @@ static int read_factors(fused *f, int room, const sheaf_safetensors *file)
                           strncmp(f[at].module, name, (size_t)(tail - name)) != 0))
             at++;
         if (at == n) {
-            assert_true(n < room);
+            assert_true(n < capacity);
             f[n++] = (fused){ .rank = file->header.entry[i].shape[0],
                               .in = file->header.entry[i].shape[1] };
             snprintf(f[at].module, sizeof f[at].module, "%.*s", (int)(tail - name), name);

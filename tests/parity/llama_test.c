@@ -406,9 +406,9 @@ static sheaf_status *generate_rank(void *self, sheaf__model *model)
 {
     generation *g = self;
     sheaf__continuation own[8];
-    int32_t room[8][512];
+    int32_t buffer[8][512];
     for (int i = 0; i < 8; i++)
-        own[i] = (sheaf__continuation){ room[i], 0 };
+        own[i] = (sheaf__continuation){ buffer[i], 0 };
     return sheaf__generate(model->context->rank == 0 ? g->out : own, model, g->prompt, g->count,
                            &g->how);
 }
@@ -450,7 +450,7 @@ static void check_generation(const char *dir, const char *hf, const char *adapte
                      *eos = json_object_get(settings, "eos_token_id");
         const json_t *penalty = json_object_get(settings, "repetition_penalty");
         const int64_t stop = json_integer_value(eos);
-        int32_t ids[8][128], room[8][512];
+        int32_t ids[8][128], buffer[8][512];
         sheaf__prompt prompt[8];
         sheaf__continuation out[8];
         generation g = {
@@ -476,7 +476,7 @@ static void check_generation(const char *dir, const char *hf, const char *adapte
                                                                  ? json_object_get(one, "prompt")
                                                                  : json_array_get(batch, (size_t)i),
                                                              ids[i]) };
-            out[i] = (sheaf__continuation){ room[i], 0 };
+            out[i] = (sheaf__continuation){ buffer[i], 0 };
         }
         for (int ranks = 1; ranks <= 3; ranks += 2) {
             CHECK_OK(sheaf__crew_run(

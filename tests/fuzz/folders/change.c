@@ -260,16 +260,16 @@ static const char *const dtypes[] = { "BOOL", "U8",  "I8",   "F8_E5M2", "F8_E4M3
 static const size_t widths[] = { 1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8 };
 
 /* Another dtype; the data stays (as long as it fits), is made longer with zeros, or is cut. */
-static void retype(tensor *t, const uint32_t n[4], char **room)
+static void retype(tensor *t, const uint32_t n[4], char **buffer)
 {
     size_t was = 4;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         was = strcmp(dtypes[i], t->dtype) == 0 ? widths[i] : was;
     const size_t to = n[2] % (sizeof widths / sizeof *widths), size = t->size / was * widths[to];
-    *room = must(calloc(size + 1, 1));
-    memcpy(*room, t->data, size < t->size ? size : t->size);
+    *buffer = must(calloc(size + 1, 1));
+    memcpy(*buffer, t->data, size < t->size ? size : t->size);
     snprintf(t->dtype, sizeof t->dtype, "%s", dtypes[to]);
-    t->data = *room;
+    t->data = *buffer;
     t->size = size;
 }
 
@@ -288,7 +288,7 @@ static void reshape(tensor *t, const uint32_t n[4])
         json_array_append_new(t->shape, json_integer(1));
 }
 
-static void rename_tensor(char *name, size_t room, const uint32_t n[4])
+static void rename_tensor(char *name, size_t capacity, const uint32_t n[4])
 {
     const size_t size = strlen(name);
     char *digit = name;
@@ -297,7 +297,7 @@ static void rename_tensor(char *name, size_t room, const uint32_t n[4])
         ;
     if (n[2] % 3 == 0 && *digit != '\0')
         *digit = (char)('0' + (*digit - '0' + 1) % 10);
-    else if (n[2] % 3 == 1 && size + 2 < room)
+    else if (n[2] % 3 == 1 && size + 2 < capacity)
         memcpy(name + size, ".x", 3);
     else if (size > 0)
         name[n[3] % size] ^= 1;
@@ -307,7 +307,7 @@ bool fuzz_change_safetensors(fuzz_bytes *b, const uint32_t n[4], bool *consisten
 {
     tensor *t = must(malloc(MOST_TENSORS * sizeof *t));
     json_t *metadata = NULL;
-    char *room = NULL;
+    char *buffer = NULL;
     int64_t count = read_tensors(t, &metadata, b);
     const bool some = count > 0;
     if (some) {
@@ -333,17 +333,17 @@ bool fuzz_change_safetensors(fuzz_bytes *b, const uint32_t n[4], bool *consisten
             one->size = json_array_size(one->shape) == 0 ? one->size : 0;
             break;
         case 4:
-            retype(one, n, &room);
+            retype(one, n, &buffer);
             *consistent = true;
             break;
         case 5: rename_tensor(one->name, sizeof one->name, n); break;
         case 6: reshape(one, n); break;
         case 7: /* NaN, or any bytes */
             if (one->size >= 8) {
-                room = must(malloc(one->size));
-                memcpy(room, one->data, one->size);
-                memset(room + n[2] % (one->size / 8) * 8, (int)n[3], 8);
-                one->data = room;
+                buffer = must(malloc(one->size));
+                memcpy(buffer, one->data, one->size);
+                memset(buffer + n[2] % (one->size / 8) * 8, (int)n[3], 8);
+                one->data = buffer;
                 *consistent = true;
             }
             break;
@@ -358,7 +358,7 @@ bool fuzz_change_safetensors(fuzz_bytes *b, const uint32_t n[4], bool *consisten
     for (int64_t i = 0; i < count; i++)
         json_decref(t[i].shape);
     json_decref(metadata);
-    free(room);
+    free(buffer);
     free(t);
     return some;
 }
