@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/store/look.h"
+#include "checkpoint/store/step.h"
 #include "train/export.h"
 #include "train/origin.h"
 #include "train/select.h"
@@ -67,20 +68,15 @@ static sheaf_status *find_out(char **out, const char *step)
 static sheaf_status *find_newest(char **step, const char *out)
 {
     char *dir = NULL, **names = NULL;
-    int64_t n = 0, newest = -1;
-    long long most = -1;
+    int64_t n = 0, newest = -1, most = -1, step_at;
     sheaf_status *st = sheaf__path_join(&dir, out, "checkpoints");
     if (st == NULL)
         st = sheaf__list_dir(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        long long number;
-        int end = 0;
-        if (sscanf(names[i], "step-%lld%n", &number, &end) == 1 && names[i][end] == '\0' &&
-            number > most) {
-            most = number;
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (sheaf__step_of(&step_at, names[i], false) && step_at > most) {
+            most = step_at;
             newest = i;
         }
-    }
     if (st == NULL && newest >= 0)
         st = sheaf__path_join(step, dir, names[newest]);
     sheaf__names_free(names, n);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "checkpoint/store/look.h"
+#include "checkpoint/store/step.h"
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
@@ -208,10 +209,11 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
 sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__opened *opened,
                                  int64_t step, bool only_missing, const sheaf_events *events)
 {
-    char *dst = NULL, *checkpoint = NULL;
-    if (asprintf(&dst, "%s/exports/step-%08lld", o->out, (long long)step) < 0)
+    char *dst = NULL, *checkpoint = NULL, name[SHEAF__STEP_NAME];
+    sheaf__step_name(name, step);
+    if (asprintf(&dst, "%s/exports/%s", o->out, name) < 0)
         dst = NULL;
-    if (asprintf(&checkpoint, "%s/checkpoints/step-%08lld", o->out, (long long)step) < 0)
+    if (asprintf(&checkpoint, "%s/checkpoints/%s", o->out, name) < 0)
         checkpoint = NULL;
     sheaf_status *st =
         dst == NULL || checkpoint == NULL ? sheaf_fail(SHEAF_E_MEMORY, "export") : NULL;
@@ -229,10 +231,11 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
                             const sheaf__opened *opened, int64_t step, const sheaf_events *events)
 {
     const bool lora = o->method == SHEAF_METHOD_LORA;
+    char name[SHEAF__STEP_NAME];
     sheaf_status *st = NULL;
     if (asprintf(result, "%s/%s", o->out, lora ? "adapter" : "model") < 0)
         *result = NULL;
-    if (asprintf(checkpoint, "%s/checkpoints/step-%08lld", o->out, (long long)step) < 0)
+    if (asprintf(checkpoint, "%s/checkpoints/%s", o->out, sheaf__step_name(name, step)) < 0)
         *checkpoint = NULL;
     if (*result == NULL || *checkpoint == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "result of the run");

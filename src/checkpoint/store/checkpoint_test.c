@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include "checkpoint/store/step.h"
 #include "checkpoint/store/manifest.h"
 #include "tests/faults/tiny_state.h"
 
@@ -288,6 +289,33 @@ static void test_manifest__tensors_are_found_in_any_order(void **state)
 }
 
 /* ---- which one is the newest ---- */
+
+static void test_step__names_that_are_ours_and_others(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t ours, any; /* -1: none */
+    } rows[] = {
+        { "step-00000010", 10, 10 },
+        { "step-123456789012345678", 123456789012345678, 123456789012345678 },
+        { "step-0000010", -1, 10 },
+        { "step-7", -1, 7 },
+        { "step-+0000007", -1, 7 },
+        { "step-00000010x", -1, -1 },
+        { "step-", -1, -1 },
+        { "xstep-00000010", -1, -1 },
+    };
+    char name[SHEAF__STEP_NAME];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int64_t ours = -1, any = -1;
+        assert_int_equal(sheaf__step_of(&ours, rows[i].name, true), rows[i].ours >= 0);
+        assert_int_equal(sheaf__step_of(&any, rows[i].name, false), rows[i].any >= 0);
+        if (ours != rows[i].ours || any != rows[i].any)
+            fail_msg("%s: %" PRId64 " and %" PRId64, rows[i].name, ours, any);
+    }
+    assert_string_equal(sheaf__step_name(name, 10), "step-00000010");
+    assert_string_equal(sheaf__step_name(name, 1234567890), "step-1234567890");
+}
 
 static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
 {
@@ -613,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_manifest__a_changed_byte_is_noticed),
         cmocka_unit_test(test_manifest__hostile_content_is_refused),
         cmocka_unit_test(test_manifest__tensors_are_found_in_any_order),
+        cmocka_unit_test(test_step__names_that_are_ours_and_others),
         cmocka_unit_test(test_latest__incomplete_ones_are_left_aside_and_named),
         cmocka_unit_test(test_open__removes_what_a_killed_run_left),
         cmocka_unit_test(test_open__one_run_at_a_time),

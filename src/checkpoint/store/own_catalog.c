@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "checkpoint/store/step.h"
 #include "checkpoint/store/store.h"
 #include "dialects/common/model.h"
 #include "dialects/open.h"
@@ -266,8 +267,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
         st = sheaf__list_dir(&names, &n, dir);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         char *inner = NULL;
-        long long step;
-        int end = 0;
+        int64_t step;
         if (strncmp(names[i], "step-", 5) != 0)
             continue;
         st = sheaf__path_join(&inner, dir, names[i]);
@@ -275,8 +275,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
             st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints",
                                      "a save that was never finished",
                                      "the next sheaf train --resume removes it");
-        else if (st == NULL && sscanf(names[i], "step-%lld%n", &step, &end) == 1 &&
-                 names[i][end] == '\0' && step > most) {
+        else if (st == NULL && sheaf__step_of(&step, names[i], false) && step > most) {
             most = step;
             free(newest);
             newest = inner;

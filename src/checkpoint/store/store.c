@@ -10,22 +10,31 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "checkpoint/store/step.h"
 
-/* "step-00000010" and nothing after it: 10; otherwise -1. */
-static int64_t step_of(const char *name)
+bool sheaf__step_of(int64_t *step, const char *name, bool ours)
 {
-    if (strncmp(name, "step-", 5) != 0)
-        return -1;
+    long long number;
+    int end = 0;
+    if (sscanf(name, "step-%lld%n", &number, &end) != 1 || name[end] != '\0')
+        return false;
     const size_t digits = strspn(name + 5, "0123456789");
-    return digits >= 8 && digits <= 18 && name[5 + digits] == '\0' ? strtoll(name + 5, NULL, 10)
-                                                                   : -1;
+    if (ours && (name[5 + digits] != '\0' || digits < 8 || digits > 18))
+        return false;
+    *step = number;
+    return true;
+}
+
+const char *sheaf__step_name(char name[SHEAF__STEP_NAME], int64_t step)
+{
+    snprintf(name, SHEAF__STEP_NAME, "step-%08" PRId64, step);
+    return name;
 }
 
 sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step)
 {
-    char name[32];
-    snprintf(name, sizeof name, "step-%08" PRId64, step);
-    return sheaf__path_join(out, store->dir, name);
+    char name[SHEAF__STEP_NAME];
+    return sheaf__path_join(out, store->dir, sheaf__step_name(name, step));
 }
 
 static int newest_first(const void *a, const void *b)
@@ -44,8 +53,7 @@ static sheaf_status *list_steps(int64_t **out, int64_t *count, const sheaf_check
         return st;
     int64_t *steps = calloc((size_t)n + 1, sizeof *steps);
     for (int64_t i = 0; i < n && steps != NULL; i++)
-        if (step_of(names[i]) >= 0)
-            steps[found++] = step_of(names[i]);
+        found += sheaf__step_of(&steps[found], names[i], true);
     sheaf__names_free(names, n);
     if (steps == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", store->dir);

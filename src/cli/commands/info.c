@@ -6,6 +6,7 @@
 #include "base/print.h"
 #include "base/file.h"
 #include "checkpoint/store/look.h"
+#include "checkpoint/store/step.h"
 #include "commands.h"
 #include "dialects/hf/hf.h"
 #include "findings.h"
@@ -343,9 +344,8 @@ static void tell_saved(teller *t, const char *dir, const char *path_of_run)
     sheaf_checkpoint *newest = NULL;
     odd(t, sheaf__list_dir(&names, &n, dir));
     for (int64_t i = 0; i < n; i++) {
-        long long step;
-        int end = 0;
-        if (sscanf(names[i], "step-%lld%n", &step, &end) != 1 || names[i][end] != '\0')
+        int64_t step;
+        if (!sheaf__step_of(&step, names[i], false))
             continue;
         char *path = NULL;
         sheaf_checkpoint *c = NULL; /* whatever else lies beside its manifest */
@@ -357,7 +357,7 @@ static void tell_saved(teller *t, const char *dir, const char *path_of_run)
             odd(t, st);
             continue;
         }
-        sheaf__text_add(&steps, "%s%lld", steps.size > 0 ? ", " : "", step);
+        sheaf__text_add(&steps, "%s%" PRId64, steps.size > 0 ? ", " : "", step);
         sheaf_checkpoint_close(newest);
         newest = c;
     }
