@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "monitor/number.h"
+#include "base/json_write.h"
 
 enum { MAX_METRICS = 1 << 30 }; /* some ten million steps */
 
@@ -99,17 +99,22 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
 
 static void add_line(sheaf_text *text, const sheaf_event_step *step)
 {
-    char loss[SHEAF__NUMBER], norm[SHEAF__NUMBER], lr[SHEAF__NUMBER], rate[SHEAF__NUMBER];
     /* to a tenth: a measurement has no more digits to keep */
     const double per_s =
         step->seconds > 0 ? round((double)step->tokens / step->seconds * 10) / 10 : 0;
-    sheaf__text_add(text,
-                    "{\"step\": %" PRId64 ", \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, "
-                    "\"tokens\": %" PRId64 ", \"tokens_per_s\": %s%s}\n",
-                    step->step, sheaf__number_json(loss, step->loss),
-                    sheaf__number_json(norm, step->grad_norm), sheaf__number_json(lr, step->lr),
-                    step->tokens, sheaf__number_json(rate, per_s),
-                    step->skipped ? ", \"skipped\": true" : "");
+    sheaf_json_writer j = { *text };
+    sheaf__json_begin(&j);
+    sheaf__json_put_int(&j, "step", step->step);
+    sheaf__json_put_real(&j, "loss", step->loss);
+    sheaf__json_put_real(&j, "grad_norm", step->grad_norm);
+    sheaf__json_put_real(&j, "lr", step->lr);
+    sheaf__json_put_int(&j, "tokens", step->tokens);
+    sheaf__json_put_real(&j, "tokens_per_s", per_s);
+    if (step->skipped)
+        sheaf__json_put_bool(&j, "skipped", true);
+    sheaf__json_end(&j);
+    *text = j.text;
+    sheaf__text_add(text, "\n");
 }
 
 /* The error number, 0 when everything pending is in the file. */

@@ -3,27 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-const char *sheaf__number_json(char buffer[SHEAF__NUMBER], double x)
-{
-    if (!isfinite(x))
-        return strcpy(buffer, "null");
-    if (x == trunc(x) && fabs(x) < 1e15) { /* 120 rather than 1.2e+02 */
-        snprintf(buffer, SHEAF__NUMBER, "%.0f", x);
-        return buffer;
-    }
-    for (int digits = 1; digits <= 17; digits++) { /* 17 always suffice */
-        snprintf(buffer, SHEAF__NUMBER, "%.*g", digits, x);
-        if (strtod(buffer, NULL) == x)
-            break;
-    }
-    char *comma = strchr(buffer, ','); /* of a program that has set a locale */
-    if (comma != NULL)
-        *comma = '.';
-    return buffer;
-}
 
 static const char *scaled(char *buffer, double x, double step, const char *const *unit, int units)
 {

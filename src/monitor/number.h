@@ -6,9 +6,6 @@
 
 enum { SHEAF__NUMBER = 32 };
 
-/* The shortest decimal that reads back as the same double; "null" when not finite (JSON
- * has no other word). A point whatever the locale. */
-const char *sheaf__number_json(char buffer[SHEAF__NUMBER], double x);
 /* "812 B", "3.2 GiB" */
 const char *sheaf__number_bytes(char buffer[SHEAF__NUMBER], uint64_t bytes);
 /* "59 s", "12:05", "3:07:00", "2d 03:00"; "?" when not known (negative or NaN) */

@@ -1,7 +1,6 @@
 /* provenance.c - see provenance.h. */
 #include "monitor/provenance.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_write.h"
 #include "base/text.h"
 
 /* "model name" of /proc/cpuinfo; empty where there is none. */
@@ -39,21 +39,23 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
         strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
     gethostname(host, sizeof host - 1);
     cpu_name(cpu, sizeof cpu);
-    sheaf__text_add(text, "{\"started\": \"%s\", \"step\": %" PRId64 ", \"host\": ", started,
-                    run->step);
-    sheaf__text_json(text, host);
-    sheaf__text_add(
-        text, ", \"pid\": %ld, \"version\": \"" SHEAF_VERSION "\", \"cpu\": ", (long)getpid());
-    sheaf__text_json(text, cpu);
-    sheaf__text_add(text, ", \"ranks\": %d, \"threads\": %d, \"carrier\": ", run->ranks,
-                    run->threads);
-    sheaf__text_json(text, run->transport);
-    sheaf__text_add(text, ", \"command\": [");
-    for (int i = 0; i < run->nwords; i++) {
-        sheaf__text_add(text, i == 0 ? "" : ", ");
-        sheaf__text_json(text, run->word[i]);
-    }
-    sheaf__text_add(text, "]}");
+    sheaf_json_writer j = { *text };
+    sheaf__json_begin(&j);
+    sheaf__json_put_text(&j, "started", started);
+    sheaf__json_put_int(&j, "step", run->step);
+    sheaf__json_put_text(&j, "host", host);
+    sheaf__json_put_int(&j, "pid", getpid());
+    sheaf__json_put_text(&j, "version", SHEAF_VERSION);
+    sheaf__json_put_text(&j, "cpu", cpu);
+    sheaf__json_put_int(&j, "ranks", run->ranks);
+    sheaf__json_put_int(&j, "threads", run->threads);
+    sheaf__json_put_text(&j, "carrier", run->transport);
+    sheaf__json_open(&j, "command", '[');
+    for (int i = 0; i < run->nwords; i++)
+        sheaf__json_put_text(&j, NULL, run->word[i]);
+    sheaf__json_close(&j, ']');
+    sheaf__json_end(&j);
+    *text = j.text;
 }
 
 /* The entries that are there, each on its line, and the base (malloc'd, NULL without one).

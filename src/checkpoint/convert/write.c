@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "base/text.h"
+#include "base/json_write.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/convert/slices.h"
 #include "checkpoint/store/own_catalog.h"
@@ -271,20 +271,17 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
  * models are equal files. */
 static sheaf_status *own_progress(char **out, const sheaf__converter *k)
 {
-    sheaf_text text = { 0 };
-    sheaf__text_add(&text, "{\"converted\": true");
+    sheaf_json_writer j = { 0 };
+    sheaf__json_begin(&j);
+    sheaf__json_put_bool(&j, "converted", true);
     if (k->step < 0)
-        sheaf__text_add(&text, ", \"step_unknown\": true");
-    if (k->model != NULL) {
-        sheaf__text_add(&text, ", \"model\": ");
-        sheaf__text_json(&text, k->model);
-    }
-    if (k->config != NULL) {
-        sheaf__text_add(&text, ", \"config\": ");
-        sheaf__text_json(&text, k->config);
-    }
-    sheaf__text_add(&text, "}");
-    return sheaf__text_take(out, &text);
+        sheaf__json_put_bool(&j, "step_unknown", true);
+    if (k->model != NULL)
+        sheaf__json_put_text(&j, "model", k->model);
+    if (k->config != NULL)
+        sheaf__json_put_text(&j, "config", k->config);
+    sheaf__json_end(&j);
+    return sheaf__text_take(out, &j.text);
 }
 
 sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)

@@ -32,22 +32,22 @@ static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf
                          double seconds)
 {
     if (cli->json) {
-        cli_json j = { cli->out };
-        cli_json_begin(&j);
-        cli_json_text(&j, "out", how->dst);
-        cli_json_text(&j, "from", r->from);
-        cli_json_text(&j, "to", how->to);
-        cli_json_int(&j, "tensors", r->tensors);
-        cli_json_int(&j, "moments", r->moments);
-        cli_json_int(&j, "merged", r->merged);
-        cli_json_int(&j, "adapted", r->adapted);
-        cli_json_int(&j, "bytes", r->bytes);
+        sheaf_json_writer j = { 0 };
+        sheaf__json_begin(&j);
+        sheaf__json_put_text(&j, "out", how->dst);
+        sheaf__json_put_text(&j, "from", r->from);
+        sheaf__json_put_text(&j, "to", how->to);
+        sheaf__json_put_int(&j, "tensors", r->tensors);
+        sheaf__json_put_int(&j, "moments", r->moments);
+        sheaf__json_put_int(&j, "merged", r->merged);
+        sheaf__json_put_int(&j, "adapted", r->adapted);
+        sheaf__json_put_int(&j, "bytes", r->bytes);
         if (r->step >= 0)
-            cli_json_int(&j, "step", r->step);
+            sheaf__json_put_int(&j, "step", r->step);
         else
-            cli_json_text(&j, "step", NULL);
-        cli_json_real(&j, "seconds", seconds);
-        cli_json_end(&j);
+            sheaf__json_put_text(&j, "step", NULL);
+        sheaf__json_put_real(&j, "seconds", seconds);
+        cli_json_end(cli->out, &j);
         return;
     }
     char bytes[SHEAF__NUMBER];

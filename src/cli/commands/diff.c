@@ -15,7 +15,7 @@ const char cmd_diff_usage[] =
 
 typedef struct telling {
     cli *cli;
-    cli_json json;
+    sheaf_json_writer json;
     double atol;
     bool beyond;           /* something differs by more than atol, or otherwise than by a number */
     int64_t shapes, alone; /* tensors of other shapes, and those that one side has alone */
@@ -60,31 +60,31 @@ static void tell_text(FILE *to, const sheaf_diff_item *item)
     sheaf__print(to, "\n");
 }
 
-static void json_shape(cli_json *j, const char *key, const sheaf_source_entry *e)
+static void json_shape(sheaf_json_writer *j, const char *key, const sheaf_source_entry *e)
 {
-    cli_json_open(j, key, '{');
-    cli_json_text(j, "dtype", sheaf_dtype_name(e->dtype));
-    cli_json_open(j, "shape", '[');
+    sheaf__json_open(j, key, '{');
+    sheaf__json_put_text(j, "dtype", sheaf_dtype_name(e->dtype));
+    sheaf__json_open(j, "shape", '[');
     for (int i = 0; i < e->ndim; i++)
-        cli_json_int(j, NULL, e->shape[i]);
-    cli_json_close(j, ']');
-    cli_json_close(j, '}');
+        sheaf__json_put_int(j, NULL, e->shape[i]);
+    sheaf__json_close(j, ']');
+    sheaf__json_close(j, '}');
 }
 
-static void json_value(cli_json *j, const char *key, const char *json)
+static void json_value(sheaf_json_writer *j, const char *key, const char *json)
 {
     if (json != NULL)
-        cli_json_raw(j, key, json);
+        sheaf__json_put_raw(j, key, json);
     else
-        cli_json_text(j, key, NULL);
+        sheaf__json_put_text(j, key, NULL);
 }
 
-static void tell_json(cli_json *j, const sheaf_diff_item *item)
+static void tell_json(sheaf_json_writer *j, const sheaf_diff_item *item)
 {
     static const char *const kinds[] = { "values", "shape", "dtype", "only_a", "only_b", "config" };
-    cli_json_open(j, NULL, '{');
-    cli_json_text(j, "kind", kinds[item->kind]);
-    cli_json_text(j, "name", item->name);
+    sheaf__json_open(j, NULL, '{');
+    sheaf__json_put_text(j, "kind", kinds[item->kind]);
+    sheaf__json_put_text(j, "name", item->name);
     if (item->kind == SHEAF_DIFF_CONFIG) {
         json_value(j, "a", item->a_text);
         json_value(j, "b", item->b_text);
@@ -95,12 +95,12 @@ static void tell_json(cli_json *j, const sheaf_diff_item *item)
             json_shape(j, "b", item->b);
     }
     if (item->kind == SHEAF_DIFF_VALUES || item->kind == SHEAF_DIFF_DTYPE) {
-        cli_json_int(j, "elements", item->elements);
-        cli_json_int(j, "differing", item->differing);
-        cli_json_real(j, "largest", item->largest);
-        cli_json_int(j, "first", item->first);
+        sheaf__json_put_int(j, "elements", item->elements);
+        sheaf__json_put_int(j, "differing", item->differing);
+        sheaf__json_put_real(j, "largest", item->largest);
+        sheaf__json_put_int(j, "first", item->first);
     }
-    cli_json_close(j, '}');
+    sheaf__json_close(j, '}');
 }
 
 static void tell(void *context, const sheaf_diff_item *item)
@@ -119,15 +119,15 @@ static void tell(void *context, const sheaf_diff_item *item)
 static void summary(telling *t, const sheaf_diff_report *r)
 {
     if (t->cli->json) {
-        cli_json_close(&t->json, ']');
-        cli_json_bool(&t->json, "same", r->same);
-        cli_json_int(&t->json, "tensors", r->tensors);
-        cli_json_int(&t->json, "different", r->different);
-        cli_json_int(&t->json, "shapes", t->shapes);
-        cli_json_int(&t->json, "alone", t->alone);
-        cli_json_int(&t->json, "config_keys", r->config_keys);
-        cli_json_real(&t->json, "largest", r->largest);
-        cli_json_end(&t->json);
+        sheaf__json_close(&t->json, ']');
+        sheaf__json_put_bool(&t->json, "same", r->same);
+        sheaf__json_put_int(&t->json, "tensors", r->tensors);
+        sheaf__json_put_int(&t->json, "different", r->different);
+        sheaf__json_put_int(&t->json, "shapes", t->shapes);
+        sheaf__json_put_int(&t->json, "alone", t->alone);
+        sheaf__json_put_int(&t->json, "config_keys", r->config_keys);
+        sheaf__json_put_real(&t->json, "largest", r->largest);
+        cli_json_end(t->cli->out, &t->json);
     } else if (r->same) {
         sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
     } else {
@@ -149,7 +149,7 @@ static void summary(telling *t, const sheaf_diff_report *r)
 
 int cmd_diff(cli *cli, int argc, char **argv)
 {
-    telling t = { .cli = cli, .json = { cli->out } };
+    telling t = { .cli = cli };
     bool tolerant = false;
     const cli_option options[] = {
         { "atol", CLI_NUMBER, &t.atol,
@@ -162,8 +162,8 @@ int cmd_diff(cli *cli, int argc, char **argv)
     if (st == NULL) {
         tolerant = sheaf__settings_given(&cli->settings, options, "atol");
         if (cli->json) {
-            cli_json_begin(&t.json);
-            cli_json_open(&t.json, "differences", '[');
+            sheaf__json_begin(&t.json);
+            sheaf__json_open(&t.json, "differences", '[');
         }
         st = sheaf_diff(&report, paths.word[0], paths.word[1], tell, &t);
     }

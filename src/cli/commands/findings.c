@@ -74,41 +74,41 @@ void cli_facts_print(FILE *to, const sheaf_verify_report *r)
     sheaf__text_release(&types);
 }
 
-static void count_or_null(cli_json *j, const char *key, int64_t value, int64_t none)
+static void count_or_null(sheaf_json_writer *j, const char *key, int64_t value, int64_t none)
 {
     if (value == none)
-        cli_json_text(j, key, NULL);
+        sheaf__json_put_text(j, key, NULL);
     else
-        cli_json_int(j, key, value);
+        sheaf__json_put_int(j, key, value);
 }
 
-void cli_facts_json(cli_json *j, const sheaf_verify_report *r)
+void cli_facts_json(sheaf_json_writer *j, const sheaf_verify_report *r)
 {
     const sheaf_catalog *c = r->catalog;
     int most = -1;
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         most = r->of[d] > 0 && (most < 0 || r->of[d] > r->of[most]) ? d : most;
-    cli_json_text(j, "path", c->root);
-    cli_json_text(j, "dialect", c->dialect->name);
-    cli_json_text(j, "model", c->model);
+    sheaf__json_put_text(j, "path", c->root);
+    sheaf__json_put_text(j, "dialect", c->dialect->name);
+    sheaf__json_put_text(j, "model", c->model);
     count_or_null(j, "tp", c->tp, 0);
     count_or_null(j, "pp", c->pp, 0);
     count_or_null(j, "dp", c->dp, 0);
-    cli_json_text(j, "dtype", most >= 0 ? sheaf_dtype_name((sheaf_dtype)most) : NULL);
+    sheaf__json_put_text(j, "dtype", most >= 0 ? sheaf_dtype_name((sheaf_dtype)most) : NULL);
     count_or_null(j, "step", c->step, -1);
     count_or_null(j, "vocabulary", c->vocab, -1);
     count_or_null(j, "padded_vocabulary", c->padded_vocab, -1);
-    cli_json_int(j, "tensors", r->tensors);
-    cli_json_int(j, "elements", r->elements);
-    cli_json_int(j, "bytes", r->bytes);
-    cli_json_int(j, "lora_tensors", r->factors);
-    cli_json_int(j, "optimizer_tensors", r->moments);
-    cli_json_text(j, "config", c->config_path);
-    cli_json_open(j, "dtypes", '{');
+    sheaf__json_put_int(j, "tensors", r->tensors);
+    sheaf__json_put_int(j, "elements", r->elements);
+    sheaf__json_put_int(j, "bytes", r->bytes);
+    sheaf__json_put_int(j, "lora_tensors", r->factors);
+    sheaf__json_put_int(j, "optimizer_tensors", r->moments);
+    sheaf__json_put_text(j, "config", c->config_path);
+    sheaf__json_open(j, "dtypes", '{');
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         if (r->of[d] > 0)
-            cli_json_int(j, sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
-    cli_json_close(j, '}');
+            sheaf__json_put_int(j, sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
+    sheaf__json_close(j, '}');
 }
 
 /* ---- findings ---- */
@@ -184,18 +184,18 @@ void cli_findings_print(FILE *to, const sheaf_catalog *c, int64_t most, bool not
     free(told);
 }
 
-void cli_findings_json(cli_json *j, const sheaf_catalog *c)
+void cli_findings_json(sheaf_json_writer *j, const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->nfindings; i++) {
         const sheaf_finding *f = &c->finding[i];
-        cli_json_open(j, NULL, '{');
-        cli_json_text(j, "code", f->code);
-        cli_json_text(j, "severity", cli_severity(f->severity));
-        cli_json_text(j, "path", f->path);
-        cli_json_text(j, "tensor", f->tensor);
-        cli_json_text(j, "expected", f->expected);
-        cli_json_text(j, "found", f->found);
-        cli_json_text(j, "cure", f->cure);
-        cli_json_close(j, '}');
+        sheaf__json_open(j, NULL, '{');
+        sheaf__json_put_text(j, "code", f->code);
+        sheaf__json_put_text(j, "severity", cli_severity(f->severity));
+        sheaf__json_put_text(j, "path", f->path);
+        sheaf__json_put_text(j, "tensor", f->tensor);
+        sheaf__json_put_text(j, "expected", f->expected);
+        sheaf__json_put_text(j, "found", f->found);
+        sheaf__json_put_text(j, "cure", f->cure);
+        sheaf__json_close(j, '}');
     }
 }

@@ -7,13 +7,13 @@
 
 /* cli_facts_print - the facts, a line each; cli_facts_json - the same as keys of an open object. */
 void cli_facts_print(FILE *to, const sheaf_verify_report *report);
-void cli_facts_json(cli_json *j, const sheaf_verify_report *report);
+void cli_facts_json(sheaf_json_writer *j, const sheaf_verify_report *report);
 
 /* cli_findings_print - the worst first, at most `most` paragraphs; those that differ in
  * their tensors alone are one. Notes only with `notes`. */
 void cli_findings_print(FILE *to, const sheaf_catalog *catalog, int64_t most, bool notes);
 /* cli_findings_json - entries of an open list. */
-void cli_findings_json(cli_json *j, const sheaf_catalog *catalog);
+void cli_findings_json(sheaf_json_writer *j, const sheaf_catalog *catalog);
 const char *cli_severity(sheaf_severity severity); /* "defect", "warning", "note" */
 
 #endif

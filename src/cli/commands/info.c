@@ -26,7 +26,7 @@ const char cmd_info_usage[] =
 
 typedef struct teller {
     cli *cli;
-    cli_json json;
+    sheaf_json_writer json;
     sheaf_text odd; /* --json: what is odd about the path at hand */
     bool tensors;
 } teller;
@@ -35,7 +35,7 @@ typedef struct teller {
 static void fact(teller *t, const char *key, const char *value)
 {
     if (t->cli->json)
-        cli_json_text(&t->json, key, value);
+        sheaf__json_put_text(&t->json, key, value);
     else
         sheaf__print(t->cli->out, "  %-14s %s\n", key, value);
 }
@@ -43,7 +43,7 @@ static void fact(teller *t, const char *key, const char *value)
 static void fact_int(teller *t, const char *key, int64_t value)
 {
     if (t->cli->json)
-        cli_json_int(&t->json, key, value);
+        sheaf__json_put_int(&t->json, key, value);
     else
         sheaf__print(t->cli->out, "  %-14s %" PRId64 "\n", key, value);
 }
@@ -51,7 +51,7 @@ static void fact_int(teller *t, const char *key, int64_t value)
 static void fact_real(teller *t, const char *key, double value)
 {
     if (t->cli->json)
-        cli_json_real(&t->json, key, value);
+        sheaf__json_put_real(&t->json, key, value);
     else
         sheaf__print(t->cli->out, "  %-14s %g\n", key, value);
 }
@@ -62,7 +62,7 @@ static void list_of(teller *t, const char *key, const sheaf_text *items)
     sheaf_text list = { 0 };
     sheaf__text_add(&list, "[%s]", items->at != NULL ? items->at : "");
     if (!list.failed && !items->failed)
-        cli_json_raw(&t->json, key, list.at);
+        sheaf__json_put_raw(&t->json, key, list.at);
     sheaf__text_release(&list);
 }
 
@@ -95,14 +95,14 @@ static void odd(teller *t, sheaf_status *st)
 static void tell_tensor(teller *t, const sheaf_source_entry *e)
 {
     if (t->cli->json) {
-        cli_json_open(&t->json, NULL, '{');
-        cli_json_text(&t->json, "name", e->name);
-        cli_json_text(&t->json, "dtype", sheaf_dtype_name(e->dtype));
-        cli_json_open(&t->json, "shape", '[');
+        sheaf__json_open(&t->json, NULL, '{');
+        sheaf__json_put_text(&t->json, "name", e->name);
+        sheaf__json_put_text(&t->json, "dtype", sheaf_dtype_name(e->dtype));
+        sheaf__json_open(&t->json, "shape", '[');
         for (int i = 0; i < e->ndim; i++)
-            cli_json_int(&t->json, NULL, e->shape[i]);
-        cli_json_close(&t->json, ']');
-        cli_json_close(&t->json, '}');
+            sheaf__json_put_int(&t->json, NULL, e->shape[i]);
+        sheaf__json_close(&t->json, ']');
+        sheaf__json_close(&t->json, '}');
         return;
     }
     sheaf__print(t->cli->out, "    %-5s [", sheaf_dtype_name(e->dtype));
@@ -130,22 +130,22 @@ static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64
     fact_int(t, "elements", elements);
     fact_int(t, "bytes", bits / 8);
     if (t->cli->json) {
-        cli_json_open(&t->json, "dtypes", '{');
+        sheaf__json_open(&t->json, "dtypes", '{');
         for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
             if (of[d] > 0)
-                cli_json_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
-        cli_json_close(&t->json, '}');
+                sheaf__json_put_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
+        sheaf__json_close(&t->json, '}');
     } else
         fact(t, "dtypes", types.size > 0 ? types.at : "none");
     sheaf__text_release(&types);
     if (!t->tensors)
         return;
     if (t->cli->json)
-        cli_json_open(&t->json, "list", '[');
+        sheaf__json_open(&t->json, "list", '[');
     for (int64_t i = 0; i < n; i++)
         tell_tensor(t, list[i]);
     if (t->cli->json)
-        cli_json_close(&t->json, ']');
+        sheaf__json_close(&t->json, ']');
 }
 
 static sheaf_status *tell_tensors(teller *t, sheaf_source *source, const sheaf_catalog *catalog)
@@ -261,7 +261,7 @@ static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *c
     fact_int(t, "kv_heads", c.kv_heads);
     fact_int(t, "head_dim", c.head_dim);
     if (t->cli->json)
-        cli_json_bool(&t->json, "tied", c.tied);
+        sheaf__json_put_bool(&t->json, "tied", c.tied);
     else
         fact(t, "tied", c.tied ? "yes" : "no");
     fact(t, "tokenizer", c.byte_vocab ? "bytes" : "its own");
@@ -298,7 +298,7 @@ static void tell_adapter(teller *t, const sheaf_look *look)
         } else
             sheaf__text_add(&targets, "%s%s", i > 0 ? ", " : "", o.targets[i]);
     if (t->cli->json)
-        cli_json_text(&t->json, "base", o.base_name);
+        sheaf__json_put_text(&t->json, "base", o.base_name);
     else
         fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
     fact_int(t, "rank", o.rank);
@@ -330,7 +330,7 @@ static void tell_checkpoint(teller *t, sheaf_checkpoint *c, const char *path)
     fact_int(t, "contract", sheaf_checkpoint_contract(c));
     tell_trained_by(t, c, path);
     if (t->cli->json)
-        cli_json_raw(&t->json, "progress", sheaf_checkpoint_progress(c));
+        sheaf__json_put_raw(&t->json, "progress", sheaf_checkpoint_progress(c));
     else
         fact(t, "progress", sheaf_checkpoint_progress(c));
 }
@@ -413,9 +413,9 @@ static void tell_catalog(teller *t, const sheaf_verify_report *r, bool sizes)
     if (r->moments > 0)
         fact_int(t, "moments", r->moments);
     if (t->cli->json) {
-        cli_json_open(&t->json, "findings", '[');
+        sheaf__json_open(&t->json, "findings", '[');
         cli_findings_json(&t->json, c);
-        cli_json_close(&t->json, ']');
+        sheaf__json_close(&t->json, ']');
     }
 }
 
@@ -449,9 +449,9 @@ static sheaf_status *tell_path(teller *t, const char *path)
     }
     const char *kind = foreign ? "checkpoint" : sheaf_look_kind_name(look.kind);
     if (t->cli->json) {
-        cli_json_open(&t->json, NULL, '{');
-        cli_json_text(&t->json, "path", path);
-        cli_json_text(&t->json, "kind", kind);
+        sheaf__json_open(&t->json, NULL, '{');
+        sheaf__json_put_text(&t->json, "path", path);
+        sheaf__json_put_text(&t->json, "kind", kind);
     } else
         sheaf__print(t->cli->out, "%s: %s\n", path, kind);
     if (!foreign && report.catalog != NULL)
@@ -471,7 +471,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
     if (t->cli->json && t->odd.size > 0)
         list_of(t, "odd", &t->odd);
     if (t->cli->json)
-        cli_json_close(&t->json, '}');
+        sheaf__json_close(&t->json, '}');
     sheaf__text_release(&t->odd);
     sheaf_verify_release(&report);
     sheaf_look_close(&look);
@@ -485,12 +485,12 @@ static sheaf_status *tell_rates(teller *t)
     if (st != NULL)
         return st;
     if (t->cli->json)
-        cli_json_open(&t->json, "gflops", '{');
+        sheaf__json_open(&t->json, "gflops", '{');
     for (int i = 0; i < CLI_RATES; i++) {
         if (t->cli->json && rates[i].gflops > 0)
-            cli_json_real(&t->json, rates[i].key, rates[i].gflops);
+            sheaf__json_put_real(&t->json, rates[i].key, rates[i].gflops);
         else if (t->cli->json)
-            cli_json_text(&t->json, rates[i].key, NULL);
+            sheaf__json_put_text(&t->json, rates[i].key, NULL);
         else if (rates[i].gflops > 0)
             sheaf__print(t->cli->out, "  %-28s %8.1f GFLOP/s a core\n", rates[i].name,
                          rates[i].gflops);
@@ -498,7 +498,7 @@ static sheaf_status *tell_rates(teller *t)
             sheaf__print(t->cli->out, "  %-28s not on this machine\n", rates[i].name);
     }
     if (t->cli->json)
-        cli_json_close(&t->json, '}');
+        sheaf__json_close(&t->json, '}');
     return NULL;
 }
 
@@ -507,7 +507,7 @@ static sheaf_status *tell_machine(teller *t, bool measure)
     sheaf_status *st = NULL;
     const cli_machine m = cli_machine_look();
     if (t->cli->json)
-        cli_json_open(&t->json, "machine", '{');
+        sheaf__json_open(&t->json, "machine", '{');
     else
         sheaf__print(t->cli->out, "this machine\n");
     fact(t, "processor", m.name);
@@ -521,13 +521,13 @@ static sheaf_status *tell_machine(teller *t, bool measure)
     if (measure)
         st = tell_rates(t);
     if (t->cli->json)
-        cli_json_close(&t->json, '}');
+        sheaf__json_close(&t->json, '}');
     return st;
 }
 
 int cmd_info(cli *cli, int argc, char **argv)
 {
-    teller t = { .cli = cli, .json = { cli->out } };
+    teller t = { .cli = cli };
     bool machine = false, measure = false;
     const cli_option options[] = {
         { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
@@ -542,16 +542,16 @@ int cmd_info(cli *cli, int argc, char **argv)
     if (st == NULL && measure && !machine)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--measure"), "--machine beside it");
     if (st == NULL && cli->json)
-        cli_json_begin(&t.json);
+        sheaf__json_begin(&t.json);
     if (st == NULL && machine)
         st = tell_machine(&t, measure);
     if (st == NULL && cli->json)
-        cli_json_open(&t.json, "paths", '[');
+        sheaf__json_open(&t.json, "paths", '[');
     for (int i = 0; st == NULL && i < paths.count; i++)
         st = tell_path(&t, paths.word[i]);
     if (st == NULL && cli->json) {
-        cli_json_close(&t.json, ']');
-        cli_json_end(&t.json);
+        sheaf__json_close(&t.json, ']');
+        cli_json_end(cli->out, &t.json);
     }
     sheaf__text_release(&t.json.text);
     return cli_report(cli, st);

@@ -53,14 +53,14 @@ int cmd_init(cli *cli, int argc, char **argv)
         st = cli_signals_explain(sheaf_init(&report, &how));
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL && cli->json) {
-        cli_json j = { cli->out };
-        cli_json_begin(&j);
-        cli_json_text(&j, "out", how.dst);
-        cli_json_int(&j, "tensors", report.tensors);
-        cli_json_int(&j, "parameters", report.parameters);
-        cli_json_text(&j, "dtype", sheaf_dtype_torch_name(report.dtype));
-        cli_json_int(&j, "bytes", report.bytes);
-        cli_json_end(&j);
+        sheaf_json_writer j = { 0 };
+        sheaf__json_begin(&j);
+        sheaf__json_put_text(&j, "out", how.dst);
+        sheaf__json_put_int(&j, "tensors", report.tensors);
+        sheaf__json_put_int(&j, "parameters", report.parameters);
+        sheaf__json_put_text(&j, "dtype", sheaf_dtype_torch_name(report.dtype));
+        sheaf__json_put_int(&j, "bytes", report.bytes);
+        cli_json_end(cli->out, &j);
     } else if (st == NULL) {
         sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s\n", how.dst,
                      report.tensors, report.parameters, sheaf_dtype_torch_name(report.dtype));

@@ -28,23 +28,23 @@ const char cmd_merge_usage[] =
 
 static void print_json(FILE *to, const sheaf_merge_report *r, const char *dst)
 {
-    cli_json j = { to };
-    cli_json_begin(&j);
-    cli_json_text(&j, "out", dst);
-    cli_json_int(&j, "tensors", r->tensors);
-    cli_json_int(&j, "adapted", r->adapted);
-    cli_json_int(&j, "replaced", r->replaced);
-    cli_json_int(&j, "changed", r->changed);
-    cli_json_int(&j, "elements_changed", r->elements_changed);
-    cli_json_real(&j, "change_norm", r->change_norm);
-    cli_json_real(&j, "base_norm", r->base_norm);
-    cli_json_bool(&j, "untied", r->untied);
-    cli_json_int(&j, "rows_checked", r->rows_checked);
-    cli_json_int(&j, "products_checked", r->products_checked);
-    cli_json_real(&j, "worst_product", r->worst_product);
-    cli_json_text(&j, "worst_tensor", r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
-    cli_json_int(&j, "bytes", r->bytes);
-    cli_json_end(&j);
+    sheaf_json_writer j = { 0 };
+    sheaf__json_begin(&j);
+    sheaf__json_put_text(&j, "out", dst);
+    sheaf__json_put_int(&j, "tensors", r->tensors);
+    sheaf__json_put_int(&j, "adapted", r->adapted);
+    sheaf__json_put_int(&j, "replaced", r->replaced);
+    sheaf__json_put_int(&j, "changed", r->changed);
+    sheaf__json_put_int(&j, "elements_changed", r->elements_changed);
+    sheaf__json_put_real(&j, "change_norm", r->change_norm);
+    sheaf__json_put_real(&j, "base_norm", r->base_norm);
+    sheaf__json_put_bool(&j, "untied", r->untied);
+    sheaf__json_put_int(&j, "rows_checked", r->rows_checked);
+    sheaf__json_put_int(&j, "products_checked", r->products_checked);
+    sheaf__json_put_real(&j, "worst_product", r->worst_product);
+    sheaf__json_put_text(&j, "worst_tensor", r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
+    sheaf__json_put_int(&j, "bytes", r->bytes);
+    cli_json_end(to, &j);
 }
 
 static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
@@ -72,13 +72,13 @@ static void print_own(cli *cli, const sheaf__merged *merged, const char *dst)
 {
     const sheaf_merge_report *r = &merged->report;
     if (cli->json) {
-        cli_json j = { cli->out };
-        cli_json_begin(&j);
-        cli_json_text(&j, "out", dst);
-        cli_json_int(&j, "tensors", r->tensors);
-        cli_json_int(&j, "adapted", r->adapted);
-        cli_json_int(&j, "bytes", r->bytes);
-        cli_json_end(&j);
+        sheaf_json_writer j = { 0 };
+        sheaf__json_begin(&j);
+        sheaf__json_put_text(&j, "out", dst);
+        sheaf__json_put_int(&j, "tensors", r->tensors);
+        sheaf__json_put_int(&j, "adapted", r->adapted);
+        sheaf__json_put_int(&j, "bytes", r->bytes);
+        cli_json_end(cli->out, &j);
     } else {
         sheaf__print(cli->out,
                      "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", dst,
@@ -224,11 +224,11 @@ int cmd_merge(cli *cli, int argc, char **argv)
     if (st == NULL && merged.own) {
         print_own(cli, &merged, how.dst);
     } else if (st == NULL && w.adapter_only) {
-        cli_json j = { cli->out };
+        sheaf_json_writer j = { 0 };
         if (cli->json) {
-            cli_json_begin(&j);
-            cli_json_text(&j, "out", how.dst);
-            cli_json_end(&j);
+            sheaf__json_begin(&j);
+            sheaf__json_put_text(&j, "out", how.dst);
+            cli_json_end(cli->out, &j);
         } else {
             sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
         }

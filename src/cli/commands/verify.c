@@ -21,7 +21,7 @@ enum { SHOWN = 12 };
 
 typedef struct telling {
     cli *cli;
-    cli_json json;
+    sheaf_json_writer json;
     int count;                   /* paths */
     sheaf_verify_report *report; /* [count] */
 } telling;
@@ -55,28 +55,28 @@ static void print_report(FILE *to, const sheaf_verify_report *r)
 
 static void print_json(telling *t, bool sound)
 {
-    cli_json *j = &t->json;
-    cli_json_begin(j);
-    cli_json_bool(j, "sound", sound);
+    sheaf_json_writer *j = &t->json;
+    sheaf__json_begin(j);
+    sheaf__json_put_bool(j, "sound", sound);
     if (t->count == 1)
         cli_facts_json(j, &t->report[0]);
-    cli_json_open(j, "paths", '[');
+    sheaf__json_open(j, "paths", '[');
     for (int i = 0; t->count > 1 && i < t->count; i++) {
-        cli_json_open(j, NULL, '{');
+        sheaf__json_open(j, NULL, '{');
         cli_facts_json(j, &t->report[i]);
-        cli_json_close(j, '}');
+        sheaf__json_close(j, '}');
     }
-    cli_json_close(j, ']');
-    cli_json_open(j, "findings", '[');
+    sheaf__json_close(j, ']');
+    sheaf__json_open(j, "findings", '[');
     for (int i = 0; i < t->count; i++)
         cli_findings_json(j, t->report[i].catalog);
-    cli_json_close(j, ']');
-    cli_json_end(j);
+    sheaf__json_close(j, ']');
+    cli_json_end(t->cli->out, j);
 }
 
 int cmd_verify(cli *cli, int argc, char **argv)
 {
-    telling t = { .cli = cli, .json = { cli->out } };
+    telling t = { .cli = cli };
     sheaf_verify_options how = { 0 };
     const cli_option options[] = {
         { "quick", CLI_FLAG, &how.quick, "structure only: no data is read" },

@@ -5,8 +5,7 @@
 #include <unistd.h>
 
 #include "base/print.h"
-#include "base/text.h"
-#include "cli.h"
+#include "shared.h"
 
 int cli_exit_code(const sheaf_status *st)
 {
@@ -39,16 +38,13 @@ static void print_json(FILE *to, const sheaf_status *st)
     const char *const value[] = { code_name(sheaf_status_code(st)), sheaf_status_where(st),
                                   sheaf_status_expected(st), sheaf_status_found(st),
                                   sheaf_status_try(st) };
-    sheaf_text text = { 0 };
-    sheaf__text_add(&text, "{\"error\": {");
-    for (int i = 0; i < 5; i++) {
-        sheaf__text_add(&text, "%s\"%s\": ", i == 0 ? "" : ", ", key[i]);
-        sheaf__text_json(&text, value[i]);
-    }
-    sheaf__text_add(&text, "}}\n");
-    if (!text.failed)
-        fputs(text.at, to);
-    sheaf__text_release(&text);
+    sheaf_json_writer j = { 0 };
+    sheaf__json_begin(&j);
+    sheaf__json_open(&j, "error", '{');
+    for (int i = 0; i < 5; i++)
+        sheaf__json_put_text(&j, key[i], value[i]);
+    sheaf__json_close(&j, '}');
+    cli_json_end(to, &j);
 }
 
 void cli_say(const cli *cli, const char *text)
