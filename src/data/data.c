@@ -401,16 +401,15 @@ sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data
                                 const int64_t *row, int64_t n)
 {
     const sheaf__data_images *images = data->images;
-    const int64_t one = images == NULL ? 0 : images->channels * images->side * images->side;
-    const int64_t two =
-        images == NULL ? 0 : images->channels * images->cross_side * images->cross_side;
-    int64_t at = 0;
+    sheaf__picture *next = batch->picture;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && images != NULL && st == NULL; i++)
         if (row[i] >= 0 && images->has[row[i]]) {
-            st = images->load(images->self, row[i], batch->pixels + at * one,
-                              two == 0 ? NULL : batch->cross + at * two);
-            at++;
+            next->row = i;
+            st = sheaf__picture_misfit(next, images->tower, images->towers) >= 0
+                     ? sheaf_fail(SHEAF_E_ARG, "room for an image: not of the towers' sizes")
+                     : images->load(images->self, row[i], next);
+            next++;
         }
     return st;
 }

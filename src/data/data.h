@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/events.h"
+#include "schema/family.h"
 #include "sheaf/config.h"
 #include "sheaf/status.h"
 
@@ -112,9 +113,8 @@ typedef struct sheaf_batch {
     int32_t *image_row; /* [images * (patches + 2)] rows that hold BOI, patches and EOI */
     int32_t *stream[2]; /* [n * seq - image_rows], [image_rows] rows of the text and of the image
                            stream */
-    float *pixels;      /* [images, channels, side, side] */
-    float *cross; /* [images, channels, cross side, cross side], of models with a second tower */
-    int64_t seq;  /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
+    sheaf__picture *picture; /* [images] of the towers' sizes; their pixels are the caller's */
+    int64_t seq; /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
 } sheaf_batch;
 
 /* What a batch holds of images, and how long its rows are. */
@@ -138,8 +138,9 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
 /* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL:
  * no. */
 bool sheaf_data_labels_images(const sheaf_data *data);
-/* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.
- * Errors: SHEAF_E_IO, SHEAF_E_DATA (a file that changed since the data set was checked). */
+/* sheaf_data_pixels - the images of those rows, one or none each, over the pixels of
+ * batch->picture; reads and decodes files. Errors: SHEAF_E_ARG (room of another size), SHEAF_E_IO,
+ * SHEAF_E_DATA (a file that changed since the data set was checked). */
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
                                 const int64_t *row, int64_t n);
 /* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to batch->seq with the pad

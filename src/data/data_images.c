@@ -18,10 +18,8 @@ sheaf_status *sheaf__data_images_new(sheaf__data_images **out, const sheaf_confi
     sheaf__data_images *images = calloc(1, sizeof *images);
     if (images == NULL)
         return sheaf__data_no_memory(0);
-    images->patches = tower[0].patches;
-    images->channels = tower[0].channels;
-    images->side = tower[0].height;
-    images->cross_side = towers > 1 ? tower[1].height : 0;
+    memcpy(images->tower, tower, (size_t)towers * sizeof *tower);
+    images->towers = towers;
     images->needed = sheaf__family_for(config)->image.needed;
     *out = images;
     return NULL;
@@ -72,7 +70,8 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
     if (embed != 0 && embed != whole) {
         sheaf_status *st = sheaf_expected(
             sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1),
-            "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole, images->patches);
+            "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole,
+            images->tower[0].patches);
         return sheaf_found(st, "%" PRId64, embed);
     }
     if (embed == 0 && images->expert_rows[row] > 0)

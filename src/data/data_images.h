@@ -13,17 +13,18 @@
 #include "data/data.h"
 
 typedef struct sheaf__data_images {
-    int64_t patches;                    /* of an image, in the sequence */
-    int64_t channels, side, cross_side; /* cross_side 0: no second tower */
-    bool needed;                        /* in every row */
+    sheaf__tower tower[SHEAF__MOST_TOWERS]; /* [towers] */
+    int towers;
+    bool needed; /* in every row */
     /* [tokens] 1 at the image's positions; where visual experts are used */
     uint8_t *embed, *expert;
     bool labelled;        /* some position with `expert` predicts a label */
     bool *has;            /* [rows] */
     int32_t *expert_rows; /* [rows] */
     sheaf_hash *hash;     /* [rows] of the image, whatever holds it */
-    /* Reads the image of a row; thread-safe. cross NULL without a second tower. */
-    sheaf_status *(*load)(void *self, int64_t row, float *pixels, float *cross);
+    /* Reads the image of a row, over the pixels of `picture`, which has the towers' sizes;
+     * thread-safe. */
+    sheaf_status *(*load)(void *self, int64_t row, const sheaf__picture *picture);
     /* NULL where nothing is gained by knowing early. */
     void (*announce)(void *self, const int64_t *row, int64_t n);
     void (*close)(void *self);

@@ -25,15 +25,15 @@ typedef struct slot {
     int64_t row;
     int users;      /* that read its bytes now */
     uint64_t stamp; /* of its last use */
-    uint8_t *bytes; /* [side * side * 3], [cross side * cross side * 3]; made when first used */
+    uint8_t *bytes; /* [height * width * 3] of each tower; made when first used */
 } slot;
 
 struct sheaf__pictures {
     const sheaf__data_images *shape;
     int64_t rows;
-    char **path;     /* [rows] NULL without an image */
-    size_t one, two; /* bytes of an image at the towers' sizes */
-    int64_t held;    /* bytes of the paths */
+    char **path;  /* [rows] NULL without an image */
+    size_t size;  /* bytes of an image at the towers' sizes together */
+    int64_t held; /* bytes of the paths */
     int threads;
     const atomic_int *asked; /* not 0: to stop the check; may be NULL */
     pthread_mutex_t large;   /* held while a large picture is decoded */
@@ -89,22 +89,24 @@ static sheaf_status *prepare(sheaf__pictures *p, int64_t row, uint8_t *dst)
                  : changed();
     }
     free(bytes);
-    if (st == NULL)
-        st = sheaf_image_resize(dst, &image, p->shape->side, p->shape->side);
-    if (st == NULL && p->two > 0)
-        st = sheaf_image_resize(dst + p->one, &image, p->shape->cross_side, p->shape->cross_side);
+    for (int t = 0; t < p->shape->towers && st == NULL; t++) {
+        const sheaf__tower *tower = &p->shape->tower[t];
+        st = sheaf_image_resize(dst, &image, tower->width, tower->height);
+        dst += 3 * tower->width * tower->height;
+    }
     sheaf_image_release(&image);
     sheaf__compute_mode_leave(mode);
     return named ? st : sheaf_in(st, "%s", p->path[row]);
 }
 
-static void normalise(const sheaf__pictures *p, float *pixels, float *cross, const uint8_t *bytes)
+static void normalise(const sheaf__pictures *p, const sheaf__picture *out, const uint8_t *bytes)
 {
     const unsigned mode = sheaf__compute_mode_enter();
-    sheaf_image_normalise(pixels, bytes, (int64_t)(p->one / 3), &sheaf_image_clip_scale);
-    if (cross != NULL)
-        sheaf_image_normalise(cross, bytes + p->one, (int64_t)(p->two / 3),
-                              &sheaf_image_clip_scale);
+    for (int t = 0; t < p->shape->towers; t++) {
+        const int64_t n = out->of[t].height * out->of[t].width;
+        sheaf_image_normalise(out->of[t].pixels, bytes, n, &sheaf_image_clip_scale);
+        bytes += 3 * n;
+    }
     sheaf__compute_mode_leave(mode);
 }
 
@@ -133,7 +135,7 @@ static slot *claim(sheaf__pictures *p, int64_t row)
             best = s;
     }
     if (best != NULL && best->bytes == NULL)
-        best->bytes = malloc(p->one + p->two);
+        best->bytes = malloc(p->size);
     if (best == NULL || best->bytes == NULL)
         return NULL;
     best->state = LOADING;
@@ -200,18 +202,18 @@ void sheaf__pictures_announce(void *self, const int64_t *row, int64_t n)
 }
 
 /* Every slot is busy. */
-static sheaf_status *load_alone(sheaf__pictures *p, int64_t row, float *pixels, float *cross)
+static sheaf_status *load_alone(sheaf__pictures *p, int64_t row, const sheaf__picture *out)
 {
-    uint8_t *bytes = malloc(p->one + p->two);
+    uint8_t *bytes = malloc(p->size);
     sheaf_status *st =
         bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", p->path[row]) : prepare(p, row, bytes);
     if (st == NULL)
-        normalise(p, pixels, cross, bytes);
+        normalise(p, out, bytes);
     free(bytes);
     return st;
 }
 
-sheaf_status *sheaf__pictures_load(void *self, int64_t row, float *pixels, float *cross)
+sheaf_status *sheaf__pictures_load(void *self, int64_t row, const sheaf__picture *picture)
 {
     sheaf__pictures *p = self;
     sheaf_status *st = NULL;
@@ -227,8 +229,8 @@ sheaf_status *sheaf__pictures_load(void *self, int64_t row, float *pixels, float
     if (st != NULL)
         return st;
     if (s == NULL)
-        return load_alone(p, row, pixels, cross);
-    normalise(p, pixels, cross, s->bytes);
+        return load_alone(p, row, picture);
+    normalise(p, picture, s->bytes);
     pthread_mutex_lock(&p->lock);
     s->users--;
     pthread_mutex_unlock(&p->lock);
@@ -351,8 +353,8 @@ sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *r
     p->asked = options->stop;
     p->slots = options->slots < p->rows ? options->slots : p->rows;
     p->slots = p->slots < 1 ? 1 : p->slots;
-    p->one = (size_t)(3 * shape->side * shape->side);
-    p->two = (size_t)(3 * shape->cross_side * shape->cross_side);
+    for (int t = 0; t < shape->towers; t++)
+        p->size += (size_t)(3 * shape->tower[t].height * shape->tower[t].width);
     pthread_mutex_init(&p->large, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
@@ -399,7 +401,7 @@ void sheaf__pictures_free(void *pictures)
 int64_t sheaf__pictures_memory(const sheaf__pictures *p)
 {
     return p->held + p->rows * (int64_t)sizeof *p->path +
-           p->slots * (int64_t)(p->one + p->two + sizeof *p->slot + sizeof *p->wanted);
+           p->slots * (int64_t)(p->size + sizeof *p->slot + sizeof *p->wanted);
 }
 
 int64_t sheaf__pictures_held(sheaf__pictures *p)

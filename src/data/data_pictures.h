@@ -34,7 +34,7 @@ sheaf_status *sheaf__pictures_check(sheaf__pictures *pictures, sheaf_hash *hash,
                                     const sheaf_events *events);
 
 /* sheaf__pictures_load, _announce - as in sheaf__data_images; self is the sheaf__pictures. */
-sheaf_status *sheaf__pictures_load(void *self, int64_t row, float *pixels, float *cross);
+sheaf_status *sheaf__pictures_load(void *self, int64_t row, const sheaf__picture *picture);
 void sheaf__pictures_announce(void *self, const int64_t *row, int64_t n);
 /* sheaf__pictures_memory - bytes when every slot is in use. */
 int64_t sheaf__pictures_memory(const sheaf__pictures *pictures);

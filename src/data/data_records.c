@@ -196,10 +196,10 @@ static sheaf_status *check_images(reader *in)
     for (int64_t i = 0; i < in->records.count; i++)
         count += in->records.record[i].image != NULL;
     sheaf_status *st = check_seq(in, count);
-    if (st == NULL && count > 0 && images->channels != 3)
+    if (st == NULL && count > 0 && images->tower[0].channels != 3)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
                                         "a model that reads 3 channels: red, green, blue"),
-                         "one of %" PRId64, images->channels);
+                         "one of %" PRId64, images->tower[0].channels);
     if (st == NULL) /* this batch, the next one, and one more for a rank that lags */
         st = sheaf__pictures_new(&in->pictures, &in->records, images,
                                  &(sheaf__pictures_options){ .slots = 3 * ahead,

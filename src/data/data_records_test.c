@@ -153,14 +153,21 @@ static const char *tokens_file(const tables *t, int64_t seq)
         static float pixels[PIXELS], cross[CROSSED];
         sheaf_image image;
         CHECK_OK(sheaf_image_load(&image, picture(r), NULL));
-        CHECK_OK(sheaf_image_prepare(pixels, &image, SIDE, &sheaf_image_clip_scale));
-        CHECK_OK(sheaf_image_prepare(cross, &image, CROSS, &sheaf_image_clip_scale));
+        CHECK_OK(sheaf_image_prepare(pixels, &image, SIDE, SIDE, &sheaf_image_clip_scale));
+        CHECK_OK(sheaf_image_prepare(cross, &image, CROSS, CROSS, &sheaf_image_clip_scale));
         CHECK_OK(sheaf__safetensors_write(w, 6, r * (int64_t)sizeof pixels, pixels, sizeof pixels));
         CHECK_OK(sheaf__safetensors_write(w, 7, r * (int64_t)sizeof cross, cross, sizeof cross));
         sheaf_image_release(&image);
     }
     CHECK_OK(sheaf__safetensors_finish(w));
     return at("same.safetensors");
+}
+
+static void place(sheaf__picture *out, int64_t n, float *pixels, float *cross)
+{
+    const sheaf__tower tower[] = { { .channels = 3, .height = SIDE, .width = SIDE },
+                                   { .channels = 3, .height = CROSS, .width = CROSS } };
+    sheaf__picture_place(out, n, (float *[]){ pixels, cross }, tower, 2);
 }
 
 /* Everything a run reads of a data set, in one block. */
@@ -176,12 +183,18 @@ static whole *read_whole(const sheaf_data *data, const int64_t *row, int64_t n)
 {
     whole *w = calloc(1, sizeof *w);
     assert_non_null(w);
+    sheaf__picture picture[ROWS];
+    place(picture, ROWS, w->pixels, w->cross);
     const sheaf_batch batch = { w->tokens, w->labels,    w->position,
                                 w->mask,   w->image_row, { w->stream[0], w->stream[1] },
-                                w->pixels, w->cross };
+                                picture };
     w->holds = sheaf_data_images(data, row, n);
     sheaf_data_batch(&batch, data, row, n);
     CHECK_OK(sheaf_data_pixels(&batch, data, row, n));
+    int64_t next = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (row[i] >= 0)
+            assert_int_equal(picture[next++].row, i);
     return w;
 }
 
@@ -192,6 +205,7 @@ static void test_folder__gives_the_batch_of_the_same_rows_as_tensors(void **stat
     const int64_t seq = sheaf_data_seq(folder);
     assert_int_equal(seq, 1 + P + 2 + 8 + 11 + 4); /* of "long-answer" */
     static tables t;
+    static float room[PIXELS + CROSSED];
     lay_out(&t, seq);
     CHECK_OK(open_with(&tensors, tokens_file(&t, seq), &config, 0));
     assert_int_equal(sheaf_data_rows(folder), ROWS);
@@ -212,6 +226,11 @@ static void test_folder__gives_the_batch_of_the_same_rows_as_tensors(void **stat
         free(a);
         free(b);
     }
+    sheaf__picture small;
+    place(&small, 1, room, room + PIXELS);
+    small.of[1].width--;
+    CHECK_FAILS(sheaf_data_pixels(&(sheaf_batch){ .picture = &small }, tensors, all, 1),
+                SHEAF_E_ARG, "room for an image");
     sheaf_data_close(folder);
     sheaf_data_close(tensors);
 }
@@ -229,13 +248,15 @@ static void *read_at_random(void *arg)
 {
     reading *r = arg;
     float *pixels = malloc((PIXELS + CROSSED) * sizeof *pixels), *cross = pixels + PIXELS;
+    sheaf__picture picture;
+    place(&picture, 1, pixels, cross);
     for (int i = 0; i < 150; i++) {
         const int64_t row = rand_r(&r->seed) % ROWS,
                       next[] = { rand_r(&r->seed) % ROWS, -1, rand_r(&r->seed) % ROWS };
         if (i % 3 == 0)
             sheaf_data_announce(r->data, next, 3);
         sheaf_status *st =
-            sheaf_data_pixels(&(sheaf_batch){ .pixels = pixels, .cross = cross }, r->data, &row, 1);
+            sheaf_data_pixels(&(sheaf_batch){ .picture = &picture }, r->data, &row, 1);
         r->wrong += st != NULL || memcmp(pixels, r->want + row * (PIXELS + CROSSED),
                                          (PIXELS + CROSSED) * sizeof *pixels) != 0;
         sheaf_status_free(st);
@@ -252,9 +273,9 @@ static void test_pixels__are_the_same_in_any_order_from_many_threads(void **stat
     for (int64_t r = 0; r < ROWS; r++) {
         sheaf_image image;
         CHECK_OK(sheaf_image_load(&image, picture((int)r), NULL));
-        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED), &image, SIDE,
+        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED), &image, SIDE, SIDE,
                                      &sheaf_image_clip_scale));
-        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED) + PIXELS, &image, CROSS,
+        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED) + PIXELS, &image, CROSS, CROSS,
                                      &sheaf_image_clip_scale));
         sheaf_image_release(&image);
     }
@@ -332,7 +353,9 @@ static void test_announce__a_data_set_may_be_closed_at_any_time(void **state)
 static sheaf_status *load_one(const sheaf_data *data, int64_t row)
 {
     static float pixels[PIXELS], cross[CROSSED];
-    return sheaf_data_pixels(&(sheaf_batch){ .pixels = pixels, .cross = cross }, data, &row, 1);
+    sheaf__picture picture;
+    place(&picture, 1, pixels, cross);
+    return sheaf_data_pixels(&(sheaf_batch){ .picture = &picture }, data, &row, 1);
 }
 
 static void *load_second(void *arg)

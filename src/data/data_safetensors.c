@@ -76,32 +76,37 @@ static const struct {
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
+/* What holds the images, as each tower reads them. */
+static const char *const images_of[] = { "vision_image", "cross_image" };
+enum { MOST_IMAGES = sizeof images_of / sizeof *images_of };
+
 static bool is_known(const reader *in, const char *name)
 {
     const sheaf__data_images *images = in->data->images;
     for (int k = 0; k < KNOWN; k++)
         if (strcmp(name, known[k].name) == 0)
             return !known[k].image || images != NULL;
-    return images != NULL &&
-           (strcmp(name, "vision_image") == 0 || strcmp(name, "context_length") == 0 ||
-            (strcmp(name, "cross_image") == 0 && images->cross_side > 0));
+    for (int t = 0; images != NULL && t < images->towers && t < MOST_IMAGES; t++)
+        if (strcmp(name, images_of[t]) == 0)
+            return true;
+    return images != NULL && strcmp(name, "context_length") == 0;
 }
 
-static sheaf_status *check_pixels(const reader *in, const char *name, int64_t side)
+static sheaf_status *check_pixels(const reader *in, const char *name, const sheaf__tower *tower)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
-    const int64_t channels = in->data->images->channels;
+    const int64_t channels = tower->channels, height = tower->height, width = tower->width;
     if (e == NULL)
         return sheaf_found(bad_tensor(name, "the images of the rows, normalised"),
                            "no such tensor");
     if (e->dtype != SHEAF_F32 && e->dtype != SHEAF_BF16 && e->dtype != SHEAF_F16)
         return sheaf_found(bad_tensor(name, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
-    if (e->ndim == 4 && e->shape[0] == in->rows && e->shape[1] == channels && e->shape[2] == side &&
-        e->shape[3] == side)
+    if (e->ndim == 4 && e->shape[0] == in->rows && e->shape[1] == channels &&
+        e->shape[2] == height && e->shape[3] == width)
         return NULL;
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
                                       "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
-                                      in->rows, channels, side, side);
+                                      in->rows, channels, height, width);
     if (e->ndim != 4)
         return sheaf_found(st, "%d axes", e->ndim);
     return sheaf_found(st, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", e->shape[0],
@@ -149,10 +154,12 @@ static sheaf_status *check_tensors(reader *in)
                        "at least one row of two tokens, and fewer than 2^31 tokens a row"),
             "[%" PRId64 ", %" PRId64 "]", in->rows, in->length);
     sheaf_status *st = NULL;
-    if (embed_name(in) != NULL)
-        st = check_pixels(in, "vision_image", in->data->images->side);
-    if (st == NULL && embed_name(in) != NULL && in->data->images->cross_side > 0)
-        st = check_pixels(in, "cross_image", in->data->images->cross_side);
+    const sheaf__data_images *images = in->data->images;
+    if (images != NULL && images->towers > MOST_IMAGES)
+        return sheaf_found(bad_tensor(images_of[0], "images of at most two towers"), "%d",
+                           images->towers);
+    for (int t = 0; embed_name(in) != NULL && t < images->towers && st == NULL; t++)
+        st = check_pixels(in, images_of[t], &images->tower[t]);
     return st;
 }
 
@@ -257,7 +264,7 @@ static sheaf_status *read_image_masks(reader *in)
 typedef struct pixels {
     sheaf_safetensors *file;
     const sheaf__kernels *kernels;
-    int64_t one, two; /* numbers of an image */
+    const sheaf__data_images *images;
 } pixels;
 
 static sheaf_status *read_pixels(const pixels *p, const char *name, int64_t row, int64_t n,
@@ -276,11 +283,14 @@ static sheaf_status *read_pixels(const pixels *p, const char *name, int64_t row,
     return st;
 }
 
-static sheaf_status *load_pixels(void *self, int64_t row, float *one, float *two)
+static sheaf_status *load_pixels(void *self, int64_t row, const sheaf__picture *picture)
 {
     const pixels *p = self;
-    sheaf_status *st = read_pixels(p, "vision_image", row, p->one, one);
-    return st == NULL && two != NULL ? read_pixels(p, "cross_image", row, p->two, two) : st;
+    sheaf_status *st = NULL;
+    for (int t = 0; t < p->images->towers && st == NULL; t++)
+        st = read_pixels(p, images_of[t], row, sheaf__tower_numbers(&p->images->tower[t]),
+                         picture->of[t].pixels);
+    return st;
 }
 
 static void close_pixels(void *self)
@@ -297,21 +307,22 @@ static sheaf_status *keep_pixels(reader *in)
     pixels *p = calloc(1, sizeof *p);
     if (p == NULL)
         return sheaf__data_no_memory(0);
-    *p = (pixels){ in->file, sheaf__kernels_for(NULL),
-                   images->channels * images->side * images->side,
-                   images->channels * images->cross_side * images->cross_side };
+    *p = (pixels){ in->file, sheaf__kernels_for(NULL), images };
     in->file = NULL;
     images->self = p;
     images->load = load_pixels;
     images->close = close_pixels;
-    float *both = malloc((size_t)(p->one + p->two) * sizeof *both);
-    sheaf_status *st = both == NULL ? sheaf__data_no_memory(p->one) : NULL;
+    int64_t n = 0; /* numbers of an image, for all towers */
+    for (int t = 0; t < images->towers; t++)
+        n += sheaf__tower_numbers(&images->tower[t]);
+    sheaf__picture *room = sheaf__picture_room(1, images->tower, images->towers);
+    sheaf_status *st = room == NULL ? sheaf__data_no_memory(n) : NULL;
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
-        st = load_pixels(p, r, both, p->two == 0 ? NULL : both + p->one);
+        st = load_pixels(p, r, room);
         if (st == NULL)
-            images->hash[r] = sheaf__hash(both, (size_t)(p->one + p->two) * sizeof *both);
+            images->hash[r] = sheaf__hash(room->of[0].pixels, (size_t)n * sizeof(float));
     }
-    free(both);
+    free(room);
     return st;
 }
 

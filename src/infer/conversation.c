@@ -15,25 +15,21 @@ sheaf_status *sheaf__conversation_look(sheaf__conversation *c, const char *path)
 {
     const sheaf_config *config = c->wording->config;
     sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const bool second = sheaf__towers_of(tower, config) > 1;
+    const int towers = sheaf__towers_of(tower, config);
     if (!c->wording->images)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                                           "no image: %s has no vision tower",
                                           sheaf_family_name(config->family)),
                            "one");
-    float *pixels = malloc((size_t)sheaf__tower_numbers(&tower[0]) * sizeof *pixels),
-          *cross = second ? malloc((size_t)sheaf__tower_numbers(&tower[1]) * sizeof *cross) : NULL;
-    sheaf_status *st = pixels == NULL || (second && cross == NULL)
-                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
-                           : sheaf__prompts_picture(pixels, cross, path, config);
+    sheaf__picture *picture = sheaf__picture_room(1, tower, towers);
+    sheaf_status *st = picture == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
+                                       : sheaf__prompts_picture(picture, path);
     if (st != NULL) {
-        free(pixels);
-        free(cross);
+        free(picture);
         return st;
     }
     sheaf__conversation_release(c);
-    c->pixels = pixels;
-    c->cross = cross;
+    c->picture = picture;
     c->pictures++;
     return NULL;
 }
@@ -54,9 +50,8 @@ void sheaf__conversation_reset(sheaf__conversation *c)
 void sheaf__conversation_release(sheaf__conversation *c)
 {
     sheaf__conversation_reset(c);
-    free(c->pixels);
-    free(c->cross);
-    c->pixels = c->cross = NULL;
+    free(c->picture);
+    c->picture = NULL;
 }
 
 sheaf_status *sheaf__conversation_ask(sheaf__prompt *out, void **block,
@@ -69,10 +64,10 @@ sheaf_status *sheaf__conversation_ask(sheaf__prompt *out, void **block,
         memcpy(turn, c->turn, (size_t)c->turns * sizeof *turn);
     turn[c->turns] = (sheaf__turn){ query, NULL };
     sheaf_status *st =
-        sheaf__wording_prompt(out, block, c->wording, turn, c->turns + 1, c->pixels != NULL);
+        sheaf__wording_prompt(out, block, c->wording, turn, c->turns + 1, c->picture != NULL);
     if (st == NULL) {
-        out->pixels = c->pixels;
-        out->cross = c->cross;
+        out->picture = c->picture;
+        out->pictures = c->picture != NULL;
     }
     free(turn);
     return st;

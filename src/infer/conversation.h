@@ -11,8 +11,8 @@ typedef struct sheaf__conversation {
     const sheaf__wording *wording; /* borrowed; templated */
     sheaf__turn *turn; /* [turns] owned texts; none where the template has no place for them */
     int64_t turns;
-    float *pixels, *cross; /* of the picture; NULL without */
-    int64_t pictures;      /* shown so far */
+    sheaf__picture *picture; /* with its pixels behind it; NULL without */
+    int64_t pictures;        /* shown so far */
 } sheaf__conversation;
 
 /* sheaf__conversation_look - another picture; what was said is forgotten. On failure nothing
@@ -22,8 +22,8 @@ sheaf_status *sheaf__conversation_look(sheaf__conversation *c, const char *path)
 void sheaf__conversation_reset(sheaf__conversation *c);
 void sheaf__conversation_release(sheaf__conversation *c);
 
-/* sheaf__conversation_ask - the prompt of a question; free() *block after its use. `pixels` and
- * `cross` of *out are the conversation's. Errors: those of sheaf__wording_prompt(). */
+/* sheaf__conversation_ask - the prompt of a question; free() *block after its use. The picture
+ * of *out is the conversation's. Errors: those of sheaf__wording_prompt(). */
 sheaf_status *sheaf__conversation_ask(sheaf__prompt *out, void **block,
                                       const sheaf__conversation *c, const char *query);
 /* sheaf__conversation_keep - the turn is over. */

@@ -20,7 +20,7 @@ typedef struct batch {
     struct {
         int64_t count, rows;      /* images of the batch, rows of the image stream */
         int32_t *row, *stream[2]; /* as in sheaf__images_in */
-        float *pixels, *cross;
+        sheaf__picture *picture;  /* [count] */
     } image;
     bool *done;
     int64_t *history;    /* scratch of one sequence's ids */
@@ -80,16 +80,10 @@ static int32_t position_of(const sheaf__prompt *p, int64_t j)
                                : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
-/* Numbers of an image for a tower of the model's list. */
-static int64_t numbers_of(const sheaf__model *m, int i)
+/* A prompt has one where it is loaded. */
+static int64_t images_of(const sheaf__prompt *p, const sheaf__generate_options *options)
 {
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    return i < sheaf__towers_of(tower, &m->schema->config) ? sheaf__tower_numbers(&tower[i]) : 0;
-}
-
-static bool has_image(const sheaf__prompt *p, const sheaf__generate_options *options)
-{
-    return p->pixels != NULL || (p->embed != NULL && options->load != NULL);
+    return p->picture != NULL ? p->pictures : p->embed != NULL && options->load != NULL;
 }
 
 /* Which rows are the images', in the batch as lay_out_prompts() places it. */
@@ -107,7 +101,7 @@ static void lay_out_images(batch *b)
             if (j >= pad && p->embed != NULL && p->embed[j - pad])
                 b->image.row[row++] = at;
         }
-        b->image.count += has_image(p, b->options);
+        b->image.count += images_of(p, b->options);
     }
     b->image.rows = count[SHEAF__IMAGE];
 }
@@ -121,24 +115,22 @@ static bool seen_before(const batch *b)
 /* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
 static sheaf_status *fill_images(batch *b)
 {
-    const size_t one = (size_t)numbers_of(b->model, 0), two = (size_t)numbers_of(b->model, 1);
-    float *pixels = b->image.pixels, *cross = b->image.cross;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &b->model->schema->config);
+    sheaf__picture *next = b->image.picture;
     sheaf_status *st = NULL;
     if (b->model->towers == NULL || seen_before(b))
         return NULL;
     for (int64_t i = b->first; b->model->begins && i < b->first + b->n && st == NULL; i++) {
         const sheaf__prompt *p = &b->prompt[i];
-        if (!has_image(p, b->options))
-            continue;
-        if (p->pixels == NULL) {
-            st = b->options->load(b->options->self, i, pixels, two > 0 ? cross : NULL);
-        } else {
-            memcpy(pixels, p->pixels, one * sizeof(float));
-            if (two > 0)
-                memcpy(cross, p->cross, two * sizeof(float));
+        for (int64_t k = 0; k < images_of(p, b->options) && st == NULL; k++, next++) {
+            if (p->picture == NULL)
+                st = b->options->load(b->options->self, i, next);
+            for (int t = 0; p->picture != NULL && t < towers; t++)
+                memcpy(next->of[t].pixels, p->picture[k].of[t].pixels,
+                       (size_t)sheaf__tower_numbers(&tower[t]) * sizeof(float));
+            next->row = i - b->first;
         }
-        pixels += one;
-        cross += two;
     }
     return sheaf__agree_all(b->c, st);
 }
@@ -240,8 +232,7 @@ static sheaf_status *run_batch(batch *b)
     sheaf__tape *prefill = NULL, *decode = NULL;
     sheaf_status *st = sheaf__kept_new(&b->kept, b->model, b->n, b->length);
     lay_out_prompts(b);
-    const sheaf__images_in images = { .pixels = b->image.pixels,
-                                      .cross = b->image.cross,
+    const sheaf__images_in images = { .picture = b->image.picture,
                                       .image_row = b->image.row,
                                       .stream = { b->image.stream[0], b->image.stream[1] } };
     in.keys = b->keys;
@@ -271,8 +262,7 @@ static void free_batch(batch *b)
     free(b->image.row);
     free(b->image.stream[0]);
     free(b->image.stream[1]);
-    free(b->image.pixels);
-    free(b->image.cross);
+    free(b->image.picture);
     free(b->mask);
     free(b->ids);
     free(b->position);
@@ -280,6 +270,34 @@ static void free_batch(batch *b)
     free(b->done);
     free(b->history);
     free(b->scratch);
+}
+
+/* Does the family take so many images, of these sizes? */
+static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *p, int64_t index)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, c);
+    const int64_t most = sheaf__family_for(c)->image.most;
+    if (p->pictures < 1 || p->pictures > most)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld: images", (long long)index + 1),
+                           "1 to %lld in a sequence of %s", (long long)most,
+                           sheaf_family_name(c->family)),
+            "%lld", (long long)p->pictures);
+    for (int64_t k = 0; k < p->pictures; k++) {
+        const int t = sheaf__picture_misfit(&p->picture[k], tower, towers);
+        if (t < 0)
+            continue;
+        const sheaf__view *view = &p->picture[k].of[t];
+        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "prompt %lld: image %lld", (long long)index + 1,
+                                      (long long)k + 1);
+        sheaf_expected(st, "%lld x %lld pixels for tower %d of %s", (long long)tower[t].width,
+                       (long long)tower[t].height, t + 1, sheaf_family_name(c->family));
+        return view->pixels == NULL ? sheaf_found(st, "none")
+                                    : sheaf_found(st, "%lld x %lld", (long long)view->width,
+                                                  (long long)view->height);
+    }
+    return NULL;
 }
 
 /* Every image is whole, and there where the model looks at one. */
@@ -290,14 +308,16 @@ static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, 
     int64_t rows = 0;
     for (int64_t j = 0; j < p->n && p->embed != NULL; j++)
         rows += p->embed[j];
-    const bool image = has_image(p, options), second = p->pixels == NULL || p->cross != NULL;
-    const int64_t whole = image ? sheaf__image_positions(c) : 0;
-    if (m->towers == NULL ? p->pixels != NULL || rows > 0 : rows != whole)
+    const int64_t images = images_of(p, options), whole = images * sheaf__image_positions(c);
+    sheaf_status *st = m->towers == NULL || p->picture == NULL ? NULL : check_pictures(c, p, index);
+    if (st != NULL)
+        return st;
+    if (m->towers == NULL ? p->picture != NULL || rows > 0 : rows != whole)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
                            "%lld positions of an image", (long long)whole),
             "%lld", (long long)rows);
-    if (sheaf__family_for(c)->image.needed && (!image || !second))
+    if (sheaf__family_for(c)->image.needed && images == 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
                            "an image: the cross-attention of %s looks at it in every layer",
@@ -308,19 +328,20 @@ static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, 
 
 static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
 {
-    const size_t rows = (size_t)(most * longest), n = (size_t)most,
-                 seen = b->model->begins && !seen_before(b) ? n : 0;
-    const size_t one = (size_t)numbers_of(b->model, 0), two = (size_t)numbers_of(b->model, 1);
+    const sheaf_config *config = &b->model->schema->config;
+    const int64_t n = most * sheaf__family_for(config)->image.most;
+    const size_t rows = (size_t)(most * longest);
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
     if (b->model->towers == NULL)
         return NULL;
-    b->image.row = malloc(n * (size_t)sheaf__image_positions(&b->model->schema->config) * 4);
+    b->image.row = malloc((size_t)(n * sheaf__image_positions(config)) * 4);
     b->image.stream[0] = malloc(rows * 4);
     b->image.stream[1] = malloc(rows * 4);
-    b->image.pixels = malloc(seen * one * sizeof(float) + 1);
-    b->image.cross = malloc(seen * two * sizeof(float) + 1);
+    b->image.picture =
+        sheaf__picture_room(b->model->begins && !seen_before(b) ? n : 0, tower, towers);
     const bool made = b->image.row != NULL && b->image.stream[0] != NULL &&
-                      b->image.stream[1] != NULL && b->image.pixels != NULL &&
-                      b->image.cross != NULL;
+                      b->image.stream[1] != NULL && b->image.picture != NULL;
     return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld sequences", (long long)most);
 }
 

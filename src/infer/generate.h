@@ -26,10 +26,10 @@ typedef struct sheaf__generate_options {
     int nstop;
     int64_t max_length; /* positions of prompt and answer together; 0 = no limit */
     int64_t number;     /* of the first prompt, for the random numbers of sampling */
-    /* The images of prompts that have `embed` and no pixels (cross NULL without a second tower).
-     * Called on every rank that has the towers, those of the first stage, a batch at a time; a
-     * failure reaches all ranks. */
-    sheaf_status *(*load)(void *self, int64_t prompt, float *pixels, float *cross);
+    /* The image of a prompt that has `embed` and no picture, over the pixels of `picture`, which
+     * has the towers' sizes. Called on every rank that has the towers, those of the first stage, a
+     * batch at a time; a failure reaches all ranks. */
+    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture);
     /* Hears of every token, on every rank, when out[prompt] has it. May be NULL. */
     void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
     void *self;                 /* of both */
@@ -47,11 +47,12 @@ typedef struct sheaf__prompt {
     int64_t n;
     const int32_t *position; /* [n], ascending, at most the index; NULL: 0, 1, ... New tokens go on
                                 from the last */
-    /* Of a prompt with an image (all NULL without one; a model with a second tower needs one): */
+    /* Of a prompt with images (all NULL without; a model with a second tower needs one): */
     /* [n] 1 at BOI, patches and EOI; where visual experts are used */
     const uint8_t *embed, *expert;
-    const float *pixels, *cross; /* [channels, side, side] normalised; cross of the second tower or
-                                    NULL. Both NULL: see load */
+    const sheaf__picture *picture; /* [pictures], at most as many as the family takes, of the
+                                      towers' sizes; rows are not read. NULL: see load */
+    int64_t pictures;
 } sheaf__prompt;
 
 /* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must

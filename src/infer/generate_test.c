@@ -53,14 +53,14 @@ typedef struct member {
     int world;
 } member;
 
-static sheaf_status *load(void *self, int64_t prompt, float *pixels, float *cross)
+static sheaf_status *load(void *self, int64_t prompt, const sheaf__picture *picture)
 {
     const member *m = self;
     atomic_fetch_add(&m->t->loads[m->world], 1);
     if (prompt == m->t->broken)
         return sheaf_fail(SHEAF_E_DATA, "picture %d", (int)prompt);
-    paint(pixels, 3 * SIDE * SIDE, prompt);
-    paint(cross, 3 * SIDE * SIDE, prompt + 50);
+    paint(picture->of[0].pixels, 3 * SIDE * SIDE, prompt);
+    paint(picture->of[1].pixels, 3 * SIDE * SIDE, prompt + 50);
     return NULL;
 }
 
@@ -161,10 +161,10 @@ typedef struct limits {
     int64_t n[3][PICTURES];
 } limits;
 
-static sheaf_status *look_at_one(void *self, int64_t prompt, float *pixels, float *cross)
+static sheaf_status *look_at_one(void *self, int64_t prompt, const sheaf__picture *picture)
 {
-    paint(pixels, 3 * SIDE * SIDE, 1);
-    paint(cross, 3 * SIDE * SIDE, 51);
+    paint(picture->of[0].pixels, 3 * SIDE * SIDE, 1);
+    paint(picture->of[1].pixels, 3 * SIDE * SIDE, 51);
     return NULL;
 }
 
@@ -237,12 +237,12 @@ typedef struct shown {
     int picture;
 } shown;
 
-static sheaf_status *look(void *self, int64_t prompt, float *pixels, float *cross)
+static sheaf_status *look(void *self, int64_t prompt, const sheaf__picture *picture)
 {
     const shown *s = self;
     atomic_fetch_add(&s->a->loads, 1);
-    paint(pixels, 3 * SIDE * SIDE, s->picture);
-    paint(cross, 3 * SIDE * SIDE, s->picture + 50);
+    paint(picture->of[0].pixels, 3 * SIDE * SIDE, s->picture);
+    paint(picture->of[1].pixels, 3 * SIDE * SIDE, s->picture + 50);
     return NULL;
 }
 
@@ -321,6 +321,78 @@ static void test_generate__what_was_seen_is_used_again(void **state)
     assert_int_equal(differ, 4 * (int)ARRAY_LEN(arrangements)); /* or nothing would be shown */
 }
 
+/* ---- images that a family does not take ---- */
+
+static const struct {
+    int64_t pictures;
+    int height; /* more than the tower's */
+    bool gone;  /* the last tower's */
+    const char *says;
+} refused[] = {
+    { 1, 0, false, NULL },
+    { 0, 0, false, "prompt 1: images | 1 to 1" },
+    { 2, 0, false, "prompt 1: images | 1 to 1 in a sequence of cog" },
+    { 1, 1, false, "prompt 1: image 1 | " },
+    { 1, 0, true, "| none |" },
+};
+
+static sheaf_status *show(void *self, sheaf__model *model)
+{
+    asked *a = self;
+    const sheaf__generate_options how = {
+        .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+        .max_new = NEW,
+        .batch = 1,
+        .load = look_at_one
+    };
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &model->schema->config);
+    sheaf__picture *picture = sheaf__picture_room(2, tower, towers);
+    int32_t ids[2][NEW];
+    sheaf__continuation loaded = { ids[0], 0 }, out = { ids[1], 0 };
+    CHECK_OK(sheaf__generate(&loaded, model, &a->prompt[1], 1, &how));
+    CHECK_OK(look_at_one(NULL, 0, picture));
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        sheaf__picture list[2] = { picture[0], picture[1] };
+        sheaf__prompt p = a->prompt[1];
+        p.picture = list;
+        p.pictures = refused[i].pictures;
+        list[0].of[0].height += refused[i].height;
+        if (refused[i].gone)
+            list[0].of[towers - 1].pixels = NULL;
+        sheaf_status *st = sheaf__generate(&out, model, &p, 1, &how);
+        if (refused[i].says == NULL) {
+            CHECK_OK(st);
+            CHECK_BYTES("a picture of the prompt's own", ids[1], ids[0], sizeof ids[0]);
+        } else
+            CHECK_FAILS(st, SHEAF_E_DATA, refused[i].says);
+    }
+    free(picture);
+    return NULL;
+}
+
+static void test_generate__refuses_images_that_the_family_does_not_take(void **state)
+{
+    for (int agent = 0; agent < 2; agent++) {
+        made m = { .agent = agent, .layers = 1, .seed = 4 };
+        sheaf_schema *schema;
+        asked a;
+        made_init(&m);
+        CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+        sheaf__opened opened = {
+            .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
+        };
+        ask(&a, true);
+        CHECK_OK(sheaf__crew_run(
+            &opened,
+            &(sheaf__crew_options){
+                .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW },
+            show, &a));
+        sheaf_schema_free(schema);
+        made_release(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_generate__a_picture_that_cannot_be_had_ends_all_ranks),
         cmocka_unit_test(test_generate__lengths_and_numbers_of_sequences),
         cmocka_unit_test(test_generate__what_was_seen_is_used_again),
+        cmocka_unit_test(test_generate__refuses_images_that_the_family_does_not_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

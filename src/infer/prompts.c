@@ -252,24 +252,23 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
     return st;
 }
 
-sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path,
-                                     const sheaf_config *config)
+sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path)
 {
     sheaf_image image;
     sheaf_status *st = sheaf_image_load(&image, path, NULL);
     if (st != NULL)
         return st;
-    st = sheaf_image_prepare(pixels, &image, config->vit.height, &sheaf_image_clip_scale);
-    if (st == NULL && cross != NULL)
-        st = sheaf_image_prepare(cross, &image, config->encoder.image, &sheaf_image_clip_scale);
+    for (int t = 0; t < SHEAF__MOST_TOWERS && picture->of[t].pixels != NULL && st == NULL; t++)
+        st = sheaf_image_prepare(picture->of[t].pixels, &image, picture->of[t].width,
+                                 picture->of[t].height, &sheaf_image_clip_scale);
     sheaf_image_release(&image);
     return sheaf_in(st, "%s", path);
 }
 
-sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, float *pixels, float *cross)
+sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture)
 {
     const sheaf__prompts *p = self;
-    return sheaf__prompts_picture(pixels, cross, p->about[prompt].image, p->config);
+    return sheaf__prompts_picture(picture, p->about[prompt].image);
 }
 
 /* ---- all of it ---- */

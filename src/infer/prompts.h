@@ -46,9 +46,8 @@ sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *p
 
 /* sheaf__prompts_load - the image of a prompt, as sheaf__generate_options.load; self is the
  * prompts. Thread-safe. */
-sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, float *pixels, float *cross);
-/* sheaf__prompts_picture - one picture at the sizes of the model's towers. */
-sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path,
-                                     const sheaf_config *config);
+sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture);
+/* sheaf__prompts_picture - a file, over the pixels of `picture` at the sizes it says. */
+sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);
 
 #endif

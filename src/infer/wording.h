@@ -47,7 +47,7 @@ void sheaf__wording_close(sheaf__wording *wording);
 sheaf_status *sheaf__wording_needed(const sheaf__wording *wording);
 
 /* sheaf__wording_prompt - turn[turns - 1].query, after the turns before it, is to be answered.
- *   out    its ids, position, embed and expert lie in *block (free() it); pixels are left NULL
+ *   out    its ids, position, embed and expert lie in *block (free() it); picture is left NULL
  *   image  an image stands before the text
  * Errors: SHEAF_E_DATA for a prompt that leaves no space within max_length, for an empty one, for
  * turns that the template has no place for and for what the tokenizer refuses; SHEAF_E_UNSUPPORTED

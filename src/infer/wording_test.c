@@ -292,14 +292,14 @@ static void test_conversation__another_picture_begins_anew(void **state)
     CHECK_FAILS(sheaf__conversation_look(&c, at("none.png")), SHEAF_E_IO, "none.png");
     assert_int_equal(c.turns, 1);
     CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "r"));
-    assert_ptr_equal(p.pixels, c.pixels);
-    assert_ptr_equal(p.cross, c.cross);
-    assert_non_null(p.cross);
+    assert_ptr_equal(p.picture, c.picture);
+    assert_int_equal(p.pictures, 1);
+    assert_non_null(p.picture->of[1].pixels);
     assert_non_null(p.embed);
     free(block);
     CHECK_OK(sheaf__conversation_look(&c, picture));
     assert_int_equal(c.turns, 0);
-    assert_non_null(c.pixels);
+    assert_non_null(c.picture);
     sheaf__conversation_release(&c);
     sheaf__wording_close(&w);
     free(picture);

@@ -72,13 +72,13 @@ sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t
 void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count,
                            const sheaf_image_scale *scale);
 
-/* sheaf_image_prepare - resized to size x size, whatever its shape was, and normalised: what a
+/* sheaf_image_prepare - resized to width x height, whatever its shape was, and normalised: what a
  * vision tower reads.
  *
- *   out  [3, size, size]
+ *   out  [3, height, width]
  *
  * Errors: those of sheaf_image_resize(). */
-sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t size,
-                                  const sheaf_image_scale *scale);
+sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t width,
+                                  int64_t height, const sheaf_image_scale *scale);
 
 #endif

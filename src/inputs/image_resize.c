@@ -231,19 +231,19 @@ void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count,
     }
 }
 
-sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t size,
-                                  const sheaf_image_scale *scale)
+sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t width,
+                                  int64_t height, const sheaf_image_scale *scale)
 {
-    sheaf_status *st = check_size(size, size);
+    sheaf_status *st = check_size(width, height);
     if (st != NULL)
         return st;
-    uint8_t *pixels = malloc((size_t)(size * size) * 3);
+    uint8_t *pixels = malloc((size_t)(width * height) * 3);
     if (pixels == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory", size,
-                          size);
-    st = sheaf_image_resize(pixels, image, size, size);
+        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory",
+                          width, height);
+    st = sheaf_image_resize(pixels, image, width, height);
     if (st == NULL)
-        sheaf_image_normalise(out, pixels, size * size, scale);
+        sheaf_image_normalise(out, pixels, width * height, scale);
     free(pixels);
     return st;
 }

@@ -142,7 +142,7 @@ static void test_prepare__gives_upstreams_tensors(void **state)
         CHECK_OK(sheaf_image_load(&image, recorded(name), NULL));
         float *out = malloc((size_t)(3 * size * size) * sizeof *out);
         assert_non_null(out);
-        CHECK_OK(sheaf_image_prepare(out, &image, size, &sheaf_image_clip_scale));
+        CHECK_OK(sheaf_image_prepare(out, &image, size, size, &sheaf_image_clip_scale));
         check_hash(name, out, (size_t)(3 * size * size) * sizeof *out,
                    json_string_value(json_array_get(row, 2)));
         free(out);
@@ -181,7 +181,7 @@ static int check_picture(const char *dir, const sheaf_safetensors *file,
     CHECK_OK(sheaf_image_load(&image, path, NULL));
     float *want = tensor(file, entry), *got = malloc((size_t)entry->bytes);
     assert_non_null(got);
-    CHECK_OK(sheaf_image_prepare(got, &image, size, &sheaf_image_clip_scale));
+    CHECK_OK(sheaf_image_prepare(got, &image, size, size, &sheaf_image_clip_scale));
     CHECK_BYTES(path, got, want, entry->bytes);
     free(want);
     free(got);
@@ -447,9 +447,10 @@ static void test_decode__bounds_the_size(void **state)
     uint8_t out[3];
     CHECK_FAILS(sheaf_image_resize(out, &image, 0, 1), SHEAF_E_ARG, "0 x 1");
     CHECK_FAILS(sheaf_image_resize(out, &image, 1, 65536), SHEAF_E_ARG, "1 x 65536");
-    CHECK_FAILS(sheaf_image_prepare(NULL, &image, -1, &sheaf_image_clip_scale), SHEAF_E_ARG,
+    CHECK_FAILS(sheaf_image_prepare(NULL, &image, -1, -1, &sheaf_image_clip_scale), SHEAF_E_ARG,
                 "-1 x -1");
-    CHECK_FAILS(sheaf_image_prepare(NULL, &image, INT64_C(1) << 40, &sheaf_image_clip_scale),
+    CHECK_FAILS(sheaf_image_prepare(NULL, &image, INT64_C(1) << 40, INT64_C(1) << 40,
+                                    &sheaf_image_clip_scale),
                 SHEAF_E_ARG, "1 to 65535");
     sheaf_image_release(&image);
 }

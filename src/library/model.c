@@ -118,15 +118,15 @@ typedef struct asking {
     const sheaf_model_generate_options *o;
     sheaf__generate_options how;
     const sheaf__prompt *prompt;
-    sheaf_status *(*load)(void *self, int64_t prompt, float *pixels, float *cross);
+    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture);
     void *self;               /* of load */
     sheaf__continuation *out; /* of the first rank */
 } asking;
 
-static sheaf_status *load_image(void *self, int64_t prompt, float *pixels, float *cross)
+static sheaf_status *load_image(void *self, int64_t prompt, const sheaf__picture *picture)
 {
     const asking *a = self;
-    return a->load(a->self, prompt, pixels, cross);
+    return a->load(a->self, prompt, picture);
 }
 
 static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
@@ -171,8 +171,8 @@ sheaf_status *sheaf__model_check(const sheaf_model_generate_options *o)
 
 sheaf_status *sheaf__model_ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
                                const sheaf_model_generate_options *o,
-                               sheaf_status *(*load)(void *self, int64_t prompt, float *pixels,
-                                                     float *cross),
+                               sheaf_status *(*load)(void *self, int64_t prompt,
+                                                     const sheaf__picture *picture),
                                void *self, int64_t number)
 {
     const int64_t max_new = o->max_new > 0 ? o->max_new : 64;

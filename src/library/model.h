@@ -23,13 +23,13 @@ struct sheaf_answer {
     char *text;
 };
 
-/* sheaf__model_ask - the tokens that continue `prompt`, whose pixels are there, or are loaded by
+/* sheaf__model_ask - the tokens that continue `prompt`, whose picture is there, or is loaded by
  * load(self, ...); the text is left NULL. *o is as it was taken. Errors: SHEAF_E_DATA when prompt
  * and answer are longer than the model was opened for; those of sheaf__generate(). */
 sheaf_status *sheaf__model_ask(sheaf_answer **out, sheaf_model *model, const sheaf__prompt *prompt,
                                const sheaf_model_generate_options *o,
-                               sheaf_status *(*load)(void *self, int64_t prompt, float *pixels,
-                                                     float *cross),
+                               sheaf_status *(*load)(void *self, int64_t prompt,
+                                                     const sheaf__picture *picture),
                                void *self, int64_t number);
 /* sheaf__model_check - the numbers among the options. */
 sheaf_status *sheaf__model_check(const sheaf_model_generate_options *o);

@@ -27,7 +27,7 @@ void sheaf__question_close(sheaf__question *q)
 static void count_images(sheaf__question *q, const sheaf_events *events)
 {
     sheaf_batch_images fewest,
-        most = { .images = q->opened.config.patches > 0 ? q->o.micro_batch : 0 };
+        most = { .images = sheaf__image_positions(&q->opened.config) > 0 ? q->o.micro_batch : 0 };
     if (q->data != NULL)
         sheaf_data_images_range(&fewest, &most, q->data, q->o.micro_batch);
     else if (most.images > 0 && !q->warned)
@@ -82,7 +82,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
         }
     } else {
         q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
-        if (st == NULL && !q->warned && q->opened.config.patches == 0)
+        if (st == NULL && !q->warned && sheaf__image_positions(&q->opened.config) == 0)
             sheaf__warn_positions(&q->opened.config, "--seq", q->seq, events);
     }
     if (st == NULL)

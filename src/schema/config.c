@@ -43,6 +43,47 @@ int64_t sheaf__tower_numbers(const sheaf__tower *tower)
     return tower->channels * tower->height * tower->width;
 }
 
+void sheaf__picture_place(sheaf__picture *out, int64_t n, float *const *pixels,
+                          const sheaf__tower *tower, int towers)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (sheaf__picture){ 0 };
+        for (int t = 0; t < towers; t++)
+            out[i].of[t] = (sheaf__view){
+                .pixels =
+                    pixels[t] == NULL ? NULL : pixels[t] + i * sheaf__tower_numbers(&tower[t]),
+                .height = tower[t].height,
+                .width = tower[t].width,
+            };
+    }
+}
+
+sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers)
+{
+    size_t numbers = 0;
+    for (int t = 0; t < towers; t++)
+        numbers += (size_t)(n * sheaf__tower_numbers(&tower[t]));
+    sheaf__picture *out = malloc((size_t)n * sizeof *out + numbers * sizeof(float) + 1);
+    if (out == NULL)
+        return NULL;
+    float *pixels[SHEAF__MOST_TOWERS] = { NULL }, *next = (float *)(out + n);
+    for (int t = 0; t < towers; t++) {
+        pixels[t] = next;
+        next += n * sheaf__tower_numbers(&tower[t]);
+    }
+    sheaf__picture_place(out, n, pixels, tower, towers);
+    return out;
+}
+
+int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers)
+{
+    for (int t = 0; t < towers; t++)
+        if (picture->of[t].pixels == NULL || picture->of[t].height != tower[t].height ||
+            picture->of[t].width != tower[t].width)
+            return t;
+    return -1;
+}
+
 int64_t sheaf__image_experts(const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];

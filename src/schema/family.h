@@ -33,11 +33,25 @@ typedef struct sheaf__tower {
 
 enum { SHEAF__MOST_TOWERS = 4 };
 
+/* An image as one tower reads it. */
+typedef struct sheaf__view {
+    float *pixels; /* [channels, height, width], normalised */
+    int64_t height, width;
+} sheaf__view;
+
+/* An image as each tower of the list reads it; all zero behind the last. Lists of them ascend by
+ * row and by the place in it: a sequence may hold several, each of its own size. */
+typedef struct sheaf__picture {
+    sheaf__view of[SHEAF__MOST_TOWERS];
+    int64_t row; /* sequence of the batch that it stands in */
+} sheaf__picture;
+
 /* Where an image lies in a sequence: `before` positions that begin it, one for each row of the
  * tower that stands there, `after` that end it. All but the last use the visual experts, if there
  * are any. */
 typedef struct sheaf__image_place {
     int64_t before, after;
+    int64_t most;      /* images in one sequence */
     bool one_position; /* its rows share one position id */
     bool needed;       /* no prompt goes without an image: cross-attention looks at it */
 } sheaf__image_place;
@@ -177,6 +191,16 @@ int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c
 int sheaf__tower_beside(sheaf__tower *out, const sheaf_config *config);
 /* sheaf__tower_numbers - of an image as this tower reads it. */
 int64_t sheaf__tower_numbers(const sheaf__tower *tower);
+/* sheaf__picture_place - n images of the towers' own sizes over `pixels`, of each tower
+ * [n, channels, height, width] (or NULL). */
+void sheaf__picture_place(sheaf__picture *out, int64_t n, float *const *pixels,
+                          const sheaf__tower *tower, int towers);
+/* sheaf__picture_room - the same, with their pixels behind them, tower by tower, in one block to
+ * free(); NULL: no memory. */
+sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers);
+/* sheaf__picture_misfit - the first tower for which the image is of another size, or missing; -1:
+ * it fits all. */
+int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers);
 /* sheaf__image_positions - that an image takes in a sequence; 0 where none are read. */
 int64_t sheaf__image_positions(const sheaf_config *config);
 /* sheaf__image_experts - of these, how many use the visual experts. */

@@ -69,8 +69,10 @@ static void add_position(const sheaf__context *c, void *y, const void *x, sheaf_
 /* ---- patches ---- */
 
 typedef struct patches_params {
-    const float *const *pixels;
-    int64_t images, channels, side, patch;
+    const sheaf__images_in *in;
+    int64_t images;
+    sheaf__tower tower;
+    int number;
     sheaf__value *y;
 } patches_params;
 
@@ -83,17 +85,17 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
 {
     const patches_args *a = arg;
     const patches_params *p = a->p;
-    const int64_t grid = p->side / p->patch;
+    const sheaf__tower *t = &p->tower;
+    const int64_t down = t->height / t->patch, across = t->width / t->patch;
     for (int64_t r = begin; r < end; r++) {
-        const int64_t image = r / (grid * grid), y0 = r / grid % grid * p->patch,
-                      x0 = r % grid * p->patch;
+        const float *pixels = p->in->picture[r / (down * across)].of[p->number].pixels;
+        const int64_t y0 = r / across % down * t->patch, x0 = r % across * t->patch;
         int64_t to = r * p->y->cols;
-        for (int64_t channel = 0; channel < p->channels; channel++)
-            for (int64_t y = 0; y < p->patch; y++, to += p->patch) {
-                const float *line =
-                    *p->pixels + ((image * p->channels + channel) * p->side + y0 + y) * p->side;
+        for (int64_t channel = 0; channel < t->channels; channel++)
+            for (int64_t y = 0; y < t->patch; y++, to += t->patch) {
+                const float *line = pixels + (channel * t->height + y0 + y) * t->width;
                 a->c->device->kernels->round(sheaf__at(p->y->data, to, a->c->dtype), a->c->dtype,
-                                             line + x0, p->patch);
+                                             line + x0, t->patch);
             }
     }
 }
@@ -101,18 +103,30 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
 {
     patches_args args = { sheaf__tape_context(tape), op->params };
+    const patches_params *p = args.p;
+    for (int64_t i = 0; i < p->images && args.c->device->kind != SHEAF_DRY; i++) {
+        const sheaf__view *view = &p->in->picture[i].of[p->number];
+        if (view->height != p->tower.height || view->width != p->tower.width)
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "image %lld", (long long)i + 1),
+                               "%lld x %lld pixels", (long long)p->tower.width,
+                               (long long)p->tower.height),
+                "%lld x %lld", (long long)view->width, (long long)view->height);
+    }
     sheaf__rows(args.c, args.p->y->rows, 8, cut_patches, &args);
     return NULL;
 }
 
-sheaf__value *sheaf__record_patches(sheaf__tape *tape, const float *const *pixels, int64_t images,
-                                    int64_t channels, int64_t side, int64_t patch)
+sheaf__value *sheaf__record_patches(sheaf__tape *tape, const sheaf__images_in *in, int64_t images,
+                                    const sheaf__tower *tower, int number)
 {
     sheaf__op *op = sheaf__tape_op(tape, "patches", patches_forward, NULL, sizeof(patches_params));
     patches_params *p = op->params;
-    *p = (patches_params){ pixels, images, channels, side, patch, NULL };
-    p->y = sheaf__tape_value(tape, "patches", images * (side / patch) * (side / patch),
-                             channels * patch * patch, sheaf__tape_context(tape)->dtype);
+    const int64_t patch = tower->patch;
+    *p = (patches_params){ in, images, *tower, number, NULL };
+    p->y = sheaf__tape_value(tape, "patches",
+                             images * (tower->height / patch) * (tower->width / patch),
+                             tower->channels * patch * patch, sheaf__tape_context(tape)->dtype);
     sheaf__op_arg(op, p->y, SHEAF__MAKE);
     return p->y;
 }

@@ -9,13 +9,12 @@
 #ifndef SHEAF_TAPE_VISION_H
 #define SHEAF_TAPE_VISION_H
 
+#include "schema/family.h"
 #include "tape/layers.h"
 
-/* What one run reads of its images; pointers are read when the tape runs. `images` images are
- * in the batch, ascending by sequence; a sequence holds at most one. */
+/* What one run reads of its images; pointers are read when the tape runs. */
 typedef struct sheaf__images_in {
-    const float *pixels;      /* [images, channels, side, side], normalised */
-    const float *cross;       /* [images, channels, cross side, cross side] or NULL */
+    const sheaf__picture *picture; /* [images] */
     const int32_t *image_row; /* [images * (patches + 2)] rows (of batch * queries) that hold BOI,
                                  patches, EOI */
     /* rows of the text stream, rows of the image stream; each ascending */
@@ -47,9 +46,10 @@ typedef struct sheaf__layernorm {
 
 /* sheaf__record_patches - [images * patches, channels * patch * patch] in the compute dtype:
  * patches row by row, each in the order of a convolution's weight (channel, y, x). No gradient.
- * `pixels` points to the member of sheaf__images_in to read. */
-sheaf__value *sheaf__record_patches(sheaf__tape *tape, const float *const *pixels, int64_t images,
-                                    int64_t channels, int64_t side, int64_t patch);
+ * Reads in->picture[0..images)->of[number]. Running fails with SHEAF_E_ARG for an image whose size
+ * is not the tower's. */
+sheaf__value *sheaf__record_patches(sheaf__tape *tape, const sheaf__images_in *in, int64_t images,
+                                    const sheaf__tower *tower, int number);
 /* sheaf__record_tokens - [images * (patches + 1), width]: the class token (one row), then the
  * patches, each plus its row of `positions` [patches + 1, width]: round(x + position). */
 sheaf__value *sheaf__record_tokens(sheaf__tape *tape, sheaf__value *patches, int64_t images,

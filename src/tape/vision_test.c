@@ -385,14 +385,21 @@ static void test_patches(void **state)
     enum {
         IMAGES = 2,
         CHANNELS = 3,
+        HEIGHT = 4,
         SIDE = 6,
         PATCH = 2,
+        DOWN = HEIGHT / PATCH,
         GRID = SIDE / PATCH,
         WIDTH = CHANNELS * PATCH * PATCH
     };
-    float *pixels = numbers(IMAGES * CHANNELS * SIDE * SIDE, 4);
-    const float *seen = pixels;
-    float got[IMAGES * GRID * GRID * WIDTH];
+    float *pixels = numbers(IMAGES * CHANNELS * HEIGHT * SIDE, 4);
+    sheaf__picture seen[IMAGES] = { 0 };
+    for (int i = 0; i < IMAGES; i++)
+        seen[i].of[1] = (sheaf__view){ pixels + i * CHANNELS * HEIGHT * SIDE, HEIGHT, SIDE };
+    const sheaf__tower tower = {
+        .channels = CHANNELS, .height = HEIGHT, .width = SIDE, .patch = PATCH
+    };
+    float got[IMAGES * DOWN * GRID * WIDTH];
     for (int half = 0; half < 2; half++) {
         sheaf__device *device;
         sheaf__tape *tape;
@@ -403,26 +410,30 @@ static void test_patches(void **state)
                              .own = { 0, 8 },
                              .dtype = half ? SHEAF_BF16 : SHEAF_F32 };
         CHECK_OK(sheaf__tape_new(&tape, &c));
-        sheaf__value *x = sheaf__record_patches(tape, &seen, IMAGES, CHANNELS, SIDE, PATCH);
+        sheaf__value *x =
+            sheaf__record_patches(tape, &(sheaf__images_in){ .picture = seen }, IMAGES, &tower, 1);
         assert_false(x->needs_grad);
-        assert_int_equal(x->rows, IMAGES * GRID * GRID);
+        assert_int_equal(x->rows, IMAGES * DOWN * GRID);
         assert_int_equal(x->cols, WIDTH);
         sink_of(tape, x, NULL, got, WIDTH, 0);
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));
         int64_t at = 0;
         for (int i = 0; i < IMAGES; i++)
-            for (int y = 0; y < GRID; y++)
+            for (int y = 0; y < DOWN; y++)
                 for (int x0 = 0; x0 < GRID; x0++)
                     for (int channel = 0; channel < CHANNELS; channel++)
                         for (int py = 0; py < PATCH; py++)
                             for (int px = 0; px < PATCH; px++, at++)
                                 CHECK_NEAR(
                                     "patch", got[at],
-                                    pixels[((i * CHANNELS + channel) * SIDE + y * PATCH + py) *
+                                    pixels[((i * CHANNELS + channel) * HEIGHT + y * PATCH + py) *
                                                SIDE +
                                            x0 * PATCH + px],
                                     0);
+        seen[1].of[1].height = SIDE;
+        CHECK_FAILS(sheaf__tape_run(tape), SHEAF_E_ARG, "image 2 | 6 x 4 pixels | 6 x 6");
+        seen[1].of[1].height = HEIGHT;
         sheaf__tape_free(tape);
         sheaf__device_close(device);
     }

@@ -1,6 +1,7 @@
 /* runner.c - see runner.h. */
 #include "train/runner.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_dry(const sheaf__runner *r)
@@ -15,8 +16,6 @@ static sheaf_status *take_batch(sheaf__runner *r)
     const bool sees = r->model->towers != NULL, looks = r->model->begins; /* where the towers are */
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
-    const size_t one = towers > 0 ? (size_t)sheaf__tower_numbers(&tower[0]) : 0,
-                 two = towers > 1 ? (size_t)sheaf__tower_numbers(&tower[1]) : 0;
     const struct {
         void *out;
         size_t bytes;
@@ -28,14 +27,21 @@ static sheaf_status *take_batch(sheaf__runner *r)
         { &r->batch.image_row, sees ? rows * (size_t)sheaf__image_positions(config) * 4 : 0 },
         { &r->batch.stream[0], sees ? n * 4 : 0 },
         { &r->batch.stream[1], sees ? n * 4 : 0 },
-        { &r->batch.pixels, looks ? rows * one * 4 : 0 },
-        { &r->batch.cross, looks ? rows * two * 4 : 0 },
     };
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
         if (need[i].bytes > 0)
             st = sheaf__take(need[i].out, r->model->context, need[i].bytes, SHEAF_MEM_INPUTS);
-    return st;
+    for (int t = 0; t < towers && looks && st == NULL; t++)
+        st = sheaf__take(&r->pixels[t], r->model->context,
+                         rows * (size_t)sheaf__tower_numbers(&tower[t]) * 4, SHEAF_MEM_INPUTS);
+    if (st != NULL || !looks || towers == 0 || is_dry(r))
+        return st;
+    r->batch.picture = malloc(rows * sizeof *r->batch.picture);
+    if (r->batch.picture == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "images of %zu sequences", rows);
+    sheaf__picture_place(r->batch.picture, (int64_t)rows, r->pixels, tower, towers);
+    return NULL;
 }
 
 /* Brings the tape at `i` to the front. */
@@ -106,8 +112,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                               .key_mask = r->batch.mask,
                               .mask_ld = options->seq,
                               .keys = options->seq }; /* lengths change with each run */
-    r->images = (sheaf__images_in){ .pixels = r->batch.pixels,
-                                    .cross = r->batch.cross,
+    r->images = (sheaf__images_in){ .picture = r->batch.picture,
                                     .image_row = r->batch.image_row,
                                     .stream = { r->batch.stream[0], r->batch.stream[1] } };
     r->head.label = r->batch.labels;
@@ -147,11 +152,13 @@ void sheaf__runner_release(sheaf__runner *r)
 {
     for (int i = 0; i < r->ntapes; i++)
         sheaf__tape_free(r->tape[i].tape);
-    void *const held[] = { r->batch.tokens,    r->batch.labels,    r->batch.position,
-                           r->batch.mask,      r->batch.image_row, r->batch.stream[0],
-                           r->batch.stream[1], r->batch.pixels,    r->batch.cross };
+    void *const held[] = { r->batch.tokens,    r->batch.labels,    r->batch.position, r->batch.mask,
+                           r->batch.image_row, r->batch.stream[0], r->batch.stream[1] };
     for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)
         sheaf__give(r->model->context, held[i]);
+    for (int t = 0; r->model != NULL && t < SHEAF__MOST_TOWERS; t++)
+        sheaf__give(r->model->context, r->pixels[t]);
+    free(r->batch.picture);
     if (r->model != NULL)
         sheaf__row_kinds_release(&r->kinds, r->model);
     *r = (sheaf__runner){ 0 };

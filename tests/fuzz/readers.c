@@ -326,7 +326,7 @@ static void read_image(const uint8_t *bytes, size_t size)
     if (st == NULL) {
         if (image.width < 1 || image.height < 1 || image.width * image.height > small.max_pixels)
             abort();
-        st = sheaf_image_prepare(pixels, &image, 16, &sheaf_image_clip_scale);
+        st = sheaf_image_prepare(pixels, &image, 16, 16, &sheaf_image_clip_scale);
     }
     sheaf_status_free(st);
     sheaf_image_release(&image);

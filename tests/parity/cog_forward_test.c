@@ -278,6 +278,8 @@ static void test_generation__greedy_tokens(void **state)
         int32_t id32[8][256], position32[8][256], found[8][256];
         uint8_t embed8[8][256], expert8[8][256];
         sheaf__prompt prompt[8];
+        sheaf__picture picture[8];
+        sheaf__tower tower[SHEAF__MOST_TOWERS];
         sheaf__continuation out[8];
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t t = 0; t < length; t++) {
@@ -286,13 +288,9 @@ static void test_generation__greedy_tokens(void **state)
                 embed8[r][t] = (uint8_t)embed[r * length + t];
                 expert8[r][t] = (uint8_t)expert[r * length + t];
             }
-            prompt[r] = (sheaf__prompt){ id32[r],
-                                         context[r],
-                                         position32[r],
-                                         embed8[r],
-                                         expert8[r],
-                                         pixels + r * (npixels / rows),
-                                         cross == NULL ? NULL : cross + r * (ncross / rows) };
+            prompt[r] =
+                (sheaf__prompt){ id32[r],     context[r], position32[r], embed8[r], expert8[r],
+                                 &picture[r], 1 };
             out[r] = (sheaf__continuation){ found[r], 0 };
             char name[32];
             snprintf(name, sizeof name, "sample%d", (int)r);
@@ -301,6 +299,10 @@ static void test_generation__greedy_tokens(void **state)
         sheaf__opened opened;
         CHECK_OK(sheaf__open_model(
             &opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "mp1"), .slices = 8 }));
+        const int towers = sheaf__towers_of(tower, &opened.config);
+        assert_int_equal(npixels, rows * sheaf__tower_numbers(&tower[0]));
+        assert_int_equal(ncross, towers > 1 ? rows * sheaf__tower_numbers(&tower[1]) : 0);
+        sheaf__picture_place(picture, rows, (float *[]){ pixels, cross }, tower, towers);
         for (size_t k = 0; k < ARRAY_LEN(ranks_to_try); k++) {
             answers a = { prompt, rows, max_new, &opened.config, out };
             CHECK_OK(sheaf__crew_run(&opened,

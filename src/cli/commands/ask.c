@@ -215,9 +215,10 @@ sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *w, const sheaf
     return st;
 }
 
-sheaf_status *ask_data_load(void *self, int64_t prompt, float *pixels, float *cross)
+sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture)
 {
-    return sheaf_data_pixels(&(sheaf_batch){ .pixels = pixels, .cross = cross }, self, &prompt, 1);
+    sheaf__picture out = *picture;
+    return sheaf_data_pixels(&(sheaf_batch){ .picture = &out }, self, &prompt, 1);
 }
 
 /* ---- answers ---- */

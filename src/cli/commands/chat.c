@@ -282,7 +282,7 @@ static sheaf_status *answer(member *m, const char *query)
     bool stopped = false;
     sheaf_status *st = sheaf__conversation_ask(&t->prompt, &block, &t->talk, query);
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
-        if (sheaf__family_for(t->wording->config)->image.needed && t->talk.pixels == NULL)
+        if (sheaf__family_for(t->wording->config)->image.needed && t->talk.picture == NULL)
             sheaf_try_this(st, "/image FILE");
         else if (t->talk.turns > 0 && sheaf_status_code(st) == SHEAF_E_DATA)
             sheaf_try_this(st, "/reset, which forgets what was said; or a larger --max-length");

@@ -343,9 +343,11 @@ static sheaf__value *record_vit(const run *r)
 {
     const sheaf_vit *v = &r->m->schema->config.vit;
     sheaf__towers *t = r->m->towers;
-    const int64_t side = v->height / v->patch, patches = side * side;
-    sheaf__value *pixels = sheaf__record_patches(r->tape, &r->pass->images_in->pixels,
-                                                 r->pass->images, v->channels, v->height, v->patch),
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    sheaf__towers_of(tower, &r->m->schema->config);
+    const int64_t patches = tower[IMAGE].patches;
+    sheaf__value *pixels = sheaf__record_patches(r->tape, r->pass->images_in, r->pass->images,
+                                                 &tower[IMAGE], IMAGE),
                  *x;
     columns(r, &x, pixels, ONE(&t->vit.patch));
     x = sheaf__record_tokens(r->tape, x, r->pass->images, &t->vit.class_token, &t->vit.positions);
@@ -391,8 +393,8 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
     if (t->tower.block == NULL || sheaf__tower_beside(&tower, &m->schema->config) < 0)
         return NULL;
     const int64_t patches = tower.patches;
-    sheaf__value *pixels = sheaf__record_patches(tape, &pass->images_in->cross, pass->images,
-                                                 e->channels, e->image, e->patch),
+    sheaf__value *pixels =
+                     sheaf__record_patches(tape, pass->images_in, pass->images, &tower, MEMORY),
                  *x;
     columns(&r, &x, pixels, ONE(&t->tower.patch));
     x = sheaf__record_tokens(tape, x, pass->images, &t->tower.class_token, &t->tower.positions);

@@ -32,7 +32,7 @@ const sheaf__family sheaf__family_cogagent = {
     .classes = classes,
     .specs = specs,
     .spec_config = spec_config,
-    .image = { .before = 1, .after = 1, .one_position = true, .needed = true },
+    .image = { .before = 1, .after = 1, .most = 1, .one_position = true, .needed = true },
     .named = named,
     .sizes = sheaf__cogagent_sizes,
     .tower_names = "mixins.encoder.*, mixins.eva.pos_embed",
