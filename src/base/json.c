@@ -9,11 +9,9 @@
 
 #include "file.h"
 #include "json_scan.h"
+#include "no_memory.h"
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "out of memory while reading JSON");
-}
+static const char memory_for[] = "out of memory while reading JSON";
 
 static sheaf_status *parse_value(json_t **out, sheaf_json_scan *scan, int depth);
 
@@ -29,7 +27,7 @@ static sheaf_status *parse_member(json_t *object, sheaf_json_scan *scan, bool fi
     if (st == NULL && *more)
         st = parse_value(&value, scan, depth + 1);
     if (st == NULL && *more && json_object_set_new_nocheck(object, key, value) != 0)
-        st = no_memory();
+        st = sheaf__no_memory(memory_for);
     free(key);
     return st;
 }
@@ -42,7 +40,7 @@ static sheaf_status *parse_item(json_t *list, sheaf_json_scan *scan, bool first,
     if (st == NULL && *more)
         st = parse_value(&value, scan, depth + 1);
     if (st == NULL && *more && json_array_append_new(list, value) != 0)
-        st = no_memory();
+        st = sheaf__no_memory(memory_for);
     return st;
 }
 
@@ -52,7 +50,7 @@ static sheaf_status *parse_container(json_t **out, sheaf_json_scan *scan, int de
         return sheaf__scan_fail(scan, "fewer levels of JSON");
     scan->at++;
     json_t *made = object ? json_object() : json_array();
-    sheaf_status *st = made == NULL ? no_memory() : NULL;
+    sheaf_status *st = made == NULL ? sheaf__no_memory(memory_for) : NULL;
     bool more = true;
     for (bool first = true; st == NULL && more; first = false)
         st = object ? parse_member(made, scan, first, &more, depth)
@@ -88,7 +86,7 @@ static sheaf_status *parse_scalar(json_t **out, sheaf_json_scan *scan, char c)
     } else {
         return sheaf__scan_fail(scan, "a JSON value");
     }
-    return st == NULL && *out == NULL ? no_memory() : st;
+    return st == NULL && *out == NULL ? sheaf__no_memory(memory_for) : st;
 }
 
 static sheaf_status *parse_value(json_t **out, sheaf_json_scan *scan, int depth)

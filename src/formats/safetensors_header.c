@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/json_scan.h"
+#include "base/no_memory.h"
 #include "safetensors.h"
 
 /* A tensor as the JSON tells it. */
@@ -30,10 +31,7 @@ typedef struct reading {
     bool has_metadata;
 } reading;
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the header");
-}
+static const char memory_for[] = "out of memory for the header";
 
 /* ---- one tensor's object ---- */
 
@@ -156,7 +154,7 @@ static sheaf_status *take_metadata(reading *r)
             return st;
         st = sheaf__scan_string(scan, &pair.value);
         if (st == NULL && !SHEAF_GROW(&r->pair, &r->pairs_capacity, r->npairs + 1))
-            st = no_memory();
+            st = sheaf__no_memory(memory_for);
         if (st != NULL) {
             free(pair.key);
             free(pair.value);
@@ -183,7 +181,7 @@ static sheaf_status *take_all(reading *r)
             st = sheaf_in(take_metadata(r), "__metadata__");
         } else if (!SHEAF_GROW(&r->tensor, &r->capacity, r->count + 1)) {
             free(name);
-            st = no_memory();
+            st = sheaf__no_memory(memory_for);
         } else {
             told *t = &r->tensor[r->count];
             *t = (told){ .name = name, .order = r->count };
@@ -309,7 +307,7 @@ static sheaf_status *tidy_metadata(reading *r)
     int64_t kept = 0;
     placed *all = malloc(((size_t)r->npairs + 1) * sizeof *all);
     if (all == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < r->npairs; i++)
         all[i] = (placed){ r->pair[i], i };
     qsort(all, (size_t)r->npairs, sizeof *all, by_key);
@@ -340,7 +338,7 @@ static sheaf_status *index_names(sheaf_safetensors_header *out)
     out->by_name = calloc(n, sizeof *out->by_name);
     if (sorted == NULL || out->by_name == NULL) {
         free(sorted);
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     }
     for (int64_t i = 0; i < out->count; i++)
         sorted[i] = (named){ out->entry[i].name, i };
@@ -355,7 +353,7 @@ static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_
 {
     out->entry = calloc((size_t)(kept > 0 ? kept : 1), sizeof *out->entry);
     if (out->entry == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < kept; i++) {
         told *t = &r->tensor[i];
         sheaf_safetensors_entry *e = &out->entry[i];

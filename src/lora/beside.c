@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/no_memory.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
 
@@ -12,11 +13,6 @@ typedef struct chooser {
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
 } chooser;
-
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "tensors trained beside the adapter");
-}
 
 static bool is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
 {
@@ -55,7 +51,7 @@ static sheaf_status *tell(sheaf_lora_options *o, const char *name)
         return NULL;
     if (!SHEAF_GROW(&o->modules_to_save, NULL, o->nmodules_to_save + 1) ||
         (o->modules_to_save[o->nmodules_to_save] = strdup(name)) == NULL)
-        return no_memory();
+        return sheaf__no_memory("tensors trained beside the adapter");
     o->nmodules_to_save++;
     return NULL;
 }
@@ -72,7 +68,7 @@ static sheaf_status *save(sheaf_lora *lora, const sheaf_tensor *t)
 {
     char *name = NULL;
     if (asprintf(&name, PREFIX "%s", t->name) < 0)
-        return no_memory();
+        return sheaf__no_memory("tensors trained beside the adapter");
     const int at = in_schema_order(lora, t), later = lora->nsaved - at;
     memmove(&lora->saved[at + 1], &lora->saved[at], (size_t)later * sizeof *lora->saved);
     memmove(&lora->saved_name[at + 1], &lora->saved_name[at],

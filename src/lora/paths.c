@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "schema/family.h"
 #include "schema/paths.h"
@@ -232,17 +233,12 @@ sheaf_status *sheaf__lora_paths_check(const sheaf_schema *schema, const sheaf_lo
 
 /* ---- the options of a file ---- */
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
-}
-
 /* "^" and the path: PEFT would take a bare one for the end of another, as paths of the text model
  * are of the ViT's. */
 static sheaf_status *add_pattern(sheaf_pattern *list, int *n, const char *path, double value)
 {
     if (asprintf(&list[*n].key, "^%s", path) < 0)
-        return no_memory();
+        return sheaf__no_memory("LoRA options");
     list[(*n)++].value = value;
     return NULL;
 }
@@ -265,7 +261,7 @@ sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora)
     told.rank_pattern = calloc(n, sizeof *told.rank_pattern);
     told.alpha_pattern = calloc(n, sizeof *told.alpha_pattern);
     sheaf_status *st = path == NULL || told.rank_pattern == NULL || told.alpha_pattern == NULL
-                           ? no_memory()
+                           ? sheaf__no_memory("LoRA options")
                            : NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];

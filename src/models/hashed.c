@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
 #include "models/crew.h"
@@ -187,17 +188,14 @@ void sheaf__hashed_stop(sheaf__hashed *p)
 
 /* ---- making ---- */
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the weights");
-}
+static const char memory_for[] = "fingerprint of the weights";
 
 /* Where the slices of a row begin, of eight; those without columns are left out. */
 static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
 {
     t->edge = calloc((size_t)(cut->nparts * cut->slices) + 1, sizeof *t->edge);
     if (t->edge == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     t->units = 0;
     for (int part = 0; part < cut->nparts; part++)
         for (int s = 0; s < cut->slices; s++) {
@@ -224,7 +222,7 @@ static sheaf_status *set_item(item *t, const sheaf_source_entry *e, const sheaf_
         all > 0)
         st = set_edges(t, &schema->cut);
     t->seen = calloc((size_t)(t->rows * t->units + 63) / 64 + 1, sizeof *t->seen);
-    return st == NULL && t->seen == NULL ? no_memory() : st;
+    return st == NULL && t->seen == NULL ? sheaf__no_memory(memory_for) : st;
 }
 
 static int by_name(const void *a, const void *b)
@@ -238,7 +236,7 @@ static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
     sheaf_status *st = NULL;
     p->item = calloc((size_t)n + 1, sizeof *p->item);
     if (p->item == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf_source_entry *e = schema != NULL
                                           ? p->inner->find(p->inner, schema->tensor[i].name)
@@ -264,7 +262,7 @@ sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner,
     sheaf_schema *eight = NULL;
     sheaf__hashed *p = calloc(1, sizeof *p);
     if (p == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     p->source = (sheaf_source){ find, count, entry, read_box, close_nothing };
     p->inner = inner;
     sheaf_status *st = config == NULL ? NULL : sheaf_schema_new(&eight, config, PARTS);
@@ -313,7 +311,7 @@ static sheaf_status *read_block(const sheaf__hashed *p, item *t, int64_t block)
         return NULL;
     char *bytes = malloc((size_t)(n * t->cols) * t->bytes + 1);
     if (bytes == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     const int64_t rows = t->vector ? t->cols : n, cols = t->vector ? 1 : t->cols;
     sheaf_status *st = p->inner->read(p->inner, t->entry->name, row, rows, 0, cols, bytes);
     if (st == NULL)
@@ -403,7 +401,7 @@ sheaf_status *sheaf__hashed_weights(char out[33], const sheaf__hashed *p)
     }
     if (!all.failed)
         sheaf__hash_text(out, sheaf__hash(all.at, all.size));
-    sheaf_status *st = all.failed ? no_memory() : NULL;
+    sheaf_status *st = all.failed ? sheaf__no_memory(memory_for) : NULL;
     sheaf__text_release(&all);
     return st;
 }

@@ -12,13 +12,11 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "lora/options.h"
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "what the run begins from");
-}
+static const char memory_for[] = "what the run begins from";
 
 /* ---- files ---- */
 
@@ -35,13 +33,13 @@ static sheaf_status *stamp_of(char **out, int64_t *newest, const char *path)
     struct stat s;
     *newest = INT64_MAX;
     if (stat(path, &s) != 0)
-        return (*out = strdup("")) == NULL ? no_memory() : NULL;
+        return (*out = strdup("")) == NULL ? sheaf__no_memory(memory_for) : NULL;
     const int64_t changed = nanoseconds(&s.st_mtim), touched = nanoseconds(&s.st_ctim);
     *newest = changed > touched ? changed : touched;
     if (asprintf(out, "%jx:%jx:%jd:%" PRId64 ":%" PRId64, (uintmax_t)s.st_dev, (uintmax_t)s.st_ino,
                  (intmax_t)s.st_size, changed, touched) < 0) {
         *out = NULL;
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     }
     return NULL;
 }
@@ -55,7 +53,7 @@ static sheaf_status *take_stamps(sheaf__origin *o)
     o->began = nanoseconds(&now);
     o->stamp = calloc((size_t)o->opened->nfiles + 1, sizeof *o->stamp);
     if (o->stamp == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < o->opened->nfiles && st == NULL; i++)
         st = stamp_of(&o->stamp[i], &newest, o->opened->file[i]);
     return st;

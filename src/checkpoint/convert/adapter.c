@@ -114,11 +114,6 @@ static const sheaf_source_entry *adapted_entry(sheaf_source *self, int64_t i)
     return ((adapted *)self)->entry[i];
 }
 
-static sheaf_status *no_memory(const char *name)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name);
-}
-
 /* n numbers of `dtype` times `by`: a power of two exactly; others, in float32 alone, are rounded
  * once. */
 static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n,
@@ -188,7 +183,7 @@ static sheaf_status *adapted_read(sheaf_source *self, const char *name, int64_t 
                       to = a->base->find(a->base, name)->dtype;
     void *stored = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(from) + 1);
     if (stored == NULL)
-        return no_memory(name);
+        return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name);
     sheaf_status *st = a->adapter->read(a->adapter, saved, row0, rows, col0, cols, stored);
     if (st == NULL && !sheaf__dtype_convert(dst, to, stored, from, rows * cols))
         st = sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", saved), "numbers that %s holds",

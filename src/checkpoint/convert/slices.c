@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/no_memory.h"
 #include "base/output.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/manifest.h"
@@ -34,10 +35,7 @@ typedef struct writer {
     sheaf__stream_failure failure;
 } writer;
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the slices");
-}
+static const char memory_for[] = "out of memory for the slices";
 
 /* ---- the manifest ---- */
 
@@ -68,8 +66,8 @@ static sheaf_status *draft(writer *w)
     const int slices = w->how->slices;
     w->entry = calloc((size_t)n + 1, sizeof *w->entry);
     w->job = calloc((size_t)n * ((size_t)slices + 1) + 1, sizeof *w->job);
-    sheaf_status *st =
-        w->entry == NULL || w->job == NULL ? no_memory() : sheaf__manifest_new(&w->m, slices, n);
+    sheaf_status *st = w->entry == NULL || w->job == NULL ? sheaf__no_memory(memory_for)
+                                                          : sheaf__manifest_new(&w->m, slices, n);
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < n; i++)
@@ -96,7 +94,7 @@ static sheaf_status *draft(writer *w)
         }
         failed = failed || t->name == NULL || (cut != NULL && t->slice == NULL);
     }
-    return failed ? no_memory() : NULL;
+    return failed ? sheaf__no_memory(memory_for) : NULL;
 }
 
 /* ---- files ---- */
@@ -129,7 +127,7 @@ static sheaf_status *begin_files(writer *w)
 {
     sheaf_safetensors_spec *specs = calloc((size_t)w->m->count + 1, sizeof *specs);
     w->file = calloc((size_t)w->m->slices + 1, sizeof *w->file);
-    sheaf_status *st = specs == NULL || w->file == NULL ? no_memory() : NULL;
+    sheaf_status *st = specs == NULL || w->file == NULL ? sheaf__no_memory(memory_for) : NULL;
     for (int s = 0; st == NULL && s <= w->m->slices; s++)
         st = begin_file(w, s, specs);
     free(specs);
@@ -215,7 +213,7 @@ static sheaf_status *stream_all(writer *w)
     for (int i = 0; st == NULL && i < threads; i++) {
         w->buffer[i] = malloc(CHUNK);
         w->hasher[i] = sheaf__hasher_new();
-        st = w->buffer[i] == NULL || w->hasher[i] == NULL ? no_memory() : NULL;
+        st = w->buffer[i] == NULL || w->hasher[i] == NULL ? sheaf__no_memory(memory_for) : NULL;
     }
     if (st == NULL)
         st = sheaf__pool_new(&pool, threads);

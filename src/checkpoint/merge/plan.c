@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "base/output.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/hf/hf.h"
@@ -18,10 +19,7 @@
 enum { MOST_CONFIG = 64 << 20 };
 static const char head_name[] = "lm_head.weight";
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "merge: out of memory for the list of tensors");
-}
+static const char memory_for[] = "merge: out of memory for the list of tensors";
 
 /* ---- the base ---- */
 
@@ -121,7 +119,7 @@ static sheaf_status *list_base(sheaf__merge_plan *p)
     const int64_t n = p->base->count(p->base);
     p->tensor = calloc((size_t)n + 2, sizeof *p->tensor);
     if (p->tensor == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < n; i++) {
         const sheaf_source_entry *e = p->base->entry(p->base, i);
         if (sheaf_dtype_bytes(e->dtype) == 0) {
@@ -170,7 +168,7 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
                                              : o->base);
     const char *type = json_string_value(json_object_get(object, "model_type"));
     if (st == NULL && (p->model_type = strdup(type != NULL ? type : "")) == NULL)
-        st = no_memory();
+        st = sheaf__no_memory(memory_for);
     if (st == NULL)
         sheaf__merge_find_quantized(p, object);
     if (st == NULL && p->config == NULL && !p->base_borrowed)
@@ -213,12 +211,12 @@ static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
     if (c->config == NULL)
         return NULL;
     if (c->config_path != NULL && (p->config_path = strdup(c->config_path)) == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     if (o->config == NULL && family != NULL && family->classes != NULL) {
         snprintf(type, sizeof type, "\"%s\"", family->name);
         return sheaf_hf_config_set(&p->config, c->config, "model_type", type);
     }
-    return (p->config = strdup(c->config)) == NULL ? no_memory() : NULL;
+    return (p->config = strdup(c->config)) == NULL ? sheaf__no_memory(memory_for) : NULL;
 }
 
 static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_merge_options *o)
@@ -284,7 +282,7 @@ sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *p, const sheaf_merge
             "%d", o->nadapters);
     p->read = calloc((size_t)o->nadapters, sizeof *p->read);
     if (p->read == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     sheaf_status *st = NULL;
     for (; p->nread < o->nadapters && st == NULL; p->nread++)
         st = open_adapter(&p->read[p->nread], o->adapters[p->nread], o->events);
@@ -317,7 +315,7 @@ static sheaf_status *copy_step(sheaf__merge_tensor *to, const sheaf__merge_step 
 {
     sheaf__merge_step *more = realloc(to->step, ((size_t)to->nsteps + 1) * sizeof *more);
     if (more == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     to->step = more;
     sheaf__merge_step *s = &more[to->nsteps++];
     *s = *from;
@@ -325,7 +323,7 @@ static sheaf_status *copy_step(sheaf__merge_tensor *to, const sheaf__merge_step 
         return NULL;
     s->pick = calloc((size_t)from->npicks + 1, sizeof *s->pick);
     if (s->pick == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     memcpy(s->pick, from->pick, (size_t)from->npicks * sizeof *s->pick);
     return NULL;
 }
@@ -543,7 +541,7 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
     }
     config.tied = p->head < 0 && p->tied;
     sheaf__merge_tensor *sorted = calloc((size_t)p->count + 1, sizeof *sorted);
-    st = sorted == NULL ? no_memory() : sheaf_schema_new(&schema, &config, 1);
+    st = sorted == NULL ? sheaf__no_memory(memory_for) : sheaf_schema_new(&schema, &config, 1);
     if (st == NULL)
         st = sheaf_hf_specs(&specs, &n, schema, NULL, SHEAF_F32);
     for (int64_t i = 0; i < n && st == NULL; i++) {
@@ -569,7 +567,7 @@ sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *p)
     sheaf_status *st = order_as_schema(p);
     p->specs = calloc((size_t)p->count + 1, sizeof *p->specs);
     if (st == NULL && p->specs == NULL)
-        st = no_memory();
+        st = sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         const sheaf__merge_tensor *t = &p->tensor[i];
         p->specs[i] =

@@ -10,15 +10,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "cli.h"
 
 #define ENDING ".recipe"
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "path of a recipe");
-}
+static const char memory_for[] = "path of a recipe";
 
 /* "DIR/name" with DIR the binary's folder. */
 static sheaf_status *beside_binary(char **out, const char *name)
@@ -43,7 +41,7 @@ static sheaf_status *shipped_folder(char **out)
     const char *own = getenv("SHEAF_RECIPES");
     *out = NULL;
     if (own != NULL && *own != '\0')
-        return (*out = strdup(own)) == NULL ? no_memory() : NULL;
+        return (*out = strdup(own)) == NULL ? sheaf__no_memory(memory_for) : NULL;
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
         sheaf_status *st = beside_binary(out, beside[i]);
         if (st != NULL)
@@ -100,14 +98,14 @@ sheaf_status *cli_recipe_find(char **path, const char *name)
     const sheaf_path_kind kind =
         sheaf__path_kind(name); /* a folder of that name may well be a run's */
     if ((kind != SHEAF_PATH_NONE && kind != SHEAF_PATH_DIR) || strchr(name, '/') != NULL)
-        return (*path = strdup(name)) == NULL ? no_memory()
+        return (*path = strdup(name)) == NULL ? sheaf__no_memory(memory_for)
                                               : NULL; /* what is wrong with it, reading tells */
     char *folder = NULL;
     sheaf_status *st = shipped_folder(&folder);
     for (int i = 0; i < 2 && st == NULL && folder != NULL && *path == NULL; i++) {
         if (asprintf(path, "%s/%s%s", folder, name, i == 0 ? ENDING : "") < 0) {
             *path = NULL;
-            st = no_memory();
+            st = sheaf__no_memory(memory_for);
         } else if (sheaf__path_kind(*path) != SHEAF_PATH_FILE) {
             free(*path);
             *path = NULL;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 
 enum { DEFAULT_CHUNK = 16 << 20, COPY_CHUNK = 1 << 20 };
@@ -29,10 +30,7 @@ struct sheaf_folder {
     sheaf_safetensors_writer **writer;
 };
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
-}
+static const char memory_for[] = "out of memory for the list of tensors";
 
 static void folder_free(sheaf_folder *f)
 {
@@ -97,10 +95,10 @@ static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *
         p->row_bytes = p->width * (int64_t)sheaf_dtype_bytes(spec->dtype);
         p->name = strdup(spec->name);
         if (p->name == NULL)
-            return no_memory();
+            return sheaf__no_memory(memory_for);
     }
     assign_shards(f, limit);
-    return f->nshards == 0 ? no_memory() : NULL;
+    return f->nshards == 0 ? sheaf__no_memory(memory_for) : NULL;
 }
 
 static sheaf_status *shard_name(char **out, const sheaf_folder *f, int shard)
@@ -108,7 +106,7 @@ static sheaf_status *shard_name(char **out, const sheaf_folder *f, int shard)
     const int n = f->nshards == 1 ? asprintf(out, "%s.safetensors", f->stem)
                                   : asprintf(out, "%s-%05d-of-%05d.safetensors", f->stem, shard + 1,
                                              f->nshards);
-    return n < 0 ? no_memory() : NULL;
+    return n < 0 ? sheaf__no_memory(memory_for) : NULL;
 }
 
 static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safetensors_spec *specs,
@@ -141,7 +139,7 @@ static sheaf_status *write_index(sheaf_folder *f)
     char *json = NULL, *name = NULL;
     const place **sorted = calloc((size_t)f->count + 1, sizeof *sorted);
     if (sorted == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < f->count; i++) {
         sorted[i] = &f->place[i];
         total += f->place[i].bytes;
@@ -167,7 +165,7 @@ static sheaf_status *write_index(sheaf_folder *f)
     if (st == NULL)
         st = sheaf__text_take(&json, &text);
     if (st == NULL && asprintf(&name, "%s.safetensors.index.json", f->stem) < 0)
-        st = no_memory();
+        st = sheaf__no_memory(memory_for);
     if (st == NULL)
         st = sheaf__output_write(f->output, name, json, strlen(json));
     sheaf__text_release(&text);
@@ -183,18 +181,18 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
     sheaf_safetensors_spec *some =
         sheaf__fault_calloc(options->faults, (size_t)count, sizeof *some);
     sheaf_folder *f = sheaf__fault_calloc(options->faults, 1, sizeof *f);
-    sheaf_status *st = some == NULL || f == NULL ? no_memory() : NULL;
+    sheaf_status *st = some == NULL || f == NULL ? sheaf__no_memory(memory_for) : NULL;
     if (st == NULL) {
         f->faults = options->faults;
         f->count = count;
         f->place = sheaf__fault_calloc(f->faults, (size_t)count, sizeof *f->place);
         f->stem = strdup(options->stem);
-        st = f->place == NULL || f->stem == NULL ? no_memory()
+        st = f->place == NULL || f->stem == NULL ? sheaf__no_memory(memory_for)
                                                  : make_places(f, specs, options->shard_bytes);
     }
     if (st == NULL) {
         f->writer = sheaf__fault_calloc(f->faults, (size_t)f->nshards, sizeof *f->writer);
-        st = f->writer == NULL ? no_memory()
+        st = f->writer == NULL ? sheaf__no_memory(memory_for)
                                : sheaf__output_begin(&f->output, dst, options->replace, f->faults);
     }
     for (int s = 0; st == NULL && s < f->nshards; s++)
@@ -239,7 +237,7 @@ static void keep_private(const sheaf_file *to, int from)
 static sheaf_status *copy_bytes(sheaf_file *to, int fd, int64_t size, const char *path)
 {
     char *chunk = malloc(COPY_CHUNK);
-    sheaf_status *st = chunk == NULL ? no_memory() : NULL;
+    sheaf_status *st = chunk == NULL ? sheaf__no_memory(memory_for) : NULL;
     for (int64_t done = 0; st == NULL && done < size; done += COPY_CHUNK) {
         const size_t n = size - done < COPY_CHUNK ? (size_t)(size - done) : COPY_CHUNK;
         st = sheaf__file_read_at(fd, chunk, n, done, path);
@@ -295,7 +293,7 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
             free(buffer);
             capacity = row * (size_t)some;
             buffer = sheaf__fault_calloc(f->faults, capacity, 1);
-            st = buffer == NULL ? no_memory() : NULL;
+            st = buffer == NULL ? sheaf__no_memory(memory_for) : NULL;
         }
         for (int64_t r = 0; r < p->height && st == NULL; r += some) {
             const int64_t n = p->height - r < some ? p->height - r : some;

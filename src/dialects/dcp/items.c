@@ -6,16 +6,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "dialects/dcp/private.h"
 
 enum { MAX_METADATA = 1 << 30 };
 
 /* ---- .metadata ---- */
-
-static sheaf_status *no_memory(const dcp_reading *r)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
-}
 
 sheaf_status *sheaf__dcp_metadata(dcp_reading *r)
 {
@@ -88,7 +84,7 @@ static sheaf_status *add_file(dcp_reading *r, const char *name)
     sheaf_status *st = sheaf__path_join(&f->path, r->dir, name);
     r->nfiles++;
     if (st == NULL && f->name == NULL)
-        st = no_memory(r);
+        st = sheaf__no_memory(r->dir);
     if (st == NULL && sheaf__path_kind(f->path) == SHEAF_PATH_FILE)
         sheaf_status_free(sheaf__file_open_read(&fd, &f->size, f->path));
     if (fd >= 0)
@@ -102,7 +98,7 @@ static sheaf_status *find_files(dcp_reading *r)
     for (int64_t i = 0; i < r->nitems; i++)
         files += r->item[i].name != NULL && (i == 0 || by_name(&r->item[i - 1], &r->item[i]) != 0);
     r->file = calloc((size_t)files + 1, sizeof *r->file);
-    sheaf_status *st = r->file == NULL ? no_memory(r) : NULL;
+    sheaf_status *st = r->file == NULL ? sheaf__no_memory(r->dir) : NULL;
     for (int64_t i = 0; st == NULL && i < r->nitems; i++) {
         dcp_item *item = &r->item[i];
         if (item->name == NULL)
@@ -127,7 +123,7 @@ static sheaf_status *read_paths(dcp_reading *r)
     const int64_t n = sheaf__pickle_is(data, SHEAF_PICKLE_DICT) ? sheaf__pickle_count(data) : 0;
     r->path = calloc((size_t)n + 1, sizeof *r->path);
     if (r->path == NULL)
-        return no_memory(r);
+        return sheaf__no_memory(r->dir);
     for (int64_t i = 0; i < n; i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(data, i));
         if (key != NULL)
@@ -150,7 +146,7 @@ sheaf_status *sheaf__dcp_items(dcp_reading *r)
     const int64_t n = sheaf__pickle_count(data);
     r->item = calloc((size_t)n + 1, sizeof *r->item);
     if (r->item == NULL)
-        return no_memory(r);
+        return sheaf__no_memory(r->dir);
     for (int64_t i = 0; i < n; i++) {
         read_item(&r->item[r->nitems], sheaf__pickle_key(data, i), sheaf__pickle_value(data, i));
         r->nitems += r->item[r->nitems].key != NULL;

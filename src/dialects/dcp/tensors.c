@@ -9,12 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/no_memory.h"
 #include "dialects/dcp/private.h"
-
-static sheaf_status *no_memory(const dcp_reading *r)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
-}
 
 /* ---- keys ---- */
 
@@ -297,9 +293,9 @@ sheaf_status *sheaf__dcp_tensors(dcp_reading *r)
         const role is = name_of(&name, r, key);
         r->optimizer += is == ROLE_OPTIMIZER;
         if (is == ROLE_OTHER && r->others++ == 0 && (r->other = strdup(key)) == NULL)
-            st = no_memory(r);
+            st = sheaf__no_memory(r->dir);
         else if ((is == ROLE_WEIGHT || is == ROLE_MOMENT) && name == NULL)
-            st = no_memory(r);
+            st = sheaf__no_memory(r->dir);
         else if (name != NULL)
             st = read_plain(r, key, name, is, value);
         free(name);

@@ -5,13 +5,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "dialects/deepspeed/deepspeed.h"
 #include "dialects/deepspeed/private.h"
-
-static sheaf_status *no_memory(const ds_reading *r)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
-}
 
 /* Only sizes are needed of a part's files from now on. */
 static void close_files(sheaf_catalog *part)
@@ -262,7 +258,7 @@ static sheaf_status *add_plain_moments(ds_reading *r, sheaf_catalog *part, const
             if (t == NULL)
                 continue;
             if (asprintf(&name, "%s.%s", keys[k], part->tensor[i].told.name) < 0)
-                return no_memory(r);
+                return sheaf__no_memory(r->tag);
             st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
             free(name);
             if (st != NULL)
@@ -323,7 +319,7 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
     int stated = 0;
     r->part = calloc((size_t)r->tp + 1, sizeof *r->part);
     if (r->part == NULL)
-        return no_memory(r);
+        return sheaf__no_memory(r->tag);
     for (int64_t i = 0; i < r->nfiles; i++) {
         any |= r->file[i].what == DS_OPTIM;
         sharded |= r->file[i].what == DS_MODEL && r->file[i].dp >= 0;

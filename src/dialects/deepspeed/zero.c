@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "dialects/deepspeed/private.h"
 
 ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
@@ -60,11 +61,6 @@ typedef struct zero {
     int *file;       /* their numbers in `part` */
     loss *lost;      /* r->dp */
 } zero;
-
-static sheaf_status *no_memory(const zero *z)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", z->r->tag);
-}
 
 static const sheaf_pickle *group_state(const sheaf_pickle *states, int64_t group)
 {
@@ -154,7 +150,7 @@ static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const ch
 {
     char *full = NULL;
     if (asprintf(&full, "%s%s", prefixes[kind], name) < 0)
-        return no_memory(z);
+        return sheaf__no_memory(z->r->tag);
     sheaf_status *st = sheaf__catalog_tensor(out, z->part, full, dtype, ndim, shape);
     free(full);
     if (st == NULL)
@@ -270,7 +266,7 @@ static sheaf_status *part_stream(stream *s, zero *z, int kind, int d)
     *s = (stream){ 0 };
     s->at = calloc(MOST, sizeof *s->at);
     if (s->at == NULL)
-        return no_memory(z);
+        return sheaf__no_memory(z->r->tag);
     for (int64_t g = 0; g < MOST; g++) {
         const segment next = segment_of(z, d, kind, g);
         if (next.file < 0)
@@ -435,7 +431,7 @@ static sheaf_status *check_module(zero *z, int model)
     int64_t *seen = calloc((size_t)dp * 2, sizeof *seen), *differ = seen + dp;
     sheaf_status *st = NULL;
     if (seen == NULL)
-        return no_memory(z);
+        return sheaf__no_memory(z->r->tag);
     for (int64_t i = 0; i < sheaf__pickle_count(module); i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
         const sheaf_pickle_tensor *t =
@@ -538,7 +534,7 @@ static sheaf_status *read_stage2(zero *z, const sheaf_pickle *groups)
     sheaf_status *st = NULL;
     for (int kind = 0; kind < 3; kind++)
         if ((s[kind].at = calloc((size_t)z->r->dp, sizeof *s[kind].at)) == NULL)
-            st = no_memory(z);
+            st = sheaf__no_memory(z->r->tag);
     const bool list = sheaf__pickle_is(groups, SHEAF_PICKLE_LIST);
     for (int64_t g = 0; st == NULL && g < (list ? sheaf__pickle_count(groups) : 1); g++) {
         const sheaf_pickle *shapes = list ? sheaf__pickle_item(groups, g) : groups;
@@ -591,7 +587,7 @@ static sheaf_status *open_optims(zero *z)
     z->file = calloc((size_t)dp, sizeof *z->file);
     z->lost = calloc((size_t)dp, sizeof *z->lost);
     if (z->optim == NULL || z->file == NULL || z->lost == NULL)
-        return no_memory(z);
+        return sheaf__no_memory(z->r->tag);
     for (int d = 0; d < dp; d++) {
         ds_file *f = sheaf__ds_file_of(z->r, DS_OPTIM, z->mp, d);
         if (f == NULL || f->torch == NULL)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
@@ -21,11 +22,6 @@ typedef struct check {
     int64_t factors; /* of LoRA */
     char *cure;      /* of a config of other tensors; NULL = not asked for yet */
 } check;
-
-static sheaf_status *no_memory(const check *k)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", k->catalog->root);
-}
 
 static void count_sorts(check *k)
 {
@@ -68,7 +64,7 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
                  ", \"head_width\": %" PRId64 ", \"mlp_ratio\": %.17g}",
                  e->embed, e->layers, e->width, e->head_width,
                  ((double)e->ffn + 0.5) / (double)e->width) < 0)
-        return no_memory(k);
+        return sheaf__no_memory(k->catalog->root);
     sheaf_status *st = set_key(k, "encoder_override", value);
     if (st == NULL && image)
         st = set_key(k, "cross_image_pix", pixels);
@@ -388,7 +384,7 @@ static sheaf_status *check_lora(check *k)
             "which is not quite the function that was trained); as one adapter such layers have up to %d times the rank",
             differ, k->set->ways, k->set->ways, rank, k->set->ways);
     if (text.failed)
-        st = no_memory(k);
+        st = sheaf__no_memory(k->catalog->root);
     else
         st = sheaf__catalog_note(k->catalog, SHEAF_WARNING, "unmerged", k->catalog->root, "",
                                  "weights with LoRA merged into them", text.at,
@@ -409,13 +405,14 @@ static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
          json_object_set_new(copy, "model_class",
                              json_string(sheaf__sat_family(agent)->classes[0])) != 0)) {
         json_decref(copy);
-        return no_memory(k);
+        return sheaf__no_memory(k->catalog->root);
     }
     if (said_agent != agent)
         json_object_del(copy, "model_type");
     char *text = json_dumps(copy, 0);
     json_decref(copy);
-    sheaf_status *st = text == NULL ? no_memory(k) : sheaf_config_parse(config, text, strlen(text));
+    sheaf_status *st = text == NULL ? sheaf__no_memory(k->catalog->root)
+                                    : sheaf_config_parse(config, text, strlen(text));
     free(text);
     return st;
 }
@@ -462,7 +459,7 @@ static sheaf_status *load_config(check *k, const char *wanted)
     }
     k->catalog->config_path = strdup(k->path);
     if (k->catalog->config_path == NULL)
-        return no_memory(k);
+        return sheaf__no_memory(k->catalog->root);
     char class[64];
     const bool agent = is_agent(wanted);
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
@@ -485,7 +482,9 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     if (st == NULL && c->count > 0)
         st = check_class(&k, &agent, hints->model);
     if (st == NULL && c->count > 0 && k.tower + k.cross + k.text > 0)
-        st = (c->model = strdup(sheaf__sat_family(agent)->name)) != NULL ? NULL : no_memory(&k);
+        st = (c->model = strdup(sheaf__sat_family(agent)->name)) != NULL
+                 ? NULL
+                 : sheaf__no_memory(k.catalog->root);
     if (st == NULL && c->count > 0 && k.json != NULL)
         st = check_model(&k, agent);
     if (st == NULL)

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/json_scan.h"
+#include "base/no_memory.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
@@ -40,10 +41,7 @@ struct sheaf_sat_writer {
     bool finished;
 };
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint");
-}
+static const char memory_for[] = "writing a SAT checkpoint";
 
 /* ---- can it be? ---- */
 
@@ -145,7 +143,7 @@ static sheaf_status *add_factors(sheaf_sat_writer *w, const sheaf_tensor *weight
         t->blocks = weight->sat_split && weight->cut.axis == t->axis ? 1 : 0;
         if (asprintf(&t->name, "%s.matrix_%c.%d", weight->module, a ? 'A' : 'B', i % parts) < 0) {
             t->name = NULL;
-            return no_memory();
+            return sheaf__no_memory(memory_for);
         }
         w->count++;
     }
@@ -159,7 +157,7 @@ static sheaf_status *list_items(sheaf_sat_writer *w, sheaf_source *source)
     sheaf_status *st = NULL;
     w->item = calloc((size_t)schema->count * (1 + 2 * SHEAF_MAX_PARTS), sizeof *w->item);
     if (w->item == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; st == NULL && i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i], *next = i + 1 < schema->count ? t + 1 : NULL;
         const bool adapted =
@@ -193,7 +191,7 @@ static sheaf_status *match(sheaf_sat_writer *w, sheaf_source *source)
         return st;
     const item **sorted = calloc((size_t)w->count, sizeof *sorted);
     if (sorted == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; st == NULL && i < w->count; i++) {
         sorted[i] = &w->item[i];
         st = check_tensor(w, &w->item[i], source->find(source, source_name(&w->item[i])));
@@ -378,7 +376,7 @@ static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int
     if (cols == width && apart != line &&
         rows > 1) { /* whole lines of the part: together, in one write */
         if ((buffer = malloc((size_t)(rows * line))) == NULL)
-            return no_memory();
+            return sheaf__no_memory(memory_for);
         for (int64_t r = 0; r < rows; r++)
             memcpy(buffer + r * line, src + r * apart, (size_t)line);
         src = buffer;
@@ -473,8 +471,8 @@ static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool repl
 {
     char *dir = NULL;
     w->part = calloc((size_t)w->ways, sizeof *w->part);
-    sheaf_status *st =
-        w->part == NULL ? no_memory() : sheaf__output_begin(&w->output, dst, replace, w->faults);
+    sheaf_status *st = w->part == NULL ? sheaf__no_memory(memory_for)
+                                       : sheaf__output_begin(&w->output, dst, replace, w->faults);
     if (st == NULL)
         st = step_folder(&dir, w);
     if (st == NULL)
@@ -530,7 +528,7 @@ sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_sou
 {
     sheaf_sat_writer *w = calloc(1, sizeof *w);
     if (w == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     w->ways = how->ways != 0 ? how->ways : 1;
     w->step = how->step > 0 ? how->step : 1;
     w->faults = how->faults;
@@ -642,7 +640,7 @@ sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source,
         event.total += height_of(&w->item[i]) * line;
     }
     char *chunk = malloc((size_t)capacity);
-    st = chunk == NULL ? no_memory() : NULL;
+    st = chunk == NULL ? sheaf__no_memory(memory_for) : NULL;
     for (int64_t i = 0; st == NULL && i < w->count; i++)
         st = copy_tensor(w, source, i, chunk, capacity, &event, how->events);
     free(chunk);

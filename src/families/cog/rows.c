@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/no_memory.h"
 #include "base/text.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
@@ -292,10 +293,7 @@ typedef struct builder {
     int64_t repeat[STACKS];
 } builder;
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
-}
+static const char memory_for[] = "out of memory for the names of tensors";
 
 static bool wanted(const sheaf_config *c, when when, int64_t layer)
 {
@@ -312,12 +310,12 @@ static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t lay
                                           pattern, layer, hash + 1);
     if (n < 0) {
         t->name = NULL;
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     }
     t->bias = sheaf__ends_with(t->name, ".bias");
     const size_t cut = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
     t->module = strndup(t->name, (size_t)n - cut);
-    return t->module != NULL ? NULL : no_memory();
+    return t->module != NULL ? NULL : sheaf__no_memory(memory_for);
 }
 
 /* sheaf's own cut is SAT's where SAT divides, and `own` where it copies; other tensors are whole on
@@ -344,7 +342,7 @@ static sheaf_status *add(builder *b, const row *row, int64_t layer)
         const int64_t capacity = b->capacity * 2 + 128;
         sheaf_tensor *more = realloc(schema->tensor, (size_t)capacity * sizeof *more);
         if (more == NULL)
-            return no_memory();
+            return sheaf__no_memory(memory_for);
         schema->tensor = more;
         b->capacity = capacity;
     }
@@ -534,7 +532,7 @@ sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
         return st;
     schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
     if (schema->by_name == NULL)
-        return no_memory();
+        return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < schema->count; i++)
         schema->by_name[i] = i;
     qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
