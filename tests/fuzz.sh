@@ -24,16 +24,14 @@ for list in sanitize-ignorelist sanitize-coverage-ignorelist; do flags+=" -f$lis
 if [ ! -f $build/build.ninja ]; then
     CC=clang meson setup $build -Dbuildtype=debugoptimized -Db_lundef=false "-Dc_args=$flags" "-Dc_link_args=$flags" >/dev/null || exit 3
 fi
-ninja -C $build libsheaf.a >$build/compile.log 2>&1 || { tail -n 20 $build/compile.log; exit 3; }
+ninja -C $build libsheaf_objects.a src/cli/libcli.a >$build/compile.log 2>&1 || { tail -n 20 $build/compile.log; exit 3; }
 
 . tests/fuzz/seeds.sh
-cli=$(find src/cli -name '*.c' ! -name '*_test.c' ! -name main.c)
-# shellcheck disable=SC2086
-clang -g -O1 -D_GNU_SOURCE '-DSHEAF_VERSION="fuzz"' -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. \
-    tests/fuzz/fuzz.c tests/fuzz/readers.c $cli $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8 libjpeg libpng libwebp libwebpdemux sentencepiece) -lstdc++ -lm -lpthread -o $build/fuzz || exit 3
+clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. \
+    tests/fuzz/fuzz.c tests/fuzz/readers.c $build/src/cli/libcli.a $build/libsheaf_objects.a $(pkg-config --libs jansson libxxhash libpcre2-8 libjpeg libpng libwebp libwebpdemux sentencepiece) -lstdc++ -lm -lpthread -o $build/fuzz || exit 3
 readers="$($build/fuzz) folders" || exit 3
 readers=${*:-$readers}
-clang -g -O1 -D_GNU_SOURCE -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. tests/fuzz/folders/*.c $build/libsheaf.a \
+clang -g -O1 -D_GNU_SOURCE -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. tests/fuzz/folders/*.c $build/libsheaf_objects.a \
     $(pkg-config --libs jansson libxxhash libpcre2-8 libjpeg libpng libwebp libwebpdemux sentencepiece) -lstdc++ -lm -lpthread -o $build/folders || exit 3
 
 # Batches of 2000, so that leaks are told and a crash costs no more than its batch.

@@ -138,9 +138,62 @@ static void test_open__a_pickled_model_is_the_same(void **state)
     sheaf__opened_close(&want);
 }
 
+/* Writes the safetensors file at `from` to `to`, with "module." before each tensor's name. */
+static void wrap_names(const char *to, const char *from)
+{
+    char *text = NULL, *head = NULL;
+    size_t size, n = 0;
+    int64_t length;
+    CHECK_OK(sheaf__file_read_all(&text, &size, from, 1 << 24));
+    memcpy(&length, text, 8);
+    FILE *out = open_memstream(&head, &n);
+    assert_non_null(out);
+    for (const char *at = text + 8, *end = at + length; at < end; at++) {
+        fputc(*at, out);
+        if (*at == '"' && (strncmp(at + 1, "model.", 6) == 0 || strncmp(at + 1, "lm_head", 7) == 0))
+            fputs("module.", out);
+    }
+    while (ftell(out) % 8 != 0)
+        fputc(' ', out);
+    fclose(out);
+    FILE *file = fopen(to, "wb");
+    assert_non_null(file);
+    const int64_t now = (int64_t)n;
+    fwrite(&now, 8, 1, file);
+    fwrite(head, 1, n, file);
+    fwrite(text + 8 + length, 1, size - 8 - (size_t)length, file);
+    assert_int_equal(fclose(file), 0);
+    free(head);
+    free(text);
+}
+
+/* Shards that no index names are put together by somebody: they are held against the config, and a
+ * wrapper's prefix is taken off. */
+static void test_open__shards_without_an_index_may_be_wrapped(void **state)
+{
+    char from[900], *text = NULL;
+    size_t size;
+    sheaf__open_options how = { .model = golden("llama/tiny_llama/hf"), .slices = 8 };
+    sheaf__opened want = { 0 }, got = { 0 };
+    snprintf(from, sizeof from, "%s/config.json", golden("llama/tiny_llama/hf"));
+    CHECK_OK(sheaf__make_dirs(at("shards"), NULL));
+    CHECK_OK(sheaf__file_read_all(&text, &size, from, 1 << 20));
+    CHECK_OK(sheaf__file_write_whole(at("shards/config.json"), text, size, NULL));
+    free(text);
+    snprintf(from, sizeof from, "%s/model.safetensors", golden("llama/tiny_llama/hf"));
+    wrap_names(at("shards/model-00001-of-00001.safetensors"), from);
+    CHECK_OK(sheaf__open_model(&want, &how));
+    how.model = at("shards");
+    CHECK_OK(sheaf__open_model(&got, &how));
+    same_tensors(got.weights, want.weights);
+    sheaf__opened_close(&got);
+    sheaf__opened_close(&want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__shards_without_an_index_may_be_wrapped),
         cmocka_unit_test(test_open__a_pickled_adapter_is_the_same),
         cmocka_unit_test(test_open__a_pickled_model_is_the_same),
         cmocka_unit_test(test_open__lora_of_sat_is_merged_for_running_and_refused_for_training),

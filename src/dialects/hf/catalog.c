@@ -118,18 +118,34 @@ static bool is_pickled(const sheaf_catalog *c)
     return false;
 }
 
+/* Are the weights where Hugging Face puts them: one file, or shards that an index names? What else
+ * is called shard or variant was put together by somebody, and is held against its config too. */
+static sheaf_status *is_in_order(bool *yes, const char *path)
+{
+    sheaf__names names = { 0 };
+    *yes = sheaf__path_kind(path) != SHEAF_PATH_DIR;
+    sheaf_status *st = *yes ? NULL : sheaf__list_dir(&names.at, &names.count, path);
+    for (int64_t i = 0; i < names.count && !*yes; i++)
+        *yes =
+            strcmp(names.at[i], "model.safetensors") == 0 || sheaf__is_weights_index(names.at[i]);
+    sheaf__names_free(names.at, names.count);
+    return st;
+}
+
 static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
                              const sheaf_dialect_hints *hints)
 {
-    bool damaged = false;
+    bool damaged = false, in_order = false;
     sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_hf, path);
     if (st == NULL)
         st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? read_folder(&damaged, *out, path, hints)
                                                       : read_file(&damaged, *out, path, hints);
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
         st = sheaf__rank_parts_join(*out, hints->also);
+    if (st == NULL && hints->as_stored)
+        st = is_in_order(&in_order, path);
     if (st == NULL)
-        (*out)->as_stored = hints->config_only || (hints->as_stored && !is_pickled(*out));
+        (*out)->as_stored = hints->config_only || (in_order && !is_pickled(*out));
     if (st == NULL && !(*out)->as_stored)
         st = sheaf__catalog_check_model(*out, damaged);
     if (st != NULL) {
