@@ -61,7 +61,17 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
     return st;
 }
 
-static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *path,
+/* Are the weights where Hugging Face puts them: one file, or shards that an index names? What else
+ * is called shard or variant was put together by somebody, and is held against its config too. */
+static bool is_in_order(const sheaf__names *names)
+{
+    for (int64_t i = 0; i < names->count; i++)
+        if (strcmp(names->at[i], "model.safetensors") == 0 || sheaf__is_weights_index(names->at[i]))
+            return true;
+    return false;
+}
+
+static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c, const char *path,
                                  const sheaf_dialect_hints *hints)
 {
     sheaf__whole whole = { .catalog = c, .rank = -1, .as_stored = hints->as_stored };
@@ -72,6 +82,7 @@ static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *pa
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
     if (st == NULL)
         st = sheaf__list_dir(&names.at, &names.count, path);
+    *in_order = is_in_order(&names);
     if (st == NULL)
         st = sheaf__whole_folder(damaged, &whole, path, &names);
     if (st == NULL && !hints->as_stored)
@@ -118,34 +129,20 @@ static bool is_pickled(const sheaf_catalog *c)
     return false;
 }
 
-/* Are the weights where Hugging Face puts them: one file, or shards that an index names? What else
- * is called shard or variant was put together by somebody, and is held against its config too. */
-static sheaf_status *is_in_order(bool *yes, const char *path)
-{
-    sheaf__names names = { 0 };
-    *yes = sheaf__path_kind(path) != SHEAF_PATH_DIR;
-    sheaf_status *st = *yes ? NULL : sheaf__list_dir(&names.at, &names.count, path);
-    for (int64_t i = 0; i < names.count && !*yes; i++)
-        *yes =
-            strcmp(names.at[i], "model.safetensors") == 0 || sheaf__is_weights_index(names.at[i]);
-    sheaf__names_free(names.at, names.count);
-    return st;
-}
-
 static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
                              const sheaf_dialect_hints *hints)
 {
-    bool damaged = false, in_order = false;
+    bool damaged = false, in_order = true;
     sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_hf, path);
     if (st == NULL)
-        st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? read_folder(&damaged, *out, path, hints)
-                                                      : read_file(&damaged, *out, path, hints);
+        st = sheaf__path_kind(path) == SHEAF_PATH_DIR
+                 ? read_folder(&damaged, &in_order, *out, path, hints)
+                 : read_file(&damaged, *out, path, hints);
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
         st = sheaf__rank_parts_join(*out, hints->also);
-    if (st == NULL && hints->as_stored)
-        st = is_in_order(&in_order, path);
     if (st == NULL)
-        (*out)->as_stored = hints->config_only || (in_order && !is_pickled(*out));
+        (*out)->as_stored =
+            hints->config_only || (hints->as_stored && in_order && !is_pickled(*out));
     if (st == NULL && !(*out)->as_stored)
         st = sheaf__catalog_check_model(*out, damaged);
     if (st != NULL) {
