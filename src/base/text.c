@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdarg.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +129,15 @@ void sheaf__text_release(sheaf_text *text)
 {
     free(text->at);
     *text = (sheaf_text){ 0 };
+}
+
+const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape)
+{
+    size_t n = (size_t)snprintf(text, 128, "[");
+    for (int d = 0; d < ndim && n < 100; d++)
+        n += (size_t)snprintf(text + n, 128 - n, "%s%" PRId64, d > 0 ? ", " : "", shape[d]);
+    snprintf(text + n, 128 - n, "]");
+    return text;
 }
 
 bool sheaf__ends_with(const char *text, const char *end)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "sheaf/status.h"
 
@@ -32,6 +33,9 @@ void sheaf__text_release(sheaf_text *text);
 
 /* sheaf__ends_with - are the last characters of `text` those of `end`? */
 bool sheaf__ends_with(const char *text, const char *end);
+
+/* sheaf__show_shape - "[511, 64]"; gives `text` back. */
+const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape);
 
 /* sheaf__utf8_length - bytes of the UTF-8 sequence at `p`, of which `left` (at least 1) may be
  * read: shortest form, no surrogates, up to U+10FFFF. 0 if it is none. */

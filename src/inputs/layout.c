@@ -7,7 +7,7 @@
 
 enum {
     IGNORED = -100,
-    ROOM = 10,         /* positions that a context must leave */
+    RESERVE = 10,      /* positions that a context must leave */
     SPARE = 4,         /* upstream: len > max_length - P - 5, the image counted as one of len */
     LONGEST = 1 << 28, /* positions */
 };
@@ -27,7 +27,7 @@ int64_t sheaf__sequence_needs(int64_t prompt, int64_t answer,
                               const sheaf__sequence_options *options)
 {
     const int64_t context = context_of(prompt, options);
-    const int64_t capacity = context + ROOM, whole = context + answer + SPARE;
+    const int64_t capacity = context + RESERVE, whole = context + answer + SPARE;
     return capacity > whole ? capacity : whole;
 }
 
@@ -115,7 +115,7 @@ sheaf_status *sheaf__sequence_train(sheaf__sequence *out, sheaf__ids prompt, she
     sheaf_status *st = check(prompt, answer, options);
     if (st != NULL)
         return st;
-    const int64_t most = options->max_length - ROOM, context = context_of(prompt.count, options);
+    const int64_t most = options->max_length - RESERVE, context = context_of(prompt.count, options);
     if (context > most)
         return sheaf_try_this(too_long(most, prompt.count, options),
                               "max_length %" PRId64 " or more for this prompt and its answer",

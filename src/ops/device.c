@@ -236,7 +236,7 @@ sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t byte
     const size_t mark = range->space.mark;
     size_t begin;
     switch (sheaf__space_take(&range->space, bytes, kind, &begin)) {
-    case SHEAF__NO_ROOM: return refuse(device, bytes, kind, "");
+    case SHEAF__NO_SPACE: return refuse(device, bytes, kind, "");
     case SHEAF__NO_RECORD: return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     case SHEAF__TAKEN: break;
     }

@@ -187,11 +187,11 @@ sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t
 {
     const size_t size = sheaf__space_size(bytes);
     if (size == 0)
-        return SHEAF__NO_ROOM;
+        return SHEAF__NO_SPACE;
     if (!reserve(space))
         return SHEAF__NO_RECORD;
     if (!take_anywhere(space, size, unit_of(bytes), begin))
-        return SHEAF__NO_ROOM;
+        return SHEAF__NO_SPACE;
     record_put(space, (sheaf__used){ *begin, size, tag });
     space->blocks++;
     return SHEAF__TAKEN;

@@ -30,14 +30,14 @@ typedef struct sheaf__space {
     size_t blocks, used_capacity;
 } sheaf__space;
 
-typedef enum sheaf__take { SHEAF__TAKEN, SHEAF__NO_ROOM, SHEAF__NO_RECORD } sheaf__take;
+typedef enum sheaf__take { SHEAF__TAKEN, SHEAF__NO_SPACE, SHEAF__NO_RECORD } sheaf__take;
 
 void sheaf__space_init(sheaf__space *space, size_t capacity);
 void sheaf__space_release(sheaf__space *space);
 
 /* sheaf__space_size - what a request of `bytes` occupies; 0 when it overflows. */
 size_t sheaf__space_size(size_t bytes);
-/* sheaf__space_take - first hole that fits. NO_ROOM: the range is full; NO_RECORD:
+/* sheaf__space_take - first hole that fits. NO_SPACE: the range is full; NO_RECORD:
  * malloc failed. Nothing changes unless TAKEN. */
 sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t *begin);
 /* sheaf__space_give - returns the occupied bytes and the tag; cannot fail. An

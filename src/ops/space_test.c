@@ -118,13 +118,13 @@ static void test_space__a_full_range_refuses_and_goes_on(void **state)
     sheaf__space_init(&space, 8192);
     assert_int_equal(sheaf__space_take(&space, 4096, 1, &a), SHEAF__TAKEN);
     assert_int_equal(sheaf__space_take(&space, 4096, 2, &b), SHEAF__TAKEN);
-    assert_int_equal(sheaf__space_take(&space, 1, 3, &c), SHEAF__NO_ROOM);
-    assert_int_equal(sheaf__space_take(&space, SIZE_MAX, 3, &c), SHEAF__NO_ROOM);
-    assert_int_equal(sheaf__space_take(&space, SIZE_MAX / 2, 3, &c), SHEAF__NO_ROOM);
+    assert_int_equal(sheaf__space_take(&space, 1, 3, &c), SHEAF__NO_SPACE);
+    assert_int_equal(sheaf__space_take(&space, SIZE_MAX, 3, &c), SHEAF__NO_SPACE);
+    assert_int_equal(sheaf__space_take(&space, SIZE_MAX / 2, 3, &c), SHEAF__NO_SPACE);
     assert_int_equal(c, 77);
     assert_int_equal(space.mark, 8192);
     sheaf__space_give(&space, a, &tag);
-    assert_int_equal(sheaf__space_take(&space, 4097, 3, &c), SHEAF__NO_ROOM);
+    assert_int_equal(sheaf__space_take(&space, 4097, 3, &c), SHEAF__NO_SPACE);
     assert_int_equal(sheaf__space_take(&space, 4000, 3, &c), SHEAF__TAKEN);
     assert_int_equal(c, a);
     sheaf__space_release(&space);

@@ -1,20 +1,13 @@
 /* units_rates.c - how fast this processor multiplies from registers, each way. */
 #include <immintrin.h>
 #include <stdint.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "ops/units.h"
 
 #define TURNS 400  /* of a loop, so that it takes some microseconds */
 #define ROUNDS 200 /* the best one counts: others may have been interrupted */
 #define CHAINS 12  /* sums at once: enough for two pipes of six cycles */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Loops over the sums must vanish, or the sums live in memory. */
 #if defined(__clang__)
@@ -86,10 +79,10 @@ void sheaf__units_measure(double rate[SHEAF__RATES], bool pairs, bool tiles)
     double best[SHEAF__RATES] = { 1, 1, 1 };
     for (int r = 0; r < ROUNDS; r++)
         for (int w = 0; w < SHEAF__RATES; w++) {
-            const double start = now();
+            const double start = sheaf__seconds();
             if (there[w])
                 ways[w].turn();
-            const double took = now() - start;
+            const double took = sheaf__seconds() - start;
             if (there[w] && took > 0 && took < best[w])
                 best[w] = took;
         }

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -49,13 +49,6 @@ typedef struct saved {
     sheaf_state_tensor *tensor;
     char **name; /* owned */
 } saved;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- state ---- */
 
@@ -256,7 +249,7 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
     bool stop = false;
     sheaf_status *st = is_due(o->export_every, done) ? export_step(r, comm, done, true) : NULL;
     while (done < o->steps && !stop && st == NULL) {
-        const double began = now(), lr = sheaf_schedule_rate(&schedule, o->lr, done);
+        const double began = sheaf__seconds(), lr = sheaf_schedule_rate(&schedule, o->lr, done);
         sheaf__step_result step;
         bool save_now = false;
         st = sheaf__stepper_run(&step, rank->stepper, done, lr);
@@ -264,7 +257,7 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
             break;
         done++;
         if (sheaf_comm_rank(comm) == 0)
-            report(r, rank, &step, done, lr, now() - began);
+            report(r, rank, &step, done, lr, sheaf__seconds() - began);
         st = asked(r, comm, &save_now, &stop);
         if (st == NULL &&
             (save_now || stop || is_due(o->save_every, done) || is_due(o->export_every, done))) {

@@ -29,25 +29,13 @@ static int64_t behind(const sheaf_source_entry *e, int from)
     return n;
 }
 
-static void add_shape(sheaf_text *text, int ndim, const int64_t *shape)
-{
-    sheaf__text_add(text, "[");
-    for (int i = 0; i < ndim; i++)
-        sheaf__text_add(text, "%s%" PRId64, i == 0 ? "" : ", ", shape[i]);
-    sheaf__text_add(text, "]");
-}
-
 static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t,
                                  const char *what)
 {
-    sheaf_text got = { 0 }, want = { 0 };
-    add_shape(&got, e->ndim, e->shape);
-    add_shape(&want, t->ndim, t->shape);
+    char got[128], want[128];
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
-    sheaf_expected(st, "%s '%s' %s", what, t->name, want.at != NULL ? want.at : "");
-    sheaf_found(st, "shape %s", got.at != NULL ? got.at : "");
-    sheaf__text_release(&got);
-    sheaf__text_release(&want);
+    sheaf_expected(st, "%s '%s' %s", what, t->name, sheaf__show_shape(want, t->ndim, t->shape));
+    sheaf_found(st, "shape %s", sheaf__show_shape(got, e->ndim, e->shape));
     return sheaf_try_this(st, "this adapter was made for another base model");
 }
 

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/print.h"
 #include "commands.h"
@@ -20,13 +20,6 @@ const char cmd_convert_usage[] =
     "it appears only once it is complete. What is not whole is refused and named, never filled up.\n"
     "SRC may be a run of sheaf train, or one of its checkpoints: --to peft gives its adapter, --to hf or\n"
     "sat the model with what was trained.\n";
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf_convert_report *r,
                          double seconds)
@@ -106,7 +99,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         st = cli_signals_stop(&how.stop);
     if (st == NULL && (also = calloc((size_t)paths.count, sizeof *also)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "convert");
-    const double begin = seconds_now();
+    const double begin = sheaf__seconds();
     if (st == NULL) {
         const sheaf_dtype as = (sheaf_dtype)dtype;
         for (int i = 1; i < paths.count - 1; i++)
@@ -123,7 +116,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     if (monitor != NULL)
         sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
-        print_report(cli, &how, &report, seconds_now() - begin);
+        print_report(cli, &how, &report, sheaf__seconds() - begin);
     free(also);
     return cli_report(cli, st);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "dialects/common/model.h"
 
 enum { NAME_MOST = 512 };

@@ -100,15 +100,6 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
 
 /* ---- rows of the vocabulary ---- */
 
-const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape)
-{
-    size_t n = (size_t)snprintf(text, 128, "[");
-    for (int d = 0; d < ndim && n < 100; d++)
-        n += (size_t)snprintf(text + n, 128 - n, "%s%" PRId64, d > 0 ? ", " : "", shape[d]);
-    snprintf(text + n, 128 - n, "]");
-    return text;
-}
-
 static const char *path_of(const sheaf_catalog *c, const sheaf_logical *t)
 {
     return t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;

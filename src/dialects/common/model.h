@@ -44,7 +44,5 @@ sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir)
  * notes what is missing. */
 sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *catalog, sheaf_logical *tensor,
                                         int64_t vocab);
-/* sheaf__show_shape - "[511, 64]" */
-const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "dialects/deepspeed/private.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"

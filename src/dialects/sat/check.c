@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/no_memory.h"
+#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
@@ -97,14 +98,6 @@ static sheaf_status *infer_encoder(check *k, sheaf_config *config)
 
 /* ---- tensors against the schema ---- */
 
-static void show_shape(char text[128], int ndim, const int64_t *shape)
-{
-    size_t n = (size_t)snprintf(text, 128, "[");
-    for (int d = 0; d < ndim && n < 100; d++)
-        n += (size_t)snprintf(text + n, 128 - n, "%s%" PRId64, d > 0 ? ", " : "", shape[d]);
-    snprintf(text + n, 128 - n, "]");
-}
-
 /* The config is not that of these tensors. */
 static sheaf_status *note_config(check *k, const char *code, const char *path, const char *name,
                                  const char *want, const char *found)
@@ -123,8 +116,8 @@ static sheaf_status *check_shape(check *k, const sheaf_tensor *t, const sheaf_so
         same = e->shape[d] == t->shape[d];
     if (same)
         return NULL;
-    show_shape(want, t->ndim, t->shape);
-    show_shape(found, e->ndim, e->shape);
+    sheaf__show_shape(want, t->ndim, t->shape);
+    sheaf__show_shape(found, e->ndim, e->shape);
     return note_config(k, "shape", k->path, t->name, want, found);
 }
 
