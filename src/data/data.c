@@ -83,8 +83,8 @@ static int64_t used_of(const sheaf_data *data, int64_t row)
     return n;
 }
 
-/* Counts per row; refuses a data set that trains nothing. */
-static sheaf_status *count(sheaf_data *data)
+/* Counts per row; refuses a data set that trains nothing, but for prompts. */
+static sheaf_status *count(sheaf_data *data, bool prompts)
 {
     data->labels = calloc((size_t)data->rows, sizeof *data->labels);
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
@@ -104,7 +104,7 @@ static sheaf_status *count(sheaf_data *data)
         data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
         any |= data->labels[r] > 0;
     }
-    if (any)
+    if (any || prompts)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "the data set trains nothing");
     sheaf_expected(st, "at least one label that is not -100, not counting a row's first position");
@@ -212,7 +212,7 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
     if (st == NULL)
         st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
     if (st == NULL)
-        st = sheaf_in(count(data), "%s", path);
+        st = sheaf_in(count(data, options->prompts), "%s", path);
     if (st == NULL)
         st = sheaf_in(check_positions(data, options), "%s", path);
     if (st == NULL)

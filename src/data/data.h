@@ -43,6 +43,7 @@ typedef struct sheaf_data_options {
     int64_t micro_batch;    /* rows that are used together; images are held for a few such groups */
     int threads;            /* that may decode images at once; 0: every core of this process */
     const atomic_int *stop; /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */
+    bool prompts; /* rows are prompts: none needs a label, and no file of tokens the tensor */
 } sheaf_data_options;
 
 /* sheaf_data_open - errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for

@@ -20,6 +20,7 @@ typedef struct reader {
     sheaf_safetensors *file;
     sheaf_data *data;
     int64_t rows, length;
+    bool prompts;  /* as sheaf_data_options has it */
     uint8_t *mask; /* where take_mask() writes */
     void *chunk;   /* CHUNK int64 */
 } reader;
@@ -66,7 +67,7 @@ static const struct {
     bool needed, image;
 } known[] = {
     { "input_ids", true },
-    { "labels", true },
+    { "labels", true }, /* but for prompts */
     { "attention_mask" },
     { "position_ids" },
     { "image_embed_mask", .image = true },
@@ -74,7 +75,7 @@ static const struct {
     { "vision_expert_mask", .image = true },
     { "image_rope_mask", .image = true },
 };
-enum { KNOWN = sizeof known / sizeof *known };
+enum { LABELS = 1, KNOWN = sizeof known / sizeof *known };
 
 /* What holds the images, as each tower reads them. */
 static const char *const images_of[] = { "vision_image", "cross_image" };
@@ -136,7 +137,7 @@ static sheaf_status *check_tensors(reader *in)
     }
     for (int k = 0; k < KNOWN; k++) {
         const sheaf_safetensors_entry *entry = sheaf__safetensors_find(in->file, known[k].name);
-        if (!known[k].needed && entry == NULL)
+        if (entry == NULL && (!known[k].needed || (in->prompts && k == LABELS)))
             continue;
         sheaf_status *st = check_entry(entry, known[k].name);
         if (st == NULL && k == 0) {
@@ -393,6 +394,8 @@ static sheaf_status *make_rows(reader *in)
         return sheaf__data_no_memory((int64_t)total);
     for (int64_t r = 0; r <= in->rows; r++)
         data->begin[r] = r * in->length;
+    for (size_t i = 0; i < total && in->prompts; i++) /* where the file has none */
+        data->label[i] = SHEAF__NO_LABEL;
     return NULL;
 }
 
@@ -405,7 +408,7 @@ static sheaf_status *read_rows(reader *in, const char *path, const sheaf_data_op
     st = make_rows(in);
     if (st == NULL)
         st = each(in, "input_ids", take_token);
-    if (st == NULL)
+    if (st == NULL && sheaf__safetensors_find(in->file, "labels") != NULL)
         st = each(in, "labels", take_label);
     if (st == NULL && in->data->mask != NULL)
         st = read_mask(in, "attention_mask", in->data->mask);
@@ -427,7 +430,7 @@ static sheaf_status *read_rows(reader *in, const char *path, const sheaf_data_op
 sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options)
 {
-    reader in = { .data = data };
+    reader in = { .data = data, .prompts = options->prompts };
     sheaf_status *st = sheaf__safetensors_open(&in.file, path);
     if (st != NULL)
         return st;

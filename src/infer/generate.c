@@ -1,5 +1,5 @@
 /* generate.c - see generate.h. */
-#include "infer/generate.h"
+#include "infer/past.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,11 @@ typedef struct batch {
     sheaf__continuation *out;
     int64_t first, n;        /* prompts [first, first + n) */
     int64_t longest, length; /* of the prompts; of the cache */
-    int64_t keys;            /* positions filled so far */
-    sheaf__kept kept;
-    uint8_t *mask;                  /* [n, length] */
+    int64_t begin;           /* rows of the one prompt there is that were read before */
+    int64_t *keys;           /* [n] positions filled so far */
+    sheaf__kept own;         /* where nothing is kept between calls */
+    const sheaf__kept *kept;
+    sheaf__past *past;              /* of the options, where there is one prompt */
     int32_t *ids, *position, *pick; /* rows of the next run */
     struct {
         int64_t count, rows;      /* images of the batch, rows of the image stream */
@@ -34,6 +36,38 @@ static bool stops(const sheaf__generate_options *o, int64_t id)
         if (o->stop[i] == id)
             return true;
     return false;
+}
+
+/* Of the last token. */
+static void note_logprob(const batch *b, sheaf__continuation *out, const float *logits)
+{
+    const int64_t best = b->options->best, at = out->n - 1;
+    float max;
+    const float sum = sheaf__sampling_log_sum(&max, logits, b->model->schema->config.vocab);
+    int32_t *ids = out->best_ids + at * best;
+    out->logprob[at] = logits[out->ids[at]] - max - sum;
+    sheaf__sampling_best(ids, best, logits, b->model->schema->config.vocab);
+    for (int64_t i = 0; i < best; i++)
+        out->best_logprob[at * best + i] = logits[ids[i]] - max - sum;
+}
+
+/* Does the sequence end with its last token? Hears of it. */
+static bool ends(const batch *b, int64_t which, sheaf__continuation *out)
+{
+    const sheaf__generate_options *o = b->options;
+    if (o->told != NULL)
+        o->told(o->self, which, out);
+    const bool token = stops(o, out->ids[out->n - 1]);
+    if (o->over != NULL && o->over(o->self, which, out) && !token)
+        out->ending = SHEAF__ENDS_TEXT;
+    else if (token)
+        out->ending = SHEAF__ENDS_TOKEN;
+    else if (out->n == o->max_new ||
+             (o->max_length > 0 && b->prompt[which].n + out->n >= o->max_length))
+        out->ending = SHEAF__ENDS_LENGTH;
+    else
+        return false;
+    return true;
 }
 
 /* The sampler changes a copy: the head's block may be read again. */
@@ -64,11 +98,9 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
                                              (long long)which + 1, (long long)out->n + 1),
                                   "logits that are numbers");
         out->ids[out->n++] = (int32_t)id;
-        b->done[row0 + i] =
-            stops(b->options, id) || out->n == b->options->max_new ||
-            (b->options->max_length > 0 && b->prompt[which].n + out->n >= b->options->max_length);
-        if (b->options->told != NULL)
-            b->options->told(b->options->self, which, out);
+        if (out->logprob != NULL)
+            note_logprob(b, out, logits + i * vocab);
+        b->done[row0 + i] = ends(b, which, out);
     }
     return NULL;
 }
@@ -93,12 +125,11 @@ static void lay_out_images(batch *b)
     b->image.count = 0;
     for (int64_t i = 0; i < b->n; i++) {
         const sheaf__prompt *p = &b->prompt[b->first + i];
-        const int64_t pad = b->longest - p->n;
         for (int64_t j = 0; j < b->longest; j++) {
             const int32_t at = (int32_t)(i * b->longest + j);
-            const int stream = j >= pad && p->expert != NULL && p->expert[j - pad];
+            const int stream = j < p->n && p->expert != NULL && p->expert[j];
             b->image.stream[stream][count[stream]++] = at;
-            if (j >= pad && p->embed != NULL && p->embed[j - pad])
+            if (j < p->n && p->embed != NULL && p->embed[j])
                 b->image.row[row++] = at;
         }
         b->image.count += images_of(p, b->options);
@@ -119,7 +150,7 @@ static sheaf_status *fill_images(batch *b)
     const int towers = sheaf__towers_of(tower, &b->model->schema->config);
     sheaf__picture *next = b->image.picture;
     sheaf_status *st = NULL;
-    if (b->model->towers == NULL || seen_before(b))
+    if (b->model->towers == NULL || seen_before(b) || b->begin > 0)
         return NULL;
     for (int64_t i = b->first; b->model->begins && i < b->first + b->n && st == NULL; i++) {
         const sheaf__prompt *p = &b->prompt[i];
@@ -135,37 +166,37 @@ static sheaf_status *fill_images(batch *b)
     return sheaf__agree_all(b->c, st);
 }
 
-/* Prompts stand at the right end of [0, longest); what is before them is masked. */
+/* Prompts stand at the left end of [0, longest), and what fills up the shorter ones behind them,
+ * where the first answers come to be. Rows that were read before are left out. */
 static void lay_out_prompts(batch *b)
 {
-    memset(b->mask, 1, (size_t)(b->n * b->length));
+    const int64_t rows = b->longest - b->begin;
     for (int64_t i = 0; i < b->n; i++) {
         const sheaf__prompt *p = &b->prompt[b->first + i];
-        const int64_t pad = b->longest - p->n;
-        memset(b->mask + i * b->length, 0, (size_t)pad);
-        for (int64_t j = 0; j < b->longest; j++) {
-            b->ids[i * b->longest + j] = j < pad ? 0 : p->ids[j - pad];
-            b->position[i * b->longest + j] = j < pad ? 0 : position_of(p, j - pad);
+        for (int64_t j = 0; j < rows; j++) {
+            const int64_t at = b->begin + j;
+            b->ids[i * rows + j] = at < p->n ? p->ids[at] : 0;
+            b->position[i * rows + j] = at < p->n ? position_of(p, at) : 0;
         }
-        b->pick[i] = (int32_t)(i * b->longest + b->longest - 1);
+        b->keys[i] = p->n;
+        b->pick[i] = (int32_t)(i * rows + p->n - b->begin - 1);
         b->out[b->first + i].n = 0;
         b->done[i] = false;
     }
-    b->keys = b->longest;
-    if (b->model->towers != NULL)
+    if (b->model->towers != NULL && b->begin == 0)
         lay_out_images(b);
 }
 
+/* A sequence that is done stays where it is; its result is not read. */
 static void lay_out_next(batch *b)
 {
     for (int64_t i = 0; i < b->n; i++) {
         const sheaf__continuation *out = &b->out[b->first + i];
-        b->ids[i] = out->ids[out->n - 1]; /* of a finished one: anything, its result is not read */
-        b->position[i] = position_of(&b->prompt[b->first + i],
-                                     b->keys - (b->longest - b->prompt[b->first + i].n));
+        b->keys[i] += !b->done[i];
+        b->ids[i] = out->ids[out->n - 1];
+        b->position[i] = position_of(&b->prompt[b->first + i], b->keys[i] - 1);
         b->pick[i] = (int32_t)i;
     }
-    b->keys++;
 }
 
 static bool all_done(const batch *b)
@@ -212,7 +243,7 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
                                         .in = in,
                                         .info = info,
                                         .head = head,
-                                        .kept = &b->kept,
+                                        .kept = b->kept,
                                         .images = images == NULL ? 0 : b->image.count,
                                         .image_rows = images == NULL ? 0 : b->image.rows,
                                         .images_in = images,
@@ -221,39 +252,72 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
     return sheaf__tape_compile(*tape, false, false);
 }
 
-static sheaf_status *run_batch(batch *b)
+/* Where keys and values go. */
+static sheaf_status *find_cache(batch *b)
 {
-    sheaf__rows_in in = {
-        .ids = b->ids, .position = b->position, .key_mask = b->mask, .mask_ld = b->length
-    };
-    sheaf__head_run head = {
-        .all_rows = true, .pick = b->pick, .npick = b->n, .take = take, .self = b
-    };
-    sheaf__tape *prefill = NULL, *decode = NULL;
-    sheaf_status *st = sheaf__kept_new(&b->kept, b->model, b->n, b->length);
-    lay_out_prompts(b);
+    b->begin = 0;
+    b->kept = &b->own;
+    if (b->past == NULL)
+        return sheaf__kept_new(&b->own, b->model, b->n, b->length);
+    b->kept = &b->past->kept;
+    return sheaf__past_begin(&b->begin, b->past, b->model, b->prompt, b->length);
+}
+
+/* The rows of the last run are in the cache. */
+static void note_past(const batch *b, bool whole)
+{
+    if (b->past != NULL && whole)
+        sheaf__past_read(b->past, b->prompt);
+    else if (b->past != NULL)
+        sheaf__past_more(b->past, b->ids[0], b->position[0]);
+}
+
+static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run *head)
+{
     const sheaf__images_in images = { .picture = b->image.picture,
                                       .image_row = b->image.row,
                                       .stream = { b->image.stream[0], b->image.stream[1] } };
-    in.keys = b->keys;
+    sheaf__tape *tape = NULL;
+    lay_out_prompts(b);
+    in->keys = b->longest;
+    sheaf_status *st = fill_images(b);
     if (st == NULL)
-        st = fill_images(b);
+        st = record(&tape, b, b->longest - b->begin, in, head, b->begin > 0 ? NULL : &images);
     if (st == NULL)
-        st = record(&prefill, b, b->longest, &in, &head, &images);
-    if (st == NULL)
-        st = sheaf__tape_run(prefill);
-    sheaf__tape_free(prefill);
-    if (st == NULL && b->sight != NULL && b->image.count > 0)
+        st = sheaf__tape_run(tape);
+    sheaf__tape_free(tape);
+    if (st == NULL && b->sight != NULL && b->begin == 0 && b->image.count > 0)
         b->sight->full = true;
+    if (st == NULL)
+        note_past(b, true);
+    return st;
+}
+
+static sheaf_status *run_batch(batch *b)
+{
+    sheaf__rows_in in = { .ids = b->ids, .position = b->position };
+    sheaf__head_run head = {
+        .all_rows = true, .pick = b->pick, .npick = b->n, .take = take, .self = b
+    };
+    sheaf__tape *decode = NULL;
+    sheaf_status *st = find_cache(b);
+    if (st == NULL)
+        st = read_prompts(b, &in, &head);
+    in.keys = b->length;
+    in.keys_of = b->keys;
     if (st == NULL)
         st = record(&decode, b, 1, &in, &head, NULL);
     while (st == NULL && !all_done(b) && (st = stopped(b)) == NULL) {
         lay_out_next(b);
-        in.keys = b->keys;
         st = sheaf__tape_run(decode);
+        if (st == NULL)
+            note_past(b, false);
     }
+    for (int64_t i = 0; i < b->n && st != NULL; i++)
+        if (!b->done[i])
+            b->out[b->first + i].ending = SHEAF__ENDS_STOPPED;
     sheaf__tape_free(decode);
-    sheaf__kept_release(&b->kept, b->model);
+    sheaf__kept_release(&b->own, b->model);
     return st;
 }
 
@@ -263,7 +327,7 @@ static void free_batch(batch *b)
     free(b->image.stream[0]);
     free(b->image.stream[1]);
     free(b->image.picture);
-    free(b->mask);
+    free(b->keys);
     free(b->ids);
     free(b->position);
     free(b->pick);
@@ -360,17 +424,20 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                 .options = options,
                 .prompt = prompt,
                 .out = out,
-                .mask = malloc((size_t)(most * length)),
+                .keys = malloc((size_t)most * sizeof *b.keys),
                 .ids = malloc(rows * 4),
                 .position = malloc(rows * 4),
                 .pick = malloc((size_t)most * 4),
                 .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
                 .sight = count == 1 ? options->sight : NULL,
+                .past = count == 1 ? options->past : NULL,
                 .scratch =
                     malloc((vocab + sheaf__sampling_scratch((int64_t)vocab)) * sizeof(float)) };
     sheaf_status *st = NULL;
-    if (b.mask == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
+    if (options->past != NULL && count != 1)
+        sheaf__past_release(options->past, model);
+    if (b.keys == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
         b.history == NULL || b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)

@@ -1,9 +1,9 @@
 /* generate.h - tokens from prompts, with a cache of keys and values.
  *
- * Prompts run together in batches, padded on the left; padding shifts no position,
- * is seen by no query and never counts for the repetition penalty. Every rank
- * samples from the same logits with the same counter-based numbers, so all hold
- * the same tokens at any number of ranks. */
+ * Prompts run together in batches. Each sequence has its keys from key 0 on and its own number of
+ * them; what fills up shorter prompts stands behind them and is seen by no query. So a prompt in a
+ * batch has the bits it has alone. Every rank samples from the same logits with the same
+ * counter-based numbers, so all hold the same tokens at any number of ranks. */
 #ifndef SHEAF_INFER_GENERATE_H
 #define SHEAF_INFER_GENERATE_H
 
@@ -13,10 +13,27 @@
 #include "infer/sampling.h"
 #include "models/model.h"
 
+typedef enum sheaf__ending {
+    SHEAF__ENDS_LENGTH, /* max_new or max_length is reached */
+    SHEAF__ENDS_TOKEN,  /* one of the ids that stop */
+    SHEAF__ENDS_TEXT,   /* the caller's `over` said so */
+    SHEAF__ENDS_STOPPED,
+} sheaf__ending;
+
 typedef struct sheaf__continuation {
     int32_t *ids; /* [max_new] of the caller */
     int64_t n;
+    sheaf__ending ending;
+    /* All NULL, or all of the caller: of each token the log of its probability by the model alone,
+     * before penalty, temperature and cuts; and the `best` most probable ids with theirs, the first
+     * of equals first. */
+    float *logprob;      /* [max_new] */
+    int32_t *best_ids;   /* [max_new, best] */
+    float *best_logprob; /* [max_new, best] */
 } sheaf__continuation;
+
+/* What is kept between calls: infer/past.h. */
+typedef struct sheaf__past sheaf__past;
 
 typedef struct sheaf__generate_options {
     sheaf__sampling sampling;
@@ -32,13 +49,20 @@ typedef struct sheaf__generate_options {
     sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture);
     /* Hears of every token, on every rank, when out[prompt] has it. May be NULL. */
     void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
-    void *self;                 /* of both */
+    /* Does the answer end with this token? Asked after told(), on every rank, and all must say the
+     * same. NULL: no. */
+    bool (*over)(void *self, int64_t prompt, const sheaf__continuation *so_far);
+    void *self;                 /* of all three */
+    int64_t best;               /* of logprob: at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
                                    in out; NULL on all or none */
     /* Kept from call to call, on each rank its own, for one prompt about one picture: it is filled,
      * and used when it is full. Empty it (full = false) on all ranks for another picture. NULL: the
      * towers run in each call. */
     sheaf__sight *sight;
+    /* Kept from call to call, on each rank its own: what was read of the one prompt there is. Of
+     * several it is given back. NULL: nothing is kept. */
+    sheaf__past *past;
     const sheaf_events *events;
 } sheaf__generate_options;
 
@@ -53,6 +77,8 @@ typedef struct sheaf__prompt {
     const sheaf__picture *picture; /* [pictures], at most as many as the family takes, of the
                                       towers' sizes; rows are not read. NULL: see load */
     int64_t pictures;
+    int64_t look; /* a number of the caller for its picture, the same for no other; 0: none has been
+                     given, and nothing that was read of one is used again */
 } sheaf__prompt;
 
 /* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must

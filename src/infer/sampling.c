@@ -166,6 +166,36 @@ void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, i
         cut(logits, vocab, how, scratch);
 }
 
+float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab)
+{
+    float lane[16] = { 0 };
+    *max = -INFINITY;
+    for (int64_t i = 0; i < vocab; i++)
+        *max = logits[i] > *max ? logits[i] : *max;
+    for (int64_t i = 0; i < vocab; i++)
+        lane[i % 16] += logits[i] == *max        ? 1.0f
+                        : logits[i] == logits[i] ? sheaf__exp(logits[i] - *max)
+                                                 : 0.0f;
+    return sheaf__log(sheaf__lanes_join(lane));
+}
+
+void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        const float x = logits[i] == logits[i] ? logits[i] : -INFINITY;
+        int64_t at = n;
+        while (at > 0 && (logits[ids[at - 1]] < x ||
+                          (logits[ids[at - 1]] != logits[ids[at - 1]] && x > -INFINITY)))
+            at--;
+        if (at == best)
+            continue;
+        n += n < best;
+        memmove(ids + at + 1, ids + at, (size_t)(n - 1 - at) * sizeof *ids);
+        ids[at] = (int32_t)i;
+    }
+}
+
 int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab)
 {
     int64_t best = -1;

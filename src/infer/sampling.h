@@ -42,6 +42,14 @@ size_t sheaf__sampling_scratch(int64_t vocab);
 void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, float *scratch);
 
+/* sheaf__sampling_log_sum - the log of the sum of exp(logit), less the largest logit, in *max: in
+ * float32, 16 lanes; a NaN counts as -inf. The log of an id's probability is
+ * logits[id] - max - this. */
+float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab);
+/* sheaf__sampling_best - the `best` largest, falling, of equals the smaller id first; a NaN counts
+ * as -inf. best <= vocab. */
+void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab);
+
 /* sheaf__sampling_greedy - the first index of the maximum; -1 if all are NaN or -inf. */
 int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab);
 

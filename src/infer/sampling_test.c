@@ -326,9 +326,29 @@ static void test_sampling__cuts_agree_with_their_definition(void **state)
         }
 }
 
+/* ---- probabilities ---- */
+
+static void test_sampling__the_best_and_their_probabilities_by_hand(void **state)
+{
+    static const float logits[] = { 1, NAN, 3, 1, -INFINITY, 3, 2 };
+    static const int32_t want[] = { 2, 5, 6, 0, 3 }; /* and of ids 1 and 4 the smaller first */
+    int32_t ids[7];
+    float max;
+    for (int64_t best = 0; best <= 7; best++) {
+        memset(ids, 0xff, sizeof ids);
+        sheaf__sampling_best(ids, best, logits, 7);
+        CHECK_BYTES("ids", ids, want, sizeof *ids * (size_t)(best < 5 ? best : 5));
+        assert_true(best == 7 ? ids[5] == 1 && ids[6] == 4 : ids[best] == -1);
+    }
+    const float sum = sheaf__sampling_log_sum(&max, logits, 7);
+    assert_true(max == 3);
+    CHECK_NEAR("sum", sum, log(2 + exp(-1) + 2 * exp(-2)), 1e-7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sampling__the_best_and_their_probabilities_by_hand),
         cmocka_unit_test(test_sampling__rows_worked_by_hand),
         cmocka_unit_test(test_sampling__greedy_takes_the_first_of_the_largest),
         cmocka_unit_test(test_sampling__draw_follows_the_cumulative_sum),

@@ -295,16 +295,42 @@ static sheaf__attention shape_of(const sheaf__context *c, const attention_params
                                .kv_rows = p->cache == NULL ? keys : p->cache->length };
 }
 
+static int64_t keys_of(const attention_params *p, int64_t sequence)
+{
+    return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
+}
+
 /* New rows go behind the old ones of each sequence. */
 static void append(const sheaf__context *c, const attention_params *p)
 {
-    const int64_t n = p->heads.queries, cols = p->k->cols, from = p->in->keys - n;
+    const int64_t n = p->heads.queries, cols = p->k->cols;
     const size_t bytes = (size_t)(n * cols) * sheaf_dtype_bytes(c->dtype);
     for (int64_t b = 0; b < p->heads.batch; b++) {
+        const int64_t from = keys_of(p, b) - n;
         memcpy(sheaf__at(p->cache->k, (b * p->cache->length + from) * cols, c->dtype),
                sheaf__at(p->k->data, b * n * cols, c->dtype), bytes);
         memcpy(sheaf__at(p->cache->v, (b * p->cache->length + from) * cols, c->dtype),
                sheaf__at(p->v->data, b * n * cols, c->dtype), bytes);
+    }
+}
+
+/* Neighbours that have as many keys go together: the op knows one number of keys. */
+static void each_length(const sheaf__context *c, const attention_params *p)
+{
+    const int64_t batch = p->heads.batch;
+    sheaf__attention shape = shape_of(c, p);
+    for (int64_t b = 0, end; b < batch; b = end) {
+        for (end = b + 1; end < batch && keys_of(p, end) == keys_of(p, b);)
+            end++;
+        shape.batch = end - b;
+        shape.keys = keys_of(p, b);
+        if (p->in->key_mask != NULL)
+            shape.key_mask = p->in->key_mask + b * shape.mask_ld;
+        sheaf__attention_forward(
+            c->device, &shape, sheaf__at(p->o->data, b * shape.queries * shape.ldo, c->dtype), NULL,
+            sheaf__at(p->q->data, b * shape.queries * shape.ldq, c->dtype),
+            sheaf__at(p->cache->k, b * shape.kv_rows * shape.ldk, c->dtype),
+            sheaf__at(p->cache->v, b * shape.kv_rows * shape.ldv, c->dtype));
     }
 }
 
@@ -315,6 +341,10 @@ static sheaf_status *attention_forward(sheaf__tape *tape, sheaf__op *op)
     const sheaf__attention shape = shape_of(c, p);
     if (p->cache != NULL && c->device->kind != SHEAF_DRY)
         append(c, p);
+    if (p->cache != NULL && p->in->keys_of != NULL && c->device->kind != SHEAF_DRY) {
+        each_length(c, p);
+        return NULL;
+    }
     sheaf__attention_forward(
         c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
         p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);

@@ -14,6 +14,9 @@ typedef struct sheaf__rows_in {
     const uint8_t *key_mask; /* [batch, mask_ld] or NULL */
     int64_t mask_ld;
     int64_t keys; /* keys per sequence including the new ones (cache) */
+    /* [batch] the same where sequences differ, none above `keys`; NULL: they do not. Read with a
+     * cache only */
+    const int64_t *keys_of;
 } sheaf__rows_in;
 
 /* A vocabulary table [vocab, width], cut by rows. Values come from one of three places. */
@@ -57,7 +60,8 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
 /* Turns x [rows, heads * head_dim] in place. */
 void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, const sheaf__rope_table *table,
                         int64_t heads, int64_t head_dim, const sheaf__rows_in *in);
-/* cache NULL: keys are this run's own. Otherwise k, v are appended at keys - queries first. */
+/* cache NULL: keys are this run's own. Otherwise k, v are appended at keys - queries first, those
+ * of each sequence behind its own. */
 sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
                                       sheaf__value *v, const sheaf__heads *heads,
                                       const sheaf__rows_in *in, const sheaf__cache *cache);

@@ -87,7 +87,7 @@ bool ask_is_tokens(const char *path)
 /* One row of a data set, and space for it. */
 typedef struct one_row {
     sheaf_batch batch;
-    int64_t seq, context;
+    int64_t seq, begin, context; /* tokens [begin, context) are the prompt; before them padding */
     bool image;
     int64_t expert_rows;
 } one_row;
@@ -120,21 +120,26 @@ static sheaf_status *make_row(one_row *r, const sheaf_data *data, const sheaf_co
     return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "a row of %zu tokens", n);
 }
 
-/* Labels are of the token behind them. */
+/* Labels are of the token behind them. Rows with an image have places for it, which padding before
+ * them would move. */
 static sheaf_status *find_context(one_row *r)
 {
     int64_t n = 0;
     while (n < r->seq && r->batch.labels[n] < 0)
         n++;
+    r->begin = 0;
     r->context = n + 1;
     if (n == r->seq) /* nothing to be answered is told: all of the row is the question */
         for (r->context = r->seq; r->context > 1 && r->batch.mask[r->context - 1] == 0;)
             r->context--;
-    for (int64_t t = 0; t < r->context; t++)
+    while (!r->image && r->begin < r->context - 1 && r->batch.mask[r->begin] == 0)
+        r->begin++;
+    for (int64_t t = r->begin; t < r->context; t++)
         if (r->batch.mask[t] == 0)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"),
-                                              "no padding before the answer"),
-                               "0 at position %" PRId64, t + 1);
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"), "no padding %s",
+                               r->image ? "before the answer" : "between the tokens of the prompt"),
+                "0 at position %" PRId64, t + 1);
     return NULL;
 }
 
@@ -142,13 +147,15 @@ static sheaf_status *find_context(one_row *r)
 static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r,
                                   const sheaf_config *config)
 {
-    const size_t n = (size_t)r->context;
+    const size_t n = (size_t)(r->context - r->begin);
     int32_t *ids = malloc(n * 10);
     if (ids == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "a prompt of %zu tokens", n);
     uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
-    memcpy(ids, r->batch.tokens, n * 4);
-    memcpy(ids + n, r->batch.position, n * 4);
+    memcpy(ids, r->batch.tokens + r->begin, n * 4);
+    const int32_t shift = r->begin > 0 ? r->batch.position[r->begin] : 0;
+    for (size_t i = 0; i < n; i++) /* padding before it shifts no position */
+        ids[n + i] = r->batch.position[r->begin + (int64_t)i] - shift;
     memset(embed, 0, 2 * n);
     for (int64_t i = 0; r->image && i < sheaf__image_positions(config); i++)
         if (r->batch.image_row[i] < r->context)
@@ -157,7 +164,7 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
         if (r->batch.stream[1][i] < r->context)
             expert[r->batch.stream[1][i]] = 1;
     *out = (sheaf__prompt){ .ids = ids,
-                            .n = r->context,
+                            .n = (int64_t)n,
                             .position = ids + n,
                             .embed = r->image ? embed : NULL,
                             .expert = r->image ? expert : NULL };
@@ -189,11 +196,11 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     r->image = images.images > 0;
     r->expert_rows = images.image_rows;
     sheaf_status *st = find_context(r);
-    if (st == NULL && w->max_length > 0 && r->context >= w->max_length)
+    if (st == NULL && w->max_length > 0 && r->context - r->begin >= w->max_length)
         st =
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
                                        "fewer positions than --max-length %" PRId64, w->max_length),
-                        "%" PRId64, r->context);
+                        "%" PRId64, r->context - r->begin);
     if (st == NULL)
         st = expected_text(&about.expected, r, w);
     if (st == NULL)

@@ -152,7 +152,8 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, wo
                                                            .query = s->query,
                                                            .events = w->events });
     sheaf_status *st = sheaf_data_open(
-        data, s->data, &(sheaf_data_options){ .config = config, .events = w->events });
+        data, s->data,
+        &(sheaf_data_options){ .config = config, .events = w->events, .prompts = true });
     if (st == NULL)
         st = sheaf_in(ask_data(prompts, w->wording, *data), "%s", s->data);
     w->how.load = ask_data_load;
