@@ -173,6 +173,36 @@ bool sheaf__is_utf8(const char *text)
     return true;
 }
 
+size_t sheaf__utf8_blank(const char *p, size_t left)
+{
+    static const char *const wide[] = { "\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001",
+                                        "\u2002",   "\u2003", "\u2004", "\u2005", "\u2006",
+                                        "\u2007",   "\u2008", "\u2009", "\u200a", "\u2028",
+                                        "\u2029",   "\u202f", "\u205f", "\u3000" };
+    if (left == 0)
+        return 0;
+    const unsigned char c = (unsigned char)*p;
+    if (c < 0x80)
+        return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f);
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        const size_t n = strlen(wide[i]);
+        if (n <= left && memcmp(p, wide[i], n) == 0)
+            return n;
+    }
+    return 0;
+}
+
+void sheaf__utf8_strip(const char **text, size_t *size)
+{
+    for (size_t n; (n = sheaf__utf8_blank(*text, *size)) > 0; *text += n)
+        *size -= n;
+    for (size_t n = 1; n <= 3 && n <= *size; n++)
+        if (sheaf__utf8_blank(*text + *size - n, n) == n) {
+            *size -= n;
+            n = 0;
+        }
+}
+
 enum { LONGEST_NAME = 128 }; /* a longer name is no typing error */
 
 static int least(int a, int b)

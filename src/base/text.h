@@ -41,6 +41,11 @@ const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape);
  * read: shortest form, no surrogates, up to U+10FFFF. 0 if it is none. */
 size_t sheaf__utf8_length(const void *p, size_t left);
 bool sheaf__is_utf8(const char *text);
+/* sheaf__utf8_blank - bytes of the blank at `p`, of which `left` may be read, or 0: a blank is what
+ * Python's str.isspace() holds for one. sheaf__utf8_strip - takes the blanks at both ends off, as
+ * Python's str.strip(). */
+size_t sheaf__utf8_blank(const char *p, size_t left);
+void sheaf__utf8_strip(const char **text, size_t *size);
 
 /* sheaf__nearest - the name in `list` (n of them) that `name` was probably meant to be,
  * by the number of letters added, dropped, changed or swapped with a neighbour, upper and

@@ -67,44 +67,14 @@ sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sh
 
 /* ---- the answer ---- */
 
-/* Bytes of the blank at `p` as Python's str.strip() counts them, or 0. */
-static size_t blank(const char *p, size_t left)
-{
-    static const char *const wide[] = { "\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001",
-                                        "\u2002",   "\u2003", "\u2004", "\u2005", "\u2006",
-                                        "\u2007",   "\u2008", "\u2009", "\u200a", "\u2028",
-                                        "\u2029",   "\u202f", "\u205f", "\u3000" };
-    if (left == 0)
-        return 0;
-    const unsigned char c = (unsigned char)*p;
-    if (c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f))
-        return 1;
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
-        const size_t n = strlen(wide[i]);
-        if (n <= left && memcmp(p, wide[i], n) == 0)
-            return n;
-    }
-    return 0;
-}
-
-static size_t blank_before(const char *text, size_t end)
-{
-    for (size_t n = 1; n <= 3 && n <= end; n++)
-        if (blank(text + end - n, n) == n)
-            return n;
-    return 0;
-}
-
 static void take_stripped(sheaf_text *text)
 {
-    size_t begin = 0, end = text->size;
-    for (size_t n; (n = blank(text->at + begin, end - begin)) > 0;)
-        begin += n;
-    for (size_t n; end > begin && (n = blank_before(text->at, end)) > 0;)
-        end -= n;
-    memmove(text->at, text->at + begin, end - begin);
-    text->size = end - begin;
-    text->at[text->size] = '\0';
+    const char *at = text->at;
+    size_t size = text->size;
+    sheaf__utf8_strip(&at, &size);
+    memmove(text->at, at, size);
+    text->size = size;
+    text->at[size] = '\0';
 }
 
 sheaf_status *sheaf__template_answer(char **out, sheaf__template which, const char *decoded)

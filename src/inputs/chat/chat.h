@@ -1,0 +1,70 @@
+/* chat.h - conversations as the text that a chat model was trained on.
+ *
+ * A chat template says how messages become one text: which marks stand around them, what is
+ * trimmed, where a system message goes. Models publish theirs as Jinja programs; here each is a row
+ * of a table (styles.c) that gives the same bytes as transformers' apply_chat_template() with the
+ * published program.
+ *
+ * Beside the text there are spans: what a person or a data set wrote, which is text even where it
+ * looks like a mark, and what a model must learn to write. Byte offsets, ascending. */
+#ifndef SHEAF_INPUTS_CHAT_CHAT_H
+#define SHEAF_INPUTS_CHAT_CHAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+typedef struct sheaf__chat_template sheaf__chat_template;
+
+typedef struct sheaf__message {
+    const char *role;    /* "system", "user" or "assistant"; others are refused by name */
+    const char *content; /* UTF-8, `size` bytes; may contain NUL */
+    size_t size;
+} sheaf__message;
+
+typedef enum sheaf__span_kind {
+    SHEAF__CONTENT, /* content of a message: text, whatever it looks like */
+    SHEAF__ANSWER,  /* what follows the generation prompt: the answer and the mark that ends it */
+} sheaf__span_kind;
+
+typedef struct sheaf__span {
+    size_t begin, end;
+    int64_t message;
+    sheaf__span_kind kind;
+} sheaf__span;
+
+typedef struct sheaf__rendered {
+    char *text; /* NUL-terminated */
+    size_t size;
+    sheaf__span *span; /* by begin; an ANSWER stands before the CONTENT that it encloses */
+    int64_t spans;
+    int64_t left_out; /* messages that this template writes nowhere, as the published one */
+} sheaf__rendered;
+
+typedef struct sheaf__chat_options {
+    bool generation_prompt; /* end with what makes a model answer */
+    const char *bos, *eos;  /* the tokenizer's, as text; NULL: it has none */
+} sheaf__chat_options;
+
+/* sheaf__chat_template_find - by name, "llama3". Errors: SHEAF_E_ARG with the names there are. */
+sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *name);
+void sheaf__chat_template_free(sheaf__chat_template *t);
+const char *sheaf__chat_template_name(const sheaf__chat_template *t);
+/* sheaf__chat_template_names - all of them, with commas, for messages and for help. */
+const char *sheaf__chat_template_names(void);
+/* sheaf__chat_template_stop - the text of the token that ends an answer: "<|im_end|>". `eos` where
+ * the template uses that one; NULL when there is none. Borrowed. */
+const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos);
+
+/* sheaf__chat_render - thread-safe; *out is to be released, and empty after a failure. Errors:
+ * SHEAF_E_DATA that names the message ("message 3", counted from 1) whose role is unknown or out of
+ * order; SHEAF_E_UNSUPPORTED for messages of tools; SHEAF_E_ARG where the template writes a token
+ * that the tokenizer lacks; SHEAF_E_MEMORY. */
+sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_template *t,
+                                 const sheaf__message *message, int64_t n,
+                                 const sheaf__chat_options *options);
+void sheaf__rendered_release(sheaf__rendered *r);
+
+#endif

@@ -1,0 +1,287 @@
+/* chat_test.c - every named template against what transformers wrote (tests/data/templates). */
+#include "tests/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "inputs/chat/messages.h"
+#include "inputs/chat/style.h"
+
+static json_t *recorded; /* {"conversations": [...], "texts": {NAME: [...]}} */
+
+static const char *data_path(char path[512], const char *name)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(path, 512, "%s/tests/data/templates/%s", root != NULL ? root : ".", name);
+    return path;
+}
+
+static int setup(void **state)
+{
+    char path[512];
+    char *text = NULL;
+    size_t size = 0;
+    CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, "recorded.json"), 1 << 20));
+    CHECK_OK(sheaf__json_parse_line(&recorded, text, size)); /* strings may hold NUL */
+    free(text);
+    return 0;
+}
+static int teardown(void **state)
+{
+    json_decref(recorded);
+    return 0;
+}
+
+static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_template *t,
+                            const json_t *messages, bool prompt)
+{
+    sheaf__messages c;
+    json_t *record = json_pack("{s:O}", "messages", messages);
+    sheaf_status *st = sheaf__messages_read(&c, record);
+    const sheaf__chat_options options = { .generation_prompt = prompt,
+                                          .bos = "<s>",
+                                          .eos = "</s>" };
+    if (st == NULL)
+        st = sheaf__chat_render(out, t, c.message, c.count, &options);
+    sheaf__messages_release(&c);
+    json_decref(record);
+    return st;
+}
+
+/* Of this code, and the parts are in its text. */
+static void check_status(sheaf_status *st, sheaf_code code, const char *one, const char *other)
+{
+    sheaf_status *copy = st == NULL ? NULL : sheaf_status_copy(st);
+    CHECK_FAILS(st, code, one);
+    CHECK_FAILS(copy, code, other);
+}
+
+static bool ends_with_answer(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    return strcmp(json_string_value(json_object_get(last, "role")), "assistant") == 0;
+}
+
+/* Spans lie in the text; an answer ends with what stops a model; content is a part of its message.
+ */
+static void check_spans(const sheaf__rendered *r, const sheaf__chat_template *t,
+                        const json_t *messages)
+{
+    const char *stop = sheaf__chat_template_stop(t, "</s>");
+    for (int64_t i = 0; i < r->spans; i++) {
+        const sheaf__span *s = &r->span[i];
+        assert_true(s->begin <= s->end && s->end <= r->size);
+        const json_t *message = json_array_get(messages, (size_t)s->message);
+        const json_t *content = json_object_get(message, "content");
+        if (s->kind == SHEAF__CONTENT)
+            assert_true(s->begin == s->end ||
+                        memmem(json_string_value(content), json_string_length(content),
+                               r->text + s->begin, s->end - s->begin) != NULL);
+        else
+            assert_memory_equal(r->text + s->end - strlen(stop), stop, strlen(stop));
+        assert_true(i == 0 || s[-1].begin <= s->begin || s->kind == SHEAF__CONTENT);
+    }
+}
+
+static void check_one(const sheaf__chat_template *t, size_t i, const json_t *messages,
+                      const json_t *want)
+{
+    sheaf__rendered r = { 0 };
+    sheaf_status *st = render(&r, t, messages, !ends_with_answer(messages));
+    if (json_is_null(want)) {
+        if (st == NULL)
+            fail_msg("%s, conversation %zu: rendered, but the program raises",
+                     sheaf__chat_template_name(t), i);
+        assert_true(strncmp(sheaf_status_where(st), "message ", 8) == 0);
+        sheaf_status_free(st);
+        return;
+    }
+    CHECK_OK(st);
+    if (r.size != json_string_length(want) || memcmp(r.text, json_string_value(want), r.size) != 0)
+        fail_msg("%s, conversation %zu:\n%s\nwanted:\n%s", sheaf__chat_template_name(t), i, r.text,
+                 json_string_value(want));
+    check_spans(&r, t, messages);
+    sheaf__rendered_release(&r);
+}
+
+static void test_chat__every_template_gives_the_bytes_of_transformers(void **state)
+{
+    const json_t *conversations = json_object_get(recorded, "conversations");
+    const json_t *texts = json_object_get(recorded, "texts");
+    assert_int_equal(json_object_size(texts), sheaf__style_count - 1); /* plain is ours */
+    for (int k = 0; k < sheaf__style_count; k++) {
+        sheaf__chat_template *t = NULL;
+        CHECK_OK(sheaf__chat_template_find(&t, sheaf__styles[k].name));
+        const json_t *want = json_object_get(texts, sheaf__styles[k].name);
+        for (size_t i = 0; i < json_array_size(want); i++)
+            check_one(t, i, json_array_get(conversations, i), json_array_get(want, i));
+        sheaf__chat_template_free(t);
+    }
+}
+
+static void test_chat__the_list_of_names_is_that_of_the_table(void **state)
+{
+    sheaf_text names = { 0 };
+    for (int k = 0; k < sheaf__style_count; k++)
+        sheaf__text_add(&names, "%s%s",
+                        k == 0                        ? ""
+                        : k + 1 == sheaf__style_count ? " or "
+                                                      : ", ",
+                        sheaf__styles[k].name);
+    assert_string_equal(names.at, sheaf__chat_template_names());
+    sheaf__text_release(&names);
+    sheaf__chat_template *t = NULL;
+    check_status(sheaf__chat_template_find(&t, "lama3"), SHEAF_E_ARG, "llama3, llama3.1", "lama3");
+}
+
+/* What is learnt is [..], what is text (..). */
+static void test_chat__spans_worked_by_hand(void **state)
+{
+    static const struct {
+        const char *name, *want;
+    } cases[] = {
+        { "llama2", "<s>[INST] <<SYS>>\n(Be brief.)\n<</SYS>>\n\n(2+2?) [/INST][ (4) </s>]" },
+        { "llama3", "<s><|start_header_id|>system<|end_header_id|>\n\n(Be brief.)<|eot_id|>"
+                    "<|start_header_id|>user<|end_header_id|>\n\n(2+2?)<|eot_id|>"
+                    "<|start_header_id|>assistant<|end_header_id|>\n\n[(4)<|eot_id|>]" },
+        { "chatml", "<|im_start|>system\n(Be brief.)<|im_end|>\n<|im_start|>user\n(2+2?)<|im_end|>"
+                    "\n<|im_start|>assistant\n[(4)<|im_end|>]\n" },
+        { "qwen3", "<|im_start|>system\n(Be brief.)<|im_end|>\n<|im_start|>user\n(2+2?)<|im_end|>"
+                   "\n<|im_start|>assistant\n[<think>\n()\n</think>\n\n(4)<|im_end|>]\n" },
+        { "vicuna", "(Be brief.) USER: (2+2?) ASSISTANT:[ (4)</s>]" },
+        { "mistral-v3", "<s>[INST] (2+2?)[/INST][ (4)</s>]" }, /* and no system message */
+        { "gemma3", "<s><start_of_turn>user\n(Be brief.)\n\n(2+2?)<end_of_turn>\n"
+                    "<start_of_turn>model\n[(4)<end_of_turn>]\n" },
+        { "plain", "(Be brief.)(2+2?)[(4)</s>]" },
+    };
+    const json_t *messages = json_array_get(json_object_get(recorded, "conversations"), 2);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__chat_template *t = NULL;
+        sheaf__rendered r = { 0 };
+        sheaf_text marked = { 0 };
+        CHECK_OK(sheaf__chat_template_find(&t, cases[i].name));
+        CHECK_OK(render(&r, t, messages, false));
+        for (size_t at = 0; at <= r.size; at++) {
+            for (int64_t s = r.spans - 1; s >= 0; s--)
+                if (r.span[s].end == at && r.span[s].begin < at)
+                    sheaf__text_add(&marked, r.span[s].kind == SHEAF__ANSWER ? "]" : ")");
+            for (int64_t s = 0; s < r.spans; s++)
+                if (r.span[s].begin == at)
+                    sheaf__text_add(&marked, r.span[s].kind == SHEAF__ANSWER ? "["
+                                             : r.span[s].end == at           ? "()"
+                                                                             : "(");
+            sheaf__text_bytes(&marked, r.text + at, at < r.size);
+        }
+        assert_string_equal(marked.at, cases[i].want);
+        assert_int_equal(r.left_out, strcmp(cases[i].name, "mistral-v3") == 0);
+        sheaf__text_release(&marked);
+        sheaf__rendered_release(&r);
+        sheaf__chat_template_free(t);
+    }
+}
+
+static void test_messages__refusals_name_the_message(void **state)
+{
+    static const struct {
+        const char *json, *where, *found;
+        sheaf_code code;
+    } cases[] = {
+        { "[]", "'record'", "list", SHEAF_E_DATA },
+        { "{}", "'messages'", "no such field", SHEAF_E_DATA },
+        { "{\"messages\": []}", "'messages'", "", SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"user\"}]}", "message 1: 'content'", "no such field",
+          SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"tool\", "
+          "\"content\": \"b\"}]}",
+          "message 2: 'role'", "tool", SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"function\", \"content\": \"b\"}]}", "message 1", "function",
+          SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"User\", \"content\": \"b\"}]}", "message 1", "User",
+          SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}]}",
+          "message 1: 'tool_calls'", "", SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
+          "message 1: 'content'", "image", SHEAF_E_UNSUPPORTED },
+        { "{\"conversations\": [{\"from\": \"observation\", \"value\": \"b\"}]}",
+          "message 1: 'from'", "observation", SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"b\"}], \"tools\": [1]}", "'tools'",
+          "", SHEAF_E_UNSUPPORTED },
+    };
+    sheaf__chat_template *t = NULL;
+    CHECK_OK(sheaf__chat_template_find(&t, "chatml"));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *record = NULL;
+        sheaf__messages c;
+        sheaf__rendered r = { 0 };
+        const sheaf__chat_options options = { 0 };
+        CHECK_OK(sheaf__json_parse_line(&record, cases[i].json, strlen(cases[i].json)));
+        sheaf_status *st = sheaf__messages_read(&c, record);
+        if (st == NULL)
+            st = sheaf__chat_render(&r, t, c.message, c.count, &options);
+        check_status(st, cases[i].code, cases[i].where, cases[i].found);
+        sheaf__messages_release(&c);
+        json_decref(record);
+    }
+    sheaf__chat_template_free(t);
+}
+
+static void test_messages__forms_give_the_same_messages(void **state)
+{
+    static const char *const forms[] = {
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
+        "\"content\": \"A\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
+        "{\"system\": \"S\", \"conversations\": [{\"from\": \"human\", \"value\": \"A\"}, "
+        "{\"from\": \"gpt\", \"value\": \"B\"}]}",
+        "{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": "
+        "\"S\"}]}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"A\"}, "
+        "{\"type\": \"text\", \"text\": \"\"}]}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        json_t *record = NULL;
+        sheaf__messages c;
+        CHECK_OK(sheaf__json_parse_line(&record, forms[i], strlen(forms[i])));
+        CHECK_OK(sheaf__messages_read(&c, record));
+        assert_int_equal(c.count, 3);
+        static const char *const roles[] = { "system", "user", "assistant" };
+        for (int k = 0; k < 3; k++) {
+            assert_string_equal(c.message[k].role, roles[k]);
+            assert_int_equal(c.message[k].size, 1);
+            assert_true(c.message[k].content[0] == "SAB"[k]);
+        }
+        sheaf__messages_release(&c);
+        json_decref(record);
+    }
+}
+
+static void test_chat__a_token_that_the_tokenizer_lacks_is_named(void **state)
+{
+    static const sheaf__message hi[] = { { "user", "Hi", 2 }, { "assistant", "Ho", 2 } };
+    static const struct {
+        const char *name, *expected;
+    } cases[] = { { "llama3", "a bos" }, { "zephyr", "an eos" } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__chat_template *t = NULL;
+        sheaf__rendered r;
+        const sheaf__chat_options options = { 0 };
+        CHECK_OK(sheaf__chat_template_find(&t, cases[i].name));
+        check_status(sheaf__chat_render(&r, t, hi, 2, &options), SHEAF_E_ARG, cases[i].name,
+                     "none in tokenizer_config.json");
+        sheaf__chat_template_free(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chat__every_template_gives_the_bytes_of_transformers),
+        cmocka_unit_test(test_chat__the_list_of_names_is_that_of_the_table),
+        cmocka_unit_test(test_chat__spans_worked_by_hand),
+        cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),
+        cmocka_unit_test(test_messages__refusals_name_the_message),
+        cmocka_unit_test(test_messages__forms_give_the_same_messages),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

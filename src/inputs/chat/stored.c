@@ -1,0 +1,149 @@
+/* stored.c - see stored.h. */
+#include "inputs/chat/stored.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+static const size_t MOST = (size_t)1 << 20; /* bytes of a program */
+static const char CONFIG[] = "tokenizer_config.json", MAP[] = "special_tokens_map.json",
+                  JINJA[] = "chat_template.jinja";
+
+static sheaf_status *keep(char **to, const char *text)
+{
+    free(*to);
+    *to = text == NULL ? NULL : strdup(text);
+    return text != NULL && *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template") : NULL;
+}
+
+/* A token is a string, or an object that has it as content. */
+static sheaf_status *read_token(char **to, const json_t *object, const char *key)
+{
+    char shown[96];
+    const json_t *value = json_object_get(object, key);
+    const json_t *content = json_is_object(value) ? json_object_get(value, "content") : value;
+    if (value == NULL || json_is_null(value))
+        return NULL;
+    if (!json_is_string(content))
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'%s'", key), "a string, or an added token"),
+            "%s", sheaf__json_show(shown, value));
+    return keep(to, json_string_value(content));
+}
+
+static sheaf_status *read_tokens(sheaf__stored_chat *out, const json_t *object)
+{
+    sheaf_status *st = read_token(&out->bos, object, "bos_token");
+    return st == NULL ? read_token(&out->eos, object, "eos_token") : st;
+}
+
+/* [{"name": "default", "template": "..."}, ...] */
+static sheaf_status *read_list(sheaf__stored_chat *out, const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        const char *program = json_string_value(json_object_get(entry, "template"));
+        if (name == NULL || program == NULL)
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'chat_template[%zu]'", i),
+                                  "an object with name and template");
+        if (strcmp(name, "default") == 0)
+            return keep(&out->program, program);
+    }
+    out->no_default = true;
+    return NULL;
+}
+
+static sheaf_status *read_program(sheaf__stored_chat *out, const json_t *object)
+{
+    char shown[96];
+    const json_t *value = json_object_get(object, "chat_template");
+    if (value == NULL || json_is_null(value))
+        return NULL;
+    out->file = CONFIG;
+    if (json_is_array(value))
+        return read_list(out, value);
+    if (json_is_string(value))
+        return keep(&out->program, json_string_value(value));
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'chat_template'"),
+                                      "a template, or a list of templates with names"),
+                       "%s", sheaf__json_show(shown, value));
+}
+
+static sheaf_status *read_config(sheaf__stored_chat *out, const char *folder, bool *has_decoder)
+{
+    char *path = NULL;
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__path_join(&path, folder, CONFIG);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__json_load(&object, path);
+    if (st == NULL && object != NULL) {
+        *has_decoder = json_object_get(object, "added_tokens_decoder") != NULL;
+        st = read_tokens(out, object);
+        if (st == NULL)
+            st = read_program(out, object);
+        st = sheaf_in(st, "%s", path);
+    }
+    json_decref(object);
+    free(path);
+    return st;
+}
+
+static sheaf_status *read_map(sheaf__stored_chat *out, const char *folder)
+{
+    char *path = NULL;
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__path_join(&path, folder, MAP);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__json_load(&object, path);
+    if (st == NULL && object != NULL)
+        st = sheaf_in(read_tokens(out, object), "%s", path);
+    json_decref(object);
+    free(path);
+    return st;
+}
+
+static sheaf_status *read_jinja(sheaf__stored_chat *out, const char *folder)
+{
+    char *path = NULL, *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__path_join(&path, folder, JINJA);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
+        st = sheaf__file_read_all(&text, &size, path, MOST);
+        if (st == NULL) {
+            free(out->program);
+            out->program = text;
+            out->file = JINJA;
+            out->no_default = false;
+        }
+    }
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
+{
+    bool has_decoder = false;
+    char *folder = NULL;
+    *out = (sheaf__stored_chat){ 0 };
+    sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? keep(&folder, path)
+                                                                : sheaf__path_parent(&folder, path);
+    if (st == NULL)
+        st = read_config(out, folder, &has_decoder);
+    if (st == NULL && !has_decoder)
+        st = read_map(out, folder);
+    if (st == NULL)
+        st = read_jinja(out, folder);
+    free(folder);
+    return st;
+}
+
+void sheaf__stored_chat_release(sheaf__stored_chat *s)
+{
+    free(s->program);
+    free(s->bos);
+    free(s->eos);
+    *s = (sheaf__stored_chat){ 0 };
+}

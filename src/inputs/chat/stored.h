@@ -1,0 +1,25 @@
+/* stored.h - what a tokenizer's folder says about conversations: its template, its bos and eos.
+ *
+ * As transformers reads it: chat_template.jinja before tokenizer_config.json's chat_template, which
+ * is a program, or a list of named ones of which the one called default counts;
+ * special_tokens_map.json only where tokenizer_config.json has no added_tokens_decoder. */
+#ifndef SHEAF_INPUTS_CHAT_STORED_H
+#define SHEAF_INPUTS_CHAT_STORED_H
+
+#include <stdbool.h>
+
+#include "sheaf/status.h"
+
+typedef struct sheaf__stored_chat {
+    char *program;    /* Jinja, or NULL */
+    char *bos, *eos;  /* or NULL */
+    const char *file; /* that has the program: "chat_template.jinja" */
+    bool no_default;  /* there is a list of programs, and none is called default */
+} sheaf__stored_chat;
+
+/* sheaf__stored_chat_read - `path`: a folder, or a file in it. No file is needed. Release also
+ * after a failure. Errors: SHEAF_E_IO, SHEAF_E_FORMAT (with the file), SHEAF_E_MEMORY. */
+sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path);
+void sheaf__stored_chat_release(sheaf__stored_chat *s);
+
+#endif

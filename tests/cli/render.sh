@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Conversations as the text that a model reads.
+. "$(dirname "$0")/lib.sh"
+
+mkdir "$work/t"
+cat >"$work/t/tokenizer_config.json" <<'END'
+{"bos_token": "<s>", "eos_token": {"content": "</s>", "special": true}}
+END
+cat >"$work/good.jsonl" <<'END'
+{"messages": [{"role": "user", "content": "é?"}, {"role": "assistant", "content": "4"}]}
+{"conversations": [{"from": "human", "value": "2+2?"}, {"from": "gpt", "value": "4"}], "id": 7}
+END
+runs "a line of JSON a record" 0 '^[{]"text": "<s>.INST. é. ./INST. 4 </s>", "template": "llama2", "spans": \[[{]"message": 1, "begin": 21, "end": 28, "begin_character": 20, "end_character": 27[}]\], "content": \[[{]"message": 0, "begin": 10, "end": 13, .*[}] [{]"text": ' \
+    render --tokenizer "$work/t" --template llama2 "$work/good.jsonl"
+check "two lines" test "$(wc -l <"$work/stdout")" = 2
+"$sheaf" render --tokenizer "$work/t/tokenizer_config.json" --template llama2 - <"$work/good.jsonl" >"$work/piped"
+same "standard input, and a file of the folder" "$work/stdout" "$work/piped"
+cat "$work/good.jsonl" | "$sheaf" render --tokenizer "$work/t" --template llama2 - >"$work/piped"
+same "and a pipe" "$work/stdout" "$work/piped"
+{ echo '['; sed '1s/$/,/' "$work/good.jsonl"; echo ']'; } >"$work/array.json"
+"$sheaf" render --tokenizer "$work/t" --template llama2 "$work/array.json" >"$work/piped"
+same "one JSON array" "$work/stdout" "$work/piped"
+echo '{"messages": [{"role": "user", "content": "a"}]}' >"$work/question.jsonl"
+runs "the generation prompt" 0 '"text": "<.im_start.>user.na<.im_end.>.n<.im_start.>assistant.n"' \
+    render --tokenizer "$work/t" --template chatml --generation-prompt "$work/question.jsonl"
+
+cat >"$work/bad.jsonl" <<'END'
+{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]}
+{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+{"messages": [{"role": "user", "content": "a", "content": "b"}]}
+{"text": "a"}
+END
+runs "bad records are named, the others are printed" 3 \
+    '"text": "<s>\[INST\] a \[/INST\] b </s>".*4 of 5 records are bad.*line 1: message 2: .role.: .*tool.*line 2: message 2: .*line 4: .*line 5: .messages.' \
+    render --tokenizer "$work/t" --template llama2 "$work/bad.jsonl"
+echo '{"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >"$work/system.jsonl"
+runs "a message that the published template drops is said" 0 'warning: 1 record with a message that chat template mistral-v3 leaves out' \
+    render --tokenizer "$work/t" --template mistral-v3 "$work/system.jsonl"
+runs "an unknown name" 2 'chat template +expected: llama2, llama3, .* or plain +found: +.lama3. +try: +llama3 $' \
+    render --tokenizer "$work/t" --template lama3 "$work/good.jsonl"
+mkdir "$work/none"
+runs "a tokenizer without eos" 2 'chat template zephyr +expected: a tokenizer with an eos token' \
+    render --tokenizer "$work/none" --template zephyr "$work/good.jsonl"
+runs "no file" 3 'nothing.jsonl' render --tokenizer "$work/t" --template zephyr "$work/nothing.jsonl"
+finish
