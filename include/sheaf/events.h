@@ -13,10 +13,11 @@ extern "C" {
 #endif
 
 typedef enum sheaf_event_kind {
-    SHEAF_EVENT_NOTE,     /* text: what was decided or done */
-    SHEAF_EVENT_WARNING,  /* text: what the user should look at; the operation goes on */
-    SHEAF_EVENT_STEP,     /* step: one optimizer step is done */
-    SHEAF_EVENT_PROGRESS, /* done of total units of `text` ("rows", "bytes read") */
+    SHEAF_EVENT_NOTE,       /* text: what was decided or done */
+    SHEAF_EVENT_WARNING,    /* text: what the user should look at; the operation goes on */
+    SHEAF_EVENT_STEP,       /* step: one optimizer step is done */
+    SHEAF_EVENT_PROGRESS,   /* done of total units of `text` ("rows", "bytes read") */
+    SHEAF_EVENT_EVALUATION, /* evaluation: the model was judged between two steps */
 } sheaf_event_kind;
 
 typedef struct sheaf_event_step {
@@ -28,11 +29,20 @@ typedef struct sheaf_event_step {
     bool skipped;    /* a float16 step whose gradients were not finite */
 } sheaf_event_step;
 
+typedef struct sheaf_event_evaluation {
+    int64_t step, steps;   /* steps done; of the whole run */
+    double loss, accuracy; /* mean over label tokens; share of them that was predicted */
+    int64_t tokens;        /* label tokens */
+    double seconds;
+    bool best; /* the lowest loss of the run so far */
+} sheaf_event_evaluation;
+
 typedef struct sheaf_event {
     sheaf_event_kind kind;
     const char *text;
     int64_t done, total;
     sheaf_event_step step;
+    sheaf_event_evaluation evaluation;
 } sheaf_event;
 
 typedef struct sheaf_events {

@@ -3,6 +3,7 @@
  *   OUT/settings           the effective settings, as a recipe
  *   OUT/metrics.jsonl      one line a step
  *   OUT/run.json           who ran it, when and where
+ *   OUT/best.json          with evaluations: the step whose loss was lowest
  *   OUT/checkpoints/       the state after some steps, from which a run goes on
  *   OUT/adapter/           method lora: PEFT form, appears when the run is done
  *   OUT/model/             methods head and full: Hugging Face form
@@ -58,6 +59,11 @@ typedef struct sheaf_run_train_report {
     double padding;              /* share of the positions that is padding, 0 to 1 */
     int64_t parameters, trained; /* elements of the base; those that were trained */
     bool adapter;                /* the result is OUT/adapter; else OUT/model */
+    bool evaluated;              /* the model was judged while this went on: eval_loss is told */
+    bool early;                  /* it ended before the last step, as nothing got better */
+    double eval_loss;            /* of the last evaluation, mean over its label tokens */
+    int64_t best_step;           /* the step whose evaluation had the lowest loss; 0: none */
+    double best_loss;
 } sheaf_run_train_report;
 
 /* sheaf_run_train - begins a run, or goes on with one, to its end; blocks meanwhile. Needs a

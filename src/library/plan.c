@@ -40,7 +40,7 @@ sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *o
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
     if (st == NULL)
         st = sheaf__train_take(&state, table, &q.o, &o, true);
-    q.whole = q.o.steps == 0;
+    q.whole = q.o.steps == 0 && q.o.epochs == 0;
     if (q.whole)
         q.o.steps = 1;
     if (st == NULL && q.o.model == NULL && q.o.config == NULL)

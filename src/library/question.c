@@ -15,11 +15,10 @@ void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t
 
 void sheaf__question_close(sheaf__question *q)
 {
-    sheaf_data_close(q->data);
+    sheaf__sets_close(&q->sets);
     sheaf__selection_release(&q->selection);
     sheaf_lora_options_release(&q->fresh);
     sheaf__opened_close(&q->opened);
-    q->data = NULL;
     q->fresh = (sheaf_lora_options){ 0 };
 }
 
@@ -28,8 +27,8 @@ static void count_images(sheaf__question *q, const sheaf_events *events)
 {
     sheaf_batch_images fewest,
         most = { .images = sheaf__image_positions(&q->opened.config) > 0 ? q->o.micro_batch : 0 };
-    if (q->data != NULL)
-        sheaf_data_images_range(&fewest, &most, q->data, q->o.micro_batch);
+    if (q->sets.data != NULL)
+        sheaf_data_images_range(&fewest, &most, q->sets.data, q->o.micro_batch);
     else if (most.images > 0 && !q->warned)
         sheaf_note(events, "without --data every row is taken to have an image");
     q->images = most.images;
@@ -38,9 +37,11 @@ static void count_images(sheaf__question *q, const sheaf_events *events)
 
 static double padding_of(const sheaf__question *q)
 {
-    sheaf_train_options o = q->o;
-    o.steps = q->whole ? 0 : o.steps;
-    return q->place_text != NULL ? 0 : sheaf__job_padding(&o, q->data);
+    const double samples = (double)q->o.steps * (double)q->o.accumulate * (double)q->o.micro_batch;
+    if (q->place_text != NULL)
+        return 0;
+    return sheaf__subset_padding(&q->sets.train, &q->o,
+                                 q->whole || samples >= 1e15 ? 0 : (int64_t)samples);
 }
 
 sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *events)
@@ -64,21 +65,12 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     else if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, events);
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
-        st = sheaf_data_open(&q->data, o->data,
-                             &(sheaf_data_options){ .config = &q->opened.config,
-                                                    .seq = o->seq,
-                                                    .events = events,
-                                                    .folder = o->model,
-                                                    .tokenizer = o->tokenizer,
-                                                    .prompt_template = o->prompt_template,
-                                                    .query = o->query,
-                                                    .micro_batch = o->micro_batch,
-                                                    .threads = o->threads });
+        st = sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL);
         if (st == NULL) {
-            sheaf_data_note_unused(q->data, o->data, o->prompt_template, o->query, events);
-            q->seq = sheaf__job_seq(o, q->data);
+            q->o.steps = sheaf__sets_steps(&q->sets, o);
+            q->seq = sheaf__subset_seq(&q->sets.train, o->padding);
             q->padding = padding_of(q);
-            q->data_bytes = (int64_t)sheaf_data_memory(q->data);
+            q->data_bytes = sheaf__sets_memory(&q->sets);
         }
     } else {
         q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
@@ -106,7 +98,8 @@ sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *q)
                              .schema = q->opened.schema,
                              .lora = q->opened.lora,
                              .selection = &q->selection,
-                             .data = q->data,
+                             .train = q->sets.train,
+                             .eval = q->sets.eval,
                              .seq = q->seq };
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
 }

@@ -13,7 +13,7 @@ typedef struct sheaf__question {
     sheaf__opened opened;
     sheaf__selection selection;
     sheaf_lora_options fresh;
-    sheaf_data *data;
+    sheaf__sets sets;
     int64_t data_bytes, seq;
     int64_t images; /* of the rows of a micro-batch, those with one: at most */
     bool warned;    /* that images are assumed */

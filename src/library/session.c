@@ -10,6 +10,7 @@
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
 #include "plan/fits.h"
+#include "train/rank.h"
 
 typedef struct session {
     const sheaf__session_options *how;
@@ -64,15 +65,29 @@ static sheaf_status *take_base(void *self, const char *json)
     return s->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "run.json") : NULL;
 }
 
+/* No error, as a run may be stopped and go on with more steps, but seldom meant. */
+static void warn_of_warmup(const session *s, const sheaf_train_options *o)
+{
+    const sheaf_schedule schedule = sheaf_train_options_schedule(o);
+    if (o->steps > 0 && o->warmup >= o->steps)
+        sheaf_warn(
+            s->how->events,
+            "--warmup %lld is not over after --steps %lld: the learning rate ends at %.3g of --lr %g",
+            (long long)o->warmup, (long long)o->steps,
+            sheaf_schedule_rate(&schedule, 1, o->steps - 1), o->lr);
+}
+
 static sheaf_status *planned(void *self, const struct sheaf__job *job)
 {
     const session *s = self;
     const sheaf_events events = { forward_event, self };
+    if (job->options->epochs > 0) /* only now it is known how many steps that are */
+        warn_of_warmup(s, job->options);
     return sheaf_fits_train(
         job, &(sheaf_fits_how){ .force = s->how->options->force, .events = &events });
 }
 
-static sheaf_status *begin(void *self, int64_t keep_steps)
+static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)
 {
     session *s = self;
     char *path = NULL;
@@ -90,8 +105,10 @@ static sheaf_status *begin(void *self, int64_t keep_steps)
                                    .base = s->base };
     char *provenance = NULL;
     sheaf_status *st = sheaf_monitor_open(
-        &s->monitor, &(sheaf_monitor_options){
-                         .progress = s->how->progress, .metrics = path, .keep_steps = keep_steps });
+        &s->monitor, &(sheaf_monitor_options){ .progress = s->how->progress,
+                                               .metrics = path,
+                                               .keep_steps = keep_steps,
+                                               .keep_evaluations = keep_evaluations });
     if (st == NULL && asprintf(&provenance, "%s/run.json", o->out) < 0) {
         provenance = NULL;
         st = sheaf_fail(SHEAF_E_MEMORY, "run.json");
@@ -116,19 +133,6 @@ static bool has_all(const sheaf__session_options *how)
     return st == NULL;
 }
 
-/* No error, as a run may be stopped and go on with more steps, but seldom meant. */
-static void warn_of_warmup(const sheaf__session_options *how)
-{
-    const sheaf_train_options *o = how->options;
-    const sheaf_schedule schedule = sheaf_train_options_schedule(o);
-    if (o->warmup >= o->steps)
-        sheaf_warn(
-            how->events,
-            "--warmup %lld is not over after --steps %lld: the learning rate ends at %.3g of --lr %g",
-            (long long)o->warmup, (long long)o->steps,
-            sheaf_schedule_rate(&schedule, 1, o->steps - 1), o->lr);
-}
-
 /* The settings as they were given, with those of the run that goes on. */
 static sheaf_status *settle(session *s)
 {
@@ -149,7 +153,7 @@ static sheaf_status *settle(session *s)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
     if (st == NULL)
-        warn_of_warmup(how);
+        warn_of_warmup(s, o);
     if (st == NULL)
         st = sheaf__run_paths_begin(how->state, how->table, o);
     if (st == NULL)

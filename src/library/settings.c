@@ -18,12 +18,19 @@ bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *o
     return o != NULL && state->given[o - options];
 }
 
+static bool has(const sheaf__settings *state, const sheaf__setting *options, const char *name)
+{
+    const ptrdiff_t i = sheaf__setting_find(options, name) - options;
+    return state->given[i] || state->from_file[i];
+}
+
 sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *options,
                                        bool needed_too)
 {
     const unsigned kinds = SHEAF__IS_REQUIRED | (needed_too ? SHEAF__IS_NEEDED : 0);
     for (const sheaf__setting *o = options; o->name != NULL; o++)
-        if ((o->kind & kinds) && !state->given[o - options] && !state->from_file[o - options]) {
+        if ((o->kind & kinds) && !has(state, options, o->name) &&
+            (o->instead == NULL || !has(state, options, o->instead))) {
             sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s is missing", o->name);
             return sheaf_expected(st, "%s", o->help);
         }
@@ -245,7 +252,8 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bo
     sheaf_text text = { 0 };
     sheaf_status *st = NULL;
     for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
-        if ((o->kind & SHEAF__IS_UNSAVED) || (only_fixed && !(o->kind & SHEAF__IS_FIXED)))
+        if ((o->kind & SHEAF__IS_UNSAVED) || (only_fixed && !(o->kind & SHEAF__IS_FIXED)) ||
+            sheaf__setting_silent(o))
             continue;
         char *value = sheaf__setting_show(o);
         if (value == NULL)
@@ -265,7 +273,7 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bo
 
 static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
 {
-    char *mine = sheaf__setting_show(o);
+    char *mine = sheaf__setting_silent(o) ? strdup("") : sheaf__setting_show(o);
     if (mine == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "--%s", o->name);
     sheaf_status *st = NULL;

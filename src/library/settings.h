@@ -27,6 +27,7 @@ enum {
     SHEAF__IS_TEXT, /* const char *, borrowed from where it was given; empty means not given, unless
                        min is 1 */
     SHEAF__IS_PATH, /* the same; must not be empty */
+    SHEAF__IS_TIME, /* double, seconds: 90, 90s, 15m, 2h30m, 1d12h */
     SHEAF__IS_KIND = 0xff,
     /* and how it behaves */
     SHEAF__IS_REQUIRED = 0x100,
@@ -36,6 +37,9 @@ enum {
     SHEAF__IS_UNSAVED = 0x800, /* not a setting of the run: no recipe key, not written down */
     SHEAF__IS_HIDDEN = 0x1000, /* not in help */
     SHEAF__IS_NEEDED = 0x2000, /* required too, but a run that goes on (--resume) has it stored */
+    /* Not written down while it is zero, off, unset or the first choice, which then is the default:
+     * settings that came after runs which do not name them, and go on to the same bytes. */
+    SHEAF__IS_LATE = 0x4000,
 };
 
 typedef struct sheaf__choice {
@@ -52,8 +56,9 @@ typedef struct sheaf__setting {
     double min, max;              /* INT, COUNT, NUMBER; max 0 = no upper limit. TEXT: see there */
     bool above, below;            /* NUMBER: more than min, less than max */
     const sheaf__choice *choices; /* ends with name NULL */
-    const char *advice; /* what to try instead of a value that is refused; NULL = nothing */
-    const char *was;    /* an older name, which is still understood; NULL = none */
+    const char *advice;  /* what to try instead of a value that is refused; NULL = nothing */
+    const char *was;     /* an older name, which is still understood; NULL = none */
+    const char *instead; /* NEEDED: unless this one is given; NULL = none */
 } sheaf__setting;
 
 #define SHEAF__MAX_SETTINGS 96
@@ -78,6 +83,8 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *setting, const char *text
 /* sheaf__setting_show - the value as text that sheaf__setting_set() reads back to the same value
  * (malloc'd); an unset text gives "". */
 char *sheaf__setting_show(const sheaf__setting *setting);
+/* sheaf__setting_silent - is it LATE and at its default? */
+bool sheaf__setting_silent(const sheaf__setting *setting);
 /* sheaf__setting_find - by its name, or its older one; NULL. */
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,

@@ -110,7 +110,12 @@ sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                                                       .padding = r.padding,
                                                       .parameters = r.parameters,
                                                       .trained = r.trained,
-                                                      .adapter = t.method == SHEAF_METHOD_LORA },
+                                                      .adapter = t.method == SHEAF_METHOD_LORA,
+                                                      .evaluated = r.evaluated,
+                                                      .early = r.early,
+                                                      .eval_loss = r.eval_loss,
+                                                      .best_step = r.best_step,
+                                                      .best_loss = r.best_loss },
                            sizeof *report);
     sheaf_train_result_release(&r);
     sheaf__settings_release(&state);

@@ -145,8 +145,11 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
 static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 {
     const sheaf__setting flags[] = {
-        { "steps", SHEAF__IS_COUNT | (planning ? 0 : SHEAF__IS_NEEDED), &o->steps,
-          "optimizer steps in all", .min = planning ? 0 : 1, .max = 1e15 },
+        { "steps", SHEAF__IS_COUNT | SHEAF__IS_LATE | (planning ? 0 : SHEAF__IS_NEEDED), &o->steps,
+          "optimizer steps in all", .min = planning ? 0 : 1, .max = 1e15, .instead = "epochs" },
+        { "epochs", SHEAF__IS_NUMBER | SHEAF__IS_LATE, &o->epochs,
+          "passes over the data, in place of --steps; 1.5 is one and a half (default none)",
+          .max = 1e9 },
         { "micro-batch", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->micro_batch, "rows of one forward",
           .min = 1, .max = 1e6 },
         { "accumulate", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->accumulate,
@@ -199,11 +202,35 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }
 
+static int judging_flags(sheaf__setting *to, sheaf_train_options *o)
+{
+    const sheaf__setting flags[] = {
+        { "eval-data", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->eval_data,
+          "examples that the model is judged by while it trains and at the end, in the forms of --data" },
+        { "eval-split", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->eval_split,
+          "in place of --eval-data: hold this share of --data out, chosen by --seed (default none)",
+          .max = 1, .below = true },
+        { "eval-every", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->eval_every,
+          "steps between evaluations; 0 = only at the end", .max = 1e15 },
+        { "patience", SHEAF__IS_COUNT | SHEAF__IS_LATE, &o->patience,
+          "end the run after so many evaluations without a better loss; 0 = never", .max = 1e9 },
+        { "min-delta", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->min_delta,
+          "better, for --patience, is a loss that is lower by more than this" },
+        { "use-best", SHEAF__IS_FLAG | SHEAF__IS_LATE, &o->use_best,
+          "the result is the step with the lowest evaluation loss, not the last one" },
+        { "max-time", SHEAF__IS_TIME | SHEAF__IS_LATE, &o->max_time,
+          "save and stop after so long, as with Ctrl-C: seconds, or 90s, 15m, 2h30m (default never)",
+          "TIME" },
+    };
+    return add(to, flags, (int)(sizeof flags / sizeof *flags));
+}
+
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool planning)
 {
     int n = path_flags(table, o, planning);
     n += what_flags(table + n, o);
     n += how_flags(table + n, o, planning);
+    n += judging_flags(table + n, o);
     const sheaf__setting own[] = {
         { "resume", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED, &o->resume,
           "go on from the newest checkpoint in --out, at any --tp; other settings stay as they were" },
@@ -255,10 +282,49 @@ static sheaf_status *check_schedule(const sheaf__settings *state, const sheaf__s
     return sheaf_schedule_check(&schedule);
 }
 
+/* The command line wins over a recipe and over what is stored. */
+static sheaf_status *check_length(const sheaf__settings *state, const sheaf__setting *table,
+                                  sheaf_train_options *o)
+{
+    const bool steps = sheaf__settings_given(state, table, "steps"),
+               epochs = sheaf__settings_given(state, table, "epochs");
+    if (o->epochs == 0 || o->steps == 0)
+        return NULL;
+    if (steps == epochs)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--steps and --epochs"), "one of the two");
+    if (steps)
+        o->epochs = 0;
+    else
+        o->steps = 0;
+    return NULL;
+}
+
+static sheaf_status *check_judging(const sheaf_train_options *o)
+{
+    const bool file = o->eval_data != NULL && o->eval_data[0] != '\0',
+               evaluates = file || o->eval_split > 0;
+    if (file && o->eval_split > 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--eval-data and --eval-split"),
+                              "one of the two");
+    if ((o->eval_every > 0 || o->use_best) && !evaluates)
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_ARG, o->eval_every > 0 ? "--eval-every" : "--use-best"),
+            "--eval-data or --eval-split beside it");
+    if (o->patience > 0 && o->eval_every == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--patience"), "--eval-every beside it");
+    if (o->min_delta > 0 && o->eval_every == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--min-delta"), "--eval-every beside it");
+    return NULL;
+}
+
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
-                                          const sheaf_train_options *o)
+                                          sheaf_train_options *o)
 {
     sheaf_status *st = sheaf__settings_required(state, table, true);
+    if (st == NULL)
+        st = check_length(state, table, o);
+    if (st == NULL)
+        st = check_judging(o);
     if (st != NULL)
         return st;
     if ((o->slices & (o->slices - 1)) != 0)

@@ -18,9 +18,10 @@ void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__se
 
 /* sheaf__train_settings_check - what one flag alone cannot tell: tp over slices, dp that does not
  * divide the accumulators, flags of another method, and after --resume what neither flags nor
- * the stored settings gave. Errors: SHEAF_E_ARG. */
+ * the stored settings gave. Of steps and epochs the one that was given makes the other zero.
+ * Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
-                                          const sheaf_train_options *options);
+                                          sheaf_train_options *options);
 
 extern const sheaf__choice sheaf__sums_choices[]; /* pairs, tiles as sheaf_bf16_sums */
 #define SHEAF__SUMS_HELP                                                                           \

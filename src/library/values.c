@@ -84,6 +84,32 @@ static sheaf_status *set_number(const sheaf__setting *o, const char *text, const
     return NULL;
 }
 
+/* Numbers with a unit each, larger units first; one number without a unit is seconds. */
+static sheaf_status *set_time(const sheaf__setting *o, const char *text, const char *from)
+{
+    static const char units[] = "dhms";
+    static const double seconds[] = { 86400, 3600, 60, 1 };
+    double sum = 0;
+    bool sound = *text != '\0';
+    for (const char *at = text, *last = NULL; *at != '\0' && sound;) {
+        const size_t digits = strspn(at, "0123456789.");
+        const bool ends = at[digits] == '\0';
+        const char *unit = ends ? units + 3 : strchr(units, at[digits]);
+        char *end;
+        const double value = strtod(at, &end);
+        sound = digits > 0 && end == at + digits && unit != NULL && (!ends || at == text) &&
+                (last == NULL || unit > last);
+        if (sound)
+            sum += value * seconds[unit - units];
+        last = unit;
+        at += digits + !ends;
+    }
+    if (!sound || !in_range(o, sum))
+        return sheaf_expected(refuse(text, from), "a time: seconds, or 90s, 15m, 2h30m, 1d12h");
+    *(double *)o->value = sum;
+    return NULL;
+}
+
 static sheaf_status *set_flag(const sheaf__setting *o, const char *text, const char *from)
 {
     static const char *const yes[] = { "true", "yes", "on", "1" }, *const no[] = { "false", "no",
@@ -126,6 +152,7 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text,
     case SHEAF__IS_COUNT: return set_whole(option, text, from);
     case SHEAF__IS_SEED: return set_seed(option, text, from);
     case SHEAF__IS_NUMBER: return set_number(option, text, from);
+    case SHEAF__IS_TIME: return set_time(option, text, from);
     case SHEAF__IS_CHOICE: return set_choice(option, text, from);
     case SHEAF__IS_PATH:
         if (*text == '\0')
@@ -143,6 +170,17 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text,
     }
     *(const char **)option->value = text;
     return NULL;
+}
+
+static char *show_time(double value)
+{
+    char text[400];
+    for (int digits = 0; digits <= 30; digits++) {
+        snprintf(text, sizeof text, "%.*f", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return strdup(text);
 }
 
 static char *show_number(double value)
@@ -166,6 +204,7 @@ char *sheaf__setting_show(const sheaf__setting *option)
         return asprintf(&text, "%" PRId64, *(const int64_t *)option->value) < 0 ? NULL : text;
     case SHEAF__IS_SEED:
         return asprintf(&text, "%" PRIu64, *(const uint64_t *)option->value) < 0 ? NULL : text;
+    case SHEAF__IS_TIME: return show_time(*(const double *)option->value);
     case SHEAF__IS_NUMBER: return show_number(*(const double *)option->value);
     case SHEAF__IS_CHOICE:
         for (const sheaf__choice *c = option->choices; c->name != NULL; c++)
@@ -176,4 +215,20 @@ char *sheaf__setting_show(const sheaf__setting *option)
     }
     const char *value = *(const char *const *)option->value;
     return strdup(value == NULL ? "" : value);
+}
+
+bool sheaf__setting_silent(const sheaf__setting *o)
+{
+    if (!(o->kind & SHEAF__IS_LATE))
+        return false;
+    switch (o->kind & SHEAF__IS_KIND) {
+    case SHEAF__IS_FLAG: return !*(const bool *)o->value;
+    case SHEAF__IS_CHOICE:
+    case SHEAF__IS_INT: return *(const int *)o->value == 0;
+    case SHEAF__IS_COUNT: return *(const int64_t *)o->value == 0;
+    case SHEAF__IS_SEED: return *(const uint64_t *)o->value == 0;
+    case SHEAF__IS_TIME:
+    case SHEAF__IS_NUMBER: return *(const double *)o->value == 0;
+    default: return false; /* an unset text shows nothing */
+    }
 }

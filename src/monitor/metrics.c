@@ -23,13 +23,20 @@ static sheaf_status *io_error(const char *path, const char *doing, int error)
 
 /* ---- what stays of an earlier run ---- */
 
-/* The step of a whole line, 0 if it is none. Errors: SHEAF_E_MEMORY. */
-static sheaf_status *step_of(int64_t *step, const char *line, size_t size)
+/* What a whole line tells of: step 0 if it is none. */
+typedef struct told {
+    int64_t step;
+    bool evaluation;
+} told;
+
+/* Errors: SHEAF_E_MEMORY. */
+static sheaf_status *read_line(told *out, const char *line, size_t size)
 {
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_parse(&object, line, size);
     const json_t *value = json_object_get(object, "step"); /* NULL for NULL */
-    *step = json_is_integer(value) ? json_integer_value(value) : 0;
+    out->step = json_is_integer(value) ? json_integer_value(value) : 0;
+    out->evaluation = json_object_get(object, "eval_loss") != NULL;
     json_decref(object);
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
@@ -37,27 +44,34 @@ static sheaf_status *step_of(int64_t *step, const char *line, size_t size)
     return NULL;
 }
 
-/* Bytes of the leading lines with ascending steps up to `keep_steps`. */
+/* Bytes of the leading lines that stay, and how many of them are of steps. An evaluation's line
+ * follows that of its step. */
 static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, const char *text, size_t size,
-                                int64_t keep_steps)
+                                int64_t keep_steps, int64_t keep_evaluations)
 {
     size_t at = 0;
     const char *end;
-    for (int64_t last = 0; (end = memchr(text + at, '\n', size - at)) != NULL; ++*lines) {
-        int64_t step;
-        sheaf_status *st = step_of(&step, text + at, (size_t)(end - text) - at);
+    int64_t step = 0, evaluation = 0;
+    while ((end = memchr(text + at, '\n', size - at)) != NULL) {
+        told line;
+        sheaf_status *st = read_line(&line, text + at, (size_t)(end - text) - at);
         if (st != NULL)
             return st;
-        if (step <= last || step > keep_steps)
+        const bool stays = line.evaluation ? line.step == step && line.step > evaluation &&
+                                                 line.step <= keep_evaluations
+                                           : line.step > step && line.step <= keep_steps;
+        if (!stays)
             break;
-        last = step;
+        *(line.evaluation ? &evaluation : &step) = line.step;
+        *lines += !line.evaluation;
         at = (size_t)(end - text) + 1;
     }
     *bytes = (int64_t)at;
     return NULL;
 }
 
-sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps)
+sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps,
+                                  int64_t keep_evaluations)
 {
     *metrics = (sheaf_metrics){ .fd = -1 };
     char *text = NULL;
@@ -74,7 +88,8 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
         st = sheaf__file_read_all(&text, &size, path, MAX_METRICS);
     int64_t lines = 0, end = 0;
     if (st == NULL && text != NULL)
-        st = sheaf_in(kept_bytes(&end, &lines, text, size, keep_steps), "%s", path);
+        st = sheaf_in(kept_bytes(&end, &lines, text, size, keep_steps, keep_evaluations), "%s",
+                      path);
     free(text);
     if (st != NULL)
         return st;
@@ -117,6 +132,19 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step)
     sheaf__text_add(text, "\n");
 }
 
+static void add_evaluation(sheaf_text *text, const sheaf_event_evaluation *e)
+{
+    sheaf_json_writer j = { *text };
+    sheaf__json_begin(&j);
+    sheaf__json_put_int(&j, "step", e->step);
+    sheaf__json_put_real(&j, "eval_loss", e->loss);
+    sheaf__json_put_real(&j, "eval_accuracy", e->accuracy);
+    sheaf__json_put_int(&j, "eval_tokens", e->tokens);
+    sheaf__json_end(&j);
+    *text = j.text;
+    sheaf__text_add(text, "\n");
+}
+
 /* The error number, 0 when everything pending is in the file. */
 static int write_pending(sheaf_metrics *metrics)
 {
@@ -146,6 +174,14 @@ void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step)
     if (metrics->fd < 0)
         return;
     add_line(&metrics->pending, step);
+    write_pending(metrics);
+}
+
+void sheaf__metrics_evaluation(sheaf_metrics *metrics, const sheaf_event_evaluation *evaluation)
+{
+    if (metrics->fd < 0)
+        return;
+    add_evaluation(&metrics->pending, evaluation);
     write_pending(metrics);
 }
 

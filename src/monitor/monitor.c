@@ -106,6 +106,21 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
     show(m, &line, s->step == s->steps);
 }
 
+/* It stays, as a line of its own. */
+static void say_evaluation(sheaf_monitor *m, const sheaf_event_evaluation *e)
+{
+    char time[SHEAF__NUMBER];
+    sheaf_text line = { 0 };
+    sheaf__text_add(&line,
+                    "after step %" PRId64 "/%" PRId64 ": evaluation loss %.4f, %.2f %% of %" PRId64
+                    " tokens right, in %s%s",
+                    e->step, e->steps, e->loss, 100 * e->accuracy, e->tokens,
+                    sheaf__number_time(time, e->seconds), e->best ? "; the best so far" : "");
+    if (line.size > 0)
+        say(m, "", line.at);
+    sheaf__text_release(&line);
+}
+
 /* How fast, since the first event that counts this, and how long it will take at that pace. */
 static void add_pace(sheaf_monitor *m, sheaf_text *line, const sheaf_event *event, bool bytes)
 {
@@ -157,6 +172,10 @@ static void take(void *context, const sheaf_event *event)
         show_step(m, &event->step);
         break;
     case SHEAF_EVENT_PROGRESS: show_progress(m, event); break;
+    case SHEAF_EVENT_EVALUATION:
+        sheaf__metrics_evaluation(&m->metrics, &event->evaluation);
+        say_evaluation(m, &event->evaluation);
+        break;
     }
     pthread_mutex_unlock(&m->lock);
 }
@@ -170,7 +189,8 @@ sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_option
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     m->metrics.fd = -1;
     if (options->metrics != NULL) {
-        sheaf_status *st = sheaf__metrics_open(&m->metrics, options->metrics, options->keep_steps);
+        sheaf_status *st = sheaf__metrics_open(&m->metrics, options->metrics, options->keep_steps,
+                                               options->keep_evaluations);
         if (st != NULL) {
             free(m);
             return st;

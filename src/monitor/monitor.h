@@ -10,7 +10,9 @@
  *   {"step": 1, "loss": 6.45, "grad_norm": 0.86, "lr": 0.02, "tokens": 63,
  *    "tokens_per_s": 812.5}
  * and "skipped": true where a step was. Numbers round-trip; what is not finite is
- * null. A step appears once: when a run resumes, lines of later steps go first. */
+ * null. A step appears once: when a run resumes, lines of later steps go first. Where the model is
+ * judged while it trains, the line of the step before is followed by one with other keys:
+ *   {"step": 20, "eval_loss": 5.31, "eval_accuracy": 0.125, "eval_tokens": 4096} */
 #ifndef SHEAF_MONITOR_MONITOR_H
 #define SHEAF_MONITOR_MONITOR_H
 
@@ -21,11 +23,12 @@
 typedef struct sheaf_monitor sheaf_monitor;
 
 typedef struct sheaf_monitor_options {
-    FILE *progress;      /* NULL: none */
-    const char *metrics; /* path of metrics.jsonl, made if absent; NULL: none */
-    int64_t keep_steps;  /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
-                            checkpoint's step for a resumed one */
-    int interval_ms;     /* of plain progress lines; 0 = 10 s */
+    FILE *progress;           /* NULL: none */
+    const char *metrics;      /* path of metrics.jsonl, made if absent; NULL: none */
+    int64_t keep_steps;       /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
+                                 checkpoint's step for a resumed one */
+    int64_t keep_evaluations; /* lines of evaluations after these steps stay */
+    int interval_ms;          /* of plain progress lines; 0 = 10 s */
 } sheaf_monitor_options;
 
 /* sheaf_monitor_open - errors: SHEAF_E_IO, SHEAF_E_MEMORY. */

@@ -111,6 +111,40 @@ static void test_metrics__a_resumed_run_shows_every_step_once(void **state)
     check_steps(0);
 }
 
+/* An evaluation after step 4 was due; the one after step 5 was the end of a run that now goes on.
+ */
+static void test_metrics__evaluations_are_lines_of_their_own(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    for (int step = 1; step <= 5; step++) {
+        steps(m, step, step);
+        if (step > 3)
+            sheaf_emit(
+                sheaf_monitor_events(m),
+                &(sheaf_event){
+                    .kind = SHEAF_EVENT_EVALUATION,
+                    .evaluation = { .step = step, .loss = 1.5, .accuracy = .25, .tokens = 8 } });
+    }
+    CHECK_OK(sheaf_monitor_close(m));
+    static const char line[] =
+        "{\"step\": 4, \"eval_loss\": 1.5, \"eval_accuracy\": 0.25, \"eval_tokens\": 8}\n{\"step\": 5, \"loss\"";
+    assert_non_null(strstr(text_of(path), line));
+    CHECK_OK(sheaf_monitor_open(
+        &m, &(sheaf_monitor_options){ .metrics = path, .keep_steps = 5, .keep_evaluations = 4 }));
+    CHECK_OK(sheaf_monitor_close(m));
+    assert_non_null(strstr(text_of(path), line));
+    assert_null(strstr(text_of(path), "\"step\": 5, \"eval"));
+    assert_non_null(strstr(text_of(path), "\"step\": 5, \"loss\""));
+    append("{\"step\": 4, \"eval_loss\": 2}\n"); /* not after its step */
+    CHECK_OK(sheaf_monitor_open(
+        &m, &(sheaf_monitor_options){ .metrics = path, .keep_steps = 5, .keep_evaluations = 9 }));
+    CHECK_OK(sheaf_monitor_close(m));
+    assert_null(strstr(text_of(path), "\"eval_loss\": 2"));
+    CHECK_OK(sheaf_monitor_close(metrics(4)));
+    assert_null(strstr(text_of(path), "eval"));
+}
+
 static void test_metrics__what_is_not_finite_is_null(void **state)
 {
     unlink(path);
@@ -329,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics__one_line_a_step),
         cmocka_unit_test(test_metrics__a_resumed_run_shows_every_step_once),
+        cmocka_unit_test(test_metrics__evaluations_are_lines_of_their_own),
         cmocka_unit_test(test_metrics__what_is_not_finite_is_null),
         cmocka_unit_test(test_metrics__lines_wait_for_room),
         cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),

@@ -85,8 +85,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)
 {
     sheaf_plan plan;
-    sheaf_status *st =
-        sheaf_plan_train(&plan, job, job->data == NULL ? 0 : (size_t)sheaf_data_memory(job->data));
+    sheaf_status *st = sheaf_plan_train(&plan, job, (size_t)job->data_bytes);
     return judge(st, &plan, "this run", how);
 }
 

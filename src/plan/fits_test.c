@@ -48,8 +48,9 @@ static sheaf_status *train_with(const sheaf__memory *memory, bool force, const s
     const sheaf__job job = { .options = &t.o,
                              .schema = t.opened.schema,
                              .lora = t.opened.lora,
-                             .data = t.data,
-                             .seq = sheaf__job_seq(&t.o, t.data) };
+                             .train = { .data = t.data },
+                             .seq = sheaf_data_longest(t.data),
+                             .data_bytes = sheaf_data_memory(t.data) };
     return sheaf_fits_train(
         &job, &(sheaf_fits_how){ .force = force, .events = events, .memory = memory });
 }
@@ -100,9 +101,11 @@ static void test_fits__what_is_left_is_enough_or_not(void **state)
 {
     sheaf__memory m = { .left = INT64_MAX };
     sheaf_plan plan;
-    const sheaf__job job = {
-        .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .data = t.data, .seq = 12
-    };
+    const sheaf__job job = { .options = &t.o,
+                             .schema = t.opened.schema,
+                             .lora = t.opened.lora,
+                             .train = { .data = t.data },
+                             .seq = 12 };
     CHECK_OK(sheaf_plan_train(&plan, &job, (size_t)sheaf_data_memory(t.data)));
     sheaf_status *(*const with[])(const sheaf__memory *) = { train_plainly, answer_with,
                                                              evaluate_with };

@@ -88,16 +88,18 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
 /* Micro-batches with the fewest images that the data can give, with few, and with the most. Images
  * cost two streams of rows once, and more or less for each; so no other number needs more than
  * these. Returns how many there are. */
-static int choose_images(sheaf_batch_images of[3], const sheaf_data *data, int64_t rows)
+static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, int64_t rows)
 {
+    const int64_t longest = sheaf__subset_longest(subset);
     sheaf_batch_images fewest, most;
     int n = 0;
-    sheaf_data_images_range(&fewest, &most, data, rows);
+    sheaf_data_images_range(&fewest, &most, subset->data, rows);
+    fewest.seq = fewest.seq < longest ? fewest.seq : longest;
+    most.seq = most.seq < longest ? most.seq : longest;
     if (fewest.images < most.images)
         of[n++] = fewest;
     if (fewest.images == 0 && most.images > 1)
-        of[n++] =
-            (sheaf_batch_images){ 1, most.image_rows / most.images, sheaf_data_longest(data) };
+        of[n++] = (sheaf_batch_images){ 1, most.image_rows / most.images, longest };
     of[n++] = most;
     return n;
 }
@@ -108,9 +110,9 @@ static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held,
 {
     sheaf__step_result unused;
     sheaf_batch_images of[3];
-    if (job->data == NULL)
+    if (job->train.data == NULL)
         return sheaf__stepper_run(&unused, held->stepper, 0, 0);
-    const int n = choose_images(of, job->data, job->options->micro_batch);
+    const int n = choose_images(of, &job->train, job->options->micro_batch);
     sheaf_status *st = NULL;
     for (int i = 0; i < n && st == NULL; i++) {
         *flops = held->device->flops;
@@ -121,6 +123,46 @@ static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held,
     return st;
 }
 
+static sheaf_status *unheard(void *self, int64_t row0, const int32_t *row, int64_t n,
+                             const float *logits)
+{
+    return NULL;
+}
+
+/* Micro-batches of an evaluation, as sheaf__evaluate() runs them; subset->data NULL: not known,
+ * rows of `seq` positions. */
+static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *subset, int64_t rows,
+                                    int64_t seq, bool padded)
+{
+    sheaf__runner runner;
+    sheaf_batch_images of[3];
+    const int n = subset->data == NULL ? 1 : choose_images(of, subset, rows);
+    sheaf_status *st = sheaf__runner_open(
+        &runner, model, subset->data,
+        &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !padded });
+    runner.head.all_rows = true;
+    runner.head.take = unheard;
+    for (int i = 0; i < n && st == NULL; i++) {
+        if (subset->data != NULL)
+            runner.holds = of[i];
+        st = sheaf__runner_run(&runner, NULL);
+    }
+    sheaf__runner_release(&runner);
+    return st;
+}
+
+/* What a run evaluates between its steps. */
+static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
+{
+    const sheaf__subset *eval = &job->eval;
+    const int64_t most = job->options->micro_batch,
+                  rows = eval->data == NULL ? most : sheaf__subset_rows(eval);
+    return sheaf__evaluates(job->options)
+               ? run_evaluation(held->model, eval, rows < most ? rows : most,
+                                eval->data == NULL ? job->seq : sheaf__subset_longest(eval), false)
+               : NULL;
+}
+
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const sheaf__job *job,
                                int rank)
 {
@@ -129,10 +171,14 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
     sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, job);
     if (st == NULL)
         st = run_steps(&flops, &sent, &held, job);
+    const double of_step = st == NULL ? held.device->flops - flops : 0,
+                 step_sent = st == NULL ? held.context.sent - sent : 0;
+    if (st == NULL)
+        st = run_judging(&held, job);
     if (st == NULL) {
         note_rank(out, held.model);
-        out->flops -= flops;
-        out->sent -= sent;
+        out->flops = of_step;
+        out->sent = step_sent;
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
     }
     sheaf__rank_close(&held);
@@ -169,7 +215,7 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
     *out = (sheaf_plan){ .ranks = job->options->tp, .parameters = sheaf__parameters(job->schema) };
-    sheaf_status *st = job->data == NULL ? check_seq(&job->schema->config, job->seq) : NULL;
+    sheaf_status *st = job->train.data == NULL ? check_seq(&job->schema->config, job->seq) : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
@@ -180,12 +226,6 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 }
 
 /* ---- generation ---- */
-
-static sheaf_status *unheard(void *self, int64_t row0, const int32_t *row, int64_t n,
-                             const float *logits)
-{
-    return NULL;
-}
 
 /* One run of `queries` tokens of each sequence, some with an image. */
 static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch,
@@ -232,32 +272,9 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
 }
 
 typedef struct evaluation {
-    const sheaf_plan_generation *asked;
     const sheaf_data *data;
     bool padded;
 } evaluation;
-
-static sheaf_status *run_evaluation(sheaf__model *model, const evaluation *e)
-{
-    const int64_t rows = e->asked->batch;
-    sheaf__runner runner;
-    sheaf_batch_images of[3];
-    const int n = choose_images(of, e->data, rows);
-    sheaf_status *st =
-        sheaf__runner_open(&runner, model, e->data,
-                           &(sheaf__runner_options){ .rows = rows,
-                                                     .seq = e->padded ? sheaf_data_seq(e->data)
-                                                                      : sheaf_data_longest(e->data),
-                                                     .longest = !e->padded });
-    runner.head.all_rows = true;
-    runner.head.take = unheard;
-    for (int i = 0; i < n && st == NULL; i++) {
-        runner.holds = of[i];
-        st = sheaf__runner_run(&runner, NULL);
-    }
-    sheaf__runner_release(&runner);
-    return st;
-}
 
 /* of: what is evaluated, or NULL. */
 static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world,
@@ -284,7 +301,11 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
     if (st == NULL)
         st = sheaf__model_new(&model, &context, g->schema, &options);
     if (st == NULL)
-        st = of == NULL ? run_generation(model, g) : run_evaluation(model, of);
+        st = of == NULL ? run_generation(model, g)
+                        : run_evaluation(model, &(sheaf__subset){ .data = of->data }, g->batch,
+                                         of->padded ? sheaf_data_seq(of->data)
+                                                    : sheaf_data_longest(of->data),
+                                         of->padded);
     if (st == NULL)
         note_rank(out, model);
     sheaf__model_free(model);
@@ -332,5 +353,5 @@ sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *
 sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *g,
                                   const sheaf_data *data, bool padded)
 {
-    return infer(out, g, &(evaluation){ g, data, padded }, 0);
+    return infer(out, g, &(evaluation){ data, padded }, 0);
 }

@@ -7,7 +7,8 @@ typedef struct pass {
     const sheaf__evaluate_options *options;
     sheaf__evaluation *out;
     const sheaf_batch *batch;
-    int64_t first, rows; /* of the data set: this batch holds rows [first, first + rows) */
+    int64_t first, rows; /* this batch holds the rows numbered [first, first + rows) of... */
+    int64_t all;         /* ...so many that are read */
     int64_t vocab;
 } pass;
 
@@ -18,6 +19,11 @@ static int64_t largest(const float *x, int64_t n)
         if (x[i] > x[best])
             best = i;
     return best;
+}
+
+static int64_t row_at(const pass *p, int64_t i)
+{
+    return p->options->row == NULL ? i : p->options->row[i];
 }
 
 static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
@@ -33,9 +39,16 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
         if (label >= 0)
             p->out->correct += largest(logits, p->vocab) == label;
         if (p->options->take != NULL)
-            st = p->options->take(p->options->self, p->first + in_batch, position, logits);
+            st = p->options->take(p->options->self, row_at(p, p->first + in_batch), position,
+                                  logits);
     }
     return st;
+}
+
+static int64_t longest(const pass *p, const sheaf_data *data)
+{
+    return p->options->row == NULL ? sheaf_data_longest(data)
+                                   : sheaf_data_used(data, p->options->row, p->all);
 }
 
 /* Rows p->first .. p->first + n - 1, micro-batches of `batch` rows; n is a multiple of it. */
@@ -48,18 +61,18 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
     sheaf_status *st = sheaf__runner_open(
         &runner, model, data,
         &(sheaf__runner_options){ .rows = batch,
-                                  .seq = whole ? sheaf_data_seq(data) : sheaf_data_longest(data),
+                                  .seq = whole ? sheaf_data_seq(data) : longest(p, data),
                                   .longest = !whole });
     if (st == NULL && row == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
-    runner.head.all_rows = true;
+    runner.head.all_rows = whole;
     runner.head.take = take_logits;
     runner.head.self = p;
     p->batch = &runner.batch;
     p->rows = batch;
     for (const int64_t end = p->first + n; p->first < end && st == NULL; p->first += batch) {
         for (int64_t i = 0; i < 2 * batch; i++) /* these, and what is to be ready then */
-            row[i] = p->first + i < end ? p->first + i : -1;
+            row[i] = p->first + i < end ? row_at(p, p->first + i) : -1;
         if (sheaf__is_first(model->context))
             sheaf_data_announce(data, row, 2 * batch);
         st = sheaf__runner_run(&runner, row);
@@ -68,7 +81,7 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
         sheaf_emit(p->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                        .text = "rows",
                                                        .done = p->first + batch,
-                                                       .total = sheaf_data_rows(data) });
+                                                       .total = p->all });
     }
     sheaf__runner_release(&runner);
     free(row);
@@ -78,9 +91,9 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
                               const sheaf__evaluate_options *options)
 {
-    const int64_t rows = sheaf_data_rows(data),
+    const int64_t rows = options->row == NULL ? sheaf_data_rows(data) : options->rows,
                   batch = options->micro_batch < rows ? options->micro_batch : rows;
-    pass p = { .options = options, .out = out, .vocab = model->schema->config.vocab };
+    pass p = { .options = options, .out = out, .all = rows, .vocab = model->schema->config.vocab };
     *out = (sheaf__evaluation){ 0 };
     sheaf_status *st = run_rows(&p, model, data, batch, rows / batch * batch);
     if (st == NULL && rows % batch > 0)

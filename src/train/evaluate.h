@@ -13,10 +13,13 @@ typedef struct sheaf__evaluation {
 
 typedef struct sheaf__evaluate_options {
     int64_t micro_batch; /* rows at a time, at least 1 */
+    const int64_t *row;  /* [rows] those that are read, in this order; NULL: all */
+    int64_t rows;
     bool padded; /* every row has sheaf_data_seq() positions, all of them told to `take`; else the
-                    longest of a micro-batch decides. All ranks alike */
-    /* Logits of one position after the other, rows ascending: [vocab] float32. Called on every
-     * rank; may be NULL. */
+                    longest of a micro-batch decides, and only positions with a label are computed.
+                    All ranks alike */
+    /* Logits of one position after the other, rows as they are read: [vocab] float32. Called on
+     * every rank; may be NULL. */
     sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);
     void *self;
     const sheaf_events *events; /* progress; NULL on all ranks but one */

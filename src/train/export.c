@@ -228,16 +228,23 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__open
 }
 
 sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o,
-                            const sheaf__opened *opened, int64_t step, const sheaf_events *events)
+                            const sheaf__opened *opened, int64_t step, int64_t from,
+                            const sheaf_events *events)
 {
     const bool lora = o->method == SHEAF_METHOD_LORA;
     char name[SHEAF__STEP_NAME];
+    char *trained = NULL;
     sheaf_status *st = NULL;
+    if (asprintf(&trained, "%s/checkpoints/%s", o->out, sheaf__step_name(name, from)) < 0)
+        trained = NULL;
     if (asprintf(result, "%s/%s", o->out, lora ? "adapter" : "model") < 0)
         *result = NULL;
     if (asprintf(checkpoint, "%s/checkpoints/%s", o->out, sheaf__step_name(name, step)) < 0)
         *checkpoint = NULL;
-    if (*result == NULL || *checkpoint == NULL)
+    if (*result == NULL || *checkpoint == NULL || trained == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "result of the run");
-    return st == NULL ? export_from(*result, *checkpoint, o, opened, events) : st;
+    if (st == NULL)
+        st = export_from(*result, trained, o, opened, events);
+    free(trained);
+    return st;
 }

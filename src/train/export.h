@@ -5,12 +5,13 @@
 #include "models/open.h"
 #include "train/options.h"
 
-/* sheaf__export - reads the masters from the checkpoint of `step` in options->out, tensor by
+/* sheaf__export - reads the masters from the checkpoint of step `from` in options->out, tensor by
  * tensor in bounded memory, and writes OUT/adapter or OUT/model (replaced as a whole if there).
- *   result, checkpoint  out: the two folders' paths, malloc'd
+ *   result, checkpoint  out: paths of that folder and of the checkpoint of `step`, malloc'd
  * A full model keeps each tensor's stored dtype; an adapter is float32, as PEFT saves it. */
 sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *options,
-                            const sheaf__opened *opened, int64_t step, const sheaf_events *events);
+                            const sheaf__opened *opened, int64_t step, int64_t from,
+                            const sheaf_events *events);
 
 /* sheaf__export_step - the same form at OUT/exports/step-N, from the checkpoint of that step.
  * `only_missing`: one that is there stays. */

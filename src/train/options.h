@@ -76,7 +76,8 @@ typedef struct sheaf_train_options {
     const char *modules_to_save; /* "a,b": trained in full beside LoRA */
 
     /* how */
-    int64_t steps;       /* optimizer steps in all */
+    int64_t steps;       /* optimizer steps in all; 0: as `epochs` says */
+    double epochs;       /* passes over the rows that are trained on, in place of steps; 0 = none */
     int64_t micro_batch; /* rows of one forward */
     int64_t accumulate;  /* micro-batches of one step, over all groups */
     int64_t seq;         /* longest row kept, 0 = the model's own limit */
@@ -100,6 +101,15 @@ typedef struct sheaf_train_options {
     int64_t export_every; /* steps between OUT/exports/step-N, the form of the result; 0 = none */
     int64_t keep;         /* newest checkpoints kept, 0 = all */
     bool resume;
+
+    /* while it trains */
+    const char *eval_data; /* of evaluations; or */
+    double eval_split;     /* this share of the data, which is then not trained on; 0 = none */
+    int64_t eval_every;    /* steps between evaluations, 0 = only at the end */
+    int64_t patience;      /* evaluations that may pass without a better loss, 0 = any number */
+    double min_delta;      /* by how much a loss must be lower for patience to begin anew */
+    bool use_best;         /* the result is the best step's, not the last one's */
+    double max_time;       /* seconds after which it saves and stops, 0 = never */
 
     /* the command's own */
     const char *recipe;

@@ -9,22 +9,9 @@ int sheaf__accumulators_of(sheaf_method method)
     return method == SHEAF_METHOD_FULL ? 1 : 4;
 }
 
-int64_t sheaf__job_seq(const sheaf_train_options *options, const sheaf_data *data)
+bool sheaf__evaluates(const sheaf_train_options *o)
 {
-    return options->padding == SHEAF_PAD_MICRO_BATCH ? sheaf_data_longest(data)
-                                                     : sheaf_data_seq(data);
-}
-
-double sheaf__job_padding(const sheaf_train_options *o, const sheaf_data *data)
-{
-    const double samples = (double)o->steps * (double)o->accumulate * (double)o->micro_batch;
-    return sheaf_data_padding(
-        data, &(sheaf_data_order){
-                  .micro_batch = o->micro_batch,
-                  .samples = samples < 1e15 ? (int64_t)samples : 0,
-                  .seed = o->seed,
-                  .shuffle = o->shuffle,
-                  .seq = o->padding == SHEAF_PAD_MICRO_BATCH ? 0 : sheaf_data_seq(data) });
+    return (o->eval_data != NULL && o->eval_data[0] != '\0') || o->eval_split > 0;
 }
 
 int64_t sheaf__parameters(const sheaf_schema *schema)
@@ -73,13 +60,14 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                      .slices = o->slices,
                                      .own = sheaf_owner_slices(o->slices, o->tp, rank),
                                      .dtype = o->dtype };
+    const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
     const sheaf__model_options model = { .lora = job->lora,
                                          .train_lora = true,
                                          .trains = job->selection != NULL ? sheaf__selected : NULL,
                                          .self = (void *)job->selection,
                                          .backward = true,
                                          .pack_back = keeps_back_panels(o),
-                                         .positions = job->seq,
+                                         .positions = job->seq > judged ? job->seq : judged,
                                          .seed = o->seed };
     const sheaf__step_options step = { .micro_batch = o->micro_batch,
                                        .accumulate = o->accumulate,
@@ -99,7 +87,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
         sheaf__learning_set(out->model->trained, job->selection);
     if (st == NULL && job->base != NULL)
         st = sheaf__model_load(out->model, job->base, job->adapter);
-    return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, job->data, &step) : st;
+    return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, &job->train, &step) : st;
 }
 
 void sheaf__rank_close(sheaf__rank *rank)
@@ -108,4 +96,14 @@ void sheaf__rank_close(sheaf__rank *rank)
     sheaf__model_free(rank->model);
     sheaf__device_close(rank->device);
     *rank = (sheaf__rank){ 0 };
+}
+
+sheaf_status *sheaf__rank_evaluate(sheaf__evaluation *out, const sheaf__rank *rank,
+                                   const sheaf__job *job, const sheaf_events *events)
+{
+    return sheaf__evaluate(out, rank->model, job->eval.data,
+                           &(sheaf__evaluate_options){ .micro_batch = job->options->micro_batch,
+                                                       .row = job->eval.row,
+                                                       .rows = job->eval.rows,
+                                                       .events = events });
 }

@@ -4,7 +4,9 @@
 #define SHEAF_TRAIN_RANK_H
 
 #include "train/options.h"
+#include "train/evaluate.h"
 #include "train/select.h"
+#include "train/sets.h"
 #include "train/step.h"
 
 /* What all ranks share; everything borrowed. */
@@ -13,9 +15,12 @@ typedef struct sheaf__job {
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL unless method lora */
     const sheaf__selection *selection;
-    const sheaf_data *data;       /* when planning only asked what it holds; NULL: unknown */
+    /* what is trained on, when planning only asked what it holds; data NULL: unknown */
+    sheaf__subset train;
+    sheaf__subset eval;           /* what evaluations read; data NULL: none, or unknown */
     sheaf_source *base, *adapter; /* NULL when planning; adapter NULL: fresh factors */
-    int64_t seq;                  /* the most positions of a row */
+    int64_t seq;                  /* the most positions of a row that is trained on */
+    int64_t data_bytes;           /* of the data in memory, 0 = unknown */
 } sheaf__job;
 
 typedef struct sheaf__rank {
@@ -31,10 +36,12 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
 
-/* sheaf__job_seq - that of these data, by the rule of padding that was asked for. */
-int64_t sheaf__job_seq(const sheaf_train_options *options, const sheaf_data *data);
-/* sheaf__job_padding - sheaf_data_padding() of them. */
-double sheaf__job_padding(const sheaf_train_options *options, const sheaf_data *data);
+/* sheaf__evaluates - do they ask for evaluations while training? */
+bool sheaf__evaluates(const sheaf_train_options *options);
+/* sheaf__rank_evaluate - collective: the share `eval` of the job. events: NULL on all ranks but
+ * one. */
+sheaf_status *sheaf__rank_evaluate(sheaf__evaluation *out, const sheaf__rank *rank,
+                                   const sheaf__job *job, const sheaf_events *events);
 /* sheaf__parameters - elements of a whole model, without buffers. */
 int64_t sheaf__parameters(const sheaf_schema *schema);
 /* sheaf__count_trained - elements that are trained, and those among them that the base does not

@@ -9,7 +9,7 @@
 struct sheaf__stepper {
     sheaf__model *model;
     sheaf__context *context;
-    const sheaf_data *data;
+    sheaf__subset subset;
     sheaf__step_options options;
     sheaf__runner runner;
     int64_t *sample, *position; /* per token row, for dropout; NULL without */
@@ -24,18 +24,18 @@ static sheaf_status *take_dropout(sheaf__stepper *s)
     return st == NULL ? sheaf__take(&s->position, s->context, n * 8, SHEAF_MEM_INPUTS) : st;
 }
 
-sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, const sheaf_data *data,
-                                 const sheaf__step_options *options)
+sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
+                                 const sheaf__subset *subset, const sheaf__step_options *options)
 {
     sheaf__stepper *s = calloc(1, sizeof *s);
     if (s == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "training step");
     s->model = model;
     s->context = model->context;
-    s->data = data;
+    s->subset = *subset;
     s->options = *options;
     sheaf_status *st =
-        sheaf__runner_open(&s->runner, model, data,
+        sheaf__runner_open(&s->runner, model, subset->data,
                            &(sheaf__runner_options){ .rows = options->micro_batch,
                                                      .seq = options->seq,
                                                      .longest = options->longest,
@@ -77,7 +77,7 @@ static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int
     const int64_t first = (done * s->options.accumulate + micro) * n;
     for (int64_t i = 0; i < n; i++) {
         sample[i] = first + i;
-        row[i] = sheaf_data_sample(s->data, first + i, s->options.seed, s->options.shuffle);
+        row[i] = sheaf__subset_row(&s->subset, first + i, s->options.seed, s->options.shuffle);
     }
     return n;
 }
@@ -102,7 +102,7 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *ro
     if (s->context->rank != 0)
         return;
     rows_of(s, last ? done + 1 : done, last ? 0 : micro + 1, row + n, sample + n);
-    sheaf_data_announce(s->data, row, 2 * n);
+    sheaf_data_announce(s->subset.data, row, 2 * n);
 }
 
 /* Label tokens of the whole step, before its first forward. */
@@ -111,8 +111,8 @@ static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t 
 {
     for (int64_t micro = 0; micro < s->options.accumulate; micro++) {
         const int64_t n = rows_of(s, done, micro, row, sample);
-        out->labels += sheaf_data_labels(s->data, row, n);
-        out->tokens += sheaf_data_tokens(s->data, row, n);
+        out->labels += sheaf_data_labels(s->subset.data, row, n);
+        out->tokens += sheaf_data_tokens(s->subset.data, row, n);
     }
 }
 

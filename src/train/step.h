@@ -5,6 +5,7 @@
 
 #include "models/model.h"
 #include "train/runner.h"
+#include "train/sets.h"
 
 typedef struct sheaf__step_options {
     int64_t micro_batch, accumulate;
@@ -26,9 +27,9 @@ typedef struct sheaf__step_result {
 typedef struct sheaf__stepper sheaf__stepper;
 
 /* sheaf__stepper_new - records the tape and takes the buffers of a batch. Collective in
- * nothing. `data` may be NULL on the dry device, which reads no rows of it. */
-sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, const sheaf_data *data,
-                                 const sheaf__step_options *options);
+ * nothing. subset->data may be NULL on the dry device, which reads no rows of it. */
+sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
+                                 const sheaf__subset *subset, const sheaf__step_options *options);
 void sheaf__stepper_free(sheaf__stepper *stepper);
 /* sheaf__stepper_hold - on the dry device: what every micro-batch of the steps to come holds. */
 void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);

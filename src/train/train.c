@@ -17,6 +17,7 @@
 #include "models/balance.h"
 #include "models/open.h"
 #include "train/export.h"
+#include "train/judged.h"
 #include "train/origin.h"
 #include "train/rank.h"
 #include "train/signals.h"
@@ -39,6 +40,7 @@ typedef struct run {
     char *origin_text; /* by rank 0, before the others go on */
     atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
+    double began;  /* by sheaf__seconds() */
     bool made_out; /* there was no folder */
     bool anew;     /* there was one, of a run that came to nothing */
 } run;
@@ -48,6 +50,7 @@ typedef struct saved {
     sheaf_state state;
     sheaf_state_tensor *tensor;
     char **name; /* owned */
+    sheaf__judged judged;
 } saved;
 
 /* ---- state ---- */
@@ -93,16 +96,31 @@ static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set,
     return NULL;
 }
 
-static sheaf_status *progress_text(char **out, const run *r, int64_t done)
+/* Of a file of their own; NULL: evaluations have none. */
+static const char *eval_hash(const run *r)
+{
+    const sheaf__job *job = &r->job;
+    return job->eval.data == NULL || job->eval.data == job->train.data
+               ? NULL
+               : sheaf_data_hash(job->eval.data);
+}
+
+static sheaf_status *progress_text(char **out, const run *r, const saved *s, int64_t done)
 {
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"step\": %" PRId64 ", \"settings\": ", done);
     sheaf__text_json(&text, r->settings);
     sheaf__text_add(
-        &text,
-        ", \"base\": \"%s\", \"origin\": %s, \"data\": \"%s\", \"next_sample\": %" PRId64 "}",
-        r->origin.first_and_last, r->origin_text, sheaf_data_hash(r->job.data),
+        &text, ", \"base\": \"%s\", \"origin\": %s, \"data\": \"%s\", \"next_sample\": %" PRId64,
+        r->origin.first_and_last, r->origin_text, sheaf_data_hash(r->job.train.data),
         done * r->options->accumulate * r->options->micro_batch);
+    if (eval_hash(r) != NULL)
+        sheaf__text_add(&text, ", \"eval_data\": \"%s\"", eval_hash(r));
+    if (sheaf__evaluates(r->options)) {
+        sheaf__text_add(&text, ", \"evaluation\": ");
+        sheaf__judged_text(&text, &s->judged);
+    }
+    sheaf__text_add(&text, "}");
     return sheaf_in(sheaf__text_take(out, &text), "progress of the run");
 }
 
@@ -112,9 +130,10 @@ static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, sa
     free((char *)s->state.progress);
     s->state.progress = NULL;
     char *text = NULL;
-    sheaf_status *st = progress_text(&text, r, done);
+    sheaf_status *st = progress_text(&text, r, s, done);
     s->state.progress = text;
     s->state.step = done;
+    sheaf_checkpoints_protect(store, s->judged.best);
     if (st == NULL && sheaf_comm_rank(comm) == 0 && r->hooks->before_save != NULL)
         st = r->hooks->before_save(r->hooks->self);
     st = sheaf_comm_agree(comm, st);
@@ -136,21 +155,37 @@ static const sheaf__origin_words of_resume = {
     .cure = "give the original, or start a new run with another --out",
 };
 
-static sheaf_status *same_data(const json_t *progress, const char *now_is)
+/* now_is NULL: there are none. */
+static sheaf_status *same_data(const json_t *progress, const char *key, const char *what,
+                               const char *now_is)
 {
-    const char *was = json_string_value(json_object_get(progress, "data"));
-    if (was != NULL && strcmp(was, now_is) == 0)
+    const char *was = json_string_value(json_object_get(progress, key));
+    if (was == NULL ? now_is == NULL : now_is != NULL && strcmp(was, now_is) == 0)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: the data");
-    sheaf_expected(st, "the one this run began with (hash %s)", was == NULL ? "unknown" : was);
-    sheaf_found(st, "another one (hash %s)", now_is);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: %s", what);
+    if (was == NULL)
+        sheaf_expected(st, "none, as this run began");
+    else
+        sheaf_expected(st, "the one this run began with (hash %s)", was);
+    if (now_is == NULL)
+        sheaf_found(st, "none");
+    else
+        sheaf_found(st, "another one (hash %s)", now_is);
     return sheaf_try_this(st, "give the original, or start a new run with another --out");
 }
+
+/* A run that looks for its checkpoint on one rank. */
+typedef struct look {
+    run *r;
+    sheaf_checkpoints *store;
+    sheaf__judged *judged; /* out: what it says of evaluations */
+} look;
 
 /* Is it a checkpoint of this run? */
 static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
 {
-    run *r = arg;
+    const look *l = arg;
+    run *r = l->r;
     bool weak = false;
     json_t *progress = NULL;
     sheaf_status *st = progress_of(&progress, from);
@@ -160,7 +195,9 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
     st = sheaf__origin_check(&r->origin, progress, &of_resume, &weak);
     atomic_store(&r->weak, weak);
     if (st == NULL)
-        st = same_data(progress, sheaf_data_hash(r->job.data));
+        st = same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data));
+    if (st == NULL)
+        st = same_data(progress, "eval_data", "the data of evaluations", eval_hash(r));
     if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
         const char *a = settings == NULL ? "" : settings, *b = r->settings;
@@ -175,8 +212,108 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
                        settings == NULL ? "unknown" : a);
         sheaf_found(st, "others: %.*s", (int)strcspn(b, "\n"), b);
     }
+    sheaf__judged_read(l->judged, json_object_get(progress, "evaluation"));
+    sheaf_checkpoints_protect(l->store, l->judged->best);
     json_decref(progress);
     return st;
+}
+
+/* ---- evaluations ---- */
+
+/* Where a file that only tells people and programs what is in the checkpoints can go: outside. */
+static sheaf_status *write_best(const run *r, const sheaf__judged *judged)
+{
+    char *path = NULL;
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text,
+                    "{\"step\": %" PRId64 ", \"eval_loss\": %.17g, "
+                    "\"checkpoint\": \"checkpoints/step-%08" PRId64 "\"}\n",
+                    judged->best, judged->best_loss, judged->best);
+    sheaf_status *st = sheaf__path_join(&path, r->options->out, "best.json");
+    if (st == NULL && text.failed)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    if (st == NULL && judged->best == 0)
+        remove(path); /* of steps that will be done again */
+    else if (st == NULL)
+        st = sheaf__file_write_whole(path, text.at, text.size, NULL);
+    sheaf__text_release(&text);
+    free(path);
+    return st;
+}
+
+/* The line of progress that says "all of them" comes with the result. */
+static void pass_on(void *self, const sheaf_event *event)
+{
+    const run *r = self;
+    if (event->kind != SHEAF_EVENT_PROGRESS || event->done < event->total)
+        sheaf_emit(r->hooks->events, event);
+}
+
+static void report_evaluation(run *r, const sheaf__evaluation *found, int64_t done, bool best,
+                              double seconds)
+{
+    sheaf_train_result *out = r->result;
+    out->evaluated = true;
+    out->eval_loss = found->loss;
+    out->eval_tokens = found->tokens;
+    out->eval_accuracy = found->tokens == 0 ? 0 : (double)found->correct / (double)found->tokens;
+    sheaf_emit(r->hooks->events, &(sheaf_event){ .kind = SHEAF_EVENT_EVALUATION,
+                                                 .evaluation = { .step = done,
+                                                                 .steps = r->options->steps,
+                                                                 .loss = found->loss,
+                                                                 .accuracy = out->eval_accuracy,
+                                                                 .tokens = found->tokens,
+                                                                 .seconds = seconds,
+                                                                 .best = best } });
+}
+
+/* judged: gets what was found. *best: this step is the best so far. */
+static sheaf_status *evaluate(run *r, const sheaf__rank *rank, sheaf_comm *comm,
+                              sheaf__judged *judged, int64_t done, bool *best)
+{
+    const bool first = sheaf_comm_rank(comm) == 0;
+    const sheaf_events events = { pass_on, r };
+    const double began = sheaf__seconds();
+    sheaf__evaluation found;
+    sheaf_status *st = sheaf__rank_evaluate(&found, rank, &r->job, first ? &events : NULL);
+    if (st != NULL)
+        return sheaf_in(st, "evaluation after step %" PRId64, done);
+    *best = sheaf__judged_add(judged, done, found.loss, r->options->min_delta);
+    if (first)
+        report_evaluation(r, &found, done, *best, sheaf__seconds() - began);
+    return NULL;
+}
+
+static bool out_of_patience(const run *r, const sheaf__judged *judged)
+{
+    return r->options->patience > 0 && judged->worse >= r->options->patience;
+}
+
+/* The end: a step that no evaluation was due after is judged too. What is found there is told and
+ * may be the best, but is not part of the state: a run that goes on from here to more steps is the
+ * same as one that had them from the start. */
+static sheaf_status *evaluate_end(run *r, const sheaf__rank *rank, sheaf_comm *comm, const saved *s,
+                                  int64_t done)
+{
+    sheaf__judged judged = s->judged;
+    sheaf_status *st = NULL;
+    bool best;
+    if (!sheaf__evaluates(r->options))
+        return NULL;
+    if (judged.last != done)
+        st = evaluate(r, rank, comm, &judged, done, &best);
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        r->result->best_step = judged.best;
+        r->result->best_loss = judged.best_loss;
+        r->result->early = done < r->options->steps;
+        if (r->result->early)
+            sheaf_note(r->hooks->events,
+                       "%" PRId64 " evaluations without a better loss: it ends after step %" PRId64
+                       " of %" PRId64,
+                       judged.worse, done, r->options->steps);
+        st = write_best(r, &judged);
+    }
+    return sheaf_comm_agree(comm, st);
 }
 
 /* ---- the loop ---- */
@@ -200,10 +337,15 @@ static void report(const run *r, const sheaf__rank *rank, const sheaf__step_resu
     r->result->step = done;
 }
 
-/* Signals reach one rank first: all must decide alike. */
+static bool is_over(const run *r)
+{
+    return r->options->max_time > 0 && sheaf__seconds() - r->began >= r->options->max_time;
+}
+
+/* Signals, and the end of a time, reach one rank first: all must decide alike. */
 static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
-    const int bits = sheaf_signals_poll(r->hooks->signals);
+    const int bits = sheaf_signals_poll(r->hooks->signals) | (is_over(r) ? SHEAF_SIGNAL_STOP : 0);
     int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0, stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
     sheaf_status *st = sheaf_comm_any(comm, &save_flag);
     if (st == NULL)
@@ -213,10 +355,13 @@ static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *
     return st;
 }
 
-static sheaf_status *stopped(int64_t done, const char *out)
+static sheaf_status *stopped(const run *r, int64_t done)
 {
-    sheaf_status *st =
-        sheaf_fail(SHEAF_E_STOPPED, "asked to stop after step %lld", (long long)done);
+    const char *out = r->options->out;
+    sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED,
+                                  is_over(r) ? "--max-time is over after step %lld"
+                                             : "asked to stop after step %lld",
+                                  (long long)done);
     sheaf_text word = { 0 };
     sheaf__text_word(&word, out);
     sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s",
@@ -240,15 +385,20 @@ static sheaf_status *export_step(const run *r, sheaf_comm *comm, int64_t done, b
     return sheaf_comm_agree(comm, st);
 }
 
+static sheaf_status *tell_best(const run *r, sheaf_comm *comm, const saved *s)
+{
+    return sheaf_comm_agree(comm, sheaf_comm_rank(comm) == 0 ? write_best(r, &s->judged) : NULL);
+}
+
 static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm,
                           saved *s, int64_t done)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_schedule schedule = sheaf_train_options_schedule(o);
     int64_t saved_at = done > 0 ? done : -1;
-    bool stop = false;
+    bool stop = false, best = false;
     sheaf_status *st = is_due(o->export_every, done) ? export_step(r, comm, done, true) : NULL;
-    while (done < o->steps && !stop && st == NULL) {
+    while (done < o->steps && !stop && !out_of_patience(r, &s->judged) && st == NULL) {
         const double began = sheaf__seconds(), lr = sheaf_schedule_rate(&schedule, o->lr, done);
         sheaf__step_result step;
         bool save_now = false;
@@ -258,18 +408,26 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
         done++;
         if (sheaf_comm_rank(comm) == 0)
             report(r, rank, &step, done, lr, sheaf__seconds() - began);
-        st = asked(r, comm, &save_now, &stop);
-        if (st == NULL &&
-            (save_now || stop || is_due(o->save_every, done) || is_due(o->export_every, done))) {
+        best = false;
+        if (sheaf__evaluates(o) && is_due(o->eval_every, done))
+            st = evaluate(r, rank, comm, &s->judged, done, &best);
+        if (st == NULL)
+            st = asked(r, comm, &save_now, &stop);
+        if (st == NULL && (save_now || stop || best || is_due(o->save_every, done) ||
+                           is_due(o->export_every, done))) {
             st = save(r, store, comm, s, done);
             saved_at = done;
         }
+        if (st == NULL && best)
+            st = tell_best(r, comm, s);
         if (st == NULL && is_due(o->export_every, done))
             st = export_step(r, comm, done, false);
     }
     if (st == NULL && saved_at != done)
         st = save(r, store, comm, s, done);
-    return st == NULL && stop && done < o->steps ? stopped(done, o->out) : st;
+    if (st == NULL && stop && done < o->steps && !out_of_patience(r, &s->judged))
+        return stopped(r, done);
+    return st == NULL ? evaluate_end(r, rank, comm, s, done) : st;
 }
 
 /* A new run that fails before anything of it began leaves no trace, so that it can be tried again.
@@ -305,12 +463,26 @@ static void note_trained(const run *r, const sheaf__model *model)
 static void note_padding(const run *r)
 {
     const sheaf_train_options *o = r->options;
-    r->result->padding = sheaf__job_padding(o, r->job.data);
+    const double samples = (double)o->steps * (double)o->accumulate * (double)o->micro_batch;
+    r->result->padding =
+        sheaf__subset_padding(&r->job.train, o, samples < 1e15 ? (int64_t)samples : 0);
     if (r->result->padding >= 0.0005)
         sheaf_note(r->hooks->events,
                    "%.1f %% of the positions are padding: rows are as long as the longest of %s",
                    100 * r->result->padding,
                    o->padding == SHEAF_PAD_MICRO_BATCH ? "their micro-batch" : "all data");
+}
+
+static void note_sets(const run *r)
+{
+    const sheaf_train_options *o = r->options;
+    const int64_t rows = sheaf__subset_rows(&r->job.train);
+    if (o->epochs > 0)
+        sheaf_note(r->hooks->events, "%.6g epochs of %" PRId64 " rows are %" PRId64 " steps",
+                   o->epochs, rows, o->steps);
+    if (r->job.train.row != NULL)
+        sheaf_note(r->hooks->events, "%" PRId64 " of %" PRId64 " rows are held out for evaluation",
+                   sheaf__subset_rows(&r->job.eval), sheaf_data_rows(r->job.train.data));
 }
 
 /* The base is loaded: what nobody had to read is hashed too, and then all ranks know what the run
@@ -370,7 +542,8 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
     if (o->resume)
-        st = sheaf_checkpoints_load_latest(&from, store, comm, &s.state, is_ours, r);
+        st = sheaf_checkpoints_load_latest(&from, store, comm, &s.state, is_ours,
+                                           &(look){ r, store, &s.judged });
     if (st != NULL)
         goto done;
     if (from != NULL) {
@@ -384,7 +557,9 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         r->result->first = r->result->step = done;
         st = tell_origin(r, from != NULL);
         if (st == NULL && r->hooks->begin != NULL)
-            st = r->hooks->begin(r->hooks->self, done);
+            st = r->hooks->begin(r->hooks->self, done, s.judged.last);
+        if (st == NULL && sheaf__evaluates(o))
+            st = write_best(r, &s.judged);
         if (st == NULL && o->resume)
             sheaf_note(r->hooks->events,
                        from == NULL ? "no checkpoint yet: starting from the base model"
@@ -534,7 +709,7 @@ static sheaf_status *check_job(const run *r)
     return NULL;
 }
 
-sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
+sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks)
 {
     static const sheaf_train_hooks none = { 0 };
@@ -543,10 +718,15 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     sheaf__opened opened = { 0 };
     sheaf__selection selection = { 0 };
     sheaf_lora_options fresh = { 0 };
-    sheaf_data *data = NULL;
-    run r = {
-        .options = o, .hooks = hooks, .settings = settings, .opened = &opened, .result = out
-    };
+    sheaf__sets sets = { 0 };
+    sheaf_train_options with = *asked_for; /* and the steps that --epochs comes to */
+    const sheaf_train_options *o = &with;
+    run r = { .options = o,
+              .hooks = hooks,
+              .settings = settings,
+              .opened = &opened,
+              .result = out,
+              .began = sheaf__seconds() };
     const bool lora = o->method == SHEAF_METHOD_LORA,
                adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = check_job(&r);
@@ -569,31 +749,23 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL && opened.lora != NULL)
         st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected, &selection);
     if (st == NULL)
-        st = sheaf_data_open(
-            &data, o->data,
-            &(sheaf_data_options){ .config = &opened.config,
-                                   .seq = o->seq,
-                                   .events = hooks->events,
-                                   .folder = o->model,
-                                   .tokenizer = o->tokenizer,
-                                   .prompt_template = o->prompt_template,
-                                   .query = o->query,
-                                   .micro_batch = o->micro_batch,
-                                   .threads = o->threads,
-                                   .stop = hooks->signals == NULL ? NULL : &hooks->signals->stop });
-    if (st == NULL)
-        sheaf_data_note_unused(data, o->data, o->prompt_template, o->query, hooks->events);
+        st = sheaf__sets_open(&sets, o, &opened.config, hooks->events,
+                              hooks->signals == NULL ? NULL : &hooks->signals->stop);
     if (st == NULL) {
+        with.steps = sheaf__sets_steps(&sets, o);
         r.job = (sheaf__job){ .options = o,
                               .schema = opened.schema,
                               .lora = opened.lora,
                               .selection = &selection,
-                              .data = data,
-                              .seq = sheaf__job_seq(o, data) };
+                              .train = sets.train,
+                              .eval = sets.eval,
+                              .seq = sheaf__subset_seq(&sets.train, o->padding),
+                              .data_bytes = sheaf__sets_memory(&sets) };
+        note_sets(&r);
         st = hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r.job);
     }
     if (st == NULL && hooks->chosen != NULL)
-        st = hooks->chosen(hooks->self, sheaf_data_template(data), &r.settings, &recipe);
+        st = hooks->chosen(hooks->self, sheaf_data_template(sets.data), &r.settings, &recipe);
     if (st == NULL)
         st = sheaf__origin_begin(
             &r.origin, &opened,
@@ -607,10 +779,12 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
         st = sheaf_comm_run_threads(o->tp, train_rank, &r);
     }
     if (st == NULL)
-        st = sheaf__export(&out->result, &out->checkpoint, o, &opened, out->step, hooks->events);
+        st = sheaf__export(&out->result, &out->checkpoint, o, &opened, out->step,
+                           o->use_best && out->best_step > 0 ? out->best_step : out->step,
+                           hooks->events);
     free(r.origin_text);
     sheaf__origin_release(&r.origin);
-    sheaf_data_close(data);
+    sheaf__sets_close(&sets);
     sheaf__selection_release(&selection);
     sheaf_lora_options_release(&fresh);
     sheaf__opened_close(&opened);

@@ -3,6 +3,7 @@
  *   OUT/settings           the effective settings, as a recipe
  *   OUT/metrics.jsonl      one line a step (written by the caller's event sink)
  *   OUT/checkpoints/       see checkpoint/store/checkpoint.h
+ *   OUT/best.json          with evaluations: the step whose loss was lowest
  *   OUT/adapter/           method lora: PEFT form, appears when the run is done
  *   OUT/model/             methods head and full: Hugging Face form */
 #ifndef SHEAF_TRAIN_TRAIN_H
@@ -16,8 +17,9 @@ struct sheaf__job; /* rank.h */
 
 typedef struct sheaf_train_hooks {
     /* Called once everything was checked and OUT exists, before the first step; lines of
-     * metrics beyond keep_steps belong to steps that will be done again. May be NULL. */
-    sheaf_status *(*begin)(void *self, int64_t keep_steps);
+     * metrics beyond keep_steps belong to steps that will be done again, those of evaluations
+     * beyond keep_evaluations likewise. May be NULL. */
+    sheaf_status *(*begin)(void *self, int64_t keep_steps, int64_t keep_evaluations);
     /* Called before `begin`: what the run began from, a JSON object (train/origin.h) for the key
      * "base" of OUT/run.json, where a run that goes on looks for it. May be NULL: then all of the
      * base is hashed each time. */
@@ -42,8 +44,14 @@ typedef struct sheaf_train_result {
     double loss, seconds;
     int64_t tokens;
     int64_t parameters, trained,
-        added;        /* elements of the base, those trained, those of them that are no base's */
-    double padding;   /* share of the positions that is padding, 0 to 1 */
+        added;      /* elements of the base, those trained, those of them that are no base's */
+    double padding; /* share of the positions that is padding, 0 to 1 */
+    bool evaluated; /* at least once: of the last evaluation */
+    double eval_loss, eval_accuracy;
+    int64_t eval_tokens;
+    int64_t best_step; /* 0: none */
+    double best_loss;
+    bool early;       /* --patience was over */
     char *result;     /* OUT/adapter or OUT/model; owned */
     char *checkpoint; /* folder of the last checkpoint; owned */
 } sheaf_train_result;

@@ -34,9 +34,9 @@ peer() { # peer COMMAND FLAG OURS
         runs "$1 $word" 2 "^sheaf: ${word} +expected: a flag of sheaf $1 +try: +sheaf calls it --$3 \$" "$1" "$word" 1
     done
 }
-epochs='steps, and counts steps: one epoch is rows / \(--micro-batch x --accumulate\)'
-peer train epochs "$epochs"
-peer train num-train-epochs "$epochs"
+peer train num-train-epochs epochs
+peer train eval-steps eval-every
+peer train val-size eval-split
 peer train batch-size micro-batch
 peer train per-device-train-batch-size micro-batch
 peer train gradient-accumulation-steps accumulate

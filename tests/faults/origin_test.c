@@ -36,7 +36,7 @@ static sheaf_status *take_base(void *self, const char *json)
     return NULL;
 }
 
-static sheaf_status *begin(void *self, int64_t keep_steps)
+static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)
 {
     return sheaf_provenance_add(at("out/run.json"),
                                 &(sheaf_provenance){ .step = keep_steps,

@@ -56,7 +56,7 @@ static void forward(void *self, const sheaf_event *event)
         sheaf_emit(sheaf_monitor_events(*monitor), event);
 }
 
-static sheaf_status *begin(void *self, int64_t keep_steps)
+static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)
 {
     sheaf_monitor **monitor = self;
     sheaf_status *st =

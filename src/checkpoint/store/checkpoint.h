@@ -38,6 +38,10 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
 /* sheaf_checkpoints_close - local. Accepts NULL. */
 void sheaf_checkpoints_close(sheaf_checkpoints *store);
 
+/* sheaf_checkpoints_protect - local: the one of this step is not removed, however many newer ones
+ * there are; 0: none. Rank 0 removes. */
+void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step);
+
 /* sheaf_checkpoints_save - every rank calls it with its part of one state. When it returns
  * NULL on any rank, the checkpoint is complete and on disk and older ones beyond `keep` are
  * gone. On failure every rank gets a status, the older ones are untouched and the new one

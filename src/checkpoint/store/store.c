@@ -176,6 +176,11 @@ void sheaf_checkpoints_close(sheaf_checkpoints *store)
     free(store);
 }
 
+void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step)
+{
+    store->protect = step;
+}
+
 /* ---- the newest ---- */
 
 static void leave_aside(const sheaf_checkpoints *store, const char *path, const sheaf_status *why)
@@ -352,7 +357,7 @@ void sheaf__store_prune(const sheaf_checkpoints *store)
         sheaf_checkpoint *checkpoint = NULL;
         st = sheaf__store_path(&path, store, steps[i]);
         sheaf_status *bad = st != NULL ? NULL : sheaf_checkpoint_open(&checkpoint, path);
-        if (checkpoint != NULL && ++complete > store->options.keep)
+        if (checkpoint != NULL && ++complete > store->options.keep && steps[i] != store->protect)
             st = remove_step(store, path);
         sheaf_status_free(bad); /* a damaged one is neither counted nor removed */
         sheaf_checkpoint_close(checkpoint);

@@ -6,8 +6,9 @@
 #include "checkpoint/store/manifest.h"
 
 struct sheaf_checkpoints {
-    char *dir; /* OUT/checkpoints */
-    int lock;  /* descriptor, -1 on other ranks than 0 */
+    char *dir;       /* OUT/checkpoints */
+    int lock;        /* descriptor, -1 on other ranks than 0 */
+    int64_t protect; /* a step that stays; 0: none */
     sheaf_checkpoints_options options;
 };
 

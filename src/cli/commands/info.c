@@ -374,8 +374,8 @@ static void tell_saved(teller *t, const char *dir, const char *path_of_run)
 
 static void tell_run(teller *t, const char *path)
 {
-    static const char *const parts[] = { "settings", "adapter",       "model",
-                                         "exports",  "metrics.jsonl", "run.json" };
+    static const char *const parts[] = { "settings",      "adapter",  "model",    "exports",
+                                         "metrics.jsonl", "run.json", "best.json" };
     for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
         char *inside = NULL;
         const bool saved = i == sizeof parts / sizeof *parts;

@@ -357,7 +357,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
     if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
         (q.ask.o.config == NULL || q.ask.o.config[0] == '\0'))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--model DIR or --config FILE");
-    q.ask.whole = q.ask.o.steps == 0;
+    q.ask.whole = q.ask.o.steps == 0 && q.ask.o.epochs == 0;
     if (st == NULL && q.ask.whole)
         q.ask.o.steps = 1;
     if (st == NULL)

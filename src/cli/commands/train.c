@@ -10,7 +10,7 @@
 #include "library/train_settings.h"
 
 const char cmd_train_usage[] =
-    "usage: sheaf train --model DIR --data FILE --out DIR --steps N [flags]\n"
+    "usage: sheaf train --model DIR --data FILE --out DIR --steps N | --epochs X [flags]\n"
     "       sheaf train --resume --out DIR [--tp T]\n"
     "Fine-tunes a model with LoRA, in parts or in full, on any number of ranks; the\n"
     "result is the same bytes whatever their number. OUT then holds metrics.jsonl,\n"
@@ -29,6 +29,15 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
             r->padding, "parameters", (json_int_t)r->parameters, "trained", (json_int_t)r->trained,
             "trained_share", share, "trained_bytes", (json_int_t)(4 * r->trained), "result",
             ask_json(r->result), "checkpoint", ask_json(r->checkpoint));
+        if (r->evaluated)
+            json_object_update_new(object, json_pack("{s:o, s:f, s:I}", "eval_loss",
+                                                     ask_json_real(r->eval_loss), "eval_accuracy",
+                                                     r->eval_accuracy, "eval_tokens",
+                                                     (json_int_t)r->eval_tokens));
+        if (r->best_step > 0)
+            json_object_update_new(object, json_pack("{s:I, s:f, s:b}", "best_step",
+                                                     (json_int_t)r->best_step, "best_loss",
+                                                     r->best_loss, "stopped_early", r->early));
         if (o->dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums",
                                 json_string(sheaf__sums_name(o->dtype, o->sums)));
@@ -42,6 +51,12 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
     else
         sheaf__print(cli->out, "%lld steps done, last loss %.6g, %.0f tokens/s\n",
                      (long long)r->step, r->loss, rate);
+    if (r->evaluated)
+        sheaf__print(cli->out, "evaluation: loss %.6g, %.2f %% of %lld tokens right\n",
+                     r->eval_loss, 100 * r->eval_accuracy, (long long)r->eval_tokens);
+    if (r->best_step > 0)
+        sheaf__print(cli->out, "best:       step %lld, loss %.6g%s\n", (long long)r->best_step,
+                     r->best_loss, o->use_best ? ", which is the result" : "");
     sheaf__print(cli->out, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
 }
 

@@ -107,6 +107,14 @@ static const struct {
     { "--beta1 1", "below 1" },
     { "--eps 0", "above 0" },
     { "--micro-batch 0", "at least 1" },
+    { "--epochs 2", "--steps and --epochs | one of the two" },
+    { "--epochs -1", "at least 0" },
+    { "--eval-split 1", "below 1" },
+    { "--min-delta 0.1 --eval-split 0.1", "--eval-every" },
+    { "--max-time 2m1h", "--max-time | a time" },
+    { "--max-time 30m5", "--max-time | a time" },
+    { "--max-time .", "--max-time | a time" },
+    { "--max-time m", "--max-time | a time" },
 };
 
 static void test_train__what_cannot_be_is_refused(void **state)
@@ -128,12 +136,61 @@ static void test_train__what_cannot_be_is_refused(void **state)
                 "--model is missing"); /* nothing stored here */
 }
 
+static void test_train__times_have_units(void **state)
+{
+    static const struct {
+        const char *text, *shown;
+        double seconds;
+    } times[] = {
+        { "90", "90", 90 },        { "0.25", "0.25", .25 },  { "1d12h", "129600", 129600 },
+        { "2h30m", "9000", 9000 }, { "1.5h", "5400", 5400 }, { "1h1s", "3601", 3601 }
+    };
+    for (size_t i = 0; i < ARRAY_LEN(times); i++) {
+        sheaf_train_options o;
+        cli_option table[CLI_MAX_OPTIONS];
+        sheaf__train_settings(table, &o, false);
+        const cli_option *option = sheaf__setting_find(table, "max-time");
+        CHECK_OK(sheaf__setting_set(option, times[i].text, "--max-time"));
+        assert_true(o.max_time == times[i].seconds);
+        char *shown = sheaf__setting_show(option);
+        assert_string_equal(shown, times[i].shown);
+        free(shown);
+    }
+}
+
+/* Of one that came later nothing is written down while it is not used. */
+static void test_train__late_settings_are_silent(void **state)
+{
+    sheaf_train_options o;
+    cli_option table[CLI_MAX_OPTIONS];
+    char *text = NULL;
+    sheaf_train_options_default(&o);
+    sheaf__train_settings(table, &o, false);
+    o.steps = 3;
+    CHECK_OK(sheaf__settings_text(&text, table, false));
+    for (const cli_option *x = table; x->name != NULL; x++) {
+        char line[64];
+        snprintf(line, sizeof line, "\n%s:", x->name);
+        if ((x->kind & SHEAF__IS_LATE) && strcmp(x->name, "steps") != 0)
+            assert_null(strstr(text, line));
+    }
+    assert_non_null(strstr(text, "\nsteps: 3\n"));
+    free(text);
+    o.eval_split = .5;
+    o.use_best = true;
+    CHECK_OK(sheaf__settings_text(&text, table, false));
+    assert_non_null(strstr(text, "\neval-split: 0.5\n"));
+    assert_non_null(strstr(text, "\nuse-best: true\n"));
+    free(text);
+}
+
 static void test_train__only_these_may_change_on_resume(void **state)
 {
     static const char *const free_ones[] = {
         "tp",         "dp",           "transport", "threads", "checkpointing", "isa",   "steps",
         "save-every", "export-every", "keep",      "resume",  "recipe",        "model", "config",
-        "data",       "tokenizer",    "out",       "adapter", "began-in",      "force"
+        "data",       "tokenizer",    "out",       "adapter", "began-in",      "force", "epochs",
+        "eval-data",  "patience",     "use-best",  "max-time"
     };
     sheaf_train_options o;
     sheaf_train_options_default(&o);
@@ -227,6 +284,8 @@ int main(void)
         cmocka_unit_test(test_train__defaults_are_the_trainers),
         cmocka_unit_test(test_train__what_recipes_of_vision_models_need),
         cmocka_unit_test(test_train__what_cannot_be_is_refused),
+        cmocka_unit_test(test_train__times_have_units),
+        cmocka_unit_test(test_train__late_settings_are_silent),
         cmocka_unit_test(test_train__only_these_may_change_on_resume),
         cmocka_unit_test(test_train__its_lora_options),
         cmocka_unit_test(test_train__a_run_that_names_no_padding_keeps_its_own),

@@ -1,0 +1,34 @@
+/* judged.c - see judged.h. */
+#include "train/judged.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+bool sheaf__judged_add(sheaf__judged *j, int64_t step, double loss, double min_delta)
+{
+    const bool better = isfinite(loss) && (j->best == 0 || loss < j->best_loss),
+               clearly = better && (j->best == 0 || j->best_loss - loss > min_delta);
+    j->last = step;
+    j->worse = clearly ? 0 : j->worse + 1;
+    if (better) {
+        j->best = step;
+        j->best_loss = loss;
+    }
+    return better;
+}
+
+void sheaf__judged_text(sheaf_text *text, const sheaf__judged *j)
+{
+    sheaf__text_add(text,
+                    "{\"last\": %" PRId64 ", \"best\": %" PRId64 ", \"best_loss\": %.17g, "
+                    "\"worse\": %" PRId64 "}",
+                    j->last, j->best, j->best_loss, j->worse);
+}
+
+void sheaf__judged_read(sheaf__judged *out, const json_t *object)
+{
+    *out = (sheaf__judged){ .last = json_integer_value(json_object_get(object, "last")),
+                            .best = json_integer_value(json_object_get(object, "best")),
+                            .best_loss = json_number_value(json_object_get(object, "best_loss")),
+                            .worse = json_integer_value(json_object_get(object, "worse")) };
+}

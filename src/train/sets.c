@@ -1,0 +1,168 @@
+/* sets.c - see sets.h. */
+#include "train/sets.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+
+int64_t sheaf__subset_rows(const sheaf__subset *subset)
+{
+    return subset->row == NULL ? sheaf_data_rows(subset->data) : subset->rows;
+}
+
+int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t seed, bool shuffle)
+{
+    if (subset->row == NULL)
+        return sheaf_data_sample(subset->data, index, seed, shuffle);
+    const uint64_t n = (uint64_t)subset->rows, i = (uint64_t)index;
+    return subset->row[shuffle ? sheaf__permute(i % n, n, seed, i / n) : i % n];
+}
+
+int64_t sheaf__subset_longest(const sheaf__subset *subset)
+{
+    return subset->row == NULL ? sheaf_data_longest(subset->data)
+                               : sheaf_data_used(subset->data, subset->row, subset->rows);
+}
+
+int64_t sheaf__subset_seq(const sheaf__subset *subset, sheaf_padding padding)
+{
+    return padding == SHEAF_PAD_MICRO_BATCH ? sheaf__subset_longest(subset)
+                                            : sheaf_data_seq(subset->data);
+}
+
+double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *o,
+                             int64_t samples)
+{
+    enum { MOST = 1 << 20 }; /* rows that are looked at: enough to tell */
+    const bool longest = o->padding == SHEAF_PAD_MICRO_BATCH;
+    if (subset->row == NULL)
+        return sheaf_data_padding(
+            subset->data, &(sheaf_data_order){ .micro_batch = o->micro_batch,
+                                               .samples = samples,
+                                               .seed = o->seed,
+                                               .shuffle = o->shuffle,
+                                               .seq = longest ? 0 : sheaf_data_seq(subset->data) });
+    const int64_t most = subset->rows < MOST ? subset->rows : MOST,
+                  rows = samples > 0 && samples < most ? samples : most;
+    double used = 0, positions = 0;
+    for (int64_t first = 0; first < rows; first += o->micro_batch) {
+        int64_t seq = longest ? 0 : sheaf_data_seq(subset->data), n = 0;
+        for (; n < o->micro_batch && n < MOST; n++) {
+            const int64_t row = sheaf__subset_row(subset, first + n, o->seed, o->shuffle),
+                          of_row = sheaf_data_used(subset->data, &row, 1);
+            used += (double)of_row;
+            seq = longest && of_row > seq ? of_row : seq;
+        }
+        positions += (double)n * (double)seq;
+    }
+    return positions > 0 ? 1 - used / positions : 0;
+}
+
+/* ---- the sets of a run ---- */
+
+/* 0.07 * 100 in double is a little more than 7, and means 7. */
+static double whole_up(double x)
+{
+    return ceil(x * (1 - 1e-12));
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static sheaf_status *too_few(const char *what, int64_t n)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "--eval-split");
+    sheaf_expected(st, "rows with labels on both sides");
+    sheaf_found(st, "%s of %" PRId64, what, n);
+    return sheaf_try_this(st,
+                          "another share or --seed, more data, or a file of its own: --eval-data");
+}
+
+static sheaf_status *split(sheaf__sets *s, const sheaf_train_options *o)
+{
+    static const uint64_t held = 0x68656c64; /* "held" */
+    const int64_t n = sheaf_data_rows(s->data), out = (int64_t)whole_up(o->eval_split * (double)n);
+    if (out >= n)
+        return too_few("no row is left to train on", n);
+    s->held = malloc((size_t)n * sizeof *s->held);
+    if (s->held == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of %" PRId64 " rows", n);
+    for (int64_t i = 0; i < n; i++)
+        s->held[i] = (int64_t)sheaf__permute((uint64_t)i, (uint64_t)n, o->seed ^ held, 0);
+    qsort(s->held, (size_t)out, sizeof *s->held, ascending);
+    qsort(s->held + out, (size_t)(n - out), sizeof *s->held, ascending);
+    s->eval = (sheaf__subset){ s->data, s->held, out };
+    s->train = (sheaf__subset){ s->data, s->held + out, n - out };
+    if (sheaf_data_labels(s->data, s->held, out) == 0)
+        return too_few("no label among the rows held out", n);
+    return sheaf_data_labels(s->data, s->held + out, n - out) > 0
+               ? NULL
+               : too_few("no label among the rows that are left", n);
+}
+
+static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_options *o,
+                          const sheaf_config *config, const sheaf_events *events,
+                          const atomic_int *stop)
+{
+    return sheaf_data_open(out, path,
+                           &(sheaf_data_options){ .config = config,
+                                                  .seq = o->seq,
+                                                  .events = events,
+                                                  .folder = o->model,
+                                                  .tokenizer = o->tokenizer,
+                                                  .prompt_template = o->prompt_template,
+                                                  .query = o->query,
+                                                  .micro_batch = o->micro_batch,
+                                                  .threads = o->threads,
+                                                  .stop = stop });
+}
+
+sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
+                               const sheaf_config *config, const sheaf_events *events,
+                               const atomic_int *stop)
+{
+    *s = (sheaf__sets){ 0 };
+    sheaf_status *st = read(&s->data, o->data, o, config, events, stop);
+    if (st != NULL)
+        return st;
+    sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->query, events);
+    s->train.data = s->data;
+    if (o->eval_data != NULL && o->eval_data[0] != '\0') {
+        st = sheaf_in(read(&s->eval_data, o->eval_data, o, config, events, stop), "--eval-data");
+        s->eval.data = s->eval_data;
+    } else if (o->eval_split > 0) {
+        st = split(s, o);
+    }
+    return st;
+}
+
+void sheaf__sets_close(sheaf__sets *s)
+{
+    sheaf_data_close(s->data);
+    sheaf_data_close(s->eval_data);
+    free(s->held);
+    *s = (sheaf__sets){ 0 };
+}
+
+int64_t sheaf__sets_memory(const sheaf__sets *s)
+{
+    return sheaf_data_memory(s->data) +
+           (s->eval_data == NULL ? 0 : sheaf_data_memory(s->eval_data)) +
+           (s->held == NULL ? 0 : sheaf_data_rows(s->data) * (int64_t)sizeof *s->held);
+}
+
+int64_t sheaf__sets_steps(const sheaf__sets *s, const sheaf_train_options *o)
+{
+    const double samples = o->epochs * (double)sheaf__subset_rows(&s->train),
+                 of_step = (double)o->micro_batch * (double)o->accumulate;
+    const double steps = whole_up(samples / of_step);
+    return o->epochs <= 0 ? o->steps
+           : steps < 1    ? 1
+           : steps > 1e15 ? (int64_t)1e15
+                          : (int64_t)steps;
+}

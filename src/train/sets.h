@@ -1,0 +1,53 @@
+/* sets.h - the rows that a run trains on, and those that it is judged by. */
+#ifndef SHEAF_TRAIN_SETS_H
+#define SHEAF_TRAIN_SETS_H
+
+#include <stdatomic.h>
+
+#include "data/data.h"
+#include "train/options.h"
+
+/* Rows of a data set: all, or some. */
+typedef struct sheaf__subset {
+    const sheaf_data *data; /* NULL: none, or not known (planning) */
+    const int64_t *row;     /* [rows] their numbers, ascending; NULL: all */
+    int64_t rows;           /* read only with `row` */
+} sheaf__subset;
+
+int64_t sheaf__subset_rows(const sheaf__subset *subset);
+/* sheaf__subset_row - the row behind global sample number `index`, as sheaf_data_sample() has it
+ * for all rows: each epoch visits each row of the subset once. */
+int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t seed, bool shuffle);
+/* sheaf__subset_longest - positions that its longest row uses. */
+int64_t sheaf__subset_longest(const sheaf__subset *subset);
+/* sheaf__subset_seq - the most positions of a row in micro-batches of it, by the rule of padding.
+ */
+int64_t sheaf__subset_seq(const sheaf__subset *subset, sheaf_padding padding);
+
+typedef struct sheaf__sets {
+    sheaf_data *data, *eval_data; /* the files; the second NULL without --eval-data */
+    sheaf__subset train, eval;    /* eval.data NULL: no evaluation */
+    int64_t *held;                /* the rows of both, where one file was split */
+} sheaf__sets;
+
+/* sheaf__sets_open - reads --data and --eval-data, or holds --eval-split of the rows out: the first
+ * ceil(share * n) of the permutation of n rows by (seed xor "held"), epoch 0. Release also after a
+ * failure.
+ *   stop  not 0: SHEAF_E_STOPPED; may be NULL
+ * Errors: those of sheaf_data_open(); SHEAF_E_DATA where one of the two subsets would be empty or
+ * have no label. */
+sheaf_status *sheaf__sets_open(sheaf__sets *out, const sheaf_train_options *options,
+                               const sheaf_config *config, const sheaf_events *events,
+                               const atomic_int *stop);
+void sheaf__sets_close(sheaf__sets *sets);
+/* sheaf__sets_memory - bytes that they hold. */
+int64_t sheaf__sets_memory(const sheaf__sets *sets);
+/* sheaf__sets_steps - --steps, or with --epochs the fewest steps that read that many times the rows
+ * that are trained on: a step that begins in one epoch goes on in the next. */
+int64_t sheaf__sets_steps(const sheaf__sets *sets, const sheaf_train_options *options);
+/* sheaf__subset_padding - which share of the positions of `samples` samples is padding (0: of an
+ * epoch). */
+double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *options,
+                             int64_t samples);
+
+#endif

@@ -1,0 +1,171 @@
+/* sets_test.c - which rows are trained on and which are held out, how many steps epochs are, and
+ * what evaluations say of the best. */
+#include "tests/files.h"
+
+#include <math.h>
+
+#include "train/judged.h"
+#include "train/sets.h"
+
+enum { ROWS = 37 };
+
+static const sheaf_config config = { .vocab = 259,
+                                     .bos = 256,
+                                     .neos = 1,
+                                     .eos = { 257 },
+                                     .pad = 258,
+                                     .max_position = 64,
+                                     .byte_vocab = true };
+
+/* Row r has r + 1 bytes of text. */
+static int make_rows(void **state)
+{
+    char text[ROWS * (ROWS + 20)] = "";
+    if (make_scratch(state) != 0)
+        return 1;
+    for (int r = 0; r < ROWS; r++)
+        sprintf(text + strlen(text), "{\"text\": \"%0*d\"}\n", r + 1, 0);
+    put(at("rows.jsonl"), text);
+    return 0;
+}
+
+static sheaf_train_options options_of(double split, uint64_t seed)
+{
+    sheaf_train_options o;
+    sheaf_train_options_default(&o);
+    o.data = at("rows.jsonl");
+    o.eval_split = split;
+    o.seed = seed;
+    return o;
+}
+
+static void test_split__takes_each_row_once(void **state)
+{
+    static const struct {
+        double share;
+        int64_t held;
+    } cases[] = { { .001, 1 }, { .25, 10 }, { .5, 19 }, { .97, 36 } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const sheaf_train_options o = options_of(cases[i].share, 7);
+        sheaf__sets s;
+        int seen[ROWS] = { 0 };
+        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        assert_int_equal(sheaf__subset_rows(&s.eval), cases[i].held);
+        assert_int_equal(sheaf__subset_rows(&s.train), ROWS - cases[i].held);
+        for (int64_t r = 0; r < s.eval.rows; r++)
+            seen[s.eval.row[r]]++;
+        int64_t longest = 0;
+        for (int64_t n = 0; n < s.train.rows; n++) { /* an epoch */
+            const int64_t row = sheaf__subset_row(&s.train, n, 5, true);
+            seen[row]++;
+            longest = row > longest ? row : longest;
+        }
+        for (int r = 0; r < ROWS; r++)
+            assert_int_equal(seen[r], 1);
+        assert_int_equal(sheaf__subset_longest(&s.train),
+                         longest + 3); /* bos, and bytes, and eos */
+        sheaf__sets_close(&s);
+    }
+}
+
+static void test_split__is_chosen_by_the_seed_alone(void **state)
+{
+    int64_t row[3][10];
+    for (int i = 0; i < 3; i++) {
+        sheaf_train_options o = options_of(.25, i == 2 ? 8 : 7);
+        o.shuffle = i == 0;
+        o.micro_batch = i + 1;
+        sheaf__sets s;
+        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        memcpy(row[i], s.eval.row, sizeof row[i]);
+        sheaf__sets_close(&s);
+    }
+    CHECK_BYTES("the same seed", row[1], row[0], sizeof row[0]);
+    assert_true(memcmp(row[2], row[0], sizeof row[0]) != 0);
+    static const int64_t frozen[] = { 1, 6, 10, 11, 12, 21, 22, 24, 27, 35 };
+    for (size_t i = 0; i < ARRAY_LEN(frozen); i++)
+        assert_int_equal(row[0][i], frozen[i]);
+}
+
+static void test_split__leaves_rows_on_both_sides(void **state)
+{
+    const sheaf_train_options o = options_of(.99, 7);
+    sheaf__sets s;
+    CHECK_FAILS(sheaf__sets_open(&s, &o, &config, NULL, NULL), SHEAF_E_DATA, "no row is left");
+    sheaf__sets_close(&s);
+}
+
+static void test_epochs__are_the_fewest_steps_that_read_the_rows(void **state)
+{
+    static const struct {
+        double epochs;
+        int64_t micro_batch, accumulate, steps;
+    } cases[] = {
+        { 1, 1, 1, 37 },         { 3, 1, 1, 111 },  { 1, 37, 1, 1 },    { 1, 5, 2, 4 },
+        { 3, 5, 2, 12 },         { 0.5, 1, 1, 19 }, { 0.001, 1, 1, 1 }, { 1e-9, 8, 8, 1 },
+        { 10.0 / 37, 1, 1, 10 }, /* 0.27027... * 37 is a little more than 10 in double, or less */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_train_options o = options_of(0, 7);
+        o.epochs = cases[i].epochs;
+        o.micro_batch = cases[i].micro_batch;
+        o.accumulate = cases[i].accumulate;
+        o.steps = 99;
+        sheaf__sets s;
+        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        assert_int_equal(sheaf__sets_steps(&s, &o), cases[i].steps);
+        o.epochs = 0;
+        assert_int_equal(sheaf__sets_steps(&s, &o), 99);
+        sheaf__sets_close(&s);
+    }
+    sheaf_train_options o = options_of(.25, 7); /* of the 27 that are left */
+    o.epochs = 2;
+    sheaf__sets s;
+    CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+    assert_int_equal(sheaf__sets_steps(&s, &o), 54);
+    sheaf__sets_close(&s);
+}
+
+/* transformers' EarlyStoppingCallback, and its Trainer's best metric, on the same losses. */
+static void test_judged__best_and_patience(void **state)
+{
+    static const struct {
+        double loss;
+        bool best;
+        int64_t worse;
+    } told[] = {
+        { NAN, false, 1 }, { 5, true, 0 },          { 5, false, 1 },
+        { 4.95, true, 2 }, { 4.5, true, 0 },        { 4.45, true, 1 },
+        { 9, false, 2 },   { -INFINITY, false, 3 }, { 4.3, true, 0 },
+    };
+    sheaf__judged j = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(told); i++) {
+        assert_int_equal(sheaf__judged_add(&j, 10 * (int64_t)i + 10, told[i].loss, .1),
+                         told[i].best);
+        assert_int_equal(j.worse, told[i].worse);
+        assert_int_equal(j.last, 10 * i + 10);
+    }
+    assert_true(j.best == 90 && j.best_loss == 4.3);
+    sheaf_text text = { 0 };
+    sheaf__judged_text(&text, &j);
+    json_t *object = json_loads(text.at, 0, NULL);
+    sheaf__judged again;
+    sheaf__judged_read(&again, object);
+    assert_true(again.last == 90 && again.best == 90 && again.best_loss == 4.3 && again.worse == 0);
+    json_decref(object);
+    sheaf__text_release(&text);
+    sheaf__judged_read(&again, NULL);
+    assert_true(again.last == 0 && again.best == 0 && again.worse == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_split__takes_each_row_once),
+        cmocka_unit_test(test_split__is_chosen_by_the_seed_alone),
+        cmocka_unit_test(test_split__leaves_rows_on_both_sides),
+        cmocka_unit_test(test_epochs__are_the_fewest_steps_that_read_the_rows),
+        cmocka_unit_test(test_judged__best_and_patience),
+    };
+    return cmocka_run_group_tests(tests, make_rows, remove_scratch);
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Judging a model while it trains: epochs, evaluations, the best step, an end before the last step, an end by the clock;
+# the same bytes on any number of ranks and over stops.
+. "$(dirname "$0")/lib.sh"
+
+model=$llama/tiny_llama/hf
+ids=""
+for i in $(seq 0 69); do ids="$ids $((3 + (i * i * 7 + i) % 90))"; done
+tokens_file "$work/ten.safetensors" 10 7 "$ids" "$ids"
+other=""
+for i in $(seq 0 20); do other="$other $((200 + (i * 5) % 60))"; done
+tokens_file "$work/other.safetensors" 3 7 "$other" "$other"
+flags=(train --model "$model" --data "$work/ten.safetensors" --lora-rank 2 --micro-batch 2 --threads 1 --schedule constant)
+lines() { grep -c "$2" "$1/metrics.jsonl"; }
+
+# ---- epochs ----
+runs "epochs become steps" 0 '"step":7.*2.5 epochs of 10 rows are 7 steps' "${flags[@]}" --epochs 2.5 --accumulate 2 --out "$work/epochs" --json
+check "and are what the settings say" grep -q '^epochs: 2.5$' "$work/epochs/settings"
+check "alone" sh -c "! grep -q '^steps' '$work/epochs/settings'"
+runs "that go on by them" 0 'going on after step 7' train --resume --out "$work/epochs" --epochs 3
+runs "or by steps" 0 'all 8 steps were done before' train --resume --out "$work/epochs" --steps 8
+runs "not both" 2 '--steps and --epochs.*one of the two' "${flags[@]}" --steps 1 --epochs 1 --out "$work/both"
+runs "and one of them" 2 '--steps is missing' "${flags[@]}" --out "$work/both"
+
+# ---- evaluations, on any number of ranks and over a stop ----
+judged=(--lr 2e-2 --eval-split 0.25 --eval-every 2 --keep 1 --use-best --seed 3)
+for tp in 1 3; do
+    runs "judged on $tp ranks" 0 '"best_step":8.*3 of 10 rows are held out.*evaluation loss' "${flags[@]}" "${judged[@]}" --steps 8 --tp $tp --out "$work/split$tp" --json
+done
+cp "$work/stdout" "$work/answer"
+check "the same bytes" test "$(digest "$work/split1")" = "$(digest "$work/split3")"
+check "a line a step" test "$(lines "$work/split1" '"loss"')" -eq 8
+check "and one an evaluation" test "$(lines "$work/split1" '"step": [2468], "eval_loss": [0-9.]*, "eval_accuracy": [0-9.]*, "eval_tokens": 18')" -eq 4
+check "the last of which is the answer's" near "$(json_number "$work/answer" eval_loss)" "$(tail -n 1 "$work/split1/metrics.jsonl" | sed 's/.*"eval_loss": //; s/,.*//')" 1e-14
+runs "judged for 5 steps" 0 . "${flags[@]}" "${judged[@]}" --steps 5 --out "$work/part"
+check "the last one too" test "$(lines "$work/part" '"step": 5, "eval_loss"')" -eq 1
+runs "then for 8 on two ranks" 0 'going on after step 5' "${flags[@]}" "${judged[@]}" --steps 8 --tp 2 --out "$work/part" --resume
+check "give the bytes of 8 at once" test "$(digest "$work/part")" = "$(digest "$work/split1")"
+
+# ---- the best step ----
+over=(--lr 0.4 --eval-data "$work/other.safetensors" --eval-every 1 --keep 1 --save-every 1)
+runs "worse and worse" 0 '"stopped_early":true.*2 evaluations without a better loss: it ends after step [3-9] of 40' "${flags[@]}" "${over[@]}" --patience 2 --use-best --steps 40 --out "$work/early" --json
+best=$(json_number "$work/stdout" best_step) last=$(json_number "$work/stdout" step)
+check "ends two after the best" test "$last" -eq $((best + 2))
+check "which is kept beside the newest" test "$(ls "$work/early/checkpoints" | tr '\n' ' ')" = "lock step-0000000$best step-0000000$last "
+check "and named" test "$(json_number "$work/early/best.json" step)" -eq "$best"
+runs "its loss is that of eval" 0 . eval --model "$work/early/checkpoints/step-0000000$best" --data "$work/other.safetensors" --json
+check "to the last digit" near "$(json_number "$work/stdout" loss)" "$(json_number "$work/early/best.json" eval_loss)" 1e-14
+runs "its adapter" 0 . convert "$work/early/checkpoints/step-0000000$best" "$work/of_best" --to peft
+same "is the result" "$work/of_best" "$work/early/adapter"
+cp -r "$work/early" "$work/again"
+runs "it stays ended" 0 'all [0-9] steps were done before' train --resume --out "$work/early" --tp 2
+check "with the same bytes" test "$(digest "$work/again")" = "$(digest "$work/early")"
+runs "more patience goes on" 0 "going on after step $last.*it ends after step $((last + 1))" train --resume --out "$work/early" --patience 3 --no-use-best
+runs "min-delta asks for more" 0 'it ends after step 2 of 40' "${flags[@]}" "${over[@]}" --patience 1 --min-delta 9 --steps 40 --out "$work/delta"
+runs "other data of evaluations are refused" 2 '--resume: the data of evaluations.*expected: the one this run began with' train --resume --out "$work/early" --eval-data "$work/ten.safetensors" --patience 4
+runs "and none that come later" 2 '--resume: the data of evaluations.*expected: none' train --resume --out "$work/epochs" --eval-data "$work/ten.safetensors" --steps 9
+
+# ---- the clock ----
+runs "an end by the clock" 3 '--max-time is over after step 1.*go on with: sheaf train --resume' "${flags[@]}" "${judged[@]}" --steps 8 --max-time 0.000001 --out "$work/clock"
+runs "goes on" 0 'going on after step 1' train --resume --out "$work/clock" --max-time 2h30m
+check "to the same bytes" test "$(digest "$work/clock")" = "$(digest "$work/split1")"
+check "with the time in its settings" grep -q '^max-time: 9000$' "$work/clock/settings"
+
+# ---- what cannot be ----
+runs "two sets to judge by" 2 'one of the two' "${flags[@]}" --steps 1 --eval-split 0.1 --eval-data "$work/other.safetensors" --out "$work/none"
+runs "no set" 2 '--eval-every.*--eval-data or --eval-split' "${flags[@]}" --steps 1 --eval-every 1 --out "$work/none"
+runs "no set to be best by" 2 '--use-best.*--eval-data or --eval-split' "${flags[@]}" --steps 1 --use-best --out "$work/none"
+runs "patience with nothing" 2 '--patience.*--eval-every' "${flags[@]}" --steps 1 --patience 1 --eval-split 0.1 --out "$work/none"
+runs "all of the data held out" 3 '--eval-split.*no row is left' "${flags[@]}" --steps 1 --eval-split 0.99 --out "$work/none"
+runs "no time" 2 '--max-time.*90s, 15m, 2h30m' "${flags[@]}" --steps 1 --max-time 5x --out "$work/none"
+runs "data that are not there" 3 '--eval-data: ' "${flags[@]}" --steps 1 --eval-data "$work/nowhere.jsonl" --out "$work/none"
+absent "nothing is left of these" "$work/none"
+finish
