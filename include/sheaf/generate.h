@@ -29,8 +29,8 @@ typedef struct sheaf_model_open_options {
                               model's folder, else bytes */
     const char *prompt_template; /* how a question is put: base, chat, vqa or chat_old; NULL: the
                                     run's, else the model's */
-    const char *dtype;           /* of activations and products: "float32" or "bfloat16"; NULL: the
-                                    first */
+    const char *dtype;           /* of activations and products: "float32", "bfloat16" or
+                                    "float16"; NULL: the first */
     int tp;                      /* ranks that share the model; 0: one */
     int threads;                 /* compute threads in all; 0: every core at hand */
     const char *place; /* layers over stages of `tp` ranks each (docs/generate.md); NULL */

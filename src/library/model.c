@@ -17,11 +17,7 @@ sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name)
 {
     const sheaf_dtype *named;
     *out = SHEAF_F32;
-    sheaf_status *st = sheaf__take_dtype(&named, out, name);
-    if (st == NULL && *out == SHEAF_F16)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "dtype"), "float32 or bfloat16"),
-                         "float16");
-    return st;
+    return sheaf__take_dtype(&named, out, name);
 }
 
 /* ---- open and close ---- */

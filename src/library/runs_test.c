@@ -96,8 +96,8 @@ static void test_train__says_what_cannot_be(void **state)
     sheaf_run_train_options how = run_of(at("none"), 4);
     how.settings = "lorarank: 4\n";
     CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "settings:1: 'lorarank'");
-    how.settings = "dtype: float16\n";
-    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "float32 or bfloat16");
+    how.settings = "dtype: float12\n";
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "float32, bfloat16 or float16");
     how.settings = NULL;
     how.data = NULL;
     CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "--data is missing");
@@ -330,8 +330,8 @@ static void test_open__a_model_that_is_none(void **state)
     how.tp = 9;
     CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "");
     how.tp = 1;
-    how.dtype = "float16";
-    CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "float32 or bfloat16");
+    how.dtype = "float64";
+    CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "float32, bfloat16 or float16");
 }
 
 static void test_merge__a_run_with_its_own_base(void **state)

@@ -26,9 +26,9 @@ static const sheaf__choice transports[] = {
     { "mpi", SHEAF_TRANSPORT_MPI },
     { 0 },
 };
-static const sheaf__choice dtypes[] = { { "float32", SHEAF_F32 },
-                                        { "bfloat16", SHEAF_BF16 },
-                                        { 0 } };
+static const sheaf__choice dtypes[] = {
+    { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { "float16", SHEAF_F16 }, { 0 }
+};
 static const sheaf__choice paddings[] = { { "micro-batch", SHEAF_PAD_MICRO_BATCH },
                                           { "file", SHEAF_PAD_FILE },
                                           { 0 } };

@@ -66,6 +66,16 @@ static sheaf_status *add_trained(sheaf__trained **out, sheaf__model *m, const sh
                               decays(t));
 }
 
+sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t)
+{
+    const sheaf_lora *lora = m->options.lora;
+    const sheaf_dtype stored = m->schema->config.dtype, computed = m->context->dtype;
+    bool kept = computed == SHEAF_F32 && (stored == SHEAF_BF16 || stored == SHEAF_F16);
+    for (int i = 0; kept && lora != NULL && i < lora->nsaved; i++)
+        kept = lora->saved[i] != t; /* comes from the adapter's file */
+    return kept && !is_saved(m, t) ? stored : computed;
+}
+
 static sheaf_status *take_floats(float **out, sheaf__model *m, int64_t n)
 {
     return sheaf__take(out, m->context, (size_t)n * sizeof(float), SHEAF_MEM_WEIGHTS);
@@ -185,12 +195,13 @@ static sheaf_status *lay_out_slices(const sheaf__model *m, sheaf__linear *l, con
     return NULL;
 }
 
-static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, sheaf_memory kind)
+static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t,
+                                 sheaf_memory kind)
 {
     sheaf_status *st = NULL;
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
-        *w = (sheaf__packed){ .dtype = m->context->dtype,
+        *w = (sheaf__packed){ .dtype = sheaf__build_dtype(m, t),
                               .n = l->rows ? l->out : l->extent[s],
                               .k = l->rows ? l->extent[s] : l->in };
         if (l->extent[s] == 0)
@@ -232,7 +243,7 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
     if (st == NULL)
         st = hold(m, (sheaf__held){ SHEAF__LINEAR, l, t, bias, piece });
     if (st == NULL)
-        st = take_panels(m, l, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
+        st = take_panels(m, l, t, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
     if (st == NULL && bias != NULL)
         st = take_floats(&l->bias, m, l->rows ? l->out : l->owned);
     if (st == NULL && trained)
@@ -325,8 +336,9 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
     int64_t rows = 0;
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
+    table->dtype = sheaf__build_dtype(m, t);
     return sheaf__take(&table->rows, m->context,
-                       (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype),
+                       (size_t)(rows * table->width) * sheaf_dtype_bytes(table->dtype),
                        SHEAF_MEM_WEIGHTS);
 }
 

@@ -23,6 +23,10 @@ struct sheaf__held {
 /* The tensor of this name; a status when the schema has none (which a schema of its family has). */
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name);
 
+/* sheaf__build_dtype - in which type a matrix is kept: the compute dtype, but where that is float32
+ * and the config says that the files hold 16 bits, what is frozen stays as it is stored. */
+sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t);
+
 /* A linear layer; bias may be NULL, `piece` of a fused weight (0 otherwise). */
 sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *weight,
                                   const sheaf_tensor *bias, int piece);

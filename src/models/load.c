@@ -203,6 +203,38 @@ static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char
     return st;
 }
 
+/* A matrix that was to be kept in 16 bits, but the files hold it in another type than the config
+ * says: kept as it is stored all the same, or in float32, which takes more memory than planned. */
+static sheaf_dtype kept_as(const sheaf__model *m, sheaf_source *base, const char *name,
+                           sheaf_dtype planned)
+{
+    const sheaf_source_entry *e = base->find(base, name);
+    if (planned == m->context->dtype || e == NULL)
+        return planned;
+    return e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16 ? e->dtype : m->context->dtype;
+}
+
+static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
+                                 sheaf__packed *w)
+{
+    const sheaf_dtype as = kept_as(m, base, l->name, w->dtype);
+    const bool larger = sheaf_dtype_bytes(as) != sheaf_dtype_bytes(w->dtype);
+    sheaf_status *st = NULL;
+    w->dtype = as;
+    if (!larger || w->ahead == NULL)
+        return NULL;
+    sheaf__give(m->context, w->ahead);
+    w->ahead = NULL;
+    st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(as, w->n, w->k), SHEAF_MEM_WEIGHTS);
+    if (st == NULL && w->back != NULL) {
+        sheaf__give(m->context, w->back);
+        w->back = NULL;
+        st = sheaf__take(&w->back, m->context, sheaf__packed_back_bytes(as, w->n, w->k),
+                         SHEAF_MEM_WEIGHTS);
+    }
+    return st;
+}
+
 static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
                                  const sheaf__held *held)
 {
@@ -212,6 +244,9 @@ static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__lin
     for (int s = l->first; s < l->first + l->count && st == NULL && l->weight_trained == NULL;
          s++) {
         const int64_t logical = l->logical0 + l->begin[s];
+        st = keep_panels(m, base, l, &l->w[s]);
+        if (st != NULL)
+            break;
         st = read_box(&(box){ .c = m->context,
                               .source = base,
                               .name = l->name,
@@ -247,6 +282,17 @@ static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__tabl
         st = sheaf_cut_rows(&last, &t->cut, 0, (int)m->context->own.end - 1);
     if (st != NULL)
         return st;
+    const sheaf_dtype as = kept_as(m, base, t->name, t->dtype);
+    if (sheaf_dtype_bytes(as) != sheaf_dtype_bytes(t->dtype)) {
+        sheaf__give(m->context, t->rows);
+        t->rows = NULL;
+        st = sheaf__take(&t->rows, m->context,
+                         (size_t)((last.end - rows.begin) * t->width) * sheaf_dtype_bytes(as),
+                         SHEAF_MEM_WEIGHTS);
+        if (st != NULL)
+            return st;
+    }
+    t->dtype = as;
     return read_box(&(box){ .c = m->context,
                             .source = base,
                             .name = t->name,
@@ -254,7 +300,7 @@ static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__tabl
                             .rows = last.end - rows.begin,
                             .cols = t->width,
                             .dst = t->rows,
-                            .to = m->context->dtype });
+                            .to = t->dtype });
 }
 
 static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf__held *held)

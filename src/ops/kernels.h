@@ -1,13 +1,13 @@
 /* kernels.h - the table of element-wise ops, one column per instruction set.
  *
  * Every kernel is serial and works on the rows it is given; callers split rows
- * over threads. `dtype` is the activation type, SHEAF_F32 or SHEAF_BF16, of
- * every `void *` operand; float operands are float32 whatever the dtype.
+ * over threads. `dtype` is the activation type, SHEAF_F32, SHEAF_BF16 or SHEAF_F16,
+ * of every `void *` operand; float operands are float32 whatever the dtype.
  * "round" means: to nearest even into dtype (none for F32), NaN stays a quiet
  * NaN. All arithmetic is float32, in the order written, no fusing unless fma
  * is written. ld* are row strides in elements. Each column gives the bits of
  * the reference column; the formulas stand in docs/contract.md, section 4. Every
- * stored NaN that was computed is 0x7fc00000 (BF16: 0x7fc0). Operands that are
+ * stored NaN that was computed is 0x7fc00000 (BF16: 0x7fc0, F16: 0x7e00). Operands that are
  * not said to be allowed to coincide must not overlap. */
 #ifndef SHEAF_OPS_KERNELS_H
 #define SHEAF_OPS_KERNELS_H

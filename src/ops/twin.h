@@ -2,8 +2,9 @@
  *
  * Operands end where a page that may not be touched begins, so a kernel that
  * reads or writes past a row's end dies. twin_each() goes through every fast
- * column of this CPU, both activation types, the thread flags with and without
- * DAZ and FTZ, and three kinds of numbers. */
+ * column of this CPU, the activation types float32 and bfloat16, the thread flags with
+ * and without DAZ and FTZ, and three kinds of numbers; float16 shares its kernels' code
+ * with bfloat16 but for reading and writing, so of it two of the six. */
 #ifndef SHEAF_OPS_TWIN_H
 #define SHEAF_OPS_TWIN_H
 
@@ -123,14 +124,19 @@ static inline void twin_each(void (*check)(const twin *t))
             print_message("%s: not on this CPU, not compared\n", columns[i]);
             continue;
         }
-        for (int code = 0; code < 2 * 2 * TWIN_KINDS; code++) {
+        for (int code = 0; code < 2 * 2 * TWIN_KINDS + 2; code++) {
+            const bool f16 = code >= 2 * 2 * TWIN_KINDS;
             twin t = { .ref = sheaf__kernels_for("ref"),
                        .fast = fast,
-                       .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32,
-                       .flush = code & 2,
-                       .numbers = (twin_numbers)(code / 4) };
+                       .dtype = f16        ? SHEAF_F16
+                                : code & 1 ? SHEAF_BF16
+                                           : SHEAF_F32,
+                       .flush = f16 ? code & 1 : code & 2,
+                       .numbers = f16 && (code & 1) ? TWIN_FINITE_EDGES
+                                  : f16             ? TWIN_ALL_EDGES
+                                                    : (twin_numbers)(code / 4) };
             snprintf(t.name, sizeof t.name, "%s %s%s numbers %d", columns[i],
-                     t.dtype == SHEAF_BF16 ? "bf16" : "f32", t.flush ? " flushed" : "", t.numbers);
+                     sheaf_dtype_name(t.dtype), t.flush ? " flushed" : "", t.numbers);
             _mm_setcsr(t.flush ? before | 0x8040 : before & ~0x8040u);
             check(&t);
             _mm_setcsr(before);

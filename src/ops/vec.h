@@ -426,17 +426,23 @@ SHEAF__INLINE vec v_read(const void *x, int64_t i, int64_t count, sheaf_dtype dt
 {
     if (dtype == SHEAF_BF16)
         return v_from_bf16(v_load_halves((const uint16_t *)x + i, count));
+    if (dtype == SHEAF_F16)
+        return v_from_f16(v_load_halves((const uint16_t *)x + i, count));
     return v_load((const float *)x + i, count);
 }
 SHEAF__INLINE void v_write(void *y, int64_t i, vec value, int64_t count, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_BF16)
         v_store_halves((uint16_t *)y + i, vi_upper_halves(vi_bf16(value)), count);
+    else if (dtype == SHEAF_F16)
+        v_store_halves((uint16_t *)y + i, v_f16(v_one_nan(value)), count);
     else
         v_store((float *)y + i, v_one_nan(value), count);
 }
 SHEAF__INLINE vec v_rounded(vec value, sheaf_dtype dtype)
 {
+    if (dtype == SHEAF_F16)
+        return v_from_f16(v_f16(value));
     return dtype == SHEAF_BF16 ? v_float(vi_and(vi_bf16(value), vi_set(0xffff0000))) : value;
 }
 

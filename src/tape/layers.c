@@ -42,6 +42,22 @@ typedef struct lookup {
     int32_t *owner;
 } lookup;
 
+/* Of a tied head. Where it is stored narrower than x, it is laid at the end of x and widened from
+ * there: what is written never reaches what is still to be read. */
+static void packed_row(const sheaf__context *c, void *x, const sheaf__packed *w, int64_t row)
+{
+    const size_t wide = sheaf_dtype_bytes(c->dtype), narrow = sheaf_dtype_bytes(w->dtype);
+    char *at = (char *)x + (size_t)w->k * (wide - narrow);
+    enum { PART = 256 };
+    uint32_t part[PART];
+    sheaf__packed_row(at, w, row);
+    for (int64_t i = 0, n; w->dtype != c->dtype && i < w->k; i += n) {
+        n = w->k - i < PART ? w->k - i : PART;
+        memcpy(part, at + (size_t)i * narrow, (size_t)n * narrow);
+        c->device->kernels->convert(sheaf__at(x, i, c->dtype), c->dtype, part, w->dtype, n);
+    }
+}
+
 static void look_up(void *arg, int64_t begin, int64_t end, int worker)
 {
     const lookup *l = arg;
@@ -60,10 +76,11 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
             c->device->kernels->round(x, c->dtype, t->trained->master[slice] + in_slice * t->width,
                                       t->width);
         else if (t->packed != NULL)
-            sheaf__packed_row(x, &t->packed[slice], in_slice);
+            packed_row(c, x, &t->packed[slice], in_slice);
         else
-            memcpy(x, sheaf__at(t->rows, (id - row0) * t->width, c->dtype),
-                   (size_t)t->width * sheaf_dtype_bytes(c->dtype));
+            c->device->kernels->convert(x, c->dtype,
+                                        sheaf__at(t->rows, (id - row0) * t->width, t->dtype),
+                                        t->dtype, t->width);
     }
 }
 

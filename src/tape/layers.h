@@ -24,9 +24,10 @@ typedef struct sheaf__table {
     const char *name;
     int64_t vocab, width;
     sheaf_cut cut;
-    void *rows;                  /* owned rows, compute dtype; or */
+    void *rows;                  /* owned rows, in `dtype`; or */
     const sheaf__packed *packed; /* by slice: a tied head's panels; or */
     sheaf__trained *trained;     /* its masters */
+    sheaf_dtype dtype;           /* of rows: the compute dtype, or 16 bits where that is float32 */
 } sheaf__table;
 
 typedef struct sheaf__norm {

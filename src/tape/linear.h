@@ -44,6 +44,7 @@ typedef struct sheaf__linear {
     int64_t logical0; /* index of the first owned row of the cut axis in the tensor */
     int64_t owned;    /* sum of extents */
     sheaf_tree tree;  /* of the slices that are not empty */
+    /* In the compute dtype; where that is float32, frozen weights may stay as they are stored. */
     sheaf__packed w[SHEAF_MAX_SLICES];
     float *bias; /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
     sheaf__trained *weight_trained, *bias_trained; /* NULL when frozen */

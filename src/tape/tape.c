@@ -313,8 +313,11 @@ static bool is_finite(const sheaf__value *value)
     const uint32_t *full = value->data;
     const uint16_t *half = value->data;
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = value->dtype == SHEAF_F32 ? full[i] : (uint32_t)half[i] << 16;
-        if ((bits & 0x7f800000u) == 0x7f800000u)
+        const uint32_t bits = value->dtype == SHEAF_F32   ? full[i]
+                              : value->dtype == SHEAF_F16 ? (uint32_t)half[i] << 13
+                                                          : (uint32_t)half[i] << 16;
+        const uint32_t exponent = value->dtype == SHEAF_F16 ? 0x0f800000u : 0x7f800000u;
+        if ((bits & exponent) == exponent)
             return false;
     }
     return true;

@@ -21,7 +21,7 @@ typedef struct sheaf__context {
     sheaf_comm *comm;
     int rank, ranks, slices;
     sheaf_range own;   /* slices this rank owns */
-    sheaf_dtype dtype; /* activations and compute copies: F32 or BF16 */
+    sheaf_dtype dtype; /* activations and compute copies: F32, BF16 or F16 */
     double sent;       /* bytes this rank hands to others, counted also on dry */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */

@@ -700,10 +700,9 @@ static sheaf_status *check_job(const run *r)
         sheaf_expected(st, "one group of ranks on the threads transport");
         return sheaf_try_this(st, "use --tp for more ranks and --accumulate for a larger batch");
     }
-    if (o->dtype != SHEAF_F32 && o->dtype != SHEAF_BF16) {
-        sheaf_status *st =
-            sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype %s", sheaf_dtype_torch_name(o->dtype));
-        sheaf_expected(st, "float32 or bfloat16 on the CPU");
+    if (o->dtype == SHEAF_F16) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype float16");
+        sheaf_expected(st, "float32 or bfloat16");
         return sheaf_try_this(st, "a float16 model trains with --dtype bfloat16 or float32");
     }
     return NULL;

@@ -392,9 +392,6 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
 
 int cmd_eval(cli *cli, int argc, char **argv)
 {
-    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 },
-                                         { "bfloat16", SHEAF_BF16 },
-                                         { 0 } };
     settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .micro_batch = 4, .max_new = 64 };
     const cli_option table[] = {
         { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run",
@@ -422,7 +419,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
           .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
-        { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products",
+          .choices = cli_dtypes },
         { "bf16-sums", CLI_CHOICE, &s.sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "micro-batch", CLI_COUNT, &s.micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
         { "seq", CLI_COUNT, &s.seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },

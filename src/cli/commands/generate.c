@@ -220,9 +220,6 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
 
 int cmd_generate(cli *cli, int argc, char **argv)
 {
-    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 },
-                                         { "bfloat16", SHEAF_BF16 },
-                                         { 0 } };
     settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
         { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run",
@@ -246,7 +243,8 @@ int cmd_generate(cli *cli, int argc, char **argv)
           .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
-        { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products",
+          .choices = cli_dtypes },
         { "bf16-sums", CLI_CHOICE, &s.sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
         { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },

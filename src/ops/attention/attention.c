@@ -58,7 +58,8 @@ int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
     const int64_t depth = s->head_dim / step, wide = (s->head_dim + 15) / 16 * 16;
     const int64_t words = 2 * block * depth + 3 * block / step * wide + 5 * block +
                           3 * SHEAF__ATTENTION_STRIP * SHEAF__ATTENTION_LD + block * block / step +
-                          block * wide;
+                          block * wide +
+                          (s->dtype == SHEAF_F16 ? SHEAF__ATTENTION_STRIP * wide : 0);
     return ((int64_t)(bytes / 4) - words) / (2 * wide) / block * block;
 }
 
@@ -117,9 +118,9 @@ static void forward_task(void *context, int64_t index, int worker)
 
 static bool is_sound(const sheaf__attention *s)
 {
-    return (s->dtype == SHEAF_F32 || s->dtype == SHEAF_BF16) && s->head_dim > 0 &&
-           s->head_dim <= SHEAF__HEAD_DIM_MAX && (s->full || s->queries <= s->keys) &&
-           s->keys <= INT32_MAX && s->kv_rows >= s->keys;
+    return (s->dtype == SHEAF_F32 || s->dtype == SHEAF_BF16 || s->dtype == SHEAF_F16) &&
+           s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX &&
+           (s->full || s->queries <= s->keys) && s->keys <= INT32_MAX && s->kv_rows >= s->keys;
 }
 
 void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,

@@ -18,8 +18,8 @@
  * over its queries in blocks of 256 counted from query 0, all blocks added to
  * one running sum. Every dq, dk, dv has + 0.0f added before it is rounded to dtype.
  * Products over head_dim, keys and queries follow the numeric contract; in
- * bfloat16 in the order of device->sums, where pairs are (2i, 2i + 1) of the index that is
- * summed, and chunks 32 of it, counted as above.
+ * bfloat16 (float16 is widened and summed as float32) in the order of device->sums, where pairs are
+ * (2i, 2i + 1) of the index that is summed, and chunks 32 of it, counted as above.
  *
  * What a query does not see contributes nothing: its term is left out of the
  * chain, the lane and the maximum. Kernels may multiply it by +0 instead, or

@@ -30,6 +30,7 @@ typedef struct walk {
 static void plan_walk(job *w, walk *t)
 {
     const int64_t steps = BLOCK / w->step;
+    take_strip(w);
     t->q_across = take(w, BLOCK * w->depth);
     t->o_across = take(w, BLOCK * w->depth);
     t->q_along = take(w, steps * w->wide);
@@ -125,7 +126,7 @@ static void pack_across(const job *w, uint32_t *to, const char *from, int64_t st
     to += x->n * w->depth;
     if (x->count < PANEL)
         memset(to, 0, (size_t)(w->depth * PANEL) * 4);
-    turn(to, from, stride, x->count, w->depth);
+    turn_rows(w, to, from, stride, x->count);
 }
 
 /* As operands that are summed over queries. Returns overflow(). */
@@ -215,8 +216,9 @@ static veci key_of(const job *w, int64_t j)
 /* Turns scores and dp of keys [j, j + step), at offset `at` of the strip, into p and ds for the
  * queries of panels [p0, p1); `to` is their step in ds of panel 0. */
 SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at, uint32_t *to,
-                              int64_t p0, int64_t p1, const bool pairs)
+                              int64_t p0, int64_t p1, const sheaf_dtype dtype)
 {
+    const bool pairs = dtype == SHEAF_BF16;
     const vec scale = v_set(w->s->scale);
     const veci key = key_of(w, j), next = key_of(w, j + 1);
     float *s = t->s + at, *dp = t->dp + at;
@@ -236,9 +238,10 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
             v_store_halves(ds16 + LD + n, ds.odd, PANEL);
             vi_store(to + n * (BLOCK / 2), ds.words);
         } else {
-            store(s + n, a.p);
-            store(dp + n, a.ds);
-            vi_store(to + n * BLOCK, v_bits(a.ds));
+            const vec p = v_rounded(a.p, dtype), ds = v_rounded(a.ds, dtype);
+            store(s + n, p);
+            store(dp + n, ds);
+            vi_store(to + n * BLOCK, v_bits(ds));
         }
     }
 }
@@ -250,9 +253,11 @@ static void weigh_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int
     for (int64_t j = j0; j < j1; j += w->step) {
         uint32_t *to = t->ds + (j - b0) / w->step * PANEL;
         if (w->pairs)
-            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, true);
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_BF16);
+        else if (w->s->dtype == SHEAF_F16)
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F16);
         else
-            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, false);
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F32);
     }
 }
 
@@ -269,13 +274,13 @@ static void score_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int
                .steps = w->depth,
                .scale = w->s->scale,
                .kind = w->kind };
-    product(&m, j1 - j0, p1 - p0);
+    product_of_rows(w, &m, j1 - j0, p1 - p0);
     m.c = t->dp + p0 * PANEL;
     m.a = v_row(w, j0);
     m.a_row = w->s->ldv * w->size;
     m.b = t->o_across + p0 * w->depth * PANEL;
     m.scale = 1.0f;
-    product(&m, j1 - j0, p1 - p0);
+    product_of_rows(w, &m, j1 - j0, p1 - p0);
 }
 
 /* ---- sums ---- */
@@ -290,7 +295,7 @@ static void add_dkv(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t
                .c_row = w->wide,
                .c_panel = PANEL,
                .a = ds,
-               .a_row = LD * w->size,
+               .a_row = LD * (w->pairs ? 2 : 4),
                .a_step = 4,
                .b = t->q_along + skip,
                .b_panel = BLOCK / w->step * PANEL,

@@ -46,6 +46,7 @@ static int64_t plan_rows(job *w, rows *r)
     const int64_t longest = most(up_to(least(to - from, reach), BLOCK), BLOCK);
     int64_t size = longest <= 4096 ? MAX_ROWS : longest <= 8192 ? MAX_ROWS / 2 : PANEL;
     size = least(size, up_to(count, PANEL));
+    take_strip(w);
     r->minus_first = take(w, size);
     r->span = take(w, size);
     r->max = take(w, size);
@@ -76,8 +77,9 @@ static void pack_rows(const job *w, const rows *r)
     for (int64_t i = 0, n; i < r->count; i += n) {
         const int64_t row = r->begin + i, g = row % group;
         n = least(least(PANEL - i % PANEL, r->count - i), group == 1 ? PANEL : group - g);
-        turn(r->q + i / PANEL * w->depth * PANEL + i % PANEL, q_row(w, w->call->q, row / group, g),
-             (group == 1 ? w->s->ldq : w->s->head_dim) * w->size, n, w->depth);
+        turn_rows(w, r->q + i / PANEL * w->depth * PANEL + i % PANEL,
+                  q_row(w, w->call->q, row / group, g),
+                  (group == 1 ? w->s->ldq : w->s->head_dim) * w->size, n);
     }
 }
 
@@ -125,7 +127,7 @@ static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
                      .steps = w->depth,
                      .scale = w->s->scale,
                      .kind = w->kind };
-    product(&t, j1 - j0, r->panels);
+    product_of_rows(w, &t, j1 - j0, r->panels);
 }
 
 /* ---- softmax ---- */
@@ -243,7 +245,7 @@ static void quotients(const job *w, const rows *r, int64_t count)
         /* at least 1, the e of the largest, unless the row sees nothing: then all e are 0 */
         sum = v_select(v_less(sum, v_set(1)), v_set(1), sum);
         for (int64_t j = 0; !w->pairs && j < count; j++)
-            store(s + j * PANEL, v_div(load(s + j * PANEL), sum));
+            store(s + j * PANEL, v_rounded(v_div(load(s + j * PANEL), sum), w->s->dtype));
         for (int64_t j = 0; w->pairs && j < count; j += 2) {
             const vec even = v_div(load(s + j * PANEL), sum);
             const vec odd = j + 1 < count ? v_div(load(s + (j + 1) * PANEL), sum) : v_zero();

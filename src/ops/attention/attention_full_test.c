@@ -72,8 +72,10 @@ static void test_attention__full_worked_by_hand(void **state)
 static void test_attention__full_equals_reference_at_odd_shapes(void **state)
 {
     static const int64_t group[] = { 1, 2, 3, 7 };
-    for (uint64_t i = 0; i < 120; i++) {
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+    for (uint64_t i = 0; i < 130; i++) {
+        sheaf__attention s = { .dtype = i >= 120 ? SHEAF_F16
+                                        : i & 1  ? SHEAF_BF16
+                                                 : SHEAF_F32,
                                .full = true,
                                .scale = 0.3f };
         s.batch = 1 + chance(i * 16, 2);
@@ -104,6 +106,7 @@ static void test_attention__full_equals_reference_across_blocks(void **state)
         { SHEAF_BF16, 1, 256, 512, 1, 1, 4, false },   { SHEAF_F32, 1, 512, 256, 1, 1, 4, false },
         { SHEAF_BF16, 1, 70, 33, 1, 2, 256, false },   { SHEAF_F32, 1, 70, 33, 1, 1, 256, false },
         { SHEAF_BF16, 1, 5, 8300, 1, 1, 64, false },   { SHEAF_F32, 1, 300, 1, 1, 2, 3, false },
+        { SHEAF_F16, 1, 257, 300, 1, 1, 112, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         check_shape((sheaf__attention){ .dtype = table[i].dtype,

@@ -3,7 +3,8 @@
  * The file that includes this has defined what attention_tile.h asks for. Everything
  * is laid out in 32-bit words, so that float32 and bfloat16 share the code: a
  * word is one float, or the pair (2i, 2i + 1) of the index that is summed ("step"
- * i). A panel is 16 columns: [steps][16] words.
+ * i). A panel is 16 columns: [steps][16] words. float16 is widened where it is packed,
+ * and keys that are read where they lie are widened a strip at a time.
  *
  * Scores are computed transposed, a row per key and a lane per query: softmax is
  * then 16 queries side by side, without sums across a register, and what it
@@ -119,10 +120,10 @@ static void join_lanes(float *lane)
 }
 
 /* Words of float32, or of bfloat16 pairs from two rows; columns from count on are zero. */
-SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, bool pairs)
+SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, sheaf_dtype dtype)
 {
-    if (!pairs)
-        return v_bits(v_load((const float *)(const void *)even, count));
+    if (dtype != SHEAF_BF16)
+        return v_bits(v_read(even, 0, count, dtype));
     const veci a = v_bits(v_read(even, 0, count, SHEAF_BF16)); /* in upper halves */
     return vi_xor(vi_right(a, 16), v_bits(v_read(odd, 0, count, SHEAF_BF16)));
 }
@@ -167,6 +168,7 @@ typedef struct job {
     const sheaf__attention *s;
     sheaf__attention_part part;
     bool pairs;       /* bfloat16 */
+    float *strip;     /* float16: widened rows, [STRIP][wide]; else NULL */
     kind kind;        /* of all products */
     int64_t step;     /* elements of a word */
     int64_t size;     /* bytes of an element */
@@ -186,7 +188,7 @@ static job job_of(const sheaf__attention_call *call, const sheaf__attention_part
     w.pairs = s->dtype == SHEAF_BF16;
     w.kind = w.pairs ? kind_of(call) : FLOATS;
     w.step = w.pairs ? 2 : 1;
-    w.size = w.pairs ? 2 : 4;
+    w.size = s->dtype == SHEAF_F32 ? 4 : 2;
     w.depth = s->head_dim / w.step;
     w.panels = up_to(s->head_dim, PANEL) / PANEL;
     w.wide = w.panels * PANEL;
@@ -199,6 +201,12 @@ static void *take(job *w, int64_t words)
     w->free += up_to(words, PANEL) * 4;
     assert(w->free <= w->end);
     return got;
+}
+
+static void take_strip(job *w)
+{
+    if (w->s->dtype == SHEAF_F16)
+        w->strip = take(w, STRIP * w->wide);
 }
 
 static bool is_hidden(const job *w, int64_t j)
@@ -287,6 +295,43 @@ static void turn(uint32_t *to, const char *from, int64_t stride, int64_t count, 
             to[c * PANEL + r] = word_at(from + r * stride + c * 4);
 }
 
+/* `count` rows of head_dim numbers in float32, [row][wide]. */
+static void widen_rows(const job *w, float *to, const char *from, int64_t stride, int64_t count)
+{
+    for (int64_t r = 0; r < count; r++, to += w->wide, from += stride)
+        for (int64_t c = 0; c < w->s->head_dim; c += PANEL)
+            store(to + c, v_read(from, c, least(PANEL, w->s->head_dim - c), SHEAF_F16));
+}
+
+/* turn() of rows of head_dim numbers in the type of the call; no more than a panel of them. */
+static void turn_rows(const job *w, uint32_t *to, const char *from, int64_t stride, int64_t count)
+{
+    if (w->strip == NULL) {
+        turn(to, from, stride, count, w->depth);
+        return;
+    }
+    widen_rows(w, w->strip, from, stride, count);
+    turn(to, (const char *)w->strip, w->wide * 4, count, w->depth);
+}
+
+/* The product of a tile whose a are `rows` rows that lie in the type of the call. */
+static void product_of_rows(const job *w, const tile *t, int64_t rows, int64_t panels)
+{
+    if (w->strip == NULL) {
+        product(t, rows, panels);
+        return;
+    }
+    for (int64_t r = 0, n; r < rows; r += n) {
+        tile part = *t;
+        n = least(STRIP, rows - r);
+        widen_rows(w, w->strip, t->a + r * t->a_row, t->a_row, n);
+        part.a = (const char *)w->strip;
+        part.a_row = w->wide * 4;
+        part.c += r * t->c_row;
+        product(&part, n, panels);
+    }
+}
+
 /* One step of an operand that is summed over rows: a row, or two of them as pairs,
  * into all panels of head_dim. A NULL row is zero. Returns overflow(). */
 static veci pack_step(const job *w, uint32_t *to, int64_t panel_words, const char *even,
@@ -300,12 +345,12 @@ static veci pack_step(const job *w, uint32_t *to, int64_t panel_words, const cha
     even = even != NULL ? even : (const char *)zeros;
     odd = odd != NULL ? odd : (const char *)zeros;
     for (; left >= PANEL; left -= PANEL, even += bytes, odd += bytes, to += panel_words) {
-        const veci word = words_of(even, odd, PANEL, pairs);
+        const veci word = words_of(even, odd, PANEL, w->s->dtype);
         bad = either(bad, overflow(word, pairs));
         vi_store(to, word);
     }
     if (left > 0) {
-        const veci word = words_of(even, odd, left, pairs);
+        const veci word = words_of(even, odd, left, w->s->dtype);
         bad = either(bad, overflow(word, pairs));
         vi_store(to, word);
     }

@@ -73,7 +73,7 @@ static float product_tiles(const head *h, const void *x, int64_t x0, const void 
 static float product(const head *h, const void *x, int64_t x0, const void *y, int64_t y0)
 {
     const sheaf_dtype dtype = h->s->dtype;
-    const int64_t step = dtype == SHEAF_F32 ? 1 : 2;
+    const int64_t step = dtype == SHEAF_BF16 ? 2 : 1;
     float sum = 0.0f;
     if (in_tiles(h))
         return product_tiles(h, x, x0, y, y0);
@@ -166,7 +166,7 @@ static void store_sums(void *x, int64_t x0, const running *from, const head *h)
 /* The n-th index of an ascending sum: in the order `pairs` odd before even. */
 static int64_t nth(const head *h, int64_t n, int64_t count)
 {
-    if (h->s->dtype == SHEAF_F32 || in_tiles(h) || (count % 2 == 1 && n == count - 1))
+    if (h->s->dtype != SHEAF_BF16 || in_tiles(h) || (count % 2 == 1 && n == count - 1))
         return n;
     return n ^ 1;
 }

@@ -262,8 +262,11 @@ static void test_attention__float_version_agrees_with_double(void **state)
 static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
 {
     static const int64_t group[] = { 1, 2, 3, 7, 8, 18 };
-    for (uint64_t i = 0; i < 120; i++) {
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .scale = 0.3f };
+    for (uint64_t i = 0; i < 132; i++) {
+        sheaf__attention s = { .dtype = i >= 120 ? SHEAF_F16
+                                        : i & 1  ? SHEAF_BF16
+                                                 : SHEAF_F32,
+                               .scale = 0.3f };
         s.batch = 1 + chance(i * 16, 2);
         s.keys = 1 + chance(i * 16 + 1, 70);
         s.queries = i % 3 == 0 ? 1 + chance(i * 16 + 2, (uint32_t)s.keys) : s.keys;
@@ -298,6 +301,8 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
         { SHEAF_F32, 1, 2, 8300, 1, 3, 64, 0, false },
         { SHEAF_BF16, 1, 256, 256, 1, 1, 128, 0, false },
         { SHEAF_F32, 1, 100, 100, 1, 1, 1, 0, false },
+        { SHEAF_F16, 1, 300, 300, 1, 2, 15, 70, true },
+        { SHEAF_F16, 1, 3, 1300, 2, 8, 64, 0, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         check_shape((sheaf__attention){ .dtype = table[i].dtype,
@@ -317,8 +322,11 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
 static void test_attention__numbers_out_of_the_ordinary(void **state)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 3e38f };
-    for (uint64_t i = 0; i < 2 * 4 * ARRAY_LEN(odd); i++) {
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+    for (uint64_t n = 0; n < 3 * 4 * ARRAY_LEN(odd); n++) {
+        const uint64_t i = n % (2 * 4 * ARRAY_LEN(odd));
+        sheaf__attention s = { .dtype = n != i  ? SHEAF_F16
+                                        : i & 1 ? SHEAF_BF16
+                                                : SHEAF_F32,
                                .batch = 1,
                                .queries = 40,
                                .keys = 40,

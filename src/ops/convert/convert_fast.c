@@ -3,13 +3,6 @@
 
 #include "ops/vec.h"
 
-SHEAF__INLINE vec read_as(const void *src, int64_t i, int64_t count, sheaf_dtype from)
-{
-    if (from == SHEAF_F16)
-        return v_from_f16(v_load_halves((const uint16_t *)src + i, count));
-    return v_read(src, i, count, from);
-}
-
 /* As v_write, but a float32 is copied, not computed. */
 SHEAF__INLINE void write_as(void *dst, int64_t i, vec x, int64_t count, sheaf_dtype to)
 {
@@ -25,9 +18,9 @@ SHEAF__INLINE void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dty
 {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16)
-        write_as(dst, i, read_as(src, i, 16, from), 16, to);
+        write_as(dst, i, v_read(src, i, 16, from), 16, to);
     if (i < n)
-        write_as(dst, i, read_as(src, i, n - i, from), n - i, to);
+        write_as(dst, i, v_read(src, i, n - i, from), n - i, to);
 }
 
 void SHEAF__FAST(convert)(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n)
@@ -106,6 +99,8 @@ void SHEAF__FAST(finish)(void *y, int64_t ldy, const float *sum, int64_t lds, fl
 {
     if (dtype == SHEAF_BF16)
         finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, SHEAF_F16);
     else
         finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, SHEAF_F32);
 }
@@ -130,6 +125,8 @@ void SHEAF__FAST(accumulate)(void *dst, const void *src, int64_t n, sheaf_dtype 
 {
     if (dtype == SHEAF_BF16)
         accumulate(dst, src, n, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        accumulate(dst, src, n, SHEAF_F16);
     else
         accumulate(dst, src, n, SHEAF_F32);
 }

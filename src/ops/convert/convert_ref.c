@@ -19,13 +19,6 @@ void sheaf__widen_ref(float *dst, const void *src, sheaf_dtype dtype, int64_t n)
     sheaf__convert_ref(dst, SHEAF_F32, src, dtype, n);
 }
 
-static float read_as(const void *src, int64_t i, sheaf_dtype from)
-{
-    if (from == SHEAF_F16)
-        return sheaf__from_f16(((const uint16_t *)src)[i]);
-    return sheaf__load(src, i, from);
-}
-
 void sheaf__convert_ref(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n)
 {
     if (to == from) {
@@ -33,7 +26,7 @@ void sheaf__convert_ref(void *dst, sheaf_dtype to, const void *src, sheaf_dtype 
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        const float x = read_as(src, i, from);
+        const float x = sheaf__load(src, i, from);
         if (to == SHEAF_F16)
             ((uint16_t *)dst)[i] = sheaf__f16(x);
         else if (to == SHEAF_BF16)

@@ -86,7 +86,7 @@ SHEAF__INLINE void row_dlogits(void *d, int64_t ldd, const float *logits, int64_
 {
     for (int64_t r = 0; r < rows; r++, logits += ld) {
         if (target[r] == SHEAF__IGNORED) {
-            const size_t size = dtype == SHEAF_BF16 ? 2 : 4;
+            const size_t size = dtype == SHEAF_F32 ? 4 : 2;
             memset((char *)d + (size_t)(r * ldd) * size, 0, (size_t)cols * size);
             continue;
         }
@@ -111,6 +111,8 @@ void SHEAF__FAST(row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t
 {
     if (dtype == SHEAF_BF16)
         row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_F16);
     else
         row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_F32);
 }

@@ -66,6 +66,8 @@ void SHEAF__FAST(dropout)(void *y, const void *x, int64_t ldx, int64_t rows, int
 {
     if (dtype == SHEAF_BF16)
         dropout(y, x, ldx, rows, cols, how, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        dropout(y, x, ldx, rows, cols, how, SHEAF_F16);
     else
         dropout(y, x, ldx, rows, cols, how, SHEAF_F32);
 }

@@ -40,6 +40,8 @@ void SHEAF__FAST(gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_BF16)
         gelu(y, x, n, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        gelu(y, x, n, SHEAF_F16);
     else
         gelu(y, x, n, SHEAF_F32);
 }
@@ -81,6 +83,8 @@ void SHEAF__FAST(gelu_back)(void *dx, const void *dy, const void *x, int64_t n, 
 {
     if (dtype == SHEAF_BF16)
         gelu_back(dx, dy, x, n, add, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        gelu_back(dx, dy, x, n, add, SHEAF_F16);
     else
         gelu_back(dx, dy, x, n, add, SHEAF_F32);
 }

@@ -65,6 +65,8 @@ void SHEAF__FAST(layernorm_sum)(float *sum, const void *x, int64_t ldx, int64_t 
 {
     if (dtype == SHEAF_BF16)
         sums(sum, x, ldx, NULL, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        sums(sum, x, ldx, NULL, rows, cols, SHEAF_F16);
     else
         sums(sum, x, ldx, NULL, rows, cols, SHEAF_F32);
 }
@@ -74,6 +76,8 @@ void SHEAF__FAST(layernorm_squares)(float *sum, const void *x, int64_t ldx, cons
 {
     if (dtype == SHEAF_BF16)
         sums(sum, x, ldx, mean, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        sums(sum, x, ldx, mean, rows, cols, SHEAF_F16);
     else
         sums(sum, x, ldx, mean, rows, cols, SHEAF_F32);
 }
@@ -111,6 +115,8 @@ void SHEAF__FAST(layernorm)(void *y, int64_t ldy, const void *x, int64_t ldx, co
 {
     if (dtype == SHEAF_BF16)
         layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_F16);
     else
         layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_F32);
 }
@@ -169,6 +175,8 @@ void SHEAF__FAST(layernorm_back_sums)(float *sum_a, float *sum_an, const void *d
 {
     if (dtype == SHEAF_BF16)
         back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_F16);
     else
         back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_F32);
 }
@@ -212,6 +220,9 @@ void SHEAF__FAST(layernorm_back)(void *dx, const void *dy, int64_t lddy, const v
     if (dtype == SHEAF_BF16)
         layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
                        SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
+                       SHEAF_F16);
     else
         layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
                        SHEAF_F32);
@@ -279,6 +290,8 @@ void SHEAF__FAST(layernorm_dw)(float *dw, float *db, const void *dy, int64_t ldd
     float buffer[STRIP], *plain = db != NULL ? buffer : NULL;
     if (dtype == SHEAF_BF16)
         layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_F16);
     else
         layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_F32);
 }

@@ -83,9 +83,11 @@ static inline float sheaf__from_f16(uint16_t half)
     return sheaf__float(sign | (((uint32_t)(113 - shift) << 23) + ((size << shift & 0x3ff) << 13)));
 }
 
-/* Element i of an operand in the activation type, F32 or BF16. */
+/* Element i of an operand in the activation type: F32, BF16 or F16. */
 static inline float sheaf__load(const void *x, int64_t i, sheaf_dtype dtype)
 {
+    if (dtype == SHEAF_F16)
+        return sheaf__from_f16(((const uint16_t *)x)[i]);
     return dtype == SHEAF_BF16 ? sheaf__from_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
@@ -94,6 +96,8 @@ static inline void sheaf__store(void *y, int64_t i, float value, sheaf_dtype dty
 {
     if (dtype == SHEAF_BF16)
         ((uint16_t *)y)[i] = sheaf__bf16(value);
+    else if (dtype == SHEAF_F16)
+        ((uint16_t *)y)[i] = sheaf__f16(sheaf__one_nan(value));
     else
         ((float *)y)[i] = sheaf__one_nan(value);
 }
@@ -101,6 +105,8 @@ static inline void sheaf__store(void *y, int64_t i, float value, sheaf_dtype dty
 /* The same, kept as a float for the next step. */
 static inline float sheaf__rounded(float value, sheaf_dtype dtype)
 {
+    if (dtype == SHEAF_F16)
+        return sheaf__from_f16(sheaf__f16(value));
     return dtype == SHEAF_BF16 ? sheaf__from_bf16(sheaf__bf16(value)) : value;
 }
 

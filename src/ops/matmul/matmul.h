@@ -7,13 +7,15 @@
  * 0, and the block sums are added, in that order and across terms, to one
  * running float32 sum that starts as the first block's sum. A slice whose terms
  * all have k = 0 gives +0. The slices meet in the tree of owner.h.
+ * float16 is widened, which is exact, and summed as float32. So is a packed weight of bfloat16 or
+ * float16 where the job's A is float32.
  * A block of bfloat16 has one of two orders (device->sums):
  *   pairs  a chain by pairs, odd element first; an odd last element is paired with zero
  *   tiles  chunks of 32, the last one filled up with zeros; of each a chain of fma from 0 over
  *          its even elements and one over its odd ones; sum = sum + (even + odd), from +0
  * A slice that the tree says is present and that no term names also gives +0; one
  * that is not present does not count even if terms name it. A NaN is stored as
- * the default quiet NaN, 0xffc00000 (bfloat16 0xffc0), whatever went in: which
+ * the default quiet NaN, 0xffc00000 (bfloat16 0xffc0, float16 0xfe00), whatever went in: which
  * payload an fma passes on depends on the order a compiler gives its operands.
  * Blocking of m and n, threads and packing never change a bit. */
 #ifndef SHEAF_OPS_MATMUL_H
@@ -29,7 +31,7 @@
 /* One slice of a weight W [n, k] (n = out, k = in), stored in panels private to
  * matmul. With `back` NULL, products with the transpose repack on the fly. */
 typedef struct sheaf__packed {
-    sheaf_dtype dtype; /* F32 or BF16 */
+    sheaf_dtype dtype; /* F32, BF16 or F16 */
     int64_t n, k;
     void *ahead; /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned */
     void *back;  /* panels for dy W, sheaf__packed_back_bytes() bytes, or NULL */
@@ -67,7 +69,9 @@ typedef struct sheaf__term {
 
 typedef struct sheaf__product {
     int64_t m, n;
-    sheaf_dtype dtype; /* of all A and B */
+    /* Of all A and B. A packed weight has the same, but where this is F32 or F16 it may have any
+     * of the three. */
+    sheaf_dtype dtype;
     /* Terms of all slices this rank owns, ascending by slice: slice slice_of[i] has
      * terms term[first[i] .. first[i+1]). */
     int nslices;
@@ -85,14 +89,14 @@ typedef struct sheaf__product {
     float *const *roots;
     void *y;
     int64_t ldy;
-    sheaf_dtype out;      /* F32 or BF16 */
+    sheaf_dtype out;      /* F32, BF16 or F16 */
     float alpha;          /* set it: 1 is exact */
     const float *bias;    /* [n] or NULL */
     const void *residual; /* in `out`, row stride ldr, or NULL */
     int64_t ldr;
     bool add;
     /* In all cases the float32 sum is additionally rounded to `round_to` before alpha
-     * when this is BF16 and out is F32 (logits); otherwise set it to F32. */
+     * when this is BF16 or F16 and out is F32 (logits); otherwise set it to F32. */
     sheaf_dtype round_to;
 } sheaf__product;
 

@@ -6,37 +6,46 @@ static inline vec load_some(const float *p, int64_t n)
     return n == LANES ? LOAD(p) : LOAD_PART(p, n);
 }
 
-static inline vec load_halves(const uint16_t *p, int64_t n)
+/* Rounded to `type` and widened again; a NaN is the default one already. */
+static inline vec through(vec v, sheaf_dtype type)
 {
-    return FROM_BF16(n == LANES ? LOAD_HALVES(p) : LOAD_PART_HALVES(p, n));
+    return type == SHEAF_BF16 ? FROM_BF16(TO_BF16(v)) : type == SHEAF_F16 ? FROM_F16(TO_F16(v)) : v;
+}
+
+static inline vec load_residual(const mm_finish *f, int64_t at, int64_t n)
+{
+    if (f->out == SHEAF_F32)
+        return load_some((const float *)f->residual + at, n);
+    const uint16_t *p = (const uint16_t *)f->residual + at;
+    const halves h = n == LANES ? LOAD_HALVES(p) : LOAD_PART_HALVES(p, n);
+    return f->out == SHEAF_BF16 ? FROM_BF16(h) : FROM_F16(h);
 }
 
 /* n <= LANES sums at row i, column j of the result. */
 static inline void finish_vector(const mm_finish *f, vec v, int64_t i, int64_t j, int64_t n)
 {
-    const bool bf16 = f->out == SHEAF_BF16;
     float *y = (float *)f->y + i * f->ldy + j;
     uint16_t *y16 = (uint16_t *)f->y + i * f->ldy + j;
-    if (f->round_bf16)
-        v = FROM_BF16(TO_BF16(QUIET(v)));
+    if (f->round_to != SHEAF_F32)
+        v = through(QUIET(v), f->round_to);
     v = MUL(SPLAT(f->alpha), v);
     if (f->add) {
         v = ADD(load_some(y, n), v);
     } else {
         if (f->bias)
             v = ADD(v, load_some(f->bias + j, n));
-        if (f->residual && bf16)
-            v = ADD(FROM_BF16(TO_BF16(QUIET(v))),
-                    load_halves((const uint16_t *)f->residual + i * f->ldr + j, n));
-        else if (f->residual)
-            v = ADD(v, load_some((const float *)f->residual + i * f->ldr + j, n));
+        if (f->residual)
+            v = ADD(through(f->out == SHEAF_F32 ? v : QUIET(v), f->out),
+                    load_residual(f, i * f->ldr + j, n));
     }
     v = QUIET(v);
-    if (bf16 && n == LANES)
-        STORE_HALVES(y16, TO_BF16(v));
-    else if (bf16)
-        STORE_PART_HALVES(y16, TO_BF16(v), n);
-    else if (n == LANES)
+    if (f->out != SHEAF_F32) {
+        const halves h = f->out == SHEAF_BF16 ? TO_BF16(v) : TO_F16(v);
+        if (n == LANES)
+            STORE_HALVES(y16, h);
+        else
+            STORE_PART_HALVES(y16, h, n);
+    } else if (n == LANES)
         STORE(y, v);
     else
         STORE_PART(y, v, n);

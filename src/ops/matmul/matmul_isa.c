@@ -16,10 +16,16 @@ static const mm_engine avx2_tiles = { .run = mm_run_avx2tiles,
                                       .rows = 3,
                                       .spread = true,
                                       .few = 2 };
+static const mm_engine avx2_f16 = {
+    .run = mm_run_avx2, .copy = mm_copy_avx2, .stride = MM_STRIDE_F32, .rows = 6
+};
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
  * first-level cache, and eight chains are the least that fill two pipes. */
 static const mm_engine avx512_f32 = {
     .run = mm_run_avx512, .copy = mm_copy_avx512, .stride = MM_STRIDE_F32, .rows = 14, .direct = 10
+};
+static const mm_engine avx512_f16 = {
+    .run = mm_run_avx512, .copy = mm_copy_avx512, .stride = MM_STRIDE_F32, .rows = 14
 };
 static const mm_engine avx512_spread = { .run = mm_run_avx512,
                                          .copy = mm_copy_avx512,
@@ -46,13 +52,16 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .enter = mm_enter_amx,
                                      .leave = mm_leave_amx };
 
-const mm_isa sheaf__mm_ref = { "ref", NULL, NULL, NULL, NULL };
-const mm_isa sheaf__mm_avx2 = { "avx2", &avx2_f32, &avx2_pairs, &avx2_tiles, NULL };
-const mm_isa sheaf__mm_avx512 = { "avx512", &avx512_f32, &avx512_spread, &avx512_tiles, NULL };
-const mm_isa sheaf__mm_avx512bf16 = { "avx512bf16", &avx512_f32, &avx512_pairs, &avx512_tiles,
-                                      NULL };
-const mm_isa sheaf__mm_amx = { "amx", &avx512_f32, &avx512_spread, &amx_tiles, &avx512_tiles };
-static const mm_isa amx_pairs = { "amx", &avx512_f32, &avx512_pairs, &amx_tiles, &avx512_tiles };
+const mm_isa sheaf__mm_ref = { "ref", NULL, NULL, NULL, NULL, NULL };
+const mm_isa sheaf__mm_avx2 = { "avx2", &avx2_f32, &avx2_f16, &avx2_pairs, &avx2_tiles, NULL };
+const mm_isa sheaf__mm_avx512 = { "avx512",       &avx512_f32,   &avx512_f16,
+                                  &avx512_spread, &avx512_tiles, NULL };
+const mm_isa sheaf__mm_avx512bf16 = { "avx512bf16",  &avx512_f32,   &avx512_f16,
+                                      &avx512_pairs, &avx512_tiles, NULL };
+const mm_isa sheaf__mm_amx = { "amx",          &avx512_f32, &avx512_f16,
+                               &avx512_spread, &amx_tiles,  &avx512_tiles };
+static const mm_isa amx_pairs = { "amx",         &avx512_f32, &avx512_f16,
+                                  &avx512_pairs, &amx_tiles,  &avx512_tiles };
 
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units)
 {

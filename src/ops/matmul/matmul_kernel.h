@@ -10,7 +10,7 @@
  *   MOST_VECTORS    of a tile of few rows
  *   TILES           tile functions, and `tiles`, how many rows select which of them
  *   vec and LOAD STORE ZERO SPLAT ADD MUL QUIET UNORDERED
- *   halves and LOAD_HALVES STORE_HALVES TO_BF16 FROM_BF16
+ *   halves and LOAD_HALVES STORE_HALVES TO_BF16 FROM_BF16 TO_F16 FROM_F16
  *   LOAD_PART STORE_PART LOAD_PART_HALVES STORE_PART_HALVES, of the first n < LANES
  *   STEP(acc, a, b) one step: acc + a * b fused, or the pair instruction
  *   WORD(p)         a word of A in all lanes

@@ -5,6 +5,7 @@
  *
  * Padding, and the odd half of a last pair, is zero. All conversions work on
  * bits, so DAZ and FTZ of the calling thread do not matter. */
+#include "ops/math/round.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/matmul/matmul_transpose.h"
 
@@ -18,26 +19,14 @@ size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
     return sheaf__packed_bytes(dtype, k, n);
 }
 
-/* Exact; a denormal half is a normal float, made without touching denormal floats. */
-static float half_to_float(uint16_t h)
-{
-    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u;
-    const uint32_t fraction = (uint32_t)(h & 0x3ffu) << 13;
-    if (exponent == 31)
-        return mm_float(sign | 0x7f800000u | fraction | (fraction ? 0x400000u : 0));
-    if (exponent == 0)
-        return mm_float(sign | mm_bits(mm_float(0x38800000u | fraction) - 0x1p-14f));
-    return mm_float(sign | ((exponent + 112) << 23) | fraction);
-}
-
 static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        const float x = from == SHEAF_F32    ? ((const float *)src)[i]
-                        : from == SHEAF_BF16 ? mm_from_bf16(((const uint16_t *)src)[i])
-                                             : half_to_float(((const uint16_t *)src)[i]);
+        const float x = sheaf__load(src, i, from);
         if (to == SHEAF_BF16)
             ((uint16_t *)dst)[i] = mm_to_bf16(x);
+        else if (to == SHEAF_F16)
+            ((uint16_t *)dst)[i] = sheaf__f16(x);
         else
             ((float *)dst)[i] = x;
     }
@@ -56,9 +45,9 @@ static void write_ahead(const sheaf__packed *w, const piece *p)
     const int64_t r0 = p->row % MM_PANEL;
     uint32_t *to =
         (uint32_t *)w->ahead + r0 + mm_panel_at(w->dtype, w->n, w->k, p->row - r0, p->col);
-    const bool bf16 = w->dtype == SHEAF_BF16;
-    mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, bf16 ? p->cols / 2 : p->cols, 0);
-    if (bf16 && p->cols % 2)
+    const bool pairs = w->dtype != SHEAF_F32;
+    mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, pairs ? p->cols / 2 : p->cols, 0);
+    if (pairs && p->cols % 2)
         for (int64_t r = 0; r < p->rows; r++) {
             uint16_t last;
             memcpy(&last, p->src + r * p->step + (p->cols - 1) * 2, 2);
@@ -74,7 +63,7 @@ static void write_back_panel(const sheaf__packed *w, uint32_t *panel, const piec
     const size_t pad = (size_t)(MM_PANEL - cols);
     for (int64_t r = 0; r < p->rows; r++, src += p->step) {
         const int64_t row = p->row + r - n0;
-        if (w->dtype != SHEAF_BF16) {
+        if (w->dtype == SHEAF_F32) {
             float *to = (float *)panel + row * MM_PANEL;
             memcpy(to, src, (size_t)cols * 4);
             memset(to + cols, 0, pad * 4);
@@ -98,7 +87,7 @@ static void write_back_panel(const sheaf__packed *w, uint32_t *panel, const piec
 
 static void write_back(const sheaf__packed *w, const piece *p)
 {
-    const int64_t n0 = p->row / MM_BLOCK * MM_BLOCK, size = w->dtype == SHEAF_BF16 ? 2 : 4;
+    const int64_t n0 = p->row / MM_BLOCK * MM_BLOCK, size = mm_size(w->dtype);
     for (int64_t c = 0; c < p->cols; c += MM_PANEL)
         write_back_panel(w, (uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, p->col + c, n0),
                          p, p->src + c * size, mm_min(MM_PANEL, p->cols - c));
@@ -119,7 +108,7 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                  int64_t rows)
 {
     float buffer[MM_PANEL][MM_BLOCK];
-    const int64_t size = w->dtype == SHEAF_BF16 ? 2 : 4, size_from = from == SHEAF_F32 ? 4 : 2;
+    const int64_t size = mm_size(w->dtype), size_from = mm_size(from);
     for (int64_t r = row0; r < row0 + rows;) {
         const int64_t count = mm_min(row0 + rows - r, MM_PANEL - r % MM_PANEL);
         for (int64_t c = 0; c < w->k; c += MM_BLOCK) {
@@ -150,7 +139,7 @@ void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
         const int64_t r = row % MM_PANEL, count = mm_min(MM_BLOCK, w->k - k0);
         const uint32_t *src =
             (const uint32_t *)w->ahead + r + mm_panel_at(w->dtype, w->n, w->k, row - r, k0);
-        if (w->dtype == SHEAF_BF16)
+        if (w->dtype != SHEAF_F32)
             for (int64_t c = 0; c < count; c++)
                 ((uint16_t *)dst)[k0 + c] = (uint16_t)(src[c / 2 * MM_PANEL] >> (c % 2 * 16));
         else

@@ -8,9 +8,9 @@ static void test_pack__any_split_gives_the_same_panels(void **state)
         int64_t n, k;
     } sizes[] = { { 1, 1 }, { 31, 5 }, { 32, 64 }, { 33, 257 }, { 95, 511 }, { 200, 33 } };
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
-    for (size_t i = 0; i < ARRAY_LEN(sizes) * 6; i++) {
-        const int64_t n = sizes[i / 6].n, k = sizes[i / 6].k, ld = k + 3;
-        const sheaf_dtype to = i % 2 ? SHEAF_BF16 : SHEAF_F32, from = types[i / 2 % 3];
+    for (size_t i = 0; i < ARRAY_LEN(sizes) * 9; i++) {
+        const int64_t n = sizes[i / 9].n, k = sizes[i / 9].k, ld = k + 3;
+        const sheaf_dtype to = types[i % 3], from = types[i / 3 % 3];
         const void *src = random_matrix(from, n, k, ld, ORDINARY);
         const size_t ahead = sheaf__packed_bytes(to, n, k),
                      back = sheaf__packed_back_bytes(to, n, k);
@@ -47,42 +47,47 @@ static void test_pack__rows_come_back_converted(void **state)
         uint32_t bits;
         uint32_t f32;
         uint16_t bf16;
+        uint16_t f16;
     } value[] = {
-        { "one", SHEAF_F16, 0x3c00, 0x3f800000, 0x3f80 },
-        { "minus the smallest half", SHEAF_F16, 0x8001, 0xb3800000, 0xb380 },
-        { "largest denormal half", SHEAF_F16, 0x03ff, 0x387fc000, 0x3880 },
-        { "largest half", SHEAF_F16, 0x7bff, 0x477fe000, 0x4780 },
-        { "half infinity", SHEAF_F16, 0xfc00, 0xff800000, 0xff80 },
-        { "half NaN", SHEAF_F16, 0x7e00, 0x7fc00000, 0xffc0 },
-        { "minus zero", SHEAF_F16, 0x8000, 0x80000000, 0x8000 },
-        { "tie to even", SHEAF_F32, 0x3f808000, 0x3f808000, 0x3f80 },
-        { "tie to even, up", SHEAF_F32, 0x3f818000, 0x3f818000, 0x3f82 },
-        { "above a tie", SHEAF_F32, 0x3f808001, 0x3f808001, 0x3f81 },
-        { "denormal", SHEAF_F32, 0x80018000, 0x80018000, 0x8002 },
-        { "overflow", SHEAF_F32, 0x7f7fffff, 0x7f7fffff, 0x7f80 },
-        { "bfloat16 as it is", SHEAF_BF16, 0x4049, 0x40490000, 0x4049 },
-        { "bfloat16 denormal", SHEAF_BF16, 0x0001, 0x00010000, 0x0001 },
+        { "one", SHEAF_F16, 0x3c00, 0x3f800000, 0x3f80, 0x3c00 },
+        { "minus the smallest half", SHEAF_F16, 0x8001, 0xb3800000, 0xb380, 0x8001 },
+        { "largest denormal half", SHEAF_F16, 0x03ff, 0x387fc000, 0x3880, 0x03ff },
+        { "largest half", SHEAF_F16, 0x7bff, 0x477fe000, 0x4780, 0x7bff },
+        { "half infinity", SHEAF_F16, 0xfc00, 0xff800000, 0xff80, 0xfc00 },
+        { "half NaN", SHEAF_F16, 0x7e00, 0x7fc00000, 0xffc0, 0x7e00 },
+        { "minus zero", SHEAF_F16, 0x8000, 0x80000000, 0x8000, 0x8000 },
+        { "tie to even", SHEAF_F32, 0x3f808000, 0x3f808000, 0x3f80, 0x3c04 },
+        { "tie to even, up", SHEAF_F32, 0x3f818000, 0x3f818000, 0x3f82, 0x3c0c },
+        { "above a tie", SHEAF_F32, 0x3f808001, 0x3f808001, 0x3f81, 0x3c04 },
+        { "denormal", SHEAF_F32, 0x80018000, 0x80018000, 0x8002, 0x8000 },
+        { "overflow", SHEAF_F32, 0x7f7fffff, 0x7f7fffff, 0x7f80, 0x7c00 },
+        { "bfloat16 as it is", SHEAF_BF16, 0x4049, 0x40490000, 0x4049, 0x4248 },
+        { "bfloat16 denormal", SHEAF_BF16, 0x0001, 0x00010000, 0x0001, 0x0000 },
     };
     for (size_t i = 0; i < ARRAY_LEN(value); i++)
         for (int flush = 0; flush < 2; flush++) { /* bits do not depend on the thread */
             const unsigned before = _mm_getcsr();
             _mm_setcsr(flush ? before | FLUSH : before);
             uint32_t buffer[32], f32 = 1;
-            uint16_t bf16 = 1;
+            uint16_t bf16 = 1, f16 = 1;
             sheaf__packed w = { SHEAF_F32, 1, 1, buffer, NULL };
             sheaf__pack(&w, &value[i].bits, value[i].from, 1, 0, 1);
             sheaf__packed_row(&f32, &w, 0);
             w.dtype = SHEAF_BF16;
             sheaf__pack(&w, &value[i].bits, value[i].from, 1, 0, 1);
             sheaf__packed_row(&bf16, &w, 0);
+            w.dtype = SHEAF_F16;
+            sheaf__pack(&w, &value[i].bits, value[i].from, 1, 0, 1);
+            sheaf__packed_row(&f16, &w, 0);
             _mm_setcsr(before);
-            if (f32 != value[i].f32 || bf16 != value[i].bf16)
-                fail_msg("%s: %08x %04x", value[i].name, f32, bf16);
+            if (f32 != value[i].f32 || bf16 != value[i].bf16 || f16 != value[i].f16)
+                fail_msg("%s: %08x %04x %04x", value[i].name, f32, bf16, f16);
         }
     /* and in place, row by row */
-    for (int i = 0; i < 20; i++) {
-        const sheaf_dtype type = i % 2 ? SHEAF_BF16 : SHEAF_F32;
-        const int64_t n = 1 + below(100), k = 1 + below(600), size = i % 2 ? 2 : 4;
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (int i = 0; i < 21; i++) {
+        const sheaf_dtype type = types[i % 3];
+        const int64_t n = 1 + below(100), k = 1 + below(600), size = mm_size(type);
         const char *src = random_vector(type, n * k, ORDINARY);
         sheaf__packed w = { type, n, k, keep(sheaf__packed_bytes(type, n, k)), NULL };
         sheaf__pack(&w, src, type, k, 0, n);

@@ -41,6 +41,50 @@ static void spread_row(uint32_t *row, int64_t pairs)
     }
 }
 
+/* ---- widening 16 bits to float32 steps, in ascending order ---- */
+
+/* One row of A in place: words [0, pairs) become floats [0, 2 * pairs). */
+static void widen_row(uint32_t *row, int64_t pairs)
+{
+    for (int64_t p = mm_up(pairs, 8) - 8; p >= 0; p -= 8) {
+        const __m256i words = _mm256_loadu_si256((const __m256i *)(row + p));
+        float *to = (float *)(row + 2 * p);
+        _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm256_castsi256_si128(words)));
+        _mm256_storeu_ps(to + 8, _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)));
+    }
+}
+
+/* The float32 of eight words whose upper halves are zero. */
+static inline __m256i from_f16(__m256i x)
+{
+    const __m128i packed =
+        _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    return _mm256_castps_si256(_mm256_cvtph_ps(packed));
+}
+
+/* `kb` float32 steps for each panel of pairs; downwards, so that dst may be src. */
+static void widen_panels(uint32_t *dst, const uint32_t *src, int64_t panels, int64_t kb,
+                         sheaf_dtype type)
+{
+    const int64_t pairs = (kb + 1) / 2;
+    for (int64_t at = panels * pairs - 1; at >= 0; at--) {
+        const int64_t even = at / pairs * kb + at % pairs * 2;
+        const bool lone = at % pairs * 2 + 1 == kb;
+        for (int v = 24; v >= 0; v -= 8) {
+            const __m256i words = _mm256_loadu_si256((const __m256i *)(src + at * MM_PANEL + v));
+            __m256i low = _mm256_slli_epi32(words, 16),
+                    high = _mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000u));
+            if (type == SHEAF_F16) {
+                low = from_f16(_mm256_srli_epi32(low, 16));
+                high = from_f16(_mm256_srli_epi32(words, 16));
+            }
+            if (!lone)
+                _mm256_storeu_si256((__m256i *)(dst + (even + 1) * MM_PANEL + v), high);
+            _mm256_storeu_si256((__m256i *)(dst + even * MM_PANEL + v), low);
+        }
+    }
+}
+
 /* ---- A ---- */
 
 /* rows[i][p] from pairs of rows of src [kb, lda]. */
@@ -64,10 +108,10 @@ static void transpose_pairs(uint32_t *rows, int64_t stride, const uint16_t *src,
 void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
                     sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb)
 {
-    const int64_t count = i1 - i0, stride = engine->stride, size = dtype == SHEAF_BF16 ? 2 : 4;
-    const bool odd = dtype == SHEAF_BF16 && kb % 2; /* the last element meets zero */
+    const int64_t count = i1 - i0, stride = engine->stride, size = mm_size(dtype);
+    const bool odd = size == 2 && kb % 2; /* the last element meets zero */
     const char *a = term->a;
-    if (term->a_km && dtype == SHEAF_BF16)
+    if (term->a_km && size == 2)
         transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count,
                         kb);
     else if (term->a_km)
@@ -80,7 +124,10 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
     }
     for (int64_t i = 0; engine->spread && i < count; i++)
         spread_row(rows + i * stride, (kb + 1) / 2);
-    const int64_t steps = mm_steps(dtype, kb), missing = mm_padded(engine, steps) - steps;
+    for (int64_t i = 0; dtype == SHEAF_F16 && i < count; i++)
+        widen_row(rows + i * stride, (kb + 1) / 2);
+    const int64_t steps = mm_steps(mm_computed(dtype), kb),
+                  missing = mm_padded(engine, steps) - steps;
     for (int64_t i = 0; missing > 0 && i < count; i++)
         memset(rows + i * stride + steps, 0, (size_t)missing * 4);
 }
@@ -104,14 +151,14 @@ static uint32_t *panel_of(const shelf *shelf, int64_t j)
 /* From b [n, k] at element k0: rows of b are columns of a panel. */
 static void panels_nk(const shelf *shelf, const char *b, int64_t ldb, int64_t kb, sheaf_dtype dtype)
 {
-    const bool bf16 = dtype == SHEAF_BF16;
-    const int64_t step = ldb * (bf16 ? 2 : 4), words = bf16 ? kb / 2 : kb;
+    const bool pairs = dtype != SHEAF_F32;
+    const int64_t step = ldb * mm_size(dtype), words = pairs ? kb / 2 : kb;
     for (int64_t j = shelf->j0; j < shelf->j1; j += 8) {
         const int64_t cols = mm_min(8, shelf->j1 - j);
         const char *src = b + j * step;
         uint32_t *to = panel_of(shelf, j) + j % MM_PANEL;
         mm_transpose(to, MM_PANEL, src, step, cols, words, 8);
-        for (int64_t c = 0; bf16 && kb % 2 && c < cols; c++)
+        for (int64_t c = 0; pairs && kb % 2 && c < cols; c++)
             to[kb / 2 * MM_PANEL + c] = ((const uint16_t *)(src + c * step))[kb - 1];
     }
 }
@@ -119,17 +166,17 @@ static void panels_nk(const shelf *shelf, const char *b, int64_t ldb, int64_t kb
 /* From b [k, n] at row k0. */
 static void panels_kn(const shelf *shelf, const char *b, int64_t ldb, int64_t kb, sheaf_dtype dtype)
 {
-    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
+    const int64_t size = mm_size(dtype);
     for (int64_t k = 0, step = 0; k < kb; step++) {
         const char *row = b + k * ldb * size;
-        k += dtype == SHEAF_BF16 ? 2 : 1;
+        k += size == 2 ? 2 : 1;
         for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
             uint32_t *to = panel_of(shelf, j) + step * MM_PANEL;
             const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
             const char *src = row + j * size;
             _mm_prefetch(src + 4 * ldb * size, _MM_HINT_T0);
             _mm_prefetch(src + (size == 4 ? 4 * ldb * 4 + 64 : 5 * ldb * 2), _MM_HINT_T0);
-            if (dtype == SHEAF_BF16)
+            if (size == 2)
                 mm_interleave(to, (const uint16_t *)src,
                               k > kb ? NULL : (const uint16_t *)src + ldb, cols);
             else if (cols == MM_PANEL)
@@ -194,14 +241,14 @@ static const uint32_t *ahead_at(const sheaf__packed *w, int64_t k, int64_t j)
  * 32 rows of W and to pairs of columns. W's n axis is summed over: elements [k0, k0 + kb). */
 static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, int64_t kb)
 {
-    const bool bf16 = w->dtype == SHEAF_BF16;
+    const bool pairs = w->dtype != SHEAF_F32;
     for (int64_t k = 0; k < kb; k += MM_PANEL) {
         const int64_t rows = mm_min(MM_PANEL, kb - k);
         for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
             const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
             const uint32_t *from = ahead_at(w, k0 + k, j);
             uint32_t *to = panel_of(shelf, j) + mm_steps(w->dtype, k) * MM_PANEL;
-            if (bf16)
+            if (pairs)
                 turn_pairs(to, from, (rows + 1) / 2, mm_steps(w->dtype, cols));
             else
                 mm_transpose(to, MM_PANEL, from, MM_PANEL * 4, cols, rows, 2 * MM_PANEL);
@@ -228,27 +275,32 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
                                  bool spread, bool made)
 {
-    const int64_t steps = mm_steps(dtype, kb), panels = mm_div_up(j1 - j0, MM_PANEL);
-    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4, padded = mm_padded(engine, steps);
-    if (mm_panels_in_place(term, spread) && padded == steps)
+    const bool widen = mm_widens(term, dtype);
+    const sheaf_dtype stored = mm_stored(term, dtype);
+    const int64_t size = mm_size(stored), panels = mm_div_up(j1 - j0, MM_PANEL);
+    /* as they are stored, and, unless they are widened, with zeros to fill up */
+    const int64_t steps = mm_steps(stored, kb), padded = widen ? steps : mm_padded(engine, steps);
+    if (mm_panels_in_place(term, dtype, spread) && padded == steps)
         return stored_panel(term, j0, k0);
     if (made)
         return buffer;
     const shelf shelf = { buffer, padded * MM_PANEL, j0, j1 };
     const uint32_t *from = buffer;
-    if (mm_panels_in_place(term, false) && padded == steps)
+    if (mm_in_panels(term) && padded == steps)
         from = stored_panel(term, j0, k0);
-    else if (mm_panels_in_place(term, false))
+    else if (mm_in_panels(term))
         panels_copied(&shelf, stored_panel(term, j0, k0), steps);
     else if (term->form == SHEAF__B_NK)
-        panels_nk(&shelf, (const char *)term->b + k0 * size, term->ldb, kb, dtype);
+        panels_nk(&shelf, (const char *)term->b + k0 * size, term->ldb, kb, stored);
     else if (term->form == SHEAF__B_KN)
-        panels_kn(&shelf, (const char *)term->b + k0 * term->ldb * size, term->ldb, kb, dtype);
+        panels_kn(&shelf, (const char *)term->b + k0 * term->ldb * size, term->ldb, kb, stored);
     else
         panels_back(&shelf, term->w, k0, kb);
     for (int64_t p = 0; padded > steps && p < panels; p++)
         memset(buffer + (p * padded + steps) * MM_PANEL, 0,
                (size_t)((padded - steps) * MM_PANEL) * 4);
+    if (widen)
+        widen_panels(buffer, from, panels, kb, stored);
     if (spread)
         spread_panels(buffer, from, panels * steps);
     return buffer;
@@ -257,7 +309,7 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb)
 {
-    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
+    const int64_t size = mm_size(dtype);
     const char *a = term->a;
     if (term->a_km)
         return (mm_soon){
@@ -287,14 +339,15 @@ static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_
 void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
                              int64_t j0, int64_t j1, int64_t k0, int64_t kb)
 {
-    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4, step = term->ldb * size;
+    const sheaf_dtype stored = mm_stored(term, dtype);
+    const int64_t size = mm_size(stored), step = term->ldb * size;
     const char *b = term->b;
     int runs = 1;
-    if (mm_panels_in_place(term, false))
-        soon[0] =
-            (mm_soon){ .at = (const char *)stored_panel(term, j0, k0),
-                       .rows = 1,
-                       .bytes = mm_div_up(j1 - j0, MM_PANEL) * mm_steps(dtype, kb) * MM_PANEL * 4 };
+    if (mm_in_panels(term))
+        soon[0] = (mm_soon){ .at = (const char *)stored_panel(term, j0, k0),
+                             .rows = 1,
+                             .bytes = mm_div_up(j1 - j0, MM_PANEL) * mm_steps(stored, kb) *
+                                      MM_PANEL * 4 };
     else if (term->form == SHEAF__B_NK)
         soon[0] = (mm_soon){
             .at = b + j0 * step + k0 * size, .step = step, .rows = j1 - j0, .bytes = kb * size

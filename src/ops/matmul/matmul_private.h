@@ -6,6 +6,8 @@
  * instruction is missing a pair is spread into two float32 steps, odd element
  * first, and the float32 kernel gives the same bits ("spread" below). In the order `tiles`
  * the odd steps feed one chain and the even ones another.
+ * float16 is stored in pairs too, but computed in float32 words, even element first: on its way
+ * into rows and panels it is widened, and so is a weight of 16 bits that meets float32.
  *
  *   panels  B, block of k by block: [k/256][n/32][steps of the block][32] words, so that
  *           a block times a band of rows reads memory from one end to the other;
@@ -83,10 +85,21 @@ static inline uint16_t mm_to_bf16(float x)
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* Steps of k elements. */
+static inline int64_t mm_size(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_F32 ? 4 : 2;
+}
+
+/* Words of k elements as they are stored. */
 static inline int64_t mm_steps(sheaf_dtype dtype, int64_t k)
 {
-    return dtype == SHEAF_BF16 ? (k + 1) / 2 : k;
+    return dtype == SHEAF_F32 ? k : (k + 1) / 2;
+}
+
+/* What a job of `dtype` is computed in. */
+static inline sheaf_dtype mm_computed(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
 }
 
 /* The slice number of the job's p-th slice; without slice_of the only slice is the
@@ -111,14 +124,15 @@ typedef struct mm_finish {
     const void *residual;
     int64_t ldr;
     bool add;
-    bool round_bf16;
-    bool transposed; /* sums arrive as [n, m] */
+    sheaf_dtype round_to; /* F32: not */
+    bool transposed;      /* sums arrive as [n, m] */
 } mm_finish;
 
-/* Nothing to do but to store, rounded or not, or to add float32. */
+/* Nothing to do but to store, rounded to bfloat16 or not, or to add float32. */
 static inline bool mm_finish_is_plain(const mm_finish *f)
 {
-    return f->alpha == 1.0f && !f->bias && !f->residual && !f->round_bf16;
+    return f->alpha == 1.0f && !f->bias && !f->residual && f->round_to == SHEAF_F32 &&
+           f->out != SHEAF_F16;
 }
 
 /* Memory that will be read soon: `rows` runs of `bytes`, `step` bytes apart. Kernels ask for
@@ -203,8 +217,9 @@ void mm_leave_amx(void);
 
 typedef struct mm_isa {
     const char *name;
-    const mm_engine *f32, *pairs, *tiles; /* of bfloat16 two; NULL: the reference loops */
-    const mm_engine *few;                 /* tiles of a product of few rows, or NULL */
+    /* of bfloat16 two; NULL: the reference loops. f16 is f32, but that it copies A */
+    const mm_engine *f32, *f16, *pairs, *tiles;
+    const mm_engine *few; /* tiles of a product of few rows, or NULL */
 } mm_isa;
 extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_avx512bf16,
     sheaf__mm_amx;
@@ -213,7 +228,7 @@ const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units);
 static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype, sheaf__sums sums)
 {
     if (dtype != SHEAF_BF16)
-        return isa->f32;
+        return dtype == SHEAF_F16 ? isa->f16 : isa->f32;
     return sums == SHEAF__TILES ? isa->tiles : isa->pairs;
 }
 
@@ -259,10 +274,23 @@ mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_
 void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
                              int64_t j0, int64_t j1, int64_t k0, int64_t kb);
 
-static inline bool mm_panels_in_place(const sheaf__term *term, bool spread)
+/* The type in which a term's B is stored, and whether a job of `dtype` widens it. */
+static inline sheaf_dtype mm_stored(const sheaf__term *term, sheaf_dtype dtype)
 {
-    return !spread &&
-           (term->form == SHEAF__B_AHEAD || (term->form == SHEAF__B_BACK && term->w->back != NULL));
+    return term->form == SHEAF__B_AHEAD || term->form == SHEAF__B_BACK ? term->w->dtype : dtype;
+}
+static inline bool mm_widens(const sheaf__term *term, sheaf_dtype dtype)
+{
+    return dtype != SHEAF_BF16 && mm_stored(term, dtype) != SHEAF_F32;
+}
+
+static inline bool mm_in_panels(const sheaf__term *term)
+{
+    return term->form == SHEAF__B_AHEAD || (term->form == SHEAF__B_BACK && term->w->back != NULL);
+}
+static inline bool mm_panels_in_place(const sheaf__term *term, sheaf_dtype dtype, bool spread)
+{
+    return !spread && mm_in_panels(term) && !mm_widens(term, dtype);
 }
 
 #endif

@@ -180,10 +180,11 @@ static void plan_scratch(plan *plan, int slots)
     size_t all = 0; /* words of B, all blocks of k */
     plan->spread = plan->engine->spread && plan->m > 2 * plan->engine->few;
     for (int t = 0; t < job->nterms; t++) {
-        const int64_t steps = mm_steps(job->dtype, job->term[t].k),
+        const int64_t steps = mm_steps(mm_computed(job->dtype), job->term[t].k),
                       padded = mm_padded(plan->engine, steps);
         all += (size_t)(padded * plan->cols);
-        plan->packing |= padded > steps || !mm_panels_in_place(&job->term[t], plan->spread);
+        plan->packing |=
+            padded > steps || !mm_panels_in_place(&job->term[t], job->dtype, plan->spread);
     }
     plan->thin = thin_job(plan, all);
     plan->scratch_b = !plan->packing ? 0 : plan->thin ? all : (size_t)(plan->cols * MM_BLOCK);
@@ -310,7 +311,8 @@ static int64_t bands_at_once(const item *item)
 
 static int64_t steps_of(const area *area, const item *item)
 {
-    return mm_padded(area->engine, mm_steps(area->job->dtype, item->kb)) * (area->spread ? 2 : 1);
+    return mm_padded(area->engine, mm_steps(mm_computed(area->job->dtype), item->kb)) *
+           (area->spread ? 2 : 1);
 }
 
 static mm_finish finish_of(const sheaf__product *job, int root, bool transposed)
@@ -320,7 +322,8 @@ static mm_finish finish_of(const sheaf__product *job, int root, bool transposed)
                             .ldy = job->n,
                             .out = SHEAF_F32,
                             .alpha = 1,
-                            .transposed = transposed };
+                            .transposed = transposed,
+                            .round_to = SHEAF_F32 };
     return (mm_finish){ .y = job->y,
                         .ldy = job->ldy,
                         .out = job->out,
@@ -330,7 +333,7 @@ static mm_finish finish_of(const sheaf__product *job, int root, bool transposed)
                         .ldr = job->ldr,
                         .add = job->add,
                         .transposed = transposed,
-                        .round_bf16 = job->round_to == SHEAF_BF16 && job->out == SHEAF_F32 };
+                        .round_to = job->out == SHEAF_F32 ? job->round_to : SHEAF_F32 };
 }
 
 /* Where the sums of `item` go; with the last block they climb the tree. */

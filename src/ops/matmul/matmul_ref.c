@@ -6,17 +6,17 @@
 #include <math.h>
 
 #include "ops/matmul/matmul_private.h"
+#include "ops/math/round.h"
 
 static void fetch(float *dst, const void *src, sheaf_dtype dtype, int64_t stride, int64_t count)
 {
     for (int64_t k = 0; k < count; k++)
-        dst[k] = dtype == SHEAF_BF16 ? mm_from_bf16(((const uint16_t *)src)[k * stride])
-                                     : ((const float *)src)[k * stride];
+        dst[k] = sheaf__load(src, k * stride, dtype);
 }
 
 static const void *element(const void *base, sheaf_dtype dtype, int64_t index)
 {
-    return (const char *)base + index * (dtype == SHEAF_BF16 ? 2 : 4);
+    return (const char *)base + index * mm_size(dtype);
 }
 
 /* Elements [k0, k0 + count) of row i of A. */
@@ -36,9 +36,10 @@ static float weight(const sheaf__packed *w, int64_t row, int64_t col)
     const int64_t k0 = col / MM_BLOCK * MM_BLOCK, j = row / MM_PANEL * MM_PANEL;
     const uint32_t *panel =
         (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, j, k0) + row % MM_PANEL;
-    if (w->dtype == SHEAF_BF16)
-        return mm_from_bf16((uint16_t)(panel[(col - k0) / 2 * MM_PANEL] >> (col % 2 * 16)));
-    return mm_float(panel[(col - k0) * MM_PANEL]);
+    if (w->dtype == SHEAF_F32)
+        return mm_float(panel[(col - k0) * MM_PANEL]);
+    const uint16_t half = (uint16_t)(panel[(col - k0) / 2 * MM_PANEL] >> (col % 2 * 16));
+    return w->dtype == SHEAF_BF16 ? mm_from_bf16(half) : sheaf__from_f16(half);
 }
 
 /* Elements [k0, k0 + count) of column j of B. */
@@ -153,9 +154,8 @@ static bool node_sum(float *sum, const sheaf__product *job, sheaf__sums sums, in
 /* round(round(alpha * sum + bias) + residual), or y + alpha * sum. */
 static void finish(const sheaf__product *job, int64_t i, int64_t j, float sum)
 {
-    const bool bf16 = job->out == SHEAF_BF16;
-    if (job->round_to == SHEAF_BF16 && !bf16)
-        sum = mm_from_bf16(mm_to_bf16(sum));
+    if (job->out == SHEAF_F32)
+        sum = sheaf__rounded(mm_quiet(sum), job->round_to);
     float v = job->alpha * sum;
     if (job->add) {
         v = ((float *)job->y)[i * job->ldy + j] + v;
@@ -165,13 +165,16 @@ static void finish(const sheaf__product *job, int64_t i, int64_t j, float sum)
         if (job->residual) {
             float r;
             fetch(&r, element(job->residual, job->out, i * job->ldr + j), job->out, 1, 1);
-            v = (bf16 ? mm_from_bf16(mm_to_bf16(v)) : v) + r;
+            v = sheaf__rounded(v, job->out) + r;
         }
     }
-    if (bf16)
-        ((uint16_t *)job->y)[i * job->ldy + j] = mm_to_bf16(v);
+    const int64_t at = i * job->ldy + j;
+    if (job->out == SHEAF_BF16)
+        ((uint16_t *)job->y)[at] = mm_to_bf16(v);
+    else if (job->out == SHEAF_F16)
+        ((uint16_t *)job->y)[at] = sheaf__f16(mm_quiet(v));
     else
-        ((float *)job->y)[i * job->ldy + j] = mm_quiet(v);
+        ((float *)job->y)[at] = mm_quiet(v);
 }
 
 static void product_at(const sheaf__product *job, sheaf__sums sums, int64_t i, int64_t j)

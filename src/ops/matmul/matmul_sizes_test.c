@@ -25,6 +25,7 @@ static const struct {
     { "dW", SHEAF_BF16, SHEAF__B_KN, true, 769, 2304, 4200, 1 },
     { "decoding", SHEAF_BF16, SHEAF__B_AHEAD, false, 1, 6145, 2304, 1 },
     { "decoding", SHEAF_F32, SHEAF__B_AHEAD, false, 5, 6145, 2304, 1 },
+    { "dx of gate", SHEAF_F16, BACK_REPACKED, false, 60, 2304, 6145, 8 },
 };
 
 static void check_samples(const char *name, const sheaf__product *job, sheaf__sums sums)

@@ -99,6 +99,8 @@ static const struct {
       SHEAF__TILES },
 };
 
+static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+
 static void test_product_ref__sums_worked_by_hand(void **state)
 {
     (void)state;
@@ -178,18 +180,21 @@ static const int64_t odd_sizes[] = { 1, 3, 15, 17, 33, 173, 255, 256, 257, 511, 
 static void test_product__every_form_and_odd_size_equals_the_reference(void **state)
 {
     (void)state;
-    for (int dtype = 0; dtype < 2; dtype++)
+    for (int dtype = 0; dtype < 3; dtype++)
         for (int form = 0; form < FORMS; form++)
             for (int a_km = 0; a_km < 2; a_km++)
                 for (size_t i = 0; i < ARRAY_LEN(odd_sizes); i++) {
                     /* each size once as m, n and k; the other two small */
                     for (int axis = 0; axis < 3; axis++) {
+                        /* float16 differs from float32 by what packs it: a sixth of the cases */
+                        if (types[dtype] == SHEAF_F16 && (i + (size_t)(axis + form)) % 6 != 0)
+                            continue;
                         int64_t size[3] = { 1 + below(20), 1 + below(40), 1 + below(70) };
                         size[axis] = odd_sizes[i];
                         char name[80];
                         snprintf(name, sizeof name, "dtype %d form %d a_km %d k %d", dtype, form,
                                  a_km, (int)size[2]);
-                        const sheaf_dtype type = dtype ? SHEAF_BF16 : SHEAF_F32;
+                        const sheaf_dtype type = types[dtype];
                         const sheaf__term t =
                             random_term(type, form, a_km, size[0], size[1], size[2], ORDINARY);
                         const sheaf__product job = plain_job(type, size[0], size[1], &t, 1);
@@ -206,7 +211,7 @@ static void test_product__few_rows_and_few_columns_equal_the_reference(void **st
                          narrow[] = { 1, 15, 16, 17, 48, 64, 65 };
     for (int64_t m = 1; m <= 9; m++)
         for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
-            const sheaf_dtype type = (m + (int)i) % 2 ? SHEAF_BF16 : SHEAF_F32;
+            const sheaf_dtype type = types[(m + (int)i) % 3];
             const sheaf__term t = random_term(type, (int)below(FORMS), below(2), m, wide[i],
                                               257 + below(99), ORDINARY);
             sheaf__product job = plain_job(type, m, wide[i], &t, 1);
@@ -218,14 +223,12 @@ static void test_product__few_rows_and_few_columns_equal_the_reference(void **st
         }
     for (int64_t m = 97; m < 130; m += 8)
         for (size_t i = 0; i < ARRAY_LEN(narrow); i++)
-            for (int type = 0; type < 2; type++) {
+            for (int type = 0; type < (i % 3 == 0 ? 3 : 2); type++) {
                 sheaf__term t[3];
                 for (int j = 0; j < 3; j++) /* k odd and even, A as it lies and transposed */
-                    t[j] = random_term(type ? SHEAF_BF16 : SHEAF_F32,
-                                       (int)below(i % 3 == 0 ? 2 : FORMS), i % 3 == 0, m, narrow[i],
-                                       below(2) ? 512 : below(300), ORDINARY);
-                sheaf__product job =
-                    plain_job(type ? SHEAF_BF16 : SHEAF_F32, m, narrow[i], t, 1 + (int)below(3));
+                    t[j] = random_term(types[type], (int)below(i % 3 == 0 ? 2 : FORMS), i % 3 == 0,
+                                       m, narrow[i], below(2) ? 512 : below(300), ORDINARY);
+                sheaf__product job = plain_job(types[type], m, narrow[i], t, 1 + (int)below(3));
                 check_job("few columns", &job);
                 drop_all();
             }
@@ -255,10 +258,10 @@ static void add_slice(sliced *s, int slice, int64_t most_k, kind kind)
 
 static void random_ending(sheaf__product *job, kind kind)
 {
-    job->out = below(2) ? SHEAF_BF16 : SHEAF_F32;
+    job->out = random_type();
     job->add = job->out == SHEAF_F32 && below(3) == 0;
     job->alpha = below(2) ? 1.0f : random_float(ORDINARY);
-    job->round_to = below(2) ? SHEAF_BF16 : SHEAF_F32;
+    job->round_to = random_type();
     job->ldy = job->n + below(9);
     job->y = random_matrix(job->out, job->m, job->n, job->ldy, kind);
     if (job->add)
@@ -282,7 +285,7 @@ static void random_sliced(sliced *s, int64_t m, int64_t n, int64_t most_k, int s
     }
     *job = (sheaf__product){ .m = m,
                              .n = n,
-                             .dtype = below(2) ? SHEAF_BF16 : SHEAF_F32,
+                             .dtype = random_type(),
                              .term = s->term,
                              .slice_of = s->slice_of,
                              .first = s->first,
@@ -390,7 +393,7 @@ static void check_many_jobs(sheaf__sums sums)
     static sheaf__term term[JOBS];
     static float *want[JOBS];
     for (int j = 0; j < JOBS; j++) {
-        const sheaf_dtype type = below(2) ? SHEAF_BF16 : SHEAF_F32;
+        const sheaf_dtype type = random_type();
         const int64_t m = below(60), n = below(70), k = below(50); /* empty ones too */
         if (j % 3 == 0)
             term[j] = random_term(type, (int)below(FORMS), below(2), m, n, k, ORDINARY);

@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include "ops/math/round.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/pool.h"
 #include "tests/check.h"
@@ -110,13 +111,28 @@ static inline float random_float(kind kind)
     return (float)(int32_t)u * 0x1p-31f;
 }
 
+/* float32 is as frequent as the two types of 16 bits together. */
+static inline sheaf_dtype random_type(void)
+{
+    return below(2) ? SHEAF_F32 : below(2) ? SHEAF_BF16 : SHEAF_F16;
+}
+
+/* TINY: many denormal halves. */
+static inline uint16_t random_half(kind kind)
+{
+    const uint32_t u = random_u32();
+    return kind == TINY ? (uint16_t)(u & 0x87ffu) : sheaf__f16(random_float(kind));
+}
+
 static inline void *random_vector(sheaf_dtype dtype, int64_t count, kind kind)
 {
     void *p = keep((size_t)count * (dtype == SHEAF_F32 ? 4 : 2));
     for (int64_t i = 0; i < count; i++) {
-        const float x = random_float(kind);
+        const float x = dtype == SHEAF_F16 ? 0 : random_float(kind);
         if (dtype == SHEAF_F32)
             ((float *)p)[i] = x;
+        else if (dtype == SHEAF_F16)
+            ((uint16_t *)p)[i] = random_half(kind);
         else
             ((uint16_t *)p)[i] = (uint16_t)(mm_bits(x) >> 16);
     }
@@ -171,8 +187,11 @@ static inline sheaf__term random_term(sheaf_dtype dtype, int form, bool a_km, in
         t.ldb = n + below(4);
         t.b = random_matrix(dtype, k, n, t.ldb, kind);
         break;
-    case SHEAF__B_AHEAD: t.w = packed_matrix(dtype, n, k, false, kind); break;
-    default: t.w = packed_matrix(dtype, k, n, form == SHEAF__B_BACK, kind); break;
+    default: { /* a weight that meets float32 or float16 may be of any type */
+        const sheaf_dtype stored = dtype == SHEAF_BF16 ? dtype : random_type();
+        t.w = form == SHEAF__B_AHEAD ? packed_matrix(stored, n, k, false, kind)
+                                     : packed_matrix(stored, k, n, form == SHEAF__B_BACK, kind);
+    }
     }
     return t;
 }

@@ -25,6 +25,8 @@ typedef __m128i halves;
 #define UNORDERED(a, b) (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q))
 #define LOAD_HALVES(p) _mm_loadu_si128((const __m128i *)(p))
 #define STORE_HALVES(p, h) _mm_storeu_si128((__m128i *)(p), h)
+#define FROM_F16(h) _mm256_cvtph_ps(h)
+#define TO_F16(v) _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)
 #define FROM_BF16(h) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
 
 /* To nearest even; NaN is the default one already. */

@@ -47,6 +47,9 @@ typedef __m512 vec;
 #define STORE_PART_HALVES(p, h, n) _mm256_mask_storeu_epi16(p, FIRST(n), h)
 #define LOAD_HALVES(p) _mm256_loadu_si256((const __m256i *)(p))
 #define STORE_HALVES(p, h) _mm256_storeu_si256((__m256i *)(p), h)
+#define FROM_F16(h) _mm512_cvtph_ps(h)
+#define TO_F16(v) _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)
+typedef __m256i halves;
 #define FROM_BF16(h) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))
 
 /* To nearest even; NaN is the default one already. */

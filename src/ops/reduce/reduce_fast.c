@@ -101,6 +101,8 @@ void SHEAF__FAST(column_sums)(float *out, const void *x, int64_t ldx, int64_t ro
 {
     if (dtype == SHEAF_BF16)
         column_sums(out, x, ldx, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        column_sums(out, x, ldx, rows, cols, SHEAF_F16);
     else
         column_sums(out, x, ldx, rows, cols, SHEAF_F32);
 }

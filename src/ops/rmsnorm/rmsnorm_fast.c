@@ -75,6 +75,8 @@ void SHEAF__FAST(rmsnorm)(void *y, float *rstd, const void *x, const float *w, i
 {
     if (dtype == SHEAF_BF16)
         rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_F16);
     else
         rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_F32);
 }
@@ -153,6 +155,8 @@ void SHEAF__FAST(rmsnorm_back)(void *dx, const void *dy, const void *x, const fl
 {
     if (dtype == SHEAF_BF16)
         rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_F16);
     else
         rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_F32);
 }
@@ -208,6 +212,8 @@ void SHEAF__FAST(rmsnorm_dw)(float *dw, const void *dy, const void *x, const flo
 {
     if (dtype == SHEAF_BF16)
         rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_F16);
     else
         rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_F32);
 }

@@ -35,6 +35,8 @@ void SHEAF__FAST(rope)(void *x, int64_t ldx, const float *cos, const float *sin,
 {
     if (dtype == SHEAF_BF16)
         rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_F16);
     else
         rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_F32);
 }
@@ -74,6 +76,8 @@ void SHEAF__FAST(rope_pairs)(void *x, int64_t ldx, const float *cos, const float
 {
     if (dtype == SHEAF_BF16)
         rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_F16);
     else
         rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_F32);
 }

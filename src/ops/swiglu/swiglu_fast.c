@@ -42,6 +42,8 @@ void SHEAF__FAST(swiglu)(void *h, const void *gate, const void *up, int64_t n, s
 {
     if (dtype == SHEAF_BF16)
         swiglu(h, gate, up, n, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        swiglu(h, gate, up, n, SHEAF_F16);
     else
         swiglu(h, gate, up, n, SHEAF_F32);
 }
@@ -83,6 +85,8 @@ void SHEAF__FAST(swiglu_back)(void *dgate, void *dup, const void *dh, const void
 {
     if (dtype == SHEAF_BF16)
         swiglu_back(dgate, dup, dh, gate, up, n, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        swiglu_back(dgate, dup, dh, gate, up, n, SHEAF_F16);
     else
         swiglu_back(dgate, dup, dh, gate, up, n, SHEAF_F32);
 }
