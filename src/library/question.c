@@ -44,6 +44,15 @@ static double padding_of(const sheaf__question *q)
                                  q->whole || samples >= 1e15 ? 0 : (int64_t)samples);
 }
 
+void sheaf__question_look(sheaf__question *q, const sheaf_events *events)
+{
+    if (q->sets.train.data != NULL) {
+        q->seq = sheaf__subset_seq(&q->sets.train, q->o.padding);
+        q->padding = padding_of(q);
+    }
+    count_images(q, events);
+}
+
 sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *events)
 {
     const sheaf_train_options *o = &q->o;
@@ -68,8 +77,6 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
         st = sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL);
         if (st == NULL) {
             q->o.steps = sheaf__sets_steps(&q->sets, o);
-            q->seq = sheaf__subset_seq(&q->sets.train, o->padding);
-            q->padding = padding_of(q);
             q->data_bytes = sheaf__sets_memory(&q->sets);
         }
     } else {
@@ -78,7 +85,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
             sheaf__warn_positions(&q->opened.config, "--seq", q->seq, events);
     }
     if (st == NULL)
-        count_images(q, events);
+        sheaf__question_look(q, events);
     return st;
 }
 

@@ -12,7 +12,30 @@ for model in llama-2-7b llama-2-13b llama-2-70b llama-3-8b; do
     runs "$model in full" 0 '"trained":[1-9][0-9]{9}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
 runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 16000
-runs "what fits nowhere is said" 1 'no setting up to 8 ranks' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 1000
+runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 1000
+runs "and what would help" 1 'with --dtype bfloat16: 145\.[0-9]+ GiB, which does not fit either with --method lora: 33\.[0-9]+ GiB, which does not fit either' plan --config "$configs/llama-2-70b.json" --method full --seq 512 --memory 24G
+runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --memory 3G
+
+# proposed MEMORY: the proposal for an 8B model, asked for by itself, needs what was said and no more than MEMORY.
+proposed() {
+    local model=(--config "$configs/llama-3-8b.json" --dtype bfloat16 --lora-rank 16) p=$work/found again=()
+    "$sheaf" plan "${model[@]}" --memory "$1" --json --seq 2048 --micro-batch 6 --accumulate 2 >"$p" 2>&1 || return 1
+    grep -q '"proposal":{[^}]*"checkpointing":true' "$p" && again=(--checkpointing)
+    "$sheaf" plan "${model[@]}" --tp "$(json_number "$p" tp)" --micro-batch "$(json_number "$p" micro_batch)" \
+        --seq "$(json_number "$p" seq)" "${again[@]}" --accumulate "$((12 / $(json_number "$p" micro_batch)))" --json >"$work/again" 2>&1 || return 1
+    echo "found $(json_number "$p" largest_rank), alone $(json_number "$work/again" largest_rank), of $(json_number "$p" memory)"
+    test "$(json_number "$work/again" largest_rank)" = "$(json_number "$p" largest_rank)" &&
+        test "$(json_number "$p" largest_rank)" -le "$(json_number "$p" memory)"
+}
+for memory in 24G 10G 6G 5G 4G; do
+    check "what is proposed for $memory fits" proposed $memory
+done
+runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --memory 5G
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":832\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --memory 4096M --json
+runs "more rows at once that fit too" 0 'fits: --tp 2; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --accumulate 16 --memory 24GiB
+for size in abc 24X -1G 0 24Gx ''; do
+    runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
+done
 runs "what each part of CogAgent holds" 0 '"tower":\{"weights":[1-9]' plan --config "$configs/cogagent-1120.json" --method head --dtype bfloat16 --tp 8 --json
 runs "parts of CogVLM by rank" 0 'experts +[1-9]' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --tp 2 --by component
 runs "an image leaves no room in a row" 2 'an image takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
@@ -52,6 +75,10 @@ check "planned and measured: one long row" predicted "$work/mini" "$work/uneven.
 runs "and how much is padding" 0 '4 x 400 tokens in the longest micro-batch, 69.[0-9] % of all positions padding' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4
 runs "for programs" 0 '"padding":0\.69' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --json
 runs "of rows alone none" 0 '"padding":0\.0,' plan --model "$work/mini" --data "$work/uneven.jsonl" --json
+runs "what the data mean" 0 'data: 12 rows, 510 tokens, 498 of them labels; an epoch is 3 steps; 6 steps read 0.00102 million tokens' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 6
+runs "and how long that takes" 0 'trial: 2 steps in [0-9.]+ s, [0-9]+ tokens/s; the run would take [0-9.e-]+ hours' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 3 --trial --threads 2 --tp 2
+runs "for programs" 0 '"rows":12,"epoch_tokens":510,.*"trial":\{"steps":2,.*"hours":' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 3 --trial --json
+runs "a trial without data" 2 '--model and --data' plan --model "$work/mini" --trial
 runs "padded to the longest of all" 0 '"padding":0\.89' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --padding file --json
 check "planned and measured, with pictures" predicted "$work/cogvlm" "$work/caps" --lora-rank 8 --lora-targets all-linear --micro-batch 2 --threads 2
 

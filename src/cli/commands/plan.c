@@ -6,8 +6,10 @@
 #include "base/print.h"
 #include "commands.h"
 #include "models/balance.h"
+#include "library/fit.h"
 #include "library/question.h"
 #include "library/train_settings.h"
+#include "library/trial.h"
 #include "schema/family.h"
 
 const char cmd_plan_usage[] =
@@ -15,39 +17,32 @@ const char cmd_plan_usage[] =
     "       sheaf plan --config config.json [flags of train]\n"
     "Bytes per rank by kind, operations and communication of one training step, from the\n"
     "model's config alone: the real step runs on a device without memory. With --memory,\n"
-    "the first setting that fits a rank: fewer ranks first, then with --checkpointing. With\n"
+    "the first setting that fits a rank: fewer ranks first, then with --checkpointing, then\n"
+    "with smaller micro-batches, then with shorter rows; or by how much it misses. With --data\n"
+    "also steps and tokens, and with --trial hours, from a minute of real steps. With\n"
     "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
     "With --place, generation: --micro-batch sequences of --seq tokens, layers on stages.\n";
 
 enum { BY_KIND, BY_COMPONENT };
 enum { NO_TABLE, TABLE_RANKS, TABLE_METHODS };
 
+/* What the data mean for a run. */
+typedef struct work {
+    int64_t rows, tokens, labels; /* of an epoch */
+    int64_t epoch_steps, steps;   /* of an epoch; of the run, or of an epoch where none are given */
+    double all_tokens;            /* of the run */
+    sheaf__trial trial;           /* steps 0: none */
+    double hours;                 /* of the run at its speed */
+} work;
+
 typedef struct question {
     sheaf__question ask;
     int by, table;
+    size_t memory; /* bytes of a rank; 0: not asked */
+    bool trial;
+    sheaf__fit fit;
+    work work;
 } question;
-
-/* Ranks upwards, without checkpointing before with it. */
-static sheaf_status *find_fit(sheaf_plan *plan, question *q, size_t memory, bool *fits)
-{
-    sheaf_status *st = NULL;
-    *fits = false;
-    for (int tp = q->ask.o.tp;
-         tp <= q->ask.o.slices &&
-         tp * (q->ask.place_text == NULL ? 1 : q->ask.place.stages) <= SHEAF_MAX_SLICES &&
-         st == NULL;
-         tp++)
-        for (int again = 0; again < (q->ask.place_text == NULL ? 2 : 1) && st == NULL; again++) {
-            q->ask.o.tp = tp;
-            q->ask.o.checkpointing = again;
-            st = sheaf__question_answer(plan, &q->ask);
-            if (st == NULL && sheaf_plan_fullest(plan) <= memory) {
-                *fits = true;
-                return NULL;
-            }
-        }
-    return st;
-}
 
 /* Positions that an image takes in its row; 0 where there is none. */
 static int64_t image_of(const question *q)
@@ -77,6 +72,49 @@ static void print_object(const cli *cli, json_t *object)
     json_decref(object);
 }
 
+/* With --memory: what is proposed, or what is missing. */
+static void add_fit(json_t *to, const question *q)
+{
+    const sheaf_train_options *o = &q->ask.o;
+    json_object_set_new(to, "memory", json_integer((json_int_t)q->memory));
+    json_object_set_new(to, "fits", json_boolean(q->fit.fits));
+    if (q->fit.fits) {
+        json_object_set_new(to, "proposal",
+                            json_pack("{s:i, s:I, s:I, s:b, s:I}", "tp", o->tp, "micro_batch",
+                                      (json_int_t)o->micro_batch, "accumulate",
+                                      (json_int_t)o->accumulate, "checkpointing", o->checkpointing,
+                                      "seq", (json_int_t)q->ask.seq));
+        if (q->fit.larger_micro_batch > 0)
+            json_object_set_new(to, "larger_micro_batch",
+                                json_integer((json_int_t)q->fit.larger_micro_batch));
+        return;
+    }
+    json_object_set_new(to, "misses_by", json_integer((json_int_t)(q->fit.fullest - q->memory)));
+    json_t *helps = json_array();
+    for (int i = 0; i < q->fit.nhelps; i++)
+        json_array_append_new(helps, json_pack("{s:s, s:I, s:b}", "flags", q->fit.help[i].flags,
+                                               "largest_rank", (json_int_t)q->fit.help[i].fullest,
+                                               "fits", q->fit.help[i].fullest <= q->memory));
+    json_object_set_new(to, "would_help", helps);
+}
+
+static void add_work(json_t *to, const work *w)
+{
+    json_object_set_new(to, "rows", json_integer((json_int_t)w->rows));
+    json_object_set_new(to, "epoch_tokens", json_integer((json_int_t)w->tokens));
+    json_object_set_new(to, "epoch_labels", json_integer((json_int_t)w->labels));
+    json_object_set_new(to, "epoch_steps", json_integer((json_int_t)w->epoch_steps));
+    json_object_set_new(to, "steps", json_integer((json_int_t)w->steps));
+    json_object_set_new(to, "tokens", json_real(w->all_tokens));
+    if (w->trial.steps == 0)
+        return;
+    json_object_set_new(to, "trial",
+                        json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)w->trial.steps, "seconds",
+                                  w->trial.seconds, "tokens_per_s",
+                                  (double)w->trial.tokens / w->trial.seconds));
+    json_object_set_new(to, "hours", json_real(w->hours));
+}
+
 static void print_json(const cli *cli, const question *q, const sheaf_plan *plan)
 {
     json_t *ranks = json_array();
@@ -99,8 +137,7 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_object_set_new(one, "sent_per_step", json_real(plan->rank[r].sent));
         json_array_append_new(ranks, one);
     }
-    print_object(
-        cli,
+    json_t *all =
         json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:b}",
                   "ranks", ranks, "peak", (json_int_t)plan->process, "host", (json_int_t)plan->host,
                   "largest_rank", (json_int_t)sheaf_plan_fullest(plan), "parameters",
@@ -109,7 +146,12 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
                   "trained_bytes", (json_int_t)(4 * plan->trained), "tp", q->ask.o.tp,
                   "micro_batch", (json_int_t)q->ask.o.micro_batch, "seq", (json_int_t)q->ask.seq,
                   "image", (json_int_t)image_of(q), "images", (json_int_t)q->ask.images, "padding",
-                  q->ask.padding, "checkpointing", q->ask.o.checkpointing));
+                  q->ask.padding, "checkpointing", q->ask.o.checkpointing);
+    if (q->memory > 0)
+        add_fit(all, q);
+    if (q->work.rows > 0)
+        add_work(all, &q->work);
+    print_object(cli, all);
 }
 
 static double mib(size_t bytes)
@@ -298,13 +340,104 @@ static sheaf_status *print_table(question *q, const cli *cli)
     return st;
 }
 
-static sheaf_status *print_answer(question *q, const cli *cli, double memory, bool *fits)
+/* ---- what fits ---- */
+
+static double gib_or_mib(size_t bytes, const char **unit)
 {
+    *unit = bytes >= (size_t)1 << 30 ? "GiB" : "MiB";
+    return mib(bytes) / (bytes >= (size_t)1 << 30 ? 1024 : 1);
+}
+
+/* The flags that the proposal changes, beside --tp. */
+static void print_fit(const cli *cli, const question *q, const sheaf_train_options *asked)
+{
+    const sheaf_train_options *o = &q->ask.o;
+    const sheaf__fit *f = &q->fit;
+    const char *unit, *missing_unit;
+    const double memory = gib_or_mib(q->memory, &unit);
+    if (f->fits) {
+        sheaf__print(cli->err, "fits: --tp %d%s", o->tp,
+                     o->checkpointing ? " --checkpointing" : "");
+        if (o->micro_batch != asked->micro_batch)
+            sheaf__print(cli->err, " --micro-batch %lld --accumulate %lld",
+                         (long long)o->micro_batch, (long long)o->accumulate);
+        if (o->seq != asked->seq)
+            sheaf__print(cli->err, " --seq %lld%s", (long long)o->seq,
+                         q->ask.sets.data != NULL ? " (longer rows must be cut)" : "");
+        if (f->larger_micro_batch > 0)
+            sheaf__print(cli->err, "; --micro-batch %lld --accumulate %lld fits too",
+                         (long long)f->larger_micro_batch,
+                         (long long)(o->micro_batch * o->accumulate / f->larger_micro_batch));
+        fputc('\n', cli->err);
+        return;
+    }
+    const double missing = gib_or_mib(f->fullest - q->memory, &missing_unit);
+    sheaf__print(cli->err,
+                 "no setting up to %d ranks fits %.4g %s; the smallest misses by %.4g %s\n",
+                 o->slices, memory, unit, missing, missing_unit);
+    for (int i = 0; i < f->nhelps; i++) {
+        const double then = gib_or_mib(f->help[i].fullest, &unit);
+        sheaf__print(cli->err, "with %s: %.4g %s, which %s\n", f->help[i].flags, then, unit,
+                     f->help[i].fullest <= q->memory ? "fits" : "does not fit either");
+    }
+}
+
+/* ---- what the data mean ---- */
+
+static void count_work(question *q)
+{
+    const sheaf__subset *set = &q->ask.sets.train;
+    const sheaf_train_options *o = &q->ask.o;
+    const int64_t rows = o->micro_batch * o->accumulate;
+    work *w = &q->work;
+    w->rows = sheaf__subset_rows(set);
+    for (int64_t i = 0; i < w->rows; i++) {
+        const int64_t row = sheaf__subset_row(set, i, 0, false);
+        w->tokens += sheaf_data_tokens(set->data, &row, 1);
+        w->labels += sheaf_data_labels(set->data, &row, 1);
+    }
+    w->epoch_steps = (w->rows + rows - 1) / rows;
+    w->steps = q->ask.whole ? w->epoch_steps : o->steps;
+    w->all_tokens = (double)w->tokens * (double)w->steps * (double)rows / (double)w->rows;
+}
+
+static sheaf_status *try_speed(question *q, const sheaf_events *events)
+{
+    enum { SECONDS = 60 };
+    work *w = &q->work;
+    sheaf_status *st = sheaf__trial_run(&w->trial, &q->ask, SECONDS, events);
+    if (st == NULL)
+        w->hours = w->all_tokens * w->trial.seconds / (double)w->trial.tokens / 3600;
+    return st;
+}
+
+static void print_work(const cli *cli, const work *w)
+{
+    sheaf__print(cli->out,
+                 "data: %lld rows, %lld tokens, %lld of them labels; an epoch is %lld steps; "
+                 "%lld steps read %.4g million tokens\n",
+                 (long long)w->rows, (long long)w->tokens, (long long)w->labels,
+                 (long long)w->epoch_steps, (long long)w->steps, w->all_tokens / 1e6);
+    if (w->trial.steps > 0)
+        sheaf__print(cli->out,
+                     "trial: %lld steps in %.1f s, %.0f tokens/s; the run would take %.3g hours\n",
+                     (long long)w->trial.steps, w->trial.seconds,
+                     (double)w->trial.tokens / w->trial.seconds, w->hours);
+}
+
+static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
+{
+    const sheaf_train_options asked = q->ask.o;
     sheaf_plan plan;
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
     if (st == NULL)
-        st = memory > 0 ? find_fit(&plan, q, (size_t)(memory * 1048576), fits)
-                        : sheaf__question_answer(&plan, &q->ask);
+        st = q->memory > 0 ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, &cli->events)
+                           : sheaf__question_answer(&plan, &q->ask);
+    *fits = q->memory == 0 || q->fit.fits;
+    if (st == NULL && q->ask.sets.data != NULL && q->ask.place_text == NULL)
+        count_work(q);
+    if (st == NULL && q->trial && *fits)
+        st = try_speed(q, &cli->events);
     if (st != NULL)
         return st;
     sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
@@ -312,14 +445,10 @@ static sheaf_status *print_answer(question *q, const cli *cli, double memory, bo
         print_json(cli, q, &plan);
     else
         print_ranks(cli, q, &plan);
-    if (!*fits)
-        sheaf__print(
-            cli->err,
-            "no setting up to %d ranks fits %.0f MiB; a smaller --micro-batch or --seq, or --dtype bfloat16, may\n",
-            q->ask.o.slices, memory);
-    else if (memory > 0)
-        sheaf__print(cli->err, "fits: --tp %d%s\n", q->ask.o.tp,
-                     q->ask.o.checkpointing ? " --checkpointing" : "");
+    if (!cli->json && q->work.rows > 0)
+        print_work(cli, &q->work);
+    if (q->memory > 0)
+        print_fit(cli, q, &asked);
     return NULL;
 }
 
@@ -327,15 +456,16 @@ int cmd_plan(cli *cli, int argc, char **argv)
 {
     question q = { 0 };
     cli_option table[CLI_MAX_OPTIONS];
-    double memory = 0;
+    const char *memory = NULL;
     static const cli_choice by[] = { { "kind", BY_KIND }, { "component", BY_COMPONENT }, { 0 } };
     static const cli_choice tables[] = { { "ranks", TABLE_RANKS },
                                          { "methods", TABLE_METHODS },
                                          { 0 } };
     sheaf_train_options_default(&q.ask.o);
     const int n = sheaf__train_settings(table, &q.ask.o, true);
-    table[n] = (cli_option){ "memory", CLI_NUMBER | CLI_UNSAVED, &memory,
-                             "MiB one rank may use: find a setting that fits", "MIB" };
+    table[n] =
+        (cli_option){ "memory", CLI_TEXT | CLI_UNSAVED, &memory,
+                      "what one rank may use, 24G or in MiB: find a setting that fits", "SIZE" };
     table[n + 1] =
         (cli_option){ "by", CLI_CHOICE | CLI_UNSAVED, &q.by,
                       "lines of the answer: kind of memory, or part of the model", .choices = by };
@@ -351,7 +481,11 @@ int cmd_plan(cli *cli, int argc, char **argv)
         "P",
         1
     };
-    table[n + 4] = (cli_option){ 0 };
+    table[n + 4] = (cli_option){
+        "trial", CLI_FLAG | CLI_UNSAVED, &q.trial,
+        "load the model, take steps for a minute and say how long the run would take"
+    };
+    table[n + 5] = (cli_option){ 0 };
     bool fits = true;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
@@ -362,16 +496,22 @@ int cmd_plan(cli *cli, int argc, char **argv)
         q.ask.o.steps = 1;
     if (st == NULL)
         st = sheaf__train_settings_check(&cli->settings, table, &q.ask.o);
+    if (st == NULL && memory != NULL)
+        st = sheaf__memory_read(&q.memory, memory);
+    if (st == NULL && q.trial && (q.ask.place_text != NULL || q.table != NO_TABLE))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--trial without --place or --table");
+    if (st == NULL && q.trial && (q.ask.o.data == NULL || q.ask.o.model == NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan --trial"), "--model and --data");
     if (st == NULL && q.ask.place_text != NULL && q.table != NO_TABLE)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
-    if (st == NULL && q.table != NO_TABLE && (memory > 0 || q.by != BY_KIND))
+    if (st == NULL && q.table != NO_TABLE && (q.memory > 0 || q.by != BY_KIND))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
                             "--table without --%s: it has the fullest rank of every setting",
-                            memory > 0 ? "memory" : "by");
+                            q.memory > 0 ? "memory" : "by");
     if (st == NULL && q.table != NO_TABLE)
         st = print_table(&q, cli);
     else if (st == NULL)
-        st = print_answer(&q, cli, memory, &fits);
+        st = print_answer(&q, cli, &fits);
     sheaf__question_close(&q.ask);
     return cli_answer(cli, st, fits);
 }

@@ -1,0 +1,241 @@
+/* fit.c - see fit.h. */
+#include "library/fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+sheaf_status *sheaf__memory_read(size_t *bytes, const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    const double number = strtod(text, &end);
+    int power = 2;
+    bool sound = end != text && (*text == '.' || (*text >= '0' && *text <= '9')) &&
+                 isfinite(number) && number > 0;
+    if (sound && *end != '\0') {
+        const char *unit = strchr(units, *end >= 'a' ? *end - 'a' + 'A' : *end);
+        sound = unit != NULL &&
+                (end[1] == '\0' || strcasecmp(end + 1, "B") == 0 || strcasecmp(end + 1, "iB") == 0);
+        power = unit == NULL ? 0 : (int)(unit - units) + 1;
+    }
+    const double all = number * pow(1024, power);
+    if (sound && all >= 1 && all < 1e18) {
+        *bytes = (size_t)all;
+        return NULL;
+    }
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--memory"),
+                                      "a size such as 24G, 512M or 16000 (MiB)"),
+                       "%s", text);
+}
+
+/* One setting after another. */
+typedef struct search {
+    sheaf__question *q;
+    sheaf_plan *plan;
+    const sheaf_events *events;
+    size_t memory;
+    int64_t rows; /* of a step */
+    int most;     /* ranks */
+} search;
+
+static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
+{
+    sheaf_train_options *o = &s->q->o;
+    *fits = false;
+    if (o->micro_batch != micro_batch) {
+        o->micro_batch = micro_batch;
+        o->accumulate = s->rows / micro_batch;
+        sheaf__question_look(s->q, s->events);
+    }
+    sheaf_status *st = sheaf__question_answer(s->plan, s->q);
+    *fits = st == NULL && sheaf_plan_fullest(s->plan) <= s->memory;
+    return st;
+}
+
+/* The largest micro-batch from `least` to `most` that fits and divides a step's rows: what is
+ * needed grows with it. 0: none. */
+static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t most)
+{
+    int64_t *divisor = NULL, n = 0, low = 0, high;
+    *out = 0;
+    for (int64_t m = least; m <= most; m++)
+        n += s->rows % m == 0;
+    if (n == 0)
+        return NULL;
+    divisor = malloc((size_t)n * sizeof *divisor);
+    if (divisor == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "micro-batches");
+    n = 0;
+    for (int64_t m = least; m <= most; m++)
+        if (s->rows % m == 0)
+            divisor[n++] = m;
+    sheaf_status *st = NULL;
+    bool fits;
+    for (high = n; low < high && st == NULL;) { /* all before `low` fit, none from `high` on */
+        const int64_t middle = low + (high - low) / 2;
+        st = attempt(&fits, s, divisor[middle]);
+        if (fits)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low > 0 && st == NULL)
+        st = attempt(&fits, s, *out = divisor[low - 1]); /* the plan of just that one */
+    free(divisor);
+    return st;
+}
+
+/* Ranks upwards, each without and with checkpointing: `micro_batch` as it is, or the largest below
+ * it. */
+static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool below)
+{
+    sheaf_train_options *o = &s->q->o;
+    const int first = o->tp;
+    const bool checkpointing = o->checkpointing, trains = s->q->place_text == NULL;
+    sheaf_status *st = NULL;
+    for (int tp = first; tp <= s->most && st == NULL; tp++)
+        for (int again = trains ? checkpointing : 0; again < (trains ? 2 : 1) && st == NULL;
+             again++) {
+            int64_t found = 0;
+            o->tp = tp;
+            o->checkpointing = again;
+            if (below) {
+                st = largest(&found, s, 1, micro_batch - 1);
+                *fits = found > 0;
+            } else {
+                st = attempt(fits, s, micro_batch);
+            }
+            if (*fits || st != NULL)
+                return st;
+        }
+    return st;
+}
+
+/* All ranks, one row at a time: the longest rows that fit. */
+static sheaf_status *shorten(bool *fits, search *s)
+{
+    sheaf__question *q = s->q;
+    const sheaf__subset train = q->sets.train, eval = q->sets.eval;
+    const int64_t asked = q->seq, given = q->o.seq, step = asked > 64 ? 64 : 8;
+    int64_t low = 0, high = (asked + step - 1) / step; /* multiples; `high` does not fit */
+    sheaf_status *st = NULL;
+    *fits = false;
+    q->sets.train = q->sets.eval = (sheaf__subset){ 0 }; /* their rows are longer */
+    while (low + 1 < high && st == NULL) {
+        const int64_t middle = low + (high - low) / 2;
+        bool here = false;
+        q->seq = q->o.seq = middle * step;
+        st = attempt(&here, s, q->o.micro_batch);
+        if (here)
+            low = middle;
+        else
+            high = middle;
+    }
+    q->seq = low > 0 ? low * step : asked;
+    q->o.seq = low > 0 ? q->seq : given;
+    if (low == 0) {
+        q->sets.train = train;
+        q->sets.eval = eval;
+    }
+    if (st == NULL)
+        st = attempt(fits, s, q->o.micro_batch); /* the plan of just that one */
+    q->sets.train = train;
+    q->sets.eval = eval;
+    return st;
+}
+
+/* Nothing fits: what would need less? */
+static sheaf_status *tell_helps(sheaf__fit *out, const search *s)
+{
+    const sheaf_train_options *o = &s->q->o;
+    sheaf_train_options change[SHEAF__FIT_HELPS];
+    int n = 0;
+    if (o->dtype == SHEAF_F32) {
+        out->help[n].flags = "--dtype bfloat16";
+        change[n] = *o;
+        change[n++].dtype = SHEAF_BF16;
+    }
+    if (o->method == SHEAF_METHOD_FULL) {
+        out->help[n].flags = "--method lora";
+        change[n] = *o;
+        change[n++].method = SHEAF_METHOD_LORA;
+    }
+    if (2 * o->slices <= SHEAF_MAX_SLICES && o->tp == o->slices) {
+        out->help[n].flags = "twice the --slices and --tp";
+        change[n] = *o;
+        change[n].slices = 2 * o->slices;
+        change[n++].tp = 2 * o->slices;
+    }
+    sheaf_status *st = NULL;
+    for (int i = 0; i < n && st == NULL; i++) {
+        sheaf__question other = { .o = change[i], .whole = s->q->whole, .warned = true };
+        sheaf_plan plan;
+        other.o.data = other.o.eval_data = NULL;
+        other.o.seq = s->q->seq;
+        if (other.o.method != o->method)
+            other.o.train = other.o.head_patterns = NULL;
+        st = sheaf__question_open(&other, NULL);
+        if (st == NULL)
+            st = sheaf__question_answer(&plan, &other);
+        if (st == NULL)
+            out->help[i].fullest = sheaf_plan_fullest(&plan);
+        sheaf__question_close(&other);
+    }
+    out->nhelps = n;
+    return st;
+}
+
+/* With what was found: would more rows at once fit too? Fewer passes are faster. */
+static sheaf_status *try_larger(sheaf__fit *out, const search *found)
+{
+    sheaf__question *q = found->q;
+    const sheaf_train_options o = q->o;
+    sheaf_plan plan;
+    search s = *found;
+    s.plan = &plan;
+    sheaf_status *st = largest(&out->larger_micro_batch, &s, o.micro_batch + 1,
+                               found->rows < 1000000 ? found->rows : 1000000);
+    q->o = o;
+    sheaf__question_look(q, found->events);
+    return st;
+}
+
+sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *q, size_t memory,
+                              const sheaf_events *events)
+{
+    sheaf_train_options *o = &q->o;
+    const bool trains = q->place_text == NULL;
+    const int stages = trains ? 1 : q->place.stages;
+    search s = { .q = q,
+                 .plan = plan,
+                 .events = events,
+                 .memory = memory,
+                 .rows = o->micro_batch * o->accumulate,
+                 .most = o->slices < SHEAF_MAX_SLICES / stages ? o->slices
+                                                               : SHEAF_MAX_SLICES / stages };
+    const int first = o->tp;
+    const bool checkpointing = o->checkpointing;
+    const int64_t micro_batch = o->micro_batch;
+    *out = (sheaf__fit){ 0 };
+    sheaf_status *st = over_ranks(&out->fits, &s, micro_batch, false);
+    if (st == NULL && !out->fits && trains && micro_batch > 1) {
+        o->tp = first;
+        o->checkpointing = checkpointing;
+        st = over_ranks(&out->fits, &s, micro_batch, true);
+        if (st == NULL && !out->fits)
+            st = attempt(&out->fits, &s, 1);
+    }
+    if (st == NULL && out->fits && trains && o->accumulate > 1)
+        st = try_larger(out, &s);
+    out->fullest = st == NULL ? sheaf_plan_fullest(plan) : 0;
+    if (st == NULL && !out->fits && trains && sheaf__image_positions(&q->opened.config) == 0) {
+        st = shorten(&out->fits, &s);
+        if (out->fits && st == NULL)
+            out->fullest = sheaf_plan_fullest(plan);
+    }
+    if (st == NULL && !out->fits && trains)
+        st = tell_helps(out, &s);
+    return st;
+}

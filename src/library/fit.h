@@ -1,0 +1,46 @@
+/* fit.h - the setting nearest to the one asked for whose fullest rank fits into given memory. */
+#ifndef SHEAF_LIBRARY_FIT_H
+#define SHEAF_LIBRARY_FIT_H
+
+#include <stddef.h>
+
+#include "library/question.h"
+
+/* What else may be changed, tried alone and with everything else as small as it gets. */
+typedef struct sheaf__fit_help {
+    const char *flags; /* static */
+    size_t fullest;    /* bytes of the fullest rank then */
+} sheaf__fit_help;
+
+enum { SHEAF__FIT_HELPS = 3 };
+
+typedef struct sheaf__fit {
+    bool fits;
+    size_t fullest; /* bytes of the fullest rank; where nothing fits, of the smallest setting */
+    /* A larger micro-batch that fits too, with as many rows a step; 0: none, or not asked. */
+    int64_t larger_micro_batch;
+    int nhelps; /* where nothing fits */
+    sheaf__fit_help help[SHEAF__FIT_HELPS];
+} sheaf__fit;
+
+/* sheaf__fit_find - tries settings in this order, and stops at the first that fits:
+ *   1. as asked: ranks upwards from --tp, each without and with --checkpointing
+ *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
+ *      without and with --checkpointing, the largest micro-batch of those that fit
+ *   3. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
+ *      of 64 (of 8 below 64) that fits. Not of models with images
+ * For generation (question->place_text) only ranks are changed.
+ *
+ *   plan      of the setting that was found; where nothing fits, of the smallest that was tried
+ *   question  opened; its options then are that setting. Data, where there are any, stay as they
+ *             are: what is longer than new rows must be cut
+ *   memory    bytes of one rank
+ * Errors: those of sheaf__question_answer(). */
+sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *question,
+                              size_t memory, const sheaf_events *events);
+
+/* sheaf__memory_read - "24G", "16000M", "1.5T" (units of 1024, "GiB" and "GB" mean the same) as
+ * bytes; a number alone counts MiB. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__memory_read(size_t *bytes, const char *text);
+
+#endif
