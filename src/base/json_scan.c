@@ -164,21 +164,27 @@ static sheaf_status *take_escape(sheaf_json_scan *scan, char **to, bool nul)
     return NULL;
 }
 
-static sheaf_status *take_string(sheaf_json_scan *scan, char **out, size_t *size, bool nul)
+/* A string's first quote; *close is where its last is. */
+static sheaf_status *find_close(sheaf_json_scan *scan, const char **close)
 {
     if (!sheaf__scan_take(scan, '"'))
         return sheaf__scan_fail(scan, "a string");
-    const char *close = scan->at; /* the space needed is at most what lies between the quotes */
-    while (close < scan->end && *close != '"')
-        close += *close == '\\' && close + 1 < scan->end ? 2 : 1;
-    if (close == scan->end) {
-        scan->at = scan->end;
-        return sheaf__scan_fail(scan, "the end of a string");
-    }
-    char *text = malloc((size_t)(close - scan->at) + 1), *to = text;
-    if (text == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a string of %td bytes",
-                          close - scan->at);
+    const char *at = scan->at;
+    while (at < scan->end && *at != '"')
+        at += *at == '\\' && at + 1 < scan->end ? 2 : 1;
+    *close = at;
+    if (at < scan->end)
+        return NULL;
+    scan->at = scan->end;
+    return sheaf__scan_fail(scan, "the end of a string");
+}
+
+/* From behind the first quote to the last one at `close`. The space needed is at most what lies
+ * between them. */
+static sheaf_status *decode_string(sheaf_json_scan *scan, const char *close, char *to, size_t *size,
+                                   bool nul)
+{
+    char *const text = to;
     sheaf_status *st = NULL;
     while (st == NULL && scan->at < close) {
         const char c = *scan->at;
@@ -192,15 +198,35 @@ static sheaf_status *take_string(sheaf_json_scan *scan, char **out, size_t *size
                 *to++ = c;
         }
     }
-    if (st != NULL) {
-        free(text);
-        return st;
-    }
     *to = '\0';
-    scan->at++;
-    *out = text;
     *size = (size_t)(to - text);
-    return NULL;
+    scan->at += st == NULL;
+    return st;
+}
+
+static sheaf_status *take_string(sheaf_json_scan *scan, char **out, size_t *size, bool nul)
+{
+    const char *close;
+    sheaf_status *st = find_close(scan, &close);
+    if (st != NULL)
+        return st;
+    char *text = malloc((size_t)(close - scan->at) + 1);
+    if (text == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a string of %td bytes",
+                          close - scan->at);
+    st = decode_string(scan, close, text, size, nul);
+    if (st != NULL)
+        free(text);
+    else
+        *out = text;
+    return st;
+}
+
+sheaf_status *sheaf__scan_string_to(sheaf_json_scan *scan, char *to, size_t *size)
+{
+    const char *close;
+    sheaf_status *st = find_close(scan, &close);
+    return st != NULL ? st : decode_string(scan, close, to, size, true);
 }
 
 sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out)
@@ -383,14 +409,25 @@ sheaf_status *sheaf__scan_end(sheaf_json_scan *scan)
                                  : sheaf__scan_fail(scan, "nothing after the JSON but blanks");
 }
 
-sheaf_status *sheaf__scan_next_key(sheaf_json_scan *scan, bool first, bool *more, char **key)
+/* Before a key: *more says whether one comes. */
+static sheaf_status *to_key(sheaf_json_scan *scan, bool first, bool *more)
 {
     *more = false;
     if (sheaf__scan_take(scan, '}'))
         return NULL;
     if (!first && !sheaf__scan_take(scan, ','))
         return sheaf__scan_fail(scan, "',' or '}'");
-    sheaf_status *st = sheaf__scan_string(scan, key);
+    *more = true;
+    return NULL;
+}
+
+sheaf_status *sheaf__scan_next_key(sheaf_json_scan *scan, bool first, bool *more, char **key)
+{
+    sheaf_status *st = to_key(scan, first, more);
+    if (st != NULL || !*more)
+        return st;
+    *more = false;
+    st = sheaf__scan_string(scan, key);
     if (st != NULL)
         return st;
     if (!sheaf__scan_take(scan, ':')) {
@@ -400,6 +437,17 @@ sheaf_status *sheaf__scan_next_key(sheaf_json_scan *scan, bool first, bool *more
     }
     *more = true;
     return NULL;
+}
+
+sheaf_status *sheaf__scan_next_key_to(sheaf_json_scan *scan, bool first, bool *more, char *to,
+                                      size_t *size)
+{
+    sheaf_status *st = to_key(scan, first, more);
+    if (st == NULL && *more)
+        st = sheaf__scan_string_to(scan, to, size);
+    if (st == NULL && *more && !sheaf__scan_take(scan, ':'))
+        st = sheaf__scan_fail(scan, "':'");
+    return st;
 }
 
 sheaf_status *sheaf__scan_next_item(sheaf_json_scan *scan, bool first, bool *more)

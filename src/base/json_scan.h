@@ -37,6 +37,9 @@ sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out);
 /* sheaf__scan_value_string - the same for a value, with its bytes: there may be NUL among them only
  * after sheaf__scan_init_line(). */
 sheaf_status *sheaf__scan_value_string(sheaf_json_scan *scan, char **out, size_t *size);
+/* sheaf__scan_string_to - a string, decoded into `to`, with a NUL behind it; there may be NUL in it
+ * too. `to` has room for what is left of the text, and one byte. For lists of many strings. */
+sheaf_status *sheaf__scan_string_to(sheaf_json_scan *scan, char *to, size_t *size);
 /* sheaf__scan_count - a whole number that fits 64 bits without sign. */
 sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out);
 /* sheaf__scan_number - any number: *whole says that it has neither fraction nor exponent, and is
@@ -53,6 +56,9 @@ sheaf_status *sheaf__scan_end(sheaf_json_scan *scan);
 /* sheaf__scan_next_key - walks an object whose '{' was taken: *more says whether a key came (then
  * the scan stands before its value). `first` is true on the first call. */
 sheaf_status *sheaf__scan_next_key(sheaf_json_scan *scan, bool first, bool *more, char **key);
+/* sheaf__scan_next_key_to - the same; the key as sheaf__scan_string_to() gives it. */
+sheaf_status *sheaf__scan_next_key_to(sheaf_json_scan *scan, bool first, bool *more, char *to,
+                                      size_t *size);
 /* sheaf__scan_next_item - the same for a list whose '[' was taken. */
 sheaf_status *sheaf__scan_next_item(sheaf_json_scan *scan, bool first, bool *more);
 

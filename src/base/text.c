@@ -85,11 +85,16 @@ static size_t shown_character(const char **shown, size_t *n, const void *p, size
 
 void sheaf__text_json(sheaf_text *text, const char *string)
 {
+    sheaf__text_json_bytes(text, string, strlen(string));
+}
+
+void sheaf__text_json_bytes(sheaf_text *text, const char *bytes, size_t size)
+{
     sheaf__text_bytes(text, "\"", 1);
-    const unsigned char *p = (const unsigned char *)string;
-    for (size_t left = strlen(string), n; left > 0; p += n, left -= n) {
+    const unsigned char *p = (const unsigned char *)bytes;
+    for (size_t left = size, n; left > 0; p += n, left -= n) {
         static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
-        const char *special = strchr(plain, *p);
+        const char *special = *p != '\0' ? strchr(plain, *p) : NULL;
         const char *shown;
         const size_t length = shown_character(&shown, &n, p, left);
         if (special != NULL)

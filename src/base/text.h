@@ -22,6 +22,8 @@ void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size);
  * ASCII stays as it is (UTF-8), as Python's json does with ensure_ascii=False. A byte that is
  * no part of UTF-8, as paths may have, becomes U+FFFD. */
 void sheaf__text_json(sheaf_text *text, const char *string);
+/* sheaf__text_json_bytes - the same of bytes among which there may be NUL. */
+void sheaf__text_json_bytes(sheaf_text *text, const char *bytes, size_t size);
 /* sheaf__text_utf8 - appends `string` with U+FFFD for each byte that is no part of UTF-8. */
 void sheaf__text_utf8(sheaf_text *text, const char *string);
 /* sheaf__text_word - appends `word` as a shell reads it back: as it is, or in single quotes. */

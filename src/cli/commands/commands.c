@@ -11,6 +11,7 @@ const cli_command cli_commands[] = {
       true },
     { "chat", "a conversation, about a picture or without", cmd_chat_usage, cmd_chat, 0, 0, true,
       true },
+    { "tokenize", "texts to token ids, and back", cmd_tokenize_usage, cmd_tokenize, 1, 1, false },
     { "render", "conversations as the text that a model reads, with what it must learn",
       cmd_render_usage, cmd_render, 1, 1, false },
     { "init", "a new model with seeded random weights", cmd_init_usage, cmd_init, 2, 2, true },

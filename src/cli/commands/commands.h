@@ -17,6 +17,9 @@ extern const char cmd_verify_usage[], cmd_convert_usage[];
 int cmd_convert(cli *cli, int argc, char **argv);
 int cmd_verify(cli *cli, int argc, char **argv);
 
+extern const char cmd_tokenize_usage[];
+int cmd_tokenize(cli *cli, int argc, char **argv);
+
 extern const char cmd_chat_usage[], cmd_plan_usage[], cmd_train_usage[], cmd_eval_usage[],
     cmd_generate_usage[];
 int cmd_chat(cli *cli, int argc, char **argv);

@@ -1,0 +1,275 @@
+/* tokenize.c - `sheaf tokenize`: texts to ids and back, so that anyone can compare. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "cli/lib/shared.h"
+#include "commands.h"
+#include "inputs/tokenizer/tokenizer.h"
+
+const char cmd_tokenize_usage[] =
+    "usage: sheaf tokenize --tokenizer PATH [--lines] [FLAG...] FILE|-\n"
+    "Prints the token ids of the text in FILE (- is standard input) as a JSON array; with --lines\n"
+    "one array for each line, without its line feed. PATH is the folder of a model, a tokenizer.json\n"
+    "or a tokenizer.model. --decode turns such arrays back into texts. With --json each text is an\n"
+    "object: its ids and, for each, the bytes of the text that it stands for.\n";
+
+typedef struct tokenizing {
+    cli *cli;
+    sheaf__tokenizer *tokenizer;
+    sheaf__encode_options how;
+    bool lines, decode, skip_special;
+    sheaf_text out;
+} tokenizing;
+
+/* ---- ids ---- */
+
+static void put_int(sheaf_text *out, int64_t value)
+{
+    char digits[24];
+    int at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    sheaf__text_bytes(out, digits + at, sizeof digits - (size_t)at);
+}
+
+static void put_ids(tokenizing *t, const int32_t *ids, const sheaf__text_range *where,
+                    int64_t count)
+{
+    sheaf_text *out = &t->out;
+    sheaf__text_add(out, where != NULL ? "{\"ids\": [" : "[");
+    for (int64_t i = 0; i < count; i++) {
+        if (i > 0)
+            sheaf__text_bytes(out, ", ", 2);
+        put_int(out, ids[i]);
+    }
+    sheaf__text_bytes(out, "]", 1);
+    if (where != NULL)
+        sheaf__text_add(out, ", \"where\": [");
+    for (int64_t i = 0; where != NULL && i < count; i++) {
+        sheaf__text_add(out, i > 0 ? ", [" : "[");
+        put_int(out, (int64_t)where[i].begin);
+        sheaf__text_bytes(out, ", ", 2);
+        put_int(out, (int64_t)where[i].end);
+        sheaf__text_bytes(out, "]", 1);
+    }
+    if (where != NULL)
+        sheaf__text_add(out, "]}");
+    sheaf__text_bytes(out, "\n", 1);
+}
+
+static sheaf_status *encode_text(tokenizing *t, const char *text, size_t size)
+{
+    int32_t *ids;
+    sheaf__text_range *where = NULL;
+    int64_t count;
+    sheaf_status *st = sheaf__tokenizer_encode(&ids, t->cli->json ? &where : NULL, &count,
+                                               t->tokenizer, text, size, &t->how);
+    if (st != NULL)
+        return st;
+    put_ids(t, ids, where, count);
+    free(ids);
+    free(where);
+    return NULL;
+}
+
+/* Whole numbers with blanks or commas between them, in brackets or not. */
+static sheaf_status *read_ids(int32_t **ids, int64_t *count, const char *text, size_t size)
+{
+    int64_t capacity = 0;
+    *ids = NULL;
+    *count = 0;
+    for (size_t at = 0; at < size;) {
+        int64_t id = 0;
+        if (memchr(" \t\r\n,[]", text[at], 8) != NULL) {
+            at++;
+            continue;
+        }
+        const size_t begin = at;
+        for (; at < size && text[at] >= '0' && text[at] <= '9' && id <= INT32_MAX; at++)
+            id = id * 10 + (text[at] - '0');
+        if (at == begin || id > INT32_MAX) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "byte %zu", begin + 1);
+            sheaf_expected(st, "token ids, as [1, 2, 3]");
+            return sheaf_found(st, "'%.*s'", size - begin > 20 ? 20 : (int)(size - begin),
+                               text + begin);
+        }
+        if (!SHEAF_GROW(ids, &capacity, *count + 1))
+            return sheaf_fail(SHEAF_E_MEMORY, "ids");
+        (*ids)[(*count)++] = (int32_t)id;
+    }
+    return NULL;
+}
+
+static sheaf_status *decode_text(tokenizing *t, const char *line, size_t bytes)
+{
+    int32_t *ids;
+    int64_t count;
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = read_ids(&ids, &count, line, bytes);
+    if (st == NULL)
+        st = sheaf__tokenizer_decode(&text, &size, t->tokenizer, ids, count, t->skip_special);
+    if (st == NULL && t->cli->json)
+        sheaf__text_json_bytes(&t->out, text, size);
+    else if (st == NULL)
+        sheaf__text_bytes(&t->out, text, size);
+    if (st == NULL && (t->lines || t->cli->json))
+        sheaf__text_bytes(&t->out, "\n", 1);
+    free(text);
+    free(ids);
+    return st;
+}
+
+static sheaf_status *one_text(tokenizing *t, const char *text, size_t size)
+{
+    sheaf_status *st = t->decode ? decode_text(t, text, size) : encode_text(t, text, size);
+    if (st == NULL && t->out.failed)
+        st = sheaf_fail(SHEAF_E_MEMORY, "ids");
+    if (st == NULL && t->out.size > 0)
+        fwrite(t->out.at, 1, t->out.size, t->cli->out);
+    t->out.size = 0;
+    return st;
+}
+
+/* ---- texts ---- */
+
+typedef struct reading {
+    const char *name;
+    int fd;
+    bool by_place; /* a regular file */
+    int64_t at, size;
+    char *buffer;
+    size_t held; /* bytes in `buffer` */
+    int64_t capacity;
+    bool ended;
+} reading;
+
+enum { READ_AT_ONCE = 1 << 20 };
+
+/* More bytes behind those that are held. */
+static sheaf_status *read_more(reading *r)
+{
+    if (!SHEAF_GROW(&r->buffer, &r->capacity, (int64_t)r->held + READ_AT_ONCE))
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->name);
+    if (r->by_place) {
+        const int64_t left = r->size - r->at;
+        const size_t n = left < READ_AT_ONCE ? (size_t)left : READ_AT_ONCE;
+        sheaf_status *st = sheaf__file_read_at(r->fd, r->buffer + r->held, n, r->at, r->name);
+        r->at += (int64_t)n;
+        r->held += st == NULL ? n : 0;
+        r->ended = r->at == r->size;
+        return st;
+    }
+    const ssize_t n = read(r->fd, r->buffer + r->held, READ_AT_ONCE);
+    if (n < 0 && errno != EINTR)
+        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s", r->name), "%s", strerror(errno));
+    r->ended = n == 0;
+    r->held += n > 0 ? (size_t)n : 0;
+    return NULL;
+}
+
+static sheaf_status *too_long(const reading *r)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %zu bytes",
+                                      SHEAF__TOKENIZER_TEXT_MAX);
+    return sheaf_try_this(sheaf_found(st, "more than %zu", r->held - 1),
+                          "divide it into several texts, or use --lines");
+}
+
+static sheaf_status *whole_file(tokenizing *t, reading *r)
+{
+    sheaf_status *st = NULL;
+    while (st == NULL && !r->ended) {
+        st = read_more(r);
+        if (st == NULL && r->held > SHEAF__TOKENIZER_TEXT_MAX)
+            st = too_long(r);
+    }
+    return st != NULL ? st : one_text(t, r->buffer != NULL ? r->buffer : "", r->held);
+}
+
+/* Lines end with "\n" alone: what else may end one is text. */
+static sheaf_status *each_line(tokenizing *t, reading *r)
+{
+    sheaf_status *st = NULL;
+    size_t done = 0, looked = 0;
+    for (int64_t line = 1; st == NULL;) {
+        const char *end =
+            r->held > looked ? memchr(r->buffer + looked, '\n', r->held - looked) : NULL;
+        if (end == NULL && !r->ended) {
+            memmove(r->buffer, r->buffer + done, done > 0 ? r->held - done : 0);
+            r->held -= done;
+            looked = r->held;
+            done = 0;
+            st = r->held > SHEAF__TOKENIZER_TEXT_MAX ? too_long(r) : read_more(r);
+            st = sheaf_in(st, "line %" PRId64, line);
+            continue;
+        }
+        if (end == NULL && done == r->held)
+            break;
+        const size_t size = (end != NULL ? (size_t)(end - r->buffer) : r->held) - done;
+        st = sheaf_in(one_text(t, r->buffer + done, size), "line %" PRId64, line++);
+        done += size + (end != NULL);
+        looked = done;
+    }
+    return st;
+}
+
+static sheaf_status *tokenize(tokenizing *t, const char *path)
+{
+    reading r = { .name = path, .fd = STDIN_FILENO };
+    sheaf_status *st = NULL;
+    if (strcmp(path, "-") == 0) {
+        r.name = "standard input";
+    } else {
+        st = sheaf__file_open_read(&r.fd, &r.size, path);
+        r.by_place = true;
+    }
+    if (st != NULL)
+        return st;
+    r.ended = r.by_place && r.size == 0;
+    st = sheaf_in(t->lines ? each_line(t, &r) : whole_file(t, &r), "%s", r.name);
+    if (r.by_place)
+        close(r.fd);
+    free(r.buffer);
+    return st;
+}
+
+int cmd_tokenize(cli *cli, int argc, char **argv)
+{
+    tokenizing t = { .cli = cli };
+    const char *path = NULL;
+    bool specials = false;
+    const cli_option options[] = {
+        { "tokenizer", CLI_PATH | CLI_REQUIRED, &path,
+          "folder of a model, tokenizer.json or tokenizer.model" },
+        { "lines", CLI_FLAG, &t.lines, "each line is a text" },
+        { "specials", CLI_FLAG, &specials,
+          "special tokens that are written in the text are tokens, not text" },
+        { "add-special", CLI_FLAG, &t.how.add_special,
+          "add what the model expects around a text, as a beginning of sequence" },
+        { "decode", CLI_FLAG, &t.decode, "arrays of ids to texts" },
+        { "skip-special", CLI_FLAG, &t.skip_special, "with --decode: leave out special tokens" },
+        { 0 },
+    };
+    cli_paths paths;
+    sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL && t.skip_special && !t.decode)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--skip-special"), "--decode beside it");
+    if (st == NULL && t.decode && (specials || t.how.add_special))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--decode"),
+                            "neither --specials nor --add-special beside it");
+    t.how.plain = !specials;
+    if (st == NULL)
+        st = sheaf__tokenizer_open(&t.tokenizer, path);
+    if (st == NULL)
+        st = tokenize(&t, paths.word[0]);
+    sheaf__tokenizer_close(t.tokenizer);
+    sheaf__text_release(&t.out);
+    return cli_report(cli, st);
+}

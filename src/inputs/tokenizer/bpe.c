@@ -1,0 +1,338 @@
+/* bpe.c - byte pair encoding: of all pairs that stand side by side, the one of least rank becomes
+ * one token, the first of equals first, until none is left (Sennrich et al. 2016).
+ *
+ * Few symbols are gone through again for each merge; many are kept in a heap, as a word may be a
+ * megabyte long. Both give what `tokenizers` gives. */
+#include "bpe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "byte_level.h"
+#include "unicode.h"
+#include "work.h"
+
+enum {
+    FEW = 40,            /* symbols: below this, looking through all is faster than a heap */
+    WORD_MAX = 16 << 20, /* bytes of one word: what the heap takes is bounded */
+};
+
+typedef struct symbol {
+    uint32_t id;
+    uint32_t end;       /* of its bytes in the word; they begin where the one before it ends */
+    int32_t prev, next; /* -1: none */
+} symbol;
+
+/* ---- a word as symbols ---- */
+
+typedef struct word {
+    const sheaf__bpe_model *b;
+    symbol *symbol;
+    int32_t count;
+    int32_t unk; /* symbols that are unknown and not added yet: -1 none, else their id */
+    uint32_t unk_end;
+} word;
+
+static void add(word *w, uint32_t id, size_t end)
+{
+    w->symbol[w->count++] = (symbol){ id, (uint32_t)end, 0, 0 };
+}
+
+static void add_unk(word *w)
+{
+    if (w->unk >= 0)
+        add(w, (uint32_t)w->unk, w->unk_end);
+    w->unk = -1;
+}
+
+static sheaf_status *unknown(word *w, size_t end)
+{
+    const sheaf__bpe_model *b = w->b;
+    if (b->unk == NULL) /* it is left out, as in `tokenizers` */
+        return NULL;
+    if (!b->fuse_unk)
+        add_unk(w);
+    if (b->unk_id < 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the tokenizer's unk_token"),
+                                          "a token of its vocabulary"),
+                           "'%.80s', which is none", b->unk);
+    w->unk = b->unk_id;
+    w->unk_end = (uint32_t)end;
+    return NULL;
+}
+
+static sheaf_status *from_raw(word *w, const char *bytes, size_t size)
+{
+    sheaf_status *st = NULL;
+    for (size_t i = 0; st == NULL && i < size; i++) {
+        const int32_t id = w->b->byte_id[(unsigned char)bytes[i]];
+        if (id < 0) {
+            st = unknown(w, i + 1);
+        } else {
+            add_unk(w);
+            add(w, (uint32_t)id, i + 1);
+        }
+    }
+    add_unk(w);
+    return st;
+}
+
+/* The tokens of its bytes, if there is one for each. */
+static bool fall_back(word *w, const char *bytes, size_t size, size_t begin, size_t end)
+{
+    for (size_t i = 0; i < size; i++)
+        if (w->b->fallback_id[(unsigned char)bytes[i]] < 0)
+            return false;
+    for (size_t i = 0; i < size; i++)
+        add(w, (uint32_t)w->b->fallback_id[(unsigned char)bytes[i]],
+            begin + i + 1 < end ? begin + i + 1 : end);
+    return true;
+}
+
+/* One character, with what its place in the word puts around it. What is unknown before it comes
+ * after bytes that it falls back to: so it is in `tokenizers`. */
+static sheaf_status *take_character(word *w, const char *bytes, size_t size, size_t begin,
+                                    size_t end)
+{
+    const int32_t id = sheaf__vocab_find(w->b->vocab, bytes, size);
+    if (id >= 0) {
+        add_unk(w);
+        add(w, (uint32_t)id, end);
+        return NULL;
+    }
+    if (w->b->byte_fallback && fall_back(w, bytes, size, begin, end))
+        return NULL;
+    return unknown(w, end);
+}
+
+static sheaf_status *from_characters(word *w, const char *bytes, size_t size, char *space)
+{
+    const sheaf__bpe_model *b = w->b;
+    sheaf_status *st = NULL;
+    for (size_t at = 0, n; st == NULL && at < size; at += n) {
+        const char *text = bytes + at;
+        sheaf__unicode_take(text, size - at, &n);
+        const size_t before = at > 0 ? b->prefix_size : 0,
+                     after = at + n == size ? b->suffix_size : 0;
+        if (before + after > 0) {
+            if (before > 0)
+                memcpy(space, b->prefix, before);
+            memcpy(space + before, bytes + at, n);
+            if (after > 0)
+                memcpy(space + before + n, b->suffix, after);
+            text = space;
+        }
+        st = take_character(w, text, before + n + after, at, at + n);
+    }
+    add_unk(w);
+    return st;
+}
+
+/* ---- few symbols ---- */
+
+static void merge_few(word *w)
+{
+    uint32_t rank[FEW + 1], id[FEW + 1];
+    int32_t n = w->count;
+    for (int32_t i = 0; i + 1 < n; i++) {
+        const sheaf__merge *m = sheaf__merge_find(w->b, w->symbol[i].id, w->symbol[i + 1].id);
+        rank[i] = m != NULL ? m->rank : UINT32_MAX;
+        id[i] = m != NULL ? m->id : 0;
+    }
+    for (;;) {
+        int32_t best = 0;
+        for (int32_t i = 1; i + 1 < n; i++)
+            best = rank[i] < rank[best] ? i : best;
+        if (n < 2 || rank[best] == UINT32_MAX)
+            break;
+        w->symbol[best].id = id[best];
+        w->symbol[best].end = w->symbol[best + 1].end;
+        n--;
+        for (int32_t i = best + 1; i < n; i++)
+            w->symbol[i] = w->symbol[i + 1];
+        for (int32_t i = best + 1; i + 1 < n; i++) {
+            rank[i] = rank[i + 1];
+            id[i] = id[i + 1];
+        }
+        for (int32_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
+            const sheaf__merge *m = sheaf__merge_find(w->b, w->symbol[i].id, w->symbol[i + 1].id);
+            rank[i] = m != NULL ? m->rank : UINT32_MAX;
+            id[i] = m != NULL ? m->id : 0;
+        }
+    }
+    w->count = n;
+}
+
+/* ---- many symbols ---- */
+
+typedef struct candidate {
+    uint32_t rank;
+    int32_t at; /* the left symbol */
+    uint32_t id;
+} candidate;
+
+typedef struct heap {
+    candidate *item; /* room for three a symbol: each merge adds two at most */
+    int64_t count;
+} heap;
+
+static bool before(candidate a, candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+
+static void push(heap *h, candidate c)
+{
+    int64_t i = h->count++;
+    for (int64_t up; i > 0 && before(c, h->item[up = (i - 1) / 4]); i = up)
+        h->item[i] = h->item[up];
+    h->item[i] = c;
+}
+
+static candidate pop(heap *h)
+{
+    const candidate top = h->item[0], last = h->item[--h->count];
+    int64_t i = 0;
+    for (;;) {
+        const int64_t first = i * 4 + 1, end = first + 4 < h->count ? first + 4 : h->count;
+        int64_t least = first;
+        if (first >= h->count)
+            break;
+        for (int64_t k = first + 1; k < end; k++)
+            least = before(h->item[k], h->item[least]) ? k : least;
+        if (!before(h->item[least], last))
+            break;
+        h->item[i] = h->item[least];
+        i = least;
+    }
+    h->item[i] = last;
+    return top;
+}
+
+static void push_pair(heap *h, const word *w, int32_t left, int32_t right)
+{
+    if (left < 0 || right < 0)
+        return;
+    const sheaf__merge *m = sheaf__merge_find(w->b, w->symbol[left].id, w->symbol[right].id);
+    if (m != NULL)
+        push(h, (candidate){ m->rank, left, m->id });
+}
+
+/* A symbol that became part of the one before it has `prev` of itself. */
+static void merge_many(word *w, heap *h)
+{
+    symbol *s = w->symbol;
+    for (int32_t i = 0; i < w->count; i++) {
+        s[i].prev = i - 1;
+        s[i].next = i + 1 < w->count ? i + 1 : -1;
+    }
+    for (int32_t i = 0; i + 1 < w->count; i++)
+        push_pair(h, w, i, i + 1);
+    while (h->count > 0) {
+        const candidate c = pop(h);
+        const int32_t right = s[c.at].next;
+        if (s[c.at].prev == c.at || right < 0)
+            continue;
+        const sheaf__merge *m = sheaf__merge_find(w->b, s[c.at].id, s[right].id);
+        if (m == NULL || m->id != c.id) /* the pair it was about is gone */
+            continue;
+        s[c.at].id = c.id;
+        s[c.at].end = s[right].end;
+        s[c.at].next = s[right].next;
+        if (s[right].next >= 0)
+            s[s[right].next].prev = c.at;
+        s[right].prev = right;
+        push_pair(h, w, s[c.at].prev, c.at);
+        push_pair(h, w, c.at, s[c.at].next);
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; i >= 0 && i < w->count; i = s[i].next)
+        s[n++] = s[i];
+    w->count = n;
+}
+
+/* ---- a word ---- */
+
+static sheaf_status *encode_long(word *w, sheaf__work *work, const char *bytes, size_t size,
+                                 bool raw)
+{
+    const sheaf__bpe_model *b = w->b;
+    /* A character with prefix and suffix may fall back to a token for each of its bytes. */
+    const size_t symbols =
+                     raw || !b->byte_fallback ? size : size * (1 + b->prefix_size) + b->suffix_size,
+                 around = b->prefix_size + b->suffix_size + 4;
+    const size_t heap_bytes = symbols * 3 * sizeof(candidate);
+    if (size > WORD_MAX || symbols > (size_t)WORD_MAX * 2) {
+        sheaf_status *st =
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "a word of the text"),
+                           "at most %d bytes without a place to divide it", WORD_MAX);
+        return sheaf_found(st, "%zu", size);
+    }
+    char *space = sheaf__work_scratch(work, symbols * sizeof *w->symbol + heap_bytes + around);
+    if (space == NULL)
+        return sheaf__no_memory("a word");
+    w->symbol = (symbol *)space;
+    heap h = { (candidate *)(space + symbols * sizeof *w->symbol), 0 };
+    char *text = space + symbols * sizeof *w->symbol + heap_bytes;
+    sheaf_status *st = raw ? from_raw(w, bytes, size) : from_characters(w, bytes, size, text);
+    if (st == NULL && w->count <= FEW)
+        merge_few(w);
+    else if (st == NULL)
+        merge_many(w, &h);
+    return st;
+}
+
+/* The id of the whole word, -1: none. */
+static sheaf_status *find_whole(int32_t *id, const sheaf__bpe_model *b, sheaf__work *work,
+                                const char *bytes, size_t size, bool raw)
+{
+    size_t n = 0;
+    if (!raw) {
+        *id = sheaf__vocab_find(b->vocab, bytes, size);
+        return NULL;
+    }
+    char *text = sheaf__work_scratch(work, size * 2);
+    if (text == NULL)
+        return sheaf__no_memory("a word");
+    for (size_t i = 0; i < size; i++)
+        n += sheaf__unicode_put(text + n, sheaf__byte_char((unsigned char)bytes[i]));
+    *id = sheaf__vocab_find(b->vocab, text, n);
+    return NULL;
+}
+
+static sheaf_status *encode(const void *state, sheaf__work *work, const char *bytes, size_t size,
+                            bool raw)
+{
+    const sheaf__bpe_model *b = state;
+    symbol few[FEW];
+    word w = { .b = b, .symbol = few, .unk = -1 };
+    sheaf_status *st = NULL;
+    int32_t whole = -1;
+    if (b->ignore_merges)
+        st = find_whole(&whole, b, work, bytes, size, raw);
+    if (st != NULL)
+        return st;
+    if (whole >= 0) {
+        sheaf__emit(work, whole, 0, size);
+        return NULL;
+    }
+    if (raw && size <= FEW) {
+        st = from_raw(&w, bytes, size);
+        merge_few(&w);
+    } else
+        st = encode_long(&w, work, bytes, size, raw);
+    for (int32_t i = 0; st == NULL && i < w.count; i++)
+        sheaf__emit(work, (int32_t)w.symbol[i].id, i == 0 ? 0 : w.symbol[i - 1].end,
+                    w.symbol[i].end);
+    return st;
+}
+
+static bool takes_raw(const void *state)
+{
+    const sheaf__bpe_model *b = state;
+    return !b->byte_fallback && b->prefix_size == 0 && b->suffix_size == 0;
+}
+
+const sheaf__model_kind sheaf__bpe = { "BPE", sheaf__bpe_open, encode, takes_raw,
+                                       sheaf__bpe_close };

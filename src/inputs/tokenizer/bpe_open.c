@@ -1,0 +1,237 @@
+/* bpe_open.c - the model BPE of a tokenizer.json. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/no_memory.h"
+#include "bpe.h"
+#include "byte_level.h"
+#include "unicode.h"
+
+static const char memory_for[] = "merges of a tokenizer";
+
+void sheaf__bpe_close(void *state)
+{
+    sheaf__bpe_model *b = state;
+    if (b == NULL)
+        return;
+    free(b->slot);
+    free(b->unk);
+    free(b->prefix);
+    free(b->suffix);
+    free(b);
+}
+
+/* ---- the table of merges ---- */
+
+static void place(sheaf__bpe_model *b, sheaf__merge merge)
+{
+    uint64_t i = sheaf__pair_hash(merge.left, merge.right) & b->mask;
+    while (b->slot[i].left != UINT32_MAX)
+        i = (i + 1) & b->mask;
+    b->slot[i] = merge;
+}
+
+static bool resize(sheaf__bpe_model *b, uint64_t slots)
+{
+    sheaf__merge *old = b->slot;
+    const uint64_t before = old == NULL ? 0 : b->mask + 1;
+    b->slot = malloc(slots * sizeof *b->slot);
+    if (b->slot == NULL) {
+        b->slot = old;
+        return false;
+    }
+    b->mask = slots - 1;
+    memset(b->slot, 0xff, slots * sizeof *b->slot);
+    for (uint64_t i = 0; i < before; i++)
+        if (old[i].left != UINT32_MAX)
+            place(b, old[i]);
+    free(old);
+    return true;
+}
+
+/* A pair that comes twice has its last rank, as in `tokenizers`. */
+static bool add_merge(sheaf__bpe_model *b, sheaf__merge merge)
+{
+    const sheaf__merge *there = sheaf__merge_find(b, merge.left, merge.right);
+    if (there != NULL) {
+        b->slot[there - b->slot] = merge;
+        return true;
+    }
+    if ((uint64_t)(b->merges + 1) * 2 > b->mask + 1 && !resize(b, (b->mask + 1) * 2))
+        return false;
+    place(b, merge);
+    b->merges++;
+    return true;
+}
+
+/* ---- reading merges ---- */
+
+typedef struct reading {
+    sheaf__bpe_model *b;
+    char *text; /* space for "left right", then for what they become */
+    int64_t rank;
+} reading;
+
+static sheaf_status *fail_merge(const reading *r, const char *token, size_t size,
+                                const char *expected)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "merge %" PRId64, r->rank + 1);
+    return sheaf_found(sheaf_expected(st, "%s", expected), "'%.*s'", size > 80 ? 80 : (int)size,
+                       token);
+}
+
+static sheaf_status *find_token(uint32_t *id, const reading *r, const char *token, size_t size)
+{
+    const int32_t found = sheaf__vocab_find(r->b->vocab, token, size);
+    *id = (uint32_t)found;
+    return found >= 0 ? NULL : fail_merge(r, token, size, "tokens of the vocabulary");
+}
+
+/* `left` and `right` lie in r->text, with space behind them. */
+static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, const char *right,
+                                size_t right_size)
+{
+    sheaf__merge merge = { .rank = (uint32_t)r->rank };
+    const size_t cut = r->b->prefix_size;
+    sheaf_status *st = find_token(&merge.left, r, left, left_size);
+    if (st == NULL)
+        st = find_token(&merge.right, r, right, right_size);
+    if (st == NULL && right_size < cut)
+        st = fail_merge(r, right, right_size, "a token with continuing_subword_prefix");
+    if (st != NULL)
+        return st;
+    char *joined = (char *)right + right_size; /* both are in the space */
+    memcpy(joined, left, left_size);
+    memcpy(joined + left_size, right + cut, right_size - cut);
+    st = find_token(&merge.id, r, joined, left_size + right_size - cut);
+    if (st == NULL && !add_merge(r->b, merge))
+        st = sheaf__no_memory(memory_for);
+    r->rank++;
+    return st;
+}
+
+/* "left right": one blank. */
+static sheaf_status *read_string(reading *r, sheaf_json_scan *scan)
+{
+    size_t size;
+    sheaf_status *st = sheaf__scan_string_to(scan, r->text, &size);
+    if (st != NULL)
+        return st;
+    if (size >= 8 && memcmp(r->text, "#version", 8) == 0) /* a line of merges.txt */
+        return NULL;
+    const char *blank = memchr(r->text, ' ', size);
+    if (blank == NULL || memchr(blank + 1, ' ', size - (size_t)(blank + 1 - r->text)) != NULL)
+        return fail_merge(r, r->text, size, "two tokens with one blank between them");
+    const size_t left = (size_t)(blank - r->text);
+    return take_merge(r, r->text, left, blank + 1, size - left - 1);
+}
+
+/* ["left", "right"] */
+static sheaf_status *read_pair(reading *r, sheaf_json_scan *scan)
+{
+    size_t left = 0, right = 0;
+    if (!sheaf__scan_take(scan, '['))
+        return sheaf__scan_fail(scan, "a merge: a string, or a list of two");
+    sheaf_status *st = sheaf__scan_string_to(scan, r->text, &left);
+    if (st == NULL && !sheaf__scan_take(scan, ','))
+        st = sheaf__scan_fail(scan, "the second token of a merge");
+    if (st == NULL)
+        st = sheaf__scan_string_to(scan, r->text + left, &right);
+    if (st == NULL && !sheaf__scan_take(scan, ']'))
+        st = sheaf__scan_fail(scan, "the end of a merge of two tokens");
+    return st != NULL ? st : take_merge(r, r->text, left, r->text + left, right);
+}
+
+static sheaf_status *read_merges(sheaf__bpe_model *b, const sheaf_json_scan *from)
+{
+    sheaf_json_scan scan = *from;
+    reading r = { .b = b };
+    bool more = true;
+    /* A merge is at most what is left of the file, and what it becomes once more. */
+    r.text = malloc((size_t)(scan.end - scan.at) * 2 + 4);
+    sheaf_status *st = r.text == NULL ? sheaf__no_memory(memory_for) : NULL;
+    if (st == NULL && !sheaf__scan_take(&scan, '['))
+        st = sheaf__scan_fail(&scan, "a list of merges");
+    for (bool first = true; st == NULL && more; first = false) {
+        st = sheaf__scan_next_item(&scan, first, &more);
+        if (st != NULL || !more)
+            break;
+        st = sheaf__scan_peek(&scan) == '"' ? read_string(&r, &scan) : read_pair(&r, &scan);
+        if (st == NULL && r.rank >= UINT32_MAX)
+            st = sheaf__scan_fail(&scan, "fewer merges");
+    }
+    free(r.text);
+    return st;
+}
+
+/* ---- the options ---- */
+
+static char *copy_text(sheaf_json_reader *r, const char *key, size_t *size)
+{
+    const char *text = sheaf__json_string(r, key);
+    if (text == NULL)
+        return NULL;
+    *size = json_string_length(json_object_get(r->object, key));
+    char *copy = malloc(*size + 1);
+    if (copy == NULL)
+        sheaf__json_fail(r, SHEAF_E_MEMORY, key, "memory for it");
+    else
+        memcpy(copy, text, *size + 1);
+    return copy;
+}
+
+static void read_options(sheaf__bpe_model *b, sheaf_json_reader *r)
+{
+    static const char *const keys[] = { "dropout",       "unk_token",
+                                        "fuse_unk",      "continuing_subword_prefix",
+                                        "byte_fallback", "end_of_word_suffix",
+                                        "ignore_merges", NULL };
+    sheaf__only_keys(r, keys);
+    if (sheaf__json_real(r, "dropout", 0, 1, 0) > 0)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "dropout", "null: the same ids every time");
+    b->unk = copy_text(r, "unk_token", &b->unk_size);
+    b->prefix = copy_text(r, "continuing_subword_prefix", &b->prefix_size);
+    b->suffix = copy_text(r, "end_of_word_suffix", &b->suffix_size);
+    b->fuse_unk = sheaf__json_bool(r, "fuse_unk", false);
+    b->byte_fallback = sheaf__json_bool(r, "byte_fallback", false);
+    b->ignore_merges = sheaf__json_bool(r, "ignore_merges", false);
+}
+
+static void find_bytes(sheaf__bpe_model *b)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        char text[8];
+        const size_t n = sheaf__unicode_put(text, sheaf__byte_char((unsigned char)byte));
+        b->byte_id[byte] = sheaf__vocab_find(b->vocab, text, n);
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+        b->fallback_id[byte] = sheaf__vocab_find(b->vocab, text, 6);
+    }
+    b->unk_id = b->unk == NULL ? -1 : sheaf__vocab_find(b->vocab, b->unk, b->unk_size);
+}
+
+sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__model_file *file)
+{
+    sheaf__bpe_model *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return sheaf__no_memory(memory_for);
+    *state = b;
+    b->vocab = vocab;
+    read_options(b, file->options);
+    if (file->options->st != NULL)
+        return NULL; /* the caller looks */
+    sheaf_json_scan tokens = file->vocab;
+    if (tokens.begin == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'vocab'"), "an object of tokens");
+    if (file->merges.begin == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'merges'"), "a list of merges");
+    sheaf_status *st = sheaf__vocab_read(vocab, &tokens);
+    if (st == NULL && !resize(b, 64))
+        st = sheaf__no_memory(memory_for);
+    if (st == NULL)
+        st = read_merges(b, &file->merges);
+    if (st == NULL)
+        find_bytes(b);
+    return st;
+}

@@ -1,0 +1,226 @@
+/* byte_level.c - ByteLevel: each byte of a text is a character of an alphabet of 256 that can be
+ * seen (Radford et al. 2019). As a pre-tokenizer it may also put a blank before the text and divide
+ * it by GPT-2's pattern. */
+#include "byte_level.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "kinds.h"
+#include "split.h"
+
+uint32_t sheaf__byte_char(unsigned char byte)
+{
+    if ((byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad))
+        return byte;
+    return byte <= 0x20 ? 0x100u + byte : byte <= 0xa0 ? 0x121u + (byte - 0x7f) : 0x143u;
+}
+
+int sheaf__char_byte(uint32_t code)
+{
+    if (code < 0x100)
+        return sheaf__byte_char((unsigned char)code) == code ? (int)code : -1;
+    if (code <= 0x120)
+        return (int)(code - 0x100);
+    return code <= 0x142 ? (int)(code - 0x121 + 0x7f) : code == 0x143 ? 0xad : -1;
+}
+
+/* ---- the pre-tokenizer ---- */
+
+typedef struct byte_level {
+    bool prefix, raw;
+    sheaf__pattern *pattern; /* NULL: does not divide */
+} byte_level;
+
+static void close_byte_level(void *state)
+{
+    byte_level *b = state;
+    if (b != NULL)
+        sheaf__pattern_close(b->pattern);
+    free(b);
+}
+
+static const char *const keys[] = { "add_prefix_space", "trim_offsets", "use_regex", NULL };
+
+static sheaf_status *open_splitting(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    byte_level *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return sheaf__no_memory("ByteLevel");
+    *state = b;
+    sheaf__only_keys(r, keys);
+    b->prefix = sheaf__json_bool(r, "add_prefix_space", true);
+    b->raw = how->last && how->raw;
+    sheaf__json_bool(r, "trim_offsets", true); /* of no effect here */
+    if (!sheaf__json_bool(r, "use_regex", true))
+        return NULL;
+    return sheaf__pattern_open(&b->pattern, sheaf__gpt2_pattern, strlen(sheaf__gpt2_pattern),
+                               false);
+}
+
+static sheaf_status *put_prefix(const void *state, sheaf__edit *e)
+{
+    size_t length = 0;
+    (void)state;
+    if (e->bytes[0] != ' ') {
+        sheaf__unicode_take(e->bytes, e->size, &length);
+        sheaf__edit_replace(e, length, " ", 1);
+        sheaf__edit_insert(e, e->bytes, length);
+    }
+    sheaf__edit_keep(e, e->size - length);
+    return NULL;
+}
+
+static sheaf_status *divide(const void *state, sheaf__prepared *text, const sheaf__piece *piece)
+{
+    const byte_level *b = state;
+    return sheaf__divide_by(text, piece, b->pattern, SHEAF__ISOLATED, false);
+}
+
+/* Each byte's character shares the origin of the byte's. */
+static sheaf_status *to_alphabet(const void *state, sheaf__edit *e)
+{
+    (void)state;
+    while (e->at < e->size) {
+        char bytes[4];
+        const size_t n =
+            sheaf__unicode_put(bytes, sheaf__byte_char((unsigned char)e->bytes[e->at]));
+        sheaf__edit_replace(e, 1, bytes, n);
+    }
+    return NULL;
+}
+
+static sheaf_status *run_splitting(const void *state, sheaf__prepared *text)
+{
+    const byte_level *b = state;
+    sheaf_status *st = NULL;
+    if (b->prefix)
+        st = sheaf__prepared_rewrite(text, b, put_prefix);
+    if (st == NULL && b->pattern != NULL)
+        st = sheaf__prepared_split(text, b, divide);
+    text->raw = b->raw;
+    if (st == NULL && !b->raw)
+        st = sheaf__prepared_rewrite(text, b, to_alphabet);
+    return st;
+}
+
+const sheaf__step_kind sheaf__byte_level_splitting = { "ByteLevel", open_splitting, run_splitting,
+                                                       close_byte_level };
+
+const sheaf__scanner *sheaf__byte_level_scanner(const void *state, bool *nothing)
+{
+    const byte_level *b = state;
+    *nothing = b->raw && !b->prefix && b->pattern == NULL;
+    return b->raw && !b->prefix && b->pattern != NULL ? sheaf__pattern_scanner(b->pattern) : NULL;
+}
+
+/* ---- the decoder ---- */
+
+static sheaf_status *open_nothing(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    (void)how;
+    *state = NULL;
+    sheaf__only_keys(r, keys);
+    for (const char *const *key = keys; *key != NULL; key++)
+        sheaf__json_bool(r, *key, true);
+    return NULL;
+}
+
+static void close_nothing(void *state)
+{
+    (void)state;
+}
+
+/* The bytes of a token's characters; a token with a character of no byte stands for itself. */
+static void from_alphabet(sheaf_text *out, const char *token, size_t size)
+{
+    const size_t begin = out->size;
+    for (size_t at = 0, n; at < size; at += n) {
+        const int byte = sheaf__char_byte(sheaf__unicode_take(token + at, size - at, &n));
+        const char c = (char)byte;
+        if (byte < 0) {
+            out->size = begin;
+            sheaf__text_bytes(out, token, size);
+            return;
+        }
+        sheaf__text_bytes(out, &c, 1);
+    }
+}
+
+static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    sheaf_text bytes = { 0 }, text = { 0 };
+    (void)state;
+    for (int64_t i = 0; i < in->count; i++) {
+        const size_t begin = sheaf__strings_begin(in, i);
+        from_alphabet(&bytes, in->bytes.at + begin, in->end[i] - begin);
+    }
+    sheaf__text_lossy(&text, bytes.at, bytes.size);
+    sheaf__strings_add(out, text.at, text.size);
+    const bool failed = bytes.failed || text.failed;
+    sheaf__text_release(&bytes);
+    sheaf__text_release(&text);
+    return failed ? sheaf__no_memory("a text") : NULL;
+}
+
+const sheaf__decoder_kind sheaf__byte_level_decoder = {
+    .name = "ByteLevel", .open = open_nothing, .run = decode, .close = close_nothing
+};
+
+/* ---- the post-processor: it trims offsets in `tokenizers`. Ours are the bytes that a token stands
+ * for, its blanks included. ---- */
+
+static sheaf_status *add_nothing(const void *state, sheaf__ids_out *ids, bool add_special)
+{
+    (void)state;
+    (void)ids;
+    (void)add_special;
+    return NULL;
+}
+
+const sheaf__post_kind sheaf__byte_level_post = { "ByteLevel", open_nothing, add_nothing,
+                                                  close_nothing };
+
+/* ---- UTF-8 of any bytes ---- */
+
+size_t sheaf__lossy_length(const char *p, size_t left, bool *valid, bool *open)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    const unsigned char lead = b[0];
+    const size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    /* What may come second: no longer form than needed, no surrogates, up to U+10FFFF. */
+    const unsigned char least = lead == 0xe0   ? 0xa0
+                                : lead == 0xf0 ? 0x90
+                                               : 0x80,
+                        most = lead == 0xed   ? 0x9f
+                               : lead == 0xf4 ? 0x8f
+                                              : 0xbf;
+    *valid = *open = false;
+    if (n == 0 || lead > 0xf4)
+        return 1;
+    for (size_t i = 1; i < n; i++) {
+        if (i == left) {
+            *open = true;
+            return i;
+        }
+        if (i == 1 ? b[1] < least || b[1] > most : (b[i] & 0xc0) != 0x80)
+            return i;
+    }
+    *valid = true;
+    return n;
+}
+
+void sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size)
+{
+    bool valid, open;
+    for (size_t at = 0, n; at < size; at += n) {
+        n = sheaf__utf8_valid(bytes + at, size - at);
+        if (n > 0) {
+            sheaf__text_bytes(text, bytes + at, n);
+            continue;
+        }
+        n = sheaf__lossy_length(bytes + at, size - at, &valid, &open);
+        sheaf__text_bytes(text, "\xef\xbf\xbd", 3);
+    }
+}

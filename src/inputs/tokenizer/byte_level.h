@@ -1,0 +1,24 @@
+/* byte_level.h - private: the alphabet of 256 characters that stand for bytes, and UTF-8 of bytes
+ * that may be none. */
+#ifndef SHEAF_INPUTS_TOKENIZER_BYTE_LEVEL_H
+#define SHEAF_INPUTS_TOKENIZER_BYTE_LEVEL_H
+
+#include <stdint.h>
+
+#include "base/text.h"
+
+/* sheaf__byte_char - the character that stands for `byte`: itself where it can be seen, else one
+ * from U+0100 on, in order. */
+uint32_t sheaf__byte_char(unsigned char byte);
+/* sheaf__char_byte - the byte that `code` stands for; -1: none. */
+int sheaf__char_byte(uint32_t code);
+
+/* sheaf__text_lossy - appends `bytes` as Rust's from_utf8_lossy() reads them: U+FFFD for the
+ * longest beginning of a character that is not gone on with, else for each byte that is no part of
+ * UTF-8. */
+void sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size);
+/* sheaf__lossy_length - of the character at `p`, or of what one U+FFFD stands for (*valid false).
+ * *open: the bytes end before it does. */
+size_t sheaf__lossy_length(const char *p, size_t left, bool *valid, bool *open);
+
+#endif

@@ -1,0 +1,344 @@
+/* encode.c - a text to ids: see parts.h for the way it goes. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/no_memory.h"
+#include "kinds.h"
+#include "pattern.h"
+#include "split.h"
+#include "unicode.h"
+#include "work.h"
+
+typedef struct encoding {
+    const sheaf__tokenizer *t;
+    sheaf__work *work;
+    const char *text;
+    size_t size;
+    const sheaf__encode_options *options;
+    bool aligned;                  /* pieces know where they came from */
+    const sheaf__scanner *scanner; /* all that the pre-tokenizer does, or NULL */
+} encoding;
+
+/* ---- one piece ---- */
+
+/* Remembers what the model made of the piece that is in `work`: ids from `first` on. */
+static void remember(sheaf__word *place, const sheaf__word *key, const sheaf__work *w,
+                     int64_t first)
+{
+    const int64_t count = w->out.count - first;
+    if (w->out.failed || count > SHEAF__WORD_IDS)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        place->id[i] = w->out.id[first + i];
+        if (i + 1 < count)
+            place->end[i] = w->ends[i];
+    }
+    memcpy(place->key, key->key, sizeof key->key);
+    place->count = (uint8_t)count;
+    place->size = (uint8_t)w->size;
+}
+
+/* The piece that is in `work`, of whose bytes' place `readable` may be read. */
+static sheaf_status *encode_piece(const encoding *e, size_t readable, bool raw)
+{
+    sheaf__work *w = e->work;
+    const sheaf__model_kind *kind = e->t->model_kind;
+    sheaf__word key;
+    int found;
+    w->emitted = 0;
+    if (w->size > SHEAF__WORD_BYTES)
+        return kind->encode(e->t->model, w, w->bytes, w->size, raw);
+    sheaf__word *word = sheaf__word_find(w->cache, &key, w->bytes, w->size, readable, &found);
+    if (!found) {
+        const int64_t first = w->out.count;
+        sheaf_status *st = kind->encode(e->t->model, w, w->bytes, w->size, raw);
+        if (st == NULL)
+            remember(word, &key, w, first);
+        return st;
+    }
+    for (size_t i = 0, begin = 0; i < word->count; i++) {
+        const size_t end = i + 1 < word->count ? word->end[i] : word->size;
+        sheaf__emit(w, word->id[i], begin, end);
+        begin = end;
+    }
+    return NULL;
+}
+
+/* ---- a text between added tokens ---- */
+
+/* What the pre-tokenizer only divides, and by a pattern that is known. */
+static sheaf_status *scan(const encoding *e, size_t begin, size_t end)
+{
+    sheaf__work *w = e->work;
+    sheaf_status *st = NULL;
+    const char *text = e->text + begin;
+    w->from = NULL;
+    for (size_t at = 0, next; st == NULL && at < end - begin; at = next) {
+        next = sheaf__scanner_next(e->scanner, text, end - begin, at);
+        w->bytes = text + at;
+        w->size = next - at;
+        w->origin = begin + at;
+        st = encode_piece(e, e->size - begin - at, true);
+    }
+    return st;
+}
+
+static void emit_added(sheaf__work *w, int32_t id, sheaf__text_range where)
+{
+    sheaf__emit(w, id, 0, 0);
+    if (w->out.wanted && !w->out.failed)
+        w->out.where[w->out.count - 1] = where;
+}
+
+static sheaf_status *run_steps(const sheaf__steps *steps, sheaf__prepared *text)
+{
+    sheaf_status *st = text->failed ? sheaf__no_memory("a text") : NULL;
+    for (int64_t i = 0; st == NULL && i < steps->count; i++) {
+        st = steps->step[i].kind->run(steps->step[i].state, text);
+        if (st == NULL && text->failed)
+            st = sheaf__no_memory("a text");
+    }
+    return st;
+}
+
+static sheaf_status *encode_pieces(const encoding *e)
+{
+    sheaf__work *w = e->work;
+    const sheaf__layer *l = &w->prepared.now;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < l->pieces; i++) {
+        const sheaf__piece *piece = &l->piece[i];
+        w->bytes = l->bytes + piece->begin;
+        w->size = piece->end - piece->begin;
+        w->from = w->prepared.aligned ? l->from + piece->begin : NULL;
+        w->origin = piece->origin;
+        if (piece->id < 0) {
+            st = encode_piece(e, w->size + SHEAF__PREPARED_SPARE, w->prepared.raw);
+        } else {
+            sheaf__text_range where = { 0, 0 };
+            if (w->from != NULL)
+                where = (sheaf__text_range){ w->from[0].begin, w->from[w->size - 1].end };
+            emit_added(w, piece->id, where);
+        }
+    }
+    return st;
+}
+
+/* ---- added tokens ---- */
+
+/* Ranges are ascending: the first that ends behind `begin`. How far [begin, end) is text: to the
+ * end of the last range that it touches. */
+static size_t plain_until(const encoding *e, size_t begin, size_t end)
+{
+    const sheaf__encode_options *o = e->options;
+    int64_t low = 0;
+    size_t until = 0;
+    if (o->plain)
+        return end;
+    for (int64_t high = o->plain_ranges; low < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        if (o->plain_range[middle].end <= begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < o->plain_ranges && o->plain_range[low].begin < end; low++)
+        until = o->plain_range[low].end;
+    return until;
+}
+
+static size_t is_plain(const void *context, size_t begin, size_t end)
+{
+    return plain_until(context, begin, end);
+}
+
+typedef struct in_piece {
+    const encoding *e;
+    const sheaf__span *from; /* of the piece's bytes */
+} in_piece;
+
+/* The same for bytes of a normalized piece. */
+static size_t is_plain_here(const void *context, size_t begin, size_t end)
+{
+    const in_piece *in = context;
+    if (in->e->options->plain)
+        return end;
+    const size_t first = in->from[begin].begin, last = in->from[end - 1].end;
+    const size_t until = plain_until(in->e, first, last);
+    if (until == 0)
+        return 0;
+    while (begin < end && in->from[begin].begin < until)
+        begin++;
+    return begin;
+}
+
+static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
+                                     const sheaf__piece *piece)
+{
+    const encoding *e = state;
+    const char *bytes = text->now.bytes + piece->begin;
+    const size_t size = piece->end - piece->begin;
+    const in_piece in = { e, text->aligned ? text->now.from + piece->begin : NULL };
+    const bool plain = e->options->plain || e->options->plain_ranges > 0;
+    sheaf__added_match m;
+    size_t done = 0;
+    for (size_t at = 0; sheaf__added_next(&m, &e->t->added, &e->t->added.normalized, bytes, size,
+                                          at, done, plain ? is_plain_here : NULL, &in);
+         at = m.next) {
+        sheaf__prepared_put(text, piece, piece->begin + done, piece->begin + m.begin, -1);
+        sheaf__prepared_put(text, piece, piece->begin + m.begin, piece->begin + m.end, m.id);
+        done = m.end;
+    }
+    sheaf__prepared_put(text, piece, piece->begin + done, piece->end, -1);
+    return NULL;
+}
+
+/* Bytes [begin, end) of the text, in which no token stands as it is written. */
+static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
+{
+    const sheaf__tokenizer *t = e->t;
+    sheaf__prepared *text = &e->work->prepared;
+    if (begin >= end) /* or a token before took spaces that are a token too */
+        return NULL;
+    if (e->scanner != NULL)
+        return scan(e, begin, end);
+    sheaf__prepared_begin(text, e->text + begin, end - begin, (uint32_t)begin, e->aligned);
+    sheaf_status *st = run_steps(&t->normalizer, text);
+    if (st == NULL && t->added.normalized.nodes > 0)
+        st = sheaf__prepared_split(text, e, divide_at_added);
+    if (st == NULL)
+        st = run_steps(&t->pre_tokenizer, text);
+    return st != NULL ? st : encode_pieces(e);
+}
+
+static sheaf_status *encode_all(const encoding *e)
+{
+    sheaf__added_match m;
+    sheaf_status *st = NULL;
+    size_t done = 0;
+    const bool plain = e->options->plain || e->options->plain_ranges > 0;
+    for (size_t at = 0;
+         st == NULL && sheaf__added_next(&m, &e->t->added, &e->t->added.plain, e->text, e->size, at,
+                                         done, plain ? is_plain : NULL, e);
+         at = m.next) {
+        st = encode_between(e, done, m.begin);
+        emit_added(e->work, m.id, (sheaf__text_range){ m.begin, m.end });
+        done = m.end;
+    }
+    if (st == NULL)
+        st = encode_between(e, done, e->size);
+    for (int64_t i = 0; st == NULL && i < e->t->posts; i++)
+        st = e->t->post[i].kind->run(e->t->post[i].state, &e->work->out, e->options->add_special);
+    if (st == NULL && e->work->out.failed)
+        st = sheaf__no_memory("ids of a text");
+    return st;
+}
+
+/* ---- the call ---- */
+
+/* The scanner, where the steps do nothing but divide by it. */
+static const sheaf__scanner *only_scanner(const sheaf__tokenizer *t)
+{
+    const sheaf__steps *s = &t->pre_tokenizer;
+    bool nothing = false;
+    if (t->normalizer.count > 0 || t->added.normalized.nodes > 0 || s->count < 1 || s->count > 2)
+        return NULL;
+    const sheaf__step *last = &s->step[s->count - 1];
+    if (last->kind != &sheaf__byte_level_splitting)
+        return NULL;
+    const sheaf__scanner *found = sheaf__byte_level_scanner(last->state, &nothing);
+    if (s->count == 1)
+        return found;
+    return nothing && s->step[0].kind == &sheaf__split ? sheaf__split_scanner(s->step[0].state)
+                                                       : NULL;
+}
+
+static sheaf_status *check_text(const char *text, size_t size)
+{
+    if (size > SHEAF__TOKENIZER_TEXT_MAX) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %zu bytes",
+                                          SHEAF__TOKENIZER_TEXT_MAX);
+        return sheaf_try_this(sheaf_found(st, "%zu", size), "divide it into several texts");
+    }
+    const size_t valid = sheaf__utf8_valid(text, size);
+    if (valid == size)
+        return NULL;
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_DATA, "byte %zu of the text", valid), "UTF-8"),
+        "byte 0x%02x", (unsigned char)text[valid]);
+}
+
+/* What the caller gets is as long as it is, and the work keeps its own. */
+static sheaf_status *hand_out(int32_t **ids, sheaf__text_range **where, int64_t *count,
+                              const sheaf__ids_out *out)
+{
+    const size_t n = out->count > 0 ? (size_t)out->count : 1;
+    int32_t *id = malloc(n * sizeof *id);
+    sheaf__text_range *range = where != NULL ? malloc(n * sizeof *range) : NULL;
+    if (id == NULL || (where != NULL && range == NULL)) {
+        free(id);
+        free(range);
+        return sheaf__no_memory("ids of a text");
+    }
+    if (out->count > 0)
+        memcpy(id, out->id, (size_t)out->count * sizeof *id);
+    if (where != NULL && out->count > 0)
+        memcpy(range, out->where, (size_t)out->count * sizeof *range);
+    if (where != NULL)
+        *where = range;
+    *ids = id;
+    *count = out->count;
+    return NULL;
+}
+
+static void begin_out(sheaf__ids_out *out, bool wanted)
+{
+    out->wanted = wanted;
+    out->count = 0;
+    out->capacity = 0; /* of both; found again at the first id */
+    out->failed = false;
+}
+
+sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, int64_t *count,
+                                      const sheaf__tokenizer *t, const char *text, size_t size,
+                                      const sheaf__encode_options *options)
+{
+    static const sheaf__encode_options none = { 0 };
+    sheaf_status *st = check_text(text, size);
+    if (st != NULL)
+        return st;
+    sheaf__work *work = sheaf__work_take(t->pool);
+    if (work == NULL)
+        return sheaf__no_memory("ids of a text");
+    encoding e = { t, work, text, size, options != NULL ? options : &none, false, NULL };
+    e.aligned = where != NULL || t->needs_origin ||
+                (e.options->plain_ranges > 0 && t->added.normalized.nodes > 0);
+    e.scanner = only_scanner(t);
+    begin_out(&work->out, where != NULL);
+    st = encode_all(&e);
+    if (st == NULL)
+        st = hand_out(ids, where, count, &work->out);
+    sheaf__work_give(t->pool, work);
+    return st;
+}
+
+sheaf_status *sheaf__normalize(char **out, size_t *size, const sheaf__tokenizer *t,
+                               const char *text, size_t bytes)
+{
+    sheaf__prepared prepared = { 0 };
+    sheaf__prepared_begin(&prepared, text, bytes, 0, t->needs_origin);
+    sheaf_status *st = run_steps(&t->normalizer, &prepared);
+    char *copy = st == NULL ? malloc(prepared.now.size + 1) : NULL;
+    if (st == NULL && copy == NULL)
+        st = sheaf__no_memory("an added token");
+    if (st == NULL) {
+        if (prepared.now.size > 0)
+            memcpy(copy, prepared.now.bytes, prepared.now.size);
+        copy[prepared.now.size] = '\0';
+        *out = copy;
+        *size = prepared.now.size;
+    }
+    sheaf__matching_free(prepared.matching);
+    sheaf__prepared_release(&prepared);
+    return st;
+}

@@ -1,0 +1,578 @@
+/* open.c - a tokenizer.json: which parts it has, and their kinds. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/no_memory.h"
+#include "parts.h"
+
+enum { FILE_MAX = 512 << 20 }; /* bytes of a tokenizer.json */
+
+static const char memory_for[] = "tokenizer";
+
+static void close_steps(sheaf__steps *steps)
+{
+    for (int64_t i = 0; i < steps->count; i++)
+        steps->step[i].kind->close(steps->step[i].state);
+    free(steps->step);
+}
+
+void sheaf__tokenizer_close(sheaf__tokenizer *t)
+{
+    if (t == NULL)
+        return;
+    close_steps(&t->normalizer);
+    close_steps(&t->pre_tokenizer);
+    for (int64_t i = 0; i < t->decoders; i++)
+        t->decoder[i].kind->close(t->decoder[i].state);
+    for (int64_t i = 0; i < t->posts; i++)
+        t->post[i].kind->close(t->post[i].state);
+    if (t->model_kind != NULL)
+        t->model_kind->close(t->model);
+    free(t->decoder);
+    free(t->post);
+    free(t->chat_template);
+    sheaf__added_release(&t->added);
+    sheaf__vocab_release(&t->vocab);
+    sheaf__works_free(t->pool);
+    free(t);
+}
+
+/* ---- values, found without being read ---- */
+
+static void skip_string(sheaf_json_scan *scan)
+{
+    for (scan->at++; scan->at < scan->end && *scan->at != '"'; scan->at++)
+        if (*scan->at == '\\' && scan->at + 1 < scan->end)
+            scan->at++;
+    scan->at += scan->at < scan->end;
+}
+
+/* Whoever reads the value later checks it. */
+static void skip_value(sheaf_json_scan *scan)
+{
+    int64_t depth = 0;
+    const char first = sheaf__scan_peek(scan);
+    do {
+        const char c = sheaf__scan_peek(scan);
+        if (scan->at == scan->end)
+            return;
+        if (c == '"') {
+            skip_string(scan);
+            continue;
+        }
+        depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        if (depth < 0) /* there is no value here */
+            return;
+        scan->at++;
+    } while (depth > 0);
+    if (first != '{' && first != '[' && first != '"')
+        while (scan->at < scan->end && strchr(",]} \t\r\n", *scan->at) == NULL)
+            scan->at++;
+}
+
+/* The value at the scan as a scan of its own. */
+static sheaf_json_scan value_of(sheaf_json_scan *scan)
+{
+    sheaf_json_scan value = *scan;
+    sheaf__scan_peek(&value);
+    *scan = value;
+    skip_value(scan);
+    value.end = scan->at;
+    return value;
+}
+
+static sheaf_status *parse(json_t **out, const sheaf_json_scan *value)
+{
+    return sheaf__json_parse_line(out, value->at, (size_t)(value->end - value->at));
+}
+
+/* ---- steps ---- */
+
+typedef struct members {
+    json_t **item; /* borrowed */
+    int64_t count, capacity;
+} members;
+
+/* `value`, or the members of a Sequence. */
+static sheaf_status *flatten(members *m, json_t *value, const char *list)
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+    sheaf_status *st = NULL;
+    if (json_is_null(value))
+        return NULL;
+    if (type == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'type'"), "a name");
+    if (strcmp(type, "Sequence") != 0) {
+        if (!SHEAF_GROW(&m->item, &m->capacity, m->count + 1))
+            return sheaf__no_memory(memory_for);
+        m->item[m->count++] = value;
+        return NULL;
+    }
+    json_t *inside = json_object_get(value, list);
+    if (!json_is_array(inside))
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "Sequence: '%s'", list), "a list");
+    for (size_t i = 0; st == NULL && i < json_array_size(inside); i++)
+        st = flatten(m, json_array_get(inside, i), list);
+    return st;
+}
+
+static const char *type_of(const json_t *value)
+{
+    return json_string_value(json_object_get(value, "type"));
+}
+
+/* Kinds differ in what they do; each begins with its name. */
+static const void *find_kind(const void *const *table, const char *type)
+{
+    for (; *table != NULL; table++)
+        if (strcmp(*(const char *const *)*table, type) == 0)
+            return *table;
+    return NULL;
+}
+
+static sheaf_status *unknown_kind(const void *const *table, const char *type)
+{
+    sheaf_text names = { 0 };
+    for (const void *const *k = table; *k != NULL; k++)
+        sheaf__text_add(&names, "%s%s", k == table ? "" : ", ", *(const char *const *)*k);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "type");
+    sheaf_expected(st, "one of Sequence, %s", names.failed || names.at == NULL ? "" : names.at);
+    sheaf__text_release(&names);
+    return sheaf_found(st, "'%.80s'", type);
+}
+
+typedef sheaf_status *open_one(sheaf__tokenizer *t, const void *kind, sheaf_json_reader *r,
+                               sheaf__opening *how, int which);
+
+static sheaf_status *finish_open(sheaf_status *st, sheaf_json_reader *r)
+{
+    if (st != NULL) {
+        sheaf_status_free(r->st);
+        return st;
+    }
+    return r->st;
+}
+
+enum { NORMALIZER, PRE_TOKENIZER, DECODER, POST };
+
+static sheaf_status *open_step(sheaf__steps *steps, const sheaf__step_kind *kind,
+                               sheaf_json_reader *r, sheaf__opening *how)
+{
+    if (!SHEAF_GROW(&steps->step, &steps->capacity, steps->count + 1))
+        return sheaf__no_memory(memory_for);
+    sheaf__step *step = &steps->step[steps->count++];
+    *step = (sheaf__step){ kind, NULL };
+    return finish_open(kind->open(&step->state, r, how), r);
+}
+
+static sheaf_status *open_decoder(sheaf__tokenizer *t, const sheaf__decoder_kind *kind,
+                                  sheaf_json_reader *r, sheaf__opening *how)
+{
+    if (!SHEAF_GROW(&t->decoder, &t->decoder_capacity, t->decoders + 1))
+        return sheaf__no_memory(memory_for);
+    sheaf__decoder *d = &t->decoder[t->decoders++];
+    *d = (sheaf__decoder){ kind, NULL };
+    return finish_open(kind->open(&d->state, r, how), r);
+}
+
+static sheaf_status *open_post(sheaf__tokenizer *t, const sheaf__post_kind *kind,
+                               sheaf_json_reader *r, sheaf__opening *how)
+{
+    if (!SHEAF_GROW(&t->post, &t->post_capacity, t->posts + 1))
+        return sheaf__no_memory(memory_for);
+    sheaf__post *p = &t->post[t->posts++];
+    *p = (sheaf__post){ kind, NULL };
+    return finish_open(kind->open(&p->state, r, how), r);
+}
+
+static sheaf_status *open_member(sheaf__tokenizer *t, int which, const json_t *value,
+                                 sheaf__opening *how)
+{
+    const void *const *const tables[] = { (const void *const *)sheaf__normalizers,
+                                          (const void *const *)sheaf__pre_tokenizers,
+                                          (const void *const *)sheaf__decoders,
+                                          (const void *const *)sheaf__posts };
+    const char *type = type_of(value);
+    sheaf_json_reader r = { .object = value };
+    const void *kind = find_kind(tables[which], type);
+    if (kind == NULL)
+        return unknown_kind(tables[which], type);
+    switch (which) {
+    case NORMALIZER: return open_step(&t->normalizer, kind, &r, how);
+    case PRE_TOKENIZER: return open_step(&t->pre_tokenizer, kind, &r, how);
+    case DECODER: return open_decoder(t, kind, &r, how);
+    default: return open_post(t, kind, &r, how);
+    }
+}
+
+static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_scan *at)
+{
+    static const char *const names[] = { "normalizer", "pre_tokenizer", "decoder",
+                                         "post_processor" },
+                             *const lists[] = { "normalizers", "pretokenizers", "decoders",
+                                                "processors" };
+    json_t *value = NULL;
+    members m = { 0 };
+    sheaf_status *st = at->begin == NULL ? NULL : parse(&value, at);
+    if (st == NULL && value != NULL)
+        st = flatten(&m, value, lists[which]);
+    for (int64_t i = 0; st == NULL && i < m.count; i++) {
+        sheaf__opening how = {
+            .vocab = &t->vocab, .added = &t->added, .last = i + 1 == m.count, .raw = t->raw_model
+        };
+        st = sheaf_in(open_member(t, which, m.item[i], &how), "%s", type_of(m.item[i]));
+        t->needs_origin |= how.needs_origin;
+    }
+    if (which == DECODER)
+        t->has_decoder = value != NULL && !json_is_null(value);
+    free(m.item);
+    json_decref(value);
+    return sheaf_in(st, "%s", names[which]);
+}
+
+/* ---- the model ---- */
+
+/* The small keys of the object to `options`; the large ones stay text. */
+static sheaf_status *walk_model(json_t *options, sheaf__model_file *file, sheaf_json_scan *scan)
+{
+    bool more = true;
+    sheaf_status *st = NULL;
+    if (!sheaf__scan_take(scan, '{'))
+        return sheaf__scan_fail(scan, "an object");
+    for (bool first = true; st == NULL && more; first = false) {
+        char *key = NULL;
+        json_t *value = NULL;
+        st = sheaf__scan_next_key(scan, first, &more, &key);
+        if (st != NULL || !more)
+            break;
+        const sheaf_json_scan at = value_of(scan);
+        sheaf_json_scan *large = strcmp(key, "vocab") == 0    ? &file->vocab
+                                 : strcmp(key, "merges") == 0 ? &file->merges
+                                                              : NULL;
+        if (large != NULL ? large->begin != NULL : json_object_get(options, key) != NULL)
+            st = sheaf_found(sheaf__scan_fail(&at, "each key once"), "'%.80s' again", key);
+        else if (large != NULL)
+            *large = at;
+        else
+            st = sheaf_in(parse(&value, &at), "'%.80s'", key);
+        if (st == NULL && value != NULL && json_object_set_new_nocheck(options, key, value) != 0)
+            st = sheaf__no_memory(memory_for);
+        free(key);
+    }
+    return st;
+}
+
+/* Files of the first versions have no "type". */
+static const char *guess_type(const json_t *options, const sheaf__model_file *file)
+{
+    const char *type = type_of(options);
+    if (type != NULL || json_object_get(options, "type") != NULL)
+        return type;
+    if (file->merges.begin != NULL)
+        return "BPE";
+    if (json_object_get(options, "unk_id") != NULL)
+        return "Unigram";
+    return json_object_get(options, "continuing_subword_prefix") != NULL ? "WordPiece"
+                                                                         : "WordLevel";
+}
+
+static sheaf_status *open_model(sheaf__tokenizer *t, const sheaf_json_scan *at)
+{
+    sheaf_json_reader r = { 0 };
+    sheaf__model_file file = { .options = &r };
+    sheaf_json_scan scan = *at;
+    json_t *options = json_object();
+    if (options == NULL)
+        return sheaf__no_memory(memory_for);
+    r.object = options;
+    sheaf_status *st = walk_model(options, &file, &scan);
+    const char *type = st == NULL ? guess_type(options, &file) : NULL;
+    if (st == NULL && type == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'type'"), "a name");
+    const void *const *table = (const void *const *)sheaf__models;
+    if (st == NULL && (t->model_kind = find_kind(table, type)) == NULL)
+        st = unknown_kind(table, type);
+    if (st == NULL)
+        st =
+            sheaf_in(finish_open(t->model_kind->open(&t->model, &t->vocab, &file), &r), "%s", type);
+    if (st == NULL)
+        t->raw_model = t->model_kind->takes_raw != NULL && t->model_kind->takes_raw(t->model);
+    json_decref(options);
+    return sheaf_in(st, "model");
+}
+
+/* ---- added tokens ---- */
+
+static bool need_bool(sheaf_json_reader *r, const char *key)
+{
+    if (!json_is_boolean(json_object_get(r->object, key)))
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "true or false");
+    return json_is_true(json_object_get(r->object, key));
+}
+
+/* The id is that of the model's token, or the next free one, as in `tokenizers`, which does not
+ * look at what the file says. */
+static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int64_t said,
+                             int64_t *next)
+{
+    size_t size;
+    token->id = sheaf__vocab_find(&t->vocab, token->content, token->size);
+    if (token->id < 0)
+        token->id = (int32_t)(*next)++;
+    else
+        return token->id == said
+                   ? NULL
+                   : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"),
+                                                "%" PRId32 ", its id in the model", token->id),
+                                 "%" PRId64, said);
+    const char *other = sheaf__vocab_token(&t->vocab, token->id, &size);
+    if (other != NULL)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"), "a free id"),
+                           "%" PRId32 " is that of '%.80s'", token->id, other);
+    if (token->id != said)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"),
+                                          "%" PRId32 ", the next one", token->id),
+                           "%" PRId64, said);
+    return NULL;
+}
+
+static sheaf_status *read_added(sheaf__added_token *token, int64_t *said, const json_t *object)
+{
+    static const char *const keys[] = { "id",     "content",    "single_word", "lstrip",
+                                        "rstrip", "normalized", "special",     NULL };
+    sheaf_json_reader r = { .object = object };
+    const json_t *content = json_object_get(object, "content");
+    sheaf__only_keys(&r, keys);
+    *said = sheaf__json_int(&r, "id", 0, SHEAF__ID_MAX, SHEAF_JSON_NEEDED);
+    token->single_word = need_bool(&r, "single_word");
+    token->lstrip = need_bool(&r, "lstrip");
+    token->rstrip = need_bool(&r, "rstrip");
+    token->normalized = need_bool(&r, "normalized");
+    token->special = need_bool(&r, "special");
+    token->size = json_string_length(content);
+    if (!json_is_string(content) || token->size > SHEAF__ADDED_MAX)
+        sheaf__json_fail(&r, SHEAF_E_FORMAT, "content", "a string of at most %d bytes",
+                         SHEAF__ADDED_MAX);
+    if (r.st != NULL)
+        return r.st;
+    token->content = token->normal = malloc(token->size + 1);
+    if (token->content == NULL)
+        return sheaf__no_memory(memory_for);
+    memcpy(token->content, json_string_value(content), token->size + 1);
+    token->normal_size = token->size;
+    return NULL;
+}
+
+static sheaf_status *add_token(sheaf__tokenizer *t, const json_t *object, int64_t *next)
+{
+    sheaf__added *a = &t->added;
+    int64_t said;
+    if (!SHEAF_GROW(&a->token, &a->capacity, a->count + 1))
+        return sheaf__no_memory(memory_for);
+    sheaf__added_token *token = &a->token[a->count];
+    *token = (sheaf__added_token){ 0 };
+    sheaf_status *st = read_added(token, &said, object);
+    if (st == NULL && sheaf__added_find(a, token->content, token->size) != NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'content'"), "each token once"),
+                         "'%.80s' again", token->content);
+    if (st == NULL && token->size > 0)
+        st = give_id(t, token, said, next);
+    if (st == NULL && token->size > 0)
+        a->count++;
+    else
+        free(token->content); /* an empty one is none, as in `tokenizers` */
+    return st;
+}
+
+static sheaf_status *open_added(sheaf__tokenizer *t, const sheaf_json_scan *at)
+{
+    json_t *list = NULL;
+    int64_t next = t->vocab.count;
+    sheaf_status *st = at->begin == NULL ? NULL : parse(&list, at);
+    if (st == NULL && list != NULL && !json_is_array(list))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "value"), "a list");
+    for (size_t i = 0; st == NULL && i < json_array_size(list); i++)
+        st = sheaf_in(add_token(t, json_array_get(list, i), &next), "token %zu", i + 1);
+    json_decref(list);
+    return sheaf_in(st, "added_tokens");
+}
+
+static sheaf_status *index_added(sheaf__tokenizer *t)
+{
+    sheaf__added *a = &t->added;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < a->count; i++) {
+        sheaf__added_token *token = &a->token[i];
+        char *normal;
+        size_t size;
+        if (!token->normalized || t->normalizer.count == 0)
+            continue;
+        st = sheaf__normalize(&normal, &size, t, token->content, token->size);
+        if (st != NULL || (size == token->size && memcmp(normal, token->content, size) == 0)) {
+            if (st == NULL)
+                free(normal);
+            continue;
+        }
+        token->normal = normal;
+        token->normal_size = size;
+    }
+    return st != NULL ? sheaf_in(st, "added_tokens") : sheaf__added_index(a);
+}
+
+/* ---- the whole ---- */
+
+enum { VERSION, TRUNCATION, PADDING, ADDED, FIRST_LIST, MODEL = FIRST_LIST + 4, KEYS };
+
+static sheaf_status *walk_file(sheaf_json_scan part[KEYS], sheaf_json_scan *scan)
+{
+    static const char *const keys[KEYS] = { "version",      "truncation",     "padding",
+                                            "added_tokens", "normalizer",     "pre_tokenizer",
+                                            "decoder",      "post_processor", "model" };
+    bool more = true;
+    sheaf_status *st = NULL;
+    if (!sheaf__scan_take(scan, '{'))
+        return sheaf__scan_fail(scan, "an object: a tokenizer.json");
+    for (bool first = true; st == NULL && more; first = false) {
+        char *key = NULL;
+        int which = 0;
+        st = sheaf__scan_next_key(scan, first, &more, &key);
+        if (st != NULL || !more)
+            break;
+        const sheaf_json_scan at = value_of(scan);
+        while (which < KEYS && strcmp(keys[which], key) != 0)
+            which++;
+        if (which == KEYS)
+            st = sheaf_found(sheaf__scan_fail(&at, "a key of a tokenizer.json"), "'%.80s'", key);
+        else if (part[which].begin != NULL)
+            st = sheaf_found(sheaf__scan_fail(&at, "each key once"), "'%.80s' again", key);
+        else
+            part[which] = at;
+        free(key);
+    }
+    return st != NULL ? st : sheaf__scan_end(scan);
+}
+
+/* Truncation and padding belong to single calls: transformers sets both anew before each. */
+static sheaf_status *check_rest(const sheaf_json_scan part[KEYS])
+{
+    json_t *version = NULL;
+    sheaf_status *st = NULL;
+    if (part[VERSION].begin != NULL)
+        st = parse(&version, &part[VERSION]);
+    const char *text = json_string_value(version);
+    if (st == NULL && version != NULL && (text == NULL || strcmp(text, "1.0") != 0))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "\"1.0\"");
+    json_decref(version);
+    for (int i = TRUNCATION; st == NULL && i <= PADDING; i++) {
+        json_t *value = NULL;
+        if (part[i].begin != NULL)
+            st = parse(&value, &part[i]);
+        json_decref(value);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size)
+{
+    sheaf_json_scan part[KEYS] = { 0 };
+    sheaf_json_scan scan;
+    sheaf__tokenizer *t = calloc(1, sizeof *t);
+    if (t == NULL || (t->pool = sheaf__works_new()) == NULL) {
+        free(t);
+        return sheaf__no_memory(memory_for);
+    }
+    t->bos = t->eos = t->unk = t->pad = -1;
+    sheaf_status *st = sheaf__scan_init(&scan, text, size, true);
+    if (st == NULL)
+        st = walk_file(part, &scan);
+    if (st == NULL)
+        st = check_rest(part);
+    if (st == NULL && part[MODEL].begin == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'model'"), "the model of a tokenizer");
+    if (st == NULL)
+        st = open_model(t, &part[MODEL]);
+    if (st == NULL)
+        st = open_added(t, &part[ADDED]);
+    if (st == NULL)
+        st = open_list(t, NORMALIZER, &part[FIRST_LIST + NORMALIZER]);
+    if (st == NULL)
+        st = index_added(t);
+    for (int i = PRE_TOKENIZER; st == NULL && i <= POST; i++)
+        st = open_list(t, i, &part[FIRST_LIST + i]);
+    if (st != NULL)
+        sheaf__tokenizer_close(t);
+    else
+        *out = t;
+    return st;
+}
+
+sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
+{
+    char *file = NULL, *text = NULL;
+    size_t size;
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        st = sheaf__path_join(&file, path, "tokenizer.json");
+    const char *name = file != NULL ? file : path;
+    if (st == NULL)
+        st = sheaf__file_read_all(&text, &size, name, FILE_MAX);
+    if (st == NULL)
+        st = sheaf_in(sheaf__tokenizer_parse(out, text, size), "%s", name);
+    free(text);
+    free(file);
+    return st;
+}
+
+/* ---- what it is ---- */
+
+int64_t sheaf__tokenizer_size(const sheaf__tokenizer *t)
+{
+    const int64_t last = t->added.count > 0 ? t->added.token[t->added.count - 1].id + 1 : 0;
+    return last > t->vocab.ids ? last : t->vocab.ids;
+}
+
+int32_t sheaf__tokenizer_find(const sheaf__tokenizer *t, const char *token)
+{
+    const sheaf__added_token *added = sheaf__added_find(&t->added, token, strlen(token));
+    return added != NULL ? added->id : sheaf__vocab_find(&t->vocab, token, strlen(token));
+}
+
+const char *sheaf__tokenizer_token(const sheaf__tokenizer *t, int32_t id)
+{
+    const sheaf__added_token *added = sheaf__added_of(&t->added, id);
+    return added != NULL ? added->content : sheaf__vocab_token(&t->vocab, id, NULL);
+}
+
+bool sheaf__tokenizer_is_special(const sheaf__tokenizer *t, int32_t id)
+{
+    const sheaf__added_token *added = sheaf__added_of(&t->added, id);
+    return added != NULL && added->special;
+}
+
+int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t)
+{
+    return t->bos;
+}
+
+int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t)
+{
+    return t->eos;
+}
+
+int32_t sheaf__tokenizer_unk(const sheaf__tokenizer *t)
+{
+    return t->unk;
+}
+
+int32_t sheaf__tokenizer_pad(const sheaf__tokenizer *t)
+{
+    return t->pad;
+}
+
+const char *sheaf__tokenizer_chat_template(const sheaf__tokenizer *t)
+{
+    return t->chat_template;
+}

@@ -1,0 +1,174 @@
+/* parts.h - private: what a tokenizer is made of. A text goes through
+ *
+ *   added tokens > normalizer steps > added tokens > pre-tokenizer steps > model > post-processors
+ *
+ * and ids come back through decoder steps. Each step has a kind: a row of a table in kinds.c, found
+ * by the "type" that tokenizer.json gives. Steps are in the order of the file; a Sequence is
+ * opened into its members. */
+#ifndef SHEAF_INPUTS_TOKENIZER_PARTS_H
+#define SHEAF_INPUTS_TOKENIZER_PARTS_H
+
+#include <pthread.h>
+
+#include "added.h"
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "base/text.h"
+#include "prepared.h"
+#include "tokenizer.h"
+#include "vocab.h"
+
+/* ---- steps ---- */
+
+/* What opening a step may look at beside its own object. */
+typedef struct sheaf__opening {
+    const sheaf__vocab *vocab; /* of the model */
+    const sheaf__added *added; /* added tokens: opened before post-processors */
+    bool last;                 /* no step follows in its list */
+    bool raw;                  /* the model takes bytes of the byte-level alphabet raw */
+    bool needs_origin;         /* out: the step reads sheaf__piece.origin, so alignments are kept */
+} sheaf__opening;
+
+/* A step that changes or divides a text. `open` reads the keys of its object through `r` and fails
+ * as r->st or by itself; it takes all keys that it knows, sheaf__only_keys() refuses others. */
+typedef struct sheaf__step_kind {
+    const char *name;
+    sheaf_status *(*open)(void **state, sheaf_json_reader *r, sheaf__opening *how);
+    sheaf_status *(*run)(const void *state, sheaf__prepared *text);
+    void (*close)(void *state);
+} sheaf__step_kind;
+
+/* The strings that ids stand for, on their way to a text. */
+typedef struct sheaf__strings {
+    sheaf_text bytes;
+    size_t *end; /* [count] where each ends in `bytes` */
+    int64_t count, capacity;
+    bool failed; /* no memory */
+} sheaf__strings;
+void sheaf__strings_add(sheaf__strings *s, const char *bytes, size_t size);
+/* sheaf__strings_append - to the one added last. */
+void sheaf__strings_append(sheaf__strings *s, const char *bytes, size_t size);
+void sheaf__strings_clear(sheaf__strings *s);
+void sheaf__strings_release(sheaf__strings *s);
+static inline size_t sheaf__strings_begin(const sheaf__strings *s, int64_t i)
+{
+    return i == 0 ? 0 : s->end[i - 1];
+}
+
+/* `run` fills `out`, which is empty, from `in`. A stream shows nothing of the trailing tokens for
+ * which `open_end` (NULL: none) is true: what they give may change with those that follow. (A
+ * trailing U+FFFD is always held back.) `whole`: all of the text may change until its end. */
+typedef struct sheaf__decoder_kind {
+    const char *name;
+    sheaf_status *(*open)(void **state, sheaf_json_reader *r, sheaf__opening *how);
+    sheaf_status *(*run)(const void *state, sheaf__strings *out, const sheaf__strings *in);
+    void (*close)(void *state);
+    bool (*open_end)(const void *state, const char *token, size_t size);
+    bool (*whole)(const void *state);
+} sheaf__decoder_kind;
+
+/* The ids of one text. */
+typedef struct sheaf__ids_out {
+    int32_t *id;
+    sheaf__text_range *where; /* NULL unless `wanted` */
+    int64_t count, capacity, id_capacity, where_capacity;
+    bool wanted, failed;
+} sheaf__ids_out;
+/* sheaf__ids_insert - one id that stands for no text, before the one at `at`. */
+void sheaf__ids_insert(sheaf__ids_out *ids, int64_t at, int32_t id);
+
+/* `run` puts the ids it adds before and after those of the text. */
+typedef struct sheaf__post_kind {
+    const char *name;
+    sheaf_status *(*open)(void **state, sheaf_json_reader *r, sheaf__opening *how);
+    sheaf_status *(*run)(const void *state, sheaf__ids_out *ids, bool add_special);
+    void (*close)(void *state);
+} sheaf__post_kind;
+
+/* ---- the model ---- */
+
+/* The object "model": its small keys as an object, the large ones as they are written. */
+typedef struct sheaf__model_file {
+    sheaf_json_reader *options;    /* all keys but these: */
+    sheaf_json_scan vocab, merges; /* at their value; .begin NULL: the key is not there */
+} sheaf__model_file;
+
+/* Where a model puts the ids of the piece at hand: `begin` and `end` are bytes of that piece. */
+typedef struct sheaf__work sheaf__work;
+void sheaf__emit(sheaf__work *work, int32_t id, size_t begin, size_t end);
+
+typedef struct sheaf__model_kind {
+    const char *name;
+    /* sheaf__model_kind.open - fills `vocab` with every token. */
+    sheaf_status *(*open)(void **state, sheaf__vocab *vocab, const sheaf__model_file *file);
+    /* encode - a piece, never empty, with sheaf__emit(). `raw`: its bytes are those of the
+     * user's text, each of which stands for its character of the byte-level alphabet. Words of few
+     * bytes are remembered by the caller. */
+    sheaf_status *(*encode)(const void *state, sheaf__work *work, const char *bytes, size_t size,
+                            bool raw);
+    bool (*takes_raw)(const void *state); /* NULL: never */
+    void (*close)(void *state);
+} sheaf__model_kind;
+
+/* ---- the tables (kinds.c) ---- */
+
+extern const sheaf__step_kind *const sheaf__normalizers[]; /* each ends with NULL */
+extern const sheaf__step_kind *const sheaf__pre_tokenizers[];
+extern const sheaf__decoder_kind *const sheaf__decoders[];
+extern const sheaf__post_kind *const sheaf__posts[];
+extern const sheaf__model_kind *const sheaf__models[];
+
+/* sheaf__only_keys - refuses a key of r->object that is not "type" and not in `known` (ends with
+ * NULL), unless its value is null. Kept as r->st. */
+void sheaf__only_keys(sheaf_json_reader *r, const char *const *known);
+
+/* ---- the whole ---- */
+
+typedef struct sheaf__step {
+    const sheaf__step_kind *kind;
+    void *state;
+} sheaf__step;
+
+typedef struct sheaf__steps {
+    sheaf__step *step;
+    int64_t count, capacity;
+} sheaf__steps;
+
+typedef struct sheaf__decoder {
+    const sheaf__decoder_kind *kind;
+    void *state;
+} sheaf__decoder;
+
+typedef struct sheaf__post {
+    const sheaf__post_kind *kind;
+    void *state;
+} sheaf__post;
+
+struct sheaf__tokenizer {
+    sheaf__vocab vocab;
+    sheaf__added added;
+    sheaf__steps normalizer, pre_tokenizer;
+    const sheaf__model_kind *model_kind;
+    void *model;
+    bool raw_model;    /* model_kind->takes_raw() */
+    bool needs_origin; /* some step reads where its piece came from */
+    bool has_decoder;
+    sheaf__decoder *decoder;
+    int64_t decoders, decoder_capacity;
+    sheaf__post *post;
+    int64_t posts, post_capacity;
+    int32_t bos, eos, unk, pad; /* -1: none */
+    char *chat_template;        /* or NULL */
+    struct sheaf__works *pool;  /* of sheaf__work that no thread uses now */
+};
+
+/* sheaf__tokenizer_parse - a tokenizer.json that is in memory. bos ... chat_template are none. */
+sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size);
+/* sheaf__normalize - one text through the normalizer alone, for added tokens; *out is malloc'd. */
+sheaf_status *sheaf__normalize(char **out, size_t *size, const sheaf__tokenizer *t,
+                               const char *text, size_t bytes);
+
+struct sheaf__works *sheaf__works_new(void); /* NULL: no memory */
+void sheaf__works_free(struct sheaf__works *pool);
+
+#endif

@@ -1,0 +1,168 @@
+/* pattern.c - see pattern.h: any pattern, through PCRE2. */
+#include "pattern.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/no_memory.h"
+
+enum {
+    MATCH_STEPS = 50000000, /* of one match: a hostile pattern stops here */
+    STACK_LEAST = 32 << 10,
+    STACK_MOST = 4 << 20,
+};
+
+struct sheaf__pattern {
+    char *text;
+    pcre2_code *code;
+    sheaf__scanner *scanner;
+};
+
+struct sheaf__matching {
+    pcre2_match_data *data;
+    pcre2_match_context *context;
+    pcre2_jit_stack *stack;
+};
+
+void sheaf__matching_free(sheaf__matching *m)
+{
+    if (m == NULL)
+        return;
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->context);
+    pcre2_jit_stack_free(m->stack);
+    free(m);
+}
+
+static sheaf__matching *matching_new(void)
+{
+    sheaf__matching *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    m->data = pcre2_match_data_create(1, NULL);
+    m->context = pcre2_match_context_create(NULL);
+    m->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
+    if (m->data == NULL || m->context == NULL) {
+        sheaf__matching_free(m);
+        return NULL;
+    }
+    pcre2_set_match_limit(m->context, MATCH_STEPS);
+    if (m->stack != NULL) /* it is NULL too where PCRE2 has no compiler */
+        pcre2_jit_stack_assign(m->context, NULL, m->stack);
+    return m;
+}
+
+static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
+{
+    int code;
+    size_t at;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (context == NULL)
+        return sheaf__no_memory("pattern");
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    /* As Oniguruma: ^ and $ are about lines. */
+    const uint32_t how = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);
+    p->code = pcre2_compile((PCRE2_SPTR)p->text, size, how, &code, &at, context);
+    pcre2_compile_context_free(context);
+    if (p->code != NULL) {
+        pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* where it cannot, it is only slower */
+        return NULL;
+    }
+    PCRE2_UCHAR message[128] = "";
+    pcre2_get_error_message(code, message, sizeof message);
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "pattern '%.200s'", p->text);
+    return sheaf_found(sheaf_expected(st, "a regular expression"), "%s, at byte %zu",
+                       (char *)message, at);
+}
+
+sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, size_t size,
+                                  bool literal)
+{
+    sheaf__pattern *p = calloc(1, sizeof *p);
+    sheaf_status *st = NULL;
+    if (p == NULL || (p->text = malloc(size + 1)) == NULL) {
+        free(p);
+        return sheaf__no_memory("pattern");
+    }
+    memcpy(p->text, pattern, size);
+    p->text[size] = '\0';
+    if (!literal && strlen(p->text) == size)
+        st = sheaf__scanner_find(&p->scanner, p->text);
+    if (st == NULL && p->scanner == NULL)
+        st = compile(p, size, literal);
+    if (st != NULL)
+        sheaf__pattern_close(p);
+    else
+        *out = p;
+    return st;
+}
+
+void sheaf__pattern_close(sheaf__pattern *p)
+{
+    if (p == NULL)
+        return;
+    pcre2_code_free(p->code);
+    free(p->scanner);
+    free(p->text);
+    free(p);
+}
+
+const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p)
+{
+    return p->scanner;
+}
+
+static sheaf_status *search(sheaf__matches *m, bool *found, size_t *begin, size_t *end)
+{
+    if (*m->matching == NULL && (*m->matching = matching_new()) == NULL)
+        return sheaf__no_memory("pattern");
+    const int n = pcre2_match(m->pattern->code, (PCRE2_SPTR)m->text, m->size, m->at,
+                              PCRE2_NO_UTF_CHECK, (*m->matching)->data, (*m->matching)->context);
+    *found = n >= 0;
+    if (n < 0 && n != PCRE2_ERROR_NOMATCH) {
+        PCRE2_UCHAR message[128] = "";
+        pcre2_get_error_message(n, message, sizeof message);
+        sheaf_status *st = sheaf_fail(n == PCRE2_ERROR_NOMEMORY ? SHEAF_E_MEMORY : SHEAF_E_DATA,
+                                      "pattern '%.200s'", m->pattern->text);
+        return sheaf_found(sheaf_expected(st, "a match, or none"), "%s", (char *)message);
+    }
+    if (*found) {
+        const size_t *span = pcre2_get_ovector_pointer((*m->matching)->data);
+        *begin = span[0] < span[1] ? span[0] : span[1]; /* \K can turn them round */
+        *end = span[1];
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__matches_next(sheaf__matches *m, bool *found, size_t *begin, size_t *end)
+{
+    if (m->pattern->scanner != NULL) {
+        *found = m->at < m->size;
+        *begin = m->at;
+        if (*found)
+            *end = m->at = sheaf__scanner_next(m->pattern->scanner, m->text, m->size, m->at);
+        return NULL;
+    }
+    for (;;) {
+        *found = false;
+        if (m->at > m->size)
+            return NULL;
+        sheaf_status *st = search(m, found, begin, end);
+        if (st != NULL || !*found)
+            return st;
+        /* No empty match where the last one ended: from the next character on. */
+        if (*begin == *end && m->any && m->last_end == *end) {
+            size_t length = 1;
+            if (m->at < m->size)
+                sheaf__unicode_take(m->text + m->at, m->size - m->at, &length);
+            m->at += length;
+            continue;
+        }
+        m->at = m->last_end = *end;
+        m->any = true;
+        return NULL;
+    }
+}

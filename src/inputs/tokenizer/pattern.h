@@ -1,0 +1,58 @@
+/* pattern.h - private: patterns that texts are divided by: the known ones by hand, all others by
+ * PCRE2. */
+#ifndef SHEAF_INPUTS_TOKENIZER_PATTERN_H
+#define SHEAF_INPUTS_TOKENIZER_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+#include "unicode.h"
+
+/* A pattern whose matches follow each other without a gap, as those of GPT-2, Llama 3 and Qwen2:
+ *
+ *   contractions | letters | digits | other characters | spaces
+ */
+typedef struct sheaf__scanner {
+    bool any_case; /* contractions: 'S as well as 's */
+    bool
+        free_prefix; /* letters: after any one character but digit, \r and \n; else after a blank */
+    int digits;      /* of one match, at most; 0: any number, after a blank or not */
+    bool line_ends;  /* \r and \n belong to the characters before them */
+    uint8_t class_of[SHEAF__UNICODE_TABLE];
+} sheaf__scanner;
+
+/* sheaf__scanner_find - the scanner of a known pattern (free()); *out NULL: it is not known.
+ * Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__scanner_find(sheaf__scanner **out, const char *pattern);
+/* sheaf__scanner_next - the end of the match that begins at `at`, which is before `size`. */
+size_t sheaf__scanner_next(const sheaf__scanner *s, const char *text, size_t size, size_t at);
+
+extern const char sheaf__gpt2_pattern[];
+
+/* What PCRE2 needs for one thread. */
+typedef struct sheaf__matching sheaf__matching;
+void sheaf__matching_free(sheaf__matching *m);
+
+typedef struct sheaf__pattern sheaf__pattern;
+/* sheaf__pattern_open - a regular expression, or with `literal` a string to be found as it is.
+ * Errors: SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
+sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, size_t size,
+                                  bool literal);
+void sheaf__pattern_close(sheaf__pattern *p);
+const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p); /* NULL: PCRE2's */
+
+/* All matches of a text, one after the other. */
+typedef struct sheaf__matches {
+    const sheaf__pattern *pattern;
+    const char *text; /* borrowed */
+    size_t size, at, last_end;
+    bool any;
+    sheaf__matching **matching; /* made when it is needed */
+} sheaf__matches;
+/* sheaf__matches_next - *found false: there is none any more. Errors: SHEAF_E_DATA when the search
+ * takes too long, SHEAF_E_MEMORY. */
+sheaf_status *sheaf__matches_next(sheaf__matches *m, bool *found, size_t *begin, size_t *end);
+
+#endif

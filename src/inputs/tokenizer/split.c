@@ -1,0 +1,155 @@
+/* split.c - see split.h; the pre-tokenizer Split. */
+#include "split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "kinds.h"
+
+static void let_go(sheaf__dividing *d)
+{
+    if (d->held)
+        sheaf__prepared_put(d->text, d->piece, d->begin, d->end, -1);
+    d->held = false;
+}
+
+static void hold(sheaf__dividing *d, size_t begin, size_t end)
+{
+    let_go(d);
+    d->begin = begin;
+    d->end = end;
+    d->held = true;
+}
+
+void sheaf__divide(sheaf__dividing *d, size_t begin, size_t end, bool match)
+{
+    bool join = false; /* with the part before */
+    switch (d->behavior) {
+    case SHEAF__REMOVED:
+        if (match)
+            return;
+        break;
+    case SHEAF__ISOLATED: break;
+    case SHEAF__MERGED_WITH_PREVIOUS: join = match && !d->match; break;
+    case SHEAF__MERGED_WITH_NEXT: join = !match && d->match; break;
+    case SHEAF__CONTIGUOUS: join = match == d->match; break;
+    }
+    d->match = match;
+    if (join && d->held)
+        d->end = end;
+    else
+        hold(d, begin, end);
+}
+
+void sheaf__divide_end(sheaf__dividing *d)
+{
+    let_go(d);
+}
+
+sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
+                               const sheaf__pattern *pattern, sheaf__behavior behavior, bool invert)
+{
+    sheaf__dividing d = { text, piece, behavior, 0, 0, false, false };
+    sheaf__matches m = { .pattern = pattern,
+                         .text = text->now.bytes + piece->begin,
+                         .size = piece->end - piece->begin,
+                         .matching = &text->matching };
+    sheaf_status *st = NULL;
+    size_t before = 0;
+    for (bool found = true; st == NULL && found;) {
+        size_t begin, end;
+        st = sheaf__matches_next(&m, &found, &begin, &end);
+        if (st != NULL || !found)
+            break;
+        if (before != begin)
+            sheaf__divide(&d, piece->begin + before, piece->begin + begin, invert);
+        sheaf__divide(&d, piece->begin + begin, piece->begin + end, !invert);
+        before = end;
+    }
+    if (st == NULL && before != m.size)
+        sheaf__divide(&d, piece->begin + before, piece->end, invert);
+    sheaf__divide_end(&d);
+    return st;
+}
+
+/* ---- the pre-tokenizer ---- */
+
+typedef struct splitting {
+    sheaf__pattern *pattern;
+    sheaf__behavior behavior;
+    bool invert;
+} splitting;
+
+static void close_split(void *state)
+{
+    splitting *s = state;
+    if (s != NULL)
+        sheaf__pattern_close(s->pattern);
+    free(s);
+}
+
+static void read_behavior(splitting *s, sheaf_json_reader *r)
+{
+    static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
+                                         "MergedWithNext", "Contiguous" };
+    const char *name = sheaf__json_string(r, "behavior");
+    for (int i = 0; name != NULL && i < 5; i++)
+        if (strcmp(name, names[i]) == 0) {
+            s->behavior = (sheaf__behavior)i;
+            return;
+        }
+    sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "behavior",
+                     "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+}
+
+static sheaf_status *read_pattern(splitting *s, sheaf_json_reader *r)
+{
+    const json_t *object = sheaf__json_object(r, "pattern");
+    const json_t *regex = json_object_get(object, "Regex"),
+                 *literal = json_object_get(object, "String");
+    const json_t *text = regex != NULL ? regex : literal;
+    if (!json_is_string(text) || json_object_size(object) != 1)
+        return sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
+                                "an object with a Regex or a String"),
+               NULL;
+    return sheaf__pattern_open(&s->pattern, json_string_value(text), json_string_length(text),
+                               regex == NULL);
+}
+
+static sheaf_status *open_split(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "pattern", "behavior", "invert", NULL };
+    splitting *s = calloc(1, sizeof *s);
+    (void)how;
+    if (s == NULL)
+        return sheaf__no_memory("Split");
+    sheaf__only_keys(r, keys);
+    read_behavior(s, r);
+    s->invert = sheaf__json_bool(r, "invert", false);
+    sheaf_status *st = read_pattern(s, r);
+    *state = s;
+    return st;
+}
+
+static sheaf_status *split_piece(const void *state, sheaf__prepared *text,
+                                 const sheaf__piece *piece)
+{
+    const splitting *s = state;
+    return sheaf__divide_by(text, piece, s->pattern, s->behavior, s->invert);
+}
+
+static sheaf_status *run_split(const void *state, sheaf__prepared *text)
+{
+    return sheaf__prepared_split(text, state, split_piece);
+}
+
+const sheaf__step_kind sheaf__split = { "Split", open_split, run_split, close_split };
+
+const sheaf__scanner *sheaf__split_scanner(const void *state)
+{
+    const splitting *s = state;
+    /* Its matches leave nothing between them: to remove what is no match removes nothing. */
+    const bool all = s->behavior == SHEAF__ISOLATED || (s->behavior == SHEAF__REMOVED && s->invert);
+    return all ? sheaf__pattern_scanner(s->pattern) : NULL;
+}

@@ -1,0 +1,182 @@
+/* vocab.c - see vocab.h. */
+#include "vocab.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/no_memory.h"
+
+static const char memory_for[] = "vocabulary of a tokenizer";
+
+void sheaf__vocab_release(sheaf__vocab *v)
+{
+    free(v->bytes);
+    free(v->at);
+    free(v->length);
+    free(v->slot);
+    *v = (sheaf__vocab){ 0 };
+}
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    const unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t load(const char *bytes, size_t size)
+{
+    uint64_t x = 0;
+    memcpy(&x, bytes, size < 8 ? size : 8);
+    return x;
+}
+
+uint64_t sheaf__word_hash(const char *bytes, size_t size)
+{
+    uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ size;
+    for (; size > 8; bytes += 8, size -= 8)
+        h = mix(h ^ load(bytes, 8), UINT64_C(0xd6e8feb86659fd93));
+    return mix(h ^ load(bytes, size), UINT64_C(0xa0761d6478bd642f));
+}
+
+static uint64_t entry(uint64_t hash, int64_t id)
+{
+    return (hash & UINT64_C(0xffffffff00000000)) | (uint64_t)(id + 1);
+}
+
+static void place(sheaf__vocab *v, uint64_t hash, int64_t id)
+{
+    uint64_t i = hash & v->mask;
+    while (v->slot[i] != 0)
+        i = (i + 1) & v->mask;
+    v->slot[i] = entry(hash, id);
+}
+
+static bool resize(sheaf__vocab *v, int64_t tokens)
+{
+    uint64_t slots = 64;
+    while (slots < (uint64_t)tokens * 2)
+        slots *= 2;
+    if (v->slot != NULL && slots <= v->mask + 1)
+        return true;
+    uint64_t *slot = calloc(slots, sizeof *slot);
+    if (slot == NULL)
+        return false;
+    free(v->slot);
+    v->slot = slot;
+    v->mask = slots - 1;
+    for (int64_t id = 0; id < v->ids; id++)
+        if (v->at[id] != UINT32_MAX)
+            place(v, sheaf__word_hash(v->bytes + v->at[id], v->length[id]), id);
+    return true;
+}
+
+static bool grow_ids(sheaf__vocab *v, int64_t ids)
+{
+    int64_t capacity = v->capacity_ids;
+    if (ids > capacity) {
+        if (!SHEAF_GROW(&v->at, &capacity, ids))
+            return false;
+        if (!SHEAF_GROW(&v->length, NULL, capacity))
+            return false;
+        v->capacity_ids = capacity;
+    }
+    for (; v->ids < ids; v->ids++)
+        v->at[v->ids] = UINT32_MAX;
+    return true;
+}
+
+static bool grow_bytes(sheaf__vocab *v, size_t more)
+{
+    int64_t capacity = (int64_t)v->capacity;
+    if (!SHEAF_GROW(&v->bytes, &capacity, (int64_t)(v->size + more)))
+        return false;
+    v->capacity = (size_t)capacity;
+    return true;
+}
+
+sheaf_status *sheaf__vocab_reserve(sheaf__vocab *v, int64_t tokens, size_t bytes)
+{
+    if (!grow_bytes(v, bytes + (size_t)tokens) || !resize(v, tokens))
+        return sheaf__no_memory(memory_for);
+    return NULL;
+}
+
+static sheaf_status *fail_token(const char *token, size_t size, const char *expected)
+{
+    return sheaf_expected(
+        sheaf_fail(SHEAF_E_FORMAT, "token '%.*s'", size > 80 ? 80 : (int)size, token), "%s",
+        expected);
+}
+
+sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, uint64_t id)
+{
+    if (id > SHEAF__ID_MAX) {
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "token '%.*s'", size > 80 ? 80 : (int)size, token);
+        return sheaf_found(sheaf_expected(st, "an id of at most %d", SHEAF__ID_MAX), "%" PRIu64,
+                           id);
+    }
+    if (sheaf__vocab_find(v, token, size) >= 0)
+        return sheaf_found(fail_token(token, size, "each token once"), "a duplicate");
+    if ((int64_t)id < v->ids && v->at[id] != UINT32_MAX)
+        return sheaf_found(fail_token(token, size, "each id once"),
+                           "%" PRIu64 ", the id of '%.80s' too", id, v->bytes + v->at[id]);
+    if (v->size + size + 1 >= UINT32_MAX || !grow_ids(v, (int64_t)id + 1) ||
+        !grow_bytes(v, size + 1) || !resize(v, v->count + 1))
+        return sheaf__no_memory(memory_for);
+    memcpy(v->bytes + v->size, token, size);
+    v->bytes[v->size + size] = '\0';
+    v->at[id] = (uint32_t)v->size;
+    v->length[id] = (uint32_t)size;
+    v->size += size + 1;
+    v->count++;
+    place(v, sheaf__word_hash(token, size), (int64_t)id);
+    return NULL;
+}
+
+int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
+{
+    if (v->slot == NULL)
+        return -1;
+    const uint64_t hash = sheaf__word_hash(token, size);
+    for (uint64_t i = hash & v->mask; v->slot[i] != 0; i = (i + 1) & v->mask) {
+        if ((v->slot[i] ^ hash) >> 32 != 0)
+            continue;
+        const int64_t id = (int64_t)(uint32_t)v->slot[i] - 1;
+        if (v->length[id] == size && memcmp(v->bytes + v->at[id], token, size) == 0)
+            return (int32_t)id;
+    }
+    return -1;
+}
+
+const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size)
+{
+    if (id < 0 || id >= v->ids || v->at[id] == UINT32_MAX)
+        return NULL;
+    if (size != NULL)
+        *size = v->length[id];
+    return v->bytes + v->at[id];
+}
+
+sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
+{
+    char *key = malloc((size_t)(scan->end - scan->at) + 1);
+    bool more = true;
+    sheaf_status *st = key == NULL ? sheaf__no_memory(memory_for) : NULL;
+    if (st == NULL && !sheaf__scan_take(scan, '{'))
+        st = sheaf__scan_fail(scan, "an object of tokens with their ids");
+    for (bool first = true; st == NULL && more; first = false) {
+        size_t size = 0;
+        uint64_t id;
+        st = sheaf__scan_next_key_to(scan, first, &more, key, &size);
+        if (st != NULL || !more)
+            break;
+        st = sheaf__scan_count(scan, &id);
+        if (st == NULL)
+            st = sheaf__vocab_add(v, key, size, id);
+    }
+    free(key);
+    return st;
+}

@@ -1,0 +1,42 @@
+/* vocab.h - private: tokens by id, and ids by the bytes of their token. */
+#ifndef SHEAF_INPUTS_TOKENIZER_VOCAB_H
+#define SHEAF_INPUTS_TOKENIZER_VOCAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/json_scan.h"
+#include "sheaf/status.h"
+
+enum { SHEAF__ID_MAX = (1 << 24) - 1 }; /* the largest id of a token */
+
+typedef struct sheaf__vocab {
+    char *bytes; /* the tokens, each with a NUL after it */
+    size_t size, capacity;
+    uint32_t *at;     /* [ids] where a token begins in `bytes`; UINT32_MAX: the id names none */
+    uint32_t *length; /* [ids] */
+    int64_t ids;      /* the largest id + 1 */
+    int64_t capacity_ids;
+    int64_t count;  /* tokens */
+    uint64_t *slot; /* open addressing: id + 1 and 32 bits of the hash; 0: free */
+    uint64_t mask;
+} sheaf__vocab;
+
+void sheaf__vocab_release(sheaf__vocab *v);
+/* sheaf__vocab_reserve - room for so many tokens of so many bytes in all; more may come. */
+sheaf_status *sheaf__vocab_reserve(sheaf__vocab *v, int64_t tokens, size_t bytes);
+/* sheaf__vocab_add - errors: SHEAF_E_FORMAT when the token or the id is there already;
+ * SHEAF_E_UNSUPPORTED for an id over SHEAF__ID_MAX; SHEAF_E_MEMORY. */
+sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, uint64_t id);
+/* sheaf__vocab_find - -1: there is none. */
+int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size);
+/* sheaf__vocab_token - NULL: the id names none. */
+const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size);
+/* sheaf__vocab_read - an object {"token": id, ...} at the scan. */
+sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan);
+
+/* sheaf__word_hash - of any bytes, fast for few. */
+uint64_t sheaf__word_hash(const char *bytes, size_t size);
+
+#endif

@@ -1,0 +1,65 @@
+/* word_cache.h - private: the ids of words that came before. A word stands at one of two places
+ * that follow from its bytes, and makes room for a later one. */
+#ifndef SHEAF_INPUTS_TOKENIZER_WORD_CACHE_H
+#define SHEAF_INPUTS_TOKENIZER_WORD_CACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 7, SHEAF__WORD_PLACES = 1 << 15 };
+
+typedef struct sheaf__word {          /* one line of a processor's cache */
+    uint64_t key[3];                  /* its bytes, and zeros */
+    uint8_t size, count;              /* of bytes, 0: nothing is here; of ids */
+    uint8_t end[SHEAF__WORD_IDS - 1]; /* where ids end in the word; the last one at its end */
+    int32_t id[SHEAF__WORD_IDS];
+    int32_t unused;
+} sheaf__word;
+
+typedef struct sheaf__word_cache {
+    sheaf__word place[SHEAF__WORD_PLACES];
+} sheaf__word_cache;
+
+/* Bytes 8i .. 8i + 7 of a word, zeros behind its end; `readable` bytes may be read. */
+static inline uint64_t sheaf__word_part(const char *bytes, size_t size, size_t readable, size_t i)
+{
+    uint64_t x = 0;
+    if (size <= i * 8)
+        return 0;
+    const size_t left = size - i * 8;
+    if (readable >= i * 8 + 8) {
+        memcpy(&x, bytes + i * 8, 8);
+        return left >= 8 ? x : x & ((UINT64_C(1) << (left * 8)) - 1); /* the first byte is lowest */
+    }
+    for (size_t k = left < 8 ? left : 8; k > 0; k--)
+        x = x << 8 | (unsigned char)bytes[i * 8 + k - 1];
+    return x;
+}
+
+/* sheaf__word_find - where the word is, or (*found false) may be put; only for words of 1 to
+ * SHEAF__WORD_BYTES bytes. */
+static inline sheaf__word *sheaf__word_find(sheaf__word_cache *cache, sheaf__word *key,
+                                            const char *bytes, size_t size, size_t readable,
+                                            int *found)
+{
+    for (size_t i = 0; i < 3; i++)
+        key->key[i] = sheaf__word_part(bytes, size, readable, i);
+    uint64_t h = (key->key[0] ^ size) * UINT64_C(0x9e3779b97f4a7c15);
+    h = (h ^ h >> 32 ^ key->key[1]) * UINT64_C(0xd6e8feb86659fd93);
+    h = (h ^ h >> 32 ^ key->key[2]) * UINT64_C(0xa0761d6478bd642f);
+    sheaf__word *first = &cache->place[(h >> 40) % SHEAF__WORD_PLACES];
+    sheaf__word *second = &cache->place[((h >> 40) ^ 1) % SHEAF__WORD_PLACES];
+    for (int i = 0; i < 2; i++) {
+        sheaf__word *w = i == 0 ? first : second;
+        if (w->size == size && w->key[0] == key->key[0] && w->key[1] == key->key[1] &&
+            w->key[2] == key->key[2]) {
+            *found = 1;
+            return w;
+        }
+    }
+    *found = 0;
+    return first->size == 0 || (second->size != 0 && (h & 1) != 0) ? first : second;
+}
+
+#endif
