@@ -1,4 +1,5 @@
 /* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
+#include "data/row_cache.h"
 #include "data/data.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@
 static int64_t positions_of(const sheaf_data *data, int64_t row)
 {
     return data->position == NULL
-               ? data->used[row]
+               ? sheaf__data_used_by(data, row)
                : data->position[data->begin[row] + data->used[row] - 1] + (int64_t)1;
 }
 
@@ -53,7 +54,9 @@ static int32_t label_at(const sheaf_data *data, int64_t row, int64_t position)
     const int64_t i = data->begin[row] + position;
     if (data->label != NULL)
         return data->label[i];
-    return position >= data->trained_from[row] ? data->token[i] : SHEAF__NO_LABEL;
+    const bool trained =
+        data->trained != NULL ? data->trained[i] : position >= data->trained_from[row];
+    return trained ? data->token[i] : SHEAF__NO_LABEL;
 }
 
 static uint8_t mask_at(const sheaf_data *data, int64_t row, int64_t position)
@@ -83,9 +86,20 @@ static int64_t used_of(const sheaf_data *data, int64_t row)
     return n;
 }
 
+/* Rows that lie in files are as long as their tokens, and each has a label. */
+static sheaf_status *count_mapped(sheaf_data *data)
+{
+    for (int64_t r = 0; r < data->rows; r++)
+        if (row_length(data, r) > data->longest)
+            data->longest = row_length(data, r);
+    return NULL;
+}
+
 /* Counts per row; refuses a data set that trains nothing, but for prompts. */
 static sheaf_status *count(sheaf_data *data, bool prompts)
 {
+    if (data->mapped != NULL)
+        return count_mapped(data);
     data->labels = calloc((size_t)data->rows, sizeof *data->labels);
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
     data->used = calloc((size_t)data->rows, sizeof *data->used);
@@ -165,15 +179,8 @@ static sheaf_status *hash(sheaf_data *data)
 static sheaf_status *read_texts(sheaf_data *data, const char *path,
                                 const sheaf_data_options *options)
 {
-    if (data->images != NULL)
-        return sheaf__data_read_records(data, path, options);
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        return sheaf__data_read_jsonl(data, path, options);
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
-    sheaf_expected(
-        st, "a file: a folder of images is for models with a vision tower (CogVLM, CogAgent)");
-    return sheaf_found(st, "a folder, and a model of family %s",
-                       sheaf_family_name(options->config->family));
+    return data->images != NULL ? sheaf__data_read_records(data, path, options)
+                                : sheaf__data_read_text(data, path, options);
 }
 
 /* A tokenizer that nothing is read with: it must be one, and it is said. */
@@ -229,12 +236,14 @@ void sheaf_data_close(sheaf_data *data)
 {
     if (data == NULL)
         return;
+    sheaf__row_cache_unmap(data);
     free(data->begin);
     free(data->token);
     free(data->label);
     free(data->mask);
     free(data->position);
     sheaf__data_images_free(data->images);
+    free(data->trained);
     free(data->trained_from);
     free(data->labels);
     free(data->seen);
@@ -262,9 +271,10 @@ int64_t sheaf_data_rows(const sheaf_data *data)
 int64_t sheaf_data_memory(const sheaf_data *d)
 {
     const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) +
-                              (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0);
+                              (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0) +
+                              (d->trained != NULL ? 1 : 0);
     return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
-           d->rows * 12 +
+           (d->mapped == NULL ? d->rows * 12 : 0) +
            (d->images == NULL ? 0
                               : d->images->memory + d->rows * (int64_t)(sizeof(sheaf_hash) + 5));
 }
@@ -282,8 +292,8 @@ int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
 {
     int64_t most = 1;
     for (int64_t i = 0; i < n; i++)
-        if (row[i] >= 0 && data->used[row[i]] > most)
-            most = data->used[row[i]];
+        if (row[i] >= 0 && sheaf__data_used_by(data, row[i]) > most)
+            most = sheaf__data_used_by(data, row[i]);
     return most;
 }
 const char *sheaf_data_template(const sheaf_data *data)
@@ -312,9 +322,9 @@ double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order)
         int64_t longest = order->seq;
         for (int64_t i = first; i < first + n && i - first < MOST; i++) {
             const int64_t row = sheaf_data_sample(data, i, order->seed, order->shuffle);
-            used += data->used[row];
-            if (order->seq == 0 && data->used[row] > longest)
-                longest = data->used[row];
+            used += (double)sheaf__data_used_by(data, row);
+            if (order->seq == 0 && sheaf__data_used_by(data, row) > longest)
+                longest = sheaf__data_used_by(data, row);
         }
         positions += (double)(n < MOST ? n : MOST) * (double)longest;
     }
@@ -333,7 +343,7 @@ int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < n; i++)
-        sum += row[i] < 0 ? 0 : data->seen[row[i]];
+        sum += row[i] < 0 ? 0 : data->seen == NULL ? row_length(data, row[i]) : data->seen[row[i]];
     return sum;
 }
 

@@ -7,13 +7,13 @@
  *                 data_images.h lists
  *   records       for CogVLM and CogAgent: a folder of images, JSON Lines or a JSON array
  *                 (data/records.h). Images stay files, read again when they are needed
- *   JSON Lines    or a JSON array: {"prompt": ..., "completion": ...} or {"text": ...},
- *                 for models whose vocabulary is bytes: tokens are bos, the bytes
- *                 and eos; a prompt (and bos) is read but not trained
+ *   texts         JSON Lines or a JSON array, also packed by gzip or zstd, or a folder of such
+ *                 files: conversations, instructions, prompts and whole texts (text_record.h). For
+ *                 a model whose vocabulary is bytes tokens are bos, the bytes and eos
  * Every record is checked before the first is used, and every image decoded; of the bad ones
  * the first 20 are named by line or entry and field, of a tensor the first by row. Nothing is
- * cut off silently, and no row has more positions than --seq or, without it, than the model
- * was made for.
+ * cut off unless `on_long` says so, which is told with the count, and no row has more positions
+ * than --seq or, without it, than the model was made for.
  *
  * After sheaf_data_open() nothing that can be seen changes any more: all functions may be
  * called from many threads, so ranks of one process share one data set. */
@@ -31,15 +31,39 @@
 
 typedef struct sheaf_data sheaf_data;
 
+/* What of a text is learned: all answers of a conversation and the completion of a prompt (the
+ * default), of a conversation only the last answer, or everything. */
+typedef enum sheaf_loss_on {
+    SHEAF_LOSS_UNNAMED,
+    SHEAF_LOSS_ANSWERS,
+    SHEAF_LOSS_LAST,
+    SHEAF_LOSS_ALL
+} sheaf_loss_on;
+/* What becomes of a text that is longer than a row may be. The default is an error. */
+typedef enum sheaf_on_long {
+    SHEAF_LONG_UNNAMED,
+    SHEAF_LONG_ERROR,
+    SHEAF_LONG_CUT, /* its end is cut off; left out when no answer is left */
+    SHEAF_LONG_SKIP /* it is left out */
+} sheaf_on_long;
+
 typedef struct sheaf_data_options {
     const sheaf_config *config; /* vocabulary and special tokens; borrowed for the call */
     int64_t seq;                /* positions of every batch; 0: as long as the longest row */
     const sheaf_events *events; /* notes on ignored fields, progress of the check; may be NULL */
     /* Of records; texts may be NULL or empty. */
     const char *folder;          /* of the model, where tokenizer.model is looked for */
-    const char *tokenizer;       /* another sentencepiece file */
-    const char *prompt_template; /* by name; none: the config's text_processor_version, else base */
+    const char *tokenizer;       /* another file (of texts: or folder) */
+    const char *prompt_template; /* by name; none: the config's text_processor_version, else base;
+                                    of texts: the one that the tokenizer stores */
     const char *query;           /* asked of every image of a folder; none: "CAPTCHA:" */
+    sheaf_loss_on loss_on;       /* of texts, as the next two */
+    sheaf_on_long on_long;
+    /* Folder in which tokenised texts are kept and found again (row_cache.h); NULL or empty: none
+     * is asked for. `cache_beside`: the one for large data, where none is; NULL: they stay in
+     * memory. */
+    const char *cache, *cache_beside;
+    bool specials;          /* special tokens written in a text are tokens, not text */
     int64_t micro_batch;    /* rows that are used together; images are held for a few such groups */
     int threads;            /* that may decode images at once; 0: every core of this process */
     const atomic_int *stop; /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */

@@ -142,7 +142,8 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
     int64_t with = 0, widest = 0, longest[2] = { 1, 1 }; /* of rows without and with an image */
     for (int64_t r = 0; r < data->rows; r++) {
         const bool has = images != NULL && images->has[r];
-        longest[has] = data->used[r] > longest[has] ? data->used[r] : longest[has];
+        const int64_t used = sheaf__data_used_by(data, r);
+        longest[has] = used > longest[has] ? used : longest[has];
         if (images == NULL)
             continue;
         with += has;

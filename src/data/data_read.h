@@ -5,8 +5,8 @@
 #include "data/data_rows.h"
 
 /* Each puts `path` before its own errors. */
-sheaf_status *sheaf__data_read_jsonl(sheaf_data *data, const char *path,
-                                     const sheaf_data_options *options);
+sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
+                                    const sheaf_data_options *options);
 sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options);
 sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,

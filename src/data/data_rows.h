@@ -12,9 +12,10 @@ struct sheaf_data {
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */
     int32_t *token;
-    int32_t *label;         /* [tokens]; NULL: token itself from trained_from[row] on */
+    int32_t *label;         /* [tokens]; NULL: the token itself where `trained` is 1 */
     uint8_t *mask;          /* [tokens]; NULL: all 1 */
-    int32_t *trained_from;  /* [capacity], only without `label` */
+    uint8_t *trained;       /* [tokens], only without `label`; NULL: 1 from trained_from[row] on */
+    int32_t *trained_from;  /* [capacity] */
     int32_t *labels, *seen; /* [rows] labels after the shift; positions with mask 1 */
     int32_t *used;          /* [rows] positions up to the last with mask 1, a label or an image */
     int64_t longest;        /* of `used` */
@@ -24,8 +25,16 @@ struct sheaf_data {
     int64_t vocab, pad;
     char hash[33];
     const char *prompt_template; /* NULL: none was used */
+    /* begin, labels, token and trained lie in files (row_cache.h), which are mapped; NULL: in
+     * memory. Then `seen` and `used` are NULL: all of a row. */
+    struct sheaf__row_mapping *mapped;
 };
 
+/* sheaf__data_used_by - positions of a row, as `used` has them. */
+static inline int64_t sheaf__data_used_by(const sheaf_data *data, int64_t row)
+{
+    return data->used == NULL ? data->begin[row + 1] - data->begin[row] : data->used[row];
+}
 /* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was
  * made for. */
 int64_t sheaf__data_limit(const sheaf_data_options *options);

@@ -102,7 +102,7 @@ static const struct {
     { "lone surrogate escape", "{\"text\": \"\\ud800\"}\n", "line 1", "JSON" },
     { "byte order mark inside", GOOD "\xEF\xBB\xBF" GOOD, "line 2", "one JSON object" },
     { "bad ones are counted", GOOD "[]\n" GOOD "{}\n7\n", "3 of 5 records are bad",
-      "line 2: not a record: expected an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}, found an array\n            line 4: field 'prompt'" },
+      "\"instruction\", found an array\n            line 4: field 'prompt'" },
     { "nothing", "", "empty data set", "at least one record" },
     { "only blanks", "\n  \n\t\n", "empty data set", "none" },
     { "an empty array", "[ ]\n", "empty data set", "at least one record" },
@@ -203,7 +203,7 @@ static void test_positions__beyond_the_model_are_refused_or_warned_of(void **sta
     CHECK_FAILS(
         sheaf_data_open(&data, file, &options), SHEAF_E_DATA,
         "line 2 | at most 10 tokens, the model's max_position_embeddings | 12 tokens; 2 lines are longer than max_position_embeddings, the "
-        "longest has 12 | split these records: none is ever cut off; --seq 12 goes beyond what the model was made for");
+        "longest has 12 | split these records, or say what becomes of them: --on-long cut or --on-long skip; --seq 12 goes beyond what the model was made for");
     assert_string_equal(said, "");
     options.seq = 12;
     CHECK_OK(sheaf_data_open(&data, file, &options));
@@ -256,7 +256,7 @@ static void test_jsonl__the_model_must_fit(void **state)
     sheaf_data_close(data);
     CHECK_FAILS(sheaf_data_open(&data, "/nowhere/x.jsonl", &options), SHEAF_E_IO,
                 "/nowhere/x.jsonl");
-    CHECK_FAILS(sheaf_data_open(&data, "/tmp", &options), SHEAF_E_UNSUPPORTED,
+    CHECK_FAILS(sheaf_data_open(&data, "/proc/self/fd", &options), SHEAF_E_UNSUPPORTED,
                 "a folder of images is for");
 }
 

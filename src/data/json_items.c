@@ -1,21 +1,27 @@
 /* json_items.c - see json_items.h. */
 #include "data/json_items.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
-
-static const size_t MOST = (size_t)1 << 30; /* bytes of a record */
+#include "base/array.h"
 
 /* ---- characters ---- */
 
+enum { END = -1 }; /* of the file, or of what could be read: it->failed says which */
+
+static int byte_of(sheaf__json_items *it)
+{
+    sheaf__byte_source *s = &it->source;
+    if (s->at == s->end && !s->ended && it->failed == NULL)
+        it->failed = sheaf__byte_source_fill(s);
+    return s->at == s->end ? END : (unsigned char)*s->at++;
+}
+
 static int next_byte(sheaf__json_items *it)
 {
-    const int c = getc_unlocked(it->file);
+    const int c = byte_of(it);
     it->column++;
     if (c == '\n') {
         it->line++;
@@ -26,11 +32,11 @@ static int next_byte(sheaf__json_items *it)
 
 static void put_back(sheaf__json_items *it, int c)
 {
-    if (c == EOF)
+    if (c == END)
         return;
     it->line -= c == '\n';
     it->column -= c != '\n';
-    ungetc(c, it->file);
+    it->source.at--; /* a window is only left when the next byte is asked for */
 }
 
 static bool is_blank(int c)
@@ -47,29 +53,34 @@ static int next_visible(sheaf__json_items *it)
     return c;
 }
 
-static sheaf_status *keep(sheaf__json_items *it, int c)
+static sheaf_status *keep_bytes(sheaf__json_items *it, const char *bytes, size_t n)
 {
-    if (it->size == it->capacity) {
-        const size_t capacity = it->capacity * 2 + 4096;
-        char *more = it->size >= MOST ? NULL : realloc(it->buffer, capacity);
-        if (more == NULL && it->size < MOST)
-            return sheaf_fail(SHEAF_E_MEMORY, "%s: %s %" PRId64, it->path, it->unit, it->place);
-        if (more == NULL)
-            return sheaf_expected(
-                sheaf_fail(SHEAF_E_FORMAT, "%s: %s %" PRId64, it->path, it->unit, it->place),
-                "a record of at most a gigabyte");
-        it->buffer = more;
-        it->capacity = capacity;
+    if (n > SHEAF__RECORD_MAX - it->size) {
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_FORMAT, "%s: %s %" PRId64, it->path, it->unit, it->place);
+        return sheaf_found(sheaf_expected(st, "a record of at most 64 MiB"), "a longer one");
     }
-    it->buffer[it->size++] = (char)c;
+    int64_t capacity = (int64_t)it->capacity;
+    if (!SHEAF_GROW(&it->buffer, &capacity, (int64_t)(it->size + n)))
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: %s %" PRId64, it->path, it->unit, it->place);
+    it->capacity = (size_t)capacity;
+    if (n > 0)
+        memcpy(it->buffer + it->size, bytes, n);
+    it->size += n;
     return NULL;
 }
 
-static sheaf_status *read_error(const sheaf__json_items *it)
+static sheaf_status *keep(sheaf__json_items *it, int c)
 {
-    return ferror(it->file) ? sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot read", it->path), "%s",
-                                          strerror(errno))
-                            : NULL;
+    return keep_bytes(it, &(char){ (char)c }, 1);
+}
+
+/* The reading itself failed: that comes before what is said of the characters. */
+static sheaf_status *read_error(sheaf__json_items *it)
+{
+    sheaf_status *st = it->failed;
+    it->failed = NULL;
+    return st;
 }
 
 /* ---- opening ---- */
@@ -83,43 +94,40 @@ static sheaf_status *no_text(const char *path, int first)
     return sheaf_found(st, "a file that begins with byte 0x%02x", (unsigned)first);
 }
 
-/* The first bytes are looked at, and read again if they are no mark: a file can be read from its
- * beginning. */
 static void pass_mark(sheaf__json_items *it)
 {
-    unsigned char mark[3];
-    if (fread(mark, 1, 3, it->file) != 3 || memcmp(mark, "\xEF\xBB\xBF", 3) != 0)
-        rewind(it->file);
+    sheaf__byte_source *s = &it->source;
+    it->failed = sheaf__byte_source_fill(s);
+    if (s->end - s->at >= 3 && memcmp(s->at, "\xEF\xBB\xBF", 3) == 0)
+        s->at += 3;
 }
 
 sheaf_status *sheaf__json_items_open(sheaf__json_items *it, const char *path)
 {
-    int fd;
-    int64_t size;
     *it = (sheaf__json_items){ .path = path, .unit = "line", .line = 1 };
-    sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
-    if (st != NULL)
-        return st;
-    it->file = fdopen(fd, "rb");
-    if (it->file == NULL) {
-        close(fd);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    }
+    sheaf_status *st = sheaf__byte_source_open(&it->source, path);
+    return st == NULL ? sheaf__json_items_begin(it) : st;
+}
+
+sheaf_status *sheaf__json_items_begin(sheaf__json_items *it)
+{
     pass_mark(it);
     const int first = next_visible(it);
-    if (first != EOF && (first < 0x20 || first > 0x7e))
-        return no_text(path, first);
+    if (it->failed != NULL)
+        return read_error(it);
+    if (first != END && (first < 0x20 || first > 0x7e))
+        return no_text(it->path, first);
     it->array = first == '[';
     it->unit = it->array ? "entry" : "line";
     if (!it->array)
         put_back(it, first);
-    return read_error(it);
+    return NULL;
 }
 
 void sheaf__json_items_close(sheaf__json_items *it)
 {
-    if (it->file != NULL)
-        fclose(it->file);
+    sheaf_status_free(it->failed);
+    sheaf__byte_source_close(&it->source);
     free(it->buffer);
     *it = (sheaf__json_items){ 0 };
 }
@@ -129,16 +137,24 @@ void sheaf__json_items_close(sheaf__json_items *it)
 /* The next line with something in it, without the blanks around. */
 static sheaf_status *next_line(bool *more, sheaf__json_items *it)
 {
-    const int first = next_visible(it);
+    sheaf__byte_source *s = &it->source;
     sheaf_status *st = NULL;
-    *more = first != EOF;
+    const int first = next_visible(it);
+    *more = first != END;
     it->place = it->line;
-    for (int c = first; c != EOF && st == NULL; c = getc_unlocked(it->file)) {
-        if (c == '\n') {
+    put_back(it, first);
+    for (bool whole = first == END; !whole && st == NULL && it->failed == NULL;) {
+        const char *end = memchr(s->at, '\n', (size_t)(s->end - s->at));
+        const size_t n = (size_t)((end == NULL ? s->end : end) - s->at);
+        st = keep_bytes(it, s->at, n);
+        s->at += n;
+        if (end != NULL) {
+            s->at++;
             it->line++;
-            break;
+        } else if (s->at == s->end && st == NULL) {
+            it->failed = sheaf__byte_source_fill(s);
         }
-        st = keep(it, c);
+        whole = end != NULL || s->ended;
     }
     while (it->size > 0 && is_blank((unsigned char)it->buffer[it->size - 1]))
         it->size--;
@@ -147,15 +163,17 @@ static sheaf_status *next_line(bool *more, sheaf__json_items *it)
 
 /* ---- entries ---- */
 
-static sheaf_status *broken(const sheaf__json_items *it, const char *expected, int c)
+static sheaf_status *broken(sheaf__json_items *it, const char *expected, int c)
 {
+    if (it->failed != NULL)
+        return read_error(it);
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: line %" PRId64 ", column %" PRId64, it->path,
                                   it->line, it->column);
     if (it->place > 0)
         sheaf_expected(st, "%s after entry %" PRId64 " of the list", expected, it->place);
     else
         sheaf_expected(st, "%s, as the file begins with [", expected);
-    if (c == EOF)
+    if (c == END)
         return sheaf_found(st, "the end of the file");
     return c > 0x20 && c < 0x7f ? sheaf_found(st, "%c", c)
                                 : sheaf_found(st, "byte 0x%02x", (unsigned)c);
@@ -167,10 +185,10 @@ static sheaf_status *keep_string(sheaf__json_items *it)
     sheaf_status *st = NULL;
     for (int c = 0; st == NULL && c != '"';) {
         c = next_byte(it);
-        if (c == EOF)
+        if (c == END)
             return broken(it, "the end of a text that begins", c);
         st = keep(it, c);
-        if (st == NULL && c == '\\' && (c = next_byte(it)) != EOF) {
+        if (st == NULL && c == '\\' && (c = next_byte(it)) != END) {
             st = keep(it, c);
             c = 0; /* a quote here is none */
         }
@@ -184,7 +202,7 @@ static sheaf_status *keep_value(sheaf__json_items *it, int c)
 {
     sheaf_status *st = NULL;
     for (int depth = 0; st == NULL; c = next_byte(it)) {
-        if (c == EOF)
+        if (c == END)
             return depth == 0 ? NULL : broken(it, "the end of what begins", c);
         if (depth == 0 && it->size > 0 && (c == ',' || c == ']' || c == '}' || is_blank(c))) {
             put_back(it, c);
@@ -207,13 +225,13 @@ static sheaf_status *next_entry(bool *more, sheaf__json_items *it)
     if (c == ']') {
         it->ended = true;
         c = next_visible(it);
-        return c == EOF ? read_error(it) : broken(it, "nothing", c);
+        return c == END && it->failed == NULL ? NULL : broken(it, "nothing", c);
     }
     if (it->place > 0 && c != ',')
         return broken(it, "',' or ']'", c);
     if (it->place > 0)
         c = next_visible(it);
-    if (c == EOF || c == ',' || c == ']' || c == '}' || c == ':')
+    if (c == END || c == ',' || c == ']' || c == '}' || c == ':')
         return broken(it, it->place == 0 ? "an entry or ']'" : "another entry", c);
     it->place++;
     *more = true;

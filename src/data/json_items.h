@@ -1,18 +1,21 @@
 /* json_items.h - the records of a file, one after the other: lines of JSON Lines, or entries of one
  * JSON array.
  *
- * Only one record is held at a time. Which form it is the first character tells that is no blank; a
- * byte order mark before it is passed over. A record's text is found, not checked: that is for who
- * parses it. */
+ * The file may be packed (byte_source.h). Only one record is held at a time. Which form it is the
+ * first character tells that is no blank; a byte order mark before it is passed over. A record's
+ * text is found, not checked: that is for who parses it. */
 #ifndef SHEAF_DATA_JSON_ITEMS_H
 #define SHEAF_DATA_JSON_ITEMS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
+#include "data/byte_source.h"
 #include "sheaf/status.h"
+
+/* The most bytes of a record: what JSON of other programs may have. */
+#define SHEAF__RECORD_MAX ((size_t)64 << 20)
 
 typedef struct sheaf__json_items {
     const char *path; /* borrowed */
@@ -20,19 +23,23 @@ typedef struct sheaf__json_items {
     int64_t place;    /* of the record in that unit, from 1 */
     const char *text; /* of the record, until the next one; not ended by NUL */
     size_t size;
-    FILE *file;
+    sheaf__byte_source source;
     char *buffer;
     size_t capacity;
     int64_t line, column; /* of the character that was read last */
     bool array, ended;
+    sheaf_status *failed; /* the reading of the file */
 } sheaf__json_items;
 
 /* sheaf__json_items_open - errors (with the path before): SHEAF_E_IO, SHEAF_E_FORMAT for what is no
  * text. Close also after a failure. */
 sheaf_status *sheaf__json_items_open(sheaf__json_items *out, const char *path);
+/* sheaf__json_items_begin - the second half of it, of a source that the caller opened in a zeroed
+ * struct with path and unit set. */
+sheaf_status *sheaf__json_items_begin(sheaf__json_items *items);
 /* sheaf__json_items_next - *more false at the end. Errors (with the path): SHEAF_E_FORMAT naming
- * the line when the array itself is broken, or a record is larger than a gigabyte; SHEAF_E_IO,
- * SHEAF_E_MEMORY. */
+ * the line when the array itself is broken, a record is larger than SHEAF__RECORD_MAX, or a packed
+ * file is damaged; SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__json_items_next(bool *more, sheaf__json_items *items);
 void sheaf__json_items_close(sheaf__json_items *items);
 

@@ -60,10 +60,13 @@ static sheaf_status *open_all(work *w, sheaf_model_evaluate_options *o)
     if (st != NULL)
         return st;
     sheaf__run_model_words(&w->run, &o->tokenizer, &o->prompt_template, &o->query);
-    st = sheaf__wording_open(&w->wording, &w->opened.config,
-                             &(sheaf__wording_options){ .folder = w->run.folder,
-                                                        .tokenizer = o->tokenizer,
-                                                        .version = o->prompt_template });
+    /* the data have their own words, but for those about images */
+    const bool words = sheaf__family_for(&w->opened.config)->towers != NULL;
+    st = sheaf__wording_open(
+        &w->wording, &w->opened.config,
+        &(sheaf__wording_options){ .folder = words ? w->run.folder : NULL,
+                                   .tokenizer = words ? o->tokenizer : NULL,
+                                   .version = words ? o->prompt_template : NULL });
     if (st != NULL)
         return st;
     return sheaf_data_open(
@@ -73,7 +76,9 @@ static sheaf_status *open_all(work *w, sheaf_model_evaluate_options *o)
                                .events = o->events,
                                .folder = w->run.folder,
                                .tokenizer = o->tokenizer,
-                               .prompt_template = sheaf__template_name(w->wording.version),
+                               .prompt_template = w->wording.images
+                                                      ? sheaf__template_name(w->wording.version)
+                                                      : o->prompt_template,
                                .query = o->query,
                                .micro_batch = w->micro_batch,
                                .threads = o->threads,

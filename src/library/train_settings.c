@@ -32,6 +32,12 @@ static const sheaf__choice dtypes[] = {
 static const sheaf__choice paddings[] = { { "micro-batch", SHEAF_PAD_MICRO_BATCH },
                                           { "file", SHEAF_PAD_FILE },
                                           { 0 } };
+const sheaf__choice sheaf__loss_choices[] = {
+    { "answers", SHEAF_LOSS_ANSWERS }, { "last", SHEAF_LOSS_LAST }, { "all", SHEAF_LOSS_ALL }, { 0 }
+};
+const sheaf__choice sheaf__long_choices[] = {
+    { "error", SHEAF_LONG_ERROR }, { "cut", SHEAF_LONG_CUT }, { "skip", SHEAF_LONG_SKIP }, { 0 }
+};
 static const sheaf__choice biases[] = {
     { "none", SHEAF_BIAS_NONE },
     { "all", SHEAF_BIAS_ALL },
@@ -72,14 +78,22 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "config", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->config,
           "the model's config.json, where its folder has none", "FILE" },
         { "data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed, &o->data,
-          "examples: JSON Lines, a folder of images, or .safetensors with input_ids and labels" },
+          "examples: JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels" },
         { "tokenizer", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->tokenizer,
-          "of texts, sentencepiece; default: tokenizer.model in the model's folder", "FILE" },
+          "of texts: folder, tokenizer.json or tokenizer.model; default: the model's folder",
+          "PATH" },
         { "template", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->prompt_template,
-          "how a question about an image is put: base, chat, vqa or chat_old; default: the model's",
+          "how a conversation is put, by name; of images base, chat, vqa or chat_old; default: the model's",
           "NAME" },
         { "query", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->query,
           "asked of every image of a folder (default \"CAPTCHA:\")", "TEXT" },
+        { "loss-on", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->loss_on, SHEAF__LOSS_HELP,
+          .choices = sheaf__loss_choices },
+        { "on-long", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->on_long, SHEAF__LONG_HELP,
+          .choices = sheaf__long_choices },
+        { "specials", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->specials,
+          SHEAF__SPECIALS_HELP },
+        { "data-cache", SHEAF__IS_PATH, &o->data_cache, SHEAF__CACHE_HELP, "DIR" },
         { "out", SHEAF__IS_PATH | SHEAF__IS_CONTENT | (planning ? 0 : SHEAF__IS_REQUIRED), &o->out,
           "folder for checkpoints, metrics and the result", "DIR" },
         { "adapter", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->adapter,

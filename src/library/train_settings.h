@@ -23,6 +23,16 @@ void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__se
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
                                           sheaf_train_options *options);
 
+extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf_loss_on */
+extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */
+#define SHEAF__LOSS_HELP                                                                           \
+    "of texts: what is learned, all answers (default), the last of a conversation, or everything"
+#define SHEAF__LONG_HELP                                                                           \
+    "texts longer than --seq: an error (default), cut there, or left out; told with the count"
+#define SHEAF__SPECIALS_HELP                                                                       \
+    "special tokens that are written in texts are tokens; without it they are text"
+#define SHEAF__CACHE_HELP                                                                          \
+    "keep tokenised texts in this folder and find them again; default: none, or OUT/cache for large data"
 extern const sheaf__choice sheaf__sums_choices[]; /* pairs, tiles as sheaf_bf16_sums */
 #define SHEAF__SUMS_HELP                                                                           \
     "bfloat16: order of the sums, part of the result; default: what is fastest here"

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "data/data.h"
 #include "lora/adapter.h"
 #include "sheaf/dtype.h"
 #include "train/schedule.h"
@@ -37,10 +38,15 @@ typedef struct sheaf_train_options {
     const char *model;  /* folder of the base model */
     const char *config; /* its config.json, where the folder has none */
     const char *data;
-    const char *tokenizer; /* of records with texts: sentencepiece file, default tokenizer.model in
-                              the model's folder */
-    const char *prompt_template; /* base, chat, vqa, chat_old; default the config's, else base */
-    const char *query;           /* asked of every image of a folder */
+    const char *tokenizer; /* of texts: its file or folder; default the model's folder */
+    /* base, chat, vqa, chat_old; default the config's, else base. Of texts: a chat template;
+     * default the tokenizer's */
+    const char *prompt_template;
+    const char *query;      /* asked of every image of a folder */
+    sheaf_loss_on loss_on;  /* of texts: what is learned, */
+    sheaf_on_long on_long;  /* and what becomes of one that is too long */
+    bool specials;          /* special tokens that are written in texts are tokens */
+    const char *data_cache; /* folder of tokenised texts; NULL: of large data OUT/cache */
     const char *out;
     const char *adapter;   /* PEFT adapter to start from */
     const char *folder;    /* where the run began: its relative paths count from there */

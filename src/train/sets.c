@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/random.h"
 
 int64_t sheaf__subset_rows(const sheaf__subset *subset)
@@ -109,17 +110,28 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                           const sheaf_config *config, const sheaf_events *events,
                           const atomic_int *stop)
 {
-    return sheaf_data_open(out, path,
-                           &(sheaf_data_options){ .config = config,
-                                                  .seq = o->seq,
-                                                  .events = events,
-                                                  .folder = o->model,
-                                                  .tokenizer = o->tokenizer,
-                                                  .prompt_template = o->prompt_template,
-                                                  .query = o->query,
-                                                  .micro_batch = o->micro_batch,
-                                                  .threads = o->threads,
-                                                  .stop = stop });
+    char *beside = NULL;
+    sheaf_status *st =
+        o->out == NULL || o->out[0] == '\0' ? NULL : sheaf__path_join(&beside, o->out, "cache");
+    if (st == NULL)
+        st = sheaf_data_open(out, path,
+                             &(sheaf_data_options){ .config = config,
+                                                    .seq = o->seq,
+                                                    .events = events,
+                                                    .folder = o->model,
+                                                    .tokenizer = o->tokenizer,
+                                                    .prompt_template = o->prompt_template,
+                                                    .query = o->query,
+                                                    .loss_on = o->loss_on,
+                                                    .on_long = o->on_long,
+                                                    .specials = o->specials,
+                                                    .cache = o->data_cache,
+                                                    .cache_beside = beside,
+                                                    .micro_batch = o->micro_batch,
+                                                    .threads = o->threads,
+                                                    .stop = stop });
+    free(beside);
+    return st;
 }
 
 sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/store/checkpoint.h"
+#include "data/row_cache.h"
 #include "models/balance.h"
 #include "models/open.h"
 #include "train/export.h"
@@ -644,6 +645,19 @@ static sheaf_status *check_folder(run *r, char **name, int64_t count)
     return st != NULL || r->anew ? st : out_is_taken(r->options->out);
 }
 
+/* Tokenised data, which an earlier try may have left: they are found again. */
+static bool is_own_cache(const char *out, const char *name)
+{
+    char *path = NULL;
+    bool is = false;
+    if (strcmp(name, "cache") != 0)
+        return false;
+    sheaf_status_free(sheaf__path_join(&path, out, name));
+    is = path != NULL && sheaf__row_cache_is(path);
+    free(path);
+    return is;
+}
+
 static sheaf_status *check_out(run *r)
 {
     const sheaf_train_options *o = r->options;
@@ -655,7 +669,7 @@ static sheaf_status *check_out(run *r)
         st = sheaf__list_dir(&name, &count, o->out);
         int64_t others = 0;
         for (int64_t i = 0; i < count; i++)
-            if (!is_own_log(o->out, name[i])) {
+            if (!is_own_log(o->out, name[i]) && !is_own_cache(o->out, name[i])) {
                 char *other = name[i];
                 name[i] = name[others];
                 name[others++] = other;

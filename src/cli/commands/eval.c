@@ -28,12 +28,14 @@ enum { WORST = 5 }; /* mismatches that are shown */
 
 typedef struct settings {
     const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa,
-        *place;
+        *place, *data_cache;
     int tp, threads, slices;
     sheaf_dtype dtype;
+    sheaf_loss_on loss_on;
+    sheaf_on_long on_long;
     sheaf_bf16_sums sums;
     const char *given_version, *given_query; /* by flags, not by the run that is the model */
-    bool force, match;
+    bool force, match, specials;
     int64_t micro_batch, seq, max_new;
 } settings;
 
@@ -332,8 +334,14 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
                                .events = w.events,
                                .folder = folder,
                                .tokenizer = s->tokenizer,
-                               .prompt_template = sheaf__template_name(wording->version),
+                               .prompt_template = wording->images
+                                                      ? sheaf__template_name(wording->version)
+                                                      : s->version,
                                .query = s->query,
+                               .loss_on = s->loss_on,
+                               .on_long = s->on_long,
+                               .specials = s->specials,
+                               .cache = s->data_cache,
                                .micro_batch = s->micro_batch,
                                .threads = s->threads });
     if (st == NULL) /* with --match a template also tells where an answer begins */
@@ -400,18 +408,25 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it",
           "DIR" },
         { "data", CLI_PATH | CLI_REQUIRED, &s.data,
-          "JSON Lines, a folder of images, or .safetensors with input_ids and labels", "PATH" },
+          "JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels",
+          "PATH" },
         { "match", CLI_FLAG, &s.match,
           "also answer every record and count the answers that are right" },
         { "exact-match", CLI_FLAG | CLI_HIDDEN, &s.match, "the same" },
         { "max-new", CLI_COUNT, &s.max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
         { "tokenizer", CLI_PATH, &s.tokenizer,
-          "sentencepiece file; default: tokenizer.model in the model's folder, else bytes",
-          "FILE" },
+          "folder, tokenizer.json or tokenizer.model; default: the model's folder, else bytes",
+          "PATH" },
         { "template", CLI_TEXT, &s.version,
-          "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+          "how a conversation is put, by name; of images base, chat, vqa or chat_old; default: the model's",
+          "NAME" },
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
+        { "loss-on", CLI_CHOICE, &s.loss_on, SHEAF__LOSS_HELP, .choices = sheaf__loss_choices },
+        { "specials", CLI_FLAG, &s.specials, SHEAF__SPECIALS_HELP },
+        { "data-cache", CLI_PATH, &s.data_cache,
+          "keep tokenised texts in this folder and find them again", "DIR" },
+        { "on-long", CLI_CHOICE, &s.on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
         { "place", CLI_TEXT, &s.place,
           "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
@@ -448,12 +463,14 @@ int cmd_eval(cli *cli, int argc, char **argv)
         s.given_query = s.query;
         s.sums = sheaf__sums_of(s.sums, model.sums, s.dtype);
         sheaf__run_model_words(&model, &s.tokenizer, &s.version, &s.query);
+        /* the data have their own words, but for those about images and answers */
+        const bool words = s.match || sheaf__family_for(&opened.config)->towers != NULL;
         st = sheaf__wording_open(
             &wording, &opened.config,
             &(sheaf__wording_options){
-                .folder = model.folder,
-                .tokenizer = s.tokenizer,
-                .version = s.version,
+                .folder = words ? model.folder : NULL,
+                .tokenizer = words ? s.tokenizer : NULL,
+                .version = words ? s.version : NULL,
                 .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
     }
     if (st == NULL)

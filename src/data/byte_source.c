@@ -1,0 +1,249 @@
+/* byte_source.c - see byte_source.h. */
+#include "data/byte_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+
+enum { WINDOW = 1 << 20, RAW = 1 << 18 };
+enum { PLAIN, GZIP, ZSTD };
+
+/* ---- what a file is ---- */
+
+static const struct {
+    const char *mark;
+    size_t size;
+    const char *what, *turn; /* %s: the file, and the name of what comes of it */
+} others[] = {
+    { "PAR1", 4, "a Parquet file",
+      "python3 -c 'import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
+      "orient=\"records\", lines=True, force_ascii=False)' %s %s" },
+    { "ARROW1", 6, "an Arrow file",
+      "python3 -c 'import pandas, sys; pandas.read_feather(sys.argv[1]).to_json(sys.argv[2], "
+      "orient=\"records\", lines=True, force_ascii=False)' %s %s" },
+    { "\xFD"
+      "7zXZ\0",
+      6, "a file that xz packed", "xz -dc %s > %s" },
+    { "BZh", 3, "a file that bzip2 packed", "bzip2 -dc %s > %s" },
+    { "PK\3\4", 4, "a zip archive", "unzip -p %s > %s" },
+};
+
+/* "DATA.parquet" becomes "DATA.jsonl". */
+static void add_turned(sheaf_text *out, const char *path)
+{
+    sheaf_text name = { 0 };
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash == NULL ? path : slash, '.');
+    sheaf__text_bytes(&name, path, dot == NULL ? strlen(path) : (size_t)(dot - path));
+    sheaf__text_add(&name, ".jsonl");
+    sheaf__text_word(out, name.at == NULL ? "out.jsonl" : name.at);
+    sheaf__text_release(&name);
+}
+
+static sheaf_status *refuse(const char *path, size_t which)
+{
+    sheaf_text file = { 0 }, turned = { 0 };
+    sheaf__text_word(&file, path);
+    add_turned(&turned, path);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+    sheaf_expected(st, "JSON Lines or a JSON array, as it is or packed by gzip or zstd");
+    sheaf_found(st, "%s", others[which].what);
+    if (file.at != NULL && turned.at != NULL) {
+        sheaf_text cure = { 0 };
+        const char *from = others[which].turn, *first = strstr(from, "%s"),
+                   *second = strstr(first + 2, "%s");
+        sheaf__text_bytes(&cure, from, (size_t)(first - from));
+        sheaf__text_add(&cure, "%s%.*s%s", file.at, (int)(second - first - 2), first + 2,
+                        turned.at);
+        sheaf_try_this(st, "%s", cure.at == NULL ? "" : cure.at);
+        sheaf__text_release(&cure);
+    }
+    sheaf__text_release(&file);
+    sheaf__text_release(&turned);
+    return st;
+}
+
+static sheaf_status *recognise(sheaf__byte_source *s)
+{
+    char mark[8] = { 0 };
+    const size_t n = s->size < 8 ? (size_t)s->size : 8;
+    sheaf_status *st = sheaf__file_read_at(s->fd, mark, n, 0, s->path);
+    if (st != NULL)
+        return st;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (n >= others[i].size && memcmp(mark, others[i].mark, others[i].size) == 0)
+            return refuse(s->path, i);
+    if (n >= 2 && memcmp(mark, "\x1f\x8b", 2) == 0)
+        s->packing = GZIP;
+    if (n >= 4 && memcmp(mark, "\x28\xb5\x2f\xfd", 4) == 0)
+        s->packing = ZSTD;
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+static sheaf_status *no_memory(const sheaf__byte_source *s)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", s->path);
+}
+
+static sheaf_status *start(sheaf__byte_source *s)
+{
+    s->window = malloc(WINDOW);
+    s->raw = s->packing == PLAIN ? NULL : malloc(RAW);
+    if (s->window == NULL || (s->packing != PLAIN && s->raw == NULL))
+        return no_memory(s);
+    if (s->packing == GZIP) {
+        z_stream *z = calloc(1, sizeof *z);
+        if (z == NULL || inflateInit2(z, 15 + 16) != Z_OK) {
+            free(z);
+            return no_memory(s);
+        }
+        s->unpacker = z;
+    } else if (s->packing == ZSTD) {
+        s->unpacker = ZSTD_createDStream();
+        if (s->unpacker == NULL)
+            return no_memory(s);
+    }
+    s->inside = s->packing != PLAIN;
+    s->at = s->end = s->window;
+    return NULL;
+}
+
+sheaf_status *sheaf__byte_source_open(sheaf__byte_source *s, const char *path)
+{
+    *s = (sheaf__byte_source){ .path = path, .fd = -1 };
+    sheaf_status *st = sheaf__file_open_read(&s->fd, &s->size, path);
+    if (st == NULL)
+        st = recognise(s);
+    return st == NULL ? start(s) : st;
+}
+
+sheaf_status *sheaf__byte_source_hash(sheaf__byte_source *s)
+{
+    s->hasher = sheaf__hasher_new();
+    return s->hasher == NULL ? no_memory(s) : NULL;
+}
+
+void sheaf__byte_source_close(sheaf__byte_source *s)
+{
+    if (s->packing == GZIP && s->unpacker != NULL) {
+        inflateEnd(s->unpacker);
+        free(s->unpacker);
+    } else if (s->packing == ZSTD) {
+        ZSTD_freeDStream(s->unpacker);
+    }
+    sheaf__hasher_free(s->hasher);
+    free(s->window);
+    free(s->raw);
+    if (s->path != NULL && s->fd >= 0)
+        close(s->fd);
+    *s = (sheaf__byte_source){ .fd = -1 };
+}
+
+/* ---- reading ---- */
+
+/* At most `size` bytes of the file, fewer only at its end. */
+static sheaf_status *read_file(size_t *n, sheaf__byte_source *s, void *to, size_t size)
+{
+    const int64_t left = s->size - s->offset;
+    *n = left < (int64_t)size ? (size_t)left : size;
+    sheaf_status *st = *n == 0 ? NULL : sheaf__file_read_at(s->fd, to, *n, s->offset, s->path);
+    if (st != NULL)
+        return st;
+    s->offset += (int64_t)*n;
+    if (s->hasher != NULL)
+        sheaf__hasher_add(s->hasher, to, *n);
+    return NULL;
+}
+
+static sheaf_status *damaged(const sheaf__byte_source *s, const char *why)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", s->path);
+    sheaf_expected(st, "a whole file that %s packed", s->packing == GZIP ? "gzip" : "zstd");
+    return sheaf_found(st, "%s near byte %lld of %lld", why,
+                       (long long)s->offset - (long long)(s->raw_end - s->raw_at),
+                       (long long)s->size);
+}
+
+/* Unpacks into [to, to + room) what it can of the raw bytes: *made bytes. */
+static sheaf_status *inflate_some(size_t *made, sheaf__byte_source *s, size_t room)
+{
+    z_stream *z = s->unpacker;
+    if (!s->inside) { /* another member, or the zeros that some tapes append */
+        if (s->raw[s->raw_at] == 0) {
+            s->raw_at++;
+            *made = 0;
+            return NULL;
+        }
+        inflateReset(z);
+        s->inside = true;
+    }
+    z->next_in = s->raw + s->raw_at;
+    z->avail_in = (unsigned)(s->raw_end - s->raw_at);
+    z->next_out = (unsigned char *)s->window;
+    z->avail_out = (unsigned)room;
+    const int code = inflate(z, Z_NO_FLUSH);
+    s->raw_at = s->raw_end - z->avail_in;
+    *made = room - z->avail_out;
+    if (code == Z_MEM_ERROR)
+        return no_memory(s);
+    if (code == Z_STREAM_END)
+        s->inside = false;
+    else if (code != Z_OK && code != Z_BUF_ERROR)
+        return damaged(s, z->msg == NULL ? "damage" : z->msg);
+    return NULL;
+}
+
+static sheaf_status *zstd_some(size_t *made, sheaf__byte_source *s, size_t room)
+{
+    ZSTD_inBuffer in = { s->raw, s->raw_end, s->raw_at };
+    ZSTD_outBuffer out = { s->window, room, 0 };
+    const size_t code = ZSTD_decompressStream(s->unpacker, &out, &in);
+    s->raw_at = in.pos;
+    *made = out.pos;
+    if (ZSTD_isError(code))
+        return damaged(s, ZSTD_getErrorName(code));
+    s->inside = code != 0;
+    return NULL;
+}
+
+static sheaf_status *unpack(size_t *made, sheaf__byte_source *s)
+{
+    sheaf_status *st = NULL;
+    *made = 0;
+    for (bool flushed = false; *made == 0 && st == NULL;) {
+        if (s->raw_at == s->raw_end && !flushed) {
+            s->raw_at = 0;
+            st = read_file(&s->raw_end, s, s->raw, RAW);
+            if (st == NULL && s->raw_end == 0) {
+                if (!s->inside)
+                    return NULL;
+                flushed = true; /* what the unpacker still holds may fill a window more */
+            }
+        } else if (s->raw_at == s->raw_end && flushed) {
+            return damaged(s, "its end in the middle of the packed data");
+        }
+        if (st == NULL && (s->raw_at < s->raw_end || flushed))
+            st = s->packing == GZIP ? inflate_some(made, s, WINDOW) : zstd_some(made, s, WINDOW);
+        if (flushed && *made == 0 && st == NULL && !s->inside)
+            return NULL;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__byte_source_fill(sheaf__byte_source *s)
+{
+    size_t n = 0;
+    if (s->ended)
+        return NULL;
+    sheaf_status *st = s->packing == PLAIN ? read_file(&n, s, s->window, WINDOW) : unpack(&n, s);
+    s->at = s->window;
+    s->end = s->window + n;
+    s->ended = st != NULL || n == 0;
+    return st;
+}

@@ -1,0 +1,421 @@
+/* data_text.c - texts in JSON Lines or JSON arrays become rows, on all cores.
+ *
+ * Records are gathered into rounds of some megabytes; the records of a round are parsed and encoded
+ * side by side, then taken in the order of the file. So memory is bounded by a round and what is
+ * kept of it, and neither rows nor complaints show the number of threads. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cores.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "data/complaints.h"
+#include "data/data_read.h"
+#include "data/json_items.h"
+#include "data/row_cache.h"
+#include "data/text_key.h"
+#include "data/text_sources.h"
+#include "ops/pool.h"
+
+/* What is larger is kept on disk where there is a place for it. */
+static const int64_t LARGE = 32 << 20;
+
+enum { ROUND_BYTES = 1 << 20, ROUND_RECORDS = 1 << 16, SIDE_BY_SIDE = 1 << 16 };
+
+/* One record of a round. */
+typedef struct job {
+    int64_t place;
+    int64_t at, size; /* in the round's text */
+    sheaf__text_form form;
+    char ignored[64];
+    sheaf__text_row row;
+    sheaf_status *st;
+} job;
+
+typedef struct reader {
+    const sheaf_data_options *options;
+    sheaf__text_sources sources;
+    sheaf__row_writer rows;
+    const char *cache; /* folder of caches; NULL: rows stay in memory */
+    char key[33];
+    sheaf_hash *hash; /* [sources.paths] of the files, when the key was made */
+    sheaf__pool *pool;
+    int threads;
+    /* the file that is read */
+    const char *path;
+    sheaf__json_items items;
+    sheaf__text_form form; /* of its first record */
+    int64_t form_place;
+    int64_t bytes_before; /* of the files before */
+    /* the round */
+    char *text;
+    int64_t size, capacity;
+    job *job;
+    int64_t jobs, job_capacity;
+    /* what is told at the end */
+    sheaf__row_cache_facts facts;
+    sheaf__complaints complaints;
+    char ignored[64];
+    char *ignored_in; /* "line 7", owned */
+} reader;
+
+/* ---- a round ---- */
+
+static sheaf_status *gather(bool *more, reader *in)
+{
+    const int64_t most = (int64_t)ROUND_BYTES * in->threads;
+    sheaf_status *st = NULL;
+    in->size = in->jobs = 0;
+    *more = true;
+    while (*more && in->size < most && in->jobs < ROUND_RECORDS) {
+        st = sheaf__json_items_next(more, &in->items);
+        if (st != NULL || !*more)
+            return st;
+        const int64_t size = (int64_t)in->items.size;
+        if (!SHEAF_GROW(&in->text, &in->capacity, in->size + size) ||
+            !SHEAF_GROW(&in->job, &in->job_capacity, in->jobs + 1))
+            return sheaf_fail(SHEAF_E_MEMORY, "%s", in->path);
+        memcpy(in->text + in->size, in->items.text, (size_t)size);
+        in->job[in->jobs++] = (job){ .place = in->items.place, .at = in->size, .size = size };
+        in->size += size;
+    }
+    return NULL;
+}
+
+static void encode_one(void *context, int64_t index, int worker)
+{
+    reader *in = context;
+    job *j = &in->job[index];
+    sheaf__text_record record;
+    j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size);
+    j->form = record.form;
+    memcpy(j->ignored, record.ignored, sizeof j->ignored);
+    if (j->st == NULL)
+        j->st = sheaf__text_encode(&j->row, &in->sources.encoder, &record);
+    sheaf__text_record_release(&record);
+}
+
+static sheaf_status *encode_all(reader *in)
+{
+    sheaf_status *st = NULL;
+    if (in->threads > 1 && in->size >= SIDE_BY_SIDE && in->jobs > 1) {
+        if (in->pool == NULL)
+            st = sheaf__pool_new(&in->pool, in->threads);
+        if (st == NULL)
+            sheaf__pool_run(in->pool, in->jobs, encode_one, in);
+        return st;
+    }
+    for (int64_t i = 0; i < in->jobs; i++)
+        encode_one(in, i, 0);
+    return NULL;
+}
+
+/* ---- taking its rows ---- */
+
+/* prompt and completion and whole texts may stand side by side where they always did. */
+static bool go_together(const reader *in, sheaf__text_form a, sheaf__text_form b)
+{
+    return a == b ||
+           (in->options->config->byte_vocab && a >= SHEAF__FORM_PROMPT && b >= SHEAF__FORM_PROMPT);
+}
+
+static sheaf_status *check_form(reader *in, const job *j)
+{
+    if (j->form == SHEAF__FORM_NONE)
+        return NULL;
+    if (in->form == SHEAF__FORM_NONE) {
+        in->form = j->form;
+        in->form_place = j->place;
+    }
+    if (go_together(in, in->form, j->form))
+        return NULL;
+    char expected[160];
+    snprintf(expected, sizeof expected, "records of one form: '%s', as %s %" PRId64 " has",
+             sheaf__text_form_name(in->form), in->items.unit, in->form_place);
+    return sheaf__bad_field(sheaf__text_form_name(j->form), expected, "another form");
+}
+
+static void note_ignored(reader *in, const job *j)
+{
+    if (in->ignored[0] != '\0' || j->ignored[0] == '\0')
+        return;
+    memcpy(in->ignored, j->ignored, sizeof in->ignored);
+    if (asprintf(&in->ignored_in, "%s %" PRId64, in->items.unit, j->place) < 0)
+        in->ignored_in = NULL;
+}
+
+/* Bad records are told together; other failures end the reading. */
+static sheaf_status *take(reader *in, job *j)
+{
+    in->facts.records++;
+    sheaf_status *bad = check_form(in, j);
+    if (bad != NULL)
+        sheaf_status_free(j->st);
+    else
+        bad = j->st;
+    j->st = NULL;
+    if (bad != NULL) {
+        bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
+        if (in->sources.paths > 1)
+            bad = sheaf_in(bad, "%s", in->path);
+        sheaf__complain(&in->complaints, bad);
+        return NULL;
+    }
+    note_ignored(in, j);
+    in->facts.counts.left_out += j->row.left_out;
+    return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, &j->row, j->place,
+                                 in->items.unit);
+}
+
+static sheaf_status *take_all(reader *in)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < in->jobs; i++) {
+        if (st == NULL && in->complaints.fatal == NULL)
+            st = take(in, &in->job[i]);
+        sheaf_status_free(in->job[i].st);
+        sheaf__text_row_release(&in->job[i].row);
+    }
+    in->jobs = 0;
+    return st;
+}
+
+/* ---- a file ---- */
+
+/* The first record tells whether a chat template is needed. What is no record at all says more
+ * about the file than the model's lack of a tokenizer does. */
+static sheaf_status *look_at_first(reader *in)
+{
+    if (in->jobs == 0)
+        return NULL;
+    sheaf__text_record record;
+    const job *j = &in->job[0];
+    sheaf_status *bad = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size);
+    const bool talks = record.form != SHEAF__FORM_NONE && record.messages > 0,
+               object = json_is_object(record.json), speaks = in->sources.encoder.config != NULL;
+    sheaf__text_record_release(&record);
+    if (!speaks && bad != NULL && !object)
+        return sheaf_in(bad, "%s: %s %" PRId64, in->path, in->items.unit, j->place);
+    sheaf_status_free(bad);
+    sheaf_status *st =
+        speaks ? NULL
+               : sheaf_in(sheaf__text_sources_open(&in->sources, in->options), "%s", in->path);
+    return st == NULL && talks ? sheaf__text_sources_chat(&in->sources, in->options) : st;
+}
+
+static void tell_progress(const reader *in, bool whole)
+{
+    const int64_t done = in->bytes_before + in->items.source.offset;
+    if (in->sources.bytes > (int64_t)ROUND_BYTES * in->threads)
+        sheaf_emit(in->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                        .text = "bytes of text",
+                                                        .done = whole ? in->sources.bytes : done,
+                                                        .total = in->sources.bytes });
+}
+
+static sheaf_status *check_stop(const reader *in)
+{
+    if (in->options->stop == NULL || atomic_load(in->options->stop) == 0)
+        return NULL;
+    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", in->path),
+                       "a request to stop while its records were read");
+}
+
+/* Rows in a cache are found again by what the files were when the key was made. */
+static sheaf_status *check_unchanged(reader *in, int64_t file)
+{
+    if (in->cache == NULL ||
+        sheaf__hash_equal(sheaf__hasher_end(in->items.source.hasher), in->hash[file]))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s", in->path);
+    return sheaf_found(sheaf_expected(st, "a file that stays as it is while it is read"),
+                       "one that changed");
+}
+
+static sheaf_status *open_file(reader *in, const char *path)
+{
+    in->path = path;
+    in->form = SHEAF__FORM_NONE;
+    in->items = (sheaf__json_items){ .path = path, .unit = "line", .line = 1 };
+    sheaf_status *st = sheaf__byte_source_open(&in->items.source, path);
+    if (st == NULL && in->cache != NULL)
+        st = sheaf__byte_source_hash(&in->items.source);
+    return st == NULL ? sheaf__json_items_begin(&in->items) : st;
+}
+
+static sheaf_status *read_file(reader *in, int64_t file)
+{
+    bool more = true, first = true;
+    sheaf_status *st = open_file(in, in->sources.path[file]);
+    while (st == NULL && more && in->complaints.fatal == NULL) {
+        st = gather(&more, in);
+        if (st == NULL && first)
+            st = look_at_first(in);
+        first = false;
+        if (st == NULL)
+            st = encode_all(in);
+        if (st == NULL)
+            st = take_all(in);
+        if (st == NULL)
+            st = check_stop(in);
+        tell_progress(in, false);
+    }
+    if (st == NULL && in->complaints.fatal == NULL)
+        st = check_unchanged(in, file);
+    in->bytes_before += in->items.source.size;
+    return st;
+}
+
+/* ---- all of them ---- */
+
+static sheaf_status *empty(const reader *in, const char *path)
+{
+    const sheaf__text_counts *c = &in->facts.counts;
+    sheaf_status *st = sheaf_fail(
+        SHEAF_E_DATA, in->facts.records == 0 ? "%s: empty data set" : "%s: nothing is left of it",
+        path);
+    sheaf_expected(st, "at least one record");
+    return in->facts.records == 0
+               ? sheaf_found(st, "none")
+               : sheaf_found(st, "%" PRId64 ", all longer than %" PRId64 " tokens",
+                             in->facts.records, c->limit);
+}
+
+static sheaf_status *verdict(reader *in, const char *path)
+{
+    const sheaf__text_counts *c = &in->facts.counts;
+    const char *unit = in->sources.paths > 1 ? "record" : in->items.unit;
+    sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->facts.records);
+    if (st == NULL)
+        st = sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path);
+    if (st == NULL && c->rows == 0)
+        st = empty(in, path);
+    if (st != NULL)
+        return st;
+    sheaf__text_counts_note(c, in->options, in->facts.records);
+    if (in->ignored[0] != '\0')
+        sheaf_warn(in->options->events, "%s: field '%s' is not used", in->ignored_in, in->ignored);
+    return NULL;
+}
+
+static void release(reader *in)
+{
+    for (int64_t i = 0; i < in->jobs; i++) {
+        sheaf_status_free(in->job[i].st);
+        sheaf__text_row_release(&in->job[i].row);
+    }
+    sheaf__row_cache_abandon(in->rows.cache);
+    sheaf__json_items_close(&in->items);
+    sheaf__complaints_release(&in->complaints);
+    sheaf__text_sources_release(&in->sources);
+    sheaf__pool_free(in->pool);
+    free(in->hash);
+    free(in->text);
+    free(in->job);
+    free(in->ignored_in);
+}
+
+/* ---- the cache ---- */
+
+static sheaf_status *choose_cache(reader *in)
+{
+    const sheaf_data_options *o = in->options;
+    const bool given = o->cache != NULL && o->cache[0] != '\0';
+    in->cache = given ? o->cache : in->sources.bytes >= LARGE ? o->cache_beside : NULL;
+    if (in->cache == NULL)
+        return NULL;
+    in->hash = calloc((size_t)in->sources.paths, sizeof *in->hash);
+    if (in->hash == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    return sheaf__text_key(in->key, in->hash, &in->sources, o);
+}
+
+/* Templates live as long as the program; a cache holds the name of one. */
+static sheaf_status *name_template(sheaf_data *data, const char *name)
+{
+    sheaf__chat_template *chat = NULL;
+    sheaf_status *st = name[0] == '\0' ? NULL : sheaf__chat_template_find(&chat, name);
+    if (st == NULL && chat != NULL)
+        data->prompt_template = sheaf__chat_template_name(chat);
+    sheaf__chat_template_free(chat);
+    return st;
+}
+
+static sheaf_status *use_cache(bool *found, reader *in)
+{
+    sheaf_status *st =
+        sheaf__row_cache_open(found, in->rows.data, &in->facts, in->cache, in->key, in->options);
+    return st == NULL && *found ? name_template(in->rows.data, in->facts.prompt_template) : st;
+}
+
+/* What was written is read as it will be the next time. */
+static sheaf_status *finish_cache(reader *in)
+{
+    bool found = false;
+    sheaf__row_cache_writer *writer = in->rows.cache;
+    in->rows.cache = NULL;
+    if (in->sources.chat != NULL)
+        snprintf(in->facts.prompt_template, sizeof in->facts.prompt_template, "%s",
+                 sheaf__chat_template_name(in->sources.chat));
+    sheaf_status *st = sheaf__row_cache_commit(writer, &in->facts);
+    if (st == NULL)
+        st = use_cache(&found, in);
+    if (st == NULL && !found)
+        st = sheaf_found(sheaf_fail(SHEAF_E_IO, "%s/%s", in->cache, in->key),
+                         "other bytes than were written");
+    return st;
+}
+
+static sheaf_status *read_all(reader *in, const char *path)
+{
+    sheaf_status *st = in->cache == NULL ? NULL
+                                         : sheaf__row_cache_begin(&in->rows.cache, in->cache,
+                                                                  in->key, in->options->events);
+    for (int64_t i = 0; i < in->sources.paths && st == NULL && in->complaints.fatal == NULL; i++) {
+        if (i > 0)
+            sheaf__json_items_close(&in->items);
+        st = read_file(in, i);
+    }
+    if (st == NULL && in->sources.encoder.config == NULL) /* no record at all */
+        st = sheaf_in(sheaf__text_sources_open(&in->sources, in->options), "%s", path);
+    if (st == NULL)
+        tell_progress(in, true);
+    if (st == NULL)
+        st = verdict(in, path);
+    if (st == NULL && in->cache != NULL)
+        st = finish_cache(in);
+    else if (st == NULL && in->sources.chat != NULL)
+        in->rows.data->prompt_template = sheaf__chat_template_name(in->sources.chat);
+    return st;
+}
+
+sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
+                                    const sheaf_data_options *options)
+{
+    reader in = { .options = options,
+                  .threads = sheaf__cores(options->threads),
+                  .rows = { .data = data },
+                  .facts.counts.limit = sheaf__data_limit(options) };
+    bool found = false;
+    sheaf_status *st = sheaf__text_sources_files(&in.sources, path);
+    if (st == NULL)
+        st = choose_cache(&in);
+    if (st == NULL && in.cache != NULL)
+        st = use_cache(&found, &in);
+    if (st == NULL && found) {
+        sheaf_note(options->events, "%" PRId64 " records were tokenised before, in %s/%s",
+                   in.facts.records, in.cache, in.key);
+        sheaf__text_counts_note(&in.facts.counts, options, in.facts.records);
+    } else if (st == NULL) {
+        st = read_all(&in, path);
+    }
+    if (st == NULL && in.cache != NULL && !found)
+        sheaf_note(options->events, "%" PRId64 " records are tokenised, in %s/%s", in.facts.records,
+                   in.cache, in.key);
+    if (st == NULL && data->seq == 0)
+        data->seq = in.facts.counts.longest;
+    release(&in);
+    return st;
+}

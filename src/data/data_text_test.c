@@ -1,0 +1,517 @@
+/* data_text_test.c - texts as people have them: forms, packed files, labels as transformers gives
+ * them (tests/data/text), and what is refused. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/json.h"
+#include "data/data.h"
+#include "data/text_record.h"
+#include "ops/kernels.h"
+#include "tests/check.h"
+#include "tests/files.h"
+
+enum { BOS = 256, EOS = 257 };
+
+static const char *recorded(void)
+{
+    static char path[600];
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(path, sizeof path, "%s/tests/data/text", root != NULL ? root : ".");
+    return path;
+}
+
+static sheaf_config bytes(void)
+{
+    return (sheaf_config){
+        .vocab = 259, .bos = BOS, .pad = -1, .eos = { EOS }, .neos = 1, .byte_vocab = true
+    };
+}
+
+static sheaf_config words(void)
+{
+    return (sheaf_config){ .vocab = 400, .bos = -1, .pad = -1 };
+}
+
+static const char *file_with(const char *name, const void *content, size_t size)
+{
+    FILE *file = fopen(at(name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    return at(name);
+}
+
+static sheaf_status *open_text(sheaf_data **data, const char *content,
+                               const sheaf_data_options *options)
+{
+    return sheaf_data_open(data, file_with("data.jsonl", content, strlen(content)), options);
+}
+
+/* What was said last, of notes and warnings. */
+static void said(void *self, const sheaf_event *event)
+{
+    if (event->kind == SHEAF_EVENT_WARNING)
+        snprintf(self, 400, "%s", event->text);
+}
+
+/* ---- against transformers ---- */
+
+static void check_ids(size_t index, const json_t *want, const int32_t *got, int64_t n,
+                      int64_t shift)
+{
+    for (int64_t i = 0; i + shift < n; i++) {
+        json_int_t w = json_integer_value(json_array_get(want, (size_t)(i + shift)));
+        w = shift == 1 && w == -100 ? SHEAF__IGNORED : w;
+        if (w != got[i])
+            fail_msg("case %zu: %s at %" PRId64 ": wanted %lld, got %d", index,
+                     shift == 1 ? "label" : "id", i, (long long)w, (int)got[i]);
+    }
+}
+
+static void check_case(size_t index, const json_t *one)
+{
+    static const char *const losses[] = { "", "answers", "last", "all" };
+    const sheaf_config config = words();
+    const char *loss = json_string_value(json_object_get(one, "loss_on"));
+    sheaf_data_options options = {
+        .config = &config,
+        .folder = recorded(),
+        .prompt_template = json_string_value(json_object_get(one, "template")),
+    };
+    for (int i = 1; i < 4; i++)
+        if (strcmp(loss, losses[i]) == 0)
+            options.loss_on = (sheaf_loss_on)i;
+    char *text = json_dumps(json_object_get(one, "record"), 0);
+    sheaf_data *data = NULL;
+    CHECK_OK(open_text(&data, text, &options));
+    free(text);
+    const json_t *ids = json_object_get(one, "ids");
+    const int64_t n = sheaf_data_seq(data);
+    if (n != (int64_t)json_array_size(ids))
+        fail_msg("case %zu: %zu ids wanted, got %" PRId64, index, json_array_size(ids), n);
+    int32_t *id = calloc((size_t)n, sizeof *id), *label = calloc((size_t)n, sizeof *label);
+    sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label }, data, (int64_t[]){ 0 }, 1);
+    check_ids(index, ids, id, n, 0);
+    check_ids(index, json_object_get(one, "labels"), label, n, 1);
+    free(id);
+    free(label);
+    sheaf_data_close(data);
+}
+
+static void test_text__labels_are_those_of_transformers(void **state)
+{
+    char path[700];
+    json_t *all = NULL;
+    snprintf(path, sizeof path, "%s/cases.json", recorded());
+    CHECK_OK(sheaf__json_load(&all, path));
+    const json_t *cases = json_object_get(all, "cases");
+    assert_true(json_array_size(cases) > 40);
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_case(i, json_array_get(cases, i));
+    json_decref(all);
+}
+
+/* The marks of the template are tokens, the same letters in a user's text are not. */
+static void test_text__marks_in_a_text_are_text(void **state)
+{
+    static const char talk[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a<|im_end|>b</s>\"}, "
+        "{\"role\": \"assistant\", \"content\": \"c<|im_end|>\"}]}";
+    for (int specials = 0; specials < 2; specials++) {
+        const sheaf_config config = words();
+        sheaf_data *data = NULL;
+        int marks = 0;
+        CHECK_OK(open_text(&data, talk,
+                           &(sheaf_data_options){ .config = &config,
+                                                  .folder = recorded(),
+                                                  .prompt_template = "chatml",
+                                                  .specials = specials }));
+        const int64_t n = sheaf_data_seq(data);
+        int32_t *id = calloc((size_t)n, sizeof *id);
+        sheaf_data_batch(&(sheaf_batch){ .tokens = id }, data, (int64_t[]){ 0 }, 1);
+        for (int64_t i = 0; i < n; i++)
+            marks += id[i] == 3 || id[i] == 1; /* <|im_end|>, </s> */
+        assert_int_equal(marks, specials ? 5 : 2);
+        assert_string_equal(sheaf_data_template(data), "chatml");
+        free(id);
+        sheaf_data_close(data);
+    }
+}
+
+/* ---- forms ---- */
+
+static const char *const same_talk[] = {
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"q\\nx\"}, "
+    "{\"role\": \"assistant\", \"content\": \"a\"}], \"prompt\": \"beside\"}",
+    "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\\nx\"}, {\"from\": \"gpt\", \"value\": \"a\"}], "
+    "\"system\": \"s\"}",
+    "{\"instruction\": \"q\", \"input\": \"x\", \"output\": \"a\", \"system\": \"s\", \"text\": \"beside\"}",
+    "{\"instruction\": \"q\\nx\", \"input\": \"\", \"output\": \"a\", \"system\": \"s\", \"history\": []}",
+    "{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"q\\nx\"}], "
+    "\"completion\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": "
+    "[{\"type\": \"text\", \"text\": \"q\\n\"}, {\"type\": \"text\", \"text\": \"x\"}]}, "
+    "{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 1}]}",
+};
+
+static void test_text__one_conversation_in_every_form(void **state)
+{
+    char hash[33] = "";
+    for (size_t i = 0; i < ARRAY_LEN(same_talk); i++) {
+        const sheaf_config config = words();
+        sheaf_data *data = NULL;
+        CHECK_OK(open_text(&data, same_talk[i],
+                           &(sheaf_data_options){ .config = &config,
+                                                  .folder = recorded(),
+                                                  .prompt_template = "chatml" }));
+        if (i == 0)
+            snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+        if (strcmp(hash, sheaf_data_hash(data)) != 0)
+            fail_msg("form %zu is another one", i);
+        sheaf_data_close(data);
+    }
+}
+
+static void test_text__what_is_learned_of_a_record(void **state)
+{
+    static const struct {
+        const char *json;
+        const char *trained; /* one letter a message */
+    } by_hand[] = {
+        { "{\"instruction\": \"i\", \"output\": \"o\", \"history\": [[\"a\", \"b\"], [\"c\", \"d\"]]}",
+          ".x.x.x" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}, {\"role\": \"assistant\", \"content\": \"b\", "
+          "\"weight\": 0}, {\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}",
+          "...x" },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
+          "{\"role\": \"user\", \"content\": \"c\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"d\"}]}",
+          "...x" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        sheaf__text_record r;
+        CHECK_OK(sheaf__text_record_read(&r, by_hand[i].json, strlen(by_hand[i].json)));
+        assert_int_equal(r.messages, strlen(by_hand[i].trained));
+        for (int64_t k = 0; k < r.messages; k++)
+            assert_int_equal(r.message[k].trained, by_hand[i].trained[k] == 'x');
+        sheaf__text_record_release(&r);
+    }
+}
+
+#define MESSAGES(...) "{\"messages\": [" __VA_ARGS__ "]}"
+#define USER "{\"role\": \"user\", \"content\": \"q\"}"
+#define ANSWER "{\"role\": \"assistant\", \"content\": \"a\"}"
+#define SYSTEM "{\"role\": \"system\", \"content\": \"s\"}"
+static const struct {
+    const char *json, *want;
+} bad_records[] = {
+    { MESSAGES(USER),
+      "field 'messages' | an answer at the end, to be trained | 1 messages, the last is of user" },
+    { MESSAGES(USER "," ANSWER "," USER), "3 messages" },
+    { MESSAGES(ANSWER), "field 'messages[0].role' | user: they take turns, user first" },
+    { MESSAGES(USER "," USER "," ANSWER), "field 'messages[1].role' | assistant: they take turns" },
+    { MESSAGES(USER "," ANSWER "," SYSTEM), "system in the first message only" },
+    { MESSAGES("{\"role\": \"usr\", \"content\": \"q\"}"),
+      "field 'messages[0].role' | system, user or assistant | 'usr'" },
+    { MESSAGES(USER ",{\"role\": \"tool\", \"content\": \"q\"}"),
+      "messages[1].role' | system, user and assistant: calls of tools" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}"),
+      "messages[1].tool_calls" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \" \\n\"}"),
+      "messages[1].content' | an answer | nothing but blanks" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}"),
+      "an answer that is trained" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 2}"),
+      "messages[1].weight" },
+    { MESSAGES("{\"role\": \"user\", \"content\": 7}"),
+      "messages[0].content' | a string | a number" },
+    { MESSAGES("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"),
+      "messages[0].content[0]' | a part of type text" },
+    { MESSAGES(), "1 to 10000 messages" },
+    { "{\"messages\": 1}", "a list of messages" },
+    { "{\"messages\": [], \"conversations\": []}", "both in one record" },
+    { "{\"messages\": [], \"tools\": [{}]}", "field 'tools' | none: calls of tools" },
+    { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}]}", "the last is of human" },
+    { "{\"conversations\": [{\"from\": \"function_call\", \"value\": \"q\"}]}",
+      "conversations[0].from' | system, human and gpt" },
+    { "{\"instruction\": \"i\"}", "field 'output' | a string | no such field" },
+    { "{\"instruction\": \"i\", \"output\": \"\"}",
+      "field 'output' | an answer | an empty string" },
+    { "{\"instruction\": \"i\", \"input\": 1, \"output\": \"o\"}", "field 'input'" },
+    { "{\"instruction\": \"i\", \"output\": \"o\", \"history\": [[\"a\"]]}",
+      "field 'history[0]' | a pair" },
+    { "{\"prompt\": [" USER "], \"completion\": \"c\"}", "field 'prompt' | a string | an array" },
+    { "{\"prompt\": [" USER "], \"completion\": [" USER "]}", "field 'completion[0].role'" },
+};
+
+static void test_text__a_bad_record_is_named(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bad_records); i++) {
+        sheaf__text_record r;
+        CHECK_FAILS(sheaf__text_record_read(&r, bad_records[i].json, strlen(bad_records[i].json)),
+                    SHEAF_E_DATA, bad_records[i].want);
+        sheaf__text_record_release(&r);
+    }
+}
+
+static void test_text__forms_are_not_mixed(void **state)
+{
+    const sheaf_config config = words();
+    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    sheaf_data *data = NULL;
+    CHECK_FAILS(open_text(&data, "{\"text\": \"a\"}\n\n" MESSAGES(USER "," ANSWER), &options),
+                SHEAF_E_DATA,
+                "line 3: field 'messages' | records of one form: 'text', as line 1 has");
+    CHECK_FAILS(open_text(&data, "{\"text\": \"a\"}\n{\"prompt\": \"a\", \"completion\": \"b\"}\n",
+                          &options),
+                SHEAF_E_DATA, "line 2: field 'prompt'");
+}
+
+/* ---- files ---- */
+
+static const char two[] = "{\"text\": \"one two\"}\n{\"text\": \"three\"}\n";
+
+static size_t gzip_of(unsigned char *to, size_t room, const char *text)
+{
+    z_stream z = { 0 };
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (unsigned char *)text;
+    z.avail_in = (unsigned)strlen(text);
+    z.next_out = to;
+    z.avail_out = (unsigned)room;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    const size_t n = room - z.avail_out;
+    deflateEnd(&z);
+    return n;
+}
+
+static void check_packed(const char *hash, const void *bytes, size_t size)
+{
+    const sheaf_config config = words();
+    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    sheaf_data *data = NULL;
+    /* the name tells nothing */
+    CHECK_OK(sheaf_data_open(&data, file_with("packed.jsonl", bytes, size), &options));
+    assert_string_equal(sheaf_data_hash(data), hash);
+    sheaf_data_close(data);
+    CHECK_FAILS(sheaf_data_open(&data, file_with("packed.jsonl", bytes, size - 3), &options),
+                SHEAF_E_FORMAT, "middle of the packed data");
+}
+
+static void test_text__packed_files_are_the_same_data(void **state)
+{
+    unsigned char packed[1000];
+    const sheaf_config config = words();
+    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    sheaf_data *data = NULL;
+    char hash[33];
+    CHECK_OK(open_text(&data, two, &options));
+    snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+    sheaf_data_close(data);
+    check_packed(hash, packed, gzip_of(packed, sizeof packed, two));
+    size_t n = gzip_of(packed, sizeof packed, "{\"text\": \"one two\"}\n{\"te"); /* two members */
+    n += gzip_of(packed + n, sizeof packed - n, "xt\": \"three\"}\n");
+    check_packed(hash, packed, n);
+    ZSTD_CCtx *zstd = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(zstd, ZSTD_c_checksumFlag, 1);
+    n = ZSTD_compress2(zstd, packed, sizeof packed, two, strlen(two));
+    ZSTD_freeCCtx(zstd);
+    check_packed(hash, packed, n);
+    packed[n / 2] ^= 0x55;
+    sheaf_status *st = sheaf_data_open(&data, file_with("packed.jsonl", packed, n), &options);
+    assert_non_null(st); /* damage is never data */
+    sheaf_status_free(st);
+}
+
+static void test_text__other_files_are_refused_with_the_command(void **state)
+{
+    const sheaf_config config = words();
+    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    sheaf_data *data = NULL;
+    CHECK_FAILS(sheaf_data_open(&data, file_with("a b.parquet", "PAR1....PAR1", 12), &options),
+                SHEAF_E_UNSUPPORTED, "a Parquet file | python3 -c 'import pandas");
+    CHECK_FAILS(sheaf_data_open(&data, file_with("a b.parquet", "PAR1....PAR1", 12), &options),
+                SHEAF_E_UNSUPPORTED, "a b.jsonl'");
+    CHECK_FAILS(sheaf_data_open(&data, file_with("x", "BZh9....", 8), &options),
+                SHEAF_E_UNSUPPORTED, "bzip2 -dc");
+}
+
+/* A gigabyte of blanks and letters in one line takes a megabyte packed: memory must not follow. */
+static void test_text__a_line_without_end_is_refused(void **state)
+{
+    const size_t block = 1 << 20;
+    char *letters = malloc(block);
+    memset(letters, 'x', block);
+    gzFile file = gzopen(at("long.jsonl"), "wb1");
+    assert_non_null(file);
+    gzputs(file, "{\"text\": \"a\"}\n{\"text\": \"");
+    for (int i = 0; i < 65; i++)
+        assert_int_equal(gzwrite(file, letters, (unsigned)block), block);
+    assert_int_equal(gzclose(file), Z_OK);
+    free(letters);
+    const sheaf_config config = words();
+    sheaf_data *data = NULL;
+    CHECK_FAILS(sheaf_data_open(&data, at("long.jsonl"),
+                                &(sheaf_data_options){ .config = &config, .folder = recorded() }),
+                SHEAF_E_FORMAT, "line 2 | a record of at most 64 MiB");
+}
+
+/* ---- too long ---- */
+
+static void test_text__on_long_cuts_or_leaves_out_and_says_so(void **state)
+{
+    static const char lines[] = "{\"prompt\": \"abc\", \"completion\": \"d\"}\n"
+                                "{\"prompt\": \"ab\", \"completion\": \"cdefgh\"}\n"
+                                "{\"prompt\": \"abcdefgh\", \"completion\": \"i\"}\n";
+    const sheaf_config config = bytes();
+    char text[400] = "";
+    const sheaf_events events = { said, text };
+    sheaf_data_options options = { .config = &config, .seq = 6, .events = &events };
+    sheaf_data *data = NULL;
+    CHECK_FAILS(open_text(&data, lines, &options), SHEAF_E_DATA,
+                "line 2 | at most 6 tokens, the value of --seq | 10 tokens; 2 lines are longer");
+    options.on_long = SHEAF_LONG_SKIP;
+    CHECK_OK(open_text(&data, lines, &options));
+    assert_int_equal(sheaf_data_rows(data), 1);
+    sheaf_data_close(data);
+    assert_non_null(strstr(text, "2 of 3 records are longer than 6 tokens and left out"));
+    options.on_long = SHEAF_LONG_CUT;
+    CHECK_OK(open_text(&data, lines, &options));
+    assert_int_equal(sheaf_data_rows(data), 2);
+    int32_t id[12], label[12];
+    sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label }, data, (int64_t[]){ 0, 1 }, 2);
+    static const int32_t want[6] = { BOS, 'a', 'b', 'c', 'd', 'e' },
+                         learned[6] = { -1, -1, 'c', 'd', 'e', -1 };
+    CHECK_BYTES("ids", id + 6, want, sizeof want);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(label[6 + i], learned[i] < 0 ? SHEAF__IGNORED : learned[i]);
+    sheaf_data_close(data);
+    assert_non_null(strstr(text, "1 of these had no answer before it"));
+    options.seq = 2;
+    options.on_long = SHEAF_LONG_SKIP;
+    CHECK_FAILS(open_text(&data, lines, &options), SHEAF_E_DATA, "nothing is left of it");
+}
+
+/* Rows, their order and the complaints do not show how many threads read them. */
+static void test_text__threads_change_nothing(void **state)
+{
+    enum { LINES = 4000 };
+    const sheaf_config config = words();
+    char hash[33] = "", *text = malloc(LINES * 80), *p = text;
+    for (int i = 0; i < LINES; i++)
+        p += sprintf(p, "{\"prompt\": \"number %d\", \"completion\": \"fox %d and %d dogs\"}\n", i,
+                     i * 7, i % 13);
+    file_with("data.jsonl", text, (size_t)(p - text));
+    for (int threads = 1; threads <= 4; threads++) {
+        sheaf_data *data = NULL;
+        CHECK_OK(sheaf_data_open(
+            &data, at("data.jsonl"),
+            &(sheaf_data_options){ .config = &config, .folder = recorded(), .threads = threads }));
+        assert_int_equal(sheaf_data_rows(data), LINES);
+        if (threads == 1)
+            snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+        assert_string_equal(sheaf_data_hash(data), hash);
+        sheaf_data_close(data);
+    }
+    free(text);
+}
+
+/* ---- the cache ---- */
+
+static sheaf_status *open_cached(sheaf_data **data, char text[400], const char *file)
+{
+    const sheaf_config config = bytes();
+    const sheaf_events events = { said, text };
+    text[0] = '\0';
+    return sheaf_data_open(
+        data, at(file),
+        &(sheaf_data_options){
+            .config = &config, .cache = at("caches"), .events = &events, .threads = 2 });
+}
+
+/* Opens, compares with `hash` and tells how many caches there are then (a tag lies beside them). */
+static int64_t check_cached(const char *hash, char text[400], const char *file)
+{
+    sheaf_data *data = NULL;
+    CHECK_OK(open_cached(&data, text, file));
+    assert_string_equal(sheaf_data_hash(data), hash);
+    assert_int_equal(sheaf_data_labels(data, (int64_t[]){ 0, 1 }, 2), 4 + 6);
+    assert_int_equal(sheaf_data_tokens(data, (int64_t[]){ 0, 1 }, 2), 5 + 9);
+    assert_int_equal(sheaf_data_longest(data), 9);
+    sheaf_data_close(data);
+    return entries(at("caches")) - 1;
+}
+
+/* Changes byte `where` of a file of the only cache. */
+static void damage(const char *name, long where)
+{
+    char **names = NULL, path[600];
+    int64_t n = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, at("caches")));
+    assert_int_equal(n, 2); /* CACHEDIR.TAG comes first or last */
+    const char *key = names[strcmp(names[0], "CACHEDIR.TAG") == 0];
+    snprintf(path, sizeof path, "%s/%s/%s", at("caches"), key, name);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, where, SEEK_SET);
+    const int c = fgetc(file);
+    fseek(file, where, SEEK_SET);
+    fputc(c ^ 1, file);
+    assert_int_equal(fclose(file), 0);
+    sheaf__names_free(names, n);
+}
+
+static void test_cache__rows_are_those_of_memory_and_damage_is_noticed(void **state)
+{
+    static const char lines[] = "{\"prompt\": \"abc\", \"completion\": \"\"}\n";
+    static const char *const parts[] = { "begin", "labels", "token", "trained", "manifest.json" };
+    static const char good[] =
+        "{\"text\": \"abc\"}\n{\"prompt\": \"ab\", \"completion\": \"cdefg\"}\n";
+    char hash[33], text[400];
+    sheaf_data *data = NULL;
+    const sheaf_config config = bytes();
+    CHECK_OK(open_text(&data, good, &(sheaf_data_options){ .config = &config }));
+    snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+    sheaf_data_close(data);
+    file_with("bad.jsonl", lines, sizeof lines - 1);
+    CHECK_FAILS(open_cached(&data, text, "bad.jsonl"), SHEAF_E_DATA, "line 1");
+    assert_int_equal(entries(at("caches")), 1); /* the tag: nothing of bad data stays */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        damage(parts[i], i == 4 ? 20 : 1);
+        assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
+        if (strstr(text, "is damaged and made anew") == NULL)
+            fail_msg("damage in %s was not noticed", parts[i]);
+        assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
+        assert_string_equal(text, "");
+    }
+    file_with("copy.jsonl", good, sizeof good - 1); /* the same content by another name */
+    assert_int_equal(check_cached(hash, text, "copy.jsonl"), 1);
+    file_with("other.jsonl", "{\"text\": \"abd\"}\n", 16);
+    CHECK_OK(open_cached(&data, text, "other.jsonl"));
+    sheaf_data_close(data);
+    assert_int_equal(entries(at("caches")), 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text__labels_are_those_of_transformers),
+        cmocka_unit_test(test_text__marks_in_a_text_are_text),
+        cmocka_unit_test(test_text__one_conversation_in_every_form),
+        cmocka_unit_test(test_text__what_is_learned_of_a_record),
+        cmocka_unit_test(test_text__a_bad_record_is_named),
+        cmocka_unit_test(test_text__forms_are_not_mixed),
+        cmocka_unit_test(test_text__packed_files_are_the_same_data),
+        cmocka_unit_test(test_text__other_files_are_refused_with_the_command),
+        cmocka_unit_test(test_text__a_line_without_end_is_refused),
+        cmocka_unit_test(test_text__on_long_cuts_or_leaves_out_and_says_so),
+        cmocka_unit_test(test_text__threads_change_nothing),
+        cmocka_unit_test(test_cache__rows_are_those_of_memory_and_damage_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

@@ -1,0 +1,403 @@
+/* row_cache.c - see row_cache.h. */
+#include "data/row_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/output.h"
+#include "base/text.h"
+
+enum { PARTS = 4, BUFFER = 1 << 20, VERSION = 1 };
+enum { BEGIN, LABELS, TOKEN, TRAINED };
+static const char *const names[PARTS] = { "begin", "labels", "token", "trained" };
+static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
+                          "# Tokenised text of sheaf; it is made again when it is not here.\n";
+
+/* ---- writing ---- */
+
+typedef struct part {
+    sheaf_file file;
+    sheaf_hasher *hasher;
+    char *buffer;
+    size_t used;
+    int64_t size;
+} part;
+
+struct sheaf__row_cache_writer {
+    sheaf_output *output;
+    part part[PARTS];
+    int64_t rows, tokens;
+    char key[64];
+};
+
+static sheaf_status *flush(part *p)
+{
+    sheaf__hasher_add(p->hasher, p->buffer, p->used);
+    sheaf_status *st = sheaf__file_write_at(&p->file, p->buffer, p->used, p->size);
+    p->size += (int64_t)p->used;
+    p->used = 0;
+    return st;
+}
+
+static sheaf_status *add(part *p, const void *bytes, size_t size)
+{
+    sheaf_status *st = NULL;
+    for (const char *from = bytes; size > 0 && st == NULL;) {
+        const size_t n = size < BUFFER - p->used ? size : BUFFER - p->used;
+        memcpy(p->buffer + p->used, from, n);
+        p->used += n;
+        from += n;
+        size -= n;
+        if (p->used == BUFFER)
+            st = flush(p);
+    }
+    return st;
+}
+
+static void writer_free(sheaf__row_cache_writer *w)
+{
+    for (int i = 0; i < PARTS; i++) {
+        sheaf_status_free(sheaf__file_close(&w->part[i].file));
+        sheaf__hasher_free(w->part[i].hasher);
+        free(w->part[i].buffer);
+    }
+    free(w);
+}
+
+void sheaf__row_cache_abandon(sheaf__row_cache_writer *w)
+{
+    if (w == NULL)
+        return;
+    sheaf_output *output = w->output;
+    writer_free(w);
+    sheaf__output_abandon(output);
+}
+
+static sheaf_status *start(sheaf__row_cache_writer *w)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < PARTS && st == NULL; i++) {
+        w->part[i].hasher = sheaf__hasher_new();
+        w->part[i].buffer = malloc(BUFFER);
+        if (w->part[i].hasher == NULL || w->part[i].buffer == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+        st = sheaf__output_create(&w->part[i].file, w->output, names[i]);
+    }
+    return st == NULL ? add(&w->part[BEGIN], &w->tokens, sizeof w->tokens) : st;
+}
+
+/* The folder with its tag; a folder of something else is left alone. */
+static sheaf_status *make_folder(const char *dir)
+{
+    char *path = NULL;
+    sheaf_status *st = sheaf__make_dirs(dir, NULL);
+    if (st == NULL)
+        st = sheaf__path_join(&path, dir, "CACHEDIR.TAG");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        st = sheaf__file_write_whole(path, tag, sizeof tag - 1, NULL);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *dir,
+                                     const char *key, const sheaf_events *events)
+{
+    char *path = NULL;
+    sheaf__row_cache_writer *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+    for (int i = 0; i < PARTS; i++)
+        w->part[i].file.fd = -1;
+    snprintf(w->key, sizeof w->key, "%s", key);
+    sheaf_status *st = make_folder(dir);
+    if (st == NULL)
+        st = sheaf__path_join(&path, dir, key);
+    if (st == NULL)
+        st = sheaf__output_sweep(path, events, NULL);
+    if (st == NULL)
+        st = sheaf__output_begin(&w->output, path, true, NULL);
+    if (st == NULL)
+        st = start(w);
+    free(path);
+    if (st != NULL)
+        sheaf__row_cache_abandon(w);
+    else
+        *out = w;
+    return st;
+}
+
+static int32_t count_labels(const uint8_t *trained, int64_t count)
+{
+    int32_t n = 0;
+    for (int64_t i = 1; i < count; i++)
+        n += trained[i];
+    return n;
+}
+
+sheaf_status *sheaf__row_cache_put(sheaf__row_cache_writer *w, const int32_t *id,
+                                   const uint8_t *trained, int64_t count)
+{
+    const int32_t labels = count_labels(trained, count);
+    w->tokens += count;
+    w->rows++;
+    sheaf_status *st = add(&w->part[BEGIN], &w->tokens, sizeof w->tokens);
+    if (st == NULL)
+        st = add(&w->part[LABELS], &labels, sizeof labels);
+    if (st == NULL)
+        st = add(&w->part[TOKEN], id, (size_t)count * sizeof *id);
+    return st == NULL ? add(&w->part[TRAINED], trained, (size_t)count) : st;
+}
+
+/* ---- the manifest ---- */
+
+typedef struct field {
+    const char *name;
+    int64_t *value;
+} field;
+
+static int fields_of(field out[16], sheaf__row_cache_facts *f)
+{
+    sheaf__text_counts *c = &f->counts;
+    const field all[] = { { "records", &f->records },   { "limit", &c->limit },
+                          { "rows", &c->rows },         { "longest", &c->longest },
+                          { "too_long", &c->too_long }, { "cut", &c->cut },
+                          { "emptied", &c->emptied },   { "left_out", &c->left_out } };
+    memcpy(out, all, sizeof all);
+    return (int)(sizeof all / sizeof *all);
+}
+
+static sheaf_status *write_manifest(sheaf__row_cache_writer *w, const sheaf__row_cache_facts *given)
+{
+    sheaf_text text = { 0 };
+    char hash[33];
+    sheaf__row_cache_facts facts = *given;
+    field fields[16];
+    const int n = fields_of(fields, &facts);
+    sheaf__text_add(&text, "{\n \"version\": %d,\n \"key\": \"%s\",\n \"tokens\": %" PRId64 ",\n",
+                    VERSION, w->key, w->tokens);
+    for (int i = 0; i < n; i++)
+        sheaf__text_add(&text, " \"%s\": %" PRId64 ",\n", fields[i].name, *fields[i].value);
+    for (int i = 0; i < PARTS; i++)
+        sheaf__text_add(&text, " \"%s\": \"%s\",\n", names[i],
+                        sheaf__hash_text(hash, sheaf__hasher_end(w->part[i].hasher)));
+    sheaf__text_add(&text, " \"template\": ");
+    sheaf__text_json(&text, facts.prompt_template);
+    sheaf__text_add(&text, "\n}\n");
+    sheaf_status *st = text.failed
+                           ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data")
+                           : sheaf__output_write(w->output, "manifest.json", text.at, text.size);
+    sheaf__text_release(&text);
+    return st;
+}
+
+sheaf_status *sheaf__row_cache_commit(sheaf__row_cache_writer *w,
+                                      const sheaf__row_cache_facts *facts)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < PARTS && st == NULL; i++) {
+        st = flush(&w->part[i]);
+        if (st == NULL)
+            st = sheaf__file_sync(&w->part[i].file);
+    }
+    if (st == NULL)
+        st = write_manifest(w, facts);
+    if (st != NULL) {
+        sheaf__row_cache_abandon(w);
+        return st;
+    }
+    sheaf_output *output = w->output;
+    writer_free(w);
+    return sheaf__output_commit(output);
+}
+
+/* ---- reading ---- */
+
+typedef struct mapping {
+    void *at;
+    size_t size;
+} mapping;
+
+struct sheaf__row_mapping {
+    mapping part[PARTS];
+};
+
+void sheaf__row_cache_unmap(sheaf_data *data)
+{
+    if (data->mapped == NULL)
+        return;
+    for (int i = 0; i < PARTS; i++)
+        if (data->mapped->part[i].at != NULL)
+            munmap(data->mapped->part[i].at, data->mapped->part[i].size);
+    free(data->mapped);
+    data->mapped = NULL;
+    data->begin = NULL;
+    data->token = data->labels = NULL;
+    data->trained = NULL;
+}
+
+static sheaf_status *differs(const char *expected, const char *found)
+{
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "it"), "%s", expected), "%s",
+                       found);
+}
+
+/* As it was hashed: read from the disk, so that an error of it is ours and no signal. */
+static sheaf_status *check_hash(int fd, int64_t size, const char *path, const char *want,
+                                const sheaf_data_options *options)
+{
+    char *buffer = malloc(BUFFER), text[33];
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st =
+        buffer == NULL || hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data") : NULL;
+    for (int64_t at = 0; at < size && st == NULL;) {
+        const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
+        st = sheaf__file_read_at(fd, buffer, n, at, path);
+        if (st == NULL)
+            sheaf__hasher_add(hasher, buffer, n);
+        at += (int64_t)n;
+        if (st == NULL && options->stop != NULL && atomic_load(options->stop) != 0)
+            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", path), "a request to stop");
+    }
+    if (st == NULL && strcmp(sheaf__hash_text(text, sheaf__hasher_end(hasher)), want) != 0)
+        st = differs("the bytes that were written", "others");
+    sheaf__hasher_free(hasher);
+    free(buffer);
+    return st;
+}
+
+static sheaf_status *map_part(mapping *out, const char *folder, int which, int64_t size,
+                              const char *hash, const sheaf_data_options *options)
+{
+    char *path = NULL;
+    int fd = -1;
+    int64_t is = 0;
+    sheaf_status *st = sheaf__path_join(&path, folder, names[which]);
+    if (st == NULL)
+        st = sheaf__file_open_read(&fd, &is, path);
+    if (st == NULL && is != size)
+        st = differs("files of the sizes in the manifest", "another size");
+    if (st == NULL)
+        st = check_hash(fd, size, path, hash, options);
+    if (st == NULL && size > 0) {
+        void *at = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+        if (at == MAP_FAILED)
+            st = sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "%s", path), "%s", strerror(errno));
+        else
+            *out = (mapping){ at, (size_t)size };
+    }
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return st;
+}
+
+/* A hash that agrees says that this program wrote it: only what it may have written wrongly is
+ * looked at. */
+static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *tokens,
+                                   const char *hash[PARTS], json_t *json, const char *key)
+{
+    field fields[16];
+    const int n = fields_of(fields, facts);
+    sheaf_json_reader r = { .object = json };
+    const int64_t version = sheaf__json_int(&r, "version", 0, INT32_MAX, 0);
+    const char *was = sheaf__json_string(&r, "key"), *form = sheaf__json_string(&r, "template");
+    *tokens = sheaf__json_int(&r, "tokens", 1, INT64_MAX / 8, SHEAF_JSON_NEEDED);
+    for (int i = 0; i < n; i++)
+        *fields[i].value = sheaf__json_int(&r, fields[i].name, 0, INT64_MAX, SHEAF_JSON_NEEDED);
+    for (int i = 0; i < PARTS; i++)
+        hash[i] = sheaf__json_string(&r, names[i]);
+    if (r.st != NULL)
+        return r.st;
+    for (int i = 0; i < PARTS; i++)
+        if (hash[i] == NULL)
+            return differs("a hash of each file", "none");
+    if (version != VERSION || was == NULL || strcmp(was, key) != 0)
+        return differs("a manifest of this version and key", "another one");
+    if (facts->counts.rows < 1 || facts->counts.rows > INT64_MAX / 16)
+        return differs("at least one row", "none");
+    snprintf(facts->prompt_template, sizeof facts->prompt_template, "%s", form == NULL ? "" : form);
+    return NULL;
+}
+
+static sheaf_status *map_all(sheaf_data *data, sheaf__row_cache_facts *facts, const char *folder,
+                             const char *key, const sheaf_data_options *options)
+{
+    char *path = NULL;
+    json_t *json = NULL;
+    int64_t tokens = 0;
+    const char *hash[PARTS];
+    data->mapped = calloc(1, sizeof *data->mapped);
+    if (data->mapped == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+    sheaf_status *st = sheaf__path_join(&path, folder, "manifest.json");
+    if (st == NULL)
+        st = sheaf__json_load(&json, path);
+    if (st == NULL)
+        st = take_manifest(facts, &tokens, hash, json, key);
+    const int64_t rows = facts->counts.rows,
+                  size[PARTS] = { (rows + 1) * 8, rows * 4, tokens * 4, tokens };
+    for (int i = 0; i < PARTS && st == NULL; i++)
+        st = map_part(&data->mapped->part[i], folder, i, size[i], hash[i], options);
+    if (st == NULL) {
+        data->begin = data->mapped->part[BEGIN].at;
+        data->labels = data->mapped->part[LABELS].at;
+        data->token = data->mapped->part[TOKEN].at;
+        data->trained = data->mapped->part[TRAINED].at;
+        data->rows = rows;
+        data->tokens = tokens;
+    }
+    json_decref(json);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__row_cache_open(bool *found, sheaf_data *data, sheaf__row_cache_facts *facts,
+                                    const char *dir, const char *key,
+                                    const sheaf_data_options *options)
+{
+    const sheaf__row_cache_facts before = *facts;
+    char *folder = NULL;
+    *found = false;
+    sheaf_status *st = sheaf__path_join(&folder, dir, key);
+    if (st == NULL && sheaf__path_kind(folder) != SHEAF_PATH_NONE) {
+        st = map_all(data, facts, folder, key, options);
+        *found = st == NULL;
+        if (st != NULL) {
+            sheaf__row_cache_unmap(data);
+            *facts = before;
+        }
+        if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
+            sheaf_status_code(st) != SHEAF_E_STOPPED) {
+            sheaf_warn(options->events, "%s is damaged and made anew: %s, expected %s, found %s",
+                       folder, sheaf_status_where(st), sheaf_status_expected(st),
+                       sheaf_status_found(st));
+            sheaf_status_free(st);
+            st = NULL;
+        }
+    }
+    free(folder);
+    return st;
+}
+
+bool sheaf__row_cache_is(const char *dir)
+{
+    char *path = NULL, *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__path_join(&path, dir, "CACHEDIR.TAG");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__file_read_all(&text, &size, path, 4096);
+    const bool is =
+        st == NULL && text != NULL && size == sizeof tag - 1 && memcmp(text, tag, size) == 0;
+    sheaf_status_free(st);
+    free(text);
+    free(path);
+    return is;
+}

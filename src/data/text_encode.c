@@ -1,0 +1,244 @@
+/* text_encode.c - see text_encode.h. */
+#include "data/text_encode.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "data/complaints.h"
+
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "data set");
+}
+
+/* ---- ids, and where they come from ---- */
+
+typedef struct ids {
+    int32_t *id;
+    sheaf__text_range *where;
+    int64_t count, capacity;
+} ids;
+
+static void release(ids *x)
+{
+    free(x->id);
+    free(x->where);
+    *x = (ids){ 0 };
+}
+
+static sheaf_status *put(ids *x, int32_t id, size_t begin, size_t end)
+{
+    int64_t capacity = x->capacity;
+    if (!SHEAF_GROW(&x->id, &capacity, x->count + 1) ||
+        !SHEAF_GROW(&x->where, &x->capacity, x->count + 1))
+        return no_memory();
+    x->id[x->count] = id;
+    x->where[x->count++] = (sheaf__text_range){ begin, end };
+    return NULL;
+}
+
+/* A vocabulary of bytes has no marks that a text could write. */
+static sheaf_status *encode_bytes(ids *out, const sheaf__text_encoder *e, const char *text,
+                                  size_t size)
+{
+    const size_t room = size + 1;
+    if (size > INT32_MAX - 2)
+        return sheaf__bad_field("text", "fewer than 2^31 bytes", "%zu", size);
+    out->id = malloc(room * sizeof *out->id);
+    out->where = malloc(room * sizeof *out->where);
+    if (out->id == NULL || out->where == NULL)
+        return no_memory();
+    out->capacity = (int64_t)room;
+    if (e->config->bos >= 0)
+        put(out, (int32_t)e->config->bos, 0, 0);
+    for (size_t i = 0; i < size; i++) {
+        out->id[out->count] = (unsigned char)text[i];
+        out->where[out->count++] = (sheaf__text_range){ i, i + 1 };
+    }
+    return NULL;
+}
+
+static sheaf_status *encode(ids *out, const sheaf__text_encoder *e, const char *text, size_t size,
+                            const sheaf__encode_options *how)
+{
+    *out = (ids){ 0 };
+    if (e->tokenizer == NULL)
+        return encode_bytes(out, e, text, size);
+    sheaf_status *st =
+        sheaf__tokenizer_encode(&out->id, &out->where, &out->count, e->tokenizer, text, size, how);
+    out->capacity = out->count;
+    return st;
+}
+
+/* ---- which of them are learned ---- */
+
+/* [*first, *end): the ids with a byte in [begin, stop). `from`: none before it has one. */
+static void across(int64_t *first, int64_t *end, const ids *x, size_t begin, size_t stop,
+                   int64_t from)
+{
+    int64_t i = from;
+    while (i < x->count && (x->where[i].end <= begin || x->where[i].begin == x->where[i].end))
+        i++;
+    *first = i;
+    *end = i;
+    for (; i < x->count && x->where[i].begin < stop; i++)
+        if (x->where[i].end > begin && x->where[i].begin < x->where[i].end)
+            *end = i + 1;
+}
+
+static sheaf_status *give(sheaf__text_row *out, ids *x)
+{
+    out->trained = calloc((size_t)x->count + 1, 1);
+    if (out->trained == NULL)
+        return no_memory();
+    out->id = x->id;
+    out->count = x->count;
+    x->id = NULL;
+    return NULL;
+}
+
+/* ---- conversations ---- */
+
+static sheaf_status *no_template(const sheaf__text_encoder *e, const sheaf__text_record *record)
+{
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "field '%s'", sheaf__text_form_name(record->form));
+    sheaf_expected(st, "a chat template, for conversations");
+    sheaf_found(st, e->tokenizer == NULL ? "none: the vocabulary of this model is bytes"
+                                         : "none: the model's tokenizer has none");
+    return sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
+}
+
+static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
+                            const sheaf__text_record *record)
+{
+    sheaf__message *message = malloc((size_t)record->messages * sizeof *message);
+    if (message == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < record->messages; i++)
+        message[i] = (sheaf__message){ record->message[i].role, record->message[i].content,
+                                       record->message[i].size };
+    sheaf_status *st = sheaf__chat_render(out, e->chat, message, record->messages,
+                                          &(sheaf__chat_options){ .bos = e->bos, .eos = e->eos });
+    free(message);
+    return st;
+}
+
+static sheaf_status *encode_rendered(ids *out, const sheaf__text_encoder *e,
+                                     const sheaf__rendered *text)
+{
+    sheaf__text_range *plain = malloc(((size_t)text->spans + 1) * sizeof *plain);
+    int64_t n = 0;
+    if (plain == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < text->spans && !e->specials; i++)
+        if (text->span[i].kind == SHEAF__CONTENT && text->span[i].begin < text->span[i].end)
+            plain[n++] = (sheaf__text_range){ text->span[i].begin, text->span[i].end };
+    sheaf_status *st = encode(out, e, text->text, text->size,
+                              &(sheaf__encode_options){ .plain_range = plain, .plain_ranges = n });
+    free(plain);
+    return st;
+}
+
+static void learn_answers(sheaf__text_row *row, const ids *x, const sheaf__text_encoder *e,
+                          const sheaf__text_record *record, const sheaf__rendered *text)
+{
+    int64_t last = -1, from = 0;
+    for (int64_t i = 0; i < text->spans; i++)
+        if (text->span[i].kind == SHEAF__ANSWER)
+            last = i;
+    for (int64_t i = 0; i < text->spans; i++) {
+        const sheaf__span *span = &text->span[i];
+        int64_t first, end;
+        if (span->kind != SHEAF__ANSWER)
+            continue;
+        across(&first, &end, x, span->begin, span->end, from);
+        from = first;
+        if (record->message[span->message].trained && (e->loss_on != SHEAF_LOSS_LAST || i == last))
+            memset(row->trained + first, 1, (size_t)(end - first));
+    }
+}
+
+static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text_encoder *e,
+                                         const sheaf__text_record *record)
+{
+    sheaf__rendered text = { 0 };
+    ids x = { 0 };
+    if (e->chat == NULL)
+        return no_template(e, record);
+    sheaf_status *st = render(&text, e, record);
+    if (st == NULL)
+        st = encode_rendered(&x, e, &text);
+    if (st == NULL)
+        st = give(out, &x);
+    if (st == NULL && e->loss_on == SHEAF_LOSS_ALL)
+        memset(out->trained, 1, (size_t)out->count);
+    else if (st == NULL)
+        learn_answers(out, &x, e, record, &text);
+    out->left_out = st == NULL ? text.left_out : 0;
+    sheaf__rendered_release(&text);
+    release(&x);
+    return st;
+}
+
+/* ---- prompt and completion, text ---- */
+
+static sheaf_status *joined(char **out, size_t *size, const sheaf__text_record *r)
+{
+    *size = r->prompt_size + r->text_size;
+    *out = malloc(*size + 1);
+    if (*out == NULL)
+        return no_memory();
+    if (r->prompt_size > 0)
+        memcpy(*out, r->prompt, r->prompt_size);
+    memcpy(*out + r->prompt_size, r->text, r->text_size);
+    return NULL;
+}
+
+static sheaf_status *encode_text(sheaf__text_row *out, const sheaf__text_encoder *e,
+                                 const sheaf__text_record *record)
+{
+    char *text = NULL;
+    size_t size = 0;
+    ids x = { 0 };
+    int64_t first = 0, end;
+    sheaf_status *st = joined(&text, &size, record);
+    if (st == NULL)
+        st = encode(&x, e, text, size,
+                    &(sheaf__encode_options){ .add_special = true, .plain = !e->specials });
+    if (st == NULL && record->prompt != NULL && e->loss_on != SHEAF_LOSS_ALL)
+        across(&first, &end, &x, record->prompt_size, size, 0);
+    if (st == NULL && e->eos_id >= 0 && (x.count == 0 || x.id[x.count - 1] != e->eos_id))
+        st = put(&x, e->eos_id, size, size);
+    if (st == NULL)
+        st = give(out, &x);
+    if (st == NULL)
+        memset(out->trained + first, 1, (size_t)(out->count - first));
+    free(text);
+    release(&x);
+    return st;
+}
+
+sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder *encoder,
+                                 const sheaf__text_record *record)
+{
+    *out = (sheaf__text_row){ 0 };
+    sheaf_status *st = record->messages > 0 ? encode_conversation(out, encoder, record)
+                                            : encode_text(out, encoder, record);
+    /* what stands first is never predicted */
+    if (st == NULL &&
+        (out->count < 2 || memchr(out->trained + 1, 1, (size_t)out->count - 1) == NULL))
+        st = sheaf__bad_field(NULL, "a token to learn behind the first one", "none");
+    if (st != NULL)
+        sheaf__text_row_release(out);
+    return st;
+}
+
+void sheaf__text_row_release(sheaf__text_row *row)
+{
+    free(row->id);
+    free(row->trained);
+    *row = (sheaf__text_row){ 0 };
+}

@@ -1,0 +1,42 @@
+/* text_encode.h - a record of text as a row: ids, and which of them are learned.
+ *
+ * A conversation is put in the chat template and encoded as one text, as transformers'
+ * apply_chat_template() does; the template writes bos and the ends of turns itself. Learned are the
+ * tokens with at least one byte of an answer, its end of turn included: a token that stands across
+ * the boundary counts for the answer, as in transformers' return_assistant_tokens_mask.
+ * prompt and completion are encoded as one text too, without a template, with what the tokenizer
+ * adds in front (bos) and eos behind; a token across the boundary is learned. A text is learned
+ * whole.
+ * Special tokens that are written in a text are text, unless `specials` says otherwise. */
+#ifndef SHEAF_DATA_TEXT_ENCODE_H
+#define SHEAF_DATA_TEXT_ENCODE_H
+
+#include "data/data.h"
+#include "data/text_record.h"
+#include "inputs/chat/chat.h"
+#include "inputs/tokenizer/tokenizer.h"
+
+typedef struct sheaf__text_encoder {
+    const sheaf_config *config;        /* borrowed, as what follows */
+    const sheaf__tokenizer *tokenizer; /* NULL: the bytes of a text are its ids */
+    const sheaf__chat_template *chat;  /* NULL: conversations cannot be read */
+    const char *bos, *eos; /* the tokenizer's, as the template writes them; NULL: none */
+    int32_t eos_id;        /* behind texts; -1: none */
+    sheaf_loss_on loss_on;
+    bool specials;
+} sheaf__text_encoder;
+
+typedef struct sheaf__text_row {
+    int32_t *id;      /* [count], malloc'd */
+    uint8_t *trained; /* [count], malloc'd */
+    int64_t count;
+    int64_t left_out; /* messages that the template writes nowhere */
+} sheaf__text_row;
+
+/* sheaf__text_encode - errors: SHEAF_E_DATA, SHEAF_E_UNSUPPORTED (a conversation without a
+ * template), those of template and tokenizer. *out is empty after a failure. Thread-safe. */
+sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder *encoder,
+                                 const sheaf__text_record *record);
+void sheaf__text_row_release(sheaf__text_row *row);
+
+#endif

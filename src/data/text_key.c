@@ -1,0 +1,131 @@
+/* text_key.c - see text_key.h. */
+#include "data/text_key.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/data_rows.h"
+
+enum {
+    ROWS = 1, /* a new number where the same texts give other rows than before */
+    BUFFER = 1 << 20
+};
+
+static sheaf_status *hash_file(sheaf_hash *out, const char *path, const sheaf_data_options *o)
+{
+    int fd = -1;
+    int64_t size = 0;
+    char *buffer = malloc(BUFFER);
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st = buffer == NULL || hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
+                                                        : sheaf__file_open_read(&fd, &size, path);
+    for (int64_t at = 0; at < size && st == NULL;) {
+        const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
+        st = sheaf__file_read_at(fd, buffer, n, at, path);
+        if (st == NULL)
+            sheaf__hasher_add(hasher, buffer, n);
+        at += (int64_t)n;
+        if (st == NULL && o->stop != NULL && atomic_load(o->stop) != 0)
+            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", path), "a request to stop");
+    }
+    if (st == NULL)
+        *out = sheaf__hasher_end(hasher);
+    sheaf__hasher_free(hasher);
+    free(buffer);
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+static void add_text(sheaf_hasher *to, const char *text)
+{
+    const char *known = text == NULL ? "" : text;
+    sheaf__hasher_add(to, known, strlen(known) + 1);
+}
+
+static void add_hash(sheaf_hasher *to, sheaf_hash hash)
+{
+    unsigned char bytes[16];
+    sheaf__hash_bytes(bytes, hash);
+    sheaf__hasher_add(to, bytes, sizeof bytes);
+}
+
+/* All files that a tokenizer may be made of, where they are. */
+static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o)
+{
+    static const char *const names[] = {
+        "tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
+        "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+        "chat_template.json",      "vocab.json",        "merges.txt",
+    };
+    const bool given = o->tokenizer != NULL && o->tokenizer[0] != '\0';
+    const char *from = given ? o->tokenizer : o->folder;
+    char *folder = NULL;
+    if (o->config->byte_vocab || from == NULL || from[0] == '\0')
+        return NULL;
+    const bool file = sheaf__path_kind(from) != SHEAF_PATH_DIR;
+    const char *slash = strrchr(from, '/');
+    add_text(to, !file ? "" : slash == NULL ? from : slash + 1);
+    sheaf_status *st = file ? sheaf__path_parent(&folder, from) : NULL;
+    for (size_t i = 0; i <= sizeof names / sizeof *names && st == NULL; i++) {
+        const bool last = i == sizeof names / sizeof *names; /* the given file itself */
+        char *path = NULL;
+        sheaf_hash hash;
+        if (last && !file)
+            break;
+        st = last ? NULL : sheaf__path_join(&path, file ? folder : from, names[i]);
+        if (st == NULL && sheaf__path_kind(last ? from : path) == SHEAF_PATH_FILE) {
+            st = hash_file(&hash, last ? from : path, o);
+            if (st == NULL) {
+                add_text(to, last ? "" : names[i]);
+                add_hash(to, hash);
+            }
+        }
+        free(path);
+    }
+    free(folder);
+    return st;
+}
+
+static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
+{
+    const sheaf_config *c = o->config;
+    const int64_t numbers[] = { ROWS,
+                                sheaf__data_limit(o),
+                                o->on_long == SHEAF_LONG_CUT    ? 1
+                                : o->on_long == SHEAF_LONG_SKIP ? 2
+                                                                : 0,
+                                o->loss_on == SHEAF_LOSS_LAST  ? 1
+                                : o->loss_on == SHEAF_LOSS_ALL ? 2
+                                                               : 0,
+                                o->specials,
+                                c->byte_vocab,
+                                c->vocab,
+                                c->bos,
+                                c->neos > 0 ? c->eos[0] : -1 };
+    sheaf__hasher_add(to, numbers, sizeof numbers);
+    add_text(to, o->prompt_template);
+}
+
+sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_sources *sources,
+                              const sheaf_data_options *options)
+{
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st = hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data") : NULL;
+    if (st == NULL)
+        add_options(hasher, options);
+    if (st == NULL)
+        st = add_tokenizer(hasher, options);
+    for (int64_t i = 0; i < sources->paths && st == NULL; i++) {
+        st = hash_file(&file[i], sources->path[i], options);
+        if (st == NULL)
+            add_hash(hasher, file[i]);
+    }
+    if (st == NULL)
+        sheaf__hash_text(out, sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
+    return st;
+}

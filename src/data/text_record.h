@@ -1,0 +1,59 @@
+/* text_record.h - one record of a text data set, in any of the forms people have.
+ *
+ *   messages       {"messages": [{"role": "user", "content": Q}, {"role": "assistant", "content":
+ * A}]} conversations  {"conversations": [{"from": "human", "value": Q}, {"from": "gpt", "value":
+ * A}]} instruction    {"instruction": I, "input": X or none, "output": A}; I and X are one
+ * question, with a line break between; "system" and "history": [[Q, A], ...] may stand beside
+ *   prompt         {"prompt": P, "completion": C}: strings, or lists of messages
+ *   text           {"text": T}
+ * A "system" message comes first or not at all; then user and assistant take turns, the user first
+ * and the assistant last. A content may be a list of parts of type text. An assistant's "weight": 0
+ * (OpenAI's) is read and not trained.
+ * Texts are borrowed from the JSON, which the record holds. */
+#ifndef SHEAF_DATA_TEXT_RECORD_H
+#define SHEAF_DATA_TEXT_RECORD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+typedef enum sheaf__text_form {
+    SHEAF__FORM_NONE,
+    SHEAF__FORM_MESSAGES,
+    SHEAF__FORM_CONVERSATIONS,
+    SHEAF__FORM_INSTRUCTION,
+    SHEAF__FORM_PROMPT,
+    SHEAF__FORM_TEXT
+} sheaf__text_form;
+
+typedef struct sheaf__text_message {
+    const char *role; /* "system", "user" or "assistant" */
+    const char *content;
+    size_t size;
+    bool trained; /* an answer to be learned */
+} sheaf__text_message;
+
+typedef struct sheaf__text_record {
+    sheaf__text_form form;
+    /* a conversation; none: prompt and text */
+    sheaf__text_message *message;
+    int64_t messages;
+    const char *prompt, *text; /* prompt NULL: all of `text` is trained */
+    size_t prompt_size, text_size;
+    char ignored[64]; /* name of a field that is not read, or "" */
+    json_t *json;
+    char **owned; /* texts that were put together */
+    int64_t nowned;
+} sheaf__text_record;
+
+/* The word for a form, "messages". */
+const char *sheaf__text_form_name(sheaf__text_form form);
+/* sheaf__text_record_read - errors: SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Release also
+ * after a failure. Thread-safe. */
+sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size);
+void sheaf__text_record_release(sheaf__text_record *record);
+
+#endif

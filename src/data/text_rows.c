@@ -1,0 +1,112 @@
+/* text_rows.c - see text_rows.h. */
+#include "data/text_rows.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "data/row_cache.h"
+
+static sheaf_status *reserve(sheaf_data *data, int64_t tokens)
+{
+    if (data->rows == data->capacity) {
+        const int64_t capacity = data->capacity * 2 + 1024;
+        if (!SHEAF_GROW(&data->begin, NULL, capacity + 1))
+            return sheaf__data_no_memory(data->tokens);
+        data->capacity = capacity;
+        data->begin[0] = 0;
+    }
+    if (tokens > data->token_capacity - data->tokens) {
+        const int64_t capacity = data->token_capacity + data->token_capacity / 2 + tokens + 4096;
+        if (!SHEAF_GROW(&data->token, NULL, capacity) ||
+            !SHEAF_GROW(&data->trained, NULL, capacity))
+            return sheaf__data_no_memory(data->tokens);
+        data->token_capacity = capacity;
+    }
+    return NULL;
+}
+
+static sheaf_status *keep(sheaf_data *data, const sheaf__text_row *row, int64_t count)
+{
+    sheaf_status *st = reserve(data, count);
+    if (st != NULL)
+        return st;
+    memcpy(data->token + data->tokens, row->id, (size_t)count * sizeof *row->id);
+    memcpy(data->trained + data->tokens, row->trained, (size_t)count);
+    data->tokens += count;
+    data->begin[++data->rows] = data->tokens;
+    return NULL;
+}
+
+/* What stands first is never predicted. */
+static bool learns(const sheaf__text_row *row, int64_t count)
+{
+    return count > 1 && memchr(row->trained + 1, 1, (size_t)count - 1) != NULL;
+}
+
+sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *c,
+                                    const sheaf_data_options *options, const sheaf__text_row *row,
+                                    int64_t place, const char *unit)
+{
+    int64_t count = row->count;
+    if (count > c->limit) {
+        c->longest_seen = count > c->longest_seen ? count : c->longest_seen;
+        if (c->too_long++ == 0) {
+            c->first_place = place;
+            c->first_tokens = count;
+        }
+        if (options->on_long != SHEAF_LONG_CUT)
+            return NULL;
+        if (!learns(row, c->limit)) {
+            c->emptied++;
+            return NULL;
+        }
+        c->cut++;
+        count = c->limit;
+    }
+    c->rows++;
+    c->longest = count > c->longest ? count : c->longest;
+    return writer->cache != NULL ? sheaf__row_cache_put(writer->cache, row->id, row->trained, count)
+                                 : keep(writer->data, row, count);
+}
+
+static bool refuses(const sheaf_data_options *options)
+{
+    return options->on_long != SHEAF_LONG_CUT && options->on_long != SHEAF_LONG_SKIP;
+}
+
+sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *c,
+                                         const sheaf_data_options *options, const char *unit)
+{
+    if (c->too_long == 0 || !refuses(options))
+        return NULL;
+    sheaf_status *st = sheaf__data_too_long(options, c->too_long, unit, c->first_place,
+                                            c->first_tokens, c->longest_seen);
+    return sheaf_try_this(
+        st,
+        options->seq > 0
+            ? "--seq %" PRId64 ", or split these records, or say what becomes of them: --on-long "
+              "cut or --on-long skip"
+            : "split these records, or say what becomes of them: --on-long cut or --on-long skip; "
+              "--seq %" PRId64 " goes beyond what the model was made for",
+        c->longest_seen);
+}
+
+void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_options *options,
+                             int64_t records)
+{
+    if (c->too_long > 0 && options->on_long == SHEAF_LONG_SKIP)
+        sheaf_warn(options->events,
+                   "%" PRId64 " of %" PRId64 " records are longer than %" PRId64
+                   " tokens and left out (--on-long skip)",
+                   c->too_long, records, c->limit);
+    else if (c->too_long > 0)
+        sheaf_warn(options->events,
+                   "%" PRId64 " of %" PRId64 " records are longer than %" PRId64
+                   " tokens and cut there (--on-long cut); %" PRId64
+                   " of these had no answer before it and are left out",
+                   c->too_long, records, c->limit, c->emptied);
+    if (c->left_out > 0)
+        sheaf_warn(options->events, "%" PRId64 " messages are written nowhere by the chat template",
+                   c->left_out);
+}

@@ -1,0 +1,34 @@
+/* text_rows.h - private: rows of text on their way into a data set: what is too long is cut, left
+ * out or refused, as --on-long says, and counted. */
+#ifndef SHEAF_DATA_TEXT_ROWS_H
+#define SHEAF_DATA_TEXT_ROWS_H
+
+#include "data/data_rows.h"
+#include "data/text_encode.h"
+
+typedef struct sheaf__text_counts {
+    int64_t limit; /* the most positions of a row */
+    int64_t rows, longest;
+    int64_t too_long, first_place, first_tokens, longest_seen; /* longer than the limit */
+    int64_t cut, emptied; /* of these: kept without their end; without an answer after it */
+    int64_t left_out;     /* messages that the template writes nowhere */
+} sheaf__text_counts;
+
+struct sheaf__row_cache_writer;
+typedef struct sheaf__row_writer {
+    sheaf_data *data;
+    struct sheaf__row_cache_writer *cache; /* rows go there; NULL: into `data` */
+} sheaf__row_writer;
+
+/* sheaf__row_writer_put - errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *counts,
+                                    const sheaf_data_options *options, const sheaf__text_row *row,
+                                    int64_t place, const char *unit);
+/* sheaf__text_counts_verdict - SHEAF_E_DATA for records that are too long, by --on-long error. */
+sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *counts,
+                                         const sheaf_data_options *options, const char *unit);
+/* sheaf__text_counts_note - what was cut or left out of `records`. */
+void sheaf__text_counts_note(const sheaf__text_counts *counts, const sheaf_data_options *options,
+                             int64_t records);
+
+#endif

@@ -1,0 +1,194 @@
+/* text_sources.c - see text_sources.h. */
+#include "data/text_sources.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/text.h"
+
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* ---- files ---- */
+
+static bool is_json_name(const char *name)
+{
+    static const char *const ends[] = { ".json", ".jsonl", ".ndjson" }, *const packed[] = {
+        "", ".gz", ".zst"
+    };
+    char end[24];
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 3; k++) {
+            snprintf(end, sizeof end, "%s%s", ends[i], packed[k]);
+            if (sheaf__ends_with(name, end))
+                return true;
+        }
+    return false;
+}
+
+static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
+{
+    struct stat look;
+    char **more = realloc(s->path, (size_t)(s->paths + 1) * sizeof *more);
+    if (more == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    s->path = more;
+    s->path[s->paths] = strdup(path);
+    if (s->path[s->paths] == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    s->paths++;
+    s->bytes += stat(path, &look) == 0 ? (int64_t)look.st_size : 0;
+    return NULL;
+}
+
+sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *path)
+{
+    char **name = NULL;
+    int64_t count = 0;
+    *out = (sheaf__text_sources){ 0 };
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return add_file(out, path);
+    sheaf_status *st = sheaf__list_dir(&name, &count, path);
+    for (int64_t i = 0; i < count && st == NULL; i++) {
+        char *file = NULL;
+        if (!is_json_name(name[i]))
+            continue;
+        st = sheaf__path_join(&file, path, name[i]);
+        if (st == NULL)
+            st = add_file(out, file);
+        free(file);
+    }
+    sheaf__names_free(name, count);
+    if (st == NULL && out->paths == 0)
+        st = sheaf_found(
+            sheaf_expected(
+                sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
+                "a file, or a folder of .json or .jsonl files (also .gz, .zst): a folder "
+                "of images is for models with a vision tower (CogVLM, CogAgent)"),
+            "a folder with none");
+    return st;
+}
+
+/* ---- the tokenizer ---- */
+
+static sheaf_status *check_bytes(const sheaf_data_options *o)
+{
+    const sheaf_config *config = o->config;
+    if (is_given(o->tokenizer))
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokenizer"),
+                           "none: the vocabulary of this model is bytes, as its config says"),
+            "%s", o->tokenizer);
+    const int64_t eos = config->neos > 0 ? config->eos[0] : -1;
+    if (config->vocab < 256 || eos < 0 || eos >= config->vocab || config->bos >= config->vocab) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config.json: special tokens");
+        sheaf_expected(
+            st, "256 bytes and eos_token_id (and bos_token_id, if any) inside the vocabulary");
+        return sheaf_found(
+            st, "vocab_size %" PRId64 ", bos_token_id %" PRId64 ", eos_token_id %" PRId64,
+            config->vocab, config->bos, eos);
+    }
+    return NULL;
+}
+
+static sheaf_status *none_found(const sheaf_data_options *o)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "text records");
+    sheaf_expected(st, "tokenizer.json or tokenizer.model in the model's folder, or a model whose "
+                       "vocabulary is bytes (\"sheaf_tokenizer\": \"bytes\")");
+    sheaf_found(st, "a model of family %s that needs a tokenizer, and none",
+                sheaf_family_name(o->config->family));
+    return sheaf_try_this(st, "--tokenizer PATH, the folder or file of this model's tokenizer; or "
+                              "tokenise first and give a .safetensors file with input_ids and "
+                              "labels");
+}
+
+/* The folder, where it has a tokenizer. */
+static sheaf_status *find_tokenizer(const char **out, const sheaf_data_options *o)
+{
+    static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
+    *out = is_given(o->tokenizer) ? o->tokenizer : NULL;
+    for (size_t i = 0; i < 3 && *out == NULL && is_given(o->folder); i++) {
+        char *path = NULL;
+        sheaf_status *st = sheaf__path_join(&path, o->folder, names[i]);
+        if (st != NULL)
+            return st;
+        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            *out = o->folder;
+        free(path);
+    }
+    return *out == NULL ? none_found(o) : NULL;
+}
+
+static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path,
+                                const sheaf_data_options *o)
+{
+    if (sheaf__tokenizer_size(t) <= o->config->vocab)
+        return NULL;
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                       "at most %" PRId64 " tokens, the model's vocabulary", o->config->vocab);
+    return sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(t)),
+                          "the tokenizer of this model: --tokenizer PATH");
+}
+
+sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_options *options)
+{
+    const char *path = NULL;
+    s->encoder = (sheaf__text_encoder){ .config = options->config,
+                                        .eos_id = -1,
+                                        .loss_on = options->loss_on,
+                                        .specials = options->specials };
+    if (options->config->byte_vocab) {
+        sheaf_status *st = check_bytes(options);
+        if (st == NULL)
+            s->encoder.eos_id = (int32_t)options->config->eos[0];
+        return st;
+    }
+    sheaf_status *st = find_tokenizer(&path, options);
+    if (st == NULL)
+        st = sheaf__tokenizer_open(&s->tokenizer, path);
+    if (st == NULL)
+        st = check_size(s->tokenizer, path, options);
+    if (st == NULL)
+        st = sheaf__stored_chat_read(&s->stored, path);
+    if (st != NULL)
+        return st;
+    const int64_t end = options->config->neos > 0 ? options->config->eos[0] : -1;
+    const int32_t eos =
+        s->stored.eos == NULL ? -1 : sheaf__tokenizer_find(s->tokenizer, s->stored.eos);
+    s->encoder.tokenizer = s->tokenizer;
+    s->encoder.bos = s->stored.bos;
+    s->encoder.eos = s->stored.eos;
+    s->encoder.eos_id = eos >= 0 ? eos : end < options->config->vocab ? (int32_t)end : -1;
+    return NULL;
+}
+
+/* ---- the template ---- */
+
+sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_options *options)
+{
+    sheaf_status *st = NULL;
+    if (s->chat != NULL)
+        return NULL;
+    if (is_given(options->prompt_template))
+        st = sheaf__chat_template_find(&s->chat, options->prompt_template);
+    s->encoder.chat = s->chat;
+    return st;
+}
+
+void sheaf__text_sources_release(sheaf__text_sources *s)
+{
+    for (int64_t i = 0; i < s->paths; i++)
+        free(s->path[i]);
+    free(s->path);
+    sheaf__tokenizer_close(s->tokenizer);
+    sheaf__chat_template_free(s->chat);
+    sheaf__stored_chat_release(&s->stored);
+    *s = (sheaf__text_sources){ 0 };
+}
