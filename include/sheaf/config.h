@@ -1,4 +1,4 @@
-/* config.h - what config.json says about a model of the Llama family, or SAT's
+/* config.h - what config.json says about a model of the Llama family and its kin, or SAT's
  * model_config.json about CogVLM and CogAgent.
  *
  * Reads 4.x style (rope_theta, rope_scaling, torch_dtype) and 5.x style
@@ -23,15 +23,24 @@ typedef enum sheaf_family {
     SHEAF_MISTRAL,
     SHEAF_QWEN2,
     SHEAF_COGVLM,
-    SHEAF_COGAGENT
+    SHEAF_COGAGENT,
+    SHEAF_QWEN3,
+    SHEAF_SMOLLM3,
+    SHEAF_OLMO2,
+    SHEAF_PHI3
 } sheaf_family;
 typedef enum sheaf_rope_type {
     SHEAF_ROPE_DEFAULT,
     SHEAF_ROPE_LINEAR,
-    SHEAF_ROPE_LLAMA3
+    SHEAF_ROPE_LLAMA3,
+    SHEAF_ROPE_DYNAMIC,
+    SHEAF_ROPE_YARN,
+    SHEAF_ROPE_LONGROPE
 } sheaf_rope_type;
 
 #define SHEAF_MAX_EOS 16
+#define SHEAF_MAX_LAYERS 4096     /* of a model of the Llama family */
+#define SHEAF_MAX_ROPE_PAIRS 256  /* of a longrope's lists */
 #define SHEAF_MAX_COG_LAYERS 1024 /* of each of CogVLM's and CogAgent's stacks */
 
 /* The vision transformer (EVA2-CLIP) that turns an image into patches: eva_args. */
@@ -62,9 +71,17 @@ typedef struct sheaf_config {
         double theta, factor, low_freq_factor, high_freq_factor;
         int64_t original_length;
         double partial; /* partial_rotary_factor, 1 */
+        /* yarn, longrope: what cos and sin are multiplied by; 0: what their rules say */
+        double attention_factor;
+        double beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn; mscale 0: not said */
+        bool truncate;                                       /* yarn: whole numbers of dimensions */
+        int64_t pairs;                                       /* longrope: of the lists */
+        double short_factor[SHEAF_MAX_ROPE_PAIRS], long_factor[SHEAF_MAX_ROPE_PAIRS];
     } rope;
-    int64_t window;            /* sliding window, 0 = none */
-    int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0) */
+    uint64_t no_rope[SHEAF_MAX_LAYERS / 64]; /* bit i: layer i has no rotary embedding */
+    int64_t window;                          /* sliding window, 0 = none */
+    int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0), */
+    uint64_t full_layers[SHEAF_MAX_LAYERS / 64]; /* but those whose bit is set */
     int64_t max_position;
     /* CogVLM and CogAgent; all zero for others. */
     int64_t patches;        /* of an image, P */

@@ -22,6 +22,12 @@ typedef enum sheaf_role {
     SHEAF_NORM_IN,
     SHEAF_NORM_POST,
     SHEAF_NORM_FINAL,
+    SHEAF_QKV,     /* q, k and v in one weight, */
+    SHEAF_GATE_UP, /* gate and up in one */
+    SHEAF_NORM_Q,  /* of queries, of keys */
+    SHEAF_NORM_K,
+    SHEAF_NORM_AFTER_ATTENTION, /* of what a layer adds to the residual stream */
+    SHEAF_NORM_AFTER_MLP,
     SHEAF_ROLES,
     /* CogVLM and CogAgent, where names tell more: */
     SHEAF_LINEAR, /* any other linear layer */
@@ -52,8 +58,9 @@ typedef struct sheaf_schema {
     sheaf_config config; /* a copy with borrowed strings set to NULL */
     int slices;
     int64_t count;
-    sheaf_tensor *tensor; /* model order: embedding, layers (input norm, q, k, v, o with biases,
-                             post norm, gate, up, down), final norm, head. A tied head is absent.
+    sheaf_tensor *tensor; /* model order: embedding, layers (input norm, q, k, v with biases, their
+                             norms, o, norm after it, post norm, gate, up, down, norm after it),
+                             final norm, head. What a model lacks is absent, so is a tied head.
                              CogVLM, CogAgent: the order of SAT's files. */
     int64_t *by_name;     /* indices sorted by name; NULL where names can be computed */
 } sheaf_schema;

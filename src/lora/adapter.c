@@ -165,7 +165,7 @@ static double alpha_of_all(const sheaf_lora_module *m, bool rslora)
 /* Rank and scale of `m`, whose base is set, from what the options say of it: of each part, or of
  * all together. */
 static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
-                              const sheaf_lora_options *o)
+                              const sheaf_lora_options *o, bool always_dense)
 {
     const sheaf_tensor *base = m->base;
     m->parts = base->cut.nparts > 1 && base->cut.axis == base->out_axis ? base->cut.nparts : 1;
@@ -174,7 +174,9 @@ static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
     m->scale = sheaf_lora_scale(alpha, m->rank, o->rslora);
     m->file_rank = m->rank;
     m->file_alpha = alpha;
-    if (m->parts > 1 && o->whole_rank) {
+    if (m->parts > 1 && always_dense) {
+        m->dense = m->always_dense = true;
+    } else if (m->parts > 1 && o->whole_rank) {
         m->dense = m->rank % m->parts != 0;
         if (!m->dense) {
             m->rank /= m->parts;
@@ -191,7 +193,7 @@ static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
     return sheaf_found(st, "%" PRId64, m->rank);
 }
 
-static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base)
+static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool by_paths)
 {
     const sheaf_lora_options *o = &lora->options;
     sheaf_lora_module *m = &lora->module[lora->nmodules];
@@ -207,7 +209,7 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base)
     *m = (sheaf_lora_module){ .base = base,
                               .a_cut = { .slices = slices },
                               .b_cut = { .slices = slices } };
-    st = set_rank(m, rank, alpha, o);
+    st = set_rank(m, rank, alpha, o, !by_paths);
     if (st != NULL)
         return st;
     m->a_shape[0] = m->file_rank;
@@ -254,7 +256,7 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
             sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD)
             hit = SHEAF_HIT_TARGET;
         if (st == NULL && hit == SHEAF_HIT_TARGET)
-            st = sheaf__lora_is_linear(t->role) ? add_module(lora, t) : refuse_kind(t);
+            st = sheaf__lora_is_linear(t->role) ? add_module(lora, t, cog) : refuse_kind(t);
         if (st != NULL)
             return st;
     }
@@ -335,18 +337,23 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
 }
 
 /* PEFT stores all-linear as the names it stands for. */
-static sheaf_status *spell_out(sheaf_lora_options *o)
+static sheaf_status *spell_out(sheaf_lora *lora)
 {
-    static const char *const names[] = { "q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                         "gate_proj", "up_proj", "down_proj" };
-    const int n = (int)(sizeof names / sizeof *names);
-    char **list = calloc((size_t)n + 1, sizeof *list);
-    if (list == NULL)
+    sheaf_lora_options *o = &lora->options;
+    o->targets = calloc((size_t)lora->nmodules + 1, sizeof *o->targets);
+    if (o->targets == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
-    o->targets = list;
-    for (int i = 0; i < n; i++, o->ntargets++)
-        if ((list[i] = strdup(names[i])) == NULL)
+    for (int i = 0; i < lora->nmodules; i++) {
+        const char *name = last_name(lora->module[i].base->module);
+        bool known = false;
+        for (int j = 0; j < o->ntargets && !known; j++)
+            known = strcmp(o->targets[j], name) == 0;
+        if (known)
+            continue;
+        if ((o->targets[o->ntargets] = strdup(name)) == NULL)
             return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
+        o->ntargets++;
+    }
     o->all_linear = false;
     return NULL;
 }
@@ -407,7 +414,7 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     if (st == NULL && sheaf__lora_by_paths(schema))
         st = sheaf__lora_paths_spell(lora);
     else if (st == NULL && options->all_linear)
-        st = spell_out(&lora->options);
+        st = spell_out(lora);
     if (st != NULL) {
         sheaf_lora_free(lora);
         return st;

@@ -69,15 +69,17 @@ typedef struct sheaf_lora_options {
  * i of it belongs to the part that row i of the weight belongs to, and meets rows [p r, p r + r) of
  * A. A file has them as one module of rank parts * r, whose B has the compact one's blocks on its
  * diagonal and is zero elsewhere. Where a file's B is not like that, the layer is `dense`: r is the
- * file's rank, and every part meets all rows of A. */
+ * file's rank, and every part meets all rows of A. Of families whose adapters are PEFT's own
+ * (Phi-3) a fused layer always is: to PEFT it is a layer like any other. */
 typedef struct sheaf_lora_module {
     const sheaf_tensor *base; /* the weight, borrowed from the schema */
     int64_t rank;             /* r */
     double alpha;
-    float scale;       /* alpha/r or alpha/sqrt(r), computed in double, rounded */
-    int parts;         /* 1 = not fused */
-    bool dense;        /* see above; known after sheaf_lora_fit(). Not to be trained:
-                          sheaf_lora_check_trainable() */
+    float scale; /* alpha/r or alpha/sqrt(r), computed in double, rounded */
+    int parts;   /* 1 = not fused */
+    bool dense;  /* see above; known after sheaf_lora_fit(). If only the file made it so, not to
+                    be trained: sheaf_lora_check_trainable() */
+    bool always_dense; /* by the family */
     int64_t file_rank; /* parts * r, and an alpha that gives the same scale: what
                           adapter_config.json says */
     double file_alpha;

@@ -81,7 +81,7 @@ sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora)
 {
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        if (!m->dense)
+        if (!m->dense || m->always_dense)
             continue;
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", m->b_name);
         sheaf_expected(

@@ -13,7 +13,8 @@
 
 bool sheaf__lora_is_linear(sheaf_role role)
 {
-    return role == SHEAF_HEAD || role == SHEAF_LINEAR || (role >= SHEAF_Q && role <= SHEAF_DOWN);
+    return role == SHEAF_HEAD || role == SHEAF_LINEAR || role == SHEAF_QKV ||
+           role == SHEAF_GATE_UP || (role >= SHEAF_Q && role <= SHEAF_DOWN);
 }
 
 bool sheaf__lora_by_paths(const sheaf_schema *schema)

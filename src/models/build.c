@@ -52,8 +52,7 @@ static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
  * CogAgent's tower are no `bias` there. */
 static bool decays(const sheaf_tensor *t)
 {
-    return !t->bias && t->role != SHEAF_NORM_IN && t->role != SHEAF_NORM_POST &&
-           t->role != SHEAF_NORM_FINAL && t->role != SHEAF_NORM;
+    return !t->bias && !sheaf__is_norm(t->role);
 }
 
 /* Trained tensors are matrices: a convolution's weight is [out, the rest], a table of positions
@@ -114,7 +113,11 @@ static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part,
     const sheaf__context *c = m->context;
     const sheaf_memory kind = part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS;
     sheaf_status *st = NULL;
-    for (int f = 0; f < 2; f++) {
+    if (part->first != NULL) {
+        memcpy(part->a_copy, part->first->a_copy, sizeof part->a_copy);
+        memcpy(part->a_numel, part->first->a_numel, sizeof part->a_numel);
+    }
+    for (int f = part->first != NULL; f < 2; f++) {
         const sheaf_cut *cut = f == 0 ? &module->a_cut : &module->b_cut;
         const bool whole = cut->nparts == 0;
         const int64_t width = f == 0 ? part->rank : module->b_shape[1],
@@ -153,7 +156,8 @@ static sheaf_status *build_lora(sheaf__model *m, sheaf__linear *l, const sheaf_t
                                 .purpose = sheaf__name_key(t->module),
                                 .a = factors->a,
                                 .b = factors->b,
-                                .a_at = module->dense ? 0 : piece * rank * module->a_shape[1] };
+                                .a_at = module->dense ? 0 : piece * rank * module->a_shape[1],
+                                .first = module->dense && piece > 0 ? factors->part : NULL };
     for (int s = 0; s < SHEAF_MAX_SLICES && part->b != NULL && module->b_cut.nparts > 0 &&
                     s < m->context->slices;
          s++)
@@ -261,9 +265,9 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
 /* ---- the rest ---- */
 
 sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *t,
-                                double eps)
+                                double eps, bool once)
 {
-    *norm = (sheaf__norm){ .name = t->name, .width = t->shape[0], .eps = (float)eps };
+    *norm = (sheaf__norm){ .name = t->name, .width = t->shape[0], .eps = (float)eps, .once = once };
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__RMSNORM, norm, t, NULL, 0 });
     if (st == NULL)
         st = take_floats(&norm->weight, m, norm->width);
@@ -276,9 +280,11 @@ sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_
 sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, const sheaf_tensor *t,
                                      const sheaf_tensor *bias, double eps)
 {
-    *norm = (sheaf__layernorm){
-        .name = t->name, .width = t->shape[0], .eps = (float)eps, .cut = t->cut.nparts > 0
-    };
+    *norm = (sheaf__layernorm){ .name = t->name,
+                                .width = t->shape[0],
+                                .eps = (float)eps,
+                                .cut = t->cut.nparts > 0,
+                                .plain = bias == NULL };
     sheaf__linear like = { .out = t->shape[0] }; /* divided as a layer's outputs are */
     sheaf_status *st = lay_out_slices(m, &like, t, 0);
     norm->first = like.first;
@@ -294,9 +300,11 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
         st = take_floats(&norm->weight, m, norm->owned);
     if (st == NULL)
         st = take_floats(&norm->bias, m, norm->owned);
+    if (st == NULL && norm->plain && m->context->device->kind != SHEAF_DRY)
+        memset(norm->bias, 0, (size_t)norm->owned * sizeof(float));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&norm->weight_trained, m, t, t->shape[0], 1);
-    if (st == NULL && is_saved(m, bias))
+    if (st == NULL && bias != NULL && is_saved(m, bias))
         st = add_trained(&norm->bias_trained, m, bias, bias->shape[0], 1);
     note_trained(m, norm->weight_trained);
     note_trained(m, norm->bias_trained);
@@ -368,7 +376,7 @@ static void linear_blocks(const sheaf__linear *l,
         block(self, l->name, l->w[s].ahead);
         block(self, l->name, l->w[s].back);
         if (l->lora != NULL) {
-            block(self, l->name, l->lora->a_copy[s]);
+            block(self, l->name, l->lora->first == NULL ? l->lora->a_copy[s] : NULL);
             block(self, l->name, l->lora->b_copy[s]);
         }
     }

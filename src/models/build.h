@@ -30,8 +30,10 @@ sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t);
 /* A linear layer; bias may be NULL, `piece` of a fused weight (0 otherwise). */
 sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *weight,
                                   const sheaf_tensor *bias, int piece);
+/* once: see sheaf__norm. */
 sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *weight,
-                                double eps);
+                                double eps, bool once);
+/* bias NULL: an RMSNorm, `plain` (tape/vision.h). */
 sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm,
                                      const sheaf_tensor *weight, const sheaf_tensor *bias,
                                      double eps);

@@ -1,9 +1,10 @@
 /* decoder.c - the decoder of all families: from embedded rows to logits. It reads like the formula:
  *
- *   h += o(attention(rope(q(RMS h)), rope(k(RMS h)), v(RMS h)))
- *   h += cross_o(attention(cross_q(RMS h), cross_k(image), cross_v(image)))
- *   h += down(silu(gate(RMS h)) * up(RMS h))
+ *   h += N(o(attention(rope(N q(N h)), rope(N k(N h)), v(N h))))
+ *   h += cross_o(attention(cross_q(N h), cross_k(image), cross_v(image)))
+ *   h += N(down(silu(gate(N h)) * up(N h)))
  *
+ * with the norms N, an RMSNorm each, and the rotary embedding that the layer has (sheaf__layer);
  * the second line in layers with cross-attention, q, k, v, o, gate, up and down of each row's
  * stream: text, or image where the layer has visual experts. Without image rows there is one
  * stream, and nothing is split or joined. */
@@ -37,6 +38,8 @@ static sheaf__value *join(const pass *p, streams s)
 static streams rmsnorm(const pass *p, streams h, sheaf__norm *norm)
 {
     streams y = { { NULL } };
+    if (norm->name == NULL)
+        return h;
     for (int i = 0; i < SHEAF__STREAMS; i++)
         if (h.x[i] != NULL)
             y.x[i] = sheaf__record_rmsnorm(p->tape, h.x[i], norm);
@@ -48,15 +51,35 @@ static sheaf__expert *expert_of(sheaf__layer *l, int stream)
     return &l->expert[l->has_expert ? stream : SHEAF__TEXT];
 }
 
-/* h + layer(x), for the layer of each stream. */
+/* h + layer(x), for the layer of each stream; with a norm h + norm(layer(x)). */
 static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHEAF__STREAMS],
-                        streams h)
+                        sheaf__layernorm *norm, streams h)
 {
+    const bool normed = norm != NULL && norm->name != NULL;
     streams y = { { NULL } };
-    for (int i = 0; i < SHEAF__STREAMS; i++)
-        if (h.x[i] != NULL)
-            y.x[i] = sheaf__record_rows(p->tape, x.x[i], layer[i], h.x[i], &p->of->info[i]);
+    for (int i = 0; i < SHEAF__STREAMS; i++) {
+        if (h.x[i] == NULL)
+            continue;
+        y.x[i] =
+            sheaf__record_rows(p->tape, x.x[i], layer[i], normed ? NULL : h.x[i], &p->of->info[i]);
+        if (normed)
+            y.x[i] = sheaf__record_layernorm(p->tape, y.x[i], norm, h.x[i]);
+    }
     return y;
+}
+
+/* Queries or keys as attention takes them. */
+static sheaf__value *turned(const pass *p, sheaf__layer *l, sheaf__value *x, sheaf__norm *of_head,
+                            sheaf__layernorm *of_all, const sheaf__linear *like)
+{
+    const int64_t width = p->m->schema->config.head_dim;
+    if (of_head->name != NULL)
+        x = sheaf__record_head_norm(p->tape, x, of_head, like);
+    if (of_all->name != NULL)
+        x = sheaf__record_layernorm(p->tape, x, of_all, NULL);
+    if (l->rope != NULL)
+        sheaf__record_rope(p->tape, x, l->rope, x->cols / width, width, p->of->in);
+    return x;
 }
 
 static streams self_attention(const pass *p, int index, streams h)
@@ -70,8 +93,7 @@ static streams self_attention(const pass *p, int index, streams h)
                                  .kv_heads = kv_heads,
                                  .group = group,
                                  .head_dim = config->head_dim,
-                                 .window =
-                                     index >= config->window_from_layer ? config->window : 0 };
+                                 .window = l->window };
     const streams a = rmsnorm(p, h, &l->norm_in);
     streams qkv[3] = { { { NULL } } };
     for (int i = 0; i < SHEAF__STREAMS; i++) {
@@ -85,15 +107,15 @@ static streams self_attention(const pass *p, int index, streams h)
             qkv[j].x[i] = y[j];
     }
     sheaf__value *q = join(p, qkv[0]), *k = join(p, qkv[1]), *v = join(p, qkv[2]);
-    sheaf__record_rope(p->tape, q, &p->m->rope, kv_heads * group, config->head_dim, p->of->in);
-    sheaf__record_rope(p->tape, k, &p->m->rope, kv_heads, config->head_dim, p->of->in);
+    q = turned(p, l, q, &l->norm_q, &l->whole_q, &l->expert[SHEAF__TEXT].q);
+    k = turned(p, l, k, &l->norm_k, &l->whole_k, &l->expert[SHEAF__TEXT].k);
     sheaf__value *o =
         sheaf__record_attention(p->tape, q, k, v, &heads, p->of->in,
                                 p->of->kept == NULL ? NULL : &p->of->kept->self[index]);
     return residual(
         p, split(p, o),
         (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->o, &expert_of(l, SHEAF__IMAGE)->o },
-        h);
+        &l->norm_after[0], h);
 }
 
 /* All rows take part with the same weights. */
@@ -123,7 +145,7 @@ static streams cross_attention(const pass *p, int index, streams h)
     sheaf__value *o =
         sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, tower.gives,
                                      p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
-    return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, h);
+    return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, NULL, h);
 }
 
 static streams mlp(const pass *p, int index, streams h)
@@ -148,7 +170,7 @@ static streams mlp(const pass *p, int index, streams h)
     y = residual(p, y,
                  (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down,
                                            &expert_of(l, SHEAF__IMAGE)->down },
-                 h);
+                 &l->norm_after[1], h);
     if (unread)
         y.x[SHEAF__IMAGE] = image;
     return y;

@@ -3,7 +3,7 @@
  * Threads share the rows of a tensor in groups of 32 (a panel's width); each reads its
  * rows into its scratch block and packs them there and then, so that loading needs no
  * memory beyond what the step uses anyway. */
-#include "models/load.h"
+#include "models/build.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -11,60 +11,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "ops/math/math.h"
-
-/* ---- rotary table (transformers' modeling_rope_utils.py) ---- */
-
-static float inverse_frequency(const sheaf_config *config, int64_t j, int64_t rot)
-{
-    const double theta = config->rope.theta;
-    float f = (float)(1.0 / sheaf__pow_d(theta, 2.0 * (double)j / (double)rot));
-    const float factor = (float)config->rope.factor;
-    if (config->rope.type == SHEAF_ROPE_LINEAR)
-        return f / factor;
-    if (config->rope.type != SHEAF_ROPE_LLAMA3)
-        return f;
-    const float low = (float)config->rope.low_freq_factor,
-                high = (float)config->rope.high_freq_factor;
-    const float original = (float)config->rope.original_length;
-    const float wavelength = (float)(2 * 3.14159265358979323846) / f;
-    if (wavelength > original / low)
-        return f / factor;
-    if (wavelength < original / high)
-        return f;
-    const float smooth = (original / wavelength - low) / (high - low);
-    return (1 - smooth) * f / factor + smooth * f;
-}
-
-static float through(const sheaf__kernels *kernels, sheaf_dtype dtype, float x)
-{
-    uint32_t rounded;
-    kernels->round(&rounded, dtype, &x, 1);
-    kernels->widen(&x, &rounded, dtype, 1);
-    return x;
-}
-
-/* SAT keeps the frequencies with the model and takes the angle in its dtype: there `angle` is the
- * compute dtype. The others take it in float32. */
-static void fill_table(sheaf__rope_table *t, int64_t j, float frequency,
-                       const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle)
-{
-    const int64_t half = t->rot / 2;
-    for (int64_t pos = 0; pos < t->positions; pos++) {
-        const float a =
-            through(kernels, angle,
-                    through(kernels, angle, (float)pos) * through(kernels, angle, frequency));
-        t->cos[pos * half + j] = through(kernels, dtype, (float)sheaf__cos_d((double)a));
-        t->sin[pos * half + j] = through(kernels, dtype, (float)sheaf__sin_d((double)a));
-    }
-}
-
-void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
-                      const sheaf__kernels *kernels, sheaf_dtype dtype)
-{
-    for (int64_t j = 0; j < t->rot / 2; j++)
-        fill_table(t, j, inverse_frequency(config, j, t->rot), kernels, dtype, SHEAF_F32);
-}
+#include "models/rope.h"
 
 /* ---- reading boxes ---- */
 
@@ -267,9 +214,10 @@ static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__
 {
     sheaf_status *st = load_floats(m, base, held->weight->name, n->weight_trained, n->weight,
                                    n->logical0, n->owned, 1);
-    return st == NULL ? load_floats(m, base, held->bias->name, n->bias_trained, n->bias,
-                                    n->logical0, n->owned, 1)
-                      : st;
+    return st == NULL && held->bias != NULL
+               ? load_floats(m, base, held->bias->name, n->bias_trained, n->bias, n->logical0,
+                             n->owned, 1)
+               : st;
 }
 
 static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__table *t)
@@ -331,7 +279,7 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
     float *frequency = malloc((size_t)half * sizeof *frequency);
     sheaf_status *st = frequency == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
     for (int64_t j = 0; j < half && st == NULL; j++)
-        frequency[j] = inverse_frequency(&m->schema->config, j, m->rope.rot);
+        frequency[j] = sheaf__rope_frequency(&m->schema->config, j, m->rope.rot, 0);
     if (st == NULL && base->find(base, name) != NULL)
         st = read_box(&(box){ .c = m->context,
                               .source = base,
@@ -341,8 +289,8 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
                               .dst = frequency,
                               .to = SHEAF_F32 });
     for (int64_t j = 0; j < half && st == NULL; j++)
-        fill_table(&m->rope, j, frequency[j], m->context->device->kernels, m->context->dtype,
-                   m->context->dtype);
+        sheaf__rope_fill_pair(&m->rope, j, frequency[j], 1, m->context->device->kernels,
+                              m->context->dtype, m->context->dtype);
     free(frequency);
     return st;
 }
@@ -397,9 +345,11 @@ static sheaf_status *load_part(sheaf__model *m, sheaf_source *adapter,
                                const sheaf_lora_module *module, sheaf__lora_part *part, int piece)
 {
     const int64_t first = module->dense ? 0 : piece * part->rank;
-    sheaf_status *st = load_copies(m, adapter, module->a_name, &module->a_cut, 0,
-                                   (sheaf_range){ first, first + part->rank },
-                                   (sheaf_range){ 0, module->a_shape[1] }, part->a_copy);
+    sheaf_status *st = part->first != NULL
+                           ? NULL
+                           : load_copies(m, adapter, module->a_name, &module->a_cut, 0,
+                                         (sheaf_range){ first, first + part->rank },
+                                         (sheaf_range){ 0, module->a_shape[1] }, part->a_copy);
     if (st == NULL)
         st = load_copies(m, adapter, module->b_name, &module->b_cut, piece,
                          (sheaf_range){ 0, module->b_shape[0] },

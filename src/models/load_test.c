@@ -3,7 +3,8 @@
  * their product are each rounded to bfloat16, then cos and sin; and a checkpoint of bfloat16 that
  * is run in float32 keeps its rounded frequencies. The numbers below are worked out from that text,
  * not by this program. */
-#include "models/load.h"
+#include "models/build.h"
+#include "models/rope.h"
 
 #include "ops/math/round.h"
 

@@ -24,6 +24,10 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
     m->layer = calloc((size_t)schema->config.layers + 1, sizeof *m->layer);
     m->lora =
         calloc(options->lora == NULL ? 1 : (size_t)options->lora->nmodules + 1, sizeof *m->lora);
+    for (int64_t i = 0; m->layer != NULL && i < schema->config.layers; i++) {
+        m->layer[i].rope = sheaf__layer_in(schema->config.no_rope, i) ? NULL : &m->rope;
+        m->layer[i].window = sheaf__window_of(&schema->config, i);
+    }
     sheaf_status *st = m->layer == NULL || m->lora == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "model")
                            : sheaf__trained_set_new(&m->trained, context);

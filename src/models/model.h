@@ -35,8 +35,14 @@ static inline int sheaf__rows_after(int tower)
     return SHEAF__STREAMS + 2 * tower + 1;
 }
 
+/* What a family has none of has no name. Its builder says what a layer is; decoder.c reads it. */
 typedef struct sheaf__layer {
-    sheaf__norm norm_in, norm_post;
+    sheaf__norm norm_in, norm_post; /* before attention, before the MLP */
+    sheaf__layernorm norm_after[2]; /* of what attention and the MLP add to the residual stream */
+    sheaf__norm norm_q, norm_k;     /* of each head */
+    sheaf__layernorm whole_q, whole_k; /* of all heads together, cut as they are */
+    sheaf__rope_table *rope;           /* NULL: nothing turns */
+    int64_t window;                    /* keys that a query sees, 0 = all */
     sheaf__expert
         expert[SHEAF__STREAMS]; /* of an image's tokens, in layers that have it; else the text's */
     bool has_expert, has_cross;
@@ -81,7 +87,7 @@ typedef struct sheaf__model {
         ends; /* this stage has the embedding and the towers; the final norm and the head */
     sheaf__norm norm;
     sheaf__linear head;
-    sheaf__rope_table rope;
+    sheaf__rope_table rope;      /* of the layers that turn */
     sheaf__towers *towers;       /* NULL in a model without images */
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */

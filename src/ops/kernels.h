@@ -60,9 +60,10 @@ typedef struct sheaf__kernels {
     void (*column_sums)(float *out, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                         sheaf_dtype dtype);
 
-    /* ---- RMSNorm: y = round(w * round(x * rstd)), rstd = 1/sqrt(mean(x^2) + eps) ---- */
+    /* ---- RMSNorm: y = round(w * round(x * rstd)), rstd = 1/sqrt(mean(x^2) + eps);
+     * once: y = round(w * (x * rstd)) ---- */
     void (*rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
-                    int64_t width, float eps, sheaf_dtype dtype); /* dense rows */
+                    int64_t width, float eps, bool once, sheaf_dtype dtype); /* dense rows */
     /* dx = round(add ? dx + g : g), g = rstd * (w*dy - x*rstd * mean(w*dy * x*rstd)) */
     void (*rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w, const float *rstd,
                          int64_t rows, int64_t width, bool add, sheaf_dtype dtype);

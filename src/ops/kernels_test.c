@@ -75,7 +75,7 @@ static void run_sums(probe *p, const sheaf__kernels *k)
 
 static void run_rmsnorm(probe *p, const sheaf__kernels *k)
 {
-    k->rmsnorm(p->out, p->row, p->a, p->w, ROWS, COLS, 1e-5f, p->dtype);
+    k->rmsnorm(p->out, p->row, p->a, p->w, ROWS, COLS, 1e-5f, false, p->dtype);
     k->rmsnorm_back(p->out + N, p->b, p->a, p->w, p->row, ROWS, COLS, true, p->dtype);
     k->rmsnorm_dw(p->w, p->b, p->a, p->row, ROWS, COLS, 3, COLS - 1, p->dtype);
     take(p, p->out, sizeof p->out);

@@ -195,6 +195,10 @@ static void test_family__from_either_key(void **state)
 
 #define Q2 "\"model_type\":\"qwen2\",\"architectures\":null"
 #define M7 "\"model_type\":\"mistral\",\"architectures\":null"
+#define Q3 "\"model_type\":\"qwen3\",\"architectures\":null,\"head_dim\":8"
+#define S3 "\"model_type\":\"smollm3\",\"architectures\":null"
+#define O2 "\"model_type\":\"olmo2\",\"architectures\":null"
+#define P3 "\"model_type\":\"phi3\",\"architectures\":null"
 
 static void test_biases__by_family(void **state)
 {
@@ -227,6 +231,7 @@ static void test_window__who_has_one_and_from_where(void **state)
     static const struct {
         const char *changes;
         int64_t window, from;
+        uint64_t full; /* layers behind that see everything, a bit each */
     } rows[] = {
         { "{}", 0, 0 },
         { "{\"sliding_window\":9}", 0, 0 }, /* the Llama class ignores it */
@@ -257,11 +262,27 @@ static void test_window__who_has_one_and_from_where(void **state)
         { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":1,"
           "\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",
           0, 0 },
+        { "{" Q2 ",\"use_sliding_window\":true,\"sliding_window\":9,\"layer_types\":[" SLIDE
+          "," FULL "," FULL "," SLIDE "]}",
+          9, 0, 6 },
+        { "{" Q3 ",\"sliding_window\":9}", 0, 0 },
+        { "{" Q3 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":3}", 9,
+          3 },
+        { "{" P3 "}", 0, 0 },
+        { "{" P3 ",\"sliding_window\":9}", 9, 0 },
+        { "{" O2 ",\"sliding_window\":9}", 0, 0 },
+        { "{" S3 ",\"sliding_window\":9}", 0, 0 },
+        { "{" S3 ",\"sliding_window\":9,\"use_sliding_window\":true}", 9, 3 }, /* every fourth */
+        { "{" S3 ",\"sliding_window\":9,\"use_sliding_window\":true,\"no_rope_layers\":[0,1,0,1]}",
+          9, 0, 10 },
+        { "{" S3 ",\"sliding_window\":9,\"layer_types\":[" SLIDE "," FULL "," FULL "," FULL "]}", 0,
+          0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         CHECK_OK(parse_with(&c, rows[i].changes));
-        if (c.window != rows[i].window || c.window_from_layer != rows[i].from)
+        if (c.window != rows[i].window || c.window_from_layer != rows[i].from ||
+            c.full_layers[0] != rows[i].full)
             fail_msg("%s: %ld from %ld", rows[i].changes, (long)c.window,
                      (long)c.window_from_layer);
         sheaf_config_release(&c);
@@ -301,7 +322,21 @@ static void test_rope__spellings_and_types(void **state)
         sheaf_rope_type type;
         double factor, low, high;
         int64_t original;
+        double beta_fast, attention;
     } rows[] = {
+        { "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", SHEAF_ROPE_DYNAMIC, 2, 0, 0,
+          0 },
+        { "{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}}", SHEAF_ROPE_YARN, 4, 0, 0, 2048,
+          32 },
+        { "{\"rope_scaling\":{\"type\":\"yarn\",\"original_max_position_embeddings\":512,\"beta_fast\":7,"
+          "\"attention_factor\":1.5}}",
+          SHEAF_ROPE_YARN, 4, 0, 0, 512, 7, 1.5 },
+        { "{\"original_max_position_embeddings\":512,\"rope_scaling\":{\"type\":\"longrope\","
+          "\"short_factor\":[1,1,1,1],\"long_factor\":[1,2,3,4]}}",
+          SHEAF_ROPE_LONGROPE, 4, 0, 0, 512 },
+        { "{" P3 ",\"max_position_embeddings\":8192,\"rope_scaling\":{\"type\":\"su\","
+          "\"short_factor\":[1,1,1,1],\"long_factor\":[1,2,3,4]}}",
+          SHEAF_ROPE_LONGROPE, 2, 0, 0, 4096 },
         { "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}", SHEAF_ROPE_LINEAR, 2, 0, 0, 0 },
         { "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"linear\",\"factor\":2.5}}",
           SHEAF_ROPE_LINEAR, 2.5, 0, 0, 0 },
@@ -318,7 +353,8 @@ static void test_rope__spellings_and_types(void **state)
         CHECK_OK(parse_with(&c, rows[i].changes));
         if (c.rope.type != rows[i].type || c.rope.factor != rows[i].factor ||
             c.rope.low_freq_factor != rows[i].low || c.rope.high_freq_factor != rows[i].high ||
-            c.rope.original_length != rows[i].original)
+            c.rope.original_length != rows[i].original || c.rope.beta_fast != rows[i].beta_fast ||
+            c.rope.attention_factor != rows[i].attention)
             fail_msg("%s", rows[i].changes);
         sheaf_config_release(&c);
     }
@@ -365,10 +401,12 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"model_type\":\"Qwen-2\"}", SHEAF_E_UNSUPPORTED,
           "| \"qwen2\", if that was meant, in config.json" },
         { "{\"architectures\":[\"MixtralForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
-        { "{\"architectures\":[\"Qwen3ForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
+        { "{\"architectures\":[\"FalconForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
         { "{\"architectures\":[\"Qwen2MoeForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
-        { "{\"model_type\":\"qwen3\"}", SHEAF_E_UNSUPPORTED,
-          "'model_type' | one of llama, mistral, qwen2 | \"qwen3\" | another model" },
+        { "{\"model_type\":\"falcon\"}", SHEAF_E_UNSUPPORTED,
+          "'model_type' | one of llama, mistral, qwen2, qwen3, smollm3, olmo2, phi3" },
+        { "{\"model_type\":\"qwen3\"}", SHEAF_E_LAYOUT,
+          "'architectures' | Qwen3ForCausalLM, as 'model_type' is qwen3 | LlamaForCausalLM" },
         { "{\"model_type\":\"gpt2\"}", SHEAF_E_UNSUPPORTED, "\"gpt2\" | " },
         { "{\"model_type\":7}", SHEAF_E_FORMAT, "'model_type' | a string | 7" },
         { "{\"architectures\":[\"LlamaForSequenceClassification\"]}", SHEAF_E_UNSUPPORTED,
@@ -460,9 +498,6 @@ static void test_refused__by_key_expected_and_found(void **state)
           "no window is in use" },
         { "{" Q2 ",\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}", SHEAF_E_LAYOUT,
           "no window is in use" },
-        { "{" Q2 ",\"use_sliding_window\":true,\"sliding_window\":9,\"layer_types\":[" SLIDE
-          "," FULL "," FULL "," SLIDE "]}",
-          SHEAF_E_UNSUPPORTED, "\"full_attention\" at layer 1" },
         { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}",
           SHEAF_E_UNSUPPORTED, "one kind for all layers" },
         { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",
@@ -479,12 +514,38 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"rope_scaling\":[]}", SHEAF_E_FORMAT, "'rope_scaling' | an object" },
         { "{\"rope_scaling\":{\"type\":\"linaer\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
           "nearest supported name is \"linear\"" },
-        { "{\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
-          "'rope_scaling.rope_type' | default, linear or llama3 | \"yarn\"" },
-        { "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
-          "'rope_scaling.type'" },
-        { "{\"rope_parameters\":{\"rope_type\":\"longrope\"}}", SHEAF_E_UNSUPPORTED,
-          "'rope_parameters.rope_type'" },
+        { "{\"rope_scaling\":{\"rope_type\":\"su\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
+          "'rope_scaling.rope_type' | default, linear, dynamic, yarn, longrope or llama3 | \"su\"" },
+        { "{\"rope_scaling\":{\"type\":\"dynamic\"}}", SHEAF_E_FORMAT,
+          "'factor', which rope type \"dynamic\" needs" },
+        { "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2,\"partial_rotary_factor\":0.25}}",
+          SHEAF_E_LAYOUT, "at least 4 rotated elements" },
+        { "{\"rope_parameters\":{\"rope_type\":\"longrope\"}}", SHEAF_E_FORMAT,
+          "'short_factor', which rope type \"longrope\" needs" },
+        { "{\"rope_parameters\":{\"rope_type\":\"longrope\",\"short_factor\":[1,2,3,4],\"long_factor\":[1,2,3]}}",
+          SHEAF_E_LAYOUT, "4 numbers in long_factor, one for each pair of channels | 3" },
+        { "{\"rope_parameters\":{\"rope_type\":\"longrope\",\"short_factor\":[1,0,3,4],\"long_factor\":[1,2,3,4]}}",
+          SHEAF_E_FORMAT, "short_factor' | numbers above 0" },
+        { "{\"original_max_position_embeddings\":64,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2,"
+          "\"original_max_position_embeddings\":65}}",
+          SHEAF_E_LAYOUT, "'original_max_position_embeddings' | the same number everywhere" },
+        /* families */
+        { "{" P3 ",\"attention_bias\":true}", SHEAF_E_UNSUPPORTED, "'attention_bias' | false" },
+        { "{" P3 ",\"mlp_bias\":true}", SHEAF_E_UNSUPPORTED, "'mlp_bias' | false" },
+        { "{" P3 ",\"lm_head_bias\":true}", SHEAF_E_UNSUPPORTED, "'lm_head_bias'" },
+        { "{" P3 ",\"resid_pdrop\":0.1}", SHEAF_E_UNSUPPORTED, "'resid_pdrop'" },
+        { "{" P3 ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
+          "default or longrope" },
+        { "{" P3 ",\"auto_map\":{\"AutoModelForCausalLM\":\"modeling.X\"}}", SHEAF_E_UNSUPPORTED,
+          "no program code of the model's own" },
+        { "{" S3 ",\"no_rope_layers\":[1,1,0]}", SHEAF_E_LAYOUT,
+          "'no_rope_layers' | one for each of the 4 layers | 3" },
+        { "{" S3 ",\"no_rope_layers\":[1,1,0,2]}", SHEAF_E_FORMAT, "'no_rope_layers' | 1 or 0" },
+        { "{\"no_rope_layers\":[1,1,0,1]}", SHEAF_E_UNSUPPORTED, "'no_rope_layers'" },
+        { "{" Q3 ",\"mlp_bias\":true}", SHEAF_E_UNSUPPORTED, "'mlp_bias' | false" },
+        { "{" Q3 ",\"num_key_value_heads\":\"__remove__\"}", SHEAF_E_FORMAT,
+          "'num_key_value_heads'" },
+        { "{" O2 ",\"clip_qkv\":8}", SHEAF_E_UNSUPPORTED, "'clip_qkv'" },
         { "{\"rope_scaling\":{\"type\":\"linear\",\"rope_type\":\"default\",\"factor\":2}}",
           SHEAF_E_LAYOUT, "'rope_scaling.type'" },
         { "{\"rope_scaling\":{\"type\":\"linear\"}}", SHEAF_E_FORMAT,

@@ -34,9 +34,11 @@ void sheaf__config_real(sheaf_text *t, const char *key, double value)
 
 void sheaf__config_rope(sheaf_text *t, const sheaf_config *c)
 {
-    static const char *const types[] = { [SHEAF_ROPE_DEFAULT] = "default",
-                                         [SHEAF_ROPE_LINEAR] = "linear",
-                                         [SHEAF_ROPE_LLAMA3] = "llama3" };
+    static const char *const types[] = {
+        [SHEAF_ROPE_DEFAULT] = "default", [SHEAF_ROPE_LINEAR] = "linear",
+        [SHEAF_ROPE_LLAMA3] = "llama3",   [SHEAF_ROPE_DYNAMIC] = "dynamic",
+        [SHEAF_ROPE_YARN] = "yarn",       [SHEAF_ROPE_LONGROPE] = "longrope"
+    };
     sheaf__config_real(t, "rope_theta", c->rope.theta);
     sheaf__text_add(t, "rope_scaling.rope_type: %s\n", types[c->rope.type]);
     sheaf__config_real(t, "rope_scaling.factor", c->rope.factor);
@@ -45,6 +47,19 @@ void sheaf__config_rope(sheaf_text *t, const sheaf_config *c)
     sheaf__config_whole(t, "rope_scaling.original_max_position_embeddings",
                         c->rope.original_length);
     sheaf__config_real(t, "partial_rotary_factor", c->rope.partial);
+    if (c->rope.type == SHEAF_ROPE_YARN || c->rope.type == SHEAF_ROPE_LONGROPE)
+        sheaf__config_real(t, "rope_scaling.attention_factor", c->rope.attention_factor);
+    if (c->rope.type == SHEAF_ROPE_YARN) {
+        sheaf__config_real(t, "rope_scaling.beta_fast", c->rope.beta_fast);
+        sheaf__config_real(t, "rope_scaling.beta_slow", c->rope.beta_slow);
+        sheaf__config_real(t, "rope_scaling.mscale", c->rope.mscale);
+        sheaf__config_real(t, "rope_scaling.mscale_all_dim", c->rope.mscale_all_dim);
+        sheaf__config_yes_no(t, "rope_scaling.truncate", c->rope.truncate);
+    }
+    for (int64_t i = 0; i < c->rope.pairs; i++)
+        sheaf__config_real(t, "rope_scaling.short_factor", c->rope.short_factor[i]);
+    for (int64_t i = 0; i < c->rope.pairs; i++)
+        sheaf__config_real(t, "rope_scaling.long_factor", c->rope.long_factor[i]);
 }
 
 static void add_tokens(sheaf_text *t, const sheaf_config *c)

@@ -17,6 +17,33 @@ struct sheaf__tape;
 struct sheaf__pass;
 struct sheaf__value;
 struct sheaf_catalog;
+struct sheaf__llama_form;
+
+/* ---- what a config and a role say, for the rooms above ---- */
+
+/* Bit i of the lists of layers in a config. */
+static inline bool sheaf__layer_in(const uint64_t *layers, int64_t i)
+{
+    return i < SHEAF_MAX_LAYERS && (layers[i / 64] >> (i % 64) & 1) != 0;
+}
+
+static inline void sheaf__layer_add(uint64_t *layers, int64_t i)
+{
+    layers[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+/* sheaf__window_of - how many keys layer i sees, 0 = all. */
+static inline int64_t sheaf__window_of(const sheaf_config *c, int64_t i)
+{
+    return i >= c->window_from_layer && !sheaf__layer_in(c->full_layers, i) ? c->window : 0;
+}
+
+/* sheaf__is_norm - is this the role of a norm's weight or bias? */
+static inline bool sheaf__is_norm(sheaf_role role)
+{
+    return role == SHEAF_NORM || (role >= SHEAF_NORM_IN && role <= SHEAF_NORM_FINAL) ||
+           (role >= SHEAF_NORM_Q && role <= SHEAF_NORM_AFTER_MLP);
+}
 
 /* ---- images ---- */
 
@@ -104,9 +131,10 @@ typedef struct sheaf__family_spec {
 
 typedef struct sheaf__family {
     sheaf_family id;
-    const char *name;           /* model_type: "cogvlm" */
-    const char *title;          /* in sentences: "CogVLM" */
-    const char *architecture;   /* class in transformers; NULL: none */
+    const char *name;                     /* model_type: "cogvlm" */
+    const char *title;                    /* in sentences: "CogVLM" */
+    const char *architecture;             /* class in transformers; NULL: none */
+    const struct sheaf__llama_form *form; /* of Llama and its kin: how it differs; else NULL */
     const char *const *classes; /* SAT's spellings of the class, up to NULL: the model's, that which
                                    trains it, that which tests it; NULL: no SAT form */
 

@@ -62,7 +62,8 @@ static void back_sums_of(const norm_args *a, float *sum_a, float *sum_an, int64_
 static void set_means(const norm_args *a, const float *sum, int64_t begin, int64_t end)
 {
     for (int64_t r = begin; r < end; r++)
-        ((float *)a->p->mean->data)[r] = sum[r - begin] / (float)a->p->norm->width;
+        ((float *)a->p->mean->data)[r] =
+            a->p->norm->plain ? 0 : sum[r - begin] / (float)a->p->norm->width;
 }
 
 static void set_rstds(const norm_args *a, const float *sum, int64_t begin, int64_t end)
@@ -104,8 +105,9 @@ static void turn_rows(const norm_args *a, const float *mean_a, const float *mean
 static void whole_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const norm_args *a = arg;
-    float sum[GRAIN];
-    sums_of(a, sum, 0, a->p->norm->width, begin, end);
+    float sum[GRAIN] = { 0 };
+    if (!a->p->norm->plain)
+        sums_of(a, sum, 0, a->p->norm->width, begin, end);
     set_means(a, sum, begin, end);
     squares_of(a, sum, 0, a->p->norm->width, begin, end);
     set_rstds(a, sum, begin, end);
@@ -119,7 +121,7 @@ static void whole_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     float mean_a[GRAIN], mean_an[GRAIN];
     back_sums_of(a, mean_a, mean_an, 0, a->p->norm->width, begin, end);
     for (int64_t r = 0; r < end - begin; r++) {
-        mean_a[r] /= width;
+        mean_a[r] = a->p->norm->plain ? 0 : mean_a[r] / width;
         mean_an[r] /= width;
     }
     turn_rows(a, mean_a, mean_an, begin, end);
@@ -173,7 +175,7 @@ static void slice_back_sums(void *arg, int64_t begin, int64_t end, int worker)
 static void mean_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const norm_args *a = arg;
-    set_means(a, a->total + begin, begin, end);
+    set_means(a, a->p->norm->plain ? NULL : a->total + begin, begin, end);
 }
 
 static void rstd_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -188,7 +190,7 @@ static void cut_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     const float width = (float)a->p->norm->width;
     float mean_a[GRAIN], mean_an[GRAIN];
     for (int64_t r = begin; r < end; r++) {
-        mean_a[r - begin] = a->total[r] / width;
+        mean_a[r - begin] = a->p->norm->plain ? 0 : a->total[r] / width;
         mean_an[r - begin] = a->total[a->p->x->rows + r] / width;
     }
     turn_rows(a, mean_a, mean_an, begin, end);
@@ -206,8 +208,10 @@ static sheaf_status *cut_forward(norm_args *a)
     sheaf_status *st = take_parts(a, rows);
     if (st != NULL)
         return st;
-    sheaf__rows(a->c, rows, GRAIN, slice_sums, a);
-    st = sum_slices(a, rows);
+    if (!a->p->norm->plain) {
+        sheaf__rows(a->c, rows, GRAIN, slice_sums, a);
+        st = sum_slices(a, rows);
+    }
     if (st == NULL) {
         sheaf__rows(a->c, rows, 1 << 10, mean_rows, a);
         sheaf__rows(a->c, rows, GRAIN, slice_squares, a);

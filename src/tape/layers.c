@@ -166,7 +166,7 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
     float *rstd = p->rstd->data;
     a->c->device->kernels->rmsnorm(sheaf__at(p->y->data, begin * w, a->c->dtype), rstd + begin,
                                    sheaf__at(p->x->data, begin * w, a->c->dtype), p->norm->weight,
-                                   end - begin, w, p->norm->eps, a->c->dtype);
+                                   end - begin, w, p->norm->eps, p->norm->once, a->c->dtype);
 }
 
 static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
@@ -236,7 +236,7 @@ void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)
 /* ---- rotary embedding ---- */
 
 typedef struct rope_params {
-    const sheaf__rope_table *table;
+    sheaf__rope_table *table;
     int64_t heads, head_dim;
     const sheaf__rows_in *in;
     sheaf__value *x;
@@ -258,9 +258,23 @@ static void rope_rows(void *arg, int64_t begin, int64_t end, int worker)
                                 p->heads, p->head_dim, p->table->rot, a->inverse, a->c->dtype);
 }
 
+/* The length of this run, for tables that look at it. The backward of a run comes before the next
+ * run, with the same table. */
+static void follow_length(const rope_args *a)
+{
+    const rope_params *p = a->p;
+    int64_t length = 1;
+    if (p->table->lengthen == NULL || a->c->device->kind == SHEAF_DRY)
+        return;
+    for (int64_t r = 0; r < p->x->rows; r++)
+        length = p->in->position[r] >= length ? p->in->position[r] + (int64_t)1 : length;
+    p->table->lengthen(p->table, a->c, length);
+}
+
 static sheaf_status *rope_forward(sheaf__tape *tape, sheaf__op *op)
 {
     rope_args args = { sheaf__tape_context(tape), op->params, false };
+    follow_length(&args);
     sheaf__rows(args.c, args.p->x->rows, 32, rope_rows, &args);
     return NULL;
 }
@@ -272,8 +286,8 @@ static sheaf_status *rope_backward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, const sheaf__rope_table *table,
-                        int64_t heads, int64_t head_dim, const sheaf__rows_in *in)
+void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, sheaf__rope_table *table, int64_t heads,
+                        int64_t head_dim, const sheaf__rows_in *in)
 {
     sheaf__op *op = sheaf__tape_op(tape, "rotary embedding", rope_forward,
                                    x->needs_grad ? rope_backward : NULL, sizeof(rope_params));
@@ -382,8 +396,10 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
                                       sheaf__value *v, const sheaf__heads *heads,
                                       const sheaf__rows_in *in, const sheaf__cache *cache)
 {
-    /* All three or none: they come from one op. */
-    const bool flows = q->needs_grad && cache == NULL;
+    /* Linear layers give all three or none a gradient; a norm between may be trained alone. */
+    const bool flows = (q->needs_grad || k->needs_grad || v->needs_grad) && cache == NULL;
+    if (flows)
+        q->needs_grad = k->needs_grad = v->needs_grad = true;
     sheaf__op *op = sheaf__tape_op(tape, "attention", attention_forward,
                                    flows ? attention_backward : NULL, sizeof(attention_params));
     attention_params *p = op->params;

@@ -1,9 +1,10 @@
-/* layers.h - the ops of a decoder layer besides its linear layers: embedding, RMSNorm,
- * rotary embedding, attention (with or without a cache), SwiGLU. */
+/* layers.h - the ops of a decoder layer besides its linear layers: embedding, RMSNorm (of rows, of
+ * heads), rotary embedding, attention (with or without a cache), SwiGLU. */
 #ifndef SHEAF_TAPE_LAYERS_H
 #define SHEAF_TAPE_LAYERS_H
 
 #include "ops/matmul/matmul.h"
+#include "sheaf/config.h"
 #include "tape/tape.h"
 #include "tape/trained.h"
 
@@ -34,6 +35,7 @@ typedef struct sheaf__norm {
     const char *name;
     int64_t width;
     float eps;
+    bool once;     /* y = round(w * n), not round(w * round(n)) */
     float *weight; /* [width], rounded to the compute dtype */
     sheaf__trained *trained;
 } sheaf__norm;
@@ -41,7 +43,15 @@ typedef struct sheaf__norm {
 typedef struct sheaf__rope_table {
     int64_t positions, rot; /* rot: how many channels of a head turn */
     float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype */
+    /* Of a type whose angles look at the length of a run: told the largest position of its rows
+     * plus 1 before they turn. NULL: they do not. */
+    void (*lengthen)(struct sheaf__rope_table *table, const sheaf__context *context,
+                     int64_t length);
+    const sheaf_config *config; /* of lengthen */
+    int64_t length;             /* that the table is for; 0: as it was made */
 } sheaf__rope_table;
+
+struct sheaf__linear;
 
 /* Keys and values of earlier tokens of one layer: [batch, length, owned width]. */
 typedef struct sheaf__cache {
@@ -58,9 +68,14 @@ typedef struct sheaf__heads {
 sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *table, int64_t rows,
                                       const sheaf__rows_in *in);
 sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm);
+/* sheaf__record_head_norm - of each head of x [rows, owned heads * norm->width] by itself, with one
+ * weight for all. The weight's gradient is summed over the slices of the heads: `like` is the layer
+ * cut along its output that gave x. */
+sheaf__value *sheaf__record_head_norm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm,
+                                      const struct sheaf__linear *like);
 /* Turns x [rows, heads * head_dim] in place. */
-void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, const sheaf__rope_table *table,
-                        int64_t heads, int64_t head_dim, const sheaf__rows_in *in);
+void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, sheaf__rope_table *table, int64_t heads,
+                        int64_t head_dim, const sheaf__rows_in *in);
 /* cache NULL: keys are this run's own. Otherwise k, v are appended at keys - queries first, those
  * of each sequence behind its own. */
 sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,

@@ -288,7 +288,7 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
         sheaf__refresh(c, l->bias, bias->master[0], l->out);
     const sheaf__lora_part *lora = l->lora;
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
-        if (lora->a != NULL && lora->a_copy[s] != NULL)
+        if (lora->a != NULL && lora->a_copy[s] != NULL && lora->first == NULL)
             copy_of(c, lora->a_copy[s], lora->a->master[s] + lora->a_at, lora->a_numel[s]);
         if (lora->b != NULL && lora->b_copy[s] != NULL)
             copy_of(c, lora->b_copy[s], lora->b->master[s] + lora->b_at[s], lora->b_numel[s]);

@@ -9,6 +9,8 @@
  *   h_s = round(scale * x_s A_s^T), h = round(scale * tree_s(x_s A_s^T))
  *   g = round(scale * dy B); dx_s = round(dy W_s + g A_s)
  *   dA_s = g^T x_s, dB = dy^T h, dW_s = dy^T x_s, db = column sums of dy
+ * Layers that share one A (a fused weight's parts under one pair of factors) are to it one layer:
+ * g_s = round(scale * sum over them of dy_s B_s), in one product; then h, g and dA are there once.
  * A replicated factor thus takes part within each slice, before the tree (docs/contract.md,
  * section 1.5). With dropout the LoRA branch reads d(x) in place of x and its
  * share of dx is rounded and added apart. */
@@ -31,6 +33,9 @@ typedef struct sheaf__lora_part {
     /* In the compute dtype, dense; index 0 when the factor is replicated, else by slice. */
     void *a_copy[SHEAF_MAX_SLICES], *b_copy[SHEAF_MAX_SLICES];
     int64_t a_numel[SHEAF_MAX_SLICES], b_numel[SHEAF_MAX_SLICES];
+    /* The first part of the same module, recorded in the same op: A, its copies and h are its, and
+     * g is the sum of both. NULL: A is this part's own. */
+    const struct sheaf__lora_part *first;
 } sheaf__lora_part;
 
 typedef struct sheaf__linear {

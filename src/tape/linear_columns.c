@@ -3,6 +3,7 @@
  *
  * Up to three layers that read the same x run as one op: their products stand in one batch, LoRA's
  * gradients share one sum over slices, and dx is one product with the terms of all. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "tape/linear_inner.h"
@@ -17,6 +18,23 @@ typedef struct columns_params {
     sheaf__value *xd[SHEAF__MAX_TOGETHER]; /* x after dropout, NULL without */
 } columns_params;
 
+/* The LoRA of a layer, where its A is its own: not that of a layer before it. */
+static const sheaf__lora_part *own_lora(const columns_params *p, int i)
+{
+    const sheaf__lora_part *lora = p->linear[i]->lora;
+    return lora == NULL || lora->first != NULL ? NULL : lora;
+}
+
+/* The layer whose A layer i has; i itself where that is its own. */
+static int first_of(const columns_params *p, int i)
+{
+    const sheaf__lora_part *lora = p->linear[i]->lora;
+    for (int j = 0; j < i && lora != NULL && lora->first != NULL; j++)
+        if (p->linear[j]->lora == lora->first)
+            return j;
+    return i;
+}
+
 static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
@@ -27,7 +45,7 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
     if (st != NULL)
         return st;
     for (int i = 0; i < p->n; i++) {
-        const sheaf__lora_part *lora = p->linear[i]->lora;
+        const sheaf__lora_part *lora = own_lora(p, i);
         if (lora == NULL)
             continue;
         const void *x = p->x->data;
@@ -79,26 +97,29 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
     const int64_t m = p->x->rows;
     const sheaf__linear *first = p->linear[0];
     for (int i = 0; i < p->n; i++)
-        for (int s = first->first; s < first->first + first->count && p->linear[i]->lora != NULL;
-             s++) {
-            const sheaf__linear *layer = p->linear[i];
-            if (layer->extent[s] == 0)
+        for (int s = first->first; s < first->first + first->count && own_lora(p, i) != NULL; s++) {
+            if (p->linear[i]->extent[s] == 0)
                 continue;
             sheaf__product *job =
-                sheaf__batch_job(b, m, layer->lora->rank, c->dtype,
+                sheaf__batch_job(b, m, p->linear[i]->lora->rank, c->dtype,
                                  l->part[s - first->first] + l->at[i], l->width, SHEAF_F32);
-            sheaf__batch_term(
-                b, job,
-                (sheaf__term){ .a = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype),
-                               .lda = layer->owned,
-                               .form = SHEAF__B_KN,
-                               .b = layer->lora->b_copy[s],
-                               .ldb = layer->lora->rank,
-                               .k = layer->extent[s] });
+            for (int j = i; j < p->n; j++) { /* and those that share its A */
+                const sheaf__linear *layer = p->linear[j];
+                if (layer->lora == NULL || first_of(p, j) != i)
+                    continue;
+                sheaf__batch_term(
+                    b, job,
+                    (sheaf__term){ .a = sheaf__at(p->y[j]->grad, layer->begin[s], c->dtype),
+                                   .lda = layer->owned,
+                                   .form = SHEAF__B_KN,
+                                   .b = layer->lora->b_copy[s],
+                                   .ldb = layer->lora->rank,
+                                   .k = layer->extent[s] });
+            }
         }
     sheaf__batch_run(c, b);
     for (int i = 0; i < p->n; i++)
-        for (int s = 0; s < first->count && p->linear[i]->lora != NULL; s++)
+        for (int s = 0; s < first->count && own_lora(p, i) != NULL; s++)
             if (p->linear[i]->extent[first->first + s] > 0)
                 sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, l->width, l->at[i],
                                     p->linear[i]->lora->rank, p->linear[i]->lora->scale);
@@ -106,7 +127,7 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
     sheaf_status *st =
         sheaf__sum_partials(c, &first->tree, l->part, first->first, l->spare, m, l->width, &total);
     for (int i = 0; i < p->n && st == NULL; i++)
-        if (p->linear[i]->lora != NULL)
+        if (own_lora(p, i) != NULL)
             sheaf__scaled_round(c, l->g, total, m, l->width, l->at[i], p->linear[i]->lora->rank,
                                 p->linear[i]->lora->scale);
     return st;
@@ -119,7 +140,7 @@ static void columns_weight_gradients(sheaf__context *c, const columns_params *p,
     for (int i = 0; i < p->n; i++) {
         const sheaf__linear *layer = p->linear[i];
         const sheaf__lora_part *lora = layer->lora;
-        if (lora != NULL && lora->a != NULL)
+        if (own_lora(p, i) != NULL && lora->a != NULL)
             sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in,
                                          sheaf__at(l->g, l->at[i], c->dtype), l->width,
                                          p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in, m,
@@ -160,7 +181,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
                                .form = SHEAF__B_BACK,
                                .w = &layer->w[s],
                                .k = layer->extent[s] };
-            if (layer->lora != NULL && p->xd[i] == NULL)
+            if (own_lora(p, i) != NULL && p->xd[i] == NULL)
                 b->term[b->nterms++] =
                     (sheaf__term){ .a = sheaf__at(l->g_slice[s - first->first], l->at[i], c->dtype),
                                    .lda = l->width,
@@ -191,8 +212,8 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
 {
     const int64_t m = p->x->rows, in = p->x->cols;
     for (int i = 0; i < p->n; i++) {
-        const sheaf__lora_part *lora = p->linear[i]->lora;
-        if (p->xd[i] == NULL)
+        const sheaf__lora_part *lora = own_lora(p, i);
+        if (p->xd[i] == NULL || lora == NULL)
             continue;
         void *part;
         sheaf_status *st = sheaf__take(&part, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
@@ -220,7 +241,7 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p)
     sheaf__lora_back l = { 0 };
     for (int i = 0; i < p->n; i++) {
         l.at[i] = l.width;
-        l.width += p->linear[i]->lora == NULL ? 0 : p->linear[i]->lora->rank;
+        l.width += own_lora(p, i) == NULL ? 0 : p->linear[i]->lora->rank;
     }
     sheaf__batch *b;
     sheaf_status *st = sheaf__batch_new(&b);
@@ -281,6 +302,12 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         y[i] = p->y[i] = sheaf__tape_value(tape, l->name, x->rows, l->owned, x->dtype);
         y[i]->needs_grad = flows;
         sheaf__op_arg(op, y[i], SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+        assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);
+        if (first_of(p, i) != i) {
+            p->h[i] = p->h[first_of(p, i)];
+            p->xd[i] = p->xd[first_of(p, i)];
+            continue;
+        }
         if (l->lora != NULL) {
             p->h[i] = sheaf__tape_value(tape, "lora inner value", x->rows, l->lora->rank, x->dtype);
             sheaf__op_arg(op, p->h[i], SHEAF__MAKE | (l->lora->b != NULL ? SHEAF__KEEP : 0));

@@ -29,18 +29,19 @@ typedef struct sheaf__vector {
     sheaf__trained *trained; /* or NULL */
 } sheaf__vector;
 
-/* Weight and bias of a LayerNorm. Of a cut width a rank holds its slices' columns one after the
+/* Weight and bias of a LayerNorm, or with `plain` the weight of an RMSNorm: the mean and the bias
+ * are zero, y = round(w * n). Of a cut width a rank holds its slices' columns one after the
  * other, at `begin` as in sheaf__linear; of a whole one all of it, and the tree is not read. */
 typedef struct sheaf__layernorm {
     const char *name;
     int64_t width; /* logical */
     float eps;
-    bool cut;
+    bool cut, plain;
     int first, count;                                          /* owned slices; whole: 0, 1 */
     int64_t begin[SHEAF_MAX_SLICES], extent[SHEAF_MAX_SLICES]; /* by slice; whole: [0] = 0, width */
     int64_t owned, logical0; /* columns held here, and the logical index of the first */
     sheaf_tree tree;         /* cut: of the slices that are not empty */
-    float *weight, *bias;    /* [owned], rounded to the compute dtype */
+    float *weight, *bias;    /* [owned], rounded to the compute dtype; plain: zeros */
     sheaf__trained *weight_trained, *bias_trained; /* by slice as in trained.h; or NULL */
 } sheaf__layernorm;
 

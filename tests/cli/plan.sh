@@ -11,6 +11,13 @@ for model in llama-2-7b llama-2-13b llama-2-70b llama-3-8b; do
     done
     runs "$model in full" 0 '"trained":[1-9][0-9]{9}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
+for model in qwen3-8b smollm3-3b olmo-2-7b phi-4; do
+    for tp in 1 3 8; do
+        runs "$model at T = $tp" 0 '"ranks":\[\{.*"peak":[1-9]' plan --config "$configs/$model.json" --lora-rank 16 \
+            --lora-targets all-linear --dtype bfloat16 --seq 2048 --tp $tp --json
+    done
+    runs "$model in full" 0 '"trained":[1-9][0-9]{8}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
+done
 runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 16000
 runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 1000
 runs "and what would help" 1 'with --dtype bfloat16: 145\.[0-9]+ GiB, which does not fit either with --method lora: 33\.[0-9]+ GiB, which does not fit either' plan --config "$configs/llama-2-70b.json" --method full --seq 512 --memory 24G

@@ -7,8 +7,10 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
+#include "schema/config_text.h"
 #include "sheaf/config.h"
 
 typedef struct differ {
@@ -300,6 +302,18 @@ static void drop_override(json_t *x, json_t *y)
     }
 }
 
+static sheaf_status *compare_ropes(bool *same, const sheaf_config *a, const sheaf_config *b)
+{
+    sheaf_text x = { 0 }, y = { 0 };
+    sheaf__config_rope(&x, a);
+    sheaf__config_rope(&y, b);
+    *same = !x.failed && !y.failed && strcmp(x.at, y.at) == 0;
+    sheaf_status *st = x.failed || y.failed ? sheaf__no_memory("config.json") : NULL;
+    sheaf__text_release(&x);
+    sheaf__text_release(&y);
+    return st;
+}
+
 /* transformers 4 and 5 spell the rotary embedding and the dtype with other keys: where both configs
  * mean the same by them, they leave the comparison. */
 static void drop_spellings(json_t *x, json_t *y, const sheaf_look *a, const sheaf_look *b)
@@ -311,11 +325,9 @@ static void drop_spellings(json_t *x, json_t *y, const sheaf_look *a, const shea
     if (st == NULL)
         st = sheaf_config_read(&q, b->config);
     const bool read = st == NULL;
-    const bool same_rope =
-        p.rope.type == q.rope.type && p.rope.theta == q.rope.theta &&
-        p.rope.factor == q.rope.factor && p.rope.low_freq_factor == q.rope.low_freq_factor &&
-        p.rope.partial == q.rope.partial && p.rope.high_freq_factor == q.rope.high_freq_factor &&
-        p.rope.original_length == q.rope.original_length;
+    bool same_rope = false;
+    if (read)
+        st = compare_ropes(&same_rope, &p, &q);
     for (size_t i = 0; read && same_rope && i < sizeof rope / sizeof *rope; i++) {
         json_object_del(x, rope[i]);
         json_object_del(y, rope[i]);

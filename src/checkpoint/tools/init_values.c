@@ -3,18 +3,12 @@
 #include "checkpoint/tools/init.h"
 #include "schema/family.h"
 
-static bool is_norm(const sheaf_tensor *t)
-{
-    return t->role == SHEAF_NORM || t->role == SHEAF_NORM_IN || t->role == SHEAF_NORM_POST ||
-           t->role == SHEAF_NORM_FINAL;
-}
-
 void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c, uint64_t seed,
                         int64_t first, int64_t n)
 {
     const float range = (float)c->initializer_range;
     const uint64_t key = sheaf__name_key(t->name);
-    const bool zero = t->bias || t->zero, constant = zero || is_norm(t);
+    const bool zero = t->bias || t->zero, constant = zero || sheaf__is_norm(t->role);
     const float value = zero ? 0 : 1;
     const sheaf__family *family = sheaf__family_for(c);
     for (int64_t i = 0; i < n; i++) {

@@ -10,9 +10,21 @@
 static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
 
 /* The order of a layer's modules in transformers' classes, which its sharding follows. */
-static const sheaf_role layer_order[] = { SHEAF_Q,    SHEAF_K,       SHEAF_V,
-                                          SHEAF_O,    SHEAF_GATE,    SHEAF_UP,
-                                          SHEAF_DOWN, SHEAF_NORM_IN, SHEAF_NORM_POST };
+static const sheaf_role layer_order[] = { SHEAF_Q,
+                                          SHEAF_K,
+                                          SHEAF_V,
+                                          SHEAF_O,
+                                          SHEAF_QKV,
+                                          SHEAF_NORM_Q,
+                                          SHEAF_NORM_K,
+                                          SHEAF_GATE,
+                                          SHEAF_UP,
+                                          SHEAF_GATE_UP,
+                                          SHEAF_DOWN,
+                                          SHEAF_NORM_IN,
+                                          SHEAF_NORM_AFTER_ATTENTION,
+                                          SHEAF_NORM_POST,
+                                          SHEAF_NORM_AFTER_MLP };
 enum { LAYER_ROLES = sizeof layer_order / sizeof *layer_order };
 
 typedef struct listing {

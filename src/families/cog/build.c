@@ -100,7 +100,7 @@ static sheaf_status *rmsnorm(sheaf__model *m, sheaf__norm *norm, named n)
 {
     const sheaf_tensor *t = NULL;
     sheaf_status *st = find(&t, m, n);
-    return st == NULL ? sheaf__build_norm(m, norm, t, m->schema->config.rms_eps) : st;
+    return st == NULL ? sheaf__build_norm(m, norm, t, m->schema->config.rms_eps, false) : st;
 }
 
 static sheaf_status *vector(sheaf__model *m, sheaf__vector *v, const char *name, int64_t width)

@@ -1,18 +1,43 @@
-/* build.c - the tensors of Llama, Mistral and Qwen2 as parts of the decoder. */
+/* build.c - the tensors of Llama and its kin as parts of the decoder. */
 #include "families/llama/llama.h"
 #include "models/build.h"
-#include "models/load.h"
+#include "models/rope.h"
 
-static sheaf_status *linear(sheaf__model *m, sheaf__linear *l, sheaf_role role, int layer)
+static const sheaf__llama_form *form_of(const sheaf__model *m)
 {
-    return sheaf__build_linear(m, l, sheaf_schema_get(m->schema, role, layer, false),
-                               sheaf_schema_get(m->schema, role, layer, true), 0);
+    return sheaf__family_for(&m->schema->config)->form;
 }
 
+static sheaf_status *linear(sheaf__model *m, sheaf__linear *l, sheaf_role role, int layer,
+                            int piece)
+{
+    return sheaf__build_linear(m, l, sheaf_schema_get(m->schema, role, layer, false),
+                               sheaf_schema_get(m->schema, role, layer, true), piece);
+}
+
+/* The norm of this role, where the family has one. */
 static sheaf_status *norm(sheaf__model *m, sheaf__norm *n, sheaf_role role, int layer)
 {
-    return sheaf__build_norm(m, n, sheaf_schema_get(m->schema, role, layer, false),
-                             m->schema->config.rms_eps);
+    const sheaf_tensor *t = sheaf_schema_get(m->schema, role, layer, false);
+    return t == NULL ? NULL
+                     : sheaf__build_norm(m, n, t, m->schema->config.rms_eps, form_of(m)->norm_once);
+}
+
+/* The same of one that is added to the residual stream, or that is cut as its rows are. */
+static sheaf_status *wide_norm(sheaf__model *m, sheaf__layernorm *n, sheaf_role role, int layer)
+{
+    const sheaf_tensor *t = sheaf_schema_get(m->schema, role, layer, false);
+    return t == NULL ? NULL : sheaf__build_layernorm(m, n, t, NULL, m->schema->config.rms_eps);
+}
+
+static sheaf_status *qk_norms(sheaf__model *m, sheaf__layer *l, int i)
+{
+    if (form_of(m)->qk_norm == SHEAF__QK_WHOLE) {
+        sheaf_status *st = wide_norm(m, &l->whole_q, SHEAF_NORM_Q, i);
+        return st == NULL ? wide_norm(m, &l->whole_k, SHEAF_NORM_K, i) : st;
+    }
+    sheaf_status *st = norm(m, &l->norm_q, SHEAF_NORM_Q, i);
+    return st == NULL ? norm(m, &l->norm_k, SHEAF_NORM_K, i) : st;
 }
 
 static sheaf_status *layer(sheaf__model *m, int i)
@@ -21,14 +46,25 @@ static sheaf_status *layer(sheaf__model *m, int i)
     sheaf__expert *text = &l->expert[SHEAF__TEXT];
     sheaf__linear *const part[] = { &text->q,    &text->k,  &text->v,   &text->o,
                                     &text->gate, &text->up, &text->down };
-    static const sheaf_role role[] = { SHEAF_Q,    SHEAF_K,  SHEAF_V,   SHEAF_O,
-                                       SHEAF_GATE, SHEAF_UP, SHEAF_DOWN };
+    static const struct {
+        sheaf_role role;
+        int piece;
+    } apart[] = { { SHEAF_Q },    { SHEAF_K },  { SHEAF_V },   { SHEAF_O },
+                  { SHEAF_GATE }, { SHEAF_UP }, { SHEAF_DOWN } },
+      fused[] = { { SHEAF_QKV, 0 },     { SHEAF_QKV, 1 },     { SHEAF_QKV, 2 }, { SHEAF_O },
+                  { SHEAF_GATE_UP, 0 }, { SHEAF_GATE_UP, 1 }, { SHEAF_DOWN } };
     sheaf_status *st = norm(m, &l->norm_in, SHEAF_NORM_IN, i);
     if (st == NULL)
         st = norm(m, &l->norm_post, SHEAF_NORM_POST, i);
-    for (int j = 0; j < 7 && st == NULL; j++)
-        st = linear(m, part[j], role[j], i);
-    return st;
+    for (int j = 0; j < 7 && st == NULL; j++) {
+        st = form_of(m)->fused ? linear(m, part[j], fused[j].role, i, fused[j].piece)
+                               : linear(m, part[j], apart[j].role, i, 0);
+        if (j == 2 && st == NULL)
+            st = qk_norms(m, l, i);
+        if (j == 3 && st == NULL)
+            st = wide_norm(m, &l->norm_after[0], SHEAF_NORM_AFTER_ATTENTION, i);
+    }
+    return st == NULL ? wide_norm(m, &l->norm_after[1], SHEAF_NORM_AFTER_MLP, i) : st;
 }
 
 sheaf_status *sheaf__llama_build(sheaf__model *m)
@@ -39,7 +75,7 @@ sheaf_status *sheaf__llama_build(sheaf__model *m)
     m->flows = true; /* what lies before the head is built after it */
     sheaf_status *st = !m->ends       ? NULL
                        : config->tied ? sheaf__build_linear(m, &m->head, embed, NULL, 0)
-                                      : linear(m, &m->head, SHEAF_HEAD, -1);
+                                      : linear(m, &m->head, SHEAF_HEAD, -1, 0);
     if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
     m->flows = m->embedding.trained != NULL;

@@ -1,5 +1,5 @@
-/* llama.h - Llama, and the families that differ from it by rules of the config alone: Mistral,
- * Qwen2. */
+/* llama.h - Llama, and all families whose decoder is Llama's but for what a form says: Mistral and
+ * Qwen2 here, others in folders of their own with a form and a descriptor each. */
 #ifndef SHEAF_FAMILIES_LLAMA_LLAMA_H
 #define SHEAF_FAMILIES_LLAMA_LLAMA_H
 
@@ -7,11 +7,71 @@
 
 extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__family_qwen2;
 
+/* ---- how a family differs from Llama ---- */
+
+typedef enum sheaf__bias_rule {
+    SHEAF__BIAS_SAID, /* attention_bias: q, k, v and o */
+    SHEAF__BIAS_QKV,  /* always on q, k and v, never on o */
+    SHEAF__BIAS_NEVER,
+} sheaf__bias_rule;
+
+/* Which layers see a window of sliding_window keys. */
+typedef enum sheaf__window_rule {
+    SHEAF__WINDOW_NEVER,      /* the class has none and does not look at the keys */
+    SHEAF__WINDOW_ALL,        /* every layer */
+    SHEAF__WINDOW_FROM_LAYER, /* with use_sliding_window: layer_types, or from max_window_layers on
+                               */
+    SHEAF__WINDOW_NO_ROPE,    /* with use_sliding_window: layer_types, or those without rope */
+} sheaf__window_rule;
+
+/* RMSNorm of queries and keys before they turn. */
+typedef enum sheaf__qk_norm {
+    SHEAF__QK_PLAIN,
+    SHEAF__QK_PER_HEAD, /* over a head, one weight for all heads */
+    SHEAF__QK_WHOLE,    /* over the whole projection */
+} sheaf__qk_norm;
+
+typedef struct sheaf__llama_form {
+    /* What the class in transformers takes for an absent key. */
+    int64_t max_position;
+    double eps, theta; /* 0: 1e-6, 10000 */
+    int64_t head_dim;  /* 0: hidden_size / num_attention_heads */
+    bool kv_heads;     /* num_key_value_heads: as num_attention_heads; else it must be said */
+    bool tied;
+    int64_t window, original; /* original_max_position_embeddings, a key of its own; 0: not its */
+    /* Keys of the config. */
+    sheaf__bias_rule bias;
+    bool mlp_bias; /* mlp_bias may be true */
+    sheaf__window_rule windows;
+    bool no_rope;               /* no_rope_layers or no_rope_layer_interval name layers */
+    bool only_longrope;         /* rope types: default and longrope, also called su and yarn */
+    const char *const *ignored; /* keys that its class never reads, up to NULL; or NULL */
+    const char *code; /* auto_map may name this class, which transformers has too; or NULL */
+    /* Tensors and passes. */
+    bool fused;       /* q, k and v are one weight, gate and up another */
+    bool norms_after; /* norms stand behind attention and MLP, none before */
+    bool norm_once;   /* round(w * n), not round(w * round(n)) */
+    sheaf__qk_norm qk_norm;
+} sheaf__llama_form;
+
 void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
+/* sheaf__llama_rope - the keys of the rotary embedding (config_rope.c). */
+void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama_form *form,
+                       sheaf_text *unknown);
 void sheaf__llama_text(sheaf_text *text, const sheaf_config *c);
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema);
 extern const sheaf__family_spec sheaf__llama_specs[];
 sheaf_status *sheaf__llama_spec(char **out, int which);
 sheaf_status *sheaf__llama_build(struct sheaf__model *m);
+extern const sheaf__component_rule sheaf__llama_components[];
+/* sheaf__llama_named - tensors of Llama's names: a field of the descriptor. */
+bool sheaf__llama_named(bool (*any)(const void *self, const char *begin, const char *inside),
+                        const void *self);
+
+/* Fields of a descriptor that all of them share. */
+#define SHEAF__LIKE_LLAMA                                                                          \
+    .position_key = "max_position_embeddings", .read = sheaf__llama_config,                        \
+    .text = sheaf__llama_text, .rows = sheaf__llama_rows, .components = sheaf__llama_components,   \
+    .head = "lm_head.weight", .table = "model.embed_tokens.weight", .build = sheaf__llama_build
 
 #endif

@@ -1,13 +1,14 @@
-/* rows.c - the tensors of Llama, Mistral and Qwen2: names, shapes and cuts as docs/layouts.md lists
+/* rows.c - the tensors of Llama and its kin: names, shapes and cuts as docs/layouts.md lists
  * them. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "families/llama/llama.h"
 
-enum { PER_LAYER_MOST = 16 }; /* 2 norms, 7 weights, 7 biases */
+enum { PER_LAYER_MOST = 20 }; /* 6 norms, 7 weights, 7 biases */
 
 /* A schema while it grows. */
 typedef struct builder {
@@ -30,6 +31,12 @@ static const char *const module_name[SHEAF_ROLES] = {
     [SHEAF_NORM_IN] = "input_layernorm",
     [SHEAF_NORM_POST] = "post_attention_layernorm",
     [SHEAF_NORM_FINAL] = "model.norm",
+    [SHEAF_QKV] = "self_attn.qkv_proj",
+    [SHEAF_GATE_UP] = "mlp.gate_up_proj",
+    [SHEAF_NORM_Q] = "self_attn.q_norm",
+    [SHEAF_NORM_K] = "self_attn.k_norm",
+    [SHEAF_NORM_AFTER_ATTENTION] = "post_attention_layernorm",
+    [SHEAF_NORM_AFTER_MLP] = "post_feedforward_layernorm",
 };
 
 static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
@@ -89,20 +96,70 @@ static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int6
         add_vector(b, role, layer, true, out, axis == 0 ? t->cut : (sheaf_cut){ 0 });
 }
 
-static void add_layer(builder *b, const sheaf_config *c, int layer)
+/* A fused weight, cut along out: each part is divided on its own. */
+static void add_fused(builder *b, sheaf_role role, int layer, int64_t in, const sheaf_part *part,
+                      int parts)
+{
+    int64_t out = 0;
+    for (int i = 0; i < parts; i++)
+        out += part[i].units * part[i].rows_per_unit;
+    const int64_t at = b->schema->count;
+    add_weight(b, role, layer, out, in, 0, 1, false);
+    if (b->failed)
+        return;
+    sheaf_cut *cut = &b->schema->tensor[at].cut;
+    cut->nparts = parts;
+    memcpy(cut->part, part, (size_t)parts * sizeof *part);
+}
+
+static void add_attention(builder *b, const sheaf_config *c, const sheaf__llama_form *form,
+                          int layer)
+{
+    const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    /* Query heads travel with the key/value head they read: the unit is the whole group. */
+    const sheaf_part part[] = { { c->kv_heads, q / c->kv_heads },
+                                { c->kv_heads, c->head_dim },
+                                { c->kv_heads, c->head_dim } };
+    if (form->fused) {
+        add_fused(b, SHEAF_QKV, layer, c->hidden, part, 3);
+    } else {
+        add_weight(b, SHEAF_Q, layer, q, c->hidden, 0, c->kv_heads, c->qkv_bias);
+        add_weight(b, SHEAF_K, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
+        add_weight(b, SHEAF_V, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
+    }
+    for (int i = 0; i < 2 && form->qk_norm != SHEAF__QK_PLAIN; i++) {
+        const bool whole = form->qk_norm == SHEAF__QK_WHOLE;
+        add_vector(b, i == 0 ? SHEAF_NORM_Q : SHEAF_NORM_K, layer, false,
+                   whole ? part[i].units * part[i].rows_per_unit : c->head_dim,
+                   whole ? (sheaf_cut){ .axis = 0, .nparts = 1, .part = { part[i] } }
+                         : (sheaf_cut){ 0 });
+    }
+    add_weight(b, SHEAF_O, layer, c->hidden, q, 1, c->kv_heads, c->o_bias);
+}
+
+static void add_mlp(builder *b, const sheaf_config *c, const sheaf__llama_form *form, int layer)
+{
+    if (form->fused) {
+        add_fused(b, SHEAF_GATE_UP, layer, c->hidden,
+                  (const sheaf_part[]){ { c->ffn, 1 }, { c->ffn, 1 } }, 2);
+    } else {
+        add_weight(b, SHEAF_GATE, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
+        add_weight(b, SHEAF_UP, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
+    }
+    add_weight(b, SHEAF_DOWN, layer, c->hidden, c->ffn, 1, c->ffn, c->mlp_bias);
+}
+
+static void add_layer(builder *b, const sheaf_config *c, const sheaf__llama_form *form, int layer)
 {
     const sheaf_cut whole = { 0 };
-    const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    add_vector(b, SHEAF_NORM_IN, layer, false, c->hidden, whole);
-    /* Query heads travel with the key/value head they read: the unit is the whole group. */
-    add_weight(b, SHEAF_Q, layer, q, c->hidden, 0, c->kv_heads, c->qkv_bias);
-    add_weight(b, SHEAF_K, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
-    add_weight(b, SHEAF_V, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
-    add_weight(b, SHEAF_O, layer, c->hidden, q, 1, c->kv_heads, c->o_bias);
-    add_vector(b, SHEAF_NORM_POST, layer, false, c->hidden, whole);
-    add_weight(b, SHEAF_GATE, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
-    add_weight(b, SHEAF_UP, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
-    add_weight(b, SHEAF_DOWN, layer, c->hidden, c->ffn, 1, c->ffn, c->mlp_bias);
+    if (!form->norms_after)
+        add_vector(b, SHEAF_NORM_IN, layer, false, c->hidden, whole);
+    add_attention(b, c, form, layer);
+    add_vector(b, form->norms_after ? SHEAF_NORM_AFTER_ATTENTION : SHEAF_NORM_POST, layer, false,
+               c->hidden, whole);
+    add_mlp(b, c, form, layer);
+    if (form->norms_after)
+        add_vector(b, SHEAF_NORM_AFTER_MLP, layer, false, c->hidden, whole);
 }
 
 /* Callers may hand in a config they made themselves, not one that was read. */
@@ -140,6 +197,7 @@ static sheaf_status *check_config(const sheaf_config *c)
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
 {
     const sheaf_config *config = &schema->config;
+    const sheaf__llama_form *form = sheaf__family_for(config)->form;
     sheaf_status *st = check_config(config);
     if (st != NULL)
         return st;
@@ -154,7 +212,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
         schema->tensor[0].out_axis = 1;
     }
     for (int64_t i = 0; i < config->layers; i++)
-        add_layer(&b, config, (int)i);
+        add_layer(&b, config, form, (int)i);
     add_vector(&b, SHEAF_NORM_FINAL, -1, false, config->hidden, (sheaf_cut){ 0 });
     if (!config->tied)
         add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);

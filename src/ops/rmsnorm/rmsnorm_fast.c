@@ -36,14 +36,16 @@ SHEAF__INLINE void square_sums(float *out, const void *x, int64_t row, const int
 }
 
 SHEAF__INLINE void norm_part(void *y, const void *x, const float *w, vec scale, int64_t at,
-                             int64_t c, int64_t count, sheaf_dtype dtype)
+                             int64_t c, int64_t count, const bool once, sheaf_dtype dtype)
 {
-    const vec n = v_rounded(v_mul(v_read(x, at + c, count, dtype), scale), dtype);
+    const vec quotient = v_mul(v_read(x, at + c, count, dtype), scale);
+    const vec n = once ? quotient : v_rounded(quotient, dtype);
     v_write(y, at + c, v_mul(v_load(w + c, count), n), count, dtype);
 }
 
 SHEAF__INLINE void norm_rows(void *y, float *rstd, const void *x, const float *w, int64_t row,
-                             const int rows, int64_t width, float eps, sheaf_dtype dtype)
+                             const int rows, int64_t width, float eps, const bool once,
+                             sheaf_dtype dtype)
 {
     float sum[4];
     square_sums(sum, x, row, rows, width, dtype);
@@ -53,32 +55,36 @@ SHEAF__INLINE void norm_rows(void *y, float *rstd, const void *x, const float *w
         const int64_t at = (row + r) * width;
         int64_t c = 0;
         for (; c + 16 <= width; c += 16)
-            norm_part(y, x, w, by, at, c, 16, dtype);
+            norm_part(y, x, w, by, at, c, 16, once, dtype);
         if (c < width)
-            norm_part(y, x, w, by, at, c, width - c, dtype);
+            norm_part(y, x, w, by, at, c, width - c, once, dtype);
         rstd[row + r] = scale;
     }
 }
 
 SHEAF__INLINE void rmsnorm(void *y, float *rstd, const void *x, const float *w, int64_t rows,
-                           int64_t width, float eps, sheaf_dtype dtype)
+                           int64_t width, float eps, const bool once, sheaf_dtype dtype)
 {
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4)
-        norm_rows(y, rstd, x, w, row, 4, width, eps, dtype);
+        norm_rows(y, rstd, x, w, row, 4, width, eps, once, dtype);
     for (; row < rows; row++)
-        norm_rows(y, rstd, x, w, row, 1, width, eps, dtype);
+        norm_rows(y, rstd, x, w, row, 1, width, eps, once, dtype);
 }
 
 void SHEAF__FAST(rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
-                          int64_t width, float eps, sheaf_dtype dtype)
+                          int64_t width, float eps, bool once, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_BF16);
+    if (dtype == SHEAF_F32) /* nothing is rounded between */
+        rmsnorm(y, rstd, x, w, rows, width, eps, false, SHEAF_F32);
+    else if (dtype == SHEAF_F16 && once)
+        rmsnorm(y, rstd, x, w, rows, width, eps, true, SHEAF_F16);
     else if (dtype == SHEAF_F16)
-        rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_F16);
+        rmsnorm(y, rstd, x, w, rows, width, eps, false, SHEAF_F16);
+    else if (once)
+        rmsnorm(y, rstd, x, w, rows, width, eps, true, SHEAF_BF16);
     else
-        rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_F32);
+        rmsnorm(y, rstd, x, w, rows, width, eps, false, SHEAF_BF16);
 }
 
 /* One step of `rows` dots: lanes of (w dy) * (x rstd) at columns c .. c + count - 1. */

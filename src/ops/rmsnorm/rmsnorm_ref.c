@@ -1,9 +1,11 @@
-/* rmsnorm_ref.c - y[t,c] = round(w[c] * round(x[t,c] * rstd[t])),
+/* rmsnorm_ref.c - y[t,c] = round(w[c] * round(x[t,c] * rstd[t])), or with `once`
+ *                round(w[c] * (x[t,c] * rstd[t])),
  *                rstd[t] = 1 / sqrt(mean over c of x[t,c]^2 + eps)
  *
  * x, y: [rows, width] row-major, dense.  w: [width] float32.
  * Source: Zhang and Sennrich 2019, eq. 4; x * rstd is rounded to the activation
- * type before it meets w, as in the Llama reference. The sum runs in the 16
+ * type before it meets w, as in the Llama reference; in others' (OLMo 2's) it is
+ * not. The sum runs in the 16
  * lanes of the numeric contract. With n = x * rstd and a = w * dy the gradients are
  *     g = rstd * (a - n * mean over c of a * n),   dw[c] = sum over t of dy * n;
  * the rounding of n in the forward pass counts as the identity. */
@@ -15,7 +17,7 @@
 #include "ops/math/round.h"
 
 void sheaf__rmsnorm_ref(void *y, float *rstd, const void *x, const float *w, int64_t rows,
-                        int64_t width, float eps, sheaf_dtype dtype)
+                        int64_t width, float eps, bool once, sheaf_dtype dtype)
 {
     for (int64_t t = 0; t < rows; t++) {
         float lane[16] = { 0 };
@@ -27,7 +29,7 @@ void sheaf__rmsnorm_ref(void *y, float *rstd, const void *x, const float *w, int
         const float scale = sheaf__one_nan(1.0f / sqrtf(mean + eps));
         for (int64_t c = 0; c < width; c++) {
             const float n = sheaf__load(x, t * width + c, dtype) * scale;
-            sheaf__store(y, t * width + c, w[c] * sheaf__rounded(n, dtype), dtype);
+            sheaf__store(y, t * width + c, w[c] * (once ? n : sheaf__rounded(n, dtype)), dtype);
         }
         rstd[t] = scale;
     }

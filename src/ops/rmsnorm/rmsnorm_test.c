@@ -17,7 +17,7 @@ static void test_rmsnorm__rows_worked_by_hand(void **state)
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float y[2], rstd;
         sheaf__kernels_for("ref")->rmsnorm(y, &rstd, by_hand[i].x, by_hand[i].w, 1, 2,
-                                           by_hand[i].eps, SHEAF_F32);
+                                           by_hand[i].eps, false, SHEAF_F32);
         for (int c = 0; c < 2; c++)
             CHECK_NEAR(by_hand[i].name, y[c], by_hand[i].want[c], 1e-6);
     }
@@ -31,8 +31,10 @@ static void test_rmsnorm__bf16_rounds_before_the_weight(void **state)
     const float w[2] = { 1.51f, 1.51f };
     uint16_t y[2];
     float rstd;
-    sheaf__kernels_for("ref")->rmsnorm(y, &rstd, x, w, 1, 2, 0.1f, SHEAF_BF16);
+    sheaf__kernels_for("ref")->rmsnorm(y, &rstd, x, w, 1, 2, 0.1f, false, SHEAF_BF16);
     CHECK_NEAR("rounded twice", sheaf__from_bf16(y[0]), 1.5078125, 0);
+    sheaf__kernels_for("ref")->rmsnorm(y, &rstd, x, w, 1, 2, 0.1f, true, SHEAF_BF16);
+    CHECK_NEAR("rounded once", sheaf__from_bf16(y[0]), 1.5, 0);
 }
 
 enum { ROWS = 3, WIDTH = 21, N = ROWS * WIDTH };
@@ -91,7 +93,7 @@ static void test_rmsnorm_back__is_the_gradient(void **state)
     twin_gradient("rmsnorm", loss, x, N + WIDTH, want);
 
     const sheaf__kernels *k = sheaf__kernels_for("ref");
-    k->rmsnorm(y, rstd, xf, w, ROWS, WIDTH, (float)eps, SHEAF_F32);
+    k->rmsnorm(y, rstd, xf, w, ROWS, WIDTH, (float)eps, false, SHEAF_F32);
     k->rmsnorm_back(dx, dy, xf, w, rstd, ROWS, WIDTH, false, SHEAF_F32);
     k->rmsnorm_dw(dw, dy, xf, rstd, ROWS, WIDTH, 0, WIDTH, SHEAF_F32);
     twin_close("dx", dx, want, N, 1e-5);
@@ -124,10 +126,12 @@ static void compare(const twin *t, int64_t rows, int64_t width)
     twin_fill(w, width, SHEAF_F32, t->numbers, 1);
     twin_fill(x, n, t->dtype, t->numbers, 2);
     twin_fill(dy, n, t->dtype, t->numbers, 3);
-    t->ref->rmsnorm(want, scales[0], x, w, rows, width, 1e-5f, t->dtype);
-    t->fast->rmsnorm(got, scales[1], x, w, rows, width, 1e-5f, t->dtype);
-    twin_same(t, "rmsnorm", got, want, bytes);
-    twin_same(t, "rstd", scales[1], scales[0], (size_t)rows * 4);
+    for (int once = 0; once < 2; once++) {
+        t->ref->rmsnorm(want, scales[0], x, w, rows, width, 1e-5f, once, t->dtype);
+        t->fast->rmsnorm(got, scales[1], x, w, rows, width, 1e-5f, once, t->dtype);
+        twin_same(t, "rmsnorm", got, want, bytes);
+        twin_same(t, "rstd", scales[1], scales[0], (size_t)rows * 4);
+    }
     for (int add = 0; add < 2; add++) {
         t->ref->rmsnorm_back(want, dy, x, w, scales[0], rows, width, add, t->dtype);
         t->fast->rmsnorm_back(got, dy, x, w, scales[0], rows, width, add, t->dtype);
@@ -152,12 +156,12 @@ static void compare_in_place(const twin *t, int64_t rows, int64_t width)
     twin_fill(w, width, SHEAF_F32, t->numbers, 1);
     twin_fill(x, n, t->dtype, t->numbers, 2);
     twin_fill(dy, n, t->dtype, t->numbers, 3);
-    t->ref->rmsnorm(want, rstd, x, w, rows, width, 1e-5f, t->dtype);
+    t->ref->rmsnorm(want, rstd, x, w, rows, width, 1e-5f, false, t->dtype);
     t->ref->rmsnorm_back(want, dy, x, w, rstd, rows, width, false, t->dtype);
     t->fast->rmsnorm_back(dy, dy, x, w, rstd, rows, width, false, t->dtype);
     twin_same(t, "dx over dy", dy, want, bytes);
-    t->ref->rmsnorm(want, rstd, x, w, rows, width, 1e-5f, t->dtype);
-    t->fast->rmsnorm(x, rstd, x, w, rows, width, 1e-5f, t->dtype);
+    t->ref->rmsnorm(want, rstd, x, w, rows, width, 1e-5f, false, t->dtype);
+    t->fast->rmsnorm(x, rstd, x, w, rows, width, 1e-5f, false, t->dtype);
     twin_same(t, "y over x", x, want, bytes);
 }
 

@@ -1,0 +1,28 @@
+/* smollm3.c - the descriptor of SmolLM3. */
+#include "families/smollm3/smollm3.h"
+
+#include "families/llama/llama.h"
+
+/* Its published config says 2, which the class does not look at. */
+static const char *const ignored[] = { "pretraining_tp", NULL };
+
+static const sheaf__llama_form form = {
+    .max_position = 32768,
+    .theta = 2000000,
+    .tied = true,
+    .bias = SHEAF__BIAS_SAID,
+    .mlp_bias = true,
+    .windows = SHEAF__WINDOW_NO_ROPE,
+    .no_rope = true,
+    .ignored = ignored,
+};
+
+const sheaf__family sheaf__family_smollm3 = {
+    .id = SHEAF_SMOLLM3,
+    .name = "smollm3",
+    .title = "SmolLM3",
+    .architecture = "SmolLM3ForCausalLM",
+    .form = &form,
+    .lora_targets = "q_proj,v_proj",
+    SHEAF__LIKE_LLAMA,
+};

@@ -1,0 +1,197 @@
+/* rope.c - see rope.h. The rules are those of transformers' modeling_rope_utils.py, in its float32
+ * where it uses that:
+ *
+ *   f = theta^(-2j/rot)
+ *   linear    f / factor
+ *   llama3    slow waves f / factor, fast ones f, between them a mix
+ *   yarn      between two dimensions, found from beta_fast and beta_slow, from f to f / factor
+ *   dynamic   theta grows with the length of the run, beyond max_position_embeddings
+ *   longrope  f / short_factor[j], or f / long_factor[j] in runs beyond the original length
+ *
+ * and cos and sin are multiplied by an attention factor in yarn and longrope. */
+#include "models/rope.h"
+
+#include <math.h>
+
+#include "ops/math/math.h"
+
+static const double PI = 3.14159265358979323846;
+
+/* theta^(2j/rot) */
+static double power(double theta, int64_t j, int64_t rot)
+{
+    return sheaf__pow_d(theta, 2.0 * (double)j / (double)rot);
+}
+
+static float llama3(const sheaf_config *config, float f)
+{
+    const float factor = (float)config->rope.factor;
+    const float low = (float)config->rope.low_freq_factor,
+                high = (float)config->rope.high_freq_factor;
+    const float original = (float)config->rope.original_length;
+    const float wavelength = (float)(2 * PI) / f;
+    if (wavelength > original / low)
+        return f / factor;
+    if (wavelength < original / high)
+        return f;
+    const float smooth = (original / wavelength - low) / (high - low);
+    return (1 - smooth) * f / factor + smooth * f;
+}
+
+/* The dimension whose wave turns `turns` times in the original length. */
+static double yarn_dimension(const sheaf_config *c, double turns, int64_t rot)
+{
+    return (double)rot * sheaf__log_d((double)c->rope.original_length / (turns * 2 * PI)) /
+           (2 * sheaf__log_d(c->rope.theta));
+}
+
+static float yarn(const sheaf_config *c, int64_t j, int64_t rot)
+{
+    double low = yarn_dimension(c, c->rope.beta_fast, rot),
+           high = yarn_dimension(c, c->rope.beta_slow, rot);
+    if (c->rope.truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = low > 0 ? low : 0;
+    high = high < (double)(rot - 1) ? high : (double)(rot - 1);
+    if (low == high)
+        high += 0.001; /* no division by zero */
+    float ramp = ((float)j - (float)low) / (float)(high - low);
+    ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+    const float whole = (float)power(c->rope.theta, j, rot), keep = 1 - ramp;
+    const float slow = 1.0f / ((float)c->rope.factor * whole), fast = 1.0f / whole;
+    return slow * (1 - keep) + fast * keep;
+}
+
+static double dynamic_theta(const sheaf_config *c, int64_t rot, int64_t length)
+{
+    if (length <= c->max_position)
+        return c->rope.theta;
+    const float factor = (float)c->rope.factor,
+                stretch =
+                    factor * (float)length / (float)c->max_position - (float)(c->rope.factor - 1);
+    const float grown = (float)sheaf__pow_d((double)stretch, (double)rot / (double)(rot - 2));
+    return (double)((float)c->rope.theta * grown);
+}
+
+static bool is_long(const sheaf_config *c, int64_t length)
+{
+    return length > c->rope.original_length;
+}
+
+float sheaf__rope_frequency(const sheaf_config *config, int64_t j, int64_t rot, int64_t length)
+{
+    const float f = (float)(1.0 / power(config->rope.theta, j, rot));
+    switch (config->rope.type) {
+    case SHEAF_ROPE_DEFAULT: break;
+    case SHEAF_ROPE_LINEAR: return f / (float)config->rope.factor;
+    case SHEAF_ROPE_LLAMA3: return llama3(config, f);
+    case SHEAF_ROPE_DYNAMIC:
+        return (float)(1.0 / power(dynamic_theta(config, rot, length), j, rot));
+    case SHEAF_ROPE_YARN: return yarn(config, j, rot);
+    case SHEAF_ROPE_LONGROPE:
+        return 1.0f / ((float)(is_long(config, length) ? config->rope.long_factor
+                                                       : config->rope.short_factor)[j] *
+                       (float)power(config->rope.theta, j, rot));
+    }
+    return f;
+}
+
+static double yarn_scale(double factor, double by)
+{
+    return factor <= 1 ? 1 : 0.1 * by * sheaf__log_d(factor) + 1;
+}
+
+/* What cos and sin are multiplied by. */
+static double attention_of(const sheaf_config *c)
+{
+    const double factor = c->rope.factor;
+    if (c->rope.type != SHEAF_ROPE_YARN && c->rope.type != SHEAF_ROPE_LONGROPE)
+        return 1;
+    if (c->rope.attention_factor != 0)
+        return c->rope.attention_factor;
+    if (c->rope.type == SHEAF_ROPE_LONGROPE)
+        return factor <= 1
+                   ? 1
+                   : sqrt(1 + sheaf__log_d(factor) / sheaf__log_d((double)c->rope.original_length));
+    return c->rope.mscale == 0
+               ? yarn_scale(factor, 1)
+               : yarn_scale(factor, c->rope.mscale) / yarn_scale(factor, c->rope.mscale_all_dim);
+}
+
+static float through(const sheaf__kernels *kernels, sheaf_dtype dtype, float x)
+{
+    uint32_t rounded;
+    kernels->round(&rounded, dtype, &x, 1);
+    kernels->widen(&x, &rounded, dtype, 1);
+    return x;
+}
+
+void sheaf__rope_fill_pair(sheaf__rope_table *t, int64_t j, float frequency, float attention,
+                           const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle)
+{
+    const int64_t half = t->rot / 2;
+    for (int64_t pos = 0; pos < t->positions; pos++) {
+        const float a =
+            through(kernels, angle,
+                    through(kernels, angle, (float)pos) * through(kernels, angle, frequency));
+        t->cos[pos * half + j] =
+            through(kernels, dtype, (float)sheaf__cos_d((double)a) * attention);
+        t->sin[pos * half + j] =
+            through(kernels, dtype, (float)sheaf__sin_d((double)a) * attention);
+    }
+}
+
+/* ---- tables that follow the length of a run ---- */
+
+typedef struct filling {
+    sheaf__rope_table *table;
+    const sheaf__context *context;
+    int64_t length;
+    float attention;
+} filling;
+
+static void fill_pairs(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const filling *f = arg;
+    for (int64_t j = begin; j < end; j++)
+        sheaf__rope_fill_pair(
+            f->table, j, sheaf__rope_frequency(f->table->config, j, f->table->rot, f->length),
+            f->attention, f->context->device->kernels, f->context->dtype, SHEAF_F32);
+}
+
+/* Lengths that have the same angles are one. */
+static int64_t same_length(const sheaf_config *c, int64_t length)
+{
+    if (c->rope.type == SHEAF_ROPE_LONGROPE)
+        return is_long(c, length) ? c->rope.original_length + 1 : 0;
+    return c->rope.type == SHEAF_ROPE_DYNAMIC && length > c->max_position ? length : 0;
+}
+
+static void lengthen(sheaf__rope_table *t, const sheaf__context *c, int64_t length)
+{
+    filling f = { t, c, same_length(t->config, length), (float)attention_of(t->config) };
+    if (f.length == t->length)
+        return;
+    t->length = f.length;
+    sheaf__rows(c, t->rot / 2, 1, fill_pairs, &f);
+}
+
+void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
+                      const sheaf__kernels *kernels, sheaf_dtype dtype)
+{
+    const float attention = (float)attention_of(config);
+    for (int64_t j = 0; j < t->rot / 2; j++)
+        sheaf__rope_fill_pair(t, j, sheaf__rope_frequency(config, j, t->rot, 0), attention, kernels,
+                              dtype, SHEAF_F32);
+    if (config->rope.type == SHEAF_ROPE_DYNAMIC || config->rope.type == SHEAF_ROPE_LONGROPE) {
+        t->config = config;
+        t->lengthen = lengthen;
+    }
+}
+
+bool sheaf__rope_turns(const sheaf_config *config, int64_t before, int64_t after)
+{
+    return same_length(config, before) != same_length(config, after);
+}

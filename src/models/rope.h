@@ -1,0 +1,23 @@
+/* rope.h - tables of the rotary embedding, for each of transformers' types. */
+#ifndef SHEAF_MODELS_ROPE_H
+#define SHEAF_MODELS_ROPE_H
+
+#include "models/model.h"
+
+/* sheaf__rope_frequency - of pair j of `rot` channels, for sequences of `length` positions (0: of
+ * any length the model was made for). */
+float sheaf__rope_frequency(const sheaf_config *config, int64_t j, int64_t rot, int64_t length);
+/* sheaf__rope_fill_pair - the columns of one pair: cos and sin of round(round(position) *
+ * round(frequency)), times `attention`, rounded to dtype. SAT takes the angle in the compute dtype
+ * (`angle`); the others in float32. */
+void sheaf__rope_fill_pair(sheaf__rope_table *table, int64_t j, float frequency, float attention,
+                           const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle);
+/* sheaf__rope_fill - cos and sin of every position, rounded to dtype. Of types that look at the
+ * length of a run the table also learns to follow it (table->lengthen); config is borrowed then. */
+void sheaf__rope_fill(sheaf__rope_table *table, const sheaf_config *config,
+                      const sheaf__kernels *kernels, sheaf_dtype dtype);
+/* sheaf__rope_turns - do the angles of earlier positions change between runs of these lengths, so
+ * that kept keys are no longer what the model would compute? */
+bool sheaf__rope_turns(const sheaf_config *config, int64_t before, int64_t after);
+
+#endif

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Tiny models of families that are Llama's kin, recorded with transformers 5.23.0, peft 0.21.2 and
+torch 2.15 on a CPU in float32: forward, gradients of some tensors, generation, a full training of 3
+steps and a LoRA training of 3 steps x 2 micro-batches, in the form of the recordings of ../llama;
+and the logits of one Llama under each type of rotary embedding. tests/parity/llama_test.c reads it.
+
+    make_families.py OUT [NAME...]
+"""
+import json, math, os, sys
+import torch, transformers, peft
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+torch.set_num_threads(1)
+T = 13
+COMMON = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0, initializer_range=0.3)
+
+
+def qwen3():
+    from transformers import Qwen3Config
+    return Qwen3Config(vocab_size=37, hidden_size=20, intermediate_size=22, num_hidden_layers=3,
+                       num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                       max_position_embeddings=64, rms_norm_eps=1e-5, use_sliding_window=True,
+                       sliding_window=5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+                       layer_types=["sliding_attention", "full_attention", "sliding_attention"], **COMMON)
+
+
+def smollm3():
+    from transformers import SmolLM3Config
+    return SmolLM3Config(vocab_size=35, hidden_size=18, intermediate_size=14, num_hidden_layers=4,
+                         num_attention_heads=6, num_key_value_heads=3, head_dim=4, max_position_embeddings=64,
+                         no_rope_layers=[1, 0, 1, 0], use_sliding_window=True, sliding_window=6,
+                         mlp_bias=True, rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e4,
+                                                         "original_max_position_embeddings": 16},
+                         tie_word_embeddings=True, **COMMON)
+
+
+def olmo2():
+    from transformers import Olmo2Config
+    return Olmo2Config(vocab_size=33, hidden_size=24, intermediate_size=26, num_hidden_layers=2,
+                       num_attention_heads=6, num_key_value_heads=3, max_position_embeddings=64,
+                       rope_parameters={"rope_type": "default", "rope_theta": 5e4}, **COMMON)
+
+
+def phi3():
+    from transformers import Phi3Config
+    return Phi3Config(vocab_size=31, hidden_size=32, intermediate_size=14, num_hidden_layers=2,
+                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+                      original_max_position_embeddings=16, sliding_window=40,
+                      rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
+                                       "short_factor": [1.0, 1.05, 1.25], "long_factor": [1.5, 2.75, 4.25]},
+                      **COMMON)
+
+
+FAMILIES = {"qwen3": (qwen3, ["q_proj", "o_proj"]),
+            "smollm3": (smollm3, ["v_proj", "gate_proj"]),
+            "olmo2": (olmo2, ["q_proj", "k_proj", "o_proj"]),
+            "phi3": (phi3, ["qkv_proj", "gate_up_proj", "down_proj"])}
+
+
+def tensors(out, name, values, **meta):
+    path = os.path.join(out, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    def small(v):
+        return v.detach().to(torch.int32 if v.dtype == torch.int64 else v.dtype).contiguous().clone()
+    save_file({k: small(v) for k, v in values.items()}, path, metadata=meta or None)
+
+
+def text(out, name, value):
+    path = os.path.join(out, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as f:
+        json.dump(value, f, indent=1)
+        f.write("\n")
+
+
+def new_model(config, seed):
+    """Weights that bfloat16 holds, so that their file is small; norms not all one."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.ndim == 1:
+                p.copy_((0 if name.endswith("bias") else 1) + 0.3 * torch.randn_like(p))
+            p.copy_(p.bfloat16().float())
+    return model.eval()
+
+
+def save_model(out, model):
+    model.to(torch.bfloat16).save_pretrained(os.path.join(out, "hf"))
+    model.float()
+
+
+def batch(vocab, seed, rows=2, pad=3):
+    g = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocab, (rows, T), generator=g)
+    mask = torch.ones_like(ids)
+    labels = ids.clone()
+    labels[torch.rand(labels.shape, generator=g) < 0.2] = -100
+    if pad:
+        ids[-1, -pad:] = 0
+        mask[-1, -pad:] = 0
+        labels[-1, -pad:] = -100
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def nll(model, b):
+    logits = model(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits.float()
+    return torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]),
+                                             b["labels"][:, 1:].reshape(-1), ignore_index=-100, reduction="sum")
+
+
+def labels_of(batches):
+    return sum(int((b["labels"][:, 1:] != -100).sum()) for b in batches)
+
+
+def some(names):
+    """A layer's q, k, norms and biases, what is fused, the last layer's down, and a tied table."""
+    keep = []
+    last = max((int(n.split(".layers.")[1].split(".")[0]) for n in names if ".layers." in n), default=0)
+    for n in names:
+        first = ".layers.0." in n and ("norm" in n or "bias" in n or "q_proj" in n or "k_proj" in n)
+        second = f".layers.{last}." in n and ("_norm" in n or "qkv" in n or "gate_up" in n or "down" in n)
+        table = n == "model.embed_tokens.weight" and "lm_head.weight" not in names and last == 3
+        if first or second or table or n == "model.norm.weight":
+            keep.append(n)
+    return keep
+
+
+def record_forward(out, model):
+    v = model.config.vocab_size
+    b = batch(v, 11)
+    model.zero_grad()
+    logits = model(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits
+    loss = nll(model, b) / labels_of([b])
+    loss.backward()
+    grads = {n: p.grad for n, p in model.named_parameters()}
+    tensors(out, "fwd_inputs.safetensors", b)
+    tensors(out, "fwd_outputs.safetensors", {"logits": logits})
+    tensors(out, "fwd_grads.safetensors", {n: grads[n] for n in some(list(grads))})
+    text(out, "info.json", {"transformers": transformers.__version__, "torch": torch.__version__,
+                            "peft": peft.__version__, "loss": loss.item(), "label_tokens": labels_of([b])})
+    ids = torch.randint(3, v, (1, 40), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        tensors(out, "long_forward.safetensors", {"input_ids": ids, "logits_last8": model(input_ids=ids).logits[:, -8:]})
+
+
+def record_generation(out, model):
+    cases = []
+    g = torch.Generator().manual_seed(7)
+    for n, more in ((3, 8), (6, 20)):
+        prompt = torch.randint(3, model.config.vocab_size, (1, n), generator=g)
+        settings = {"do_sample": False, "max_new_tokens": more, "eos_token_id": 2}
+        r = model.generate(prompt, attention_mask=torch.ones_like(prompt), return_dict_in_generate=True,
+                           output_scores=True, pad_token_id=0, **settings)
+        gap = min(float(torch.topk(s[0], 2).values.diff().abs()) for s in r.scores)
+        cases.append({"prompt": prompt[0].tolist(), "settings": settings,
+                      "sequence": r.sequences[0].tolist(), "min_top2_gap": gap})
+    text(out, "generation.json", cases)
+
+
+def schedule(kind, s, warmup, total):
+    if s < warmup:
+        return s / max(1, warmup)
+    if kind == "linear":
+        return (total - s) / max(1, total - warmup)
+    return 0.5 * (1 + math.cos(math.pi * (s - warmup) / max(1, total - warmup)))
+
+
+def train(model, steps, micros, lr, decay, kind, warmup, seed, decays):
+    params = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    groups = [{"params": [p for n, p in params if decays(n)], "weight_decay": decay},
+              {"params": [p for n, p in params if not decays(n)], "weight_decay": 0.0}]
+    opt = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), eps=1e-8)
+    batches, log = {}, []
+    for s in range(steps):
+        these = [batch(model.config.vocab_size, seed + 100 * s + m, pad=2 * m) for m in range(micros)]
+        for m, b in enumerate(these):
+            batches.update({f"step{s}.micro{m}.{k}": x for k, x in b.items()})
+        rate = lr * schedule(kind, s, warmup, steps)
+        for group in opt.param_groups:
+            group["lr"] = rate
+        opt.zero_grad()
+        count, total = labels_of(these), 0.0
+        for b in these:
+            loss = nll(model, b) / count
+            loss.backward()
+            total += loss.item()
+        norm = torch.nn.utils.clip_grad_norm_([p for _, p in params], 1.0)
+        opt.step()
+        log.append({"step": s, "loss": total, "label_tokens": count, "grad_norm_before_clip": norm.item(), "lr": rate})
+    state = {}
+    for n, p in params:
+        state["exp_avg." + n] = opt.state[p]["exp_avg"]
+        state["exp_avg_sq." + n] = opt.state[p]["exp_avg_sq"]
+    return batches, log, state
+
+
+def log_of(steps, lr, decay, kind, warmup, micros):
+    return {"optimizer": {"name": "AdamW", "lr": lr, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": decay},
+            "max_grad_norm": 1.0, "schedule": kind, "warmup_steps": warmup, "total_steps": len(steps),
+            "gradient_accumulation": micros, "steps": steps}
+
+
+def no_decay(name):
+    return "norm" in name or name.endswith("bias")
+
+
+def record_full(out, config, seed):
+    model = new_model(config, seed).train()
+    batches, log, state = train(model, 3, 1, 2e-3, 0.1, "cosine_with_warmup", 1, 31, lambda n: not no_decay(n))
+    final = dict(model.named_parameters())
+    keep = [n for n in some(list(final)) if ".layers." in n]
+    tensors(out, "full_train/batches.safetensors", batches)
+    tensors(out, "full_train/final_model.safetensors", {n: final[n] for n in keep if final[n].ndim == 1 or "q_proj" in n or "qkv" in n})
+    tensors(out, "full_train/final_adam_state_part.safetensors",
+            {k: x for k, x in state.items() if any(k.endswith(n) for n in keep if "norm" in n)})
+    text(out, "full_train/log.json", log_of(log, 2e-3, 0.1, "cosine_with_warmup", 1, 1))
+
+
+def shrink(folder):
+    """No copies of base tables beside the factors, and no machine's paths."""
+    path = os.path.join(folder, "adapter_config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["base_model_name_or_path"] = None
+    config["target_modules"] = sorted(config["target_modules"])
+    with open(path, "w") as f:
+        json.dump(config, f, indent=1)
+    readme = os.path.join(folder, "README.md")
+    if os.path.exists(readme):
+        os.remove(readme)
+
+
+def record_lora(out, config, seed, targets):
+    model = new_model(config, seed).train()
+    torch.manual_seed(seed + 1)
+    m = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=5, target_modules=targets,
+                                                   task_type="CAUSAL_LM"))
+    with torch.no_grad():  # B is not zero, so that every gradient is something from the first step on
+        for n, p in m.named_parameters():
+            if "lora_B" in n or "lora_embedding_A" in n:
+                p.copy_(0.05 * torch.randn_like(p))
+    m.save_pretrained(os.path.join(out, "lora/adapter_init"), save_embedding_layers=False)
+    batches, log, state = train(m, 3, 2, 2e-2, 0.01, "linear", 0, 51, lambda n: True)
+    m.eval()
+    m.save_pretrained(os.path.join(out, "lora/adapter_final"), save_embedding_layers=False)
+    for folder in ("adapter_init", "adapter_final"):
+        shrink(os.path.join(out, "lora", folder))
+    b = batch(config.vocab_size, 11)
+    with torch.no_grad():
+        logits = m(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits
+    tensors(out, "lora/batches.safetensors", batches)
+    tensors(out, "lora/final_adam_state.safetensors", {k: x for k, x in state.items() if ".layers.0." in k or "embed" in k})
+    tensors(out, "lora/logits_final.safetensors", {"logits_adapter": logits})
+    text(out, "lora/log.json", log_of(log, 2e-2, 0.01, "linear", 0, 2))
+
+
+def record_family(root, name):
+    make, targets = FAMILIES[name]
+    out, seed = os.path.join(root, name), 100 + sorted(FAMILIES).index(name)
+    model = new_model(make(), seed)
+    record_forward(out, model)
+    record_generation(out, model)
+    save_model(out, model)
+    record_full(out, make(), seed)
+    record_lora(out, make(), seed, targets)
+
+
+ROPES = {"linear": {"rope_type": "linear", "factor": 2.5},
+         "dynamic": {"rope_type": "dynamic", "factor": 3.0},
+         "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+         "yarn_scaled": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 12, "mscale": 0.7,
+                         "mscale_all_dim": 1.3, "beta_fast": 20, "beta_slow": 2, "truncate": False},
+         "yarn_attention": {"rope_type": "yarn", "factor": 3.0, "attention_factor": 1.25,
+                            "original_max_position_embeddings": 16},
+         "longrope": {"rope_type": "longrope", "original_max_position_embeddings": 16,
+                      "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.5, 2.0, 3.0, 5.0]},
+         "longrope_factor": {"rope_type": "longrope", "original_max_position_embeddings": 20, "factor": 6.0,
+                             "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.5, 2.0, 3.0, 5.0]}}
+
+
+def record_ropes(root):
+    """One Llama; its last logits at 12 and at 40 positions, the model was made for 32."""
+    from transformers import LlamaConfig
+    out = os.path.join(root, "ropes")
+    base = dict(vocab_size=29, hidden_size=16, intermediate_size=10, num_hidden_layers=2, num_attention_heads=2,
+                num_key_value_heads=1, head_dim=8, max_position_embeddings=32, **COMMON)
+    model = new_model(LlamaConfig(rope_parameters={"rope_type": "default", "rope_theta": 1e3}, **base), 200)
+    save_model(out, model)
+    weights = model.state_dict()
+    ids = torch.randint(3, 29, (1, 40), generator=torch.Generator().manual_seed(6))
+    logits = {"input_ids": ids}
+    for name, rope in ROPES.items():
+        config = LlamaConfig(rope_parameters=dict(rope, rope_theta=1e3), **base)
+        m = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+        m.load_state_dict(weights)
+        with torch.no_grad():
+            for n in (12, 40):
+                logits[f"{name}.{n}"] = m(input_ids=ids[:, :n]).logits[:, -4:]
+        config.architectures = ["LlamaForCausalLM"]
+        text(out, f"{name}.json", config.to_dict())
+    tensors(out, "logits.safetensors", logits)
+
+
+if __name__ == "__main__":
+    root, names = sys.argv[1], sys.argv[2:] or list(FAMILIES) + ["ropes"]
+    for name in names:
+        record_ropes(root) if name == "ropes" else record_family(root, name)
