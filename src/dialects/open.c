@@ -90,13 +90,14 @@ static sheaf_status *check_wanted(const sheaf_dialect **dialect, const char *pat
                                   const sheaf_dialect_hints *h)
 {
     char *config = NULL;
-    if (h->want == SHEAF_WANT_ADAPTER && !(*dialect)->adapter) {
+    const bool adapter = *dialect != NULL && (*dialect)->adapter;
+    if (h->want == SHEAF_WANT_ADAPTER && !adapter) {
         sheaf_status *st = sheaf_peft_config_path(&config, path); /* says what is there instead */
         *dialect = &sheaf__dialect_peft;
         free(config);
         return st;
     }
-    if (h->want != SHEAF_WANT_MODEL || !(*dialect)->adapter)
+    if (h->want != SHEAF_WANT_MODEL || !adapter)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no model here", path);
     sheaf_found(sheaf_expected(
