@@ -98,6 +98,8 @@ static const struct {
     { "val-set-size", "eval-split" },
     { "validation-split-percentage", "eval-split", ", a share between 0 and 1" },
     { "early-stopping-patience", "patience" },
+    { "label-smoothing-factor", "label-smoothing" },
+    { "neftune-noise-alpha", "neftune-alpha" },
     { "early-stopping-threshold", "min-delta" },
     { "load-best-model-at-end", "use-best" },
     { "max-duration", "max-time" },

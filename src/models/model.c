@@ -120,6 +120,8 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     }
     sheaf__value *x =
         sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
+    if (pass->noise != NULL)
+        sheaf__record_noise(tape, x, pass->noise);
     if (image != NULL)
         sheaf__family_for(&m->schema->config)->place(m, tape, x, image, pass);
     sheaf__stage(pass, tape, "adapter", -1, SHEAF__TEXT, image);

@@ -14,6 +14,7 @@
 #include "sheaf/source.h"
 #include "tape/head.h"
 #include "tape/layers.h"
+#include "tape/noise.h"
 #include "tape/linear.h"
 #include "tape/vision.h"
 
@@ -132,7 +133,8 @@ typedef struct sheaf__pass {
     const sheaf__sight *sight; /* of one image, or NULL: filled, or used when it is full; its pixels
                                   are not read then */
     bool image_rows_unread;    /* the head reads none of them: their last MLP is left out */
-    const sheaf__stages *stages; /* may be NULL */
+    const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
+    const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
 
 /* sheaf__model_new - allocates everything on the device; on dry that is all there is. */

@@ -14,7 +14,8 @@
     X(column_sums) X(rmsnorm) X(rmsnorm_back) X(rmsnorm_dw) X(layernorm_sum)               \
     X(layernorm_squares) X(layernorm) X(layernorm_back_sums) X(layernorm_back)             \
     X(layernorm_dw) X(gelu) X(gelu_back) X(rope_pairs) X(rope) X(swiglu) X(swiglu_back)    \
-    X(row_max) X(row_sumexp) X(row_dlogits) X(adamw) X(dropout)
+    X(row_max) X(row_sumexp) X(row_dlogits) X(row_smoothed) X(adamw)   \
+    X(dropout) X(noise)
 /* clang-format on */
 
 /* Functions of the type the table's cell points to. */

@@ -36,6 +36,21 @@ typedef struct sheaf__dropout {
     float scale;                      /* 1 / (1 - p) */
 } sheaf__dropout;
 
+/* Noise of NEFTune: element (row, channel) gets half[row] * t, where t = (2 k + 1) / 2^23 - 1 and k
+ * is the upper 23 bits of sheaf__random_u32(seed, purpose, step, sample[row], position[row],
+ * channel): exact, and strictly between -1 and 1. */
+typedef struct sheaf__noise {
+    uint64_t seed, purpose, step;
+    const int64_t *sample, *position; /* [rows] */
+    const float *half;                /* [rows] largest noise; 0 adds none */
+} sheaf__noise;
+
+/* Label smoothing by eps over a vocabulary of V: a label counts keep = 1 - eps, and every word
+ * even = eps / V. */
+typedef struct sheaf__smoothing {
+    float scale, keep, even;
+} sheaf__smoothing;
+
 typedef struct sheaf__kernels {
     const char *isa; /* "ref", "avx2", "avx512" */
 
@@ -144,6 +159,11 @@ typedef struct sheaf__kernels {
     void (*row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
                         const float *sum, const int32_t *target, float scale, int64_t rows,
                         int64_t cols, sheaf_dtype dtype);
+    /* The same with smoothed labels: round(((p - (c == target[r] ? keep : 0)) - even) * scale), p
+     * as above. Its loss also wants the row's sum of logits, which is layernorm_sum. */
+    void (*row_smoothed)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
+                         const float *sum, const int32_t *target, const sheaf__smoothing *how,
+                         int64_t rows, int64_t cols, sheaf_dtype dtype);
 
     /* ---- optimizer ---- */
     /* p *= 1 - lr*wd; m = b1*m + (1-b1)*g'; v = b2*v + (1-b2)*g'^2;
@@ -153,6 +173,10 @@ typedef struct sheaf__kernels {
     /* ---- dropout: y = round(kept ? x * scale : 0); y may be x; its own backward ---- */
     void (*dropout)(void *y, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                     const sheaf__dropout *how, sheaf_dtype dtype); /* y has stride ldx too */
+
+    /* ---- NEFTune: x = round(x + half[r] * t), t uniform in (-1, 1), in place ---- */
+    void (*noise)(void *x, int64_t ldx, int64_t rows, int64_t cols, const sheaf__noise *how,
+                  sheaf_dtype dtype);
 } sheaf__kernels;
 
 #define SHEAF__IGNORED INT32_MIN

@@ -178,6 +178,27 @@ static void run_adamw_dropout(probe *p, const sheaf__kernels *k)
     take(p, p->out, sizeof p->out);
 }
 
+static void run_smoothing_noise(probe *p, const sheaf__kernels *k)
+{
+    static const float half[ROWS] = { 0, 1, 0.01f, 3e8f, -0.5f };
+    const int32_t target[ROWS] = { 0, 200, SHEAF__IGNORED, -1, 300 };
+    const sheaf__smoothing how = { 0.01f, 0.9f, 0.1f / COLS };
+    k->row_max(p->row, p->f, COLS, ROWS, COLS);
+    k->row_sumexp(p->sum, p->f, COLS, p->row, ROWS, COLS);
+    k->row_smoothed(p->out, COLS, p->f, COLS, p->row, p->sum, target, &how, ROWS, COLS, p->dtype);
+    take(p, p->out, sizeof p->out);
+    const int64_t sample[ROWS] = { 0, 1, 1, 9, 7 }, position[ROWS] = { 0, 0, 1, 77, 5 };
+    k->noise(p->a, COLS, ROWS, COLS,
+             &(sheaf__noise){ .seed = 1,
+                              .purpose = 2,
+                              .step = 3,
+                              .sample = sample,
+                              .position = position,
+                              .half = half },
+             p->dtype);
+    take(p, p->a, sizeof p->a);
+}
+
 static const struct {
     const char *name;
     void (*run)(probe *p, const sheaf__kernels *k);
@@ -197,6 +218,8 @@ static const struct {
       UINT64_C(0x914abe2a84b6c325) },
     { "adamw, dropout", run_adamw_dropout, UINT64_C(0x2b5bb29a7540f4b1),
       UINT64_C(0xb4db4c50f2a5d8f5) },
+    { "smoothing, noise", run_smoothing_noise, UINT64_C(0x52961b73f91dc949),
+      UINT64_C(0xdaa6a5e9b8844a95) },
 };
 
 /* One or two types, every kind of number, with and without DAZ and FTZ: one hash. */

@@ -35,7 +35,8 @@ typedef struct block {
     void *dx;            /* [n, hidden] */
     float *max, *target; /* [n] */
     float *sums;         /* [slices, n] per-slice sums; the total ends in *total */
-    const float *total;
+    float *logit_sums;   /* [slices, n] the same of the logits themselves, for smoothing */
+    const float *total, *logit_total;
     float *all; /* gathered logits of all ranks, when wanted */
 } block;
 
@@ -46,10 +47,15 @@ static size_t width_of(const sheaf__context *c)
 
 static void give_block(block *b)
 {
-    void *const held[] = { b->row, b->label, b->x,      b->h,    b->logits, b->dlogits,
-                           b->dx,  b->max,   b->target, b->sums, b->all };
+    void *const held[] = { b->row, b->label, b->x,      b->h,    b->logits,     b->dlogits,
+                           b->dx,  b->max,   b->target, b->sums, b->logit_sums, b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         sheaf__give(b->c, held[i]);
+}
+
+static bool smooths(const sheaf__head_run *run)
+{
+    return run->smoothing > 0;
 }
 
 static sheaf_status *take_block(block *b, bool training, bool gathered)
@@ -73,6 +79,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
         { &b->max, rows * 4, true },
         { &b->target, rows * 4, true },
         { &b->sums, rows * 4 * SHEAF_MAX_SLICES, true },
+        { &b->logit_sums, rows * 4 * SHEAF_MAX_SLICES, smooths(b->p->run) },
         { &b->all, rows * (size_t)l->out * 4 * (c->ranks > 1 ? 2 : 1), gathered },
     };
     sheaf_status *st = NULL;
@@ -124,6 +131,12 @@ static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
                 b->sums + (int64_t)(s - l->first) * SHEAF__HEAD_BLOCK + begin,
                 b->logits + begin * l->owned + l->begin[s], l->owned, b->max + begin, end - begin,
                 l->extent[s]);
+    for (int s = l->first; s < l->first + l->count && smooths(b->p->run); s++)
+        if (l->extent[s] > 0)
+            b->c->device->kernels->layernorm_sum(
+                b->logit_sums + (int64_t)(s - l->first) * SHEAF__HEAD_BLOCK + begin,
+                b->logits + begin * l->owned + l->begin[s], l->owned, end - begin, l->extent[s],
+                SHEAF_F32);
 }
 
 static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -133,10 +146,18 @@ static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
     int32_t target[SHEAF__HEAD_BLOCK];
     for (int64_t i = begin; i < end; i++) /* owned columns are one run of the vocabulary */
         target[i - begin] = b->label[i] < 0 ? SHEAF__IGNORED : b->label[i] - (int32_t)l->logical0;
-    b->c->device->kernels->row_dlogits(
-        (char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c), l->owned,
-        b->logits + begin * l->owned, l->owned, b->max + begin, b->total + begin, target,
-        b->p->run->gradient_scale, end - begin, l->owned, b->c->dtype);
+    const sheaf__head_run *run = b->p->run;
+    const sheaf__kernels *k = b->c->device->kernels;
+    void *d = (char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c);
+    const float *logits = b->logits + begin * l->owned;
+    const sheaf__smoothing how = { run->gradient_scale, (float)(1 - run->smoothing),
+                                   (float)(run->smoothing / (double)l->out) };
+    if (smooths(run))
+        k->row_smoothed(d, l->owned, logits, l->owned, b->max + begin, b->total + begin, target,
+                        &how, end - begin, l->owned, b->c->dtype);
+    else
+        k->row_dlogits(d, l->owned, logits, l->owned, b->max + begin, b->total + begin, target,
+                       run->gradient_scale, end - begin, l->owned, b->c->dtype);
 }
 
 /* ---- one block ---- */
@@ -198,23 +219,17 @@ static void block_logits(block *b)
         sheaf__products(c->device, job, jobs);
 }
 
-/* Maximum, sum of exponentials and target logit of every row, over all ranks. */
-static sheaf_status *block_statistics(block *b)
+/* Of sums by slice, [slices, n]: over all slices and ranks, in *total. */
+static sheaf_status *sum_slices(const block *b, float *sums, const float **total)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    sheaf__rows(c, b->n, 16, max_rows, b);
-    sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, b->max, b->n);
-    if (st != NULL)
-        return st;
-    sheaf__rows(c, b->n, 16, sum_rows, b);
     float *root[SHEAF_MAX_SLICES];
     int own, from = sheaf_tree_own(&l->tree, c->rank, &own);
     for (int r = 0; r < own; r++) {
         sheaf_tree_add add[SHEAF_MAX_SLICES];
         int result;
-        float *base =
-            b->sums + (int64_t)(l->tree.root[from + r].begin - l->first) * SHEAF__HEAD_BLOCK;
+        float *base = sums + (int64_t)(l->tree.root[from + r].begin - l->first) * SHEAF__HEAD_BLOCK;
         const int n = sheaf_tree_program_slices(&l->tree, &l->tree.root[from + r], add, &result);
         for (int i = 0; i < n && c->device->kind != SHEAF_DRY; i++)
             c->device->kernels->add(base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK,
@@ -223,9 +238,23 @@ static sheaf_status *block_statistics(block *b)
         root[r] = base + (int64_t)result * SHEAF__HEAD_BLOCK;
     }
     if (own == 0)
-        root[0] = b->sums;
-    b->total = root[0];
+        root[0] = sums;
+    *total = root[0];
     return c->ranks == 1 ? NULL : sheaf__sum_roots(c, &l->tree, root, b->n, 1);
+}
+
+/* Maximum and sum of exponentials of every row, over all ranks; to smooth labels, the sum of its
+ * logits too. */
+static sheaf_status *block_statistics(block *b)
+{
+    sheaf__context *c = b->c;
+    sheaf__rows(c, b->n, 16, max_rows, b);
+    sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, b->max, b->n);
+    if (st != NULL)
+        return st;
+    sheaf__rows(c, b->n, 16, sum_rows, b);
+    st = sum_slices(b, b->sums, &b->total);
+    return st == NULL && smooths(b->p->run) ? sum_slices(b, b->logit_sums, &b->logit_total) : st;
 }
 
 static sheaf_status *block_targets(block *b)
@@ -258,7 +287,13 @@ static void add_losses(block *b)
     for (int64_t i = 0; i < b->n && b->c->device->kind != SHEAF_DRY; i++) {
         if (b->label[i] < 0)
             continue;
-        run->loss_sum += (double)((sheaf__log(b->total[i]) + b->max[i]) - b->target[i]);
+        const float whole = sheaf__log(b->total[i]) + b->max[i];
+        float loss = whole - b->target[i];
+        if (smooths(run)) {
+            const float even = whole - b->logit_total[i] / (float)b->p->head->out;
+            loss = (float)(1 - run->smoothing) * loss + (float)run->smoothing * even;
+        }
+        run->loss_sum += (double)loss;
         run->labels++;
     }
 }

@@ -3,7 +3,9 @@
  *
  * loss = sum over labelled rows of (log(sum_c exp(l_c - max)) + max - l_target), where the
  * sum over the vocabulary is made per slice in 16 lanes and then by the tree, and the sum over rows
- * ascends in double. The gradient of the loss is divided by the number of label tokens of
+ * ascends in double. With labels smoothed by eps it is (1 - eps) times that, plus eps times
+ * (log(sum_c exp(l_c - max)) + max - mean of l over the vocabulary), as transformers' LabelSmoother
+ * has it. The gradient of the loss is divided by the number of label tokens of
  * the whole optimizer step, known before (docs/contract.md, section 1.6). Only labelled rows are
  * computed in training; they are taken 256 at a time in ascending order, and sums over
  * rows (weight gradients) are blocked by those. */
@@ -18,6 +20,7 @@ typedef struct sheaf__head_run {
     /* in; read when the tape runs */
     const int32_t *label; /* [rows] or SHEAF__IGNORED; NULL: no loss */
     float gradient_scale; /* 1 / label tokens of the step */
+    double smoothing;     /* share of each label that is spread over the vocabulary; 0 = none */
     bool all_rows;        /* also unlabelled rows: evaluation, generation */
     const int32_t *pick;  /* [npick] rows to compute when all_rows is set; NULL = all */
     int64_t npick;

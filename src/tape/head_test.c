@@ -4,7 +4,11 @@
  *   loss = sum over labelled rows of (log(sum_c exp(l_c)) - l_label),  l = x W^T + scale (x A^T)
  *     B^T,
  *
- * which knows no slices and no blocks of rows; gradients by finite differences of it. */
+ * which knows no slices and no blocks of rows; with labels smoothed by eps
+ *
+ *   loss = (1 - eps) * that + eps * sum over labelled rows of (log(sum_c exp(l_c)) - mean_c l_c);
+ *
+ * gradients by finite differences of it. */
 #include "tape/layer_test.h"
 
 #include "tape/head.h"
@@ -13,6 +17,7 @@ typedef struct shape {
     const char *name;
     int64_t tokens, hidden, vocab, rank;
     int unlabelled; /* every so-manyeth row has no label, the first among them; 1: all; 0: none */
+    double smoothing;
 } shape;
 
 typedef struct problem {
@@ -69,10 +74,14 @@ static double loss_of(const problem *p, int64_t begin, int64_t end)
 {
     double loss = 0;
     for (int64_t t = begin; t < end; t++) {
-        double sum = 0;
-        for (int64_t c = 0; c < p->s->vocab && p->label[t] >= 0; c++)
+        double sum = 0, mean = 0;
+        for (int64_t c = 0; c < p->s->vocab && p->label[t] >= 0; c++) {
             sum += exp(logit(p, t, c));
-        loss += p->label[t] >= 0 ? log(sum) - logit(p, t, p->label[t]) : 0;
+            mean += logit(p, t, c) / (double)p->s->vocab;
+        }
+        if (p->label[t] >= 0)
+            loss += (1 - p->s->smoothing) * (log(sum) - logit(p, t, p->label[t])) +
+                    p->s->smoothing * (log(sum) - mean);
     }
     return loss;
 }
@@ -146,9 +155,11 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
         if (p.label[t] >= 0)
             labelled[n++] = (int32_t)t;
     heard h = { &p, labelled, 0, tolerance };
-    sheaf__head_run run = {
-        .label = p.label, .gradient_scale = GRADIENT_SCALE, .take = hear, .self = &h
-    };
+    sheaf__head_run run = { .label = p.label,
+                            .gradient_scale = GRADIENT_SCALE,
+                            .smoothing = s->smoothing,
+                            .take = hear,
+                            .self = &h };
     float *dx = malloc((size_t)numel(&p.x) * sizeof *dx);
     for (int64_t e = 0; e < numel(&p.x); e++)
         dx[e] = 7;
@@ -210,6 +221,8 @@ static void test_training(void **state)
     check(&(shape){ "LoRA beside it", 6, 7, 11, 2, .unlabelled = 4 });
     check(&(shape){ "nothing labelled", 4, 5, 9, 2, .unlabelled = 1 });
     check(&(shape){ "more than one block of labelled rows", 390, 2, 5, 1, .unlabelled = 3 });
+    check(&(shape){ "smoothed labels", 5, 6, 13, 2, .unlabelled = 2, .smoothing = 0.1 });
+    check(&(shape){ "smoothed, with empty slices", 5, 6, 3, .unlabelled = 3, .smoothing = 0.7 });
 }
 
 /* Evaluation: the rows that are asked for, in the order they are asked for, whether labelled or

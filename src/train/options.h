@@ -97,9 +97,11 @@ typedef struct sheaf_train_options {
     int64_t held_steps;  /* SAT's schedules: first steps, which learn at most */
     double held_rate;    /* this share of lr */
     double weight_decay, beta1, beta2, eps;
-    double clip;          /* largest gradient norm, 0 = no clipping */
-    sheaf_dtype dtype;    /* of activations and products */
-    sheaf_bf16_sums sums; /* where that is bfloat16 */
+    double clip;            /* largest gradient norm, 0 = no clipping */
+    double label_smoothing; /* share of each label that is spread over the vocabulary */
+    double neftune_alpha;   /* noise on the embedding, alpha / sqrt(tokens * width); 0 = none */
+    sheaf_dtype dtype;      /* of activations and products */
+    sheaf_bf16_sums sums;   /* where that is bfloat16 */
     uint64_t seed;
 
     /* state on disk */

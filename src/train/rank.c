@@ -80,6 +80,8 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                        .beta2 = o->beta2,
                                        .eps = o->eps,
                                        .clip = o->clip,
+                                       .label_smoothing = o->label_smoothing,
+                                       .neftune_alpha = o->neftune_alpha,
                                        .seed = o->seed,
                                        .shuffle = o->shuffle };
     st = sheaf__model_new(&out->model, &out->context, job->schema, &model);

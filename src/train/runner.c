@@ -68,6 +68,7 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                                .images_in = &r->images,
                                .image_rows_unread =
                                    r->options.backward && !sheaf_data_labels_images(r->data),
+                               .noise = r->options.noise,
                                .stages = r->options.stages };
     sheaf__model_record(r->model, *out, &pass);
     st = sheaf__tape_compile(*out, r->options.backward, r->options.rerun);

@@ -11,7 +11,8 @@ typedef struct sheaf__runner_options {
     int64_t rows, seq;    /* of a micro-batch; seq is the most positions of a row */
     bool longest;         /* rows are as long as the longest of their micro-batch; else as seq */
     bool backward, rerun; /* as sheaf__tape_compile() takes them */
-    const sheaf__stages *stages; /* may be NULL */
+    const sheaf__noise_in *noise; /* may be NULL */
+    const sheaf__stages *stages;  /* may be NULL */
 } sheaf__runner_options;
 
 /* One is recorded in less than a thousandth of the time that a step takes; kept are those that come

@@ -12,16 +12,25 @@ struct sheaf__stepper {
     sheaf__subset subset;
     sheaf__step_options options;
     sheaf__runner runner;
-    int64_t *sample, *position; /* per token row, for dropout; NULL without */
+    int64_t *sample, *position; /* per token row, for dropout and noise; NULL without */
+    float *half;                /* per token row, of noise; NULL without */
+    sheaf__noise_in noise;
 };
 
-static sheaf_status *take_dropout(sheaf__stepper *s)
+static sheaf_status *take_random(sheaf__stepper *s)
 {
     const size_t n = (size_t)(s->options.micro_batch * s->options.seq);
-    if (s->model->options.lora == NULL || s->model->options.lora->options.dropout <= 0)
-        return NULL;
-    sheaf_status *st = sheaf__take(&s->sample, s->context, n * 8, SHEAF_MEM_INPUTS);
-    return st == NULL ? sheaf__take(&s->position, s->context, n * 8, SHEAF_MEM_INPUTS) : st;
+    const bool drops =
+                   s->model->options.lora != NULL && s->model->options.lora->options.dropout > 0,
+               noisy = s->options.neftune_alpha > 0;
+    sheaf_status *st = NULL;
+    if (drops || noisy)
+        st = sheaf__take(&s->sample, s->context, n * 8, SHEAF_MEM_INPUTS);
+    if (st == NULL && (drops || noisy))
+        st = sheaf__take(&s->position, s->context, n * 8, SHEAF_MEM_INPUTS);
+    if (st == NULL && noisy)
+        st = sheaf__take(&s->half, s->context, n * sizeof *s->half, SHEAF_MEM_INPUTS);
+    return st;
 }
 
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
@@ -34,15 +43,18 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
     s->context = model->context;
     s->subset = *subset;
     s->options = *options;
-    sheaf_status *st =
-        sheaf__runner_open(&s->runner, model, subset->data,
-                           &(sheaf__runner_options){ .rows = options->micro_batch,
-                                                     .seq = options->seq,
-                                                     .longest = options->longest,
-                                                     .backward = true,
-                                                     .rerun = options->checkpointing });
+    sheaf_status *st = sheaf__runner_open(
+        &s->runner, model, subset->data,
+        &(sheaf__runner_options){ .rows = options->micro_batch,
+                                  .seq = options->seq,
+                                  .longest = options->longest,
+                                  .backward = true,
+                                  .rerun = options->checkpointing,
+                                  .noise = options->neftune_alpha > 0 ? &s->noise : NULL });
     if (st == NULL)
-        st = take_dropout(s);
+        st = take_random(s);
+    s->noise = (sheaf__noise_in){ &s->runner.info, s->half };
+    s->runner.head.smoothing = options->label_smoothing;
     s->runner.info = (sheaf__step_info){
         .training = true, .seed = options->seed, .sample = s->sample, .position = s->position
     };
@@ -61,6 +73,7 @@ void sheaf__stepper_free(sheaf__stepper *s)
     sheaf__runner_release(&s->runner);
     sheaf__give(s->context, s->sample);
     sheaf__give(s->context, s->position);
+    sheaf__give(s->context, s->half);
     free(s);
 }
 
@@ -90,6 +103,13 @@ static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t 
     for (int64_t i = 0; s->sample != NULL && i < n * seq; i++) {
         s->sample[i] = sample[i / seq];
         s->position[i] = i % seq;
+    }
+    for (int64_t r = 0; r < n && s->half != NULL; r++) { /* padding does not count */
+        const float half = sheaf__noise_half(s->options.neftune_alpha,
+                                             sheaf_data_tokens(s->subset.data, row + r, 1),
+                                             s->model->schema->config.hidden);
+        for (int64_t i = 0; i < seq; i++)
+            s->half[r * seq + i] = half;
     }
 }
 

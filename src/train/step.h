@@ -14,7 +14,9 @@ typedef struct sheaf__step_options {
     int accumulators;   /* G of docs/contract.md, section 1.6 */
     bool checkpointing; /* re-run layers in backward instead of keeping their values */
     double weight_decay, beta1, beta2, eps;
-    double clip; /* largest global gradient norm, 0 = none */
+    double clip;            /* largest global gradient norm, 0 = none */
+    double label_smoothing; /* as sheaf__head_run.smoothing */
+    double neftune_alpha;   /* of noise on the embedding, 0 = none */
     uint64_t seed;
     bool shuffle;
 } sheaf__step_options;

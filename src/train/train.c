@@ -27,6 +27,8 @@
 static int contract_of(const sheaf_train_options *o)
 {
     const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
+    if (o->label_smoothing > 0 || o->neftune_alpha > 0 || o->eval_split > 0)
+        return 3;
     return tiles || o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1;
 }
 

@@ -62,12 +62,33 @@ runs "goes on" 0 'going on after step 1' train --resume --out "$work/clock" --ma
 check "to the same bytes" test "$(digest "$work/clock")" = "$(digest "$work/split1")"
 check "with the time in its settings" grep -q '^max-time: 9000$' "$work/clock/settings"
 
+# ---- smoothed labels and noise ----
+step=(train --model "$model" --data "$llama/tiny_llama/fwd_inputs.safetensors" --method full --no-shuffle --steps 1 --threads 1)
+while read -r name loss norm; do
+    case $name in smoothed) how=(--label-smoothing 0.1) ;; noisy) how=(--neftune-alpha 5) ;; both) how=(--label-smoothing 0.3 --neftune-alpha 15) ;; *) how=() ;; esac
+    runs "$name" 0 . "${step[@]}" "${how[@]}" --micro-batch 1 --accumulate 2 --out "$work/$name"
+    check "$name: transformers' loss" near "$(json_number "$work/$name/metrics.jsonl" loss)" "$loss" 1e-5
+    check "$name: and gradient norm" near "$(json_number "$work/$name/metrics.jsonl" grad_norm)" "$norm" 1e-4
+done <"$SHEAF_SOURCE_ROOT/tests/data/regularize/steps"
+check "$name is contract version 3" grep -q '"contract": 3' "$work/both/checkpoints/step-00000001/manifest.json"
+check "plain is not" grep -q '"contract": 2' "$work/plain/checkpoints/step-00000001/manifest.json"
+runs "in one padded micro-batch" 0 . "${step[@]}" "${how[@]}" --micro-batch 2 --out "$work/padded"
+check "the same noise" near "$(json_number "$work/padded/metrics.jsonl" loss)" "$(json_number "$work/both/metrics.jsonl" loss)" 1e-13
+both=("${flags[@]}" --label-smoothing 0.2 --neftune-alpha 10 --lora-dropout 0.1 --lr 2e-2 --eval-split 0.2 --eval-every 2 --keep 1)
+runs "smoothed and noisy on one rank" 0 . "${both[@]}" --steps 4 --out "$work/both1"
+runs "on three, recomputed" 0 . "${both[@]}" --steps 4 --tp 3 --checkpointing --out "$work/both3"
+check "the same bytes" test "$(digest "$work/both1")" = "$(digest "$work/both3")"
+runs "stopped after 3" 0 . "${both[@]}" --steps 3 --tp 2 --out "$work/both2"
+runs "and gone on" 0 'going on after step 3' "${both[@]}" --steps 4 --out "$work/both2" --resume
+check "the same bytes again" test "$(digest "$work/both1")" = "$(digest "$work/both2")"
+
 # ---- what cannot be ----
 runs "two sets to judge by" 2 'one of the two' "${flags[@]}" --steps 1 --eval-split 0.1 --eval-data "$work/other.safetensors" --out "$work/none"
 runs "no set" 2 '--eval-every.*--eval-data or --eval-split' "${flags[@]}" --steps 1 --eval-every 1 --out "$work/none"
 runs "no set to be best by" 2 '--use-best.*--eval-data or --eval-split' "${flags[@]}" --steps 1 --use-best --out "$work/none"
 runs "patience with nothing" 2 '--patience.*--eval-every' "${flags[@]}" --steps 1 --patience 1 --eval-split 0.1 --out "$work/none"
 runs "all of the data held out" 3 '--eval-split.*no row is left' "${flags[@]}" --steps 1 --eval-split 0.99 --out "$work/none"
+runs "labels smoothed away" 2 '--label-smoothing.*below 1' "${flags[@]}" --steps 1 --label-smoothing 1 --out "$work/none"
 runs "no time" 2 '--max-time.*90s, 15m, 2h30m' "${flags[@]}" --steps 1 --max-time 5x --out "$work/none"
 runs "data that are not there" 3 '--eval-data: ' "${flags[@]}" --steps 1 --eval-data "$work/nowhere.jsonl" --out "$work/none"
 absent "nothing is left of these" "$work/none"

@@ -68,7 +68,7 @@ void SHEAF__FAST(row_sumexp)(float *sum, const float *logits, int64_t ld, const 
 }
 
 SHEAF__INLINE void softmax_part(void *d, int64_t di, const float *logits, vec max, vec sum,
-                                vec scale, int64_t c, const int many, int64_t count,
+                                vec even, vec scale, int64_t c, const int many, int64_t count,
                                 sheaf_dtype dtype)
 {
     vec p[SHEAF__MANY];
@@ -76,13 +76,15 @@ SHEAF__INLINE void softmax_part(void *d, int64_t di, const float *logits, vec ma
     for (int k = 0; k < many; k++)
         p[k] = v_div(p[k], sum);
     for (int k = 0; k < many; k++)
-        v_write(d, di + c + 16 * k, v_mul(p[k], scale), count, dtype);
+        v_write(d, di + c + 16 * k, v_mul(v_sub(p[k], even), scale), count, dtype);
 }
 
-/* p - 0 is p, so every column can go as if it were not the target; then the target. */
-SHEAF__INLINE void row_dlogits(void *d, int64_t ldd, const float *logits, int64_t ld,
-                               const float *max, const float *sum, const int32_t *target,
-                               float scale, int64_t rows, int64_t cols, sheaf_dtype dtype)
+/* p - 0 is p, so every column can go as if it were not the target; then the target. Labels that are
+ * not smoothed have keep 1 and even 0. */
+SHEAF__INLINE void row_gradient(void *d, int64_t ldd, const float *logits, int64_t ld,
+                                const float *max, const float *sum, const int32_t *target,
+                                const sheaf__smoothing how, int64_t rows, int64_t cols,
+                                sheaf_dtype dtype)
 {
     for (int64_t r = 0; r < rows; r++, logits += ld) {
         if (target[r] == SHEAF__IGNORED) {
@@ -90,17 +92,18 @@ SHEAF__INLINE void row_dlogits(void *d, int64_t ldd, const float *logits, int64_
             memset((char *)d + (size_t)(r * ldd) * size, 0, (size_t)cols * size);
             continue;
         }
-        const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(scale);
+        const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(how.scale),
+                  even = v_set(how.even);
         int64_t c = 0;
         for (; c + 16 * SHEAF__MANY <= cols; c += 16 * SHEAF__MANY)
-            softmax_part(d, r * ldd, logits, top, total, by, c, SHEAF__MANY, 16, dtype);
+            softmax_part(d, r * ldd, logits, top, total, even, by, c, SHEAF__MANY, 16, dtype);
         for (; c + 16 <= cols; c += 16)
-            softmax_part(d, r * ldd, logits, top, total, by, c, 1, 16, dtype);
+            softmax_part(d, r * ldd, logits, top, total, even, by, c, 1, 16, dtype);
         if (c < cols)
-            softmax_part(d, r * ldd, logits, top, total, by, c, 1, cols - c, dtype);
+            softmax_part(d, r * ldd, logits, top, total, even, by, c, 1, cols - c, dtype);
         if (target[r] >= 0 && target[r] < cols) {
             const float p = sheaf__exp(logits[target[r]] - max[r]) / sum[r];
-            sheaf__store(d, r * ldd + target[r], (p - 1.0f) * scale, dtype);
+            sheaf__store(d, r * ldd + target[r], ((p - how.keep) - how.even) * how.scale, dtype);
         }
     }
 }
@@ -109,10 +112,24 @@ void SHEAF__FAST(row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t
                               const float *max, const float *sum, const int32_t *target,
                               float scale, int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
+    const sheaf__smoothing how = { scale, 1, 0 };
     if (dtype == SHEAF_BF16)
-        row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_BF16);
+        row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, SHEAF_BF16);
     else if (dtype == SHEAF_F16)
-        row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_F16);
+        row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, SHEAF_F16);
     else
-        row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_F32);
+        row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, SHEAF_F32);
+}
+
+void SHEAF__FAST(row_smoothed)(void *d, int64_t ldd, const float *logits, int64_t ld,
+                               const float *max, const float *sum, const int32_t *target,
+                               const sheaf__smoothing *how, int64_t rows, int64_t cols,
+                               sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, SHEAF_BF16);
+    else if (dtype == SHEAF_F16)
+        row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, SHEAF_F16);
+    else
+        row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, SHEAF_F32);
 }

@@ -16,6 +16,12 @@ static void test_cross_entropy__a_row_worked_by_hand(void **state)
     CHECK_NEAR("first", d[0], 1 / 7.0 / 2, 1e-7);
     CHECK_NEAR("target", d[1], (2 / 7.0 - 1) / 2, 1e-7);
     CHECK_NEAR("last", d[2], 4 / 7.0 / 2, 1e-7);
+    const sheaf__smoothing smooth = { 0.5f, 0.7f, 0.1f };
+    k->row_smoothed(d, 3, logits, 3, &max, &sum, &target, &smooth, 1, 3, SHEAF_F32);
+    CHECK_NEAR("first, smoothed by 0.3", d[0], (1 / 7.0 - 0.1) / 2, 1e-7);
+    CHECK_NEAR("target, smoothed", d[1], (2 / 7.0 - 0.7 - 0.1) / 2, 1e-7);
+    k->row_smoothed(d, 3, logits, 3, &max, &sum, &ignored, &smooth, 1, 3, SHEAF_F32);
+    CHECK_NEAR("ignored, smoothed", d[0] + d[1] + d[2], 0, 0);
     k->row_dlogits(d, 3, logits, 3, &max, &sum, &elsewhere, 0.5f, 1, 3, SHEAF_F32);
     CHECK_NEAR("target in another slice", d[1], 2 / 7.0 / 2, 1e-7);
     k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, 0.5f, 1, 3, SHEAF_F32);
@@ -95,6 +101,14 @@ static void compare(const twin *t, int64_t cols, int64_t gap)
     t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols, t->dtype);
     t->fast->row_dlogits(got, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols, t->dtype);
     twin_same(t, "row_dlogits", got, want, bytes);
+    const sheaf__smoothing how = { 0.37f, 0.9f, (float)(0.1 / (double)cols) },
+                           none = { 0.37f, 1, 0 };
+    t->fast->row_smoothed(want, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols,
+                          t->dtype);
+    twin_same(t, "row_smoothed by nothing", want, got, bytes);
+    t->ref->row_smoothed(want, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
+    t->fast->row_smoothed(got, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
+    twin_same(t, "row_smoothed", got, want, bytes);
 }
 
 static void twins(const twin *t)

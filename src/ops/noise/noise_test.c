@@ -1,0 +1,85 @@
+/* noise_test.c */
+#include "ops/twin.h"
+
+enum { ROWS = 3, COLS = 200, MOST = ROWS * 6200 };
+
+static const int64_t sample[ROWS] = { 0, INT64_C(1) << 40, 3 }, position[ROWS] = { 9, 0, 511 };
+
+static sheaf__noise with(const float *half)
+{
+    return (sheaf__noise){
+        .seed = 7, .purpose = 11, .step = 13, .sample = sample, .position = position, .half = half
+    };
+}
+
+static void test_noise__is_uniform_and_of_its_size(void **state)
+{
+    static const float half[ROWS] = { 0.5f, 0, 4 };
+    const sheaf__noise how = with(half);
+    float x[ROWS][COLS];
+    double squares[ROWS] = { 0 }, largest[ROWS] = { 0 };
+    for (int i = 0; i < ROWS * COLS; i++)
+        x[i / COLS][i % COLS] = 100;
+    sheaf__kernels_for("ref")->noise(x, COLS, ROWS, COLS, &how, SHEAF_F32);
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < COLS; c++) {
+            const uint32_t u = sheaf__random_u32(7, 11, 13, (uint64_t)sample[r],
+                                                 (uint64_t)position[r], (uint64_t)c);
+            const double n = x[r][c] - 100.0, t = 2 * sheaf__unit_float(u) - 1;
+            CHECK_NEAR("element", x[r][c], (float)(100 + half[r] * t), 1e-5);
+            squares[r] += n * n / COLS;
+            largest[r] = fabs(n) > largest[r] ? fabs(n) : largest[r];
+        }
+    CHECK_NEAR("none", largest[1], 0, 0);
+    assert_true(largest[0] <= 0.5 && largest[0] > 0.45 && largest[2] <= 4 && largest[2] > 3.6);
+    /* variance half^2 / 3; that of its estimate is half^4 * 4 / 45 / COLS */
+    CHECK_NEAR("variance", squares[2], 16 / 3.0, 5 * 16 * sqrt(4 / 45.0 / COLS));
+}
+
+static void test_noise__rows_are_independent_of_their_batch(void **state)
+{
+    static const float half[ROWS] = { 1, 2, 3 };
+    const sheaf__noise all = with(half);
+    sheaf__noise last = with(half + 2);
+    last.sample = sample + 2;
+    last.position = position + 2;
+    float x[ROWS][COLS] = { { 0 } }, alone[COLS] = { 0 };
+    sheaf__kernels_for(NULL)->noise(x, COLS, ROWS, COLS, &all, SHEAF_F32);
+    sheaf__kernels_for(NULL)->noise(alone, COLS, 1, COLS, &last, SHEAF_F32);
+    CHECK_BYTES("a row alone", alone, x[2], sizeof alone);
+}
+
+static void twins(const twin *t)
+{
+    static const float half[ROWS] = { 0.125f, 3, 1e-30f };
+    static void *block[2];
+    for (size_t i = 0; i < ARRAY_LEN(block); i++)
+        block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
+    const sheaf__noise how = with(half);
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
+        const int64_t cols = twin_sizes[s], ld = cols + (int64_t)s % 4, n = (ROWS - 1) * ld + cols;
+        const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+        void *want = twin_end(block[0], MOST * 4, bytes),
+             *got = twin_end(block[1], MOST * 4, bytes);
+        twin_fill(want, n, t->dtype, t->numbers, s);
+        memcpy(got, want, bytes);
+        t->ref->noise(want, ld, ROWS, cols, &how, t->dtype);
+        t->fast->noise(got, ld, ROWS, cols, &how, t->dtype);
+        twin_same(t, "noise", got, want, bytes);
+    }
+}
+
+static void test_noise__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_noise__is_uniform_and_of_its_size),
+        cmocka_unit_test(test_noise__rows_are_independent_of_their_batch),
+        cmocka_unit_test(test_noise__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
