@@ -5,6 +5,7 @@
 
 #include "ops/units.h"
 #include "sheaf/cut.h"
+#include "train/scaler.h"
 
 static const sheaf__choice methods[] = {
     { "lora", SHEAF_METHOD_LORA },
@@ -212,6 +213,19 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           .choices = dtypes },
         { "bf16-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->sums, SHEAF__SUMS_HELP,
           .choices = sheaf__sums_choices },
+        { "loss-scale", SHEAF__IS_TEXT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->loss_scale,
+          "float16: what the loss is multiplied by; dynamic (the default), or a power of two that stays",
+          "X" },
+        { "loss-scale-init", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE,
+          &o->loss_scale_init, "dynamic: the first scale (default 65536)" },
+        { "loss-scale-window", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_LATE,
+          &o->loss_scale_window, "steps without overflow after which it doubles (default 2000)",
+          .max = 1e9 },
+        { "loss-scale-hysteresis", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_LATE,
+          &o->loss_scale_hysteresis, "overflows that it takes to halve it (default 1)",
+          .max = 1e9 },
+        { "loss-scale-min", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->loss_scale_min,
+          "it never falls below; a step that needs it to ends the run (default 1)" },
         { "seed", SHEAF__IS_SEED | SHEAF__IS_FIXED, &o->seed, "start of all randomness" },
         { "save-every", SHEAF__IS_COUNT, &o->save_every,
           "steps between checkpoints; 0 = only at the end", .max = 1e15 },
@@ -284,6 +298,28 @@ static sheaf_status *only_with_lora(const sheaf__settings *state, const sheaf__s
                                   "--method lora beside it");
     }
     return NULL;
+}
+
+/* They scale float16's losses; the others are never scaled. */
+static sheaf_status *check_scale(const sheaf__settings *state, const sheaf__setting *table,
+                                 const sheaf_train_options *o)
+{
+    static const char *const dynamic[] = { "loss-scale-init", "loss-scale-window",
+                                           "loss-scale-hysteresis", "loss-scale-min" };
+    const bool stays =
+        o->loss_scale != NULL && o->loss_scale[0] != '\0' && strcmp(o->loss_scale, "dynamic") != 0;
+    sheaf__scaler_options read;
+    if (sheaf__settings_given(state, table, "loss-scale") && o->dtype != SHEAF_F16)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--loss-scale"), "--dtype float16 beside it");
+    for (size_t i = 0; i < sizeof dynamic / sizeof *dynamic; i++)
+        if (sheaf__settings_given(state, table, dynamic[i]) && (o->dtype != SHEAF_F16 || stays))
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", dynamic[i]),
+                                  "--dtype float16 and a scale that is dynamic beside it");
+    return o->dtype != SHEAF_F16
+               ? NULL
+               : sheaf__scaler_options_read(&read, o->loss_scale, o->loss_scale_init,
+                                            o->loss_scale_window, o->loss_scale_hysteresis,
+                                            o->loss_scale_min);
 }
 
 /* A run may stop while it still warms up; all else about the schedule must be sound. */
@@ -377,5 +413,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"),
                               "--method lora or head beside it");
     st = check_schedule(state, table, o);
+    if (st == NULL)
+        st = check_scale(state, table, o);
     return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(state, table);
 }

@@ -146,6 +146,9 @@ sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_s
 void sheaf__model_free(sheaf__model *model);
 /* sheaf__model_refresh - compute copies from the masters, after an update or a resume. */
 void sheaf__model_refresh(sheaf__model *model);
+/* sheaf__model_bad_weight - the first tensor, in the order of building, of which some rank holds
+ * a number that is not finite; its name, borrowed, or NULL. Collective. */
+sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *model);
 /* sheaf__model_record - the whole pass onto `tape`. */
 void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pass *pass);
 

@@ -127,6 +127,8 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step)
     sheaf__json_put_real(&j, "tokens_per_s", per_s);
     if (step->skipped)
         sheaf__json_put_bool(&j, "skipped", true);
+    if (step->loss_scale > 0)
+        sheaf__json_put_real(&j, "loss_scale", step->loss_scale);
     sheaf__json_end(&j);
     *text = j.text;
     sheaf__text_add(text, "\n");

@@ -99,7 +99,7 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
     if (s->memory > 0)
         sheaf__text_add(&line, "  %s", sheaf__number_bytes(memory, s->memory));
     if (s->skipped)
-        sheaf__text_add(&line, "  skipped");
+        sheaf__text_add(&line, "  skipped, loss scale %.6g", s->loss_scale);
     if (s->step < s->steps && m->step_seconds > 0)
         sheaf__text_add(&line, "  %s left",
                         sheaf__number_time(left, m->step_seconds * (double)(s->steps - s->step)));

@@ -306,62 +306,39 @@ static void give_back(sheaf__tape *tape, const step *s)
     }
 }
 
-/* Rows that see no key have a maximum of -inf; only what flows on counts. */
-static bool is_finite(const sheaf__value *value)
+bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype)
 {
-    const int64_t n = value->statistic ? 0 : value->rows * value->cols;
-    const uint32_t *full = value->data;
-    const uint16_t *half = value->data;
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = value->dtype == SHEAF_F32   ? full[i]
-                              : value->dtype == SHEAF_F16 ? (uint32_t)half[i] << 13
-                                                          : (uint32_t)half[i] << 16;
-        const uint32_t exponent = value->dtype == SHEAF_F16 ? 0x0f800000u : 0x7f800000u;
-        if ((bits & exponent) == exponent)
+    const uint32_t *full = data;
+    const uint16_t *half = data;
+    const uint32_t exponent = dtype == SHEAF_F16   ? 0x7c00u
+                              : dtype == SHEAF_F32 ? 0x7f800000u
+                                                   : 0x7f80u;
+    for (int64_t i = 0; i < n; i++)
+        if (((dtype == SHEAF_F32 ? full[i] : half[i]) & exponent) == exponent)
             return false;
-    }
     return true;
 }
 
-sheaf_status *sheaf__tape_first_bad(sheaf__tape *tape, const char **name, int *layer)
+/* The first argument in which a step left something that is not finite; NULL: none. Rows that see
+ * no key have a maximum of -inf; only what flows on counts. */
+static const sheaf__value *bad_value(const step *s)
 {
-    sheaf__context *c = tape->context;
-    int64_t bad = tape->nops;
-    const sheaf__value *value = NULL;
-    *name = NULL;
-    if (c->device->kind == SHEAF_DRY)
-        return NULL;
-    for (int64_t i = 0; i < tape->nops; i++) { /* forward steps come first, in op order */
-        const step *s = &tape->steps[i];
-        sheaf_status *st = reserve(tape, s);
-        if (st == NULL)
-            st = s->op->forward(tape, s->op);
-        for (int a = 0; a < s->op->nargs && st == NULL && bad == tape->nops; a++)
-            if ((s->op->arg[a].use & (SHEAF__MAKE | SHEAF__CHANGE)) &&
-                !is_finite(s->op->arg[a].value)) {
-                bad = i;
-                value = s->op->arg[a].value;
-            }
-        if (st != NULL) {
-            for (int64_t v = 0; v < tape->nvalues; v++)
-                drop_value(tape, tape->value[v]);
-            return st;
-        }
-        give_back(tape, s);
+    const unsigned forward = SHEAF__MAKE | SHEAF__CHANGE, backward = SHEAF__TAKES | SHEAF__TURNS;
+    for (int a = 0; a < s->op->nargs; a++) {
+        const sheaf__value *v = s->op->arg[a].value;
+        const unsigned use = s->op->arg[a].use;
+        const bool looked_at = s->backward ? (use & backward) && v->live_grad
+                                           : (use & forward) && v->live_data && !v->statistic;
+        if (looked_at &&
+            !sheaf__is_finite(s->backward ? v->grad : v->data, v->rows * v->cols, v->dtype))
+            return v;
     }
-    for (int64_t v = 0; v < tape->nvalues; v++)
-        drop_value(tape, tape->value[v]);
-    float first = -(float)bad; /* ranks hold different columns: the earliest op of all of them */
-    sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, &first, 1);
-    if (st == NULL && (int64_t)-first < tape->nops) {
-        const sheaf__op *op = tape->op[(int64_t)-first];
-        *name = value != NULL && (int64_t)-first == bad ? value->name : op->name;
-        *layer = op->layer;
-    }
-    return st;
+    return NULL;
 }
 
-sheaf_status *sheaf__tape_run(sheaf__tape *tape)
+/* bad: gets the first step, of this rank, that `value` is of; tape->nsteps: none. NULL: nothing is
+ * looked at. */
+static sheaf_status *run(sheaf__tape *tape, int64_t *bad, const sheaf__value **value)
 {
     for (int i = 0; i < tape->npinned; i++)
         drop_value(tape, tape->pinned[i]);
@@ -376,8 +353,35 @@ sheaf_status *sheaf__tape_run(sheaf__tape *tape)
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
                                      : sheaf_in(st, "%s", s->op->name);
         }
+        if (bad != NULL && *value == NULL && (*value = bad_value(s)) != NULL)
+            *bad = i;
         give_back(tape, s);
     }
+    return NULL;
+}
+
+sheaf_status *sheaf__tape_run(sheaf__tape *tape)
+{
+    return run(tape, NULL, NULL);
+}
+
+sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
+{
+    const sheaf__context *c = tape->context;
+    int64_t bad = tape->nsteps;
+    const sheaf__value *value = NULL;
+    *out = (sheaf__bad){ .layer = -1 };
+    if (c->device->kind == SHEAF_DRY)
+        return NULL;
+    sheaf_status *st = run(tape, &bad, &value);
+    float first = -(float)bad; /* ranks hold different columns: the earliest step of all of them */
+    if (st == NULL && c->comm != NULL)
+        st = sheaf_comm_max(c->comm, &first, 1);
+    if (st != NULL || (int64_t)-first >= tape->nsteps)
+        return st;
+    const step *s = &tape->steps[(int64_t)-first];
+    *out = (sheaf__bad){ s->op->name, (int64_t)-first == bad ? value->name : NULL, s->op->layer,
+                         s->backward };
     return NULL;
 }
 

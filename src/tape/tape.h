@@ -113,9 +113,17 @@ void sheaf__tape_segment_end(sheaf__tape *tape);
 sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);
 /* sheaf__tape_run - one pass over all steps. Everything but pinned values is given back. */
 sheaf_status *sheaf__tape_run(sheaf__tape *tape);
-/* sheaf__tape_first_bad - runs the forward steps once more and finds the first value that
- * holds NaN or infinity, over all ranks: its name and layer, or name NULL. Collective. */
-sheaf_status *sheaf__tape_first_bad(sheaf__tape *tape, const char **name, int *layer);
+/* The first step of a run after which a value, or the gradient of one, holds NaN or infinity. */
+typedef struct sheaf__bad {
+    const char *op, *value; /* static text; op NULL: all is finite; value NULL: another rank's */
+    int layer;              /* -1: outside layers */
+    bool backward;          /* the gradient of the value */
+} sheaf__bad;
+/* sheaf__is_finite - are all of n elements? */
+bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype);
+/* sheaf__tape_watch - sheaf__tape_run() that looks at all it computes, over all ranks. Slow.
+ * Collective. */
+sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape);
 /* A pinned value's data stays after the run, until sheaf__tape_unpin or free. */
 void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
 

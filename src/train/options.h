@@ -102,6 +102,10 @@ typedef struct sheaf_train_options {
     double neftune_alpha;   /* noise on the embedding, alpha / sqrt(tokens * width); 0 = none */
     sheaf_dtype dtype;      /* of activations and products */
     sheaf_bf16_sums sums;   /* where that is bfloat16 */
+    /* float16: how the loss is scaled (scaler.h); zeros are the defaults */
+    const char *loss_scale; /* "dynamic", or a scale that stays; NULL = dynamic */
+    double loss_scale_init, loss_scale_min;
+    int64_t loss_scale_window, loss_scale_hysteresis;
     uint64_t seed;
 
     /* state on disk */

@@ -69,6 +69,15 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                          .pack_back = keeps_back_panels(o),
                                          .positions = job->seq > judged ? job->seq : judged,
                                          .seed = o->seed };
+    sheaf__scaler_options scale;
+    if (o->dtype == SHEAF_F16) {
+        st = sheaf__scaler_options_read(&scale, o->loss_scale, o->loss_scale_init,
+                                        o->loss_scale_window, o->loss_scale_hysteresis,
+                                        o->loss_scale_min);
+        if (st != NULL)
+            return st;
+        sheaf__scaler_init(&out->scaler, &scale);
+    }
     const sheaf__step_options step = { .micro_batch = o->micro_batch,
                                        .accumulate = o->accumulate,
                                        .seq = job->seq,
@@ -83,7 +92,8 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                        .label_smoothing = o->label_smoothing,
                                        .neftune_alpha = o->neftune_alpha,
                                        .seed = o->seed,
-                                       .shuffle = o->shuffle };
+                                       .shuffle = o->shuffle,
+                                       .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL };
     st = sheaf__model_new(&out->model, &out->context, job->schema, &model);
     if (st == NULL && job->selection != NULL)
         sheaf__learning_set(out->model->trained, job->selection);

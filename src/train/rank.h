@@ -4,6 +4,7 @@
 #define SHEAF_TRAIN_RANK_H
 
 #include "train/options.h"
+#include "train/scaler.h"
 #include "train/evaluate.h"
 #include "train/select.h"
 #include "train/sets.h"
@@ -28,10 +29,11 @@ typedef struct sheaf__rank {
     sheaf__context context;
     sheaf__model *model;
     sheaf__stepper *stepper;
+    sheaf__scaler scaler; /* of a run in float16 */
 } sheaf__rank;
 
-/* sheaf__rank_open - comm NULL with one rank or on dry. Release with sheaf__rank_close also
- * after a failure. */
+/* sheaf__rank_open - `out` stays where it is. comm NULL with one rank or on dry. Release with
+ * sheaf__rank_close also after a failure. */
 sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_comm *comm, int rank,
                                const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);

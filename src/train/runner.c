@@ -146,7 +146,9 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
                               rows * holds.seq);
         st = tape_for(&r->last, r, holds);
     }
-    return st == NULL ? sheaf__tape_run(r->last) : st;
+    if (st != NULL)
+        return st;
+    return r->watch != NULL ? sheaf__tape_watch(r->watch, r->last) : sheaf__tape_run(r->last);
 }
 
 void sheaf__runner_release(sheaf__runner *r)

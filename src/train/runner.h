@@ -40,6 +40,7 @@ typedef struct sheaf__runner {
     sheaf__runner_tape tape[SHEAF__RUNNER_TAPES]; /* the one that ran last comes first */
     int ntapes;
     sheaf__tape *last; /* that one */
+    sheaf__bad *watch; /* where a run says what was not finite; NULL: nobody looks */
 } sheaf__runner;
 
 /* sheaf__runner_open - `out` stays where it is: tapes point into it. Release it also after a

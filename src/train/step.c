@@ -1,9 +1,12 @@
 /* step.c - see step.h. */
 #include "train/step.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/text.h"
 #include "ops/math/math.h"
 
 struct sheaf__stepper {
@@ -136,6 +139,123 @@ static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t 
     }
 }
 
+/* ---- a number that is not finite ---- */
+
+/* Runs micro-batches [begin, end) of a step once more, up to the first that is not finite
+ * somewhere, which `micro` then is; `row` are its rows. What was computed for this step is lost. */
+static sheaf_status *find_source(sheaf__bad *bad, int64_t *micro, sheaf__stepper *s, int64_t done,
+                                 int64_t begin, int64_t end, int64_t *row, int64_t *sample)
+{
+    sheaf_status *st = NULL;
+    *bad = (sheaf__bad){ 0 };
+    s->runner.watch = bad;
+    for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++) {
+        choose_rows(s, done, m, row, sample);
+        st = sheaf__runner_run(&s->runner, row);
+        *micro = m;
+    }
+    s->runner.watch = NULL;
+    return st;
+}
+
+/* The first trained tensor whose gradient is not finite, over all ranks; NULL: none. */
+static sheaf_status *find_gradient(const char **name, const sheaf__stepper *s)
+{
+    const sheaf__trained_set *set = s->model->trained;
+    int at = 0;
+    for (bool sound = true; at < set->count; at++) {
+        const sheaf__trained *t = set->item[at];
+        for (int i = t->first; i < t->first + t->count && sound; i++)
+            sound = sheaf__is_finite(t->grad[i], t->numel[i], SHEAF_F32);
+        if (!sound)
+            break;
+    }
+    float first = -(float)at;
+    sheaf_status *st =
+        s->context->comm == NULL ? NULL : sheaf_comm_max(s->context->comm, &first, 1);
+    *name = (int)-first < set->count ? set->item[(int)-first]->name : NULL;
+    return st;
+}
+
+static void say_source(sheaf_text *text, const sheaf__stepper *s, const sheaf__bad *bad,
+                       int64_t micro, const int64_t *row)
+{
+    enum { MOST = 8 };
+    const char *value = bad->value != NULL ? bad->value : bad->op;
+    int64_t said = 0;
+    sheaf__text_add(text, " in micro-batch %" PRId64 " of %" PRId64 " (of the data, row", micro + 1,
+                    s->options.accumulate);
+    for (int64_t i = 0; i < s->options.micro_batch && said < MOST; i++)
+        if (row[i] >= 0)
+            sheaf__text_add(text, "%s %" PRId64, said++ > 0 ? "," : "", row[i]);
+    sheaf__text_add(text, "%s, counted from 0): the first %s that is not finite is ",
+                    said == MOST ? ", ..." : "", bad->backward ? "gradient" : "value");
+    if (bad->layer >= 0)
+        sheaf__text_add(text, "in layer %d, ", bad->layer);
+    sheaf__text_add(text, "'%s'", value);
+    if (strcmp(value, bad->op) != 0)
+        sheaf__text_add(text, ", of the op '%s'", bad->op);
+}
+
+static sheaf_status *advise(sheaf_status *st, const sheaf__stepper *s, const char *weight,
+                            bool backward)
+{
+    const sheaf__trained_set *set = s->model->trained;
+    bool trained = false;
+    for (int i = 0; weight != NULL && i < set->count && !trained; i++)
+        trained = strcmp(set->item[i]->name, weight) == 0;
+    if (trained)
+        return sheaf_try_this(st, "training made it so: nothing of this step was kept; go on from "
+                                  "an earlier checkpoint, or begin anew, with a smaller --lr");
+    if (weight != NULL)
+        return sheaf_try_this(st, "the file holds it, or a number too large for the type it is "
+                                  "computed in; look at the weights with: sheaf verify");
+    if (s->options.scaler != NULL && backward)
+        return sheaf_try_this(
+            st,
+            "the loss scale is %g and may not fall any more; %s, a smaller --lr, or --dtype bfloat16",
+            s->options.scaler->scale,
+            s->options.scaler->options.dynamic ? "a smaller --loss-scale-min"
+                                               : "--loss-scale dynamic");
+    if (s->context->dtype == SHEAF_F16)
+        return sheaf_try_this(st, "float16 ends at 65504: --dtype bfloat16 or float32; or, if it "
+                                  "went well so far, resume with a smaller --lr");
+    return sheaf_try_this(st, "nothing of this step was kept; resume from the last checkpoint "
+                              "with a smaller --lr");
+}
+
+/* micro: the one whose loss it is, -1: the gradient of all of them. */
+static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
+                                int64_t *sample, const char *what, double value)
+{
+    const bool all = micro < 0;
+    const char *weight = NULL, *gradient = NULL;
+    sheaf__bad bad = { 0 };
+    sheaf_text text = { 0 };
+    sheaf_status *st = sheaf__model_bad_weight(&weight, s->model);
+    if (st == NULL && all)
+        st = find_gradient(&gradient, s); /* what is run again is added to it */
+    if (st == NULL)
+        st = find_source(&bad, &micro, s, done, all ? 0 : micro,
+                         all ? s->options.accumulate : micro + 1, row, sample);
+    if (st != NULL)
+        return st;
+    sheaf__text_add(&text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+    if (bad.op != NULL)
+        say_source(&text, s, &bad, micro, row);
+    else if (gradient != NULL)
+        sheaf__text_add(&text, ": the gradient of '%s'; all that it is made of is finite",
+                        gradient);
+    if (weight != NULL)
+        sheaf__text_add(&text, "; the weight '%s' holds a number that is not", weight);
+    sheaf__text_bytes(&text, "", 0);
+    st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": %s", done + 1, what);
+    sheaf_expected(st, "a finite number");
+    sheaf_found(st, "%s", text.at == NULL ? "none" : text.at);
+    sheaf__text_release(&text);
+    return advise(st, s, weight, all);
+}
+
 /* All micro-batches, accumulator by accumulator; gradients end in the trained set. */
 static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *row,
                                       int64_t *sample, sheaf__step_result *out)
@@ -146,7 +266,8 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
     sheaf_status *st = NULL;
     double loss = 0;
     s->runner.info.step = (uint64_t)done;
-    s->runner.head.gradient_scale = out->labels == 0 ? 0 : (float)(1.0 / (double)out->labels);
+    s->runner.head.gradient_scale =
+        out->labels == 0 ? 0 : (float)((out->scale > 0 ? out->scale : 1) / (double)out->labels);
     sheaf__accumulators_open(&stack, (int)count);
     for (int64_t g = 0; g < count && st == NULL; g++) {
         const int64_t begin = n * g / count, end = n * (g + 1) / count;
@@ -161,6 +282,8 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
             }
             st = sheaf__runner_run(&s->runner, row);
             loss += s->runner.head.loss_sum;
+            if (st == NULL && !dry && !isfinite(s->runner.head.loss_sum))
+                st = not_finite(s, done, micro, row, sample, "loss", s->runner.head.loss_sum);
             if (dry && micro > begin) { /* the others of the accumulator are as this one */
                 s->context->device->flops +=
                     (double)(end - 1 - micro) * (s->context->device->flops - flops);
@@ -177,35 +300,14 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
     return st;
 }
 
-static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, const char *what, double value)
-{
-    const char *name = NULL;
-    int layer = -1;
-    sheaf_status *search = sheaf__tape_first_bad(s->runner.last, &name, &layer);
-    if (search != NULL)
-        return search;
-    sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "step %lld: %s", (long long)done + 1, what);
-    sheaf_expected(st, "a finite number");
-    if (name == NULL)
-        sheaf_found(st, "%g; every value of the forward pass of its last micro-batch is finite",
-                    value);
-    else if (layer < 0)
-        sheaf_found(st, "%g; the first value that is not finite is '%s'", value, name);
-    else
-        sheaf_found(st, "%g; the first value that is not finite is in layer %d, '%s'", value, layer,
-                    name);
-    return sheaf_try_this(
-        st, "nothing of this step was kept; resume from the last checkpoint with a smaller --lr, "
-            "or look at the weights with: sheaf verify");
-}
-
-static void update(sheaf__stepper *s, int64_t done, double lr, double norm)
+/* updates: those before this one, which steps that were skipped are not. */
+static void update(sheaf__stepper *s, int64_t updates, double lr, const sheaf__step_result *step)
 {
     const sheaf__step_options *o = &s->options;
-    const double t = (double)(done + 1);
+    const double t = (double)(updates + 1);
     float clip = 1;
     if (o->clip > 0) { /* torch's clip_grad_norm_ works in float32 */
-        clip = (float)o->clip / ((float)norm + 1e-6f);
+        clip = (float)o->clip / ((float)step->grad_norm + 1e-6f);
         clip = clip < 1 ? clip : 1;
     }
     const sheaf__adamw how = { .lr = lr,
@@ -215,31 +317,51 @@ static void update(sheaf__stepper *s, int64_t done, double lr, double norm)
                                .weight_decay = o->weight_decay,
                                .bias1 = 1 - sheaf__pow_d(o->beta1, t),
                                .bias2_sqrt = sqrt(1 - sheaf__pow_d(o->beta2, t)),
-                               .grad_scale = clip };
+                               .grad_scale =
+                                   step->scale > 0 ? clip * (float)(1 / step->scale) : clip };
     sheaf__trained_update(s->model->trained, &how);
     sheaf__model_refresh(s->model);
+}
+
+/* The norm of what the step found, before clipping. One that is not finite is the scale's business
+ * where there is one, and a failure else. */
+static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t done, int64_t *row,
+                           int64_t *sample)
+{
+    sheaf__scaler *scaler = s->options.scaler;
+    sheaf_status *st = sheaf__grad_norm(&out->grad_norm, s->model->trained);
+    if (st != NULL)
+        return st;
+    if (out->scale > 0)
+        out->grad_norm /= out->scale; /* a power of two */
+    if (!isfinite(out->grad_norm)) {
+        out->skipped = scaler != NULL && sheaf__scaler_overflow(scaler);
+        return out->skipped ? NULL
+                            : not_finite(s, done, -1, row, sample, "gradient norm", out->grad_norm);
+    }
+    if (scaler != NULL)
+        sheaf__scaler_good(scaler);
+    return NULL;
 }
 
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,
                                  double lr)
 {
     const bool dry = s->context->device->kind == SHEAF_DRY;
+    const sheaf__scaler *scaler = s->options.scaler;
+    const int64_t updates = done - (scaler == NULL ? 0 : scaler->skipped);
     int64_t *row = calloc((size_t)s->options.micro_batch * 4, sizeof *row),
             *sample = row + 2 * s->options.micro_batch;
-    *out = (sheaf__step_result){ 0 };
+    *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
     if (row == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "rows of a step");
     if (!dry)
         count_labels(s, done, row, sample, out);
     sheaf_status *st = run_accumulators(s, done, row, sample, out);
-    if (st == NULL && !isfinite(out->loss))
-        st = not_finite(s, done, "loss", out->loss);
     if (st == NULL)
-        st = sheaf__grad_norm(&out->grad_norm, s->model->trained);
-    if (st == NULL && !isfinite(out->grad_norm))
-        st = not_finite(s, done, "gradient norm", out->grad_norm);
-    if (st == NULL)
-        update(s, done, lr, out->grad_norm);
+        st = judge(out, s, done, row, sample);
+    if (st == NULL && !out->skipped)
+        update(s, updates, lr, out);
     free(row);
     return st;
 }

@@ -5,6 +5,7 @@
 
 #include "models/model.h"
 #include "train/runner.h"
+#include "train/scaler.h"
 #include "train/sets.h"
 
 typedef struct sheaf__step_options {
@@ -19,11 +20,14 @@ typedef struct sheaf__step_options {
     double neftune_alpha;   /* of noise on the embedding, 0 = none */
     uint64_t seed;
     bool shuffle;
+    sheaf__scaler *scaler; /* borrowed; NULL: losses are not scaled */
 } sheaf__step_options;
 
 typedef struct sheaf__step_result {
     double loss, grad_norm; /* the norm before clipping */
     int64_t labels, tokens; /* label tokens; tokens with mask 1 */
+    double scale;           /* of the loss; 0: none */
+    bool skipped;           /* its gradients overflowed: nothing has changed but the scale */
 } sheaf__step_result;
 
 typedef struct sheaf__stepper sheaf__stepper;
@@ -36,8 +40,9 @@ void sheaf__stepper_free(sheaf__stepper *stepper);
 /* sheaf__stepper_hold - on the dry device: what every micro-batch of the steps to come holds. */
 void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
 /* sheaf__stepper_run - step number `done` (steps done before, from 0) with learning rate lr.
- * Collective. Errors: SHEAF_E_NUMBER when loss or norm is not finite (names the first layer and
- * tensor; masters and moments are untouched), SHEAF_E_MEMORY, SHEAF_E_PEER. */
+ * Collective. Errors: SHEAF_E_NUMBER when a loss is not finite, or the norm and scaling does not
+ * explain it (names the micro-batch and its rows, the layer, op and value where it began, and a
+ * weight that is not finite; masters and moments are untouched), SHEAF_E_MEMORY, SHEAF_E_PEER. */
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *stepper, int64_t done,
                                  double lr);
 

@@ -26,6 +26,8 @@
 /* The numeric contract's version: the first that has all that a run uses. */
 static int contract_of(const sheaf_train_options *o)
 {
+    if (o->dtype == SHEAF_F16)
+        return 3;
     const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
     if (o->label_smoothing > 0 || o->neftune_alpha > 0 || o->eval_split > 0)
         return 3;
@@ -50,6 +52,7 @@ typedef struct run {
 
 /* One rank's view of the state that checkpoints hold. */
 typedef struct saved {
+    const sheaf__scaler *scaler; /* the rank's */
     sheaf_state state;
     sheaf_state_tensor *tensor;
     char **name; /* owned */
@@ -68,11 +71,12 @@ static void saved_release(saved *s)
     *s = (saved){ 0 };
 }
 
-static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set,
-                                const sheaf_train_options *o)
+static sheaf_status *saved_init(saved *s, const sheaf__rank *rank, const sheaf_train_options *o)
 {
+    const sheaf__trained_set *set = rank->model->trained;
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
-    *s = (saved){ .state = { .slices = o->slices,
+    *s = (saved){ .scaler = &rank->scaler,
+                  .state = { .slices = o->slices,
                              .contract = contract_of(o),
                              .count = 3 * (int64_t)set->count } };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
@@ -122,6 +126,10 @@ static sheaf_status *progress_text(char **out, const run *r, const saved *s, int
     if (sheaf__evaluates(r->options)) {
         sheaf__text_add(&text, ", \"evaluation\": ");
         sheaf__judged_text(&text, &s->judged);
+    }
+    if (r->options->dtype == SHEAF_F16) {
+        sheaf__text_add(&text, ", \"loss_scale\": ");
+        sheaf__scaler_text(&text, s->scaler);
     }
     sheaf__text_add(&text, "}");
     return sheaf_in(sheaf__text_take(out, &text), "progress of the run");
@@ -182,6 +190,7 @@ typedef struct look {
     run *r;
     sheaf_checkpoints *store;
     sheaf__judged *judged; /* out: what it says of evaluations */
+    sheaf__scaler *scaler; /* out: and of the scale of the loss */
 } look;
 
 /* Is it a checkpoint of this run? */
@@ -216,6 +225,7 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
         sheaf_found(st, "others: %.*s", (int)strcspn(b, "\n"), b);
     }
     sheaf__judged_read(l->judged, json_object_get(progress, "evaluation"));
+    sheaf__scaler_read(l->scaler, json_object_get(progress, "loss_scale"));
     sheaf_checkpoints_protect(l->store, l->judged->best);
     json_decref(progress);
     return st;
@@ -332,12 +342,16 @@ static void report(const run *r, const sheaf__rank *rank, const sheaf__step_resu
                                           .lr = lr,
                                           .tokens = step->tokens,
                                           .seconds = seconds,
-                                          .memory = rank->device->peak } };
+                                          .memory = rank->device->peak,
+                                          .skipped = step->skipped,
+                                          .loss_scale = step->scale } };
     sheaf_emit(r->hooks->events, &event);
     r->result->loss = step->loss;
     r->result->tokens += step->tokens;
     r->result->seconds += seconds;
     r->result->step = done;
+    r->result->skipped = rank->scaler.skipped;
+    r->result->loss_scale = rank->scaler.scale;
 }
 
 static bool is_over(const run *r)
@@ -402,7 +416,8 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
     bool stop = false, best = false;
     sheaf_status *st = is_due(o->export_every, done) ? export_step(r, comm, done, true) : NULL;
     while (done < o->steps && !stop && !out_of_patience(r, &s->judged) && st == NULL) {
-        const double began = sheaf__seconds(), lr = sheaf_schedule_rate(&schedule, o->lr, done);
+        const double began = sheaf__seconds(), /* a step that is skipped does not count */
+            lr = sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
         sheaf__step_result step;
         bool save_now = false;
         st = sheaf__stepper_run(&step, rank->stepper, done, lr);
@@ -541,12 +556,12 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         goto done;
     st = sheaf__rank_open(&rank, SHEAF_CPU, o->tp == 1 ? NULL : comm, me, &r->job);
     if (st == NULL)
-        st = saved_init(&s, rank.model->trained, o);
+        st = saved_init(&s, &rank, o);
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
     if (o->resume)
         st = sheaf_checkpoints_load_latest(&from, store, comm, &s.state, is_ours,
-                                           &(look){ r, store, &s.judged });
+                                           &(look){ r, store, &s.judged, &rank.scaler });
     if (st != NULL)
         goto done;
     if (from != NULL) {
@@ -715,11 +730,6 @@ static sheaf_status *check_job(const run *r)
             sheaf_fail(SHEAF_E_UNSUPPORTED, o->dp > 1 ? "--dp %d" : "--transport mpi", o->dp);
         sheaf_expected(st, "one group of ranks on the threads transport");
         return sheaf_try_this(st, "use --tp for more ranks and --accumulate for a larger batch");
-    }
-    if (o->dtype == SHEAF_F16) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype float16");
-        sheaf_expected(st, "float32 or bfloat16");
-        return sheaf_try_this(st, "a float16 model trains with --dtype bfloat16 or float32");
     }
     return NULL;
 }

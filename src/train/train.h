@@ -43,6 +43,8 @@ typedef struct sheaf_train_result {
     int64_t first; /* steps that were done when this run began */
     double loss, seconds;
     int64_t tokens;
+    int64_t skipped;   /* float16: steps of the whole run that were left out */
+    double loss_scale; /* after the last step; 0: losses are not scaled */
     int64_t parameters, trained,
         added;      /* elements of the base, those trained, those of them that are no base's */
     double padding; /* share of the positions that is padding, 0 to 1 */

@@ -44,4 +44,65 @@ done
 weights() { "$sheaf" plan --config "$1" --dtype "$2" --seq 64 --json | grep -oE '"weights":[0-9]+' | head -1 | grep -oE '[0-9]+'; }
 check "16 bits take half" test "$(weights "$work/bf16/config.json" float32)" -lt $(($(weights "$model/config.json" float32) * 6 / 10))
 check "float16 takes what bfloat16 takes" test "$(weights "$model/config.json" float16)" -le "$(weights "$model/config.json" bfloat16)"
+
+# ---- training: torch's losses and scales ----
+model=$llama/tiny_llama/hf data=$llama/tiny_llama/fwd_inputs.safetensors recorded=$SHEAF_SOURCE_ROOT/tests/data/float16/torch.json
+full=(--model "$model" --data "$data" --micro-batch 2 --method full --lr 1e-3 --no-shuffle --schedule constant --dtype float16 --save-every 1 --keep 0)
+overflows=(--loss-scale-init 4194304 --loss-scale-window 3)
+# column FILE KEY PART: the numbers of KEY in metrics, or in the recorded list PART.
+column() { sed -n "/\"$3\": \[/,/\]/p" "$1" | grep -oE "\"$2\": ?[^,}]+" | sed 's/.*: *//'; }
+# near PART KEY TOLERANCE: metrics against the recording. Between two programs a loss differs by some units of float16's last
+# place (2^-11, relative) in logits, and more from step to step.
+near() {
+    paste <(grep -oE "\"$2\": ?[^,}]+" "$work/$1/metrics.jsonl" | sed 's/.*: *//') <(column "$recorded" "$2" "$1") |
+        awk -v by="$3" 'NF != 2 || ($1 == "null") != ($2 == "null") || ($1 - $2) ^ 2 > by * by { print "step", NR, $0; bad = 1 } END { exit bad || NR != 10 }'
+}
+runs "full training" 0 '"skipped": ?0, ?"loss_scale": ?65536' train "${full[@]}" --out "$work/steps" --steps 10 --json
+check "losses of torch" near steps loss 0.001
+check "gradient norms of torch" near steps grad_norm 0.02
+runs "full training that overflows" 0 '"skipped": ?5, ?"loss_scale": ?262144' train "${full[@]}" "${overflows[@]}" --out "$work/overflows" --steps 10 --json
+check "losses of torch, where it overflows" near overflows loss 0.001
+check "gradient norms of torch, where it overflows" near overflows grad_norm 0.02
+check "the scales of torch" diff <(grep -oE '"loss_scale": ?[0-9]+' "$work/overflows/metrics.jsonl" | grep -oE '[0-9]+') <(column "$recorded" scale overflows | sed 's/\.0//')
+check "the steps that torch leaves out" test "$(grep -c '"skipped": true' "$work/overflows/metrics.jsonl")" = "$(column "$recorded" skipped overflows | grep -c true)"
+check "version 3 of the contract" grep -q '"contract": 3' "$work/overflows/checkpoints/step-00000001/manifest.json"
+
+# ---- the same bytes at any T and over a stop, in the middle of overflows ----
+for other in "--tp 3" "--isa ref --tp 2" "--isa avx2"; do
+    runs "overflows, $other" 0 . train "${full[@]}" "${overflows[@]}" --out "$work/other" --steps 10 $other
+    same "the same checkpoints, $other" "$work/overflows/checkpoints" "$work/other/checkpoints"
+    rm -rf "$work/other"
+done
+runs "stopped after 4" 0 . train "${full[@]}" "${overflows[@]}" --out "$work/stopped" --steps 4
+runs "and resumed on 2 ranks" 0 . train --resume --out "$work/stopped" --steps 10 --tp 2
+same "the same model" "$work/overflows/model" "$work/stopped/model"
+same "the same checkpoint" "$work/overflows/checkpoints/step-00000010" "$work/stopped/checkpoints/step-00000010"
+runs "lora, with dropout" 0 . train --model "$work/bf16" --data "$llama/tiny_llama3rope/fwd_inputs.safetensors" --out "$work/lora" --steps 4 --micro-batch 1 --accumulate 2 \
+    --lora-targets all-linear --lora-dropout 0.1 --dtype float16 --loss-scale-init 16777216 --warmup 2
+runs "on 3 ranks" 0 . train --model "$work/bf16" --data "$llama/tiny_llama3rope/fwd_inputs.safetensors" --out "$work/lora.3" --steps 4 --micro-batch 1 --accumulate 2 \
+    --lora-targets all-linear --lora-dropout 0.1 --dtype float16 --loss-scale-init 16777216 --warmup 2 --tp 3 --checkpointing
+same "the same adapter" "$work/lora/adapter" "$work/lora.3/adapter"
+check "the schedule waits while steps are left out" bash -c "grep skipped '$work/lora/metrics.jsonl' | grep -vq '\"lr\": 0,' && exit 1; grep -q skipped '$work/lora/metrics.jsonl'"
+
+# ---- a number that is not finite, at its source ----
+mkdir "$work/nan"
+cp "$model"/* "$work/nan" && chmod u+w "$work/nan"/*
+weights=$work/nan/model.safetensors tensor=model.layers.1.mlp.up_proj.weight
+header=$(od -An -tu8 -N8 "$weights" | tr -d ' ')
+begins=$(head -c $((8 + header)) "$weights" | grep -aoE "\"$tensor\":\{[^}]*" | grep -oE 'data_offsets":\[[0-9]+' | grep -oE '[0-9]+$')
+printf '\x00\x00\xc0\x7f' | dd of="$weights" bs=1 seek=$((8 + header + begins + 20)) conv=notrunc 2>/dev/null
+few=(--data "$data" --steps 4 --micro-batch 1 --accumulate 2 --schedule constant --lora-targets all-linear)
+for tp in 1 3; do
+    runs "NaN in a weight, $tp ranks" 3 "step 1: loss .* nan in micro-batch 1 of 2 \(of the data, row [0-9], .* in layer 1, '$tensor'.* the weight '$tensor' holds .* sheaf verify" \
+        train --model "$work/nan" "${few[@]}" --out "$work/bad.$tp" --tp $tp
+    sed '/parameters are trained/d' "$work/stderr" >"$work/nan.$tp"
+done
+same "the same words on 1 and 3 ranks" "$work/nan.1" "$work/nan.3"
+runs "a learning rate without measure" 3 "step 2: loss .* the weight '[^']*lora_[AB].weight' holds .* training made it so" train --model "$model" "${few[@]}" --lr 1e38 --out "$work/bad.lr"
+runs "a scale that stays and overflows" 3 "step 1: gradient norm .* the first value that is not finite is .gradient of the head.* --loss-scale dynamic" \
+    train --model "$model" "${few[@]}" --dtype float16 --loss-scale 1073741824 --out "$work/bad.scale" --tp 2
+runs "overflow on the way back" 3 "step 1: gradient norm .* the first gradient that is not finite is in layer [0-9], '" \
+    train "${full[@]}" --loss-scale 262144 --steps 2 --out "$work/bad.back" --tp 2
+runs "the least scale overflows" 3 "step 2: gradient norm .*loss scale is 5.36871e\+08 .*--loss-scale-min" \
+    train --model "$model" "${few[@]}" --dtype float16 --loss-scale-init 1073741824 --loss-scale-min 536870912 --out "$work/bad.least"
 finish

@@ -73,6 +73,7 @@ done <<'END'
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float32 --threads 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
 --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float16 --threads 2 --tp 2
 END
 "$sheaf" init cogvlm-tiny "$work/cogvlm" --seed 1 >/dev/null 2>&1 || fail "init of a model with images"
 make_pictures "$work/caps"

@@ -38,6 +38,10 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
             json_object_update_new(object, json_pack("{s:I, s:f, s:b}", "best_step",
                                                      (json_int_t)r->best_step, "best_loss",
                                                      r->best_loss, "stopped_early", r->early));
+        if (r->loss_scale > 0)
+            json_object_update_new(object,
+                                   json_pack("{s:I, s:f}", "skipped", (json_int_t)r->skipped,
+                                             "loss_scale", r->loss_scale));
         if (o->dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums",
                                 json_string(sheaf__sums_name(o->dtype, o->sums)));
