@@ -453,7 +453,8 @@ static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in
 
 /* ---- normalisation by a table of characters ---- */
 
-/* A trie in which every node has a block of its own; inputs/sentencepiece_table.c tells the form.
+/* A trie in which every node has a block of its own; inputs/tokenizer/charsmap_table.c tells the
+ * form.
  */
 typedef struct table {
     uint32_t unit[256 * 48], bases;

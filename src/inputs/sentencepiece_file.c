@@ -10,8 +10,8 @@
  * bytes (1), a length and that many bytes (2) or 4 bytes (5).
  *
  * The library follows offsets in precompiled_charsmap without looking where they lead
- * (sentencepiece_table.c looks), takes pieces with NUL for shorter ones and writes to stderr about
- * some damage, so none of that reaches it. */
+ * (tokenizer/charsmap_table.c looks), takes pieces with NUL for shorter ones and writes to stderr
+ * about some damage, so none of that reaches it. */
 #include "inputs/sentencepiece_file.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "inputs/sentencepiece_table.h"
+#include "inputs/tokenizer/charsmap_table.h"
 
 enum {
     MAX_FILE = 64 << 20,

@@ -206,6 +206,10 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
     sheaf_status *st = run_steps(&t->normalizer, text);
     if (st == NULL && t->added.normalized.nodes > 0)
         st = sheaf__prepared_split(text, e, divide_at_added);
+    else if (st == NULL && text->aligned && text->now.pieces > 0)
+        /* As `tokenizers` has it, which divides here in any case: a beginning that was taken away
+         * moves the piece, for a Metaspace that looks where it begins. */
+        text->now.piece[0].origin = text->now.from[text->now.piece[0].begin].begin;
     if (st == NULL)
         st = run_steps(&t->pre_tokenizer, text);
     return st != NULL ? st : encode_pieces(e);

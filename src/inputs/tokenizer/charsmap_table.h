@@ -1,7 +1,7 @@
-/* sentencepiece_table.h - private: a model's precompiled_charsmap, checked before the library
+/* charsmap_table.h - private: a model's precompiled_charsmap, checked before the library
  * follows it. */
-#ifndef SHEAF_INPUTS_SENTENCEPIECE_TABLE_H
-#define SHEAF_INPUTS_SENTENCEPIECE_TABLE_H
+#ifndef SHEAF_INPUTS_TOKENIZER_CHARSMAP_TABLE_H
+#define SHEAF_INPUTS_TOKENIZER_CHARSMAP_TABLE_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* sentencepiece_table.c - see sentencepiece_table.h.
+/* charsmap_table.c - see charsmap_table.h.
  *
  * The table (nmt_nfkc and the like) is: 4 bytes, the size of the trie, little endian; the trie, a
  * double array of darts-clone; texts, each ended by NUL. A unit of the array has 4 bytes: the label
@@ -6,7 +6,7 @@
  * far); or, with bit 31, a value: where in the texts it begins. From unit i one stands at base i ^
  * offset; byte c leads to unit base ^ c if its label is c, and a value lies at the base itself. The
  * library looks neither whether a base is inside the array nor where a value points. */
-#include "inputs/sentencepiece_table.h"
+#include "charsmap_table.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,199 @@
+/* charsmap.c - the normalizer Precompiled: sentencepiece's precompiled_charsmap, as the crate
+ * spm_precompiled follows it. charsmap_table.c says what the bytes are.
+ *
+ * An extended grapheme cluster of at most 5 bytes becomes what stands for the shortest key that it
+ * begins with: the rest of it is lost. Where no key fits, and in longer clusters, each character is
+ * looked up by itself. */
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/no_memory.h"
+#include "charsmap_table.h"
+#include "kinds.h"
+#include "unicode.h"
+
+enum { LONGEST_CLUSTER = 5 };
+
+typedef struct charsmap {
+    unsigned char *bytes; /* owned */
+    const unsigned char *units;
+    const char *texts;
+} charsmap;
+
+static void close_charsmap(void *state)
+{
+    charsmap *map = state;
+    if (map != NULL)
+        free(map->bytes);
+    free(map);
+}
+
+/* *bytes is malloc'd. */
+static sheaf_status *from_base64(unsigned char **bytes, size_t *size, const char *text)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t length = strlen(text);
+    unsigned held = 0;
+    size_t at = 0;
+    *bytes = malloc(length / 4 * 3 + 1);
+    if (*bytes == NULL)
+        return sheaf__no_memory("precompiled_charsmap");
+    for (*size = 0; at < length && text[at] != '='; at++) {
+        const char *digit = strchr(digits, text[at]);
+        if (digit == NULL || length % 4 != 0)
+            break;
+        held = held << 6 | (unsigned)(digit - digits);
+        if (at % 4 > 0)
+            (*bytes)[(*size)++] = (unsigned char)(held >> (6 - 2 * (at % 4)));
+    }
+    if (length % 4 == 0 && length - at <= 2 && strspn(text + at, "=") == length - at)
+        return NULL;
+    return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "precompiled_charsmap: character %zu", at),
+                          "base64");
+}
+
+static sheaf_status *open_charsmap(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "precompiled_charsmap", NULL };
+    charsmap *map = calloc(1, sizeof *map);
+    size_t size = 0;
+    (void)how;
+    if (map == NULL)
+        return sheaf__no_memory("Precompiled");
+    *state = map;
+    sheaf__only_keys(r, keys);
+    const char *text = sheaf__json_string(r, "precompiled_charsmap");
+    if (text == NULL) {
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "precompiled_charsmap", "a table in base64");
+        return NULL;
+    }
+    sheaf_status *st = from_base64(&map->bytes, &size, text);
+    if (st == NULL)
+        st = sheaf_in(sheaf__sentencepiece_table(map->bytes, size), "precompiled_charsmap");
+    if (st != NULL)
+        return st;
+    const unsigned char *b = map->bytes;
+    map->units = b + 4;
+    map->texts = (const char *)b + 4 +
+                 ((size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24);
+    return NULL;
+}
+
+static uint32_t unit(const charsmap *map, uint32_t i)
+{
+    const unsigned char *p = map->units + 4 * (size_t)i;
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint32_t next_base(uint32_t at, uint32_t u)
+{
+    return at ^ (u >> 10 << ((u & 1u << 9) >> 6));
+}
+
+/* What stands for the shortest key that `text` begins with; NULL: none. */
+static const char *look_up(const charsmap *map, const char *text, size_t size)
+{
+    uint32_t at = next_base(0, unit(map, 0));
+    for (size_t i = 0; i < size && text[i] != '\0'; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        const uint32_t u = unit(map, at ^ c);
+        if ((u & 0x800000ff) != c)
+            return NULL;
+        at = next_base(at ^ c, u);
+        if (u >> 8 & 1)
+            return map->texts + (unit(map, at) & 0x7fffffff);
+    }
+    return NULL;
+}
+
+/* Writes `text` for the characters up to `end`: the first for the first and so on; what is too many
+ * shares the place of the last. */
+static void replace(sheaf__edit *e, size_t end, const char *text)
+{
+    size_t left = strlen(text), size, old = 0;
+    for (; left > 0; text += size, left -= size) {
+        sheaf__unicode_take(text, left, &size);
+        if (e->at >= end) {
+            sheaf__edit_insert(e, text, size);
+            continue;
+        }
+        sheaf__unicode_take(e->bytes + e->at, end - e->at, &old);
+        sheaf__edit_replace(e, left == size ? end - e->at : old, text, size);
+    }
+    if (e->at > 0 && e->at < end)
+        sheaf__edit_skip(e, end - e->at);
+}
+
+/* What goes away before the first character that stays goes with it: `tokenizers` forgets that it
+ * was there, and a Metaspace may ask whether that character is where the text begins. */
+static void keep(sheaf__edit *e, size_t begin, size_t end)
+{
+    size_t n;
+    if (e->at == 0 && begin > 0 && end > begin) {
+        sheaf__unicode_take(e->bytes + begin, end - begin, &n);
+        sheaf__edit_replace(e, begin + n, e->bytes + begin, n);
+    }
+    sheaf__edit_keep(e, end - e->at);
+}
+
+/* Where the cluster that begins at byte `at` ends; *single: it is one character. */
+static size_t cluster_end(const sheaf__edit *e, size_t at, bool *single)
+{
+    utf8proc_int32_t state = 0;
+    size_t n;
+    uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
+    *single = true;
+    for (at += n; at < e->size; at += n) {
+        const uint32_t next = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
+        const bool ascii = c < 0x80 && next < 0x80;
+        if (ascii ? c != '\r' || next != '\n'
+                  : utf8proc_grapheme_break_stateful((utf8proc_int32_t)c, (utf8proc_int32_t)next,
+                                                     &state))
+            break;
+        *single = false;
+        c = next;
+    }
+    return at;
+}
+
+/* Where the characters that stay begin: those before were written. */
+static size_t change(sheaf__edit *e, size_t stay, size_t begin, size_t end, const char *text)
+{
+    if (text == NULL)
+        return stay;
+    if (stay < begin)
+        keep(e, stay, begin);
+    replace(e, end, text);
+    return end;
+}
+
+static sheaf_status *rewrite(const void *state, sheaf__edit *e)
+{
+    const charsmap *map = state;
+    size_t stay = 0;
+    for (size_t at = 0; at < e->size;) {
+        bool single;
+        const size_t end = cluster_end(e, at, &single);
+        const char *text = NULL;
+        if (!single && end - at <= LONGEST_CLUSTER)
+            text = look_up(map, e->bytes + at, end - at);
+        stay = change(e, stay, at, end, text);
+        if (text != NULL)
+            at = end;
+        for (size_t n; at < end; at += n) {
+            sheaf__unicode_take(e->bytes + at, end - at, &n);
+            stay = change(e, stay, at, at + n, look_up(map, e->bytes + at, n));
+        }
+    }
+    if (stay < e->size)
+        keep(e, stay, e->size);
+    return NULL;
+}
+
+static sheaf_status *run(const void *state, sheaf__prepared *text)
+{
+    return sheaf__prepared_rewrite(text, state, rewrite);
+}
+
+const sheaf__step_kind sheaf__precompiled = { "Precompiled", open_charsmap, run, close_charsmap };

@@ -1,0 +1,397 @@
+/* decode_steps.c - the decoders WordPiece, BPEDecoder, ByteFallback, Fuse, Strip, Replace and
+ * CTC. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "base/text.h"
+#include "kinds.h"
+#include "rewrite.h"
+#include "unicode.h"
+
+typedef struct view {
+    const char *at;
+    size_t size;
+} view;
+
+static view token_of(const sheaf__strings *in, int64_t i)
+{
+    const size_t begin = sheaf__strings_begin(in, i);
+    return (view){ in->bytes.at + begin, in->end[i] - begin };
+}
+
+static bool equal(view a, view b)
+{
+    return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
+}
+
+static sheaf_status *done(const sheaf__strings *out, const sheaf_text *scratch)
+{
+    return out->failed || (scratch != NULL && scratch->failed) ? sheaf__no_memory("a text") : NULL;
+}
+
+/* Appends `text` with every `what` replaced. */
+static void add_replaced(sheaf_text *to, view text, const char *what, const char *by)
+{
+    const size_t size = strlen(what), by_size = strlen(by);
+    while (size > 0 && text.size >= size) {
+        const char *found = memmem(text.at, text.size, what, size);
+        if (found == NULL)
+            break;
+        const size_t before = (size_t)(found - text.at);
+        sheaf__text_bytes(to, text.at, before);
+        sheaf__text_bytes(to, by, by_size);
+        text.at += before + size;
+        text.size -= before + size;
+    }
+    sheaf__text_bytes(to, text.at, text.size);
+}
+
+/* The blanks that WordPiece leaves around signs and in abbreviations. */
+static void clean_up(sheaf_text *text, sheaf_text *scratch)
+{
+    static const char *const pairs[][2] = {
+        { " .", "." },   { " ?", "?" },     { " !", "!" },     { " ,", "," },
+        { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },   { " do not", " don't" },
+        { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && text->size > 1; i++) {
+        if (memmem(text->at, text->size, pairs[i][0], strlen(pairs[i][0])) == NULL)
+            continue;
+        scratch->size = 0;
+        add_replaced(scratch, (view){ text->at, text->size }, pairs[i][0], pairs[i][1]);
+        const sheaf_text other = *text;
+        *text = *scratch;
+        *scratch = other;
+    }
+}
+
+/* ---- strings of options ---- */
+
+typedef struct words {
+    char *first, *second; /* owned; not empty */
+    bool cleanup;
+} words;
+
+static void close_words(void *state)
+{
+    words *w = state;
+    if (w != NULL) {
+        free(w->first);
+        free(w->second);
+    }
+    free(w);
+}
+
+static char *filled_string(sheaf_json_reader *r, const char *key)
+{
+    const char *text = sheaf__json_string(r, key);
+    if (text == NULL || text[0] == '\0')
+        sheaf__json_fail(r, text == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, key,
+                         "a string that is not empty");
+    return strdup(text == NULL ? "" : text);
+}
+
+static sheaf_status *open_words(void **state, sheaf_json_reader *r, const char *first,
+                                const char *second)
+{
+    words *w = calloc(1, sizeof *w);
+    *state = w;
+    if (w == NULL)
+        return sheaf__no_memory("a decoder");
+    w->first = filled_string(r, first);
+    w->second = second == NULL ? NULL : filled_string(r, second);
+    return w->first == NULL || (second != NULL && w->second == NULL) ? sheaf__no_memory("a decoder")
+                                                                     : NULL;
+}
+
+/* ---- WordPiece ---- */
+
+static sheaf_status *open_wordpiece(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "prefix", "cleanup", NULL };
+    (void)how;
+    sheaf__only_keys(r, keys);
+    sheaf_status *st = open_words(state, r, "prefix", NULL);
+    if (st == NULL)
+        ((words *)*state)->cleanup = sheaf__json_bool_needed(r, "cleanup");
+    return st;
+}
+
+static sheaf_status *run_wordpiece(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    const words *w = state;
+    const size_t prefix = strlen(w->first);
+    sheaf_text text = { 0 }, scratch = { 0 };
+    for (int64_t i = 0; i < in->count; i++) {
+        view token = token_of(in, i);
+        const bool goes_on = token.size >= prefix && memcmp(token.at, w->first, prefix) == 0;
+        text.size = 0;
+        if (i > 0 && !goes_on)
+            sheaf__text_bytes(&text, " ", 1);
+        if (i > 0 && goes_on)
+            token = (view){ token.at + prefix, token.size - prefix };
+        sheaf__text_bytes(&text, token.at, token.size);
+        if (w->cleanup)
+            clean_up(&text, &scratch);
+        sheaf__strings_add(out, text.at, text.size);
+    }
+    sheaf_status *st = done(out, text.failed ? &text : &scratch);
+    sheaf__text_release(&text);
+    sheaf__text_release(&scratch);
+    return st;
+}
+
+const sheaf__decoder_kind sheaf__wordpiece_decoder = {
+    .name = "WordPiece", .open = open_wordpiece, .run = run_wordpiece, .close = close_words
+};
+
+/* ---- BPEDecoder: a suffix ends a word ---- */
+
+static sheaf_status *open_bpe(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "suffix", NULL };
+    (void)how;
+    sheaf__only_keys(r, keys);
+    return open_words(state, r, "suffix", NULL);
+}
+
+static sheaf_status *run_bpe(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    const words *w = state;
+    sheaf_text text = { 0 };
+    for (int64_t i = 0; i < in->count; i++) {
+        text.size = 0;
+        add_replaced(&text, token_of(in, i), w->first, i + 1 == in->count ? "" : " ");
+        sheaf__strings_add(out, text.at, text.size);
+    }
+    sheaf_status *st = done(out, &text);
+    sheaf__text_release(&text);
+    return st;
+}
+
+/* The last token of a text ends no word. */
+static bool has_suffix(const void *state, const char *token, size_t size)
+{
+    const words *w = state;
+    return memmem(token, size, w->first, strlen(w->first)) != NULL;
+}
+
+const sheaf__decoder_kind sheaf__bpe_decoder = { .name = "BPEDecoder",
+                                                 .open = open_bpe,
+                                                 .run = run_bpe,
+                                                 .close = close_words,
+                                                 .open_end = has_suffix };
+
+/* ---- ByteFallback: tokens <0x00> to <0xFF> are bytes ---- */
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+/* -1: the token is none. */
+static int byte_of(const char *token, size_t size)
+{
+    if (size != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>')
+        return -1;
+    const int high = token[3] == '+' ? 0 : digit(token[3]), low = digit(token[4]);
+    return high < 0 || low < 0 ? -1 : 16 * high + low;
+}
+
+/* Bytes in a row that are no UTF-8 are each U+FFFD. */
+static void add_bytes(sheaf__strings *out, sheaf_text *bytes)
+{
+    size_t n = 1, at = 0;
+    for (; at < bytes->size && n > 0; at += n)
+        n = sheaf__utf8_length(bytes->at + at, bytes->size - at);
+    if (n > 0 && bytes->size > 0)
+        sheaf__strings_add(out, bytes->at, bytes->size);
+    for (size_t i = 0; n == 0 && i < bytes->size; i++)
+        sheaf__strings_add(out, "\xef\xbf\xbd", 3);
+    bytes->size = 0;
+}
+
+static sheaf_status *run_bytes(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    sheaf_text bytes = { 0 };
+    (void)state;
+    for (int64_t i = 0; i < in->count; i++) {
+        const view token = token_of(in, i);
+        const int byte = byte_of(token.at, token.size);
+        const char c = (char)byte;
+        if (byte >= 0) {
+            sheaf__text_bytes(&bytes, &c, 1);
+            continue;
+        }
+        add_bytes(out, &bytes);
+        sheaf__strings_add(out, token.at, token.size);
+    }
+    add_bytes(out, &bytes);
+    sheaf_status *st = done(out, &bytes);
+    sheaf__text_release(&bytes);
+    return st;
+}
+
+static bool is_byte(const void *state, const char *token, size_t size)
+{
+    (void)state;
+    return byte_of(token, size) >= 0;
+}
+
+const sheaf__decoder_kind sheaf__byte_fallback_decoder = { .name = "ByteFallback",
+                                                           .open = sheaf__open_plain,
+                                                           .run = run_bytes,
+                                                           .close = sheaf__close_plain,
+                                                           .open_end = is_byte };
+
+/* ---- Fuse: one string of all ---- */
+
+static sheaf_status *run_fuse(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    (void)state;
+    sheaf__strings_add(out, in->bytes.at, in->count > 0 ? in->end[in->count - 1] : 0);
+    return done(out, NULL);
+}
+
+const sheaf__decoder_kind sheaf__fuse_decoder = {
+    .name = "Fuse", .open = sheaf__open_plain, .run = run_fuse, .close = sheaf__close_plain
+};
+
+/* ---- Strip: a character at the beginning and the end of strings ---- */
+
+typedef struct strip {
+    char bytes[4]; /* of the character */
+    size_t size;
+    int64_t start, stop; /* so many, at most */
+} strip;
+
+static sheaf_status *open_strip(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "content", "start", "stop", NULL };
+    strip *s = calloc(1, sizeof *s);
+    (void)how;
+    *state = s;
+    if (s == NULL)
+        return sheaf__no_memory("Strip");
+    sheaf__only_keys(r, keys);
+    s->size = sheaf__unicode_put(s->bytes, sheaf__json_character(r, "content"));
+    s->start = sheaf__json_int(r, "start", 0, INT64_MAX, SHEAF_JSON_NEEDED);
+    s->stop = sheaf__json_int(r, "stop", 0, INT64_MAX, SHEAF_JSON_NEEDED);
+    return NULL;
+}
+
+static sheaf_status *run_strip(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    const strip *s = state;
+    for (int64_t i = 0; i < in->count; i++) {
+        view token = token_of(in, i);
+        for (int64_t k = 0;
+             k < s->start && token.size >= s->size && memcmp(token.at, s->bytes, s->size) == 0; k++)
+            token = (view){ token.at + s->size, token.size - s->size };
+        for (int64_t k = 0; k < s->stop && token.size >= s->size &&
+                            memcmp(token.at + token.size - s->size, s->bytes, s->size) == 0;
+             k++)
+            token.size -= s->size;
+        sheaf__strings_add(out, token.at, token.size);
+    }
+    return done(out, NULL);
+}
+
+/* A string that Fuse made ends with the text. */
+static bool strips_end(const void *state)
+{
+    return ((const strip *)state)->stop > 0;
+}
+
+const sheaf__decoder_kind sheaf__strip_decoder = {
+    .name = "Strip", .open = open_strip, .run = run_strip, .close = free, .whole = strips_end
+};
+
+/* ---- Replace ---- */
+
+static sheaf_status *run_replace(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    const sheaf__replacing *s = state;
+    sheaf__matching *matching = NULL;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < in->count; i++) {
+        const view token = token_of(in, i);
+        sheaf__matches m = {
+            .pattern = s->pattern, .text = token.at, .size = token.size, .matching = &matching
+        };
+        size_t before = 0, begin, end;
+        sheaf__strings_add(out, "", 0);
+        for (bool found = token.size > 0; st == NULL && found;) {
+            st = sheaf__replacing_next(s, &m, &found, &begin, &end);
+            if (st != NULL || !found)
+                break;
+            sheaf__strings_append(out, token.at + before, begin - before);
+            sheaf__strings_append(out, s->content, s->size);
+            before = end;
+        }
+        sheaf__strings_append(out, token.at + before, token.size - before);
+    }
+    sheaf__matching_free(matching);
+    return st == NULL ? done(out, NULL) : st;
+}
+
+/* After Fuse, more than one character may match over what comes next. */
+static bool matches_more(const void *state)
+{
+    const sheaf__replacing *s = state;
+    size_t n = 0;
+    if (s->pattern == NULL)
+        sheaf__unicode_take(s->literal, s->literal_size, &n);
+    return n != s->literal_size || s->pattern != NULL;
+}
+
+const sheaf__decoder_kind sheaf__replace_decoder = { .name = "Replace",
+                                                     .open = sheaf__replacing_open,
+                                                     .run = run_replace,
+                                                     .close = sheaf__replacing_close,
+                                                     .whole = matches_more };
+
+/* ---- CTC: what is there several times in a row is there once, and pads stand for nothing ---- */
+
+static sheaf_status *open_ctc(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "pad_token", "word_delimiter_token", "cleanup", NULL };
+    (void)how;
+    sheaf__only_keys(r, keys);
+    sheaf_status *st = open_words(state, r, "pad_token", "word_delimiter_token");
+    if (st == NULL)
+        ((words *)*state)->cleanup = sheaf__json_bool_needed(r, "cleanup");
+    return st;
+}
+
+static sheaf_status *run_ctc(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    const words *w = state;
+    sheaf_text text = { 0 }, scratch = { 0 };
+    for (int64_t i = 0; i < in->count; i++) {
+        const view token = token_of(in, i);
+        if (i > 0 && equal(token, token_of(in, i - 1)))
+            continue;
+        text.size = 0;
+        add_replaced(&text, token, w->first, "");
+        if (w->cleanup) {
+            clean_up(&text, &scratch);
+            scratch.size = 0;
+            add_replaced(&scratch, (view){ text.at, text.size }, w->second, " ");
+        }
+        const sheaf_text *result = w->cleanup ? &scratch : &text;
+        if (result->size > 0)
+            sheaf__strings_add(out, result->at, result->size);
+    }
+    sheaf_status *st = done(out, text.failed ? &text : &scratch);
+    sheaf__text_release(&text);
+    sheaf__text_release(&scratch);
+    return st;
+}
+
+const sheaf__decoder_kind sheaf__ctc_decoder = {
+    .name = "CTC", .open = open_ctc, .run = run_ctc, .close = close_words
+};

@@ -1,0 +1,237 @@
+/* forms.c - the normalizers NFC, NFD, NFKC and NFKD.
+ *
+ * Most characters are simple: they neither decompose nor are moved nor become the second part of a
+ * composed one, and runs of them are kept. What lies between, with the simple character before it,
+ * which may be the first part of a composed one, is decomposed, put into canonical order and, for
+ * the composed forms, composed. utf8proc has the tables, which are newer than those of the crate
+ * that `tokenizers` uses: what it does not know yet is left as it is (characters.h). */
+#include <stdlib.h>
+#include <utf8proc.h>
+
+#include "base/array.h"
+#include "base/no_memory.h"
+#include "characters.h"
+#include "kinds.h"
+#include "rewrite.h"
+#include "unicode.h"
+
+enum { MOST_DECOMPOSED = 32, SECOND = 0x8000, NEITHER = 0xffff };
+
+typedef enum form { NFC, NFD, NFKC, NFKD } form;
+
+typedef struct mark {
+    uint32_t c;
+    int32_t class; /* canonical combining class */
+    /* Characters that it takes the place of, less one: those that decompose to several characters
+     * take one for the first and none for the others; a composed one takes what its parts take. */
+    int32_t taken;
+    int64_t order;
+} mark;
+
+typedef struct segment {
+    mark *mark;
+    int64_t count, capacity;
+} segment;
+
+static bool is_mark(const utf8proc_property_t *p)
+{
+    return p->category >= UTF8PROC_CATEGORY_MN && p->category <= UTF8PROC_CATEGORY_ME;
+}
+
+/* Code points that the crate's Unicode does not know yet. */
+static bool unknown(uint32_t c)
+{
+    return sheaf__form_unknown(c, is_mark(utf8proc_get_property((utf8proc_int32_t)c)));
+}
+
+static bool composes(form form)
+{
+    return form == NFC || form == NFKC;
+}
+
+static bool compatible(form form)
+{
+    return form == NFKC || form == NFKD;
+}
+
+static bool is_simple(uint32_t c, form form)
+{
+    if (c < (compatible(form) ? 0xa0 : composes(form) ? 0x300 : 0xc0))
+        return true;
+    if (c >= 0xac00 && c <= 0xd7a3) /* Hangul syllables */
+        return composes(form);
+    if (c >= 0x1160 && c <= 0x11ff) /* vowels and last consonants */
+        return !composes(form);
+    const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
+    const bool decomposes =
+        p->decomp_seqindex != NEITHER && (p->decomp_type == 0 || compatible(form));
+    const bool second = p->comb_index >= SECOND && p->comb_index != NEITHER;
+    return (!decomposes && p->combining_class == 0 && !(second && composes(form))) || unknown(c);
+}
+
+static bool add_decomposed(segment *s, uint32_t c, form form)
+{
+    utf8proc_int32_t part[MOST_DECOMPOSED] = { (utf8proc_int32_t)c };
+    int bounds = 0;
+    utf8proc_ssize_t n = 1;
+    if (!unknown(c))
+        n = utf8proc_decompose_char((utf8proc_int32_t)c, part, MOST_DECOMPOSED,
+                                    UTF8PROC_DECOMPOSE | (compatible(form) ? UTF8PROC_COMPAT : 0),
+                                    &bounds);
+    if (n < 1 || n > MOST_DECOMPOSED || !SHEAF_GROW(&s->mark, &s->capacity, s->count + n))
+        return false;
+    for (utf8proc_ssize_t i = 0; i < n; i++, s->count++) {
+        const int class =
+            unknown((uint32_t)part[i]) ? 0 : utf8proc_get_property(part[i])->combining_class;
+        s->mark[s->count] = (mark){ (uint32_t)part[i], class, i == 0 ? 0 : -1, s->count };
+    }
+    return true;
+}
+
+static int by_class(const void *a, const void *b)
+{
+    const mark *x = a, *y = b;
+    if (x->class != y->class)
+        return x->class < y->class ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+/* Each run of marks whose class is not 0 is put in order of class. */
+static void put_in_order(segment *s)
+{
+    for (int64_t i = 0; i < s->count;) {
+        int64_t end = i;
+        while (end < s->count && s->mark[end].class != 0)
+            end++;
+        if (end - i > 1)
+            qsort(s->mark + i, (size_t)(end - i), sizeof *s->mark, by_class);
+        i = end + 1;
+    }
+}
+
+static bool compose_two(uint32_t *out, uint32_t first, uint32_t second)
+{
+    utf8proc_int32_t pair[2] = { (utf8proc_int32_t)first, (utf8proc_int32_t)second };
+    if (unknown(first) || unknown(second) ||
+        utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) != 1 ||
+        unknown((uint32_t)pair[0]))
+        return false;
+    *out = (uint32_t)pair[0];
+    return true;
+}
+
+/* A mark is blocked from the starter before it by one between them whose class is not lower. */
+static void compose(segment *s)
+{
+    int64_t kept = 0, starter = -1;
+    int32_t last = -1; /* the class of the last mark that was kept behind the starter */
+    for (int64_t i = 0; i < s->count; i++) {
+        const mark m = s->mark[i];
+        if (starter >= 0 && last < m.class &&
+            compose_two(&s->mark[starter].c, s->mark[starter].c, m.c)) {
+            s->mark[starter].taken += m.taken + 1;
+            continue;
+        }
+        if (m.class == 0) {
+            starter = kept;
+            last = -1;
+        } else {
+            last = m.class;
+        }
+        s->mark[kept++] = m;
+    }
+    s->count = kept;
+}
+
+/* The characters of [begin, must) and those after them up to a simple one; *end: where that is. */
+static bool gather(segment *s, const sheaf__edit *e, size_t begin, size_t must, form form,
+                   size_t *end)
+{
+    size_t at = begin, n;
+    for (s->count = 0; at < e->size; at += n) {
+        const uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
+        if (at >= must && is_simple(c, form))
+            break;
+        if (!add_decomposed(s, c, form))
+            return false;
+    }
+    *end = at;
+    return true;
+}
+
+static void write_segment(sheaf__edit *e, segment *s, size_t end, form form)
+{
+    put_in_order(s);
+    if (composes(form))
+        compose(s);
+    for (int64_t i = 0; i < s->count; i++) {
+        char bytes[4];
+        const size_t size = sheaf__unicode_put(bytes, s->mark[i].c);
+        size_t take = 0, n;
+        for (int32_t k = 0; k <= s->mark[i].taken && e->at + take < end; k++, take += n)
+            sheaf__unicode_take(e->bytes + e->at + take, end - e->at - take, &n);
+        if (take > 0)
+            sheaf__edit_replace(e, take, bytes, size);
+        else
+            sheaf__edit_insert(e, bytes, size);
+    }
+    sheaf__edit_skip(e, end - e->at);
+}
+
+static sheaf_status *rewrite(const void *state, sheaf__edit *e)
+{
+    const form form = *(const int *)state;
+    segment s = { 0 };
+    bool good = true;
+    size_t before = 0, n; /* where the last simple character begins */
+    for (size_t at = 0; good && at < e->size; at += n) {
+        const uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
+        if (is_simple(c, form)) {
+            before = at;
+            continue;
+        }
+        size_t end = at;
+        sheaf__edit_keep(e, before - e->at);
+        good = gather(&s, e, before, at + n, form, &end);
+        if (good)
+            write_segment(e, &s, end, form);
+        before = at = end;
+        n = 0;
+    }
+    sheaf__edit_keep(e, e->size - e->at);
+    free(s.mark);
+    return good ? NULL : sheaf__no_memory("a normal form");
+}
+
+static sheaf_status *run(const void *state, sheaf__prepared *text)
+{
+    return sheaf__prepared_rewrite(text, state, rewrite);
+}
+
+static sheaf_status *open(void **state, sheaf_json_reader *r, form form)
+{
+    static const char *const keys[] = { NULL };
+    static const int forms[] = { NFC, NFD, NFKC, NFKD };
+    sheaf__only_keys(r, keys);
+    *state = (void *)&forms[form];
+    return NULL;
+}
+
+sheaf_status *sheaf__normalize_nfd(sheaf__prepared *text)
+{
+    static const int form = NFD;
+    return run(&form, text);
+}
+
+#define FORM(name, which)                                                                          \
+    static sheaf_status *open_##name(void **state, sheaf_json_reader *r, sheaf__opening *how)      \
+    {                                                                                              \
+        (void)how;                                                                                 \
+        return open(state, r, which);                                                              \
+    }                                                                                              \
+    const sheaf__step_kind sheaf__##name = { #which, open_##name, run, sheaf__close_plain }
+
+FORM(nfc, NFC);
+FORM(nfd, NFD);
+FORM(nfkc, NFKC);
+FORM(nfkd, NFKD);

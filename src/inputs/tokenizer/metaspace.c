@@ -1,0 +1,131 @@
+/* metaspace.c - Metaspace: blanks become a character that can be seen, and pieces begin with it
+ * (Kudo and Richardson 2018). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "kinds.h"
+#include "rewrite.h"
+#include "split.h"
+#include "unicode.h"
+
+typedef struct metaspace {
+    enum { ALWAYS, FIRST, NEVER } prepend;
+    bool split;
+    char bytes[5]; /* the character */
+    size_t size;
+} metaspace;
+
+static void read_scheme(metaspace *m, sheaf_json_reader *r)
+{
+    static const char *const names[] = { "always", "first", "never" };
+    const char *scheme = sheaf__json_string(r, "prepend_scheme");
+    int i = 0;
+    while (scheme != NULL && i < 3 && strcmp(scheme, names[i]) != 0)
+        i++;
+    m->prepend = i;
+    if (i == 3)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "prepend_scheme", "always, first or never");
+    /* the old name of never; `tokenizers` refuses it beside another scheme */
+    if (!sheaf__json_bool(r, "add_prefix_space", true) && m->prepend != NEVER)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "add_prefix_space",
+                         "true, unless prepend_scheme is never");
+}
+
+static sheaf_status *open_metaspace(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "replacement",      "prepend_scheme", "split",
+                                        "add_prefix_space", "str_rep",        NULL };
+    metaspace *m = calloc(1, sizeof *m);
+    *state = m;
+    if (m == NULL)
+        return sheaf__no_memory("Metaspace");
+    sheaf__only_keys(r, keys);
+    m->size = sheaf__unicode_put(m->bytes, sheaf__json_character(r, "replacement"));
+    m->split = sheaf__json_bool(r, "split", true);
+    read_scheme(m, r);
+    how->needs_origin = how->needs_origin || m->prepend == FIRST;
+    return NULL;
+}
+
+static bool is_here(const metaspace *m, const char *bytes, size_t size)
+{
+    return size >= m->size && memcmp(bytes, m->bytes, m->size) == 0;
+}
+
+static sheaf_status *rewrite(const void *state, sheaf__edit *e)
+{
+    const metaspace *m = state;
+    size_t first = 0;
+    if (e->bytes[0] != ' ' && !is_here(m, e->bytes, e->size) &&
+        (m->prepend == ALWAYS || (m->prepend == FIRST && e->origin == 0))) {
+        sheaf__edit_prepend(e, m->bytes, m->size);
+        first = e->at;
+    }
+    for (size_t at = first; at < e->size;) {
+        const char *blank = memchr(e->bytes + at, ' ', e->size - at);
+        if (blank == NULL)
+            break;
+        at = (size_t)(blank - e->bytes);
+        sheaf__edit_keep(e, at - e->at);
+        sheaf__edit_replace(e, 1, m->bytes, m->size);
+        at++;
+    }
+    sheaf__edit_keep(e, e->size - e->at);
+    return NULL;
+}
+
+/* Each part begins where the character stands. */
+static sheaf_status *split(const void *state, sheaf__prepared *text, const sheaf__piece *piece)
+{
+    const metaspace *m = state;
+    const char *bytes = text->now.bytes;
+    size_t begin = piece->begin;
+    for (size_t at = begin + 1; at < piece->end;) {
+        const char *next = memchr(bytes + at, m->bytes[0], piece->end - at);
+        if (next == NULL)
+            break;
+        at = (size_t)(next - bytes);
+        if (is_here(m, next, piece->end - at)) {
+            sheaf__prepared_put(text, piece, begin, at, -1);
+            begin = at;
+        }
+        at++;
+    }
+    sheaf__prepared_put(text, piece, begin, piece->end, -1);
+    return NULL;
+}
+
+static sheaf_status *run(const void *state, sheaf__prepared *text)
+{
+    const metaspace *m = state;
+    sheaf_status *st = sheaf__prepared_rewrite(text, m, rewrite);
+    return st != NULL || !m->split ? st : sheaf__prepared_split(text, m, split);
+}
+
+const sheaf__step_kind sheaf__metaspace = { "Metaspace", open_metaspace, run, free };
+
+/* ---- the decoder: the character becomes a blank; before the first token, nothing ---- */
+
+static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf__strings *in)
+{
+    const metaspace *m = state;
+    for (int64_t i = 0; i < in->count; i++) {
+        size_t at = sheaf__strings_begin(in, i);
+        const size_t end = in->end[i];
+        sheaf__strings_add(out, "", 0);
+        for (size_t n; at < end; at += n) {
+            const char *c = in->bytes.at + at;
+            n = 1;
+            if (!is_here(m, c, end - at))
+                sheaf__strings_append(out, c, 1);
+            else if (n = m->size, i > 0 || m->prepend == NEVER)
+                sheaf__strings_append(out, " ", 1);
+        }
+    }
+    return out->failed ? sheaf__no_memory("a text") : NULL;
+}
+
+const sheaf__decoder_kind sheaf__metaspace_decoder = {
+    .name = "Metaspace", .open = open_metaspace, .run = decode, .close = free
+};

@@ -1,0 +1,322 @@
+/* normalize.c - the normalizers Lowercase, Strip, StripAccents, Nmt, Replace, Prepend and
+ * ByteLevel. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "byte_level.h"
+#include "characters.h"
+#include "kinds.h"
+#include "pattern.h"
+#include "rewrite.h"
+#include "unicode.h"
+
+/* ---- changes of single characters ---- */
+
+void sheaf__rewrite_each(sheaf__edit *e, sheaf__change *change)
+{
+    size_t n;
+    for (size_t at = 0; at < e->size; at += n) {
+        uint32_t to[2];
+        const uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
+        const int count = change(to, c);
+        if (count == 1 && to[0] == c)
+            continue;
+        sheaf__edit_keep(e, at - e->at);
+        for (int i = 0; i < count; i++) {
+            char bytes[4];
+            const size_t size = sheaf__unicode_put(bytes, to[i]);
+            if (i == 0)
+                sheaf__edit_replace(e, n, bytes, size);
+            else
+                sheaf__edit_insert(e, bytes, size);
+        }
+        if (count == 0)
+            sheaf__edit_skip(e, n);
+    }
+    sheaf__edit_keep(e, e->size - e->at);
+}
+
+static int strip_accent(uint32_t to[2], uint32_t c)
+{
+    to[0] = c;
+    return c >= 0x300 && (sheaf__character_class(c) & SHEAF__MARK) != 0 ? 0 : 1;
+}
+
+static int nmt(uint32_t to[2], uint32_t c)
+{
+    to[0] = c;
+    if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f ||
+        c == 0x9f)
+        return 0;
+    if (c == '\t' || c == '\n' || c == '\f' || c == '\r' || c == 0x1680 ||
+        (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff ||
+        c == 0xfffd)
+        to[0] = ' ';
+    return 1;
+}
+
+#define EACH(kind, type, change)                                                                   \
+    static sheaf_status *rewrite_##kind(const void *state, sheaf__edit *e)                         \
+    {                                                                                              \
+        (void)state;                                                                               \
+        sheaf__rewrite_each(e, change);                                                            \
+        return NULL;                                                                               \
+    }                                                                                              \
+    static sheaf_status *run_##kind(const void *state, sheaf__prepared *text)                      \
+    {                                                                                              \
+        return sheaf__prepared_rewrite(text, state, rewrite_##kind);                               \
+    }                                                                                              \
+    const sheaf__step_kind sheaf__##kind = { type, sheaf__open_plain, run_##kind,                  \
+                                             sheaf__close_plain }
+
+sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { NULL };
+    (void)how;
+    *state = NULL;
+    sheaf__only_keys(r, keys);
+    return NULL;
+}
+
+void sheaf__close_plain(void *state)
+{
+    (void)state;
+}
+
+bool sheaf__json_bool_needed(sheaf_json_reader *r, const char *key)
+{
+    if (json_object_get(r->object, key) == NULL)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "true or false");
+    return sheaf__json_bool(r, key, false);
+}
+
+EACH(lowercase, "Lowercase", sheaf__lower);
+EACH(strip_accents, "StripAccents", strip_accent);
+EACH(nmt, "Nmt", nmt);
+
+/* ---- ByteLevel ---- */
+
+static sheaf_status *to_alphabet(const void *state, sheaf__edit *e)
+{
+    (void)state;
+    for (size_t n; e->at < e->size;) {
+        sheaf__unicode_take(e->bytes + e->at, e->size - e->at, &n);
+        for (size_t i = 0; i < n; i++) {
+            char bytes[4];
+            const unsigned char byte = (unsigned char)e->bytes[e->at];
+            sheaf__edit_replace(e, 1, bytes, sheaf__unicode_put(bytes, sheaf__byte_char(byte)));
+        }
+    }
+    return NULL;
+}
+
+static sheaf_status *run_byte_level(const void *state, sheaf__prepared *text)
+{
+    return sheaf__prepared_rewrite(text, state, to_alphabet);
+}
+
+const sheaf__step_kind sheaf__byte_level_normalizer = { "ByteLevel", sheaf__open_plain,
+                                                        run_byte_level, sheaf__close_plain };
+
+/* ---- Strip ---- */
+
+typedef struct strip {
+    bool left, right;
+} strip;
+
+static sheaf_status *open_strip(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "strip_left", "strip_right", NULL };
+    strip *s = calloc(1, sizeof *s);
+    (void)how;
+    *state = s;
+    if (s == NULL)
+        return sheaf__no_memory("Strip");
+    sheaf__only_keys(r, keys);
+    s->left = sheaf__json_bool_needed(r, "strip_left");
+    s->right = sheaf__json_bool_needed(r, "strip_right");
+    return NULL;
+}
+
+static sheaf_status *rewrite_strip(const void *state, sheaf__edit *e)
+{
+    const strip *s = state;
+    size_t end = e->size, n;
+    while (s->left && e->at < e->size &&
+           sheaf__is_white(sheaf__unicode_take(e->bytes + e->at, e->size - e->at, &n)))
+        sheaf__edit_skip(e, n);
+    while (s->right && end > e->at) {
+        size_t before = end - 1;
+        while (before > e->at && ((unsigned char)e->bytes[before] & 0xc0) == 0x80)
+            before--;
+        if (!sheaf__is_white(sheaf__unicode_take(e->bytes + before, end - before, NULL)))
+            break;
+        end = before;
+    }
+    sheaf__edit_keep(e, end - e->at);
+    return NULL;
+}
+
+static sheaf_status *run_strip(const void *state, sheaf__prepared *text)
+{
+    return sheaf__prepared_rewrite(text, state, rewrite_strip);
+}
+
+const sheaf__step_kind sheaf__strip = { "Strip", open_strip, run_strip, free };
+
+/* ---- Prepend ---- */
+
+typedef struct string {
+    size_t size;
+    char bytes[];
+} string;
+
+static sheaf_status *open_string(void **state, sheaf_json_reader *r, const char *key)
+{
+    const char *text = sheaf__json_string(r, key);
+    const size_t size = text == NULL ? 0 : strlen(text);
+    string *s = malloc(sizeof *s + size + 1);
+    *state = s;
+    if (s == NULL)
+        return sheaf__no_memory("a string");
+    s->size = size;
+    memcpy(s->bytes, text == NULL ? "" : text, size + 1);
+    if (text == NULL)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a string");
+    return NULL;
+}
+
+static sheaf_status *open_prepend(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "prepend", NULL };
+    (void)how;
+    sheaf__only_keys(r, keys);
+    return open_string(state, r, "prepend");
+}
+
+/* As `tokenizers` does it: what is put in takes the place of the first character, which itself is
+ * put in behind. */
+void sheaf__edit_prepend(sheaf__edit *e, const char *bytes, size_t size)
+{
+    size_t first, n;
+    sheaf__unicode_take(e->bytes, e->size, &n);
+    if (size == 0)
+        return;
+    sheaf__unicode_take(bytes, size, &first);
+    sheaf__edit_replace(e, n, bytes, first);
+    sheaf__edit_insert(e, bytes + first, size - first);
+    sheaf__edit_insert(e, e->bytes, n);
+}
+
+static sheaf_status *rewrite_prepend(const void *state, sheaf__edit *e)
+{
+    const string *s = state;
+    sheaf__edit_prepend(e, s->bytes, s->size);
+    sheaf__edit_keep(e, e->size - e->at);
+    return NULL;
+}
+
+static sheaf_status *run_prepend(const void *state, sheaf__prepared *text)
+{
+    return sheaf__prepared_rewrite(text, state, rewrite_prepend);
+}
+
+const sheaf__step_kind sheaf__prepend = { "Prepend", open_prepend, run_prepend, free };
+
+/* ---- Replace ---- */
+
+void sheaf__replacing_close(void *state)
+{
+    sheaf__replacing *s = state;
+    if (s == NULL)
+        return;
+    sheaf__pattern_close(s->pattern);
+    free(s->content);
+    free(s->literal);
+    free(s);
+}
+
+/* An empty pattern would match between any two characters. */
+static sheaf_status *open_pattern(sheaf__replacing *s, sheaf_json_reader *r)
+{
+    const json_t *object = sheaf__json_object(r, "pattern");
+    const json_t *regex = json_object_get(object, "Regex"),
+                 *literal = json_object_get(object, "String");
+    const json_t *text = regex != NULL ? regex : literal;
+    if (!json_is_string(text) || json_object_size(object) != 1 || json_string_length(text) == 0) {
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
+                         "an object with a Regex or a String that is not empty");
+        return NULL;
+    }
+    if (regex != NULL)
+        return sheaf__pattern_open(&s->pattern, json_string_value(text), json_string_length(text),
+                                   false);
+    s->literal = strdup(json_string_value(text));
+    s->literal_size = json_string_length(text);
+    return s->literal == NULL ? sheaf__no_memory("Replace") : NULL;
+}
+
+sheaf_status *sheaf__replacing_open(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "pattern", "content", NULL };
+    sheaf__replacing *s = calloc(1, sizeof *s);
+    (void)how;
+    *state = s;
+    if (s == NULL)
+        return sheaf__no_memory("Replace");
+    sheaf__only_keys(r, keys);
+    const char *content = sheaf__json_string(r, "content");
+    if (content == NULL) {
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "content", "a string");
+        return NULL;
+    }
+    s->content = strdup(content);
+    s->size = strlen(content);
+    return s->content == NULL ? sheaf__no_memory("Replace") : open_pattern(s, r);
+}
+
+sheaf_status *sheaf__replacing_next(const sheaf__replacing *s, sheaf__matches *m, bool *found,
+                                    size_t *begin, size_t *end)
+{
+    if (s->pattern != NULL)
+        return sheaf__matches_next(m, found, begin, end);
+    const char *at = m->size - m->at < s->literal_size ? NULL
+                     : s->literal_size == 1
+                         ? memchr(m->text + m->at, s->literal[0], m->size - m->at)
+                         : memmem(m->text + m->at, m->size - m->at, s->literal, s->literal_size);
+    *found = at != NULL;
+    if (*found) {
+        *begin = (size_t)(at - m->text);
+        m->at = *end = *begin + s->literal_size;
+    }
+    return NULL;
+}
+
+static sheaf_status *rewrite_replace(const void *state, sheaf__edit *e)
+{
+    const sheaf__replacing *s = state;
+    sheaf__matches m = {
+        .pattern = s->pattern, .text = e->bytes, .size = e->size, .matching = &e->p->matching
+    };
+    sheaf_status *st = NULL;
+    for (bool found = true; st == NULL && found;) {
+        size_t begin, end;
+        st = sheaf__replacing_next(s, &m, &found, &begin, &end);
+        if (st != NULL || !found)
+            break;
+        sheaf__edit_keep(e, begin - e->at);
+        sheaf__edit_skip(e, end - begin);
+        sheaf__edit_insert(e, s->content, s->size); /* the origin of the last byte skipped */
+    }
+    sheaf__edit_keep(e, e->size - e->at);
+    return st;
+}
+
+static sheaf_status *run_replace(const void *state, sheaf__prepared *text)
+{
+    return sheaf__prepared_rewrite(text, state, rewrite_replace);
+}
+
+const sheaf__step_kind sheaf__replace = { "Replace", sheaf__replacing_open, run_replace,
+                                          sheaf__replacing_close };

@@ -1,0 +1,130 @@
+/* post.c - the post-processors TemplateProcessing, BertProcessing and RobertaProcessing, for one
+ * text: ids before it and behind it. (That of pairs of texts is read and not used.) */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/no_memory.h"
+#include "kinds.h"
+#include "rewrite.h"
+
+typedef struct around {
+    int32_t *id; /* those before the text first */
+    int64_t count, capacity, before;
+} around;
+
+static void close_around(void *state)
+{
+    around *a = state;
+    if (a != NULL)
+        free(a->id);
+    free(a);
+}
+
+static sheaf_status *run(const void *state, sheaf__ids_out *ids, bool add_special)
+{
+    const around *a = state;
+    for (int64_t i = 0; add_special && i < a->before; i++)
+        sheaf__ids_insert(ids, i, a->id[i]);
+    for (int64_t i = a->before; add_special && i < a->count; i++)
+        sheaf__ids_insert(ids, ids->count, a->id[i]);
+    return NULL;
+}
+
+static sheaf_status *add_id(around *a, sheaf_json_reader *r, const char *key, const json_t *id)
+{
+    if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+        json_integer_value(id) > SHEAF__ID_MAX) {
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "ids from 0 to %d", SHEAF__ID_MAX);
+        return NULL;
+    }
+    if (!SHEAF_GROW(&a->id, &a->capacity, a->count + 1))
+        return sheaf__no_memory("a post-processor");
+    a->id[a->count++] = (int32_t)json_integer_value(id);
+    return NULL;
+}
+
+/* ---- TemplateProcessing ---- */
+
+static sheaf_status *add_special(around *a, sheaf_json_reader *r, const char *name)
+{
+    const json_t *special = json_object_get(sheaf__json_object(r, "special_tokens"), name);
+    const json_t *ids = json_object_get(special, "ids");
+    sheaf_status *st = NULL;
+    if (!json_is_array(ids)) {
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "special_tokens", "'%s', which the template names",
+                         name);
+        return NULL;
+    }
+    for (size_t i = 0; st == NULL && i < json_array_size(ids); i++)
+        st = add_id(a, r, "special_tokens", json_array_get(ids, i));
+    return st;
+}
+
+/* {"SpecialToken": {"id": "<s>", "type_id": 0}} or {"Sequence": {"id": "A", ...}} */
+static sheaf_status *add_piece(around *a, sheaf_json_reader *r, const json_t *piece, bool *text)
+{
+    const json_t *special = json_object_get(piece, "SpecialToken"),
+                 *sequence = json_object_get(piece, "Sequence");
+    const char *id = json_string_value(json_object_get(special != NULL ? special : sequence, "id"));
+    if (id != NULL && special != NULL)
+        return add_special(a, r, id);
+    if (id == NULL || strcmp(id, "A") != 0 || *text)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "single",
+                         "special tokens, and the sequence A once");
+    *text = true;
+    a->before = a->count;
+    return NULL;
+}
+
+static sheaf_status *open_template(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "single", "pair", "special_tokens", NULL };
+    around *a = calloc(1, sizeof *a);
+    bool text = false;
+    (void)how;
+    *state = a;
+    if (a == NULL)
+        return sheaf__no_memory("TemplateProcessing");
+    sheaf__only_keys(r, keys);
+    const json_t *single = sheaf__json_list(r, "single");
+    sheaf_status *st = NULL;
+    for (size_t i = 0; st == NULL && i < json_array_size(single); i++)
+        st = add_piece(a, r, json_array_get(single, i), &text);
+    if (st == NULL && !text)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "single", "a list with the sequence A");
+    return st;
+}
+
+const sheaf__post_kind sheaf__template_post = { "TemplateProcessing", open_template, run,
+                                                close_around };
+
+/* ---- BertProcessing, RobertaProcessing ---- */
+
+static sheaf_status *add_pair(around *a, sheaf_json_reader *r, const char *key)
+{
+    const json_t *pair = sheaf__json_list(r, key);
+    if (json_array_size(pair) != 2 || !json_is_string(json_array_get(pair, 0))) {
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a token and its id");
+        return NULL;
+    }
+    return add_id(a, r, key, json_array_get(pair, 1));
+}
+
+static sheaf_status *open_both(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "sep", "cls", "trim_offsets", "add_prefix_space", NULL };
+    around *a = calloc(1, sizeof *a);
+    (void)how;
+    *state = a;
+    if (a == NULL)
+        return sheaf__no_memory("a post-processor");
+    sheaf__only_keys(r, keys);
+    sheaf_status *st = add_pair(a, r, "cls");
+    a->before = a->count;
+    return st != NULL ? st : add_pair(a, r, "sep");
+}
+
+const sheaf__post_kind sheaf__bert_post = { "BertProcessing", open_both, run, close_around };
+const sheaf__post_kind sheaf__roberta_post = { "RobertaProcessing", open_both, run, close_around };

@@ -1,0 +1,45 @@
+/* rewrite.h - private: what several steps that change a text have in common. */
+#ifndef SHEAF_INPUTS_TOKENIZER_REWRITE_H
+#define SHEAF_INPUTS_TOKENIZER_REWRITE_H
+
+#include "parts.h"
+#include "pattern.h"
+#include "split.h"
+
+/* sheaf__rewrite_each - `change` gives what becomes of a character: none, one or two. */
+typedef int sheaf__change(uint32_t to[2], uint32_t c);
+void sheaf__rewrite_each(sheaf__edit *e, sheaf__change *change);
+/* sheaf__edit_prepend - puts bytes, whole characters, before a piece that is at its beginning. */
+void sheaf__edit_prepend(sheaf__edit *e, const char *bytes, size_t size);
+
+/* Of a step without options. */
+sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__opening *how);
+void sheaf__close_plain(void *state);
+
+/* What Replace, a normalizer and a decoder, replaces. */
+typedef struct sheaf__replacing {
+    sheaf__pattern *pattern; /* NULL: */
+    char *literal;           /* this string */
+    char *content;
+    size_t literal_size, size;
+} sheaf__replacing;
+sheaf_status *sheaf__replacing_open(void **state, sheaf_json_reader *r, sheaf__opening *how);
+void sheaf__replacing_close(void *state);
+/* sheaf__replacing_next - as sheaf__matches_next(), of whose fields a literal needs text, size, at.
+ */
+sheaf_status *sheaf__replacing_next(const sheaf__replacing *s, sheaf__matches *m, bool *found,
+                                    size_t *begin, size_t *end);
+
+/* sheaf__normalize_nfd - the normalizer NFD. */
+sheaf_status *sheaf__normalize_nfd(sheaf__prepared *text);
+/* sheaf__split_punctuation - the pre-tokenizer Punctuation. */
+sheaf_status *sheaf__split_punctuation(sheaf__prepared *text, sheaf__behavior behavior);
+
+/* sheaf__json_character - a string of one character. */
+uint32_t sheaf__json_character(sheaf_json_reader *r, const char *key);
+/* sheaf__json_behavior - Isolated and the like. */
+sheaf__behavior sheaf__json_behavior(sheaf_json_reader *r, const char *key);
+/* sheaf__json_bool_needed - an absent key is an error. */
+bool sheaf__json_bool_needed(sheaf_json_reader *r, const char *key);
+
+#endif
