@@ -38,6 +38,13 @@ typedef struct sheaf_model_open_options {
                           for, but at most 4096 */
     bool force;        /* load also what memory does not suffice for, by the planner */
     const sheaf_events *events; /* until the model is closed; may be NULL */
+    bool late;  /* its weights are read by sheaf_model_load(), or when it is first asked: then, with
+                   positions 0, for as many as that takes */
+    int slices; /* parts every tensor falls into, a power of two; 0: 8 */
+    const char *bf16_sums; /* "pairs" or "tiles" (docs/contract.md, 1.1); NULL: the run's, else what
+                              this machine computes faster */
+    const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best that
+                        this machine has */
 } sheaf_model_open_options;
 
 /* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a
@@ -45,13 +52,23 @@ typedef struct sheaf_model_open_options {
  * the run's; SHEAF_E_MEMORY when the planner says that memory does not suffice. */
 SHEAF_API sheaf_status *sheaf_model_open(sheaf_model **out,
                                          const sheaf_model_open_options *options);
+/* sheaf_model_load - what `late` put off; nothing when that is done. Errors: as above. */
+SHEAF_API sheaf_status *sheaf_model_load(sheaf_model *model);
 /* sheaf_model_close - accepts NULL. */
 SHEAF_API void sheaf_model_close(sheaf_model *model);
 
-/* ---- one prompt ---- */
+/* ---- prompts ---- */
 
 /* What a model answered. */
 typedef struct sheaf_answer sheaf_answer;
+
+/* Why an answer is over. */
+typedef enum sheaf_ending {
+    SHEAF_ENDS_LENGTH,  /* max_new, or the positions, are used up */
+    SHEAF_ENDS_TOKEN,   /* a token that ends answers, by the model's configs or its template */
+    SHEAF_ENDS_TEXT,    /* one of the texts in `stop` */
+    SHEAF_ENDS_STOPPED, /* the control */
+} sheaf_ending;
 
 typedef struct sheaf_model_generate_options {
     size_t size;
@@ -69,8 +86,33 @@ typedef struct sheaf_model_generate_options {
     /* Called as tokens come, by another thread: the id. May be NULL. */
     void (*told)(void *context, int32_t token);
     void *context;
-    sheaf_control *control; /* stops it (SHEAF_E_STOPPED); may be NULL */
+    sheaf_control *control;  /* stops it (SHEAF_E_STOPPED); may be NULL */
+    const char *const *stop; /* [nstop] texts that end the answer: it ends before them */
+    int64_t nstop;
+    bool logprobs;        /* keep the log of each token's probability: sheaf_answer_logprobs() */
+    int64_t top_logprobs; /* and so many of the most probable tokens with theirs */
+    const char *system;   /* system message, where the template has a place for it; NULL */
+    /* Called as the text comes, by another thread: what is certain of it, never a part of a
+     * character, nor of a text that ends the answer. Joined it is the answer's. `prompt` counts
+     * from 0. May be NULL. */
+    void (*said)(void *context, int64_t prompt, const char *text);
+    bool model_defaults; /* what is 0 above, from max_new to repetition_penalty, is what the model's
+                            generation_config.json says, by transformers' rules */
+    bool as_long_as_fits; /* an answer ends where the model's positions do, instead of being refused
+                             when max_new may go beyond them */
+    bool partial;         /* stopped by the control, what was said so far is the answer */
+    int64_t batch;        /* of several prompts, run together; 0: 8 */
 } sheaf_model_generate_options;
+
+/* One of several prompts. One of the first three is given. */
+typedef struct sheaf_model_prompt {
+    size_t size;
+    const char *text;
+    const char *messages;  /* JSON: a list of {"role": ..., "content": ...}, a user's the last */
+    const int32_t *tokens; /* [ntokens] */
+    int64_t ntokens;
+    const char *image; /* picture that the text asks about; NULL */
+} sheaf_model_prompt;
 
 /* sheaf_model_generate - one call after the other: it waits for one that runs. Errors: SHEAF_E_DATA
  * for a prompt that is too long, empty or cannot be read; SHEAF_E_ARG; SHEAF_E_UNSUPPORTED for a
@@ -78,17 +120,37 @@ typedef struct sheaf_model_generate_options {
 SHEAF_API sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *model,
                                              const sheaf_model_generate_options *options);
 
+/* sheaf_model_generate_all - several prompts, in batches; each answer is what the prompt gets
+ * alone, but that sampling also depends on its number, from 0. out      [count], each to be freed;
+ * all NULL after a failure prompt   [count] elements of prompt[0].size bytes each options  without
+ * text, tokens and image; `told` hears of all prompts' tokens as they come Errors: as
+ * sheaf_model_generate(), with the number of the prompt, from 1. */
+SHEAF_API sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *model,
+                                                 const sheaf_model_prompt *prompt, int64_t count,
+                                                 const sheaf_model_generate_options *options);
+
 /* The new tokens, borrowed; *n of them. */
 SHEAF_API const int32_t *sheaf_answer_tokens(const sheaf_answer *answer, int64_t *n);
 /* Their text, borrowed; NULL for a model without text. */
 SHEAF_API const char *sheaf_answer_text(const sheaf_answer *answer);
+/* Why it is over. */
+SHEAF_API sheaf_ending sheaf_answer_ending(const sheaf_answer *answer);
+/* The natural logarithm of each token's probability, borrowed, as many as there are tokens: by the
+ * model alone, before penalty, temperature and cuts, in float32. NULL when it was not asked for. */
+SHEAF_API const float *sheaf_answer_logprobs(const sheaf_answer *answer);
+/* The most probable tokens in place of token `i`, falling, of equals the smaller id first; *n of
+ * them, borrowed, their logarithms in *logprobs. NULL when they were not asked for, or i is none.
+ */
+SHEAF_API const int32_t *sheaf_answer_top(const sheaf_answer *answer, int64_t i, int64_t *n,
+                                          const float **logprobs);
 /* sheaf_answer_free - accepts NULL. */
 SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
 
 /* ---- a conversation ---- */
 
 /* Questions and answers about one picture, or none: each prompt holds what was said before, as far
- * as the template has a place for it. */
+ * as the template has a place for it. What the model has read of it is kept: only what is new is
+ * read. */
 typedef struct sheaf_chat sheaf_chat;
 
 /* sheaf_chat_open - the model is borrowed until the chat is closed; one model may have several
@@ -99,10 +161,24 @@ SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model, co
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
 /* sheaf_chat_look - another picture; what was said is forgotten. On failure nothing changes. */
 SHEAF_API sheaf_status *sheaf_chat_look(sheaf_chat *chat, const char *image);
-/* sheaf_chat_reset - forgets what was said; the picture stays. */
+/* sheaf_chat_reset - forgets what was said; picture and system message stay. */
 SHEAF_API void sheaf_chat_reset(sheaf_chat *chat);
+/* sheaf_chat_system - the system message, or none (NULL or empty); what was said is forgotten.
+ * Errors: SHEAF_E_UNSUPPORTED for a template without a place for it; then nothing changes. */
+SHEAF_API sheaf_status *sheaf_chat_system(sheaf_chat *chat, const char *text);
+/* sheaf_chat_save - what was said, as a JSON object {"messages": [...]}, which is training data
+ * too. The file is new, or the one that this chat was saved to or loaded from last, which stays as
+ * it was until the new one is complete. Errors: SHEAF_E_ARG where something else is; SHEAF_E_IO.
+ * sheaf_chat_load - what was said and the picture are those of the file. Errors: SHEAF_E_DATA that
+ * names the message, SHEAF_E_FORMAT, SHEAF_E_IO; then nothing changes. */
+SHEAF_API sheaf_status *sheaf_chat_save(sheaf_chat *chat, const char *path);
+SHEAF_API sheaf_status *sheaf_chat_load(sheaf_chat *chat, const char *path);
+/* sheaf_chat_said - message `i`, from 0, borrowed until the chat changes, with its role in *role
+ * ("system", "user" or "assistant"; may be NULL); NULL: there is none. */
+SHEAF_API const char *sheaf_chat_said(const sheaf_chat *chat, int64_t i, const char **role);
 /* sheaf_chat_ask - the answer to a question, which is remembered with it.
- *   options  as of sheaf_model_generate(), without text, tokens and image; NULL: the defaults
+ *   options  as of sheaf_model_generate(), without text, tokens, image and system; NULL: the
+ *            defaults
  * Errors: as sheaf_model_generate(); then nothing is remembered. */
 SHEAF_API sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,
                                        const sheaf_model_generate_options *options);

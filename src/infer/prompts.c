@@ -12,6 +12,7 @@
 #include "inputs/image.h"
 #include "data/json_items.h"
 #include "data/records.h"
+#include "inputs/chat/messages.h"
 #include "schema/family.h"
 
 static sheaf_status *check_id(const sheaf_config *config, long long id, const char *where)
@@ -74,10 +75,24 @@ static sheaf_status *add_turns(sheaf__prompts *p, const sheaf__wording *w, const
                       : st;
 }
 
-static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
-                              const char *expected, const char *image)
+/* said[n - 1] is to be answered. */
+static sheaf_status *add_said(sheaf__prompts *p, const sheaf__wording *w,
+                              const sheaf__message *said, int64_t n, const char *expected,
+                              const char *image)
 {
-    return add_turns(p, w, &(sheaf__turn){ text, expected }, 1, image);
+    sheaf__prompt prompt;
+    void *block;
+    sheaf_status *st = sheaf__wording_said(&prompt, &block, w, said, n, image != NULL);
+    return st == NULL ? add(p, &prompt, block, said[n - 1].content, expected, image) : st;
+}
+
+static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
+                              const char *expected, const char *system, const char *image)
+{
+    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
+                                    { SHEAF__USER, text, strlen(text) } };
+    return system == NULL ? add_said(p, w, said + 1, 1, expected, image)
+                          : add_said(p, w, said, 2, expected, image);
 }
 
 static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const char *expected)
@@ -155,36 +170,99 @@ static sheaf_status *string_field(const char **out, const json_t *record, const 
                           "text without NUL (\\u0000)");
 }
 
-static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, const json_t *record)
+/* What cannot be loaded is better known before a token is made. */
+static sheaf_status *check_picture(const char *path)
 {
-    const json_t *tokens = json_object_get(record, "tokens");
+    sheaf_image image;
+    sheaf_status *st = sheaf_image_load(&image, path, NULL);
+    if (st == NULL)
+        sheaf_image_release(&image);
+    return st;
+}
+
+static sheaf_status *put_said(sheaf__prompts *p, const sheaf__wording *w, const sheaf__messages *m,
+                              const char *system, const char *image)
+{
+    int64_t n = m->count;
+    const char *expected = NULL;
+    if (n > 1 && strcmp(m->message[n - 1].role, SHEAF__ASSISTANT) == 0)
+        expected = m->message[--n].content;
+    const bool before = system != NULL && n > 0 && strcmp(m->message[0].role, SHEAF__SYSTEM) != 0;
+    sheaf__message *said = malloc((size_t)(n + 1) * sizeof *said);
+    if (said == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
+    said[0] = (sheaf__message){ SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) };
+    if (n > 0)
+        memcpy(said + before, m->message, (size_t)n * sizeof *said);
+    sheaf_status *st = add_said(p, w, said, n + before, expected, image);
+    free(said);
+    return st;
+}
+
+sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w,
+                                      const json_t *record, const char *system, const char *image)
+{
+    sheaf__messages m;
+    sheaf_status *st = sheaf__messages_read(&m, record);
+    if (st == NULL)
+        st = put_said(p, w, &m, system, image);
+    sheaf__messages_release(&m);
+    return st == NULL && image != NULL ? check_picture(image) : st;
+}
+
+sheaf_status *sheaf__prompts_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
+                                  const char *system, const char *image)
+{
+    sheaf_status *st = add_text(p, w, text, NULL, system, image);
+    return st == NULL && image != NULL ? check_picture(image) : st;
+}
+
+sheaf_status *sheaf__prompts_ids(sheaf__prompts *p, const json_t *list)
+{
+    return add_array(p, list, NULL);
+}
+
+static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, const json_t *record,
+                                const char *system)
+{
+    const json_t *tokens = json_object_get(record, "tokens"),
+                 *messages = json_object_get(record, "messages"),
+                 *sharegpt = json_object_get(record, "conversations");
     const char *prompt, *expected;
+    if (json_is_string(record)) {
+        if (strlen(json_string_value(record)) == json_string_length(record))
+            return add_text(p, w, json_string_value(record), NULL, system, NULL);
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "text without NUL (\\u0000)");
+    }
     sheaf_status *st = string_field(&prompt, record, "prompt");
     if (st == NULL)
         st = string_field(&expected, record, "completion");
     if (st != NULL)
         return st;
     if (prompt != NULL)
-        return add_text(p, w, prompt, expected, NULL);
+        return add_text(p, w, prompt, expected, system, NULL);
+    if (messages != NULL || sharegpt != NULL)
+        return sheaf__prompts_messages(p, w, record, system, NULL);
     if (json_is_array(tokens))
         return add_array(p, tokens, expected);
     return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
-                          "a string 'prompt' or a list 'tokens'");
+                          "a text, a string 'prompt', a list 'messages' or a list 'tokens'");
 }
 
 static sheaf_status *add_record(sheaf__prompts *p, const sheaf__wording *w, const char *line,
-                                size_t size)
+                                size_t size, const char *system)
 {
     json_t *record = NULL;
     sheaf_status *st = sheaf__json_parse_line(&record, line, size);
     if (st == NULL)
-        st = add_fields(p, w, record);
+        st = add_fields(p, w, record, system);
     json_decref(record);
     return st;
 }
 
 /* All bad records are told together; other failures end the reading. */
-static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const char *path)
+static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const char *path,
+                               const char *system)
 {
     sheaf__complaints complaints = { 0 };
     sheaf__json_items items;
@@ -194,7 +272,7 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const
     while (st == NULL && complaints.fatal == NULL &&
            (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
         count++;
-        sheaf__complain(&complaints, sheaf_in(add_record(p, w, items.text, items.size),
+        sheaf__complain(&complaints, sheaf_in(add_record(p, w, items.text, items.size, system),
                                               "%s %" PRId64, items.unit, items.place));
     }
     if (st == NULL && count == 0)
@@ -207,16 +285,6 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const
 }
 
 /* ---- with images ---- */
-
-/* What cannot be loaded is better known before a token is made. */
-static sheaf_status *check_picture(const char *path)
-{
-    sheaf_image image;
-    sheaf_status *st = sheaf_image_load(&image, path, NULL);
-    if (st == NULL)
-        sheaf_image_release(&image);
-    return st;
-}
 
 static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
                                  const sheaf__prompts_from *from)
@@ -278,7 +346,7 @@ static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
 {
     return w->images || sheaf__path_kind(from->file) == SHEAF_PATH_DIR
                ? add_records(p, w, from)
-               : add_lines(p, w, from->file);
+               : add_lines(p, w, from->file, from->system);
 }
 
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
@@ -294,8 +362,7 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
         return read_file(out, w, from);
     if (from->tokens != NULL)
         return add_list(out, from->tokens);
-    sheaf_status *st = add_text(out, w, from->text, NULL, from->image);
-    return st == NULL && from->image != NULL ? check_picture(from->image) : st;
+    return sheaf__prompts_text(out, w, from->text, from->system, from->image);
 }
 
 void sheaf__prompts_release(sheaf__prompts *p)

@@ -2,6 +2,8 @@
 #ifndef SHEAF_INFER_PROMPTS_H
 #define SHEAF_INFER_PROMPTS_H
 
+#include <jansson.h>
+
 #include "infer/generate.h"
 #include "infer/wording.h"
 
@@ -24,12 +26,15 @@ typedef struct sheaf__prompts {
 typedef struct sheaf__prompts_from {
     const char *text;
     const char *tokens; /* "1,2,3" */
-    /* JSON Lines with "prompt" (and "completion", to compare with) or "tokens" ([ids]); for models
-     * with images the files and folders of data/records.h */
+    /* JSON Lines, or a JSON array, of texts, or of objects with "prompt" (and "completion", to
+     * compare with), "messages" or "conversations" (of which an assistant's last one is to compare
+     * with) or "tokens"
+     * ([ids]); for models with images the files and folders of data/records.h */
     const char *file;
-    const char *image; /* of text, or NULL */
-    const char *query; /* asked of every image of a folder; NULL: "CAPTCHA:" */
-    bool looked_at;    /* the images were checked by the caller */
+    const char *image;  /* of text, or NULL */
+    const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
+    const char *system; /* system message of texts, and of messages that have none; NULL */
+    bool looked_at;     /* the images were checked by the caller */
     const sheaf_events *events;
 } sheaf__prompts_from;
 
@@ -39,6 +44,14 @@ typedef struct sheaf__prompts_from {
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording,
                                   const sheaf__prompts_from *from);
 void sheaf__prompts_release(sheaf__prompts *prompts);
+
+/* One more: a text, with its image or NULL; the messages of a record (inputs/chat/messages.h); a
+ * list of ids. `system` may be NULL. */
+sheaf_status *sheaf__prompts_text(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                  const char *text, const char *system, const char *image);
+sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                      const json_t *record, const char *system, const char *image);
+sheaf_status *sheaf__prompts_ids(sheaf__prompts *prompts, const json_t *list);
 
 /* sheaf__prompts_put - one more; takes what `about` owns in any case. */
 sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *prompt,

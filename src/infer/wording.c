@@ -33,9 +33,7 @@ static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_opti
 static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_options *o)
 {
     bool from_model = false;
-    w->templated = o->version != NULL || w->images || o->conversation;
-    if (!w->templated)
-        return NULL;
+    w->templated = true;
     sheaf_status *st =
         sheaf__choose_template(&w->version, &from_model, o->version, w->config, o->events);
     if (st != NULL || o->version != NULL)
@@ -56,13 +54,22 @@ sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *confi
                              .bos = config->bos,
                              .eos = config->neos > 0 ? config->eos[0] : -1,
                              .images = sheaf__family_for(config)->towers != NULL };
-    sheaf_status *st = find_template(out, options);
+    sheaf_status *st = options->version != NULL || out->images ? find_template(out, options) : NULL;
     return st == NULL ? find_tokenizer(out, options) : st;
+}
+
+sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *w,
+                                      const sheaf_events *events)
+{
+    *out = *w;
+    out->borrowed = true;
+    return w->templated ? NULL : find_template(out, &(sheaf__wording_options){ .events = events });
 }
 
 void sheaf__wording_close(sheaf__wording *w)
 {
-    sheaf__sentencepiece_close(w->model);
+    if (!w->borrowed)
+        sheaf__sentencepiece_close(w->model);
     *w = (sheaf__wording){ 0 };
 }
 
@@ -172,6 +179,77 @@ sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const shea
                         : plain(out, block, w, turn[turns - 1].query);
 }
 
+static sheaf_status *check_turn(const sheaf__message *said, int64_t i)
+{
+    const char *last = i == 0 ? NULL : said[i - 1].role, *role = said[i].role;
+    const char *wanted =
+        last != NULL && strcmp(last, SHEAF__USER) == 0 ? SHEAF__ASSISTANT : SHEAF__USER;
+    if (strcmp(role, wanted) != 0 && (last != NULL || strcmp(role, SHEAF__SYSTEM) != 0))
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "role"), "%s%s", wanted,
+                           last == NULL ? " or system" : ": user and assistant take turns"),
+            "%.60s", role);
+    return strlen(said[i].content) == said[i].size
+               ? NULL
+               : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "content"), "text without NUL (\\u0000)");
+}
+
+sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = sheaf_in(check_turn(said, i), "message %" PRId64, i + 1);
+    return st;
+}
+
+/* Turns of the templates that have no other messages. */
+static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                              const sheaf__message *said, int64_t n, bool image)
+{
+    const int64_t turns = (n + 1) / 2;
+    sheaf__turn *turn = malloc((size_t)turns * sizeof *turn);
+    if (turn == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "prompt");
+    for (int64_t i = 0; i < turns; i++)
+        turn[i] =
+            (sheaf__turn){ said[2 * i].content, 2 * i + 1 < n ? said[2 * i + 1].content : NULL };
+    sheaf_status *st = sheaf__wording_prompt(out, block, w, turn, turns, image);
+    free(turn);
+    return st;
+}
+
+sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                                  const sheaf__message *said, int64_t n, bool image)
+{
+    const bool system = n > 0 && strcmp(said[0].role, SHEAF__SYSTEM) == 0;
+    sheaf_status *st = sheaf__wording_turns(said, n);
+    if (st == NULL && system)
+        st = sheaf__wording_system(w);
+    if (st != NULL)
+        return st;
+    if (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
+    if (!w->templated && n > 1)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"),
+                                                         "a template, which lays them out"),
+                                          "none"),
+                              "--template NAME");
+    return as_turns(out, block, w, said, n, image);
+}
+
+sheaf_status *sheaf__wording_system(const sheaf__wording *w)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a system message");
+    sheaf_expected(st, "a template with a place for it");
+    return w->templated ? sheaf_found(st, "template %s", sheaf__template_name(w->version))
+                        : sheaf_try_this(sheaf_found(st, "no template"), "--template NAME");
+}
+
+bool sheaf__wording_remembers(const sheaf__wording *w)
+{
+    return w->templated && sheaf__template_has_history(w->version);
+}
+
 /* ---- and back ---- */
 
 static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
@@ -207,13 +285,18 @@ sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const i
     char *text = NULL;
     sheaf_status *st = sheaf__wording_decode(&text, w, ids, n);
     *out = NULL;
-    if (st != NULL || text == NULL || !w->templated) {
-        *out = text;
-        return st;
-    }
-    st = sheaf__template_answer(out, w->version, text);
+    if (st == NULL && text != NULL)
+        st = sheaf__wording_answer_in(out, w, text);
     free(text);
     return st;
+}
+
+sheaf_status *sheaf__wording_answer_in(char **out, const sheaf__wording *w, const char *text)
+{
+    if (w->templated)
+        return sheaf__template_answer(out, w->version, text);
+    *out = strdup(text);
+    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
 }
 
 static bool is_blank(char c)

@@ -9,9 +9,14 @@
 
 #include "base/events.h"
 #include "infer/generate.h"
+#include "inputs/chat/chat.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/template.h"
 #include "sheaf/config.h"
+
+#define SHEAF__SYSTEM "system"
+#define SHEAF__USER "user"
+#define SHEAF__ASSISTANT "assistant"
 
 typedef struct sheaf__wording {
     const sheaf_config *config;  /* borrowed */
@@ -21,6 +26,7 @@ typedef struct sheaf__wording {
     sheaf__template version;
     int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
+    bool borrowed;      /* what it points to is another wording's */
 } sheaf__wording;
 
 typedef struct sheaf__wording_options {
@@ -28,8 +34,6 @@ typedef struct sheaf__wording_options {
     const char *tokenizer; /* a file; NULL = as above */
     const char *version;   /* of the template by name; NULL = the config's "text_processor_version",
                               else base */
-    bool conversation; /* always by a template; without one that is named, `chat` for models without
-                          images */
     int64_t max_length;
     /* told which template it is, where there is a choice; may be NULL */
     const sheaf_events *events;
@@ -41,6 +45,11 @@ typedef struct sheaf__wording_options {
 sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,
                                   const sheaf__wording_options *options);
 void sheaf__wording_close(sheaf__wording *wording);
+/* sheaf__wording_converse - the same for a conversation, which is always by a template; without one
+ * that is named, `chat` for models without images. `wording` is borrowed as long as *out is used.
+ * events  as of the options. Errors: those of the template. */
+sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *wording,
+                                      const sheaf_events *events);
 
 /* sheaf__wording_needed - NULL when text can be read, else SHEAF_E_UNSUPPORTED with what to
  * give. */
@@ -55,6 +64,22 @@ sheaf_status *sheaf__wording_needed(const sheaf__wording *wording);
 sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *wording,
                                     const sheaf__turn *turn, int64_t turns, bool image);
 
+/* sheaf__wording_said - a prompt of messages, the last of which, a user's, is to be answered: user
+ * and assistant by turns, perhaps a system message before them. Errors: as sheaf__wording_prompt();
+ * those of sheaf__wording_system(); SHEAF_E_ARG for more than a question where there is no
+ * template.
+ */
+sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf__wording *wording,
+                                  const sheaf__message *said, int64_t n, bool image);
+/* sheaf__wording_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
+ * turns, perhaps after a system message, or that hold a NUL; they name the message, from 1. */
+sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n);
+/* sheaf__wording_system - NULL when prompts have a place for a system message, else
+ * SHEAF_E_UNSUPPORTED with what to give. */
+sheaf_status *sheaf__wording_system(const sheaf__wording *wording);
+/* sheaf__wording_remembers - does a prompt hold the turns before? */
+bool sheaf__wording_remembers(const sheaf__wording *wording);
+
 /* sheaf__wording_decode - text (malloc'd) of tokens; of bytes up to the first special one, what is
  * not UTF-8 becomes U+FFFD. *out is NULL for a model without text. */
 sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *wording, const int32_t *ids,
@@ -63,6 +88,8 @@ sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *wording, c
  * around. */
 sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *wording, const int32_t *ids,
                                     int64_t n);
+/* sheaf__wording_answer_in - the answer in text that was decoded. */
+sheaf_status *sheaf__wording_answer_in(char **out, const sheaf__wording *wording, const char *text);
 
 /* sheaf__same_answer - equal, apart from blanks (ASCII) at both ends; any_case: also apart from the
  * case of letters of ASCII. */

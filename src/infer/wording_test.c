@@ -2,7 +2,8 @@
  * answers. */
 #include "tests/check.h"
 
-#include "infer/conversation.h"
+#include "infer/dialogue.h"
+#include "infer/spoken.h"
 #include "tests/files.h"
 #include "tests/pictures.h"
 
@@ -47,12 +48,13 @@ static void test_open__which_template_it_is(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config config = config_of(rows[i].family);
-        sheaf__wording w;
+        sheaf__wording own, w;
         config.json = rows[i].json;
-        CHECK_OK(
-            sheaf__wording_open(&w, &config,
-                                &(sheaf__wording_options){ .version = rows[i].given,
-                                                           .conversation = rows[i].conversation }));
+        CHECK_OK(sheaf__wording_open(&own, &config,
+                                     &(sheaf__wording_options){ .version = rows[i].given }));
+        w = own;
+        if (rows[i].conversation)
+            CHECK_OK(sheaf__wording_converse(&w, &own, NULL));
         if (w.templated != rows[i].templated || w.version != rows[i].want)
             fail_msg("row %d: %s", (int)i, sheaf__template_name(w.version));
         sheaf__wording_close(&w);
@@ -245,7 +247,7 @@ static void check_ids(const sheaf__prompt *p, const char *want)
         assert_int_equal(p->ids[i], want[i - 1]);
 }
 
-static void test_conversation__turns_are_kept_where_the_template_has_a_place(void **state)
+static void test_dialogue__turns_are_kept_where_the_template_has_a_place(void **state)
 {
     static const struct {
         const char *version, *first, *second;
@@ -260,24 +262,24 @@ static void test_conversation__turns_are_kept_where_the_template_has_a_place(voi
         void *block;
         CHECK_OK(sheaf__wording_open(&w, &config,
                                      &(sheaf__wording_options){ .version = rows[i].version }));
-        sheaf__conversation c = { .wording = &w };
-        CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "q"));
+        sheaf__dialogue c = { .wording = &w };
+        CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "q"));
         check_ids(&p, rows[i].first);
         free(block);
-        CHECK_OK(sheaf__conversation_keep(&c, "q", "a"));
-        CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "r"));
+        CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
+        CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "r"));
         check_ids(&p, rows[i].second);
         free(block);
-        sheaf__conversation_reset(&c);
-        CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "q"));
+        sheaf__dialogue_reset(&c);
+        CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "q"));
         check_ids(&p, rows[i].first);
         free(block);
-        sheaf__conversation_release(&c);
+        sheaf__dialogue_release(&c);
         sheaf__wording_close(&w);
     }
 }
 
-static void test_conversation__another_picture_begins_anew(void **state)
+static void test_dialogue__another_picture_begins_anew(void **state)
 {
     const sheaf_config config = config_of(SHEAF_COGAGENT);
     char *picture = strdup(at("picture.png"));
@@ -286,21 +288,23 @@ static void test_conversation__another_picture_begins_anew(void **state)
     sheaf__prompt p;
     void *block;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__conversation c = { .wording = &w };
-    CHECK_OK(sheaf__conversation_look(&c, picture));
-    CHECK_OK(sheaf__conversation_keep(&c, "q", "a"));
-    CHECK_FAILS(sheaf__conversation_look(&c, at("none.png")), SHEAF_E_IO, "none.png");
-    assert_int_equal(c.turns, 1);
-    CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "r"));
+    sheaf__dialogue c = { .wording = &w };
+    CHECK_OK(sheaf__dialogue_look(&c, picture, 7));
+    CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
+    CHECK_FAILS(sheaf__dialogue_look(&c, at("none.png"), 8), SHEAF_E_IO, "none.png");
+    assert_int_equal(c.count, 2);
+    assert_int_equal(c.look, 7);
+    CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "r"));
     assert_ptr_equal(p.picture, c.picture);
     assert_int_equal(p.pictures, 1);
     assert_non_null(p.picture->of[1].pixels);
     assert_non_null(p.embed);
+    assert_int_equal(p.look, 7);
     free(block);
-    CHECK_OK(sheaf__conversation_look(&c, picture));
-    assert_int_equal(c.turns, 0);
+    CHECK_OK(sheaf__dialogue_look(&c, picture, 9));
+    assert_int_equal(c.count, 0);
     assert_non_null(c.picture);
-    sheaf__conversation_release(&c);
+    sheaf__dialogue_release(&c);
     sheaf__wording_close(&w);
     free(picture);
 }
@@ -378,6 +382,149 @@ static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
     sheaf__wording_close(&w);
 }
 
+/* Each row: texts that end an answer, what the tokens are, and what comes of them one by one; `|`
+ * stands between what is said after one token and after the next, `!` where the answer is over. */
+static void test_spoken__texts_that_end_an_answer_are_never_said(void **state)
+{
+    static const struct {
+        const char *stop[3], *tokens, *said, *answer;
+    } rows[] = {
+        { { "END" }, "aENbEND c", "a|||ENb|||!", "aENb" },
+        { { "\n\n" }, "a\nb\n\nc", "a||\nb||!", "a\nb" },
+        { { "abab", "bx" }, "aababx", "|a|||!", "a" },
+        { { "xyz", "y" }, "wxy", "w||x!", "wx" },
+        { { "\xC3\xA9" }, "a\xC3\xA9", "a||!", "a" },
+        { { "long" }, "lon", "||", "lon" },
+        { { NULL }, "ab", "a|b", "ab" },
+    };
+    const sheaf_config config = config_of(SHEAF_LLAMA);
+    sheaf__wording w;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = NULL }));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf__spoken s = { .wording = &w, .stop = rows[i].stop };
+        sheaf__spoken silent = s;
+        const int64_t n = (int64_t)strlen(rows[i].tokens);
+        int32_t ids[16];
+        char said[64] = "", *more, *answer;
+        while (s.nstop < 3 && rows[i].stop[s.nstop] != NULL)
+            s.nstop++;
+        silent.nstop = s.nstop;
+        int64_t j = 0;
+        for (; j < n && !s.over; j++) {
+            ids[j] = (unsigned char)rows[i].tokens[j];
+            CHECK_OK(sheaf__spoken_more(&more, &s, ids, j + 1));
+            snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s%s", j == 0 ? "" : "|",
+                     more, s.over ? "!" : "");
+            free(more);
+            CHECK_OK(sheaf__spoken_more(NULL, &silent, ids, j + 1));
+            assert_int_equal(silent.over, s.over);
+        }
+        assert_string_equal(said, rows[i].said);
+        CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, j));
+        assert_string_equal(answer, rows[i].answer);
+        free(more);
+        free(answer);
+        CHECK_OK(sheaf__spoken_end(NULL, &answer, &silent, ids, j));
+        assert_string_equal(answer, rows[i].answer);
+        free(answer);
+        sheaf__spoken_release(&s);
+    }
+    sheaf__wording_close(&w);
+}
+
+/* ---- as a file ---- */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_dialogue__is_saved_and_goes_on(void **state)
+{
+    const sheaf_config config = config_of(SHEAF_LLAMA);
+    char *path = strdup(at("talk.json")), *text;
+    size_t size;
+    sheaf__wording w;
+    sheaf__prompt p[2];
+    void *block[2];
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
+    sheaf__dialogue c = { .wording = &w }, d = { .wording = &w };
+    CHECK_OK(sheaf__dialogue_keep(&c, "q \"1\"\n", "a\xC3\xA9"));
+    CHECK_OK(sheaf__dialogue_save(&c, path));
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1000));
+    assert_string_equal(text,
+                        "{\"messages\": [{\"role\": \"user\", \"content\": \"q \\\"1\\\"\\n\"}, "
+                        "{\"role\": \"assistant\", \"content\": \"a\xC3\xA9\"}]}\n");
+    free(text);
+    CHECK_FAILS(sheaf__dialogue_save(&d, path), SHEAF_E_ARG, "does not exist");
+    CHECK_OK(sheaf__dialogue_load(&d, path, 1));
+    CHECK_OK(sheaf__dialogue_ask(&p[0], &block[0], &c, "r"));
+    CHECK_OK(sheaf__dialogue_ask(&p[1], &block[1], &d, "r"));
+    assert_int_equal(p[0].n, p[1].n);
+    CHECK_BYTES("prompt", p[0].ids, p[1].ids, (size_t)p[0].n * sizeof *p[0].ids);
+    free(block[0]);
+    free(block[1]);
+    CHECK_OK(sheaf__dialogue_keep(&d, "r", "b"));
+    CHECK_OK(sheaf__dialogue_save(&d, path)); /* the file it was loaded from */
+    CHECK_OK(sheaf__dialogue_save(&d, path));
+    CHECK_OK(sheaf__dialogue_load(&c, path, 1));
+    assert_int_equal(c.count, 4);
+    sheaf__dialogue_release(&c);
+    sheaf__dialogue_release(&d);
+    sheaf__wording_close(&w);
+    free(path);
+}
+
+static void test_dialogue__says_what_a_file_is_not(void **state)
+{
+    static const struct {
+        const char *text, *says;
+        sheaf_code code;
+    } rows[] = {
+        { "[]", "", SHEAF_E_FORMAT },
+        { "{}", "'messages' | a list", SHEAF_E_DATA },
+        { "{\"messages\": []}", "at least one message", SHEAF_E_DATA },
+        { "{\"messages\": [3]}", "message 1", SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}", "no messages of tools",
+          SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": 4}]}", "message 1", SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\\u0000\"}]}", "NUL",
+          SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "message 1 | an answer",
+          SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", "user or system",
+          SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"user\", "
+          "\"content\": \"a\"}]}",
+          "message 2: role | assistant", SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, {\"role\": \"user\", "
+          "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+          "a system message", SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+          "\"content\": \"a\"}], \"image\": \"a.png\"}",
+          "no image", SHEAF_E_UNSUPPORTED },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+          "\"content\": \"a\"}], \"image\": 3}",
+          "'image' | a path", SHEAF_E_DATA },
+        { "{\"messages\": []}\n{\"messages\": []}", "line 2", SHEAF_E_FORMAT },
+    };
+    const sheaf_config config = config_of(SHEAF_LLAMA);
+    sheaf__wording w;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
+    sheaf__dialogue c = { .wording = &w };
+    CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        write_text(at("bad.json"), rows[i].text);
+        CHECK_FAILS(sheaf__dialogue_load(&c, at("bad.json"), 1), rows[i].code, rows[i].says);
+        assert_int_equal(c.count, 2);
+    }
+    sheaf__dialogue_release(&c);
+    sheaf__wording_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,10 +535,13 @@ int main(void)
         cmocka_unit_test(test_prompt__without_bos),
         cmocka_unit_test(test_answer__of_a_template_is_what_follows_it),
         cmocka_unit_test(test_same_answer__with_and_without_case),
-        cmocka_unit_test(test_conversation__turns_are_kept_where_the_template_has_a_place),
-        cmocka_unit_test(test_conversation__another_picture_begins_anew),
+        cmocka_unit_test(test_dialogue__turns_are_kept_where_the_template_has_a_place),
+        cmocka_unit_test(test_dialogue__another_picture_begins_anew),
         cmocka_unit_test(test_spoken__a_token_says_what_is_certain),
         cmocka_unit_test(test_spoken__an_answer_that_was_not_said_is_said_again),
+        cmocka_unit_test(test_spoken__texts_that_end_an_answer_are_never_said),
+        cmocka_unit_test(test_dialogue__is_saved_and_goes_on),
+        cmocka_unit_test(test_dialogue__says_what_a_file_is_not),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

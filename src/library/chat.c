@@ -1,14 +1,14 @@
 /* chat.c - a conversation with a loaded model: sheaf/generate.h. */
 #include <stdlib.h>
 
-#include "infer/conversation.h"
+#include "infer/dialogue.h"
 #include "library/model.h"
 #include "library/take.h"
 
 struct sheaf_chat {
     sheaf_model *model;     /* borrowed */
     sheaf__wording wording; /* always by a template */
-    sheaf__conversation talk;
+    sheaf__dialogue talk;
     int64_t answers;
 };
 
@@ -20,16 +20,11 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
         return sheaf_fail(SHEAF_E_MEMORY, "a chat");
     c->model = m;
     c->talk.wording = &c->wording;
-    sheaf_status *st = sheaf__wording_open(&c->wording, &m->opened.config,
-                                           &(sheaf__wording_options){ .folder = m->run.folder,
-                                                                      .tokenizer = m->tokenizer,
-                                                                      .version = m->version,
-                                                                      .conversation = true,
-                                                                      .max_length = m->positions });
+    sheaf_status *st = sheaf__wording_converse(&c->wording, &m->wording, m->events);
     if (st == NULL)
         st = sheaf__wording_needed(&c->wording);
     if (st == NULL && image != NULL)
-        st = sheaf__conversation_look(&c->talk, image);
+        st = sheaf_chat_look(c, image);
     if (st == NULL)
         *out = c;
     else
@@ -41,49 +36,91 @@ void sheaf_chat_close(sheaf_chat *c)
 {
     if (c == NULL)
         return;
-    sheaf__conversation_release(&c->talk);
+    sheaf__dialogue_release(&c->talk);
     sheaf__wording_close(&c->wording);
     free(c);
 }
 
 sheaf_status *sheaf_chat_look(sheaf_chat *c, const char *image)
 {
-    return sheaf__conversation_look(&c->talk, image);
+    return sheaf__dialogue_look(&c->talk, image, atomic_fetch_add(&c->model->looks, 1) + 1);
 }
 
 void sheaf_chat_reset(sheaf_chat *c)
 {
-    sheaf__conversation_reset(&c->talk);
+    sheaf__dialogue_reset(&c->talk);
+}
+
+sheaf_status *sheaf_chat_system(sheaf_chat *c, const char *text)
+{
+    return sheaf__dialogue_system(&c->talk, text);
+}
+
+sheaf_status *sheaf_chat_save(sheaf_chat *c, const char *path)
+{
+    return sheaf__dialogue_save(&c->talk, path);
+}
+
+sheaf_status *sheaf_chat_load(sheaf_chat *c, const char *path)
+{
+    return sheaf__dialogue_load(&c->talk, path, atomic_fetch_add(&c->model->looks, 1) + 1);
+}
+
+const char *sheaf_chat_said(const sheaf_chat *c, int64_t i, const char **role)
+{
+    if (i < 0 || i >= c->talk.count)
+        return NULL;
+    if (role != NULL)
+        *role = c->talk.said[i].role;
+    return c->talk.said[i].content;
+}
+
+const sheaf__wording *sheaf__chat_wording(const sheaf_chat *c)
+{
+    return &c->wording;
+}
+
+sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *c, const char *question,
+                              const sheaf__asking *asking)
+{
+    sheaf__asking a = *asking;
+    sheaf__prompt prompt;
+    void *block = NULL;
+    *out = NULL;
+    a.wording = &c->wording;
+    a.number = c->answers;
+    sheaf_status *st = sheaf__dialogue_ask(&prompt, &block, &c->talk, question);
+    if (st == NULL)
+        st = sheaf__model_room(c->model, &prompt, &a);
+    if (st == NULL)
+        st = sheaf__model_answer(out, c->model, &prompt, 1, &a);
+    free(block);
+    if (st != NULL)
+        return st;
+    st = sheaf__dialogue_keep(&c->talk, question, (*out)->text);
+    c->answers++;
+    if (st != NULL) {
+        sheaf_answer_free(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *question,
                              const sheaf_model_generate_options *options)
 {
     sheaf_model_generate_options o;
-    sheaf_answer *answer = NULL;
-    sheaf__prompt prompt;
-    void *block = NULL;
+    sheaf__asking a;
+    sheaf__hearer hearer;
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
-    if (st == NULL)
-        st = sheaf__model_check(&o);
-    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL))
+    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL || o.system != NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_generate_options"),
-                            "neither text nor tokens nor image: the chat has them");
+                            "neither text nor tokens nor image nor system: the chat has them");
     if (st == NULL)
-        st = sheaf__conversation_ask(&prompt, &block, &c->talk, question);
-    if (st == NULL)
-        st = sheaf__model_ask(&answer, c->model, &prompt, &o, NULL, NULL, c->answers);
-    free(block);
-    if (st == NULL)
-        st = sheaf__wording_answer(&answer->text, &c->wording, answer->said.ids, answer->said.n);
-    if (st == NULL)
-        st = sheaf__conversation_keep(&c->talk, question, answer->text);
-    if (st == NULL) {
-        c->answers++;
-        *out = answer;
-    } else {
-        sheaf_answer_free(answer);
-    }
-    return st;
+        st = sheaf__model_asking(&a, c->model, &o);
+    if (st != NULL)
+        return st;
+    sheaf__model_hear(&a, &hearer, &o);
+    return sheaf__chat_ask(out, c, question, &a);
 }

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
+
 struct sheaf__crowd {
     const sheaf__opened *opened;
     sheaf__crew_options options;
@@ -90,7 +92,7 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
     pthread_mutex_init(&c->turn, NULL);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
-    if (pthread_create(&c->thread, NULL, run, c) != 0) {
+    if (sheaf__thread_start(&c->thread, run, c) != 0) {
         free(c);
         return sheaf_fail(SHEAF_E_MEMORY, "a thread");
     }

@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "infer/prompts.h"
-#include "library/stop_ids.h"
 #include "library/take.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
@@ -22,72 +19,92 @@ sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name)
 
 /* ---- open and close ---- */
 
-static sheaf_status *load(sheaf_model *m, const sheaf_model_open_options *o, sheaf_dtype dtype)
+static sheaf_status *take_sums(sheaf_bf16_sums *out, const char *name)
 {
-    sheaf__placement place;
-    const sheaf_bf16_sums sums = sheaf__sums_of(SHEAF_SUMS_UNNAMED, m->run.sums, dtype);
-    const sheaf__crew_options crew = { .ranks = o->tp > 0 ? o->tp : 1,
-                                       .place = o->place,
-                                       .threads = o->threads,
-                                       .dtype = dtype,
-                                       .sums =
-                                           sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                       .positions = m->positions,
-                                       .events = o->events };
-    sheaf_status *st = sheaf__placement_read(&place, o->place, m->opened.schema);
+    *out = SHEAF_SUMS_UNNAMED;
+    for (const sheaf__choice *c = sheaf__sums_choices; name != NULL; c++) {
+        if (c->name == NULL)
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "bf16_sums"), "pairs or tiles"), "%s", name);
+        if (strcmp(c->name, name) == 0) {
+            *out = (sheaf_bf16_sums)c->value;
+            break;
+        }
+    }
+    return NULL;
+}
+
+static sheaf_status *check_open(const sheaf_model_open_options *o)
+{
+    if (o->model == NULL || o->tp < 0 || o->threads < 0 || o->positions < 0 || o->slices < 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
+                              "a model, and no number below 0");
+    return NULL;
+}
+
+static sheaf_status *copy_text(char **out, const char *text)
+{
+    *out = text == NULL ? NULL : strdup(text);
+    return text != NULL && *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", text) : NULL;
+}
+
+/* All but the weights. */
+static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
+{
+    sheaf_status *st =
+        sheaf__run_model_open(&m->opened, &m->run,
+                              &(sheaf__open_options){ .model = o->model,
+                                                      .config = o->config,
+                                                      .slices = o->slices > 0 ? o->slices : 8,
+                                                      .adapter = o->adapter,
+                                                      .events = o->events });
+    if (st != NULL)
+        return st;
+    sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, NULL);
+    m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
+    m->sums = sheaf__sums_of(m->sums, m->run.sums, m->dtype);
+    st = sheaf__wording_open(&m->wording, &m->opened.config,
+                             &(sheaf__wording_options){ .folder = m->run.folder,
+                                                        .tokenizer = o->tokenizer,
+                                                        .version = o->prompt_template,
+                                                        .max_length = m->positions,
+                                                        .events = o->events });
     if (st == NULL)
-        st = sheaf_fits_generate(&(sheaf_plan_generation){ .schema = m->opened.schema,
-                                                           .lora = m->opened.lora,
-                                                           .place = &place,
-                                                           .tp = crew.ranks,
-                                                           .threads = o->threads,
-                                                           .dtype = dtype,
-                                                           .batch = 1,
-                                                           .seq = m->positions,
-                                                           .images = m->wording.images },
-                                 &(sheaf_fits_how){ .force = o->force, .events = o->events });
-    return st == NULL ? sheaf__crowd_open(&m->crowd, &m->opened, &crew) : st;
+        st = sheaf__generation_config_read(&m->generation, m->run.folder, o->events);
+    if (st == NULL)
+        st = sheaf__placement_read(&m->placement, o->place, m->opened.schema);
+    if (st == NULL)
+        sheaf__generation_config_stops(m->stop, &m->nstop, &m->generation, &m->wording);
+    return st;
 }
 
 sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options *options)
 {
     sheaf_model_open_options o;
-    sheaf_dtype dtype;
     sheaf_model *m = NULL;
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
-    if (st == NULL && (o.model == NULL || o.tp < 0 || o.threads < 0 || o.positions < 0))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
-                            "a model, and no number below 0");
     if (st == NULL)
-        st = sheaf__take_activations(&dtype, o.dtype);
+        st = check_open(&o);
     if (st == NULL && (m = calloc(1, sizeof *m)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", o.model);
     if (st == NULL)
-        st = sheaf__run_model_open(&m->opened, &m->run,
-                                   &(sheaf__open_options){ .model = o.model,
-                                                           .config = o.config,
-                                                           .slices = 8,
-                                                           .adapter = o.adapter,
-                                                           .events = o.events });
+        st = sheaf__take_activations(&m->dtype, o.dtype);
+    if (st == NULL)
+        st = take_sums(&m->sums, o.bf16_sums);
+    if (st == NULL)
+        st = copy_text(&m->place, o.place);
+    if (st == NULL)
+        st = copy_text(&m->isa, o.isa);
     if (st == NULL) {
-        sheaf__run_model_words(&m->run, &o.tokenizer, &o.prompt_template, NULL);
-        m->positions = o.positions > 0 ? o.positions : sheaf_plan_seq(&m->opened.config);
-        st = sheaf__wording_open(&m->wording, &m->opened.config,
-                                 &(sheaf__wording_options){ .folder = m->run.folder,
-                                                            .tokenizer = o.tokenizer,
-                                                            .version = o.prompt_template,
-                                                            .max_length = m->positions,
-                                                            .events = o.events });
+        m->tp = o.tp > 0 ? o.tp : 1;
+        m->threads = o.threads;
+        m->force = o.force;
+        m->events = o.events;
+        st = prepare(m, &o);
     }
-    if (st == NULL &&
-        ((o.tokenizer != NULL && (m->tokenizer = strdup(o.tokenizer)) == NULL) ||
-         (o.prompt_template != NULL && (m->version = strdup(o.prompt_template)) == NULL)))
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", o.model);
-    if (st == NULL)
-        st = sheaf__stop_ids(m->stop, &m->nstop, m->run.folder, &m->wording);
-    if (st == NULL)
-        st = load(m, &o, dtype);
+    if (st == NULL && !o.late)
+        st = sheaf_model_load(m);
     if (st == NULL)
         *out = m;
     else
@@ -95,65 +112,105 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     return st;
 }
 
+/* ---- the weights ---- */
+
+static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int64_t prompt,
+                          int64_t images)
+{
+    return sheaf_fits_generate(&(sheaf_plan_generation){ .schema = m->opened.schema,
+                                                         .lora = m->opened.lora,
+                                                         .place = &m->placement,
+                                                         .tp = m->tp,
+                                                         .threads = m->threads,
+                                                         .dtype = m->dtype,
+                                                         .batch = batch,
+                                                         .seq = seq,
+                                                         .prompt = prompt,
+                                                         .images = images },
+                               &(sheaf_fits_how){ .force = m->force, .events = m->events });
+}
+
+static sheaf_status *load(sheaf_model *m)
+{
+    const sheaf__crew_options crew = { .ranks = m->tp,
+                                       .place = m->place,
+                                       .threads = m->threads,
+                                       .dtype = m->dtype,
+                                       .isa = m->isa,
+                                       .sums = m->sums == SHEAF_SUMS_TILES ? SHEAF__TILES
+                                                                           : SHEAF__PAIRS,
+                                       .positions = m->positions,
+                                       .events = m->events };
+    const int ranks = m->placement.stages * m->tp;
+    if (m->past == NULL && (m->past = calloc((size_t)ranks, sizeof *m->past)) == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);
+    for (int r = 0; r < ranks; r++)
+        m->past[r].past.least = m->positions;
+    return sheaf__crowd_open(&m->crowd, &m->opened, &crew);
+}
+
+sheaf_status *sheaf_model_load(sheaf_model *m)
+{
+    if (m->crowd != NULL)
+        return NULL;
+    if (m->positions == 0)
+        m->positions = sheaf_plan_seq(&m->opened.config);
+    sheaf_status *st = fits(m, 1, m->positions, 0, m->wording.images);
+    return st == NULL ? load(m) : st;
+}
+
+sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
+                                 int64_t batch, int64_t max_new)
+{
+    int64_t longest = 1, images = 0;
+    batch = batch < count ? batch : count;
+    for (int64_t i = 0; i < count; i++) {
+        longest = prompt[i].n > longest ? prompt[i].n : longest;
+        images += prompt[i].embed != NULL && images < batch;
+    }
+    if (m->crowd != NULL && batch == 1) /* that was known when it was loaded */
+        return NULL;
+    sheaf_status *st = fits(m, batch, longest + max_new, longest, images);
+    if (st != NULL || m->crowd != NULL)
+        return st;
+    if (m->positions == 0)
+        m->positions = longest + max_new;
+    return load(m);
+}
+
+static sheaf_status *forget(void *self, sheaf__model *model)
+{
+    const sheaf_model *m = self;
+    sheaf__rank_past *p = &m->past[model->context->stage * m->tp + model->context->rank];
+    sheaf__past_release(&p->past, model);
+    if (p->look != 0)
+        sheaf__sight_release(&p->sight, model);
+    return NULL;
+}
+
 void sheaf_model_close(sheaf_model *m)
 {
     if (m == NULL)
         return;
+    if (m->crowd != NULL)
+        sheaf_status_free(sheaf__crowd_do(m->crowd, forget, m));
     sheaf__crowd_close(m->crowd);
     sheaf__wording_close(&m->wording);
     sheaf__opened_close(&m->opened);
     sheaf__run_model_release(&m->run);
-    free(m->tokenizer);
-    free(m->version);
+    free(m->past);
+    free(m->place);
+    free(m->isa);
     free(m);
 }
 
-/* ---- one prompt ---- */
+/* ---- how it is asked ---- */
 
-typedef struct asking {
-    const sheaf_model_generate_options *o;
-    sheaf__generate_options how;
-    const sheaf__prompt *prompt;
-    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture);
-    void *self;               /* of load */
-    sheaf__continuation *out; /* of the first rank */
-} asking;
-
-static sheaf_status *load_image(void *self, int64_t prompt, const sheaf__picture *picture)
-{
-    const asking *a = self;
-    return a->load(a->self, prompt, picture);
-}
-
-static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
-{
-    const asking *a = self;
-    (void)prompt;
-    if (so_far->n > 0)
-        a->o->told(a->o->context, so_far->ids[so_far->n - 1]);
-}
-
-static sheaf_status *on_rank(void *self, sheaf__model *model)
-{
-    const asking *a = self;
-    const bool first = sheaf__is_first(model->context);
-    sheaf__generate_options how = a->how;
-    sheaf__continuation own = { 0 };
-    sheaf_status *st = NULL;
-    how.told = first && a->o->told != NULL ? tell : NULL;
-    if (!first && (own.ids = malloc((size_t)how.max_new * sizeof *own.ids)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "an answer");
-    st = sheaf__agree_all(model->context, st);
-    if (st == NULL)
-        st = sheaf__generate(first ? a->out : &own, model, a->prompt, 1, &how);
-    free(own.ids);
-    return st;
-}
-
-sheaf_status *sheaf__model_check(const sheaf_model_generate_options *o)
+static sheaf_status *check_options(const sheaf_model_generate_options *o)
 {
     const char *const what = "sheaf_model_generate_options";
-    if (o->max_new < 0 || o->max_new > 10000000 || o->top_k < 0)
+    if (o->max_new < 0 || o->max_new > 10000000 || o->top_k < 0 || o->nstop < 0 ||
+        o->top_logprobs < 0 || o->batch < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "no number below 0");
     /* of what is not 0, logits stay finite and something is left to choose from */
     if (!(o->temperature == 0 || (o->temperature >= 1e-6 && o->temperature <= 1e6)) ||
@@ -162,115 +219,85 @@ sheaf_status *sheaf__model_check(const sheaf_model_generate_options *o)
           (o->repetition_penalty >= 1e-6 && o->repetition_penalty <= 1e6)))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
                               "temperature and repetition_penalty from 1e-6 to 1e6, top_p to 1");
+    for (int64_t i = 0; i < o->nstop; i++)
+        if (o->stop[i] == NULL || o->stop[i][0] == '\0')
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
+                                  "texts in stop that are not empty");
+    if (o->top_logprobs > 0 && !o->logprobs)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "logprobs, for top_logprobs");
     return NULL;
 }
 
-sheaf_status *sheaf__model_ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
-                               const sheaf_model_generate_options *o,
-                               sheaf_status *(*load)(void *self, int64_t prompt,
-                                                     const sheaf__picture *picture),
-                               void *self, int64_t number)
+static double wished(double value)
 {
-    const int64_t max_new = o->max_new > 0 ? o->max_new : 64;
-    asking a = { .o = o, .prompt = prompt, .load = load, .self = self };
-    a.how =
-        (sheaf__generate_options){ .sampling = { .greedy = o->temperature == 0,
-                                                 .temperature = (float)o->temperature,
-                                                 .top_k = o->top_k,
-                                                 .top_p = (float)o->top_p,
-                                                 .repetition_penalty = (float)o->repetition_penalty,
-                                                 .seed = o->seed },
-                                   .max_new = max_new,
-                                   .batch = 1,
-                                   .stop = m->stop,
-                                   .nstop = m->nstop,
-                                   .number = number,
-                                   .load = load != NULL ? load_image : NULL,
-                                   .self = &a,
-                                   .stop_now = sheaf__control_stop(o->control) };
-    if (prompt->n + max_new > m->positions)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt and answer"),
-                                          "at most %" PRId64 " positions, as the model was opened",
-                                          m->positions),
-                           "%" PRId64 " and %" PRId64, prompt->n, max_new);
-    sheaf_answer *answer = calloc(1, sizeof *answer);
-    if (answer != NULL)
-        answer->said.ids = malloc((size_t)max_new * sizeof *answer->said.ids);
-    sheaf_status *st =
-        answer == NULL || answer->said.ids == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
-    if (st == NULL) {
-        a.out = &answer->said;
-        st = sheaf__crowd_do(m->crowd, on_rank, &a);
-    }
-    if (st == NULL)
-        *out = answer;
-    else
-        sheaf_answer_free(answer);
-    return st;
+    return value == 0 ? -1 : value;
 }
 
-/* What is asked, as the one prompt of *prompts. */
-static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
-                                 const sheaf_model_generate_options *o)
+sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
+                                  const sheaf_model_generate_options *o)
 {
-    const char *const what = "sheaf_model_generate_options";
-    sheaf_text list = { 0 };
-    if ((o->text == NULL) == (o->tokens == NULL) || (o->tokens != NULL && o->ntokens < 1))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text, or tokens");
-    if (o->image != NULL && o->text == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text that asks about the image");
-    for (int64_t i = 0; o->text == NULL && i < o->ntokens; i++)
-        sheaf__text_add(&list, "%s%" PRId32, i == 0 ? "" : ",", o->tokens[i]);
-    sheaf_status *st =
-        list.failed
-            ? sheaf_fail(SHEAF_E_MEMORY, "prompt")
-            : sheaf__prompts_read(
-                  prompts, &m->wording,
-                  &(sheaf__prompts_from){ .text = o->text, .tokens = list.at, .image = o->image });
-    sheaf__text_release(&list);
-    return st;
+    const int64_t vocab = m->opened.config.vocab,
+                  own = o->model_defaults && m->generation.max_new > 0 ? m->generation.max_new : 64;
+    sheaf_status *st = check_options(o);
+    if (st != NULL)
+        return st;
+    *out = (sheaf__asking){ .wording = &m->wording,
+                            .sampling = { .greedy = o->temperature == 0,
+                                          .temperature = (float)o->temperature,
+                                          .top_k = o->top_k,
+                                          .top_p = (float)o->top_p,
+                                          .repetition_penalty = (float)o->repetition_penalty,
+                                          .seed = o->seed },
+                            .max_new = o->max_new > 0 ? o->max_new : own,
+                            .max_length = o->as_long_as_fits ? m->positions : 0,
+                            .batch = o->batch > 0 ? o->batch : 8,
+                            .logprobs = o->logprobs,
+                            .best = o->top_logprobs < vocab ? o->top_logprobs : vocab,
+                            .stop = o->stop,
+                            .nstop = o->nstop,
+                            .said = o->said,
+                            .context = o->context,
+                            .stop_now = sheaf__control_stop(o->control),
+                            .partial = o->partial };
+    if (o->model_defaults)
+        sheaf__generation_config_sampling(
+            &out->sampling, &m->generation,
+            &(sheaf__sampling_wish){ -1, wished(o->temperature), wished(o->top_p),
+                                     wished(o->repetition_penalty), o->top_k == 0 ? -1 : o->top_k },
+            m->events);
+    return NULL;
 }
 
-sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
-                                   const sheaf_model_generate_options *options)
+sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,
+                                const sheaf__asking *a)
 {
-    sheaf_model_generate_options o;
-    sheaf_answer *answer = NULL;
-    sheaf__prompts prompts = { 0 };
-    *out = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
-    if (st == NULL)
-        st = sheaf__model_check(&o);
-    if (st == NULL)
-        st = read_prompt(&prompts, m, &o);
-    if (st == NULL)
-        st = sheaf__model_ask(&answer, m, prompts.prompt, &o, sheaf__prompts_load, &prompts, 0);
-    if (st == NULL)
-        st = sheaf__wording_answer(&answer->text, &m->wording, answer->said.ids, answer->said.n);
-    sheaf__prompts_release(&prompts);
-    if (st == NULL)
-        *out = answer;
-    else
-        sheaf_answer_free(answer);
-    return st;
+    if (m->positions == 0 || a->max_length > 0 || prompt->n + a->max_new <= m->positions)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt and answer"),
+                                      "at most %" PRId64 " positions, as the model was opened",
+                                      m->positions),
+                       "%" PRId64 " and %" PRId64, prompt->n, a->max_new);
 }
 
-const int32_t *sheaf_answer_tokens(const sheaf_answer *answer, int64_t *n)
+/* ---- who hears of it ---- */
+
+static void tell(void *self, int64_t prompt, int32_t token)
 {
-    *n = answer->said.n;
-    return answer->said.ids;
+    const sheaf__hearer *h = self;
+    (void)prompt;
+    h->told(h->context, token);
 }
 
-const char *sheaf_answer_text(const sheaf_answer *answer)
+static void say(void *self, int64_t prompt, const char *text)
 {
-    return answer->text;
+    const sheaf__hearer *h = self;
+    h->said(h->context, prompt, text);
 }
 
-void sheaf_answer_free(sheaf_answer *answer)
+void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_generate_options *o)
 {
-    if (answer == NULL)
-        return;
-    free(answer->said.ids);
-    free(answer->text);
-    free(answer);
+    *h = (sheaf__hearer){ o->told, o->said, o->context };
+    a->told = o->told != NULL ? tell : NULL;
+    a->said = o->said != NULL ? say : NULL;
+    a->context = h;
 }

@@ -2,37 +2,102 @@
 #ifndef SHEAF_LIBRARY_MODEL_H
 #define SHEAF_LIBRARY_MODEL_H
 
+#include <stdatomic.h>
+
+#include "infer/past.h"
+#include "infer/spoken.h"
 #include "infer/wording.h"
 #include "library/crowd.h"
+#include "library/generation_config.h"
 #include "library/run_model.h"
 #include "sheaf/generate.h"
+
+/* What one rank keeps from answer to answer. */
+typedef struct sheaf__rank_past {
+    sheaf__past past;
+    sheaf__sight sight; /* of the picture with the number `look`; 0: none was taken space for */
+    int64_t look;
+} sheaf__rank_past;
 
 struct sheaf_model {
     sheaf__opened opened;
     sheaf__run_model run;
     sheaf__wording wording;
-    int64_t positions; /* of prompt and answer, at most */
+    sheaf__generation_config generation;
+    int64_t positions; /* of prompt and answer, at most; 0: what is asked first decides */
     int64_t stop[SHEAF_MAX_EOS];
     int nstop;
-    sheaf__crowd *crowd;
-    char *tokenizer, *version; /* as they were given, or the run's; NULL */
+    /* for when it is loaded */
+    char *place, *isa;
+    sheaf__placement placement;
+    int tp, threads;
+    sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
+    bool force;
+    const sheaf_events *events;
+    sheaf__crowd *crowd;    /* NULL until then */
+    sheaf__rank_past *past; /* [stages * tp] */
+    _Atomic int64_t looks;  /* pictures that have a number */
 };
 
 struct sheaf_answer {
     sheaf__continuation said;
+    int64_t best;
     char *text;
 };
 
-/* sheaf__model_ask - the tokens that continue `prompt`, whose picture is there, or is loaded by
- * load(self, ...); the text is left NULL. *o is as it was taken. Errors: SHEAF_E_DATA when prompt
- * and answer are longer than the model was opened for; those of sheaf__generate(). */
-sheaf_status *sheaf__model_ask(sheaf_answer **out, sheaf_model *model, const sheaf__prompt *prompt,
-                               const sheaf_model_generate_options *o,
-                               sheaf_status *(*load)(void *self, int64_t prompt,
-                                                     const sheaf__picture *picture),
-                               void *self, int64_t number);
-/* sheaf__model_check - the numbers among the options. */
-sheaf_status *sheaf__model_check(const sheaf_model_generate_options *o);
+/* How prompts are answered: sheaf__generate_options, and what becomes of the answers. */
+typedef struct sheaf__asking {
+    const sheaf__wording *wording; /* of the answers */
+    sheaf__sampling sampling;
+    int64_t max_new, max_length, batch, number; /* as there */
+    bool logprobs;
+    int64_t best;
+    const char *const *stop; /* [nstop] texts that end an answer */
+    int64_t nstop;
+    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture);
+    void *self; /* of load */
+    /* As tokens and texts come, by the first rank; may be NULL. */
+    void (*told)(void *context, int64_t prompt, int32_t token);
+    void (*said)(void *context, int64_t prompt, const char *text);
+    void *context; /* of both */
+    const atomic_int *stop_now;
+    bool partial; /* then what was said so far is the answer */
+    const sheaf_events *events;
+} sheaf__asking;
+
+/* sheaf__model_answer - out[i] answers prompt[i]; loads the model where that was put off. All of
+ * `out` is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */
+sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
+                                  int64_t count, const sheaf__asking *asking);
+/* sheaf__model_ready - for such prompts, where no positions were given; nothing when it is loaded
+ * and they fit. */
+sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
+                                 int64_t batch, int64_t max_new);
+/* sheaf__model_asking - the options but for prompts, checked; what is 0 there is
+ * the model's own with model_defaults. */
+sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
+                                  const sheaf_model_generate_options *o);
+/* sheaf__model_room - errors: SHEAF_E_DATA when prompt and answer are longer than the model was
+ * opened for. */
+sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,
+                                const sheaf__asking *asking);
+
+/* sheaf__chat_ask - sheaf_chat_ask() with all that can be said of how it is answered. */
+sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,
+                              const sheaf__asking *asking);
+/* sheaf__chat_wording - how it puts questions. */
+const sheaf__wording *sheaf__chat_wording(const sheaf_chat *chat);
+
+/* A program's callbacks, of which `told` knows no number of a prompt. */
+typedef struct sheaf__hearer {
+    void (*told)(void *context, int32_t token);
+    void (*said)(void *context, int64_t prompt, const char *text);
+    void *context;
+} sheaf__hearer;
+
+/* sheaf__model_hear - theirs are those of the options; *h lives as long as *a is used. */
+void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_generate_options *o);
 
 /* sheaf__take_activations - by torch's name; NULL is float32. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name);

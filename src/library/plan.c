@@ -76,6 +76,8 @@ sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options
     q.o.tp = o.tp > 0 ? o.tp : 1;
     q.o.threads = o.threads;
     q.o.micro_batch = 1;
+    if (o.slices > 0)
+        q.o.slices = o.slices;
     q.o.seq = o.positions;
     q.place_text = o.place != NULL ? o.place : "1";
     if (st == NULL)

@@ -318,6 +318,168 @@ static void test_chat__remembers_until_it_is_reset(void **state)
     sheaf_model_close(m);
 }
 
+/* ---- what comes with an answer ---- */
+
+typedef struct heard {
+    char text[3][400];
+    int pieces;
+} heard;
+
+static void hear(void *context, int64_t prompt, const char *text)
+{
+    heard *h = context;
+    strcat(h->text[prompt], text);
+    h->pieces++;
+}
+
+/* In `one`, on one rank, the answers of three prompts each alone; else the same together. */
+static void check_together(sheaf_answer *one[3], int tp)
+{
+    static const int32_t ids[] = { 'h', 'i' };
+    static const char *const stop[] = { "zzzzzzzz", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD" };
+    sheaf_model_open_options open;
+    sheaf_model_generate_options how;
+    sheaf_model_prompt prompt[3];
+    sheaf_answer *all[3];
+    sheaf_model *m;
+    heard h = { 0 };
+    SHEAF_INIT(&open);
+    SHEAF_INIT(&how);
+    for (int i = 0; i < 3; i++)
+        SHEAF_INIT(&prompt[i]);
+    prompt[0].text = "a question of some length";
+    prompt[1].tokens = ids;
+    prompt[1].ntokens = 2;
+    prompt[2].messages = "[{\"role\": \"user\", \"content\": \"b\"}]";
+    open.model = at("bytes");
+    open.tp = tp;
+    open.late = tp > 1;
+    CHECK_OK(sheaf_model_open(&m, &open));
+    how.max_new = 24;
+    how.stop = stop;
+    how.nstop = 2;
+    how.logprobs = true;
+    how.top_logprobs = 2;
+    how.batch = tp;
+    how.said = hear;
+    how.context = &h;
+    CHECK_OK(sheaf_model_generate_all(all, m, prompt, 3, &how));
+    for (int i = 0; i < 3; i++) {
+        const float *a = sheaf_answer_logprobs(all[i]), *b, *of;
+        int64_t n, n1, best;
+        const int32_t *tokens = sheaf_answer_tokens(all[i], &n);
+        assert_string_equal(h.text[i], sheaf_answer_text(all[i])); /* joined it is the answer */
+        for (int64_t j = 0; j < n; j++) {
+            const int32_t *top = sheaf_answer_top(all[i], j, &best, &of);
+            assert_true(best == 2 && top[0] == tokens[j] && of[0] == a[j] && of[1] <= of[0]);
+        }
+        assert_null(sheaf_answer_top(all[i], n, &best, &of));
+        if (one[i] == NULL) {
+            how.said = NULL;
+            CHECK_OK(sheaf_model_generate_all(&one[i], m, &prompt[i], 1, &how));
+        }
+        CHECK_BYTES("tokens", tokens, sheaf_answer_tokens(one[i], &n1), (size_t)n * 4);
+        b = sheaf_answer_logprobs(one[i]);
+        CHECK_BYTES("logprobs", a, b, (size_t)n * sizeof *a);
+        assert_int_equal(n, n1);
+        assert_int_equal(sheaf_answer_ending(all[i]), sheaf_answer_ending(one[i]));
+        sheaf_answer_free(all[i]);
+    }
+    prompt[1].ntokens = 0;
+    CHECK_FAILS(sheaf_model_generate_all(all, m, prompt, 3, &how), SHEAF_E_ARG, "prompt 2");
+    assert_true(all[0] == NULL && all[2] == NULL);
+    how.top_logprobs = 3;
+    how.logprobs = false;
+    CHECK_FAILS(sheaf_model_generate_all(all, m, prompt, 1, &how), SHEAF_E_ARG, "for top_logprobs");
+    how.top_logprobs = 0;
+    how.system = "Be brief.";
+    CHECK_FAILS(sheaf_model_generate_all(all, m, prompt, 1, &how), SHEAF_E_UNSUPPORTED,
+                "a system message");
+    sheaf_model_close(m);
+}
+
+static void test_generate__prompts_together_are_as_alone(void **state)
+{
+    sheaf_answer *one[3] = { NULL };
+    for (int tp = 1; tp <= 3; tp++)
+        check_together(one, tp);
+    for (int i = 0; i < 3; i++)
+        sheaf_answer_free(one[i]);
+}
+
+static void test_generate__a_text_ends_it(void **state)
+{
+    sheaf_model_open_options open;
+    sheaf_model_generate_options how;
+    sheaf_answer *whole, *cut;
+    sheaf_model *m;
+    heard h = { 0 };
+    SHEAF_INIT(&open);
+    SHEAF_INIT(&how);
+    open.model = at("bytes");
+    CHECK_OK(sheaf_model_open(&m, &open));
+    how.text = "What?";
+    how.max_new = 40;
+    CHECK_OK(sheaf_model_generate(&whole, m, &how));
+    const char *text = sheaf_answer_text(whole);
+    char end[8] = "";
+    size_t from =
+        strlen(text) / 2; /* some characters from the middle, which end it where they come first */
+    while ((text[from] & 0xC0) == 0x80)
+        from++;
+    size_t to = from + 3;
+    while ((text[to] & 0xC0) == 0x80)
+        to++;
+    memcpy(end, text + from, to - from);
+    const char *const stop[] = { end };
+    how.stop = stop;
+    how.nstop = 1;
+    how.said = hear;
+    how.context = &h;
+    CHECK_OK(sheaf_model_generate(&cut, m, &how));
+    const size_t first = (size_t)(strstr(text, end) - text);
+    assert_int_equal(sheaf_answer_ending(cut), SHEAF_ENDS_TEXT);
+    assert_true(strlen(sheaf_answer_text(cut)) == first &&
+                memcmp(sheaf_answer_text(cut), text, first) == 0);
+    assert_string_equal(h.text[0], sheaf_answer_text(cut));
+    sheaf_answer_free(whole);
+    sheaf_answer_free(cut);
+    sheaf_model_close(m);
+}
+
+static void test_chat__is_saved_and_goes_on(void **state)
+{
+    sheaf_model_open_options open;
+    sheaf_model *m;
+    sheaf_chat *chat, *other;
+    const char *role;
+    char *path = strdup(at("talk.json")), first[200], second[200];
+    SHEAF_INIT(&open);
+    open.model = at("bytes");
+    CHECK_OK(sheaf_model_open(&m, &open));
+    CHECK_OK(sheaf_chat_open(&chat, m, NULL));
+    CHECK_FAILS(sheaf_chat_save(chat, path), SHEAF_E_ARG, "nothing was said");
+    say(first, 200, chat, "One?");
+    CHECK_OK(sheaf_chat_save(chat, path));
+    CHECK_OK(sheaf_chat_open(&other, m, NULL));
+    CHECK_OK(sheaf_chat_load(other, path));
+    say(first, 200, chat, "Two?");
+    say(second, 200, other, "Two?"); /* of a sequence of its own, greedily the same */
+    assert_string_equal(first, second);
+    assert_string_equal(sheaf_chat_said(other, 2, &role), "Two?");
+    assert_string_equal(role, "user");
+    assert_string_equal(sheaf_chat_said(other, 3, NULL), second);
+    assert_null(sheaf_chat_said(other, 4, &role));
+    CHECK_FAILS(sheaf_chat_system(chat, "Be brief."), SHEAF_E_UNSUPPORTED, "a system message");
+    assert_non_null(sheaf_chat_said(chat, 3, NULL));
+    CHECK_OK(sheaf_chat_system(chat, NULL));
+    assert_null(sheaf_chat_said(chat, 0, NULL));
+    sheaf_chat_close(chat);
+    sheaf_chat_close(other);
+    sheaf_model_close(m);
+    free(path);
+}
+
 static void test_open__a_model_that_is_none(void **state)
 {
     sheaf_model_open_options how;
@@ -415,6 +577,9 @@ int main(void)
         cmocka_unit_test(test_generate__says_the_same_on_any_number_of_ranks),
         cmocka_unit_test(test_generate__a_control_ends_the_answer),
         cmocka_unit_test(test_chat__remembers_until_it_is_reset),
+        cmocka_unit_test(test_generate__prompts_together_are_as_alone),
+        cmocka_unit_test(test_generate__a_text_ends_it),
+        cmocka_unit_test(test_chat__is_saved_and_goes_on),
         cmocka_unit_test(test_open__a_model_that_is_none),
         cmocka_unit_test(test_merge__a_run_with_its_own_base),
         cmocka_unit_test(test_convert__a_run_to_the_adapter_it_left),

@@ -28,6 +28,7 @@ enum {
                        min is 1 */
     SHEAF__IS_PATH, /* the same; must not be empty */
     SHEAF__IS_TIME, /* double, seconds: 90, 90s, 15m, 2h30m, 1d12h */
+    SHEAF__IS_TEXTS, /* sheaf__texts: given as often as wanted, never empty; UNSAVED */
     SHEAF__IS_KIND = 0xff,
     /* and how it behaves */
     SHEAF__IS_REQUIRED = 0x100,
@@ -60,6 +61,12 @@ typedef struct sheaf__setting {
     const char *was;     /* an older name, which is still understood; NULL = none */
     const char *instead; /* NEEDED: unless this one is given; NULL = none */
 } sheaf__setting;
+
+#define SHEAF__MAX_TEXTS 16
+typedef struct sheaf__texts {
+    const char *at[SHEAF__MAX_TEXTS]; /* borrowed from where they were given */
+    int64_t n;
+} sheaf__texts;
 
 #define SHEAF__MAX_SETTINGS 96
 

@@ -144,6 +144,18 @@ static sheaf_status *set_choice(const sheaf__setting *o, const char *text, const
     return near == NULL ? st : sheaf_try_this(st, "%s", near);
 }
 
+static sheaf_status *add_text(const sheaf__setting *o, const char *text, const char *from)
+{
+    sheaf__texts *texts = o->value;
+    if (*text == '\0' || !sheaf__is_utf8(text))
+        return sheaf_expected(refuse(text, from), *text == '\0' ? "a text" : "a text in UTF-8");
+    if (texts->n == SHEAF__MAX_TEXTS)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "at most %d of them",
+                              SHEAF__MAX_TEXTS);
+    texts->at[texts->n++] = text;
+    return NULL;
+}
+
 sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text, const char *from)
 {
     switch (option->kind & SHEAF__IS_KIND) {
@@ -154,6 +166,7 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text,
     case SHEAF__IS_NUMBER: return set_number(option, text, from);
     case SHEAF__IS_TIME: return set_time(option, text, from);
     case SHEAF__IS_CHOICE: return set_choice(option, text, from);
+    case SHEAF__IS_TEXTS: return add_text(option, text, from);
     case SHEAF__IS_PATH:
         if (*text == '\0')
             return sheaf_expected(refuse(text, from), "a path");
@@ -211,6 +224,7 @@ char *sheaf__setting_show(const sheaf__setting *option)
             if (c->value == *(const int *)option->value)
                 return strdup(c->name);
         return strdup(""); /* a value without a name is not written down */
+    case SHEAF__IS_TEXTS: return strdup("");
     default: break;
     }
     const char *value = *(const char *const *)option->value;

@@ -17,7 +17,7 @@ runs "planned at once" 0 '"peak":[0-9]{13}' plan --model "$mini" --micro-batch 1
 runs "evaluation likewise" 3 "memory for this evaluation.*$refused" eval --model "$mini" --data "$work/rows.jsonl" --seq 100000000 --save-logits "$work/logits"
 absent "leaves no logits" "$work/logits"
 runs "answers of millions of tokens" 3 "memory for these answers.*$refused cache" generate --model "$mini" --prompt a --max-new 10000000
-runs "in a chat" 3 "memory for these answers.*$refused cache" chat --model "$mini" --max-new 10000000 --max-length 10000000
+runs "in a chat" 3 "memory for these answers.*$refused activations" chat --model "$mini" --max-new 10000000 --max-length 10000000
 
 # ---- how many parameters are trained: rank 8 on q (512 to 512) and v (512 to 256) of four layers, by hand ----
 count='"parameters":12066304,"trained":57344,"trained_share":0.004729[0-9]*,"trained_bytes":229376'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Talking to models of text: prompts that run together.
+# Talking to models of text: prompts that run together, what ends an answer and what comes with it, conversations that are
+# saved and go on, and how a model says it is sampled.
 . "$(dirname "$0")/lib.sh"
 
 # ---- rows padded on the left, as transformers' generate() takes them: recorded batches ----
@@ -32,4 +33,96 @@ for model in tiny_llama tiny_llama3rope tiny_mistral tiny_qwen2; do
 done
 padded_rows "$work/hole.safetensors" 1 5 "5 6 7 8 9" "0 1 0 1 1"
 runs "padding between tokens is refused" 3 'row 1: attention_mask.*no padding between the tokens of the prompt.*0 at position 3' generate --model "$llama/tiny_llama/hf" --data "$work/hole.safetensors" --max-new 2
+
+bytes=$work/bytes
+runs "a model of bytes" 0 . init tiny-bytes "$bytes" --seed 11
+say=(generate --model "$bytes" --max-new 24 --temperature 3 --seed 4)
+
+# ---- several prompts: each as it is alone ----
+cat >"$work/prompts.jsonl" <<'END'
+"a text of its own"
+{"prompt": "another one that is quite a bit longer than the first"}
+{"messages": [{"role": "user", "content": "x"}]}
+{"messages": [{"role": "user", "content": "y"}, {"role": "assistant", "content": "an answer"}]}
+{"tokens": [104, 105]}
+END
+for how in "--batch 1" "--batch 5 --tp 3" "--batch 2"; do
+    # shellcheck disable=SC2086
+    runs "prompts, $how" 0 '"expected":"an answer"' "${say[@]}" --prompts "$work/prompts.jsonl" --logprobs 2 --json $how
+    cp "$work/stdout" "$work/prompts${how//[ -]/}"
+done
+same "the same bytes, probabilities too" "$work/promptsbatch1" "$work/promptsbatch5tp3"
+same "in every batch" "$work/promptsbatch1" "$work/promptsbatch2"
+runs "the first alone" 0 . "${say[@]}" --prompt "a text of its own" --logprobs 2 --json
+check "is the first of all" grep -qF "$(tr -d '\n{}' <"$work/stdout" | cut -c 1-200)" <(tr -d '\n{}' <"$work/promptsbatch1")
+runs "probabilities are for programs" 2 'logprobs.*--json' "${say[@]}" --prompt a --logprobs 2
+printf '{"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]}\n{"messages": [{"role": "tool", "content": "x"}]}\n{"messages": []}\n{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]}\n7\n' >"$work/bad.jsonl"
+runs "bad prompts are told together" 3 'line 1: message 2: role.*assistant: user and assistant take turns.*line 2.*no messages of tools.*line 3.*at least one message.*line 4: messages: expected a template.*line 5: record.*a list .messages' "${say[@]}" --prompts "$work/bad.jsonl"
+runs "prompts and data" 2 'no --data beside it' "${say[@]}" --prompts "$work/bad.jsonl" --data "$work/bad.jsonl"
+
+# ---- texts that end an answer ----
+runs "an answer" 0 '"end":"length"' "${say[@]}" --prompt "What?" --json
+whole=$(grep -o '"tokens":[^]]*' "$work/stdout" | grep -oE '[0-9]+')
+printable=$(for id in $whole; do [ "$id" -gt 32 ] && [ "$id" -lt 127 ] && [ "$id" -ne 34 ] && [ "$id" -ne 92 ] && printf "\\x$(printf %x "$id")\\n"; done | tail -n 1)
+"$sheaf" "${say[@]}" --prompt "What?" 2>/dev/null >"$work/whole"
+runs "a text ends it" 0 '"end":"text"' "${say[@]}" --prompt "What?" --json --stop "$printable" --stop "never said"
+check "with fewer tokens" test "$(grep -o '"tokens":[^]]*' "$work/stdout" | grep -oE '[0-9]+' | wc -l)" -lt 24
+"$sheaf" "${say[@]}" --prompt "What?" --stop "$printable" --stop "never said" --tp 3 2>/dev/null >"$work/cut"
+check "printed up to it" test "$(head -c $(($(wc -c <"$work/cut") - 1)) "$work/cut" | od -c)" = "$(head -c $(($(wc -c <"$work/cut") - 1)) "$work/whole" | od -c)"
+check "and not it" sh -c "! tail -c +6 '$work/cut' | grep -qaF '$printable'"
+runs "an empty text ends nothing" 2 'stop.*expected: +a text' "${say[@]}" --prompt a --stop ""
+runs "nor does one of a model without text" 3 'stop.*tokenizer' generate --model "$llama/tiny_llama/hf" --tokens 5 --stop a
+runs "a system message needs a template" 3 'a system message.*a template with a place for it.*--template' "${say[@]}" --prompt a --system "Be brief."
+
+# ---- as generation_config.json says ----
+model=$(copy_model tiny_llama)
+ask=(generate --model "$model" --tokens 57,449,134,417 --max-new 16)
+config() { printf '%s' "$1" >"$model/generation_config.json"; }
+tokens() { grep -o '"tokens":[^]]*' "$work/stdout"; }
+config '{"eos_token_id": [41, 7]}'
+runs "greedy without a word" 0 '"tokens":\[60,39,41\].*"end":"token"' "${ask[@]}" --json
+config '{"do_sample": true, "temperature": 1.7, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2}'
+runs "sampled as the model says" 0 'sampled as generation_config.json says: do_sample, temperature 1.7, top_k 20, top_p 0.9, repetition_penalty 1.2' "${ask[@]}" --seed 3 --json
+said=$(tokens)
+runs "as with flags" 0 . generate --model "$llama/tiny_llama/hf" --tokens 57,449,134,417 --max-new 16 --seed 3 --temperature 1.7 --top-k 20 --top-p 0.9 --repetition-penalty 1.2 --json
+check "the same" test "$said" = "$(tokens)"
+config '{"do_sample": true, "max_new_tokens": 5, "num_beams": 4}'
+runs "what transformers has besides" 0 'num_beams 4 is not done here.*do_sample, top_k 50' generate --model "$model" --tokens 57 --seed 3
+check "as many as it says" test "$(tr ',' '\n' <"$work/stdout" | wc -l)" -eq 5
+runs "a flag goes before it" 0 '"tokens":\[60,39,41,27' "${ask[@]}" --greedy --json
+config '{"eos_token_id": "two"}'
+runs "an id that is none" 3 'generation_config.json.*eos_token_id.*an id' "${ask[@]}"
+config '{"temperature": -1}'
+runs "a temperature that is none" 3 'generation_config.json.*temperature' "${ask[@]}"
+
+# ---- conversations ----
+chat() { # chat NAME CODE PATTERN INPUT FLAG...
+    local name=$1 code=$2 pattern=$3 input=$4 got=0
+    shift 4
+    # shellcheck disable=SC2059
+    printf "$input" | "$sheaf" chat --model "$bytes" --max-new 8 --temperature 3 "$@" >"$work/stdout" 2>"$work/stderr" || got=$?
+    if [ $got -eq "$code" ] && cat "$work/stdout" "$work/stderr" | tr '\n' ' ' | grep -qE -- "$pattern"; then pass "$name"; else fail "$name" "exit code $got" "$(cat "$work/stdout" "$work/stderr")"; fi
+}
+chat "three questions" 0 . 'one\ntwo\nthree\n' --json --logprobs 1 --save "$work/talk.json"
+cp "$work/stdout" "$work/talk"
+check "are saved" grep -qE '^\{"messages": \[\{"role": "user", "content": "one"\}, \{"role": "assistant", .*"content": "three"\}, \{"role": "assistant", "content": .*\}\]\}$' "$work/talk.json"
+chat "at three ranks" 0 . 'one\ntwo\nthree\n' --json --logprobs 1 --tp 3
+same "the same bytes" "$work/talk" "$work/stdout"
+# What was kept of earlier turns changes nothing: the third question with all before it, as one prompt.
+chat "greedily" 0 . 'one\ntwo\nthree\n' --json --logprobs 1 --greedy --save "$work/greedy.json"
+tail -n 1 "$work/stdout" | grep -o '"tokens":.*"logprobs":.*\]' | sed 's/,"prompt.*//' >"$work/kept"
+sed -E 's/(.*"content": "three"\}), .*/\1]}/' "$work/greedy.json" >"$work/third.jsonl"
+runs "as one prompt" 0 . generate --model "$bytes" --template chat --prompts "$work/third.jsonl" --max-new 8 --greedy --logprobs 1 --json
+grep -o '"tokens":.*"logprobs":.*\]' "$work/stdout" | sed 's/,"prompt.*//' >"$work/alone"
+same "what was kept of earlier turns changes nothing" "$work/kept" "$work/alone"
+chat "a file that is there stays" 2 'save.*does not exist, or the one of --load.*--load .*talk.json too' 'one\n' --save "$work/talk.json"
+cp "$work/greedy.json" "$work/both.json"
+chat "it goes on" 0 . 'four\n' --greedy --json --load "$work/both.json" --save "$work/both.json"
+check "in the same file" grep -q '"content": "three".*"content": "four"' "$work/both.json"
+printf '{"messages": [{"role": "assistant", "content": "x"}]}' >"$work/bad.json"
+chat "commands" 1 '/system \[TEXT\].*/save \[FILE\].*/load FILE.*something there already.*message 1: role' "/help\n/load $work/greedy.json\nmore\n/save $work/new.json\nmore\n/save $work/talk.json\n/load $work/bad.json\n" --json
+check "saved at once, and after each answer" test "$(grep -o '"user"' "$work/new.json" | wc -l)" -eq 5
+chat "a conversation that is none" 3 'load: .*bad.json: message 1: role.*user or system' 'one\n' --load "$work/bad.json"
+chat "no file" 3 'load: .*nothing.json' 'one\n' --load "$work/nothing.json"
+chat "/save needs a name" 1 "/save.*a file.s name" 'one\n/save\n'
 finish

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/lib/shared.h"
 #include "library/question.h"
+#include "library/train_settings.h"
 #include "plan/fits.h"
 #include "schema/family.h"
 
@@ -16,18 +18,57 @@
 static const double LEAST = 1e-6; /* logits divided by it are finite */
 static const cli_choice orders[] = { { "transformers", 0 }, { "sat", 1 }, { 0 } };
 
+static void append(cli_option *table, const cli_option *rows, size_t bytes)
+{
+    while (table->name != NULL)
+        table++;
+    memcpy(table, rows, bytes);
+}
+
+void ask_model_table(cli_option *table, ask_model *m)
+{
+    *m = (ask_model){ .tp = 1, .slices = 8, .dtype = SHEAF_F32 };
+    const cli_option rows[] = {
+        { "model", CLI_PATH | CLI_REQUIRED, &m->model, "folder of the model, or of a training run",
+          "DIR" },
+        { "config", CLI_PATH, &m->config, "its config.json, where the folder has none", "FILE" },
+        { "adapter", CLI_PATH, &m->adapter, "PEFT adapter, or a training run, to use with it",
+          "DIR" },
+        { "tp", CLI_INT, &m->tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &m->place,
+          "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
+        { "threads", CLI_INT, &m->threads, "compute threads in all; 0 = every core at hand",
+          .max = 4096 },
+        { "slices", CLI_INT, &m->slices, "parts every tensor falls into, a power of two", "S", 1,
+          SHEAF_MAX_SLICES },
+        { "dtype", CLI_CHOICE, &m->dtype, "type of activations and products",
+          .choices = cli_dtypes },
+        { "bf16-sums", CLI_CHOICE, &m->sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
+        { "force", CLI_FLAG, &m->force, ASK_FORCE },
+        { "isa", CLI_TEXT | CLI_HIDDEN, &m->isa, "ref, avx2, avx512, avx512bf16 or amx" },
+        { 0 },
+    };
+    append(table, rows, sizeof rows);
+}
+
 void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
 {
-    *f = (ask_flags){ .temperature = 1, .top_p = 1, .penalty = 1, .max_new = max_new };
+    *f = (ask_flags){
+        .temperature = 1, .top_p = 1, .penalty = 1, .max_new = max_new, .logprobs = 0
+    };
     const cli_option rows[] = {
         { "tokenizer", CLI_PATH, &f->tokenizer,
           "sentencepiece file; default: tokenizer.model in the model's folder, else bytes",
           "FILE" },
         { "template", CLI_TEXT, &f->version,
           "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+        { "system", CLI_TEXT, &f->system, "system message, where the template has a place for it",
+          "TEXT", .min = 1 },
         { "max-new", CLI_COUNT, &f->max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
         { "max-length", CLI_COUNT, &f->max_length,
           "most positions of prompt (image included) and answer; 0 = no limit", .max = 1e7 },
+        { "stop", CLI_TEXTS | CLI_UNSAVED, &f->stop,
+          "text that ends an answer, which ends before it; may be given several times", "TEXT" },
         { "greedy", CLI_FLAG, &f->greedy, "always the largest logit" },
         { "sampling", CLI_CHOICE, &f->order, "whose order of steps: transformers or sat",
           .choices = orders },
@@ -39,22 +80,65 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
         { "repetition-penalty", CLI_NUMBER, &f->penalty, "divides logits of tokens that were there",
           .min = LEAST, .max = 1e6 },
         { "seed", CLI_SEED, &f->seed, "start of all randomness" },
+        { "logprobs", CLI_COUNT, &f->logprobs,
+          "with --json: the log of each token's probability, and the N most probable ones",
+          .max = 1000 },
         { 0 },
     };
-    while (table->name != NULL)
-        table++;
-    memcpy(table, rows, sizeof rows);
+    append(table, rows, sizeof rows);
 }
 
-sheaf__sampling ask_sampling(const ask_flags *f)
+sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, const ask_flags *f,
+                       int64_t positions)
 {
-    return (sheaf__sampling){ .greedy = f->greedy,
-                              .sat = f->order == 1,
-                              .temperature = (float)f->temperature,
-                              .top_k = f->top_k,
-                              .top_p = (float)f->top_p,
-                              .repetition_penalty = (float)f->penalty,
-                              .seed = f->seed };
+    sheaf_model_open_options how;
+    SHEAF_INIT(&how);
+    how.model = m->model;
+    how.adapter = m->adapter;
+    how.config = m->config;
+    how.tokenizer = f->tokenizer;
+    how.prompt_template = f->version;
+    how.dtype = sheaf_dtype_torch_name(m->dtype);
+    how.tp = m->tp;
+    how.threads = m->threads;
+    how.place = m->place;
+    how.positions = positions;
+    how.force = m->force;
+    how.events = &cli->events;
+    how.late = true;
+    how.slices = m->slices;
+    how.bf16_sums = m->sums == SHEAF_SUMS_UNNAMED ? NULL : sheaf__sums_name(SHEAF_BF16, m->sums);
+    how.isa = m->isa;
+    return sheaf_model_open(out, &how);
+}
+
+sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *table,
+                         const ask_flags *f, const sheaf_model *m)
+{
+#define GIVEN(name) sheaf__settings_given(&cli->settings, table, name)
+    const bool logprobs = GIVEN("logprobs");
+    if (logprobs && !cli->json)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--logprobs"), "--json, which has them");
+    const sheaf__sampling_wish wish = { .do_sample = GIVEN("greedy") ? !f->greedy : -1,
+                                        .temperature = GIVEN("temperature") ? f->temperature : -1,
+                                        .top_p = GIVEN("top-p") ? f->top_p : -1,
+                                        .repetition_penalty =
+                                            GIVEN("repetition-penalty") ? f->penalty : -1,
+                                        .top_k = GIVEN("top-k") ? f->top_k : -1 };
+    const bool own = !GIVEN("max-new") && m->generation.max_new > 0;
+#undef GIVEN
+    *out = (sheaf__asking){ .wording = &m->wording,
+                            .sampling = { .sat = f->order == 1, .seed = f->seed },
+                            .max_new = own ? m->generation.max_new : f->max_new,
+                            .max_length = f->max_length,
+                            .batch = 1,
+                            .logprobs = logprobs,
+                            .best = f->logprobs < m->opened.config.vocab ? f->logprobs
+                                                                         : m->opened.config.vocab,
+                            .stop = f->stop.at,
+                            .nstop = f->stop.n };
+    sheaf__generation_config_sampling(&out->sampling, &m->generation, &wish, m->events);
+    return f->stop.n > 0 ? sheaf_in(sheaf__wording_needed(&m->wording), "--stop") : NULL;
 }
 
 /* ---- results ---- */
@@ -73,6 +157,40 @@ json_t *ask_json(const char *text)
 json_t *ask_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *logprobs_json(const sheaf_answer *answer)
+{
+    int64_t n, best;
+    const int32_t *tokens = sheaf_answer_tokens(answer, &n);
+    const float *logprob = sheaf_answer_logprobs(answer), *of;
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t *top = sheaf_answer_top(answer, i, &best, &of);
+        json_t *one = json_pack("{s:I, s:o, s:[]}", "token", (json_int_t)tokens[i], "logprob",
+                                ask_json_real((double)logprob[i]), "best");
+        for (int64_t j = 0; j < best; j++)
+            json_array_append_new(json_object_get(one, "best"),
+                                  json_pack("{s:I, s:o}", "token", (json_int_t)top[j], "logprob",
+                                            ask_json_real((double)of[j])));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+json_t *ask_answer_json(const sheaf_answer *answer)
+{
+    static const char *const ends[] = { "length", "token", "text", "stopped" };
+    int64_t n;
+    const int32_t *tokens = sheaf_answer_tokens(answer, &n);
+    json_t *one =
+        json_pack("{s:[], s:o, s:s}", "tokens", "text", ask_json(sheaf_answer_text(answer)), "end",
+                  ends[sheaf_answer_ending(answer)]);
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(json_object_get(one, "tokens"), json_integer(tokens[i]));
+    if (sheaf_answer_logprobs(answer) != NULL)
+        json_object_set_new(one, "logprobs", logprobs_json(answer));
+    return one;
 }
 
 /* ---- rows of tokens ---- */

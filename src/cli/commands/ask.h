@@ -1,28 +1,51 @@
-/* ask.h - what generate, chat and eval share: the flags that say how a model is asked, prompts from
- * a data set of tokens, the ids that end an answer, its picture. */
+/* ask.h - what generate, chat and eval share: the flags that name a model and say how it is asked,
+ * prompts from a data set of tokens. */
 #ifndef SHEAF_CLI_COMMANDS_ASK_H
 #define SHEAF_CLI_COMMANDS_ASK_H
 
 #include <jansson.h>
 
 #include "cli/lib/cli.h"
-#include "infer/prompts.h"
-#include "models/crew.h"
 #include "data/data.h"
+#include "infer/prompts.h"
+#include "library/model.h"
+#include "models/crew.h"
+
+/* Which model, and how it is loaded. */
+typedef struct ask_model {
+    const char *model, *config, *adapter, *isa, *place;
+    int tp, threads, slices;
+    sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
+    bool force;
+} ask_model;
+
+/* ask_model_table - as ask_table(), of these flags. */
+void ask_model_table(cli_option *table, ask_model *flags);
 
 typedef struct ask_flags {
-    const char *tokenizer, *version;
+    const char *tokenizer, *version, *system;
+    sheaf__texts stop;
     bool greedy;
     int order; /* of --sampling: 0 = transformers' */
     double temperature, top_p, penalty;
-    int64_t top_k, max_new, max_length;
+    int64_t top_k, max_new, max_length, logprobs;
     uint64_t seed;
 } ask_flags;
 
 /* ask_table - appends the rows of these flags to a table that ends with a zero entry; sets the
  * defaults. */
 void ask_table(cli_option *table, ask_flags *flags, int64_t max_new);
-sheaf__sampling ask_sampling(const ask_flags *flags);
+/* ask_open - the model without its weights, for `positions` (0: as many as its first prompts take).
+ */
+sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *model,
+                       const ask_flags *flags, int64_t positions);
+/* ask_asking - what the flags of `table` say, and where they say nothing what the model's
+ * generation_config.json does. Errors: SHEAF_E_ARG for flags that do not go together. */
+sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *table,
+                         const ask_flags *flags, const sheaf_model *model);
+/* ask_answer_json - "tokens", "text", "end" and, where they were asked for, "logprobs". */
+json_t *ask_answer_json(const sheaf_answer *answer);
 /* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes
  * U+FFFD. */
 json_t *ask_json(const char *text);

@@ -8,7 +8,7 @@
 #include "ask.h"
 #include "commands.h"
 #include "library/run_model.h"
-#include "library/stop_ids.h"
+#include "library/generation_config.h"
 #include "cli/lib/signals.h"
 #include "base/output.h"
 #include "base/print.h"
@@ -282,6 +282,7 @@ static void print_result(const cli *cli, const work *w, const matches *m)
 static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const char *folder)
 {
     const settings *s = w->s;
+    sheaf__generation_config generation;
     sheaf_status *st = sheaf__wording_needed(w->wording);
     if (st != NULL)
         return sheaf_in(st, "--match");
@@ -305,7 +306,9 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"),
             "none");
     if (st == NULL)
-        st = sheaf__stop_ids(stop, &w->how.nstop, folder, w->wording);
+        st = sheaf__generation_config_read(&generation, folder, NULL);
+    if (st == NULL)
+        sheaf__generation_config_stops(stop, &w->how.nstop, &generation, w->wording);
     if (st == NULL)
         st = ask_answers_new(&w->out, w->prompts.count, s->max_new);
     w->how.sampling = (sheaf__sampling){ .greedy = true };

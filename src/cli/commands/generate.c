@@ -1,4 +1,5 @@
 /* generate.c - `sheaf generate`: tokens that continue prompts. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,49 +8,31 @@
 #include "ask.h"
 #include "commands.h"
 #include "monitor/monitor.h"
-#include "library/run_model.h"
-#include "library/stop_ids.h"
 #include "cli/lib/shared.h"
 
 const char cmd_generate_usage[] =
     "usage: sheaf generate --model DIR [--adapter DIR] (--prompt TEXT [--image FILE] | --tokens 1,2,3 | --data PATH)\n"
     "                      --max-new N [--greedy | --temperature X --top-k N --top-p X] [--tp T]\n"
     "Continues one prompt, or every prompt of a file or a folder of images. The tokens are the\n"
-    "same at any number of ranks. Where a record has an answer, the model's is compared with it.\n";
+    "same at any number of ranks, and in any batch. Where a record has an answer, the model's is\n"
+    "compared with it. Without flags of sampling it is as the model's generation_config.json says.\n";
 
 typedef struct settings {
-    const char *model, *config, *adapter, *prompt, *image, *tokens, *data, *query, *isa, *place;
-    int tp, threads, slices;
-    sheaf_dtype dtype;
-    sheaf_bf16_sums sums;
+    const char *prompt, *image, *tokens, *data, *prompts, *query;
     int64_t batch;
-    bool force;
+    ask_model model;
     ask_flags ask;
 } settings;
 
 typedef struct work {
+    const cli *cli;
     const settings *s;
     const sheaf__wording *wording;
     const sheaf_events *events;
     const sheaf__prompts *prompts;
-    sheaf__generate_options how;
-    sheaf__continuation *out; /* of rank 0 */
+    bool begun;         /* the one prompt's answer is on its way to the terminal */
+    sheaf_answer **out; /* [prompts->count] */
 } work;
-
-static sheaf_status *on_rank(void *self, sheaf__model *model)
-{
-    work *w = self;
-    sheaf__generate_options how = w->how;
-    sheaf__continuation *own = NULL;
-    const bool first = sheaf__is_first(model->context);
-    how.events = first ? w->events : NULL;
-    sheaf_status *st = first ? NULL : ask_answers_new(&own, w->prompts->count, how.max_new);
-    if (st == NULL)
-        st = sheaf__generate(first ? w->out : own, model, w->prompts->prompt, w->prompts->count,
-                             &how);
-    ask_answers_free(own);
-    return st;
-}
 
 /* ---- results ---- */
 
@@ -62,87 +45,101 @@ static bool same(const work *w, const char *text, const char *expected)
                                  : strcmp(text, expected) == 0;
 }
 
-static json_t *tokens_json(const sheaf__continuation *c)
+static json_t *record_json(const work *w, int64_t i)
 {
-    json_t *tokens = json_array();
-    for (int64_t i = 0; i < c->n; i++)
-        json_array_append_new(tokens, json_integer(c->ids[i]));
-    return tokens;
-}
-
-static json_t *record_json(const work *w, int64_t i, const char *text)
-{
-    const char *expected = w->prompts->about[i].expected;
-    json_t *one = json_pack("{s:o, s:o, s:o}", "tokens", tokens_json(&w->out[i]), "text",
-                            ask_json(text), "prompt", ask_json(w->prompts->about[i].text));
-    if (w->prompts->about[i].image != NULL)
-        json_object_set_new(one, "image", ask_json(w->prompts->about[i].image));
-    if (expected != NULL) {
-        json_object_set_new(one, "expected", ask_json(expected));
-        json_object_set_new(one, "match", json_boolean(same(w, text, expected)));
+    const sheaf__prompt_about *about = &w->prompts->about[i];
+    json_t *one = ask_answer_json(w->out[i]);
+    json_object_set_new(one, "prompt", ask_json(about->text));
+    if (about->image != NULL)
+        json_object_set_new(one, "image", ask_json(about->image));
+    if (about->expected != NULL) {
+        json_object_set_new(one, "expected", ask_json(about->expected));
+        json_object_set_new(one, "match",
+                            json_boolean(same(w, sheaf_answer_text(w->out[i]), about->expected)));
     }
     return one;
 }
 
-static void print_words(const cli *cli, const work *w, int64_t i, const char *text)
+/* What stands before an answer. */
+static void print_prompt(const work *w, int64_t i)
 {
     const sheaf__prompt_about *about = &w->prompts->about[i];
     if (w->wording->templated && w->s->data != NULL && about->image != NULL)
-        sheaf__print(cli->out, "%s: ", about->image);
+        sheaf__print(w->cli->out, "%s: ", about->image);
     else if (!w->wording->templated && about->text != NULL)
-        cli_say(cli, about->text);
-    cli_say(cli, text);
-    fputc('\n', cli->out);
+        cli_say(w->cli, about->text);
 }
 
-static sheaf_status *print_results(const cli *cli, const work *w)
+/* The one prompt's answer as it comes. */
+static void speak(void *self, int64_t prompt, const char *text)
+{
+    work *w = self;
+    if (!w->begun)
+        print_prompt(w, prompt);
+    w->begun = true;
+    cli_say(w->cli, text);
+    fflush(w->cli->out);
+}
+
+static void print_answer(const work *w, int64_t i)
+{
+    const char *text = sheaf_answer_text(w->out[i]);
+    int64_t n;
+    const int32_t *tokens = sheaf_answer_tokens(w->out[i], &n);
+    if (text != NULL && !w->begun) {
+        print_prompt(w, i);
+        cli_say(w->cli, text);
+    }
+    for (int64_t j = 0; j < n && text == NULL; j++)
+        sheaf__print(w->cli->out, "%s%d", j == 0 ? "" : ",", (int)tokens[j]);
+    fputc('\n', w->cli->out);
+}
+
+static void print_json(const work *w, const sheaf_model *m, const double *share)
 {
     json_t *results = json_array();
+    for (int64_t i = 0; i < w->prompts->count; i++)
+        json_array_append_new(results, record_json(w, i));
+    json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0))
+                                        : json_pack("{s:O}", "results", results);
+    if (share != NULL)
+        json_object_set_new(object, "exact_match", json_real(*share));
+    if (m->dtype == SHEAF_BF16)
+        json_object_set_new(object, "bf16_sums", json_string(sheaf__sums_name(m->dtype, m->sums)));
+    json_dumpf(object, w->cli->out, JSON_COMPACT);
+    fputc('\n', w->cli->out);
+    json_decref(object);
+    json_decref(results);
+}
+
+static void print_results(const work *w, const sheaf_model *m)
+{
     int64_t compared = 0, matches = 0;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < w->prompts->count && st == NULL; i++) {
-        char *text = NULL;
-        st = sheaf__wording_answer(&text, w->wording, w->out[i].ids, w->out[i].n);
-        compared += w->prompts->about[i].expected != NULL;
-        matches += same(w, text, w->prompts->about[i].expected);
-        if (st == NULL && cli->json)
-            json_array_append_new(results, record_json(w, i, text));
-        else if (st == NULL && text != NULL)
-            print_words(cli, w, i, text);
-        else if (st == NULL)
-            for (int64_t j = 0; j < w->out[i].n; j++)
-                sheaf__print(cli->out, "%d%c", (int)w->out[i].ids[j],
-                             j + 1 == w->out[i].n ? '\n' : ',');
-        free(text);
+    for (int64_t i = 0; i < w->prompts->count; i++) {
+        const char *expected = w->prompts->about[i].expected;
+        compared += expected != NULL;
+        matches += same(w, sheaf_answer_text(w->out[i]), expected);
     }
     const double share = compared == 0 ? 0 : (double)matches / (double)compared;
-    if (st == NULL && cli->json) {
-        json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0))
-                                            : json_pack("{s:O}", "results", results);
-        if (compared > 0)
-            json_object_set_new(object, "exact_match", json_real(share));
-        if (w->s->dtype == SHEAF_BF16)
-            json_object_set_new(object, "bf16_sums",
-                                json_string(sheaf__sums_name(w->s->dtype, w->s->sums)));
-        json_dumpf(object, cli->out, JSON_COMPACT);
-        fputc('\n', cli->out);
-        json_decref(object);
-    } else if (st == NULL && compared > 0) {
-        sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)matches,
-                     (long long)compared, 100 * share);
+    if (w->cli->json) {
+        print_json(w, m, compared > 0 ? &share : NULL);
+        return;
     }
-    json_decref(results);
-    return st;
+    for (int64_t i = 0; i < w->prompts->count; i++)
+        print_answer(w, i);
+    if (compared > 0)
+        sheaf__print(w->cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)matches,
+                     (long long)compared, 100 * share);
 }
 
 /* ---- the command ---- */
 
-static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, work *w,
-                                  const sheaf_config *config)
+static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sheaf__asking *a,
+                                  const work *w, const sheaf_model *m)
 {
     const settings *s = w->s;
-    w->how.load = sheaf__prompts_load;
-    w->how.self = prompts;
+    a->load = sheaf__prompts_load;
+    a->self = prompts;
     if (s->data == NULL || s->prompt != NULL || s->tokens != NULL || !ask_is_tokens(s->data))
         return sheaf__prompts_read(prompts, w->wording,
                                    &(sheaf__prompts_from){ .text = s->prompt,
@@ -150,134 +147,112 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, wo
                                                            .file = s->data,
                                                            .image = s->image,
                                                            .query = s->query,
+                                                           .system = s->ask.system,
                                                            .events = w->events });
     sheaf_status *st = sheaf_data_open(
         data, s->data,
-        &(sheaf_data_options){ .config = config, .events = w->events, .prompts = true });
+        &(sheaf_data_options){ .config = &m->opened.config, .events = w->events, .prompts = true });
     if (st == NULL)
         st = sheaf_in(ask_data(prompts, w->wording, *data), "%s", s->data);
-    w->how.load = ask_data_load;
-    w->how.self = *data;
+    a->load = ask_data_load;
+    a->self = *data;
     return st;
 }
 
-static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened,
-                         const char *folder, const sheaf__wording *wording)
+static sheaf_status *answer(work *w, sheaf_model *m, sheaf__prompts *prompts, sheaf__asking *a)
+{
+    sheaf_data *data = NULL;
+    sheaf_status *st = read_prompts(prompts, &data, a, w, m);
+    if (st == NULL)
+        st = ask_reach(&m->opened.config, prompts, a->max_new, a->max_length, w->events);
+    if (st == NULL && (w->out = calloc((size_t)prompts->count, sizeof *w->out)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", prompts->count);
+    if (st == NULL)
+        st = sheaf__model_answer(w->out, m, prompts->prompt, prompts->count, a);
+    sheaf_data_close(data);
+    return st;
+}
+
+static sheaf_status *run(const cli *cli, const cli_option *table, const settings *s, sheaf_model *m)
 {
     sheaf__prompts prompts = { 0 };
-    sheaf_data *data = NULL;
-    int64_t stop[SHEAF_MAX_EOS];
+    sheaf__asking a;
     sheaf_monitor *monitor = NULL;
-    work w = { .s = s, .wording = wording, .events = &cli->events, .prompts = &prompts };
+    work w = {
+        .cli = cli, .s = s, .wording = &m->wording, .events = &cli->events, .prompts = &prompts
+    };
     sheaf_status *st =
         s->data == NULL
             ? NULL
             : sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (monitor != NULL) /* one prompt is no progress */
-        w.events = sheaf_monitor_events(monitor);
+        m->events = w.events = sheaf_monitor_events(monitor);
     if (st == NULL)
-        st = read_prompts(&prompts, &data, &w, &opened->config);
-    if (st == NULL)
-        st = sheaf__stop_ids(stop, &w.how.nstop, folder, wording);
-    if (st == NULL)
-        st = ask_reach(&opened->config, &prompts, s->ask.max_new, s->ask.max_length, w.events);
-    if (st == NULL)
-        st = ask_fits(&(ask_layout){ .place = s->place,
-                                     .tp = s->tp,
-                                     .threads = s->threads,
-                                     .dtype = s->dtype,
-                                     .force = s->force,
-                                     .events = w.events },
-                      opened, prompts.prompt, prompts.count, s->batch, s->ask.max_new);
-    if (st == NULL)
-        st = ask_answers_new(&w.out, prompts.count, s->ask.max_new);
+        st = ask_asking(&a, cli, table, &s->ask, m);
     if (st == NULL) {
-        w.how.sampling = ask_sampling(&s->ask);
-        w.how.max_new = s->ask.max_new;
-        w.how.max_length = s->ask.max_length;
-        w.how.batch = s->batch;
-        w.how.stop = stop;
-        st = sheaf__crew_run(opened,
-                             &(sheaf__crew_options){
-                                 .ranks = s->tp,
-                                 .place = s->place,
-                                 .threads = s->threads,
-                                 .dtype = s->dtype,
-                                 .isa = s->isa,
-                                 .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                 .positions = ask_positions(&prompts, s->ask.max_new),
-                                 .events = w.events },
-                             on_rank, &w);
+        a.batch = s->batch;
+        a.events = w.events;
+        a.said = s->data == NULL && !cli->json ? speak : NULL;
+        a.context = &w;
+        st = answer(&w, m, &prompts, &a);
     }
+    m->events = &cli->events;
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
-        st = print_results(cli, &w);
-    ask_answers_free(w.out);
+        print_results(&w, m);
+    else if (w.begun)
+        fputc('\n', cli->out);
+    for (int64_t i = 0; i < prompts.count && w.out != NULL; i++)
+        sheaf_answer_free(w.out[i]);
+    free(w.out);
     sheaf__prompts_release(&prompts);
-    sheaf_data_close(data);
     return st;
+}
+
+static sheaf_status *check_files(settings *s)
+{
+    if (s->prompts == NULL)
+        return NULL;
+    if (s->data != NULL)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--prompts"), "no --data beside it"), "both");
+    s->data = s->prompts;
+    return NULL;
 }
 
 int cmd_generate(cli *cli, int argc, char **argv)
 {
-    settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .batch = 32 };
+    settings s = { .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run",
-          "DIR" },
-        { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it",
-          "DIR" },
         { "prompt", CLI_TEXT, &s.prompt, "text to continue, or question", "TEXT", .min = 1 },
         { "image", CLI_PATH, &s.image, "picture that the prompt asks about", "FILE" },
         { "tokens", CLI_TEXT, &s.tokens, "token ids to continue", "1,2,3" },
+        { "prompts", CLI_PATH, &s.prompts,
+          "JSON Lines of texts, or of objects with prompt, messages or tokens", "FILE" },
         { "data", CLI_PATH, &s.data,
-          "JSON Lines, a folder of images, or .safetensors whose rows are cut at the first label",
+          "the same, a folder of images, or .safetensors whose rows are cut at the first label",
           "PATH" },
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
         { "batch", CLI_COUNT, &s.batch, "prompts run together", .min = 1, .max = 4096 },
-        { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
-        { "place", CLI_TEXT, &s.place,
-          "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
-        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand",
-          .max = 4096 },
-        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
-          SHEAF_MAX_SLICES },
-        { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products",
-          .choices = cli_dtypes },
-        { "bf16-sums", CLI_CHOICE, &s.sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
-        { "force", CLI_FLAG, &s.force, ASK_FORCE },
-        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
+    ask_model_table(table, &s.model);
     ask_table(table, &s.ask, 64);
-    sheaf__opened opened = { 0 };
-    sheaf__run_model model = { 0 };
-    sheaf__wording wording = { 0 };
+    const char *tokenizer = "", *version = "";
+    sheaf_model *m = NULL;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = sheaf__run_model_open(&opened, &model,
-                                   &(sheaf__open_options){ .model = s.model,
-                                                           .config = s.config,
-                                                           .slices = s.slices,
-                                                           .adapter = s.adapter,
-                                                           .events = &cli->events });
+        st = check_files(&s);
+    if (st == NULL)
+        st = ask_open(&m, cli, &s.model, &s.ask, 0);
     if (st == NULL) {
         sheaf_data_note_unused(NULL, s.data, NULL, s.query,
                                &cli->events); /* before a run's own words come to it */
-        s.sums = sheaf__sums_of(s.sums, model.sums, s.dtype);
-        sheaf__run_model_words(&model, &s.ask.tokenizer, &s.ask.version, &s.query);
-        st = sheaf__wording_open(&wording, &opened.config,
-                                 &(sheaf__wording_options){ .folder = model.folder,
-                                                            .tokenizer = s.ask.tokenizer,
-                                                            .version = s.ask.version,
-                                                            .max_length = s.ask.max_length,
-                                                            .events = &cli->events });
+        sheaf__run_model_words(&m->run, &tokenizer, &version, &s.query);
+        m->wording.max_length = s.ask.max_length;
+        st = run(cli, table, &s, m);
     }
-    if (st == NULL)
-        st = run(cli, &s, &opened, model.folder, &wording);
-    sheaf__wording_close(&wording);
-    sheaf__opened_close(&opened);
-    sheaf__run_model_release(&model);
+    sheaf_model_close(m);
     return cli_report(cli, st);
 }

@@ -63,7 +63,7 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
         return unknown_flag(cli, options, word);
     char from[80];
     snprintf(from, sizeof from, "--%s", name);
-    if (cli->settings.given[o - options])
+    if (cli->settings.given[o - options] && (o->kind & CLI_KIND) != CLI_TEXTS)
         return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s", from), "it stands twice; give it once");
     cli->settings.given[o - options] = true;
     if (equals != NULL)

@@ -1,0 +1,48 @@
+/* dialogue.h - what was said so far, about one picture or none, and the same as a file.
+ *
+ * Each prompt holds all of it anew, as far as the template has a place for it, so its length bounds
+ * what is remembered. The file is one JSON object, a record of training data (docs/data.md):
+ *
+ *   {"messages": [{"role": "user", "content": "..."}, ...], "image": "a.jpg"} */
+#ifndef SHEAF_INFER_DIALOGUE_H
+#define SHEAF_INFER_DIALOGUE_H
+
+#include "infer/wording.h"
+
+typedef struct sheaf__dialogue {
+    const sheaf__wording *wording; /* borrowed; templated */
+    sheaf__message *said;          /* [count] owned texts; a system message, if there is one, first,
+                                   then user and assistant by turns */
+    int64_t count;
+    sheaf__picture *picture; /* with its pixels behind it; NULL without */
+    char *image;             /* its path */
+    int64_t look;            /* its number */
+    char *file; /* the one that sheaf__dialogue_load() read or _save() wrote last; NULL */
+} sheaf__dialogue;
+
+/* sheaf__dialogue_look - another picture; what was said is forgotten, but for the system message.
+ * `number` is its own (sheaf__prompt.look). On failure nothing changes. */
+sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t number);
+/* sheaf__dialogue_system - the system message, or none (NULL or empty); what was said is forgotten.
+ * Errors: SHEAF_E_UNSUPPORTED for a template without a place for it. */
+sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text);
+/* sheaf__dialogue_reset - forgets what was said; picture and system message stay. */
+void sheaf__dialogue_reset(sheaf__dialogue *d);
+void sheaf__dialogue_release(sheaf__dialogue *d);
+
+/* sheaf__dialogue_ask - the prompt of a question; free() *block after its use. The picture
+ * of *out is the dialogue's. Errors: those of sheaf__wording_said(). */
+sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
+                                  const char *query);
+/* sheaf__dialogue_keep - the turn is over. */
+sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const char *answer);
+
+/* sheaf__dialogue_save - to a new file, or in place of the one it was saved to or loaded from,
+ * which is as it was until the new one is complete. Errors: SHEAF_E_ARG where something else is. */
+sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path);
+/* sheaf__dialogue_load - in place of what was said; the picture is that of the file, or none, of
+ * path `image` seen from the file's folder. On failure nothing changes. Errors: SHEAF_E_DATA that
+ * names the message. */
+sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number);
+
+#endif

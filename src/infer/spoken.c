@@ -1,0 +1,121 @@
+/* spoken.c - see spoken.h. */
+#include "infer/spoken.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/text.h"
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Bytes of `text` that later tokens cannot change: without the last three U+FFFD, each of which may
+ * be a byte of a character whose others are still to come. */
+static size_t certain(const char *text, size_t size)
+{
+    for (int i = 0; i < 3 && size >= 3 && memcmp(text + size - 3, "\xEF\xBF\xBD", 3) == 0; i++)
+        size -= 3;
+    return size;
+}
+
+/* Where the first of the texts that end the answer begins; `size` where none is. */
+static size_t find_stop(const sheaf__spoken *s, const char *text, size_t size)
+{
+    size_t at = size;
+    for (int64_t i = 0; i < s->nstop; i++) {
+        const char *found = memmem(text, size, s->stop[i], strlen(s->stop[i]));
+        if (found != NULL && (size_t)(found - text) < at)
+            at = (size_t)(found - text);
+    }
+    return at;
+}
+
+/* Without what may be the beginning of one of them. */
+static size_t before_stop(const sheaf__spoken *s, const char *text, size_t size)
+{
+    size_t held = 0;
+    for (int64_t i = 0; i < s->nstop; i++) {
+        size_t n = strlen(s->stop[i]) - 1;
+        for (n = n < size ? n : size; n > held; n--)
+            if (memcmp(text + size - n, s->stop[i], n) == 0)
+                held = n;
+    }
+    return size - held;
+}
+
+/* What of `text` is said; *from: where it begins. */
+static size_t sayable(const char **from, sheaf__spoken *s, const char *text)
+{
+    const size_t sure = certain(text, strlen(text)), stop = find_stop(s, text, sure);
+    size_t size = stop < sure ? stop : before_stop(s, text, sure);
+    s->over = s->over || stop < sure;
+    *from = text;
+    if (!s->wording->templated)
+        return size;
+    while (size > 0 && is_blank(text[size - 1]))
+        size--;
+    while (size > 0 && is_blank(**from)) {
+        (*from)++;
+        size--;
+    }
+    return size;
+}
+
+sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *ids, int64_t n)
+{
+    char *text = NULL;
+    const char *from;
+    sheaf_text more = { 0 };
+    sheaf_status *st = sheaf__wording_decode(&text, s->wording, ids, n);
+    if (st != NULL || text == NULL) /* a model without text */
+        return st == NULL && out != NULL ? sheaf__text_take(out, &more) : st;
+    const size_t size = sayable(&from, s, text);
+    if (out != NULL && size > s->size && (s->size == 0 || memcmp(from, s->said, s->size) == 0)) {
+        sheaf__text_bytes(&more, from + s->size, size - s->size);
+        if (!SHEAF_GROW(&s->said, NULL, (int64_t)size))
+            more.failed = true;
+        else
+            memcpy(s->said, from, s->size = size);
+    }
+    free(text);
+    return out != NULL ? sheaf__text_take(out, &more) : NULL;
+}
+
+sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *s, const int32_t *ids,
+                                int64_t n)
+{
+    char *text = NULL;
+    sheaf_text more = { 0 };
+    *answer = NULL;
+    sheaf_status *st = sheaf__wording_decode(&text, s->wording, ids, n);
+    if (st != NULL)
+        return st;
+    if (text != NULL) {
+        text[find_stop(s, text, strlen(text))] = '\0';
+        st = sheaf__wording_answer_in(answer, s->wording, text);
+        free(text);
+    }
+    if (st != NULL || out == NULL)
+        return st;
+    const size_t size = *answer == NULL ? 0 : strlen(*answer);
+    if (size >= s->size && (s->size == 0 || memcmp(*answer, s->said, s->size) == 0))
+        sheaf__text_add(&more, "%s", size == 0 ? "" : *answer + s->size);
+    else
+        sheaf__text_add(&more, "\n%s", *answer);
+    st = sheaf__text_take(out, &more);
+    if (st != NULL) {
+        free(*answer);
+        *answer = NULL;
+    }
+    return st;
+}
+
+void sheaf__spoken_release(sheaf__spoken *s)
+{
+    free(s->said);
+    s->said = NULL;
+    s->size = 0;
+}

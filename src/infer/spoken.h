@@ -1,0 +1,30 @@
+/* spoken.h - an answer as text while its tokens come: never half a character, and nothing of a text
+ * that ends the answer. */
+#ifndef SHEAF_INFER_SPOKEN_H
+#define SHEAF_INFER_SPOKEN_H
+
+#include "infer/wording.h"
+
+/* All zero but the first two lines at first. */
+typedef struct sheaf__spoken {
+    const sheaf__wording *wording;
+    const char *const *stop; /* [nstop] texts that end the answer, none empty; borrowed */
+    int64_t nstop;
+    bool over;  /* one of them is there: no further token changes the answer */
+    char *said; /* what was handed out, or NULL */
+    size_t size;
+} sheaf__spoken;
+
+/* sheaf__spoken_more - *out: what the tokens so far add for certain (malloc'd, perhaps empty; `out`
+ * NULL: only `over` is of interest). What may be half a character is held back, what may be the
+ * beginning of a text that ends the answer, and, where a template lays the text out, blanks at both
+ * ends. */
+sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *spoken, const int32_t *ids, int64_t n);
+/* sheaf__spoken_end - *answer: all of it, up to the text that ends it; NULL for a model without
+ * text. *out (may be NULL): what is missing of it; where it is not what was said so far (the model
+ * wrote a separator of its template), a line feed and all of it. Both malloc'd. */
+sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *spoken,
+                                const int32_t *ids, int64_t n);
+void sheaf__spoken_release(sheaf__spoken *spoken);
+
+#endif

@@ -1,0 +1,281 @@
+/* answer.c - the ranks of a model answer prompts: sheaf__model_answer(), and what an answer tells.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "library/model.h"
+
+/* ---- answers ---- */
+
+static sheaf_answer *new_answer(int64_t most, const sheaf__asking *a)
+{
+    const size_t n = (size_t)most, best = (size_t)a->best;
+    sheaf_answer *answer = calloc(1, sizeof *answer);
+    if (answer == NULL)
+        return NULL;
+    sheaf__continuation *said = &answer->said;
+    answer->best = a->best;
+    said->ids = malloc(n * sizeof *said->ids);
+    if (a->logprobs) {
+        said->logprob = malloc(n * sizeof *said->logprob);
+        said->best_ids = malloc(n * best * sizeof *said->best_ids + 1);
+        said->best_logprob = malloc(n * best * sizeof *said->best_logprob + 1);
+    }
+    if (said->ids != NULL && (!a->logprobs || (said->logprob != NULL && said->best_ids != NULL &&
+                                               said->best_logprob != NULL)))
+        return answer;
+    sheaf_answer_free(answer);
+    return NULL;
+}
+
+const int32_t *sheaf_answer_tokens(const sheaf_answer *answer, int64_t *n)
+{
+    *n = answer->said.n;
+    return answer->said.ids;
+}
+
+const char *sheaf_answer_text(const sheaf_answer *answer)
+{
+    return answer->text;
+}
+
+sheaf_ending sheaf_answer_ending(const sheaf_answer *answer)
+{
+    return (sheaf_ending)answer->said.ending;
+}
+
+const float *sheaf_answer_logprobs(const sheaf_answer *answer)
+{
+    return answer->said.logprob;
+}
+
+const int32_t *sheaf_answer_top(const sheaf_answer *answer, int64_t i, int64_t *n,
+                                const float **logprobs)
+{
+    const bool there =
+        answer->said.logprob != NULL && answer->best > 0 && i >= 0 && i < answer->said.n;
+    *n = there ? answer->best : 0;
+    *logprobs = there ? answer->said.best_logprob + i * answer->best : NULL;
+    return there ? answer->said.best_ids + i * answer->best : NULL;
+}
+
+void sheaf_answer_free(sheaf_answer *answer)
+{
+    if (answer == NULL)
+        return;
+    free(answer->said.ids);
+    free(answer->said.logprob);
+    free(answer->said.best_ids);
+    free(answer->said.best_logprob);
+    free(answer->text);
+    free(answer);
+}
+
+/* ---- on the ranks ---- */
+
+typedef struct work {
+    sheaf_model *m;
+    const sheaf__asking *a;
+    const sheaf__prompt *prompt;
+    int64_t count;
+    sheaf_answer **out;
+    sheaf__continuation *first; /* [count] of the first rank */
+    sheaf__spoken *spoken;      /* [count] of it */
+} work;
+
+/* A rank at it. */
+typedef struct member {
+    const work *w;
+    bool first;
+    sheaf__spoken *spoken; /* [count]; of other ranks than the first only where texts end answers */
+    sheaf_status *failed;  /* the first failure of a callback */
+} member;
+
+static sheaf_status *load_image(void *self, int64_t prompt, const sheaf__picture *picture)
+{
+    const member *r = self;
+    return r->w->a->load(r->w->a->self, prompt, picture);
+}
+
+static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
+{
+    member *r = self;
+    const sheaf__asking *a = r->w->a;
+    char *more = NULL;
+    if (a->told != NULL)
+        a->told(a->context, prompt, so_far->ids[so_far->n - 1]);
+    if (a->said == NULL || r->failed != NULL)
+        return;
+    r->failed = sheaf__spoken_more(&more, &r->spoken[prompt], so_far->ids, so_far->n);
+    if (r->failed == NULL && more[0] != '\0')
+        a->said(a->context, prompt, more);
+    free(more);
+}
+
+/* The same on every rank: a function of the tokens. */
+static bool is_over(void *self, int64_t prompt, const sheaf__continuation *so_far)
+{
+    member *r = self;
+    sheaf__spoken *s = &r->spoken[prompt];
+    sheaf_status *st = r->first && r->w->a->said != NULL
+                           ? NULL
+                           : sheaf__spoken_more(NULL, s, so_far->ids, so_far->n);
+    if (r->failed == NULL)
+        r->failed = st;
+    else
+        sheaf_status_free(st);
+    return s->over;
+}
+
+/* What this rank keeps; of a picture with a number, space for what is seen of it. */
+static sheaf_status *find_past(sheaf__generate_options *how, const work *w, sheaf__model *model)
+{
+    const int64_t look = w->count == 1 ? w->prompt->look : 0;
+    sheaf__rank_past *p = &w->m->past[model->context->stage * w->m->tp + model->context->rank];
+    sheaf_status *st = NULL;
+    how->past = &p->past;
+    if (look == 0)
+        return NULL;
+    if (p->look == 0)
+        st = sheaf__sight_new(&p->sight, model);
+    if (st != NULL) {
+        sheaf__sight_release(&p->sight, model);
+        return st;
+    }
+    p->sight.full = p->sight.full && p->look == look;
+    p->look = look;
+    how->sight = &p->sight;
+    return NULL;
+}
+
+static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model *model)
+{
+    const work *w = r->w;
+    const sheaf__asking *a = w->a;
+    sheaf__generate_options how = { .sampling = a->sampling,
+                                    .max_new = a->max_new,
+                                    .max_length = a->max_length,
+                                    .batch = a->batch,
+                                    .stop = w->m->stop,
+                                    .nstop = w->m->nstop,
+                                    .number = a->number,
+                                    .load = a->load != NULL ? load_image : NULL,
+                                    .told = r->first && (a->told != NULL || a->said != NULL) ? tell
+                                                                                             : NULL,
+                                    .over = a->nstop > 0 ? is_over : NULL,
+                                    .self = r,
+                                    .best = a->best,
+                                    .stop_now = a->stop_now,
+                                    .events = r->first ? a->events : NULL };
+    sheaf_status *st = sheaf__agree_all(model->context, find_past(&how, w, model));
+    if (st == NULL)
+        st = sheaf__generate(out, model, w->prompt, w->count, &how);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && a->partial) {
+        sheaf_status_free(st); /* on all ranks alike */
+        st = NULL;
+    }
+    if (st == NULL) {
+        st = r->failed;
+        r->failed = NULL;
+    }
+    return st;
+}
+
+static sheaf__spoken *new_spoken(const work *w)
+{
+    sheaf__spoken *s = calloc((size_t)w->count, sizeof *s);
+    for (int64_t i = 0; i < w->count && s != NULL; i++)
+        s[i] =
+            (sheaf__spoken){ .wording = w->a->wording, .stop = w->a->stop, .nstop = w->a->nstop };
+    return s;
+}
+
+static sheaf_status *on_rank(void *self, sheaf__model *model)
+{
+    const work *w = self;
+    member r = { .w = w, .first = sheaf__is_first(model->context) };
+    sheaf__continuation *own = NULL;
+    int32_t *ids = NULL;
+    sheaf_status *st = NULL;
+    r.spoken = r.first ? w->spoken : new_spoken(w);
+    if (!r.first) {
+        own = calloc((size_t)w->count, sizeof *own);
+        ids = malloc((size_t)(w->count * w->a->max_new) * sizeof *ids);
+        if (own == NULL || ids == NULL || r.spoken == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "answers");
+        for (int64_t i = 0; i < w->count && st == NULL; i++)
+            own[i].ids = ids + i * w->a->max_new;
+    }
+    st = sheaf__agree_all(model->context, st);
+    if (st == NULL)
+        st = generate(&r, r.first ? w->first : own, model);
+    sheaf_status_free(r.failed);
+    if (!r.first)
+        free(r.spoken);
+    free(own);
+    free(ids);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *make_space(work *w)
+{
+    const sheaf__asking *a = w->a;
+    if (a->max_new > INT64_MAX / 64 / (a->best + 1) / w->count)
+        return sheaf_fail(SHEAF_E_MEMORY, "%lld answers of %lld tokens", (long long)w->count,
+                          (long long)a->max_new);
+    w->first = calloc((size_t)w->count, sizeof *w->first);
+    w->spoken = new_spoken(w);
+    bool made = w->first != NULL && w->spoken != NULL;
+    for (int64_t i = 0; i < w->count && made; i++) {
+        w->out[i] = new_answer(a->max_new, a);
+        made = w->out[i] != NULL;
+        if (made)
+            w->first[i] = w->out[i]->said;
+    }
+    return made ? NULL
+                : sheaf_fail(SHEAF_E_MEMORY, "%lld answers of %lld tokens", (long long)w->count,
+                             (long long)a->max_new);
+}
+
+/* Answers as text; the rest of each is said. */
+static sheaf_status *finish(const work *w)
+{
+    const sheaf__asking *a = w->a;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < w->count && st == NULL; i++) {
+        char *rest = NULL;
+        w->out[i]->said = w->first[i];
+        st = sheaf__spoken_end(a->said != NULL ? &rest : NULL, &w->out[i]->text, &w->spoken[i],
+                               w->first[i].ids, w->first[i].n);
+        if (st == NULL && rest != NULL && rest[0] != '\0')
+            a->said(a->context, i, rest);
+        free(rest);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
+                                  int64_t count, const sheaf__asking *a)
+{
+    work w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
+    for (int64_t i = 0; i < count; i++)
+        out[i] = NULL;
+    sheaf_status *st = sheaf__model_ready(m, prompt, count, a->batch, a->max_new);
+    if (st == NULL)
+        st = make_space(&w);
+    if (st == NULL)
+        st = sheaf__crowd_do(m->crowd, on_rank, &w);
+    if (st == NULL)
+        st = finish(&w);
+    for (int64_t i = 0; i < count && w.spoken != NULL; i++)
+        sheaf__spoken_release(&w.spoken[i]);
+    free(w.spoken);
+    free(w.first);
+    for (int64_t i = 0; i < count && st != NULL; i++) {
+        sheaf_answer_free(out[i]);
+        out[i] = NULL;
+    }
+    return st;
+}

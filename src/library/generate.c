@@ -1,0 +1,125 @@
+/* generate.c - prompts of a program, one or many: sheaf/generate.h. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "infer/prompts.h"
+#include "library/model.h"
+#include "library/take.h"
+
+static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m,
+                                   const sheaf_model_prompt *p, const char *system)
+{
+    json_t *list = NULL;
+    sheaf_status *st = sheaf__json_parse_line(&list, p->messages, strlen(p->messages));
+    if (st != NULL)
+        return sheaf_in(st, "messages");
+    json_t *record = json_pack("{s:o}", "messages", list);
+    st = record == NULL ? sheaf_fail(SHEAF_E_MEMORY, "messages")
+                        : sheaf__prompts_messages(prompts, &m->wording, record, system, p->image);
+    json_decref(record);
+    return st;
+}
+
+static sheaf_status *read_tokens(sheaf__prompts *prompts, const sheaf_model_prompt *p)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < p->ntokens; i++)
+        json_array_append_new(list, json_integer(p->tokens[i]));
+    sheaf_status *st = json_array_size(list) < (size_t)p->ntokens
+                           ? sheaf_fail(SHEAF_E_MEMORY, "prompt")
+                           : sheaf__prompts_ids(prompts, list);
+    json_decref(list);
+    return st;
+}
+
+/* What is asked, as one more of *prompts. */
+static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
+                                 const sheaf_model_prompt *p, const char *system)
+{
+    const char *const what = "a prompt";
+    const int kinds = (p->text != NULL) + (p->tokens != NULL) + (p->messages != NULL);
+    if (kinds != 1 || (p->tokens != NULL && p->ntokens < 1))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text, or tokens, or messages");
+    if (p->tokens != NULL && (p->image != NULL || system != NULL))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text%s",
+                              p->image != NULL ? " that asks about the image"
+                                               : " with the system message");
+    if (p->tokens != NULL)
+        return read_tokens(prompts, p);
+    if (p->messages != NULL)
+        return read_messages(prompts, m, p, system);
+    return sheaf__prompts_text(prompts, &m->wording, p->text, system, p->image);
+}
+
+static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompts *prompts,
+                         sheaf__asking *a, const sheaf_model_generate_options *o)
+{
+    sheaf__hearer hearer;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < prompts->count && st == NULL; i++) {
+        st = sheaf__model_room(m, &prompts->prompt[i], a);
+        if (prompts->count > 1)
+            st = sheaf_in(st, "prompt %" PRId64, i + 1);
+    }
+    if (st != NULL)
+        return st;
+    a->load = sheaf__prompts_load;
+    a->self = (void *)prompts;
+    sheaf__model_hear(a, &hearer, o);
+    return sheaf__model_answer(out, m, prompts->prompt, prompts->count, a);
+}
+
+sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
+                                   const sheaf_model_generate_options *options)
+{
+    sheaf_model_generate_options o;
+    sheaf__asking a;
+    sheaf__prompts prompts = { .config = &m->opened.config };
+    *out = NULL;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
+    if (st == NULL)
+        st = sheaf__model_asking(&a, m, &o);
+    if (st == NULL)
+        st = read_prompt(
+            &prompts, m,
+            &(sheaf_model_prompt){
+                .text = o.text, .tokens = o.tokens, .ntokens = o.ntokens, .image = o.image },
+            o.system);
+    if (st == NULL)
+        st = ask(out, m, &prompts, &a, &o);
+    sheaf__prompts_release(&prompts);
+    return st;
+}
+
+sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
+                                       const sheaf_model_prompt *prompt, int64_t count,
+                                       const sheaf_model_generate_options *options)
+{
+    const char *const what = "sheaf_model_generate_options";
+    sheaf_model_generate_options o;
+    sheaf__asking a;
+    sheaf__prompts prompts = { .config = &m->opened.config };
+    for (int64_t i = 0; i < count; i++)
+        out[i] = NULL;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, what);
+    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
+                            "neither text nor tokens nor image: the prompts have them");
+    if (st == NULL && count < 1)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "at least one");
+    if (st == NULL)
+        st = sheaf__model_asking(&a, m, &o);
+    for (int64_t i = 0; i < count && st == NULL; i++) {
+        sheaf_model_prompt p;
+        st = sheaf__take_options(&p, sizeof p, (const char *)prompt + (size_t)i * prompt->size,
+                                 "sheaf_model_prompt");
+        if (st == NULL)
+            st = sheaf_in(read_prompt(&prompts, m, &p, o.system), "prompt %" PRId64, i + 1);
+    }
+    if (st == NULL)
+        st = ask(out, m, &prompts, &a, &o);
+    sheaf__prompts_release(&prompts);
+    return st;
+}

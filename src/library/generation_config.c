@@ -1,0 +1,169 @@
+/* generation_config.c - see generation_config.h. */
+#include "library/generation_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+
+/* What transformers would do and is not done here, unless it has this value or is null. */
+static const struct {
+    const char *key;
+    double harmless; /* NAN: any value but null, false and an empty list matters */
+} not_done[] = {
+    { "num_beams", 1 },
+    { "min_p", 0 },
+    { "typical_p", 1 },
+    { "epsilon_cutoff", 0 },
+    { "eta_cutoff", 0 },
+    { "no_repeat_ngram_size", 0 },
+    { "min_length", 0 },
+    { "min_new_tokens", 0 },
+    { "encoder_repetition_penalty", 1 },
+    { "encoder_no_repeat_ngram_size", 0 },
+    { "guidance_scale", 1 },
+    { "penalty_alpha", 0 },
+    { "bad_words_ids", NAN },
+    { "suppress_tokens", NAN },
+    { "begin_suppress_tokens", NAN },
+    { "forced_bos_token_id", NAN },
+    { "forced_eos_token_id", NAN },
+    { "sequence_bias", NAN },
+    { "exponential_decay_length_penalty", NAN },
+    { "watermarking_config", NAN },
+    { "stop_strings", NAN },
+};
+
+static bool matters(const json_t *value, double harmless)
+{
+    if (value == NULL || json_is_null(value) || json_is_false(value))
+        return false;
+    if (json_is_array(value) && json_array_size(value) == 0)
+        return false;
+    return !json_is_number(value) || harmless != harmless || json_number_value(value) != harmless;
+}
+
+static void warn(const json_t *file, const sheaf_events *events)
+{
+    for (size_t i = 0; i < sizeof not_done / sizeof *not_done; i++) {
+        char shown[96];
+        const json_t *value = json_object_get(file, not_done[i].key);
+        if (matters(value, not_done[i].harmless))
+            sheaf_warn(events, "generation_config.json: %s %s is not done here", not_done[i].key,
+                       sheaf__json_show(shown, value));
+    }
+}
+
+static void take_eos(sheaf__generation_config *g, sheaf_json_reader *r)
+{
+    const json_t *eos = json_object_get(r->object, "eos_token_id");
+    const bool list = json_is_array(eos);
+    const size_t n = list ? json_array_size(eos) : 1;
+    if (eos == NULL || json_is_null(eos))
+        return;
+    if (n > SHEAF_MAX_EOS) {
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "eos_token_id", "at most %d ids", SHEAF_MAX_EOS);
+        return;
+    }
+    g->neos = 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = list ? json_array_get(eos, i) : eos;
+        if (!json_is_integer(one)) {
+            sheaf__json_fail(r, SHEAF_E_DATA, "eos_token_id", "an id, or a list of them");
+            return;
+        }
+        g->eos[g->neos++] = json_integer_value(one);
+    }
+}
+
+static sheaf_status *take(sheaf__generation_config *g, const json_t *file)
+{
+    sheaf_json_reader r = { .object = file };
+    const json_t *sample = json_object_get(file, "do_sample");
+    if (sample != NULL && !json_is_null(sample))
+        g->do_sample = sheaf__json_bool(&r, "do_sample", false);
+    g->temperature = sheaf__json_real(&r, "temperature", 0, 1e6, -1);
+    g->top_p = sheaf__json_real(&r, "top_p", 0, 1, -1);
+    g->repetition_penalty = sheaf__json_real(&r, "repetition_penalty", 1e-6, 1e6, -1);
+    g->top_k = sheaf__json_int(&r, "top_k", 0, 1000000000, -1);
+    g->max_new = sheaf__json_int(&r, "max_new_tokens", 1, 10000000, -1);
+    take_eos(g, &r);
+    return r.st;
+}
+
+sheaf_status *sheaf__generation_config_read(sheaf__generation_config *g, const char *folder,
+                                            const sheaf_events *events)
+{
+    char *path = NULL;
+    json_t *file = NULL;
+    *g = (sheaf__generation_config){ false, -1, -1, -1, -1, -1, -1, { 0 }, -1 };
+    sheaf_status *st = sheaf__path_join(&path, folder, "generation_config.json");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
+        g->there = true;
+        st = sheaf__json_load(&file, path);
+        if (st == NULL)
+            st = sheaf_in(take(g, file), "%s", path);
+        if (st == NULL)
+            warn(file, events);
+    }
+    json_decref(file);
+    free(path);
+    return st;
+}
+
+void sheaf__generation_config_stops(int64_t stop[SHEAF_MAX_EOS], int *n,
+                                    const sheaf__generation_config *g, const sheaf__wording *w)
+{
+    *n = g->neos >= 0 ? g->neos : w->config->neos;
+    memcpy(stop, g->neos >= 0 ? g->eos : w->config->eos, sizeof g->eos);
+    if (*n == 0 && w->eos >= 0)
+        stop[(*n)++] = w->eos;
+}
+
+/* ---- how it is sampled ---- */
+
+static double first_said(double wish, double file, double otherwise)
+{
+    return wish >= 0 ? wish : file >= 0 ? file : otherwise;
+}
+
+/* What the file decided, for who reads along. */
+static void tell(const sheaf__sampling *s, const sheaf__generation_config *g,
+                 const sheaf__sampling_wish *wish, bool greedy, const sheaf_events *events)
+{
+    sheaf_text text = { 0 };
+    if (wish->do_sample < 0 && g->do_sample > 0)
+        sheaf__text_add(&text, ", do_sample");
+    if (!greedy && wish->temperature < 0 && g->temperature >= 0)
+        sheaf__text_add(&text, ", temperature %g", g->temperature);
+    if (!greedy && wish->top_k < 0 && (g->top_k >= 0 || g->do_sample > 0))
+        sheaf__text_add(&text, ", top_k %lld%s", (long long)s->top_k,
+                        g->top_k >= 0 ? "" : " (as transformers has it)");
+    if (!greedy && wish->top_p < 0 && g->top_p >= 0)
+        sheaf__text_add(&text, ", top_p %g", g->top_p);
+    if (wish->repetition_penalty < 0 && g->repetition_penalty >= 0 && g->repetition_penalty != 1)
+        sheaf__text_add(&text, ", repetition_penalty %g", g->repetition_penalty);
+    if (!text.failed && text.size > 0)
+        sheaf_note(events, "sampled as generation_config.json says: %s", text.at + 2);
+    sheaf__text_release(&text);
+}
+
+void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__generation_config *g,
+                                       const sheaf__sampling_wish *wish, const sheaf_events *events)
+{
+    const bool asked = wish->temperature >= 0 || wish->top_p >= 0 || wish->top_k >= 0,
+               sampled = wish->do_sample >= 0 ? wish->do_sample > 0 : asked || g->do_sample > 0;
+    /* transformers' own default of top_k acts only where the model asks to be sampled: who gives
+     * flags of sampling gives those that are meant */
+    const int64_t top_k = !asked && g->do_sample > 0 ? 50 : 0;
+    const double temperature = first_said(wish->temperature, g->temperature, 1);
+    out->greedy = !sampled || temperature == 0;
+    out->temperature = (float)temperature;
+    out->top_k = wish->top_k >= 0 ? wish->top_k : g->top_k >= 0 ? g->top_k : top_k;
+    out->top_p = (float)first_said(wish->top_p, g->top_p, 1);
+    out->repetition_penalty = (float)first_said(wish->repetition_penalty, g->repetition_penalty, 1);
+    tell(out, g, wish, out->greedy, events);
+}

@@ -1,0 +1,44 @@
+/* generation_config.h - generation_config.json of a model: which tokens end an answer, and how it
+ * is sampled where nobody says otherwise. */
+#ifndef SHEAF_LIBRARY_GENERATION_CONFIG_H
+#define SHEAF_LIBRARY_GENERATION_CONFIG_H
+
+#include "base/events.h"
+#include "infer/sampling.h"
+#include "infer/wording.h"
+
+/* What the file does not say is below 0. */
+typedef struct sheaf__generation_config {
+    bool there; /* the file is */
+    int do_sample;
+    double temperature, top_p, repetition_penalty;
+    int64_t top_k, max_new;
+    int64_t eos[SHEAF_MAX_EOS];
+    int neos;
+} sheaf__generation_config;
+
+/* sheaf__generation_config_read - of the model's folder; no file is no error. `events` are warned
+ * of what it says and is not done here. Errors: SHEAF_E_FORMAT, SHEAF_E_DATA and
+ * SHEAF_E_UNSUPPORTED with file and key. */
+sheaf_status *sheaf__generation_config_read(sheaf__generation_config *out, const char *folder,
+                                            const sheaf_events *events);
+/* sheaf__generation_config_stops - the ids that end an answer: the file's, else the config's, else
+ * the tokenizer's. */
+void sheaf__generation_config_stops(int64_t stop[SHEAF_MAX_EOS], int *n,
+                                    const sheaf__generation_config *g, const sheaf__wording *w);
+
+/* What a caller says; what is below 0 it does not. */
+typedef struct sheaf__sampling_wish {
+    int do_sample; /* 0: greedy; any of the next three given means 1 */
+    double temperature, top_p, repetition_penalty;
+    int64_t top_k;
+} sheaf__sampling_wish;
+
+/* sheaf__generation_config_sampling - by transformers' rules: the wish, else the file, else greedy;
+ * the file's do_sample without top_k means its default, 50. Fields of *out that are not sampled by
+ * are left as they are. `events` (may be NULL) hear what the file decided. */
+void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__generation_config *g,
+                                       const sheaf__sampling_wish *wish,
+                                       const sheaf_events *events);
+
+#endif
