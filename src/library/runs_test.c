@@ -82,6 +82,20 @@ static void test_train__stopped_and_gone_on_with_gives_the_same_adapter(void **s
     check_same(at("whole/adapter"), at("part/adapter"));
 }
 
+/* At a rate that is far too high nothing gets better for long. */
+static void test_train__tells_what_evaluations_said(void **state)
+{
+    sheaf_run_train_options how = run_of(at("judged"), 9);
+    sheaf_run_train_report report;
+    SHEAF_INIT(&report);
+    how.settings = "lora-rank: 4\nlr: 3\nschedule: constant\n"
+                   "eval-split: 0.5\neval-every: 1\npatience: 2\n";
+    CHECK_OK(sheaf_run_train(&report, &how));
+    assert_true(report.evaluated && report.eval_loss > report.best_loss);
+    assert_true(report.early && report.best_step >= 1 && report.step == report.best_step + 2);
+    assert_int_equal(lines_of(at("judged"), "metrics.jsonl"), 2 * report.step);
+}
+
 static void test_train__a_control_stops_it(void **state)
 {
     sheaf_run_train_options how = run_of(at("controlled"), 4);
@@ -570,6 +584,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train__stopped_and_gone_on_with_gives_the_same_adapter),
+        cmocka_unit_test(test_train__tells_what_evaluations_said),
         cmocka_unit_test(test_train__a_control_stops_it),
         cmocka_unit_test(test_train__says_what_cannot_be),
         cmocka_unit_test(test_evaluate__a_run_is_its_base_with_its_adapter),

@@ -3,6 +3,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
 
 bool sheaf__judged_add(sheaf__judged *j, int64_t step, double loss, double min_delta)
 {
@@ -31,4 +35,24 @@ void sheaf__judged_read(sheaf__judged *out, const json_t *object)
                             .best = json_integer_value(json_object_get(object, "best")),
                             .best_loss = json_number_value(json_object_get(object, "best_loss")),
                             .worse = json_integer_value(json_object_get(object, "worse")) };
+}
+
+sheaf_status *sheaf__judged_write(const sheaf__judged *j, const char *out)
+{
+    char *path = NULL;
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text,
+                    "{\"step\": %" PRId64 ", \"eval_loss\": %.17g, "
+                    "\"checkpoint\": \"checkpoints/step-%08" PRId64 "\"}\n",
+                    j->best, j->best_loss, j->best);
+    sheaf_status *st = sheaf__path_join(&path, out, "best.json");
+    if (st == NULL && text.failed)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    if (st == NULL && j->best == 0)
+        remove(path); /* of steps that will be done again */
+    else if (st == NULL)
+        st = sheaf__file_write_whole(path, text.at, text.size, NULL);
+    sheaf__text_release(&text);
+    free(path);
+    return st;
 }

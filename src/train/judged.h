@@ -24,6 +24,9 @@ typedef struct sheaf__judged {
 bool sheaf__judged_add(sheaf__judged *judged, int64_t step, double loss, double min_delta);
 /* sheaf__judged_text - for the progress of a checkpoint: a JSON object. */
 void sheaf__judged_text(sheaf_text *text, const sheaf__judged *judged);
+/* sheaf__judged_write - OUT/best.json, outside of the checkpoints: {"step": 20, "eval_loss": 1.5,
+ * "checkpoint": "checkpoints/step-00000020"}; without a best step none is there afterwards. */
+sheaf_status *sheaf__judged_write(const sheaf__judged *judged, const char *out);
 /* sheaf__judged_read - of that object; NULL: nothing was evaluated yet. */
 void sheaf__judged_read(sheaf__judged *out, const json_t *object);
 

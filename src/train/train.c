@@ -14,12 +14,12 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/store/checkpoint.h"
-#include "data/row_cache.h"
 #include "models/balance.h"
 #include "models/open.h"
 #include "train/export.h"
 #include "train/judged.h"
 #include "train/origin.h"
+#include "train/out_folder.h"
 #include "train/rank.h"
 #include "train/signals.h"
 
@@ -45,9 +45,8 @@ typedef struct run {
     char *origin_text; /* by rank 0, before the others go on */
     atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
-    double began;  /* by sheaf__seconds() */
-    bool made_out; /* there was no folder */
-    bool anew;     /* there was one, of a run that came to nothing */
+    double began; /* by sheaf__seconds() */
+    sheaf__out_folder folder;
 } run;
 
 /* One rank's view of the state that checkpoints hold. */
@@ -153,12 +152,6 @@ static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, sa
 
 /* ---- going on ---- */
 
-static sheaf_status *progress_of(json_t **out, const sheaf_checkpoint *checkpoint)
-{
-    const char *text = sheaf_checkpoint_progress(checkpoint);
-    return sheaf_in(sheaf__json_parse(out, text, strlen(text)), "progress of the run");
-}
-
 static const sheaf__origin_words of_resume = {
     .code = SHEAF_E_ARG,
     .what = "--resume: the base model",
@@ -200,7 +193,7 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
     run *r = l->r;
     bool weak = false;
     json_t *progress = NULL;
-    sheaf_status *st = progress_of(&progress, from);
+    sheaf_status *st = sheaf__progress_of(&progress, from);
     if (st != NULL)
         return st;
     const char *settings = json_string_value(json_object_get(progress, "settings"));
@@ -232,27 +225,6 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
 }
 
 /* ---- evaluations ---- */
-
-/* Where a file that only tells people and programs what is in the checkpoints can go: outside. */
-static sheaf_status *write_best(const run *r, const sheaf__judged *judged)
-{
-    char *path = NULL;
-    sheaf_text text = { 0 };
-    sheaf__text_add(&text,
-                    "{\"step\": %" PRId64 ", \"eval_loss\": %.17g, "
-                    "\"checkpoint\": \"checkpoints/step-%08" PRId64 "\"}\n",
-                    judged->best, judged->best_loss, judged->best);
-    sheaf_status *st = sheaf__path_join(&path, r->options->out, "best.json");
-    if (st == NULL && text.failed)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    if (st == NULL && judged->best == 0)
-        remove(path); /* of steps that will be done again */
-    else if (st == NULL)
-        st = sheaf__file_write_whole(path, text.at, text.size, NULL);
-    sheaf__text_release(&text);
-    free(path);
-    return st;
-}
 
 /* The line of progress that says "all of them" comes with the result. */
 static void pass_on(void *self, const sheaf_event *event)
@@ -324,7 +296,7 @@ static sheaf_status *evaluate_end(run *r, const sheaf__rank *rank, sheaf_comm *c
                        "%" PRId64 " evaluations without a better loss: it ends after step %" PRId64
                        " of %" PRId64,
                        judged.worse, done, r->options->steps);
-        st = write_best(r, &judged);
+        st = sheaf__judged_write(&judged, r->options->out);
     }
     return sheaf_comm_agree(comm, st);
 }
@@ -404,7 +376,8 @@ static sheaf_status *export_step(const run *r, sheaf_comm *comm, int64_t done, b
 
 static sheaf_status *tell_best(const run *r, sheaf_comm *comm, const saved *s)
 {
-    return sheaf_comm_agree(comm, sheaf_comm_rank(comm) == 0 ? write_best(r, &s->judged) : NULL);
+    return sheaf_comm_agree(
+        comm, sheaf_comm_rank(comm) == 0 ? sheaf__judged_write(&s->judged, r->options->out) : NULL);
 }
 
 static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm,
@@ -446,23 +419,6 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
     if (st == NULL && stop && done < o->steps && !out_of_patience(r, &s->judged))
         return stopped(r, done);
     return st == NULL ? evaluate_end(r, rank, comm, s, done) : st;
-}
-
-/* A new run that fails before anything of it began leaves no trace, so that it can be tried again.
- * Of OUT only what this run made goes, and no folder with something else in it; the lock is still
- * held. */
-static void leave_no_trace(const run *r)
-{
-    static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings" };
-    bool gone = true;
-    for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
-        char *path = NULL;
-        sheaf_status_free(sheaf__path_join(&path, r->options->out, made[i]));
-        gone = path != NULL && remove(path) == 0;
-        free(path);
-    }
-    if (r->made_out)
-        rmdir(r->options->out); /* only where it is empty */
 }
 
 /* The share is PEFT's: of base and adapter together. */
@@ -554,6 +510,8 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
         goto done;
+    if (me == 0)
+        sheaf__out_sweep(&r->folder);
     st = sheaf__rank_open(&rank, SHEAF_CPU, o->tp == 1 ? NULL : comm, me, &r->job);
     if (st == NULL)
         st = saved_init(&s, &rank, o);
@@ -577,7 +535,7 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         if (st == NULL && r->hooks->begin != NULL)
             st = r->hooks->begin(r->hooks->self, done, s.judged.last);
         if (st == NULL && sheaf__evaluates(o))
-            st = write_best(r, &s.judged);
+            st = sheaf__judged_write(&s.judged, o->out);
         if (st == NULL && o->resume)
             sheaf_note(r->hooks->events,
                        from == NULL ? "no checkpoint yet: starting from the base model"
@@ -591,136 +549,13 @@ done:
     saved_release(&s);
     sheaf__rank_close(&rank);
     sheaf_checkpoint_close(from);
-    if (st != NULL && me == 0 && store != NULL && !begun && !r->anew)
-        leave_no_trace(r);
+    if (st != NULL && me == 0 && store != NULL && !begun && !r->folder.anew)
+        sheaf__out_leave_no_trace(&r->folder);
     sheaf_checkpoints_close(store);
     return st;
 }
 
 /* ---- the whole run ---- */
-
-typedef struct peek {
-    const char *out;
-    char *settings;
-    int64_t step;
-} peek;
-
-static sheaf_status *out_is_taken(const char *out)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--out %s", out);
-    sheaf_expected(st, "a folder that does not exist or is empty, for a new run");
-    sheaf_found(st, "a folder with files in it");
-    return sheaf_try_this(st, "go on with that run: --resume; or choose another --out");
-}
-
-/* A file that this process's own lines go to, as in: sheaf train --out o1 > o1/train.log. */
-static bool is_own_log(const char *out, const char *name)
-{
-    struct stat file, own;
-    char *path = NULL;
-    bool is = false;
-    sheaf_status_free(sheaf__path_join(&path, out, name));
-    if (path != NULL && lstat(path, &file) == 0 && S_ISREG(file.st_mode))
-        for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO && !is; fd++)
-            is = fstat(fd, &own) == 0 && own.st_dev == file.st_dev && own.st_ino == file.st_ino;
-    free(path);
-    return is;
-}
-
-/* Is nothing in a folder but what a run makes before its first step is done? */
-static bool came_to_nothing(const char *out, char **name, int64_t count)
-{
-    static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json", "settings" };
-    bool ours = false, other = false;
-    for (int64_t i = 0; i < count && !other; i++) {
-        other = !sheaf__path_is_partial(name[i]);
-        for (size_t k = 0; k < sizeof made / sizeof *made; k++)
-            other = other && strcmp(name[i], made[k]) != 0;
-        ours = ours || strcmp(name[i], "settings") == 0;
-    }
-    char *metrics = NULL;
-    struct stat look;
-    sheaf_status *st = sheaf__path_join(&metrics, out, "metrics.jsonl");
-    const bool steps = st != NULL || (stat(metrics, &look) == 0 && look.st_size > 0);
-    sheaf_status_free(st);
-    free(metrics);
-    return ours && !other && !steps;
-}
-
-static sheaf_status *peek_rank(void *arg, sheaf_comm *comm);
-
-/* A new run needs a folder of its own, or that of one which was ended in its first step; it must be
- * over. */
-static sheaf_status *check_folder(run *r, char **name, int64_t count)
-{
-    peek left = { .out = r->options->out };
-    if (!came_to_nothing(r->options->out, name, count))
-        return out_is_taken(r->options->out);
-    sheaf_status *st = sheaf_comm_run_threads(1, peek_rank, &left); /* asks for the lock */
-    free(left.settings);
-    r->anew = left.step == 0;
-    return st != NULL || r->anew ? st : out_is_taken(r->options->out);
-}
-
-/* Tokenised data, which an earlier try may have left: they are found again. */
-static bool is_own_cache(const char *out, const char *name)
-{
-    char *path = NULL;
-    bool is = false;
-    if (strcmp(name, "cache") != 0)
-        return false;
-    sheaf_status_free(sheaf__path_join(&path, out, name));
-    is = path != NULL && sheaf__row_cache_is(path);
-    free(path);
-    return is;
-}
-
-static sheaf_status *check_out(run *r)
-{
-    const sheaf_train_options *o = r->options;
-    char **name = NULL;
-    int64_t count = 0;
-    sheaf_status *st = NULL;
-    const sheaf_path_kind kind = sheaf__path_kind(o->out);
-    if (kind == SHEAF_PATH_DIR) {
-        st = sheaf__list_dir(&name, &count, o->out);
-        int64_t others = 0;
-        for (int64_t i = 0; i < count; i++)
-            if (!is_own_log(o->out, name[i]) && !is_own_cache(o->out, name[i])) {
-                char *other = name[i];
-                name[i] = name[others];
-                name[others++] = other;
-            }
-        if (st == NULL && others > 0 && !o->resume)
-            st = check_folder(r, name, others);
-        sheaf__names_free(name, count);
-    } else if (o->resume) {
-        st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);
-        sheaf_expected(st, "the folder of a run");
-        sheaf_found(st, "nothing there");
-    }
-    return st;
-}
-
-static sheaf_status *prepare_out(run *r, const char *recipe)
-{
-    const sheaf_train_options *o = r->options;
-    char *path = NULL;
-    sheaf_status *st = check_out(r); /* again: looking at the data takes its time */
-    r->made_out = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
-    if (st == NULL && r->anew)
-        sheaf_note(r->hooks->events,
-                   "%s: a run was ended here before its first step was done; this one begins anew",
-                   o->out);
-    if (st == NULL)
-        st = sheaf__make_dirs(o->out, NULL);
-    if (st == NULL)
-        st = sheaf__path_join(&path, o->out, "settings");
-    if (st == NULL)
-        st = sheaf__file_write_whole(path, recipe, strlen(recipe), NULL);
-    free(path);
-    return st;
-}
 
 static sheaf_status *check_job(const run *r)
 {
@@ -751,12 +586,13 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
               .settings = settings,
               .opened = &opened,
               .result = out,
-              .began = sheaf__seconds() };
+              .began = sheaf__seconds(),
+              .folder = { .options = o, .events = hooks->events } };
     const bool lora = o->method == SHEAF_METHOD_LORA,
                adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = check_job(&r);
     if (st == NULL)
-        st = check_out(&r);
+        st = sheaf__out_check(&r.folder);
     if (st == NULL && lora && !adapter)
         st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
@@ -796,7 +632,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
             &r.origin, &opened,
             &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
     if (st == NULL)
-        st = prepare_out(&r, recipe);
+        st = sheaf__out_prepare(&r.folder, recipe);
     if (st == NULL) {
         r.job.base = opened.weights;
         r.job.adapter = opened.adapter;
@@ -821,52 +657,4 @@ void sheaf_train_result_release(sheaf_train_result *result)
     free(result->result);
     free(result->checkpoint);
     *result = (sheaf_train_result){ 0 };
-}
-
-/* ---- what an earlier run left ---- */
-
-static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
-{
-    peek *p = arg;
-    sheaf_checkpoints *store = NULL;
-    sheaf_checkpoint *latest = NULL;
-    sheaf_status *st =
-        sheaf_checkpoints_open(&store, comm, p->out, &(sheaf_checkpoints_options){ 0 });
-    if (st == NULL)
-        st = sheaf_checkpoints_latest(&latest, store, comm);
-    json_t *progress = NULL;
-    if (st == NULL && latest != NULL) {
-        p->step = sheaf_checkpoint_step(latest);
-        st = progress_of(&progress, latest);
-    }
-    const char *text = json_string_value(json_object_get(progress, "settings"));
-    if (text != NULL && (p->settings = strdup(text)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
-    json_decref(progress);
-    sheaf_checkpoint_close(latest);
-    sheaf_checkpoints_close(store);
-    return st;
-}
-
-sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
-{
-    peek p = { .out = out };
-    sheaf_status *st = NULL;
-    char *path = NULL, *all = NULL;
-    size_t size;
-    if (sheaf__path_kind(out) == SHEAF_PATH_DIR)
-        st = sheaf_comm_run_threads(1, peek_rank, &p);
-    if (st == NULL)
-        st = sheaf__path_join(&path, out, "settings");
-    if (st == NULL &&
-        sheaf__path_kind(path) == SHEAF_PATH_FILE) /* all of them, not only those in checkpoints */
-        st = sheaf__file_read_all(&all, &size, path, 1 << 20);
-    free(path);
-    if (all != NULL) {
-        free(p.settings);
-        p.settings = all;
-    }
-    *settings = p.settings;
-    *step = p.step;
-    return st;
 }

@@ -56,6 +56,18 @@ runs "min-delta asks for more" 0 'it ends after step 2 of 40' "${flags[@]}" "${o
 runs "other data of evaluations are refused" 2 '--resume: the data of evaluations.*expected: the one this run began with' train --resume --out "$work/early" --eval-data "$work/ten.safetensors" --patience 4
 runs "and none that come later" 2 '--resume: the data of evaluations.*expected: none' train --resume --out "$work/epochs" --eval-data "$work/ten.safetensors" --steps 9
 
+# ---- the planner ----
+rows=""
+for i in $(seq 0 959); do rows="$rows $((3 + (i * i * 7 + i) % 90))"; done
+tokens_file "$work/long.safetensors" 8 120 "$rows" "$rows"
+short=(--model "$model" --data "$work/ten.safetensors" --lora-rank 2 --micro-batch 8 --threads 2 --tp 2 --steps 2)
+runs "what a step needs" 0 . plan "${short[@]}" --json
+step=$(json_number "$work/stdout" largest_rank)
+runs "what it needs with evaluations of longer rows" 0 . plan "${short[@]}" --eval-data "$work/long.safetensors" --json
+need=$(json_number "$work/stdout" largest_rank)
+check "is more" test "$need" -gt "$step"
+runs "and what they take" 0 "step 2/2 .* $((need / 1048576))\\.0* MiB" train "${short[@]}" --eval-data "$work/long.safetensors" --eval-every 1 --out "$work/long"
+
 # ---- the clock ----
 runs "an end by the clock" 3 '--max-time is over after step 1.*go on with: sheaf train --resume' "${flags[@]}" "${judged[@]}" --steps 8 --max-time 0.000001 --out "$work/clock"
 runs "goes on" 0 'going on after step 1' train --resume --out "$work/clock" --max-time 2h30m

@@ -15,7 +15,7 @@
 #include "monitor/provenance.h"
 #include "train/train.h"
 
-enum { ROWS = 5, LENGTH = 6, STEPS = 4 };
+enum { ROWS = 5, LENGTH = 6, STEPS = 4, MOST_STEPS = STEPS + 1 };
 
 static uint64_t dice;
 static sheaf_method method;
@@ -59,9 +59,10 @@ static void forward(void *self, const sheaf_event *event)
 static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)
 {
     sheaf_monitor **monitor = self;
-    sheaf_status *st =
-        sheaf_monitor_open(monitor, &(sheaf_monitor_options){ .metrics = at("out/metrics.jsonl"),
-                                                              .keep_steps = keep_steps });
+    sheaf_status *st = sheaf_monitor_open(
+        monitor, &(sheaf_monitor_options){ .metrics = at("out/metrics.jsonl"),
+                                           .keep_steps = keep_steps,
+                                           .keep_evaluations = keep_evaluations });
     if (st == NULL)
         st = sheaf_provenance_add(
             at("out/run.json"),
@@ -96,6 +97,13 @@ static sheaf_status *train(bool resume)
     o.steps = STEPS;
     o.save_every = 1;
     o.keep = 2;
+    if (method == SHEAF_METHOD_LORA) { /* judged: the best step is kept and becomes the result */
+        o.eval_split = 0.3;
+        o.eval_every = 2;
+        o.use_best = true;
+        o.keep = 1;
+        o.steps = STEPS + 1; /* after the last one no evaluation is due */
+    }
     o.lr = 0.01;
     o.resume = resume;
     sheaf_status *st = sheaf_train(&result, &o, "settings: none\n", "steps: 4\n", &hooks);
@@ -113,6 +121,20 @@ static const char *result_name(void)
     return method == SHEAF_METHOD_LORA ? "out/adapter" : "out/model";
 }
 
+static void list_file(FILE *out, const char *path)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    uint64_t hash = 0xcbf29ce484222325;
+    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        return;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 24));
+    for (size_t k = 0; k < size; k++)
+        hash = (hash ^ (unsigned char)bytes[k]) * 0x100000001b3;
+    fprintf(out, "%s %zu %016llx\n", path + strlen(scratch.dir), size, (unsigned long long)hash);
+    free(bytes);
+}
+
 /* Adds "name size digest" of everything below; what is unfinished is left out. */
 static void list_tree(FILE *out, const char *path)
 {
@@ -122,20 +144,12 @@ static void list_tree(FILE *out, const char *path)
         return;
     CHECK_OK(sheaf__list_dir(&names, &n, path));
     for (int64_t i = 0; i < n; i++) {
-        char *below = NULL, *bytes = NULL;
-        size_t size = 0;
+        char *below = NULL;
         CHECK_OK(sheaf__path_join(&below, path, names[i]));
         if (sheaf__path_kind(below) == SHEAF_PATH_DIR)
             list_tree(out, below);
-        else {
-            uint64_t hash = 0xcbf29ce484222325;
-            CHECK_OK(sheaf__file_read_all(&bytes, &size, below, 1 << 24));
-            for (size_t k = 0; k < size; k++)
-                hash = (hash ^ (unsigned char)bytes[k]) * 0x100000001b3;
-            fprintf(out, "%s %zu %016llx\n", below + strlen(scratch.dir), size,
-                    (unsigned long long)hash);
-        }
-        free(bytes);
+        else
+            list_file(out, below);
         free(below);
     }
     sheaf__names_free(names, n);
@@ -149,9 +163,10 @@ static void list_metrics(FILE *out)
     CHECK_OK(sheaf__file_read_all(&text, &size, at("out/metrics.jsonl"), 1 << 20));
     for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         const char *speed = strstr(line, ", \"tokens_per_s\"");
-        if (speed == NULL || speed > end)
+        const bool judged = strncmp(strchr(line, ','), ", \"eval_loss\"", 13) == 0;
+        if (judged ? end[-1] != '}' : speed == NULL || speed > end)
             fail_msg("a line of metrics without its end: %s", line);
-        fprintf(out, "%.*s\n", (int)(speed - line), line);
+        fprintf(out, "%.*s\n", (int)((judged ? end : speed) - line), line);
     }
     free(text);
 }
@@ -165,6 +180,7 @@ static char *listing(bool metrics)
     list_tree(out, at(result_name()));
     if (metrics) {
         list_tree(out, at("out/checkpoints"));
+        list_file(out, at("out/best.json"));
         list_metrics(out);
     }
     fclose(out);
@@ -175,7 +191,7 @@ static char *listing(bool metrics)
 static int check_steps(long n)
 {
     int found = 0;
-    for (int step = 1; step <= STEPS; step++) {
+    for (int step = 1; step <= MOST_STEPS; step++) {
         char name[64];
         sheaf_damages damages = { 0 };
         snprintf(name, sizeof name, "out/checkpoints/step-%08d", step);

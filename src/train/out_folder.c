@@ -1,0 +1,223 @@
+/* out_folder.c - see out_folder.h. */
+#include "train/out_folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/row_cache.h"
+#include "train/train.h"
+
+/* ---- what an earlier run left ---- */
+
+sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoint)
+{
+    const char *text = sheaf_checkpoint_progress(checkpoint);
+    return sheaf_in(sheaf__json_parse(out, text, strlen(text)), "progress of the run");
+}
+
+typedef struct peek {
+    const char *out;
+    char *settings;
+    int64_t step;
+} peek;
+
+static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
+{
+    peek *p = arg;
+    sheaf_checkpoints *store = NULL;
+    sheaf_checkpoint *latest = NULL;
+    sheaf_status *st =
+        sheaf_checkpoints_open(&store, comm, p->out, &(sheaf_checkpoints_options){ 0 });
+    if (st == NULL)
+        st = sheaf_checkpoints_latest(&latest, store, comm);
+    json_t *progress = NULL;
+    if (st == NULL && latest != NULL) {
+        p->step = sheaf_checkpoint_step(latest);
+        st = sheaf__progress_of(&progress, latest);
+    }
+    const char *text = json_string_value(json_object_get(progress, "settings"));
+    if (text != NULL && (p->settings = strdup(text)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
+    json_decref(progress);
+    sheaf_checkpoint_close(latest);
+    sheaf_checkpoints_close(store);
+    return st;
+}
+
+sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
+{
+    peek p = { .out = out };
+    sheaf_status *st = NULL;
+    char *path = NULL, *all = NULL;
+    size_t size;
+    if (sheaf__path_kind(out) == SHEAF_PATH_DIR)
+        st = sheaf_comm_run_threads(1, peek_rank, &p);
+    if (st == NULL)
+        st = sheaf__path_join(&path, out, "settings");
+    if (st == NULL &&
+        sheaf__path_kind(path) == SHEAF_PATH_FILE) /* all of them, not only those in checkpoints */
+        st = sheaf__file_read_all(&all, &size, path, 1 << 20);
+    free(path);
+    if (all != NULL) {
+        free(p.settings);
+        p.settings = all;
+    }
+    *settings = p.settings;
+    *step = p.step;
+    return st;
+}
+
+/* ---- may a run begin here? ---- */
+
+static sheaf_status *out_is_taken(const char *out)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--out %s", out);
+    sheaf_expected(st, "a folder that does not exist or is empty, for a new run");
+    sheaf_found(st, "a folder with files in it");
+    return sheaf_try_this(st, "go on with that run: --resume; or choose another --out");
+}
+
+/* A file that this process's own lines go to, as in: sheaf train --out o1 > o1/train.log. */
+static bool is_own_log(const char *out, const char *name)
+{
+    struct stat file, own;
+    char *path = NULL;
+    bool is = false;
+    sheaf_status_free(sheaf__path_join(&path, out, name));
+    if (path != NULL && lstat(path, &file) == 0 && S_ISREG(file.st_mode))
+        for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO && !is; fd++)
+            is = fstat(fd, &own) == 0 && own.st_dev == file.st_dev && own.st_ino == file.st_ino;
+    free(path);
+    return is;
+}
+
+/* Is nothing in a folder but what a run makes before its first step is done? */
+static bool came_to_nothing(const char *out, char **name, int64_t count)
+{
+    static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json", "settings" };
+    bool ours = false, other = false;
+    for (int64_t i = 0; i < count && !other; i++) {
+        other = !sheaf__path_is_partial(name[i]);
+        for (size_t k = 0; k < sizeof made / sizeof *made; k++)
+            other = other && strcmp(name[i], made[k]) != 0;
+        ours = ours || strcmp(name[i], "settings") == 0;
+    }
+    char *metrics = NULL;
+    struct stat look;
+    sheaf_status *st = sheaf__path_join(&metrics, out, "metrics.jsonl");
+    const bool steps = st != NULL || (stat(metrics, &look) == 0 && look.st_size > 0);
+    sheaf_status_free(st);
+    free(metrics);
+    return ours && !other && !steps;
+}
+
+/* A new run needs a folder of its own, or that of one which was ended in its first step; it must be
+ * over. */
+static sheaf_status *check_folder(sheaf__out_folder *f, char **name, int64_t count)
+{
+    peek left = { .out = f->options->out };
+    if (!came_to_nothing(f->options->out, name, count))
+        return out_is_taken(f->options->out);
+    sheaf_status *st = sheaf_comm_run_threads(1, peek_rank, &left); /* asks for the lock */
+    free(left.settings);
+    f->anew = left.step == 0;
+    return st != NULL || f->anew ? st : out_is_taken(f->options->out);
+}
+
+/* Tokenised data, which an earlier try may have left: they are found again. */
+static bool is_own_cache(const char *out, const char *name)
+{
+    char *path = NULL;
+    bool is = false;
+    if (strcmp(name, "cache") != 0)
+        return false;
+    sheaf_status_free(sheaf__path_join(&path, out, name));
+    is = path != NULL && sheaf__row_cache_is(path);
+    free(path);
+    return is;
+}
+
+sheaf_status *sheaf__out_check(sheaf__out_folder *f)
+{
+    const sheaf_train_options *o = f->options;
+    char **name = NULL;
+    int64_t count = 0;
+    sheaf_status *st = NULL;
+    const sheaf_path_kind kind = sheaf__path_kind(o->out);
+    if (kind == SHEAF_PATH_DIR) {
+        st = sheaf__list_dir(&name, &count, o->out);
+        int64_t others = 0;
+        for (int64_t i = 0; i < count; i++)
+            if (!is_own_log(o->out, name[i]) && !is_own_cache(o->out, name[i])) {
+                char *other = name[i];
+                name[i] = name[others];
+                name[others++] = other;
+            }
+        if (st == NULL && others > 0 && !o->resume)
+            st = check_folder(f, name, others);
+        sheaf__names_free(name, count);
+    } else if (o->resume) {
+        st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);
+        sheaf_expected(st, "the folder of a run");
+        sheaf_found(st, "nothing there");
+    }
+    return st;
+}
+
+sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
+{
+    const sheaf_train_options *o = f->options;
+    char *path = NULL;
+    sheaf_status *st = sheaf__out_check(f); /* again: looking at the data takes its time */
+    f->made = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
+    if (st == NULL && f->anew)
+        sheaf_note(f->events,
+                   "%s: a run was ended here before its first step was done; this one begins anew",
+                   o->out);
+    if (st == NULL)
+        st = sheaf__make_dirs(o->out, NULL);
+    if (st == NULL)
+        st = sheaf__path_join(&path, o->out, "settings");
+    if (st == NULL)
+        st = sheaf__file_write_whole(path, recipe, strlen(recipe), NULL);
+    free(path);
+    return st;
+}
+
+void sheaf__out_sweep(const sheaf__out_folder *f)
+{
+    static const char *const ours[] = { "settings.", "run.json.", "best.json." };
+    char **name = NULL;
+    int64_t count = 0;
+    sheaf_status_free(sheaf__list_dir(&name, &count, f->options->out));
+    for (int64_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++) {
+            char *path = NULL;
+            if (!sheaf__path_is_partial(name[i]) || strncmp(name[i], ours[k], strlen(ours[k])) != 0)
+                continue;
+            sheaf_status_free(sheaf__path_join(&path, f->options->out, name[i]));
+            if (path != NULL)
+                remove(path);
+            free(path);
+        }
+    sheaf__names_free(name, count);
+}
+
+void sheaf__out_leave_no_trace(const sheaf__out_folder *f)
+{
+    static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings" };
+    bool gone = true;
+    for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
+        char *path = NULL;
+        sheaf_status_free(sheaf__path_join(&path, f->options->out, made[i]));
+        gone = path != NULL && remove(path) == 0;
+        free(path);
+    }
+    if (f->made)
+        rmdir(f->options->out); /* only where it is empty */
+}

@@ -1,0 +1,34 @@
+/* out_folder.h - OUT as a run finds it, and what it leaves there besides checkpoints. */
+#ifndef SHEAF_TRAIN_OUT_FOLDER_H
+#define SHEAF_TRAIN_OUT_FOLDER_H
+
+#include <jansson.h>
+
+#include "checkpoint/store/checkpoint.h"
+#include "train/options.h"
+
+typedef struct sheaf__out_folder {
+    const sheaf_train_options *options;
+    const sheaf_events *events;
+    bool made; /* there was no folder */
+    bool anew; /* there was one, of a run that came to nothing */
+} sheaf__out_folder;
+
+/* sheaf__out_check - a run that begins needs no folder, an empty one, or that of a run which was
+ * ended in its first step; one that goes on needs a folder. Errors: SHEAF_E_ARG, SHEAF_E_IO, and
+ * the lock's. */
+sheaf_status *sheaf__out_check(sheaf__out_folder *folder);
+/* sheaf__out_prepare - checks again, makes it, and writes OUT/settings. */
+sheaf_status *sheaf__out_prepare(sheaf__out_folder *folder, const char *recipe);
+/* sheaf__out_sweep - removes what a killed run left of the files that it was writing beside its
+ * checkpoints. The lock must be held. */
+void sheaf__out_sweep(const sheaf__out_folder *folder);
+/* sheaf__out_leave_no_trace - a new run that fails before anything of it began can be tried again:
+ * of OUT goes what this run made, and no folder with something else in it. The lock is still held.
+ */
+void sheaf__out_leave_no_trace(const sheaf__out_folder *folder);
+
+/* sheaf__progress_of - what the training loop saved in it. */
+sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoint);
+
+#endif
