@@ -1,4 +1,6 @@
 /* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
+#include "data/order.h"
+#include "data/pack.h"
 #include "data/row_cache.h"
 #include "data/data.h"
 
@@ -47,27 +49,7 @@ static sheaf_status *check_positions(const sheaf_data *data, const sheaf_data_op
     return NULL;
 }
 
-/* ---- labels and masks of one row ---- */
-
-static int32_t label_at(const sheaf_data *data, int64_t row, int64_t position)
-{
-    const int64_t i = data->begin[row] + position;
-    if (data->label != NULL)
-        return data->label[i];
-    const bool trained =
-        data->trained != NULL ? data->trained[i] : position >= data->trained_from[row];
-    return trained ? data->token[i] : SHEAF__NO_LABEL;
-}
-
-static uint8_t mask_at(const sheaf_data *data, int64_t row, int64_t position)
-{
-    return data->mask == NULL ? 1 : data->mask[data->begin[row] + position];
-}
-
-static int64_t row_length(const sheaf_data *data, int64_t row)
-{
-    return data->begin[row + 1] - data->begin[row];
-}
+/* ---- counts of one row ---- */
 
 static bool in_image(const sheaf_data *data, int64_t row, int64_t position)
 {
@@ -79,9 +61,9 @@ static bool in_image(const sheaf_data *data, int64_t row, int64_t position)
  * from. */
 static int64_t used_of(const sheaf_data *data, int64_t row)
 {
-    int64_t n = row_length(data, row);
-    while (n > 1 && mask_at(data, row, n - 1) == 0 &&
-           label_at(data, row, n - 1) == SHEAF__NO_LABEL && !in_image(data, row, n - 1))
+    int64_t n = sheaf__data_row_length(data, row);
+    while (n > 1 && sheaf__data_mask_at(data, row, n - 1) == 0 &&
+           sheaf__data_label_at(data, row, n - 1) == SHEAF__NO_LABEL && !in_image(data, row, n - 1))
         n--;
     return n;
 }
@@ -90,8 +72,8 @@ static int64_t used_of(const sheaf_data *data, int64_t row)
 static sheaf_status *count_mapped(sheaf_data *data)
 {
     for (int64_t r = 0; r < data->rows; r++)
-        if (row_length(data, r) > data->longest)
-            data->longest = row_length(data, r);
+        if (sheaf__data_row_length(data, r) > data->longest)
+            data->longest = sheaf__data_row_length(data, r);
     return NULL;
 }
 
@@ -107,12 +89,12 @@ static sheaf_status *count(sheaf_data *data, bool prompts)
         return sheaf__data_no_memory(data->tokens);
     bool any = false;
     for (int64_t r = 0; r < data->rows; r++) {
-        for (int64_t t = 0; t < row_length(data, r); t++) {
-            const bool labelled = t > 0 && label_at(data, r, t) != SHEAF__NO_LABEL;
+        for (int64_t t = 0; t < sheaf__data_row_length(data, r); t++) {
+            const bool labelled = t > 0 && sheaf__data_label_at(data, r, t) != SHEAF__NO_LABEL;
             data->labels[r] += labelled;
             if (labelled && data->images != NULL && data->images->expert[data->begin[r] + t - 1])
                 data->images->labelled = true;
-            data->seen[r] += mask_at(data, r, t);
+            data->seen[r] += sheaf__data_mask_at(data, r, t);
         }
         data->used[r] = (int32_t)used_of(data, r);
         data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
@@ -132,7 +114,7 @@ enum { HASHED = 1024 }; /* positions handed to the hash at a time */
 /* Positions and images, where there are any: text alone keeps the hash it always had. */
 static void hash_images(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
-    const int64_t begin = data->begin[row], n = row_length(data, row);
+    const int64_t begin = data->begin[row], n = sheaf__data_row_length(data, row);
     if (data->position != NULL)
         sheaf__hasher_add(hasher, data->position + begin, (size_t)n * sizeof *data->position);
     if (data->images == NULL)
@@ -148,14 +130,14 @@ static void hash_images(sheaf_hasher *hasher, const sheaf_data *data, int64_t ro
 static void hash_row(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
     int32_t item[HASHED][3];
-    const int64_t n = row_length(data, row);
+    const int64_t n = sheaf__data_row_length(data, row);
     sheaf__hasher_add(hasher, &n, sizeof n);
     for (int64_t t = 0; t < n; t += HASHED) {
         const int64_t some = n - t < HASHED ? n - t : HASHED;
         for (int64_t i = 0; i < some; i++) {
             item[i][0] = data->token[data->begin[row] + t + i];
-            item[i][1] = label_at(data, row, t + i);
-            item[i][2] = mask_at(data, row, t + i);
+            item[i][1] = sheaf__data_label_at(data, row, t + i);
+            item[i][2] = sheaf__data_mask_at(data, row, t + i);
         }
         sheaf__hasher_add(hasher, item, (size_t)some * sizeof *item);
     }
@@ -197,11 +179,34 @@ static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
     return st;
 }
 
+/* Rows into packs, and how rows are put in order. */
+static sheaf_status *arrange(sheaf_data *data, const sheaf_data_options *o)
+{
+    if ((o->pack || o->by_length) && data->images != NULL)
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_UNSUPPORTED, o->pack ? "--pack" : "--group-by-length"),
+            "texts or token ids of a model without a vision tower");
+    data->group = o->by_length && o->micro_batch > 0 ? sheaf__data_group(o->micro_batch) : 0;
+    data->micro_batch = o->micro_batch;
+    if (!o->pack)
+        return NULL;
+    sheaf_status *st = sheaf__data_pack(data, o->seq);
+    if (st == NULL)
+        sheaf_note(o->events,
+                   "%" PRId64 " records are packed into %" PRId64 " rows of at most %" PRId64
+                   " tokens",
+                   data->rows, data->packs, o->seq);
+    return st;
+}
+
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
 {
     if (options->seq < 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--seq"), "1 or more"),
                            "%" PRId64, options->seq);
+    if (options->pack && options->seq == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--pack"),
+                              "--seq N beside it, the length of packed rows");
     sheaf_data *data = calloc(1, sizeof *data);
     if (data == NULL)
         return sheaf__data_no_memory(0);
@@ -224,6 +229,8 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         st = sheaf_in(check_positions(data, options), "%s", path);
     if (st == NULL)
         st = hash(data);
+    if (st == NULL)
+        st = sheaf_in(arrange(data, options), "%s", path);
     if (st != NULL) {
         sheaf_data_close(data);
         return st;
@@ -237,6 +244,8 @@ void sheaf_data_close(sheaf_data *data)
     if (data == NULL)
         return;
     sheaf__row_cache_unmap(data);
+    free(data->pack_begin);
+    free(data->pack_row);
     free(data->begin);
     free(data->token);
     free(data->label);
@@ -264,17 +273,13 @@ void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char
         sheaf_note(events, "--query has no effect: only the pictures of a folder are asked it");
 }
 
-int64_t sheaf_data_rows(const sheaf_data *data)
-{
-    return data->rows;
-}
 int64_t sheaf_data_memory(const sheaf_data *d)
 {
     const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) +
                               (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0) +
                               (d->trained != NULL ? 1 : 0);
     return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
-           (d->mapped == NULL ? d->rows * 12 : 0) +
+           (d->mapped == NULL ? d->rows * 12 : 0) + (d->packs > 0 ? (d->packs + d->rows) * 8 : 0) +
            (d->images == NULL ? 0
                               : d->images->memory + d->rows * (int64_t)(sizeof(sheaf_hash) + 5));
 }
@@ -288,14 +293,6 @@ int64_t sheaf_data_longest(const sheaf_data *data)
     return data->longest;
 }
 
-int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
-{
-    int64_t most = 1;
-    for (int64_t i = 0; i < n; i++)
-        if (row[i] >= 0 && sheaf__data_used_by(data, row[i]) > most)
-            most = sheaf__data_used_by(data, row[i]);
-    return most;
-}
 const char *sheaf_data_template(const sheaf_data *data)
 {
     return data->prompt_template;
@@ -303,86 +300,6 @@ const char *sheaf_data_template(const sheaf_data *data)
 const char *sheaf_data_hash(const sheaf_data *data)
 {
     return data->hash;
-}
-
-int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle)
-{
-    const uint64_t n = (uint64_t)data->rows, i = (uint64_t)index;
-    return (int64_t)(shuffle ? sheaf__permute(i % n, n, seed, i / n) : i % n);
-}
-
-double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order)
-{
-    enum { MOST = 1 << 20 }; /* rows that are looked at: enough to tell */
-    const int64_t n = order->micro_batch, most = data->rows < MOST ? data->rows : MOST;
-    const int64_t rows = order->samples > 0 && order->samples < most ? order->samples : most;
-    double used = 0, positions = 0;
-    for (int64_t first = 0; first < rows;
-         first += n) { /* the last one goes on into the next epoch */
-        int64_t longest = order->seq;
-        for (int64_t i = first; i < first + n && i - first < MOST; i++) {
-            const int64_t row = sheaf_data_sample(data, i, order->seed, order->shuffle);
-            used += (double)sheaf__data_used_by(data, row);
-            if (order->seq == 0 && sheaf__data_used_by(data, row) > longest)
-                longest = sheaf__data_used_by(data, row);
-        }
-        positions += (double)(n < MOST ? n : MOST) * (double)longest;
-    }
-    return positions > 0 ? 1 - used / positions : 0;
-}
-
-int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += row[i] < 0 ? 0 : data->labels[row[i]];
-    return sum;
-}
-
-int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += row[i] < 0 ? 0 : data->seen == NULL ? row_length(data, row[i]) : data->seen[row[i]];
-    return sum;
-}
-
-/* A row's own positions, which go on through the padding. */
-static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, int64_t t)
-{
-    if (data->position == NULL || length == 0)
-        return (int32_t)t;
-    const int32_t *own = data->position + data->begin[row];
-    return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
-}
-
-static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t seq,
-                 int64_t at)
-{
-    const int64_t length = row < 0 ? 0 : row_length(data, row);
-    for (int64_t t = 0; t < seq; t++, at++) {
-        const bool real = t < length;
-        if (batch->tokens != NULL)
-            batch->tokens[at] = real ? data->token[data->begin[row] + t] : (int32_t)data->pad;
-        if (batch->position != NULL)
-            batch->position[at] = position_at(data, row, length, t);
-        if (batch->mask != NULL)
-            batch->mask[at] = real ? mask_at(data, row, t) : 0;
-        if (batch->labels != NULL) {
-            const int32_t next = t + 1 < length ? label_at(data, row, t + 1) : SHEAF__NO_LABEL;
-            batch->labels[at] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
-        }
-    }
-}
-
-void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
-                      int64_t n)
-{
-    const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
-    for (int64_t i = 0; i < n; i++)
-        fill(batch, data, row[i], seq, i * seq);
-    if (data->images != NULL)
-        sheaf__data_images_rows(batch, data, row, n);
 }
 
 bool sheaf_data_labels_images(const sheaf_data *data)

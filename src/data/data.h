@@ -63,7 +63,11 @@ typedef struct sheaf_data_options {
      * is asked for. `cache_beside`: the one for large data, where none is; NULL: they stay in
      * memory. */
     const char *cache, *cache_beside;
-    bool specials;          /* special tokens written in a text are tokens, not text */
+    bool specials; /* special tokens written in a text are tokens, not text */
+    /* Rows share one row of at most --seq positions, without seeing each other and with positions
+     * that restart: a "row" below is then such a packed one. */
+    bool pack;
+    bool by_length;         /* micro-batches of rows of like length: order.h */
     int64_t micro_batch;    /* rows that are used together; images are held for a few such groups */
     int threads;            /* that may decode images at once; 0: every core of this process */
     const atomic_int *stop; /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */
@@ -88,6 +92,8 @@ int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the l
  * nothing. */
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
 int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
+/* sheaf_data_is_packed - NULL: no. */
+bool sheaf_data_is_packed(const sheaf_data *data);
 /* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where
  * none is used. */
 const char *sheaf_data_template(const sheaf_data *data);
@@ -114,8 +120,14 @@ typedef struct sheaf_data_order {
         samples; /* samples that will be used; 0, or more than there are: an epoch */
     uint64_t seed;
     bool shuffle;
-    int64_t seq; /* positions of every row; 0: the longest of its micro-batch has */
+    int64_t seq;        /* positions of every row; 0: the longest of its micro-batch has */
+    const int64_t *row; /* [rows] the rows that take part; NULL: all */
+    int64_t rows;
 } sheaf_data_order;
+
+/* sheaf_data_sample_of - the same where only the rows row[0..rows) take part; NULL: all. */
+int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t rows,
+                             int64_t index, uint64_t seed, bool shuffle);
 
 /* sheaf_data_padding - which share of the positions of micro-batches is padding, from 0 to 1. */
 double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order);
@@ -140,6 +152,9 @@ typedef struct sheaf_batch {
                            stream */
     sheaf__picture *picture; /* [images] of the towers' sizes; their pixels are the caller's */
     int64_t seq; /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
+    /* Of packed rows: *segments, and where each begins among the n * seq positions, with their end
+     * [*segments + 1]; space for n * seq + 1. The padding of a row is a segment too. */
+    int64_t *segment, *segments;
 } sheaf_batch;
 
 /* What a batch holds of images, and how long its rows are. */

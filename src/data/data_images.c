@@ -149,6 +149,8 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
         with += has;
         widest = images->expert_rows[r] > widest ? images->expert_rows[r] : widest;
     }
+    if (images == NULL)
+        longest[0] = data->longest;
     fewest->images = n - at_most(n, data->rows - with, data->rows);
     most->images = at_most(n, with, data->rows);
     fewest->image_rows = fewest->images * widest;

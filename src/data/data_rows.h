@@ -28,8 +28,33 @@ struct sheaf_data {
     /* begin, labels, token and trained lie in files (row_cache.h), which are mapped; NULL: in
      * memory. Then `seen` and `used` are NULL: all of a row. */
     struct sheaf__row_mapping *mapped;
+    /* Rows that share one row of a batch (pack.h): [pack_begin[p], pack_begin[p + 1]) of pack_row,
+     * which holds all rows. 0: they do not, and "row" in data.h is one of these */
+    int64_t packs;
+    int64_t *pack_begin, *pack_row;
+    int64_t group, micro_batch; /* of order.h: rows that are sorted together; 0: none are */
 };
 
+/* Of a row and a position in it. */
+static inline int32_t sheaf__data_label_at(const sheaf_data *data, int64_t row, int64_t position)
+{
+    const int64_t i = data->begin[row] + position;
+    if (data->label != NULL)
+        return data->label[i];
+    const bool trained =
+        data->trained != NULL ? data->trained[i] : position >= data->trained_from[row];
+    return trained ? data->token[i] : SHEAF__NO_LABEL;
+}
+
+static inline uint8_t sheaf__data_mask_at(const sheaf_data *data, int64_t row, int64_t position)
+{
+    return data->mask == NULL ? 1 : data->mask[data->begin[row] + position];
+}
+
+static inline int64_t sheaf__data_row_length(const sheaf_data *data, int64_t row)
+{
+    return data->begin[row + 1] - data->begin[row];
+}
 /* sheaf__data_used_by - positions of a row, as `used` has them. */
 static inline int64_t sheaf__data_used_by(const sheaf_data *data, int64_t row)
 {

@@ -174,6 +174,10 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "padding", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->padding,
           "what rows are padded to: the longest of their micro-batch, or of all data (or --seq)",
           .choices = paddings },
+        { "pack", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->pack,
+          "join records in rows of --seq, without attention across them" },
+        { "group-by-length", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->by_length,
+          "micro-batches of records of like length, in a random order" },
         { "shuffle", SHEAF__IS_FLAG | SHEAF__IS_FIXED, &o->shuffle, "use rows in file order" },
         { "lr", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lr, "learning rate after warm-up" },
         { "lr-scale", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lr_scale,
@@ -387,6 +391,10 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
                                           "a power of two, at most %d", SHEAF_MAX_SLICES),
                            "%d", o->slices);
+    if (o->by_length && !o->shuffle)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--group-by-length"), "rows in a random order"),
+            "--no-shuffle");
     if (o->tp > o->slices) {
         st = sheaf_fail(SHEAF_E_ARG, "--tp");
         sheaf_expected(st, "at most %d, the number of slices", o->slices);

@@ -323,7 +323,9 @@ static sheaf__attention shape_of(const sheaf__context *c, const attention_params
                                .ldk = p->k->cols,
                                .ldv = p->v->cols,
                                .ldo = p->o->cols,
-                               .kv_rows = p->cache == NULL ? keys : p->cache->length };
+                               .kv_rows = p->cache == NULL ? keys : p->cache->length,
+                               .segment = p->cache == NULL ? p->in->segment : NULL,
+                               .segments = p->in->segments };
 }
 
 static int64_t keys_of(const attention_params *p, int64_t sequence)

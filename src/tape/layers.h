@@ -18,6 +18,10 @@ typedef struct sheaf__rows_in {
     /* [batch] the same where sequences differ, none above `keys`; NULL: they do not. Read with a
      * cache only */
     const int64_t *keys_of;
+    /* Sequences packed end to end, as sheaf__attention has them; NULL: they are not. Read without a
+     * cache only */
+    const int64_t *segment;
+    int64_t segments;
 } sheaf__rows_in;
 
 /* A vocabulary table [vocab, width], cut by rows. Values come from one of three places. */

@@ -46,6 +46,7 @@ typedef struct sheaf_train_options {
     sheaf_loss_on loss_on;  /* of texts: what is learned, */
     sheaf_on_long on_long;  /* and what becomes of one that is too long */
     bool specials;          /* special tokens that are written in texts are tokens */
+    bool pack, by_length;   /* rows that share one; micro-batches of rows of like length */
     const char *data_cache; /* folder of tokenised texts; NULL: of large data OUT/cache */
     const char *out;
     const char *adapter;   /* PEFT adapter to start from */

@@ -44,7 +44,8 @@ typedef struct run {
     int tp;
     sheaf_dtype dtype;
     double dropout;
-    bool checkpointing, resume;
+    bool checkpointing, resume, pack, by_length;
+    int64_t seq;
     double loss, norm; /* of the last step */
     char note[200];    /* on padding */
 } run;
@@ -82,11 +83,14 @@ static void train(run *r)
     o.keep = 0;
     o.lr = 0.01;
     o.schedule = SHEAF_SCHEDULE_CONSTANT;
-    o.shuffle = false;
     o.padding = r->padding;
     o.dtype = r->dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
     o.checkpointing = r->checkpointing;
     o.resume = r->resume;
+    o.pack = r->pack;
+    o.by_length = r->by_length;
+    o.seq = r->seq;
+    o.shuffle = r->by_length;
     CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
                          &(sheaf_train_hooks){ .events = &events }));
     sheaf_train_result_release(&result);
@@ -239,6 +243,58 @@ static void test_padding__is_told(void **state)
     assert_string_equal(none.note, "");
 }
 
+/* ---- packed rows ---- */
+
+/* All rows in one. */
+static void test_pack__losses_are_those_of_the_rows_apart(void **state)
+{
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
+    for (int d = 0; d < 2; d++) {
+        char a[40], b[40];
+        snprintf(a, sizeof a, "apart-%d", d);
+        snprintf(b, sizeof b, "packed-%d", d);
+        run apart = {
+            .out = a, .padding = SHEAF_PAD_MICRO_BATCH, .rows = ROWS, .dtype = dtypes[d]
+        };
+        run packed = { .out = b,
+                       .padding = SHEAF_PAD_MICRO_BATCH,
+                       .rows = 1,
+                       .dtype = dtypes[d],
+                       .pack = true,
+                       .seq = 512 };
+        train(&apart);
+        train(&packed);
+        assert_true(apart.loss == packed.loss && packed.loss > 1);
+        /* Sums over rows fall into other blocks of 256. */
+        assert_true(fabs(apart.norm - packed.norm) < 1e-5 * apart.norm);
+    }
+}
+
+static void test_pack__ranks_checkpointing_and_stops_change_no_byte(void **state)
+{
+    run whole = { .out = "pack-whole",
+                  .padding = SHEAF_PAD_MICRO_BATCH,
+                  .rows = 2,
+                  .accumulate = 2,
+                  .steps = 3,
+                  .dropout = 0.1,
+                  .pack = true,
+                  .seq = 310 };
+    run ranks = whole;
+    ranks.out = "pack-ranks";
+    ranks.tp = 3;
+    ranks.checkpointing = true;
+    ranks.steps = 2;
+    train(&whole);
+    train(&ranks);
+    CHECK_OK(sheaf__remove_tree(at("pack-ranks/adapter"), NULL));
+    ranks.steps = 3;
+    ranks.resume = true;
+    train(&ranks);
+    check_same_file("pack-whole/adapter/adapter_model.safetensors",
+                    "pack-ranks/adapter/adapter_model.safetensors");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +304,8 @@ int main(void)
         cmocka_unit_test(test_padding__ranks_checkpointing_and_stops_change_no_byte),
         cmocka_unit_test(test_padding__its_rule_is_kept_with_the_run),
         cmocka_unit_test(test_padding__is_told),
+        cmocka_unit_test(test_pack__losses_are_those_of_the_rows_apart),
+        cmocka_unit_test(test_pack__ranks_checkpointing_and_stops_change_no_byte),
     };
     return cmocka_run_group_tests(tests, make_sources, remove_scratch);
 }

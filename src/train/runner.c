@@ -24,6 +24,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
         { &r->batch.labels, n * 4 },
         { &r->batch.position, n * 4 },
         { &r->batch.mask, n },
+        { &r->batch.segment, sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0 },
         { &r->batch.image_row, sees ? rows * (size_t)sheaf__image_positions(config) * 4 : 0 },
         { &r->batch.stream[0], sees ? n * 4 : 0 },
         { &r->batch.stream[1], sees ? n * 4 : 0 },
@@ -113,6 +114,10 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                               .key_mask = r->batch.mask,
                               .mask_ld = options->seq,
                               .keys = options->seq }; /* lengths change with each run */
+    if (!is_dry(r)) { /* which counts whole rows, as if one sequence filled each */
+        r->in.segment = r->batch.segment;
+        r->batch.segments = &r->in.segments;
+    }
     r->images = (sheaf__images_in){ .picture = r->batch.picture,
                                     .image_row = r->batch.image_row,
                                     .stream = { r->batch.stream[0], r->batch.stream[1] } };
@@ -155,8 +160,9 @@ void sheaf__runner_release(sheaf__runner *r)
 {
     for (int i = 0; i < r->ntapes; i++)
         sheaf__tape_free(r->tape[i].tape);
-    void *const held[] = { r->batch.tokens,    r->batch.labels,    r->batch.position, r->batch.mask,
-                           r->batch.image_row, r->batch.stream[0], r->batch.stream[1] };
+    void *const held[] = { r->batch.tokens,    r->batch.labels,   r->batch.position,
+                           r->batch.mask,      r->batch.segment,  r->batch.image_row,
+                           r->batch.stream[0], r->batch.stream[1] };
     for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)
         sheaf__give(r->model->context, held[i]);
     for (int t = 0; r->model != NULL && t < SHEAF__MOST_TOWERS; t++)

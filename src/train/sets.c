@@ -15,10 +15,7 @@ int64_t sheaf__subset_rows(const sheaf__subset *subset)
 
 int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t seed, bool shuffle)
 {
-    if (subset->row == NULL)
-        return sheaf_data_sample(subset->data, index, seed, shuffle);
-    const uint64_t n = (uint64_t)subset->rows, i = (uint64_t)index;
-    return subset->row[shuffle ? sheaf__permute(i % n, n, seed, i / n) : i % n];
+    return sheaf_data_sample_of(subset->data, subset->row, subset->rows, index, seed, shuffle);
 }
 
 int64_t sheaf__subset_longest(const sheaf__subset *subset)
@@ -36,29 +33,15 @@ int64_t sheaf__subset_seq(const sheaf__subset *subset, sheaf_padding padding)
 double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *o,
                              int64_t samples)
 {
-    enum { MOST = 1 << 20 }; /* rows that are looked at: enough to tell */
     const bool longest = o->padding == SHEAF_PAD_MICRO_BATCH;
-    if (subset->row == NULL)
-        return sheaf_data_padding(
-            subset->data, &(sheaf_data_order){ .micro_batch = o->micro_batch,
-                                               .samples = samples,
-                                               .seed = o->seed,
-                                               .shuffle = o->shuffle,
-                                               .seq = longest ? 0 : sheaf_data_seq(subset->data) });
-    const int64_t most = subset->rows < MOST ? subset->rows : MOST,
-                  rows = samples > 0 && samples < most ? samples : most;
-    double used = 0, positions = 0;
-    for (int64_t first = 0; first < rows; first += o->micro_batch) {
-        int64_t seq = longest ? 0 : sheaf_data_seq(subset->data), n = 0;
-        for (; n < o->micro_batch && n < MOST; n++) {
-            const int64_t row = sheaf__subset_row(subset, first + n, o->seed, o->shuffle),
-                          of_row = sheaf_data_used(subset->data, &row, 1);
-            used += (double)of_row;
-            seq = longest && of_row > seq ? of_row : seq;
-        }
-        positions += (double)n * (double)seq;
-    }
-    return positions > 0 ? 1 - used / positions : 0;
+    return sheaf_data_padding(
+        subset->data, &(sheaf_data_order){ .micro_batch = o->micro_batch,
+                                           .samples = samples,
+                                           .seed = o->seed,
+                                           .shuffle = o->shuffle,
+                                           .seq = longest ? 0 : sheaf_data_seq(subset->data),
+                                           .row = subset->row,
+                                           .rows = subset->rows });
 }
 
 /* ---- the sets of a run ---- */
@@ -108,7 +91,7 @@ static sheaf_status *split(sheaf__sets *s, const sheaf_train_options *o)
 
 static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_options *o,
                           const sheaf_config *config, const sheaf_events *events,
-                          const atomic_int *stop)
+                          const atomic_int *stop, bool trains)
 {
     char *beside = NULL;
     sheaf_status *st =
@@ -125,6 +108,8 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                                     .loss_on = o->loss_on,
                                                     .on_long = o->on_long,
                                                     .specials = o->specials,
+                                                    .pack = trains && o->pack,
+                                                    .by_length = trains && o->by_length,
                                                     .cache = o->data_cache,
                                                     .cache_beside = beside,
                                                     .micro_batch = o->micro_batch,
@@ -139,13 +124,14 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
                                const atomic_int *stop)
 {
     *s = (sheaf__sets){ 0 };
-    sheaf_status *st = read(&s->data, o->data, o, config, events, stop);
+    sheaf_status *st = read(&s->data, o->data, o, config, events, stop, true);
     if (st != NULL)
         return st;
     sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->query, events);
     s->train.data = s->data;
     if (o->eval_data != NULL && o->eval_data[0] != '\0') {
-        st = sheaf_in(read(&s->eval_data, o->eval_data, o, config, events, stop), "--eval-data");
+        st = sheaf_in(read(&s->eval_data, o->eval_data, o, config, events, stop, false),
+                      "--eval-data");
         s->eval.data = s->eval_data;
     } else if (o->eval_split > 0) {
         st = split(s, o);

@@ -79,10 +79,24 @@ static double visible_pairs(const sheaf__attention *s)
     return full * q0 + full * (full + 1) / 2 + (n - full) * (double)s->window;
 }
 
+/* The same of all sequences. */
+static double all_pairs(const sheaf__attention *s)
+{
+    double sum = 0;
+    if (s->segment == NULL)
+        return (double)s->batch * visible_pairs(s);
+    for (int64_t i = 0; i < s->segments; i++) {
+        sheaf__attention one = *s;
+        one.queries = one.keys = s->segment[i + 1] - s->segment[i];
+        sum += visible_pairs(&one);
+    }
+    return sum;
+}
+
 static void count_flops(sheaf__device *device, const sheaf__attention *s, int products)
 {
-    const double heads = (double)(s->batch * s->kv_heads * s->group);
-    device->flops += 2.0 * products * visible_pairs(s) * heads * (double)s->head_dim;
+    const double heads = (double)(s->kv_heads * s->group);
+    device->flops += 2.0 * products * all_pairs(s) * heads * (double)s->head_dim;
 }
 
 /* ---- parallel regions ---- */
@@ -90,16 +104,75 @@ typedef struct work {
     const sheaf__attention_call *call;
     const sheaf__attention_kernels *kernels;
     void **scratch;
-    int64_t chunk;     /* rows or keys of a task */
-    int64_t chunks;    /* tasks of a key head */
-    int64_t dkv_tasks; /* the rest give dq */
+    int64_t chunk; /* rows or keys of a task; fused: any number of keys */
     bool fused;
 } work;
 
-static sheaf__attention_part part_of(const work *w, int64_t head, int64_t chunk, int64_t count)
+static int64_t parts(int64_t count, int64_t size)
 {
-    const sheaf__attention *s = w->call->shape;
-    const int64_t begin = chunk * w->chunk, end = begin + w->chunk;
+    return (count + size - 1) / size;
+}
+
+static int64_t heads_of(const sheaf__attention *s)
+{
+    return s->batch * s->kv_heads;
+}
+
+/* ---- the tasks of a call without segments ---- */
+static int64_t forward_tasks(const work *w, const sheaf__attention *s)
+{
+    return heads_of(s) * parts(s->queries * s->group, w->chunk);
+}
+
+static int64_t dkv_tasks(const work *w, const sheaf__attention *s)
+{
+    return heads_of(s) * (w->fused ? 1 : parts(s->keys, w->chunk));
+}
+
+static int64_t backward_tasks(const work *w, const sheaf__attention *s)
+{
+    const int64_t dq = heads_of(s) * s->group * parts(s->queries, SHEAF__ATTENTION_BLOCK);
+    return dkv_tasks(w, s) + (w->fused ? 0 : dq);
+}
+
+typedef int64_t counting(const work *w, const sheaf__attention *s);
+
+static int64_t tasks_of_all(const work *w, counting *tasks)
+{
+    sheaf__attention s = *w->call->shape;
+    int64_t sum = 0;
+    if (s.segment == NULL)
+        return tasks(w, &s);
+    s.batch = 1;
+    for (int64_t i = 0; i < s.segments; i++) {
+        s.queries = s.keys = s.segment[i + 1] - s.segment[i];
+        sum += tasks(w, &s);
+    }
+    return sum;
+}
+
+/* The segment that task `index` belongs to, as a call of its own; gives its number there. */
+static int64_t find_task(sheaf__attention_call *call, sheaf__attention *shape, const work *w,
+                         int64_t index, counting *tasks)
+{
+    sheaf__attention s = *w->call->shape;
+    int64_t i = 0;
+    s.batch = s.segment == NULL ? s.batch : 1;
+    for (; s.segment != NULL; i++) {
+        s.queries = s.keys = s.segment[i + 1] - s.segment[i];
+        const int64_t n = tasks(w, &s);
+        if (index < n)
+            break;
+        index -= n;
+    }
+    sheaf__attention_segment(call, shape, w->call, i);
+    return index;
+}
+
+static sheaf__attention_part part_of(const sheaf__attention *s, int64_t head, int64_t begin,
+                                     int64_t size, int64_t count)
+{
+    const int64_t end = begin + size;
     return (sheaf__attention_part){
         head / s->kv_heads, head % s->kv_heads, 0, s->group, begin, end < count ? end : count
     };
@@ -108,19 +181,24 @@ static sheaf__attention_part part_of(const work *w, int64_t head, int64_t chunk,
 static void forward_task(void *context, int64_t index, int worker)
 {
     const work *w = context;
-    const sheaf__attention *s = w->call->shape;
-    const int64_t heads = s->batch * s->kv_heads;
+    sheaf__attention_call call;
+    sheaf__attention s;
+    index = find_task(&call, &s, w, index, forward_tasks);
+    const int64_t heads = heads_of(&s), rows = s.queries * s.group, chunks = parts(rows, w->chunk);
     /* last queries first: they see most, and the small tasks fill the gaps at the end */
     const sheaf__attention_part part =
-        part_of(w, index % heads, w->chunks - 1 - index / heads, s->queries * s->group);
-    w->kernels->rows(w->call, &part, w->scratch[worker], SHEAF__THREAD_SCRATCH);
+        part_of(&s, index % heads, (chunks - 1 - index / heads) * w->chunk, w->chunk, rows);
+    w->kernels->rows(&call, &part, w->scratch[worker], SHEAF__THREAD_SCRATCH);
 }
 
 static bool is_sound(const sheaf__attention *s)
 {
+    const bool packed = s->segment != NULL;
     return (s->dtype == SHEAF_F32 || s->dtype == SHEAF_BF16 || s->dtype == SHEAF_F16) &&
            s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX &&
-           (s->full || s->queries <= s->keys) && s->keys <= INT32_MAX && s->kv_rows >= s->keys;
+           (s->full || s->queries <= s->keys) && s->keys <= INT32_MAX && s->kv_rows >= s->keys &&
+           (!packed || (!s->full && s->queries == s->keys && s->keys == s->kv_rows &&
+                        s->segment[0] == 0 && s->segment[s->segments] == s->batch * s->queries));
 }
 
 void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,
@@ -139,33 +217,36 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
                                          .v = v,
                                          .sums = device->sums,
                                          .units = device->units };
-    work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
+    work w = { &call, kernels_of(device, shape), device->scratch, 0, false };
     /* four tasks a thread even out; fewer rows than 256 do not pay for packing the values */
     const int64_t share = heads * rows / (4 * device->threads) / 64 * 64;
     w.chunk = share < 256 ? 256 : share;
-    w.chunks = (rows + w.chunk - 1) / w.chunk;
-    sheaf__pool_run(device->pool, heads * w.chunks, forward_task, &w);
+    sheaf__pool_run(device->pool, tasks_of_all(&w, forward_tasks), forward_task, &w);
 }
 
 static void backward_task(void *context, int64_t index, int worker)
 {
     const work *w = context;
-    const sheaf__attention *s = w->call->shape;
-    const int64_t heads = s->batch * s->kv_heads;
-    if (index < w->dkv_tasks) { /* the first keys are seen by most queries */
-        const sheaf__attention_part part = part_of(w, index % heads, index / heads, s->keys);
-        w->kernels->dkv(w->call, &part, w->fused, w->scratch[worker], SHEAF__THREAD_SCRATCH);
+    sheaf__attention_call call;
+    sheaf__attention s;
+    index = find_task(&call, &s, w, index, backward_tasks);
+    const int64_t heads = heads_of(&s), dkv = dkv_tasks(w, &s);
+    if (index < dkv) { /* the first keys are seen by most queries */
+        const int64_t chunk = w->fused ? s.keys : w->chunk;
+        const sheaf__attention_part part =
+            part_of(&s, index % heads, index / heads * chunk, chunk, s.keys);
+        w->kernels->dkv(&call, &part, w->fused, w->scratch[worker], SHEAF__THREAD_SCRATCH);
         return;
     }
-    index -= w->dkv_tasks;
-    const int64_t block = SHEAF__ATTENTION_BLOCK, blocks = (s->queries + block - 1) / block;
-    const int64_t begin = (blocks - 1 - index / heads / s->group) * block,
-                  g = index / heads % s->group;
-    const int64_t end = begin + block < s->queries ? begin + block : s->queries;
+    index -= dkv;
+    const int64_t block = SHEAF__ATTENTION_BLOCK, blocks = parts(s.queries, block);
+    const int64_t begin = (blocks - 1 - index / heads / s.group) * block,
+                  g = index / heads % s.group;
+    const int64_t end = begin + block < s.queries ? begin + block : s.queries;
     const sheaf__attention_part part = {
-        index % heads / s->kv_heads, index % heads % s->kv_heads, g, g + 1, begin, end
+        index % heads / s.kv_heads, index % heads % s.kv_heads, g, g + 1, begin, end
     };
-    w->kernels->dq(w->call, &part, w->scratch[worker], SHEAF__THREAD_SCRATCH);
+    w->kernels->dq(&call, &part, w->scratch[worker], SHEAF__THREAD_SCRATCH);
 }
 
 /* One task a key head shares the scores among dq, dk and dv: five products. With two kinds of
@@ -176,11 +257,22 @@ static bool should_fuse(int64_t heads, int64_t keys, int64_t held, int threads)
     return keys <= held && turns * threads * 5 <= heads * 7;
 }
 
+static int64_t longest_of(const sheaf__attention *s)
+{
+    int64_t most = s->segment == NULL ? s->keys : 0;
+    for (int64_t i = 0; s->segment != NULL && i < s->segments; i++)
+        if (s->segment[i + 1] - s->segment[i] > most)
+            most = s->segment[i + 1] - s->segment[i];
+    return most;
+}
+
 void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *shape, void *dq,
                                void *dk, void *dv, const void *d_o, const void *o,
                                const float *stats, const void *q, const void *k, const void *v)
 {
-    const int64_t heads = shape->batch * shape->kv_heads, block = SHEAF__ATTENTION_BLOCK;
+    const int64_t block = SHEAF__ATTENTION_BLOCK,
+                  heads =
+                      (shape->segment == NULL ? shape->batch : shape->segments) * shape->kv_heads;
     assert(is_sound(shape) && (shape->full || shape->queries == shape->keys));
     count_flops(device, shape, 5);
     if (device->kind == SHEAF_DRY || heads * (shape->queries + shape->keys) == 0)
@@ -188,19 +280,11 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     /* o and stats are only read; the call has one field for both directions */
     const sheaf__attention_call call = { shape, (void *)o,    (float *)stats, q, k, v, d_o, dq, dk,
                                          dv,    device->sums, device->units };
-    work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
-    const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH);
-    w.fused = should_fuse(heads, shape->keys, held, device->threads);
-    if (w.fused) {
-        w.chunk = shape->keys;
-        w.chunks = 1;
-    } else {
-        const int64_t share = heads * shape->keys / (4 * device->threads) / block * block;
-        w.chunk = share < block ? block : share > held ? held : share;
-        w.chunks = (shape->keys + w.chunk - 1) / w.chunk;
-    }
-    w.dkv_tasks = heads * w.chunks;
-    const int64_t dq_tasks =
-        w.fused ? 0 : heads * shape->group * ((shape->queries + block - 1) / block);
-    sheaf__pool_run(device->pool, w.dkv_tasks + dq_tasks, backward_task, &w);
+    work w = { &call, kernels_of(device, shape), device->scratch, 0, false };
+    const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH),
+                  longest = longest_of(shape);
+    const int64_t share = heads * longest / (4 * device->threads) / block * block;
+    w.fused = should_fuse(heads, longest, held, device->threads);
+    w.chunk = share < block ? block : share > held ? held : share;
+    sheaf__pool_run(device->pool, tasks_of_all(&w, backward_tasks), backward_task, &w);
 }

@@ -28,6 +28,10 @@
  * when the other factor is not finite (0 * inf); then causal kernels take the slow path
  * of the definition, so an inf or NaN reaches exactly the queries that see it. Full
  * ones need it never: all queries see a key or none does.
+ * Packed sequences. With `segment` set the batch * queries rows of q and o, which are also those of
+ * k and v, fall into segments [segment[i], segment[i + 1]), each of which is a sequence of its own:
+ * keys, order, window, lanes and blocks count from its first row. So a sequence has the bits it
+ * would have alone, wherever it lies.
  * A query that sees nothing gives o = 0, stats (-inf, 0) and no gradient.
  * A NaN result is the one NaN of math/round.h.
  *
@@ -55,11 +59,17 @@ typedef struct sheaf__attention {
      * k, v: row b*kv_rows + j, column kv*head_dim + c, row stride ldk, ldv. */
     int64_t ldq, ldk, ldv, ldo;
     int64_t kv_rows; /* rows between sequences in k and v (keys, or the cache's length) */
+    /* [segments + 1] ascending from 0 to batch * queries, each b * queries among them; needs
+     * queries
+     * == keys == kv_rows and not `full`. NULL: every b is a sequence */
+    const int64_t *segment;
+    int64_t segments;
 } sheaf__attention;
 
 /* sheaf__attention_forward - one parallel region over device->pool.
  *   stats  [batch, kv_heads*group, queries, 2] f32: row max of s, and sum of e. May be
- *          NULL when no backward follows.
+ *          NULL when no backward follows. With segments [heads, rows of it, 2] of each, one after
+ *          the other.
  * Scratch: device->scratch only; any number of keys whose K, Q or V block fits (the
  * query block shrinks as keys grow, down to 16 rows; tested up to 100 000 keys).
  * Needs queries <= keys unless full. Adds to device->flops 2 multiply-adds per visible

@@ -292,6 +292,103 @@ static void test_attention__full_with_nan_takes_no_slow_path(void **state)
     problem_drop(&p);
 }
 
+/* ---- packed sequences ---- */
+
+/* The problem of one segment: its rows of the operands, alone. */
+static problem alone(const problem *p, int64_t first, int64_t rows)
+{
+    problem one = *p;
+    const int64_t b = first / p->s.queries;
+    one.s.segment = NULL;
+    one.s.batch = 1;
+    one.s.queries = one.s.keys = one.s.kv_rows = rows;
+    one.s.key_mask =
+        p->mask == NULL ? NULL : p->mask + b * p->s.mask_ld + (first - b * p->s.queries);
+    one.q = (char *)p->q + bytes_of(p, first * p->s.ldq);
+    one.k = (char *)p->k + bytes_of(p, first * p->s.ldk);
+    one.v = (char *)p->v + bytes_of(p, first * p->s.ldv);
+    one.d_o = (char *)p->d_o + bytes_of(p, first * p->s.ldo);
+    return one;
+}
+
+static void check_segments(const problem *p, const char *isa, int threads)
+{
+    char name[120];
+    result packed = result_of(p), apart = result_of(p);
+    run_device(p, &packed, isa, threads);
+    for (int64_t i = 0; i < p->s.segments; i++) {
+        const int64_t first = p->s.segment[i];
+        const problem one = alone(p, first, p->s.segment[i + 1] - first);
+        const result r = { (char *)apart.o + bytes_of(p, first * p->s.ldo),
+                           (char *)apart.dq + bytes_of(p, first * p->s.ldq),
+                           (char *)apart.dk + bytes_of(p, first * p->s.ldk),
+                           (char *)apart.dv + bytes_of(p, first * p->s.ldv),
+                           apart.stats + first * p->s.kv_heads * p->s.group * 2 };
+        run_device(&one, &r, isa, 1);
+    }
+    snprintf(name, sizeof name, "packed, dtype %d, sums %d, %s, %d threads", (int)p->s.dtype,
+             (int)p->sums, isa == NULL ? "best" : isa, threads);
+    same(name, p, &packed, &apart);
+    if (isa != NULL && strcmp(isa, "ref") == 0) {
+        run_ref(p, &apart); /* the definition itself */
+        same("packed, as it is defined", p, &packed, &apart);
+    }
+    result_drop(&packed);
+    result_drop(&apart);
+}
+
+/* Each of them has the bits that it has alone, wherever it lies and whatever stands beside it. */
+static void test_attention__packed_sequences_are_as_each_alone(void **state)
+{
+    static const int64_t segment[] = { 0, 1, 18, 280, 280 + 270, 560 };
+    static const char *const isa[] = { "ref", "avx2", "avx512", NULL };
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (int n = 0; n < 6; n++) {
+        problem p = problem_of((sheaf__attention){ .dtype = dtypes[n % 3],
+                                                   .batch = 2,
+                                                   .queries = 280,
+                                                   .keys = 280,
+                                                   .kv_rows = 280,
+                                                   .kv_heads = 1,
+                                                   .group = 2,
+                                                   .head_dim = 6,
+                                                   .scale = 0.3f,
+                                                   .window = n >= 3 ? 40 : 0,
+                                                   .segment = segment,
+                                                   .segments = 5 },
+                               2, n >= 3);
+        fill_mask(&p, (uint64_t)n);
+        for (size_t i = n == 4 ? 0 : 1; i < ARRAY_LEN(isa); i++) /* the reference takes its time */
+            for (int tiles = 0; tiles < 2; tiles++) {
+                p.sums = tiles ? SHEAF__TILES : SHEAF__PAIRS;
+                if ((isa[i] == NULL || on_this_cpu(isa[i])) && (!tiles || n % 3 == 1))
+                    check_segments(&p, isa[i], 1 + (int)i);
+            }
+        problem_drop(&p);
+    }
+}
+
+static void test_attention__packed_work_is_counted_by_sequence(void **state)
+{
+    static const int64_t segment[] = { 0, 3, 7, 14 };
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, 4, NULL, 0));
+    const sheaf__attention s = { .dtype = SHEAF_F32,
+                                 .batch = 2,
+                                 .queries = 7,
+                                 .keys = 7,
+                                 .kv_rows = 7,
+                                 .kv_heads = 1,
+                                 .group = 1,
+                                 .head_dim = 4,
+                                 .scale = 1,
+                                 .segment = segment,
+                                 .segments = 3 };
+    sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
+    assert_true(device->flops == 2.0 * 2 * 4 * (6 + 10 + 28));
+    sheaf__device_close(device);
+}
+
 /* One program under two names: sanitizers take minutes for the large shapes. */
 int main(int argc, char **argv)
 {
@@ -302,6 +399,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__numbers_out_of_the_ordinary_in_full_attention),
         cmocka_unit_test(test_attention__full_on_a_device_is_the_definition),
         cmocka_unit_test(test_attention__full_without_queries_or_without_keys_is_zero),
+        cmocka_unit_test(test_attention__packed_sequences_are_as_each_alone),
+        cmocka_unit_test(test_attention__packed_work_is_counted_by_sequence),
     };
     const struct CMUnitTest large[] = {
         cmocka_unit_test(test_attention__full_production_size_is_the_same_on_any_threads_and_isa),

@@ -261,13 +261,53 @@ void sheaf__attention_ref_dkv(const sheaf__attention_call *call, const sheaf__at
     }
 }
 
-static void for_each_head(const sheaf__attention_call *call, int64_t rows,
-                          void (*part)(const sheaf__attention_call *,
-                                       const sheaf__attention_part *))
+static void *beyond(const void *x, int64_t elements, sheaf_dtype dtype)
 {
-    for (int64_t b = 0; b < call->shape->batch; b++)
-        for (int64_t kv = 0; kv < call->shape->kv_heads; kv++)
-            part(call, &(sheaf__attention_part){ b, kv, 0, call->shape->group, 0, rows });
+    return x == NULL ? NULL : (char *)x + elements * (int64_t)sheaf_dtype_bytes(dtype);
+}
+
+void sheaf__attention_segment(sheaf__attention_call *call, sheaf__attention *shape,
+                              const sheaf__attention_call *all, int64_t index)
+{
+    const sheaf__attention *s = all->shape;
+    *call = *all;
+    *shape = *s;
+    call->shape = shape;
+    if (s->segment == NULL)
+        return;
+    const int64_t row = s->segment[index], b = row / s->queries;
+    shape->segment = NULL;
+    shape->batch = 1;
+    shape->queries = shape->keys = shape->kv_rows = s->segment[index + 1] - row;
+    if (s->key_mask != NULL)
+        shape->key_mask = s->key_mask + b * s->mask_ld + (row - b * s->queries);
+    call->stats = all->stats == NULL ? NULL : all->stats + row * s->kv_heads * s->group * 2;
+    call->q = beyond(all->q, row * s->ldq, s->dtype);
+    call->dq = beyond(all->dq, row * s->ldq, s->dtype);
+    call->k = beyond(all->k, row * s->ldk, s->dtype);
+    call->dk = beyond(all->dk, row * s->ldk, s->dtype);
+    call->v = beyond(all->v, row * s->ldv, s->dtype);
+    call->dv = beyond(all->dv, row * s->ldv, s->dtype);
+    call->o = beyond(all->o, row * s->ldo, s->dtype);
+    call->d_o = beyond(all->d_o, row * s->ldo, s->dtype);
+}
+
+typedef void part_kernel(const sheaf__attention_call *call, const sheaf__attention_part *part);
+enum { ROWS, QUERIES, KEYS };
+
+static void for_each_head(const sheaf__attention_call *all, int what, part_kernel *part)
+{
+    for (int64_t i = 0; i < sheaf__attention_segments(all->shape); i++) {
+        sheaf__attention_call call;
+        sheaf__attention shape;
+        sheaf__attention_segment(&call, &shape, all, i);
+        const int64_t end = what == KEYS   ? shape.keys
+                            : what == ROWS ? shape.queries * shape.group
+                                           : shape.queries;
+        for (int64_t b = 0; b < shape.batch; b++)
+            for (int64_t kv = 0; kv < shape.kv_heads; kv++)
+                part(&call, &(sheaf__attention_part){ b, kv, 0, shape.group, 0, end });
+    }
 }
 
 void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o,
@@ -276,7 +316,7 @@ void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sum
     const sheaf__attention_call call = {
         .shape = shape, .o = o, .stats = stats, .q = q, .k = k, .v = v, .sums = sums
     };
-    for_each_head(&call, shape->queries * shape->group, sheaf__attention_ref_rows);
+    for_each_head(&call, ROWS, sheaf__attention_ref_rows);
 }
 
 void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq,
@@ -286,6 +326,6 @@ void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums su
     /* o and stats are only read; the call has one field for both directions */
     const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q,    k, v, d_o, dq,
                                          dk,    dv,        sums,           { 0 } };
-    for_each_head(&call, shape->queries, sheaf__attention_ref_dq);
-    for_each_head(&call, shape->keys, sheaf__attention_ref_dkv);
+    for_each_head(&call, QUERIES, sheaf__attention_ref_dq);
+    for_each_head(&call, KEYS, sheaf__attention_ref_dkv);
 }

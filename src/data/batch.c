@@ -1,0 +1,135 @@
+/* batch.c - rows of a data set as dense arrays, packed ones too. */
+#include "data/data_images.h"
+#include "data/data_rows.h"
+#include "ops/kernels.h"
+
+/* The rows that one of data.h stands for: itself, or those that are packed together. */
+typedef struct parts {
+    const int64_t *row;
+    int64_t n;
+} parts;
+
+static parts parts_of(const sheaf_data *d, const int64_t *row)
+{
+    if (*row < 0)
+        return (parts){ row, 0 };
+    if (d->packs == 0)
+        return (parts){ row, 1 };
+    return (parts){ d->pack_row + d->pack_begin[*row],
+                    d->pack_begin[*row + 1] - d->pack_begin[*row] };
+}
+
+int64_t sheaf_data_rows(const sheaf_data *data)
+{
+    return data->packs > 0 ? data->packs : data->rows;
+}
+
+bool sheaf_data_is_packed(const sheaf_data *data)
+{
+    return data != NULL && data->packs > 0;
+}
+
+int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < n; i++) {
+        const parts p = parts_of(data, &row[i]);
+        int64_t sum = 0;
+        for (int64_t k = 0; k < p.n; k++)
+            sum += sheaf__data_used_by(data, p.row[k]);
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const parts p = parts_of(data, &row[i]);
+        for (int64_t k = 0; k < p.n; k++)
+            sum += data->labels[p.row[k]];
+    }
+    return sum;
+}
+
+int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const parts p = parts_of(data, &row[i]);
+        for (int64_t k = 0; k < p.n; k++)
+            sum +=
+                data->seen == NULL ? sheaf__data_row_length(data, p.row[k]) : data->seen[p.row[k]];
+    }
+    return sum;
+}
+
+/* A row's own positions, which go on through the padding. */
+static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, int64_t t)
+{
+    if (data->position == NULL || length == 0)
+        return (int32_t)t;
+    const int32_t *own = data->position + data->begin[row];
+    return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
+}
+
+/* One row over positions [at, at + room) of the batch, the rest of them padding. */
+static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t room,
+                 int64_t at)
+{
+    const int64_t length = row < 0 ? 0 : sheaf__data_row_length(data, row);
+    for (int64_t t = 0; t < room; t++, at++) {
+        const bool real = t < length;
+        if (batch->tokens != NULL)
+            batch->tokens[at] = real ? data->token[data->begin[row] + t] : (int32_t)data->pad;
+        if (batch->position != NULL)
+            batch->position[at] = position_at(data, row, length, t);
+        if (batch->mask != NULL)
+            batch->mask[at] = real ? sheaf__data_mask_at(data, row, t) : 0;
+        if (batch->labels != NULL) {
+            const int32_t next =
+                t + 1 < length ? sheaf__data_label_at(data, row, t + 1) : SHEAF__NO_LABEL;
+            batch->labels[at] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
+        }
+    }
+}
+
+static void put_segment(const sheaf_batch *batch, int64_t at, int64_t length)
+{
+    if (batch->segment == NULL || length == 0)
+        return;
+    batch->segment[(*batch->segments)++] = at;
+    batch->segment[*batch->segments] = at + length;
+}
+
+/* A packed row: each of its rows without a padding of its own, and the padding of all. */
+static void fill_packed(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                        int64_t seq, int64_t at)
+{
+    const parts p = parts_of(data, row);
+    const int64_t end = at + seq;
+    for (int64_t k = 0; k < p.n; k++) {
+        const int64_t used = sheaf__data_used_by(data, p.row[k]);
+        fill(batch, data, p.row[k], used, at);
+        put_segment(batch, at, used);
+        at += used;
+    }
+    fill(batch, data, -1, end - at, at);
+    put_segment(batch, at, end - at);
+}
+
+void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                      int64_t n)
+{
+    const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
+    if (batch->segments != NULL)
+        *batch->segments = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (data->packs > 0)
+            fill_packed(batch, data, &row[i], seq, i * seq);
+        else
+            fill(batch, data, row[i], seq, i * seq);
+    if (data->images != NULL)
+        sheaf__data_images_rows(batch, data, row, n);
+}

@@ -1,0 +1,145 @@
+/* order_test.c - packed rows and the order of rows: worked by hand, and what must always hold. */
+#include <stdlib.h>
+
+#include "data/data.h"
+#include "ops/kernels.h"
+#include "tests/check.h"
+#include "tests/files.h"
+
+enum { BOS = 256, EOS = 257, NO = SHEAF__IGNORED };
+
+static sheaf_data *open_lengths(const int *length, int n, const sheaf_data_options *how)
+{
+    const sheaf_config config = {
+        .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true
+    };
+    sheaf_data_options options = *how;
+    sheaf_data *data = NULL;
+    FILE *file = fopen(at("rows.jsonl"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < n; i++) {
+        fprintf(file, "{\"text\": \"");
+        for (int k = 0; k < length[i] - 2; k++) /* bos and eos */
+            fputc('a' + i % 26, file);
+        fprintf(file, "\"}\n");
+    }
+    assert_int_equal(fclose(file), 0);
+    options.config = &config;
+    CHECK_OK(sheaf_data_open(&data, at("rows.jsonl"), &options));
+    return data;
+}
+
+static void test_pack__first_fit_worked_by_hand(void **state)
+{
+    static const int length[] = { 4, 5, 3, 7, 3, 3 };
+    /* 8 positions: 4 + 3, 5 + 3, 7, 3 */
+    sheaf_data *data = open_lengths(length, 6, &(sheaf_data_options){ .seq = 8, .pack = true });
+    const int64_t rows[] = { 0, 1, 2, 3, -1 };
+    static const int32_t tokens[] = { BOS, 'a', 'a', EOS, BOS, 'c', EOS, 258,
+                                      BOS, 'b', 'b', 'b', EOS, BOS, 'e', EOS },
+                         labels[] = { 'a', 'a', EOS, NO,  'c', EOS, NO,  NO,
+                                      'b', 'b', 'b', EOS, NO,  'e', EOS, NO },
+                         position[] = { 0, 1, 2, 3, 0, 1, 2, 0, 0, 1, 2, 3, 4, 0, 1, 2 };
+    static const int64_t segment[] = { 0, 4, 7, 8, 13, 16, 23, 24, 27, 32, 40 };
+    int32_t t[40], l[40], p[40];
+    int64_t s[41], n = 7;
+    assert_true(sheaf_data_is_packed(data));
+    assert_int_equal(sheaf_data_rows(data), 4);
+    assert_int_equal(sheaf_data_longest(data), 8);
+    assert_int_equal(sheaf_data_used(data, rows + 3, 2), 3);
+    assert_int_equal(sheaf_data_tokens(data, rows, 5), 25);
+    assert_int_equal(sheaf_data_labels(data, rows, 5), 25 - 6);
+    sheaf_data_batch(
+        &(sheaf_batch){ .tokens = t, .labels = l, .position = p, .segment = s, .segments = &n },
+        data, rows, 5);
+    CHECK_BYTES("tokens", t, tokens, sizeof tokens);
+    CHECK_BYTES("labels", l, labels, sizeof labels);
+    CHECK_BYTES("positions", p, position, sizeof position);
+    assert_int_equal(n, ARRAY_LEN(segment) - 1);
+    CHECK_BYTES("segments", s, segment, sizeof segment);
+    sheaf_data_close(data);
+}
+
+/* Against the rule in its plain form. */
+static void test_pack__is_first_fit_of_many(void **state)
+{
+    enum { ROWS = 700, SEQ = 50 };
+    int length[ROWS], room[ROWS], packs = 0;
+    for (int i = 0; i < ROWS; i++)
+        length[i] = 3 + (i * i * 7 + i * 31) % 48;
+    sheaf_data *data =
+        open_lengths(length, ROWS, &(sheaf_data_options){ .seq = SEQ, .pack = true });
+    for (int i = 0; i < ROWS; i++) {
+        int p = 0;
+        while (p < packs && room[p] < length[i])
+            p++;
+        if (p == packs)
+            room[packs++] = SEQ;
+        room[p] -= length[i];
+    }
+    assert_int_equal(sheaf_data_rows(data), packs);
+    for (int64_t p = 0; p < packs; p++)
+        assert_int_equal(sheaf_data_used(data, &p, 1), SEQ - room[p]);
+    sheaf_data_close(data);
+}
+
+static void test_pack__needs_a_length(void **state)
+{
+    const sheaf_config config = { .vocab = 259, .eos = { EOS }, .neos = 1, .byte_vocab = true };
+    sheaf_data *data = NULL;
+    CHECK_FAILS(sheaf_data_open(&data, at("rows.jsonl"),
+                                &(sheaf_data_options){ .config = &config, .pack = true }),
+                SHEAF_E_ARG, "--pack | --seq N beside it");
+}
+
+/* ---- by length ---- */
+
+static void test_order__by_length_visits_every_row_and_pads_less(void **state)
+{
+    enum { ROWS = 503, MICRO = 4 };
+    int length[ROWS];
+    for (int i = 0; i < ROWS; i++)
+        length[i] = 3 + (i * i * 7 + i * 31) % 300;
+    sheaf_data *plain = open_lengths(length, ROWS, &(sheaf_data_options){ .micro_batch = MICRO }),
+               *sorted = open_lengths(
+                   length, ROWS, &(sheaf_data_options){ .micro_batch = MICRO, .by_length = true });
+    assert_string_equal(sheaf_data_hash(plain), sheaf_data_hash(sorted));
+    int moved = 0, ascending = 0;
+    for (int64_t epoch = 0; epoch < 2; epoch++) {
+        bool seen[ROWS] = { false };
+        int64_t before = 0;
+        for (int64_t i = 0; i < ROWS; i++) {
+            const int64_t row = sheaf_data_sample(sorted, epoch * ROWS + i, 7, true);
+            assert_true(row >= 0 && row < ROWS && !seen[row]);
+            seen[row] = true;
+            moved += row != sheaf_data_sample(sorted, i, 7, true);
+            ascending += length[row] >= before;
+            before = length[row];
+        }
+    }
+    assert_true(moved > ROWS / 2); /* epochs differ */
+    assert_true(ascending > ROWS / 10 &&
+                ascending < 2 * ROWS * 9 / 10); /* micro-batches are not in order */
+    const sheaf_data_order order = { .micro_batch = MICRO, .seed = 7, .shuffle = true };
+    assert_true(sheaf_data_padding(plain, &order) > 0.3);
+    assert_true(sheaf_data_padding(sorted, &order) < 0.03);
+    static const int64_t some[] = { 1, 5, 6, 9, 100, 200, 300 };
+    bool found[ROWS] = { false };
+    for (int64_t i = 0; i < 7; i++)
+        found[sheaf_data_sample_of(sorted, some, 7, i, 7, true)] = true;
+    for (size_t i = 0; i < ARRAY_LEN(some); i++)
+        assert_true(found[some[i]]);
+    sheaf_data_close(plain);
+    sheaf_data_close(sorted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pack__first_fit_worked_by_hand),
+        cmocka_unit_test(test_pack__is_first_fit_of_many),
+        cmocka_unit_test(test_pack__needs_a_length),
+        cmocka_unit_test(test_order__by_length_visits_every_row_and_pads_less),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
