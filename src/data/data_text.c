@@ -332,15 +332,16 @@ static sheaf_status *choose_cache(reader *in)
     return sheaf__text_key(in->key, in->hash, &in->sources, o);
 }
 
-/* Templates live as long as the program; a cache holds the name of one. */
+/* A cache holds the name of a template. */
 static sheaf_status *name_template(sheaf_data *data, const char *name)
 {
-    sheaf__chat_template *chat = NULL;
-    sheaf_status *st = name[0] == '\0' ? NULL : sheaf__chat_template_find(&chat, name);
-    if (st == NULL && chat != NULL)
-        data->prompt_template = sheaf__chat_template_name(chat);
-    sheaf__chat_template_free(chat);
-    return st;
+    if (*name == '\0')
+        return NULL;
+    data->prompt_template = sheaf__chat_template_known(name);
+    return data->prompt_template != NULL
+               ? NULL
+               : sheaf_found(sheaf_fail(SHEAF_E_FORMAT, "chat template of the cache"), "'%s'",
+                             name);
 }
 
 static sheaf_status *use_cache(bool *found, reader *in)

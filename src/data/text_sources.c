@@ -176,8 +176,8 @@ sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_
     sheaf_status *st = NULL;
     if (s->chat != NULL)
         return NULL;
-    if (is_given(options->prompt_template))
-        st = sheaf__chat_template_find(&s->chat, options->prompt_template);
+    if (is_given(options->prompt_template) || s->stored.program != NULL)
+        st = sheaf__chat_template_choose(&s->chat, options->prompt_template, &s->stored);
     s->encoder.chat = s->chat;
     return st;
 }

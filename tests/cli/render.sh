@@ -39,7 +39,34 @@ runs "a message that the published template drops is said" 0 'warning: 1 record 
     render --tokenizer "$work/t" --template mistral-v3 "$work/system.jsonl"
 runs "an unknown name" 2 'chat template +expected: llama2, llama3, .* or plain +found: +.lama3. +try: +llama3 $' \
     render --tokenizer "$work/t" --template lama3 "$work/good.jsonl"
+# What the tokenizer stores: a program, a file of its own, a list of named ones.
+templates=$SHEAF_SOURCE_ROOT/tests/data/templates
+stores() { # stores DIR JSON: tokenizer_config.json with this chat_template
+    mkdir -p "$work/$1"
+    printf '{"bos_token": "<s>", "eos_token": "</s>", "chat_template": %s}\n' "$2" >"$work/$1/tokenizer_config.json"
+}
+chatml="\"{% for m in messages %}{{ '<|im_start|>' + m.role + '\\\\n' + m.content + '<|im_end|>\\\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\\\n' }}{% endif %}\""
+stores one "$chatml"
+runs "a stored program is recognised" 0 '"template": "chatml"' render --tokenizer "$work/one" "$work/good.jsonl"
+stores several "[{\"name\": \"rag\", \"template\": \"x\"}, {\"name\": \"default\", \"template\": $chatml}]"
+runs "of several the one called default" 0 '"template": "chatml"' render --tokenizer "$work/several" "$work/good.jsonl"
+stores unnamed '[{"name": "rag", "template": "x"}]'
+runs "several without a default" 2 '^sheaf: --template .*found: +none, and the tokenizer stores several' render --tokenizer "$work/unnamed" "$work/good.jsonl"
+runs "a name helps" 0 '"template": "zephyr"' render --tokenizer "$work/unnamed" --template zephyr "$work/good.jsonl"
+cp "$templates/llama3.jinja" "$work/one/chat_template.jinja"
+runs "chat_template.jinja counts before tokenizer_config.json" 0 '"template": "llama3"' render --tokenizer "$work/one" "$work/good.jsonl"
+stores other '"{% for m in messages %}{{ m.content }}|{% endfor %}"'
+runs "an unknown program is refused with the names" 3 'tokenizer_config.json: chat_template +expected: +a program that writes as one of llama2, llama3, .* or plain +found: +another one.*try: +--template NAME' \
+    render --tokenizer "$work/other" "$work/good.jsonl"
+stores broken '"{% for m in messages %}"'
+runs "a broken one with its line" 3 'tokenizer_config.json: line 1: chat template +expected: +else' render --tokenizer "$work/broken" "$work/good.jsonl"
+stores dated "\"{{ strftime_now('%Y') }}\""
+runs "one that changes with the day is not run" 3 'strftime_now.*the day' render --tokenizer "$work/dated" "$work/good.jsonl"
+stores number 5
+runs "a number is no template" 3 "tokenizer_config.json: 'chat_template' +expected: a template" render --tokenizer "$work/number" "$work/good.jsonl"
+
 mkdir "$work/none"
+runs "no template at all" 2 '^sheaf: --template +expected: llama2, .* +found: +none, and the tokenizer stores none' render --tokenizer "$work/none" "$work/good.jsonl"
 runs "a tokenizer without eos" 2 'chat template zephyr +expected: a tokenizer with an eos token' \
     render --tokenizer "$work/none" --template zephyr "$work/good.jsonl"
 runs "no file" 3 'nothing.jsonl' render --tokenizer "$work/t" --template zephyr "$work/nothing.jsonl"

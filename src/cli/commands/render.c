@@ -11,7 +11,7 @@
 #include "data/complaints.h"
 #include "data/json_items.h"
 #include "inputs/chat/messages.h"
-#include "inputs/chat/stored.h"
+#include "inputs/chat/recognise.h"
 
 const char cmd_render_usage[] =
     "usage: sheaf render --tokenizer PATH [--template NAME] FILE [FLAG...]\n"
@@ -141,17 +141,6 @@ static sheaf_status *take_input(FILE **file, char path[32])
     return NULL;
 }
 
-static sheaf_status *choose(rendering *r, const char *given, const sheaf__stored_chat *stored)
-{
-    r->options.bos = stored->bos;
-    r->options.eos = stored->eos;
-    if (given != NULL)
-        return sheaf__chat_template_find(&r->template, given);
-    sheaf_status *st =
-        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
-    return sheaf_found(st, "none");
-}
-
 int cmd_render(cli *cli, int argc, char **argv)
 {
     rendering r = { .cli = cli };
@@ -172,7 +161,9 @@ int cmd_render(cli *cli, int argc, char **argv)
     if (st == NULL)
         st = sheaf__stored_chat_read(&stored, tokenizer);
     if (st == NULL)
-        st = choose(&r, name, &stored);
+        st = sheaf__chat_template_choose(&r.template, name, &stored);
+    r.options.bos = stored.bos;
+    r.options.eos = stored.eos;
     const bool piped = st == NULL && strcmp(paths.word[0], "-") == 0;
     if (piped)
         st = take_input(&input, unnamed);

@@ -42,6 +42,16 @@ const char *sheaf__chat_template_name(const sheaf__chat_template *t)
     return t->style.name;
 }
 
+const char *sheaf__chat_template_known(const char *name)
+{
+    for (int i = 0; i < sheaf__style_count; i++)
+        if (strcmp(name, sheaf__styles[i].name) == 0)
+            return sheaf__styles[i].name;
+        else if (strcmp(name, sheaf__styles[i].stored) == 0)
+            return sheaf__styles[i].stored;
+    return NULL;
+}
+
 const char *sheaf__chat_template_names(void)
 {
     return "llama2, llama3, llama3.1, mistral-v1, mistral-v3, mistral-nemo, mistral-2023, "

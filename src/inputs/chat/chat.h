@@ -51,7 +51,11 @@ typedef struct sheaf__chat_options {
 /* sheaf__chat_template_find - by name, "llama3". Errors: SHEAF_E_ARG with the names there are. */
 sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *name);
 void sheaf__chat_template_free(sheaf__chat_template *t);
+/* sheaf__chat_template_name - "llama3"; "llama3-stored" for one that was recognised with small
+ * differences (recognise.h). It lives as long as the program. sheaf__chat_template_known - such a
+ * name by its letters, NULL where it is none. */
 const char *sheaf__chat_template_name(const sheaf__chat_template *t);
+const char *sheaf__chat_template_known(const char *name);
 /* sheaf__chat_template_names - all of them, with commas, for messages and for help. */
 const char *sheaf__chat_template_names(void);
 /* sheaf__chat_template_stop - the text of the token that ends an answer: "<|im_end|>". `eos` where

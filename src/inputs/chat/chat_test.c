@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "inputs/chat/messages.h"
+#include "inputs/chat/recognise.h"
 #include "inputs/chat/style.h"
 
 static json_t *recorded; /* {"conversations": [...], "texts": {NAME: [...]}} */
@@ -273,6 +274,102 @@ static void test_chat__a_token_that_the_tokenizer_lacks_is_named(void **state)
     }
 }
 
+/* ---- stored programs ---- */
+
+static char *program_of(const char *name)
+{
+    char path[512], file[64], *text = NULL;
+    size_t size = 0;
+    snprintf(file, sizeof file, "%s.jinja", name);
+    CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, file), 1 << 20));
+    return text;
+}
+
+static void test_recognise__every_published_program_is_its_row(void **state)
+{
+    for (int k = 0; k < sheaf__style_count - 1; k++) {
+        char *text = program_of(sheaf__styles[k].name);
+        sheaf__chat_template *t = NULL;
+        CHECK_OK(sheaf__chat_template_recognise(&t, text, strlen(text), "<s>", "</s>"));
+        assert_string_equal(sheaf__chat_template_name(t), sheaf__styles[k].name);
+        assert_true(t->style.flags == sheaf__styles[k].flags);
+        sheaf__chat_template_free(t);
+        free(text);
+    }
+}
+
+#define CHATML(HEAD, CONTENT)                                                                      \
+    HEAD "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + " CONTENT       \
+         " + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"                      \
+         "{{ '<|im_start|>assistant\n' }}{% endif %}"
+
+static void test_recognise__what_a_row_can_say_differently(void **state)
+{
+    static const struct {
+        const char *program, *name, *want; /* of a question and an answer */
+    } cases[] = {
+        { CHATML("{{ bos_token }}", "message['content']"), "chatml-stored",
+          "<s><|im_start|>user\n Q<|im_end|>\n<|im_start|>assistant\nA <|im_end|>\n" },
+        { CHATML("", "message['content']|trim"), "chatml-stored",
+          "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n" },
+        { CHATML("{% if messages[0].role != 'system' %}<|im_start|>system\nBe\nkind.<|im_end|>\n"
+                 "{{ '' }}{% endif %}",
+                 "message['content']"),
+          "chatml-stored",
+          "<|im_start|>system\nBe\nkind.<|im_end|>\n<|im_start|>user\n Q<|im_end|>\n"
+          "<|im_start|>assistant\nA <|im_end|>\n" },
+        { "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
+          "{{ raise_exception('no') }}{% elif m.role == 'user' %}{{ '[INST] ' + m.content + "
+          "' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}{% endfor %}",
+          "mistral-2023-stored", "<s>[INST]  Q [/INST]A </s>" },
+    };
+    static const sheaf__message talk[] = { { "user", " Q", 2 }, { "assistant", "A ", 2 } };
+    static const sheaf__chat_options options = { .bos = "<s>", .eos = "</s>" };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__chat_template *t = NULL;
+        sheaf__rendered r = { 0 };
+        CHECK_OK(sheaf__chat_template_recognise(&t, cases[i].program, strlen(cases[i].program),
+                                                "<s>", "</s>"));
+        assert_string_equal(sheaf__chat_template_name(t), cases[i].name);
+        CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &options));
+        assert_string_equal(r.text, cases[i].want);
+        sheaf__rendered_release(&r);
+        sheaf__chat_template_free(t);
+        /* its name, as settings keep it, means the same as long as the program does */
+        sheaf__stored_chat stored = {
+            .program = (char *)cases[i].program, .bos = "<s>", .eos = "</s>", .file = "x"
+        };
+        CHECK_OK(sheaf__chat_template_choose(&t, cases[i].name, &stored));
+        assert_ptr_equal(sheaf__chat_template_name(t), sheaf__chat_template_known(cases[i].name));
+        sheaf__chat_template_free(t);
+        stored.program = CHATML("", "message['content']");
+        CHECK_FAILS(sheaf__chat_template_choose(&t, cases[i].name, &stored), SHEAF_E_ARG,
+                    "now it is chatml");
+    }
+}
+
+static void test_recognise__others_are_refused_with_the_names(void **state)
+{
+    static const struct {
+        const char *program, *found;
+        sheaf_code code;
+    } cases[] = {
+        { "{% for m in messages %}{{ m.role + m.content }}{% endfor %}", "another one",
+          SHEAF_E_UNSUPPORTED },
+        { CHATML("{{ strftime_now('%Y') }}", "message['content']"), "the day",
+          SHEAF_E_UNSUPPORTED },
+        { CHATML("", "message['content'].replace('two', '2')"), "chatml writes",
+          SHEAF_E_UNSUPPORTED },
+        { "{% for %}", "line 1", SHEAF_E_FORMAT },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__chat_template *t = NULL;
+        check_status(sheaf__chat_template_recognise(&t, cases[i].program, strlen(cases[i].program),
+                                                    "<s>", "</s>"),
+                     cases[i].code, "llama2, llama3", cases[i].found);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +377,9 @@ int main(void)
         cmocka_unit_test(test_chat__the_list_of_names_is_that_of_the_table),
         cmocka_unit_test(test_chat__spans_worked_by_hand),
         cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),
+        cmocka_unit_test(test_recognise__every_published_program_is_its_row),
+        cmocka_unit_test(test_recognise__what_a_row_can_say_differently),
+        cmocka_unit_test(test_recognise__others_are_refused_with_the_names),
         cmocka_unit_test(test_messages__refusals_name_the_message),
         cmocka_unit_test(test_messages__forms_give_the_same_messages),
     };

@@ -43,6 +43,7 @@ enum {
 
 typedef struct sheaf__style {
     const char *name;
+    const char *stored; /* "NAME-stored": the row as a stored program varies it */
     const char *head;
     sheaf__system_place place;
     const char *system_open, *system_close;

@@ -1,0 +1,37 @@
+/* jinja.h - runs chat templates: as much of Jinja 2 as the published ones use, with the settings of
+ * transformers (trim_blocks, lstrip_blocks, a sandbox in which nothing changes).
+ *
+ *   {% for a, b in x if c %} .. {% else %} .. {% endfor %}   loop.index, first, last, previtem, ...
+ *   if elif else, set (values, several names, blocks, members of a namespace), macro, call, filter,
+ *   with, generation, break, continue, raw, comments, - and + at marks
+ *   numbers, strings, lists, tuples, dicts, slices, .name [..] (..) |filter, is test, a if b else c
+ *   filters of jinja_filter.c, tests of jinja_checks.c, methods of jinja_method.c
+ *   range, dict, namespace, raise_exception
+ *
+ * What it does not do is refused by name when it is reached: what comes out is what Jinja gives, or
+ * nothing. A template is a program of strangers: work, memory and depth are bounded (jinja_core.h).
+ * strftime_now() is refused, because what a model learns must not depend on the day. */
+#ifndef SHEAF_INPUTS_CHAT_JINJA_H
+#define SHEAF_INPUTS_CHAT_JINJA_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "sheaf/status.h"
+
+typedef struct sheaf__jinja sheaf__jinja;
+
+/* sheaf__jinja_parse - *out is to be freed, and NULL after a failure. Errors, with the line:
+ * SHEAF_E_FORMAT for what is no template, SHEAF_E_UNSUPPORTED for statements that are refused and
+ * for what is too large; SHEAF_E_MEMORY. */
+sheaf_status *sheaf__jinja_parse(sheaf__jinja **out, const char *text, size_t size);
+void sheaf__jinja_free(sheaf__jinja *program);
+
+/* sheaf__jinja_render - `variables` is an object. *out is malloc'd and ended by NUL. Errors, with
+ * the line: SHEAF_E_DATA where the template raises an exception, as it does in Jinja;
+ * SHEAF_E_UNSUPPORTED for what is not done here, and beyond the bounds; SHEAF_E_MEMORY.
+ * Thread-safe. */
+sheaf_status *sheaf__jinja_render(char **out, size_t *size, const sheaf__jinja *program,
+                                  const json_t *variables);
+
+#endif

@@ -1,0 +1,201 @@
+/* jinja_checks.c - tests: `x is defined`. */
+#include "inputs/chat/jinja_core.h"
+
+typedef bool check(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args);
+
+static sheaf__jvalue other(sheaf__jrun *r, const sheaf__jarguments *args)
+{
+    if (args->at.count != 1 || args->named.keys.count > 0)
+        sheaf__j_raise(r->j, "this test takes one argument");
+    return args->at.at[0];
+}
+
+static bool c_defined(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind != SHEAF__J_UNDEFINED;
+}
+static bool c_undefined(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_UNDEFINED;
+}
+static bool c_none(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_NONE;
+}
+static bool c_boolean(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_BOOL;
+}
+static bool c_true(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_BOOL && v.u.truth;
+}
+static bool c_false(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_BOOL && !v.u.truth;
+}
+static bool c_integer(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_INT;
+}
+static bool c_float(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_FLOAT;
+}
+static bool c_number(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return sheaf__j_is_number(v); /* True is a number to Python */
+}
+static bool c_string(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_TEXT;
+}
+static bool c_mapping(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_DICT;
+}
+static bool c_iterable(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_TEXT || v.kind == SHEAF__J_DICT || sheaf__j_is_list(v) ||
+           v.kind == SHEAF__J_UNDEFINED || v.kind == SHEAF__J_LOOP ||
+           v.kind == SHEAF__J_GENERATOR || v.kind == SHEAF__J_VIEW;
+}
+static bool c_sequence(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    if (v.kind == SHEAF__J_VIEW)
+        sheaf__j_refuse(r->j, "the test sequence of a range or of a dict's view");
+    return v.kind == SHEAF__J_TEXT || v.kind == SHEAF__J_DICT || sheaf__j_is_list(v) ||
+           v.kind == SHEAF__J_UNDEFINED;
+}
+static bool c_callable(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return v.kind == SHEAF__J_MACRO || v.kind == SHEAF__J_FUNCTION;
+}
+static bool c_odd(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    const sheaf__jvalue rest = sheaf__j_binary(r->j, SHEAF__J_WORD("%"), v, sheaf__j_int(2));
+    return sheaf__j_equal(r->j, rest, sheaf__j_int(1));
+}
+static bool c_even(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    const sheaf__jvalue rest = sheaf__j_binary(r->j, SHEAF__J_WORD("%"), v, sheaf__j_int(2));
+    return sheaf__j_equal(r->j, rest, sheaf__j_int(0));
+}
+static bool c_divisibleby(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    const sheaf__jvalue rest = sheaf__j_binary(r->j, SHEAF__J_WORD("%"), v, other(r, args));
+    return sheaf__j_equal(r->j, rest, sheaf__j_int(0));
+}
+static bool c_eq(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return sheaf__j_equal(r->j, v, other(r, args));
+}
+static bool c_ne(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return !sheaf__j_equal(r->j, v, other(r, args));
+}
+static bool c_lt(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return sheaf__j_compare(r->j, v, other(r, args)) < 0;
+}
+static bool c_le(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return sheaf__j_compare(r->j, v, other(r, args)) <= 0;
+}
+static bool c_gt(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return sheaf__j_compare(r->j, v, other(r, args)) > 0;
+}
+static bool c_ge(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return sheaf__j_compare(r->j, v, other(r, args)) >= 0;
+}
+static bool c_in(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return sheaf__j_contains(r->j, other(r, args), v);
+}
+/* Small whole numbers, truth values and none are one object each in Python; others are not asked.
+ */
+static bool c_sameas(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    const sheaf__jvalue w = other(r, args);
+    if (v.kind != w.kind)
+        return false;
+    if (v.kind != SHEAF__J_BOOL && v.kind != SHEAF__J_NONE)
+        sheaf__j_refuse(r->j, "sameas of a %s", sheaf__j_kind(v));
+    return sheaf__j_equal(r->j, v, w);
+}
+
+static bool cased(sheaf__jrun *r, sheaf__jvalue v, bool upper)
+{
+    const sheaf__jtext text = sheaf__j_str(r->j, v);
+    bool some = false;
+    for (size_t i = 0; i < text.size; i++) {
+        const char c = text.at[i];
+        if ((unsigned char)c >= 0x80)
+            sheaf__j_refuse(r->j, "upper and lower case beyond ASCII");
+        if (upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z')
+            return false;
+        some |= upper ? c >= 'A' && c <= 'Z' : c >= 'a' && c <= 'z';
+    }
+    return some;
+}
+static bool c_lower(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return cased(r, v, false);
+}
+static bool c_upper(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
+{
+    return cased(r, v, true);
+}
+
+static const struct {
+    const char *name;
+    check *run;
+} checks[] = {
+    { "defined", c_defined },
+    { "undefined", c_undefined },
+    { "none", c_none },
+    { "boolean", c_boolean },
+    { "true", c_true },
+    { "false", c_false },
+    { "integer", c_integer },
+    { "float", c_float },
+    { "number", c_number },
+    { "string", c_string },
+    { "mapping", c_mapping },
+    { "iterable", c_iterable },
+    { "sequence", c_sequence },
+    { "callable", c_callable },
+    { "odd", c_odd },
+    { "even", c_even },
+    { "divisibleby", c_divisibleby },
+    { "eq", c_eq },
+    { "equalto", c_eq },
+    { "ne", c_ne },
+    { "lt", c_lt },
+    { "lessthan", c_lt },
+    { "le", c_le },
+    { "gt", c_gt },
+    { "greaterthan", c_gt },
+    { "ge", c_ge },
+    { "in", c_in },
+    { "sameas", c_sameas },
+    { "lower", c_lower },
+    { "upper", c_upper },
+    { "==", c_eq },
+    { "!=", c_ne },
+    { "<", c_lt },
+    { "<=", c_le },
+    { ">", c_gt },
+    { ">=", c_ge },
+};
+
+bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
+                   const sheaf__jarguments *args)
+{
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (sheaf__j_is(name, checks[i].name))
+            return checks[i].run(r, of, args);
+    sheaf__j_refuse(r->j, "the test %.*s", (int)name.size, name.at);
+}

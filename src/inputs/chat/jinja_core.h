@@ -1,0 +1,312 @@
+/* jinja_core.h - private: memory, failures, values and the tree of a template.
+ *
+ * All memory of a parse or a run comes from one arena, which is freed as a whole; so a failure
+ * leaves by longjmp() to the entry (sheaf__j_fail), and nothing on the way has anything to undo. */
+#ifndef SHEAF_INPUTS_CHAT_JINJA_CORE_H
+#define SHEAF_INPUTS_CHAT_JINJA_CORE_H
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "inputs/chat/jinja.h"
+
+/* The bounds of one parse or run. */
+enum {
+    SHEAF__J_MEMORY = 32 << 20, /* bytes */
+    SHEAF__J_STEPS = 2000000,   /* nodes visited; long texts and lists count by their size */
+    SHEAF__J_DEPTH = 400,       /* calls within calls of the evaluator */
+    SHEAF__J_NESTING = 150,     /* brackets and blocks within each other */
+    SHEAF__J_SOURCE = 1 << 20,  /* bytes of a template */
+    SHEAF__J_RANGE = 100000,    /* entries of range(), as in Jinja's sandbox */
+};
+
+typedef struct sheaf__j {
+    jmp_buf escape;
+    sheaf_status *st;
+    struct sheaf__j_block *blocks;
+    size_t used;
+    int64_t steps;
+    int depth, line; /* of the template, for messages */
+} sheaf__j;
+
+_Noreturn void sheaf__j_fail(sheaf__j *j, sheaf_status *st);
+/* What Jinja would raise as well; what is not done here. */
+_Noreturn void sheaf__j_raise(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
+_Noreturn void sheaf__j_refuse(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
+void *sheaf__j_take(sheaf__j *j, size_t size); /* zeroed */
+void sheaf__j_work(sheaf__j *j, size_t units);
+void sheaf__j_down(sheaf__j *j); /* a level, which j->depth-- leaves */
+void sheaf__j_release(sheaf__j *j);
+
+/* ---- values ---- */
+
+typedef enum sheaf__jkind {
+    SHEAF__J_UNDEFINED,
+    SHEAF__J_NONE,
+    SHEAF__J_BOOL,
+    SHEAF__J_INT,
+    SHEAF__J_FLOAT,
+    SHEAF__J_TEXT,
+    SHEAF__J_LIST,
+    SHEAF__J_TUPLE,
+    SHEAF__J_DICT,
+    SHEAF__J_SPACE, /* a namespace */
+    SHEAF__J_MACRO,
+    SHEAF__J_LOOP,
+    SHEAF__J_FUNCTION,  /* of the globals: text names it */
+    SHEAF__J_GENERATOR, /* list: what map, select and their like give; true, and gone over once */
+    SHEAF__J_VIEW,      /* list: of a dict, or a range */
+} sheaf__jkind;
+
+typedef struct sheaf__jtext {
+    const char *at; /* borrowed from the source, the variables or the arena; no NUL behind it */
+    size_t size;
+} sheaf__jtext;
+
+typedef struct sheaf__jvalue {
+    sheaf__jkind kind;
+    union {
+        bool truth;
+        int64_t whole;
+        double real;
+        sheaf__jtext text; /* of UNDEFINED: what is not defined */
+        struct sheaf__jlist *list;
+        struct sheaf__jdict *dict; /* of SPACE too */
+        struct sheaf__jmacro *macro;
+        struct sheaf__jloop *loop;
+    } u;
+} sheaf__jvalue;
+
+typedef struct sheaf__jlist {
+    sheaf__jvalue *at;
+    size_t count, capacity;
+} sheaf__jlist;
+
+typedef struct sheaf__jdict {
+    sheaf__jlist keys, values;
+} sheaf__jdict;
+
+typedef struct sheaf__jloop {
+    sheaf__jlist items;
+    size_t index;
+    sheaf__jvalue changed; /* what loop.changed() was told last */
+    bool asked;
+} sheaf__jloop;
+
+typedef struct sheaf__jmacro {
+    const struct sheaf__jnode *node;
+    struct sheaf__jscope *scope; /* in which it was defined */
+} sheaf__jmacro;
+
+typedef struct sheaf__jbuffer { /* a growing text in the arena */
+    char *at;
+    size_t size, capacity;
+} sheaf__jbuffer;
+
+#define SHEAF__J_WORD(s) ((sheaf__jtext){ (s), sizeof(s) - 1 })
+bool sheaf__j_is(sheaf__jtext text, const char *word);
+bool sheaf__j_same(sheaf__jtext a, sheaf__jtext b);
+
+sheaf__jvalue sheaf__j_undefined(sheaf__jtext what);
+sheaf__jvalue sheaf__j_none(void);
+sheaf__jvalue sheaf__j_bool(bool truth);
+sheaf__jvalue sheaf__j_int(int64_t whole);
+sheaf__jvalue sheaf__j_float(double real);
+sheaf__jvalue sheaf__j_text(const char *at, size_t size);
+sheaf__jvalue sheaf__j_list(sheaf__j *j); /* empty */
+sheaf__jvalue sheaf__j_dict(sheaf__j *j);
+sheaf__jvalue sheaf__j_pair(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b);
+sheaf__jvalue sheaf__j_as(sheaf__jkind kind, sheaf__jlist *list);
+sheaf__jvalue sheaf__j_of_json(sheaf__j *j, const json_t *json);
+
+void sheaf__j_append(sheaf__j *j, sheaf__jlist *list, sheaf__jvalue value);
+/* NULL: no such key. */
+sheaf__jvalue *sheaf__j_get(sheaf__j *j, const sheaf__jdict *dict, sheaf__jvalue key);
+void sheaf__j_set(sheaf__j *j, sheaf__jdict *dict, sheaf__jvalue key, sheaf__jvalue value);
+void sheaf__j_put(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t size);
+sheaf__jvalue sheaf__j_taken(const sheaf__jbuffer *b);
+
+bool sheaf__j_truth(sheaf__jvalue v);
+bool sheaf__j_is_list(sheaf__jvalue v);   /* or a tuple */
+bool sheaf__j_is_number(sheaf__jvalue v); /* or a truth value, as in Python */
+double sheaf__j_real(sheaf__jvalue v);    /* of a number */
+int64_t sheaf__j_whole(sheaf__jvalue v);  /* of an int or a truth value */
+bool sheaf__j_equal(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b);
+int sheaf__j_compare(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b); /* raises for other kinds */
+bool sheaf__j_contains(sheaf__j *j, sheaf__jvalue in, sheaf__jvalue what);
+const char *sheaf__j_kind(sheaf__jvalue v); /* Python's name of it */
+/* What a loop goes over: entries, keys, characters; raises for what cannot be gone over. */
+sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v);
+size_t sheaf__j_characters(sheaf__jtext text);
+/* Python's str() and repr(). */
+sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v);
+void sheaf__j_put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v);
+void sheaf__j_put_float(sheaf__j *j, sheaf__jbuffer *b, double real);
+
+/* ---- tokens ---- */
+
+typedef enum sheaf__jtoken_kind {
+    SHEAF__T_END,
+    SHEAF__T_DATA,
+    SHEAF__T_BLOCK,     /* {% */
+    SHEAF__T_BLOCK_END, /* %} */
+    SHEAF__T_PRINT,     /* {{ */
+    SHEAF__T_PRINT_END, /* }} */
+    SHEAF__T_NAME,
+    SHEAF__T_TEXT, /* a string, its escapes read */
+    SHEAF__T_INT,
+    SHEAF__T_FLOAT,
+    SHEAF__T_SIGN, /* an operator or a bracket: text */
+} sheaf__jtoken_kind;
+
+typedef struct sheaf__jtoken {
+    sheaf__jtoken_kind kind;
+    int line;
+    sheaf__jtext text;
+} sheaf__jtoken;
+
+sheaf__jtoken *sheaf__j_tokens(sheaf__j *j, const char *source, size_t size);
+
+/* ---- the tree ---- */
+
+typedef enum sheaf__jnode_kind {
+    SHEAF__N_DATA,       /* value */
+    SHEAF__N_PRINT,      /* a */
+    SHEAF__N_IF,         /* a, body, other */
+    SHEAF__N_FOR,        /* a target, b items, c condition, body, other */
+    SHEAF__N_SET,        /* a target, b value */
+    SHEAF__N_SET_BLOCK,  /* a target, b filters over N_BODY or NULL, body */
+    SHEAF__N_MACRO,      /* name, args (name, b default), body */
+    SHEAF__N_CALL_BLOCK, /* a call, args, body */
+    SHEAF__N_FILTER,     /* a filters over N_BODY, body */
+    SHEAF__N_WITH,       /* args (a target, b value), body */
+    SHEAF__N_GENERATION, /* body */
+    SHEAF__N_BREAK,
+    SHEAF__N_CONTINUE,
+    SHEAF__E_CONST,    /* value */
+    SHEAF__E_BODY,     /* what the block that is being filtered wrote */
+    SHEAF__E_NAME,     /* name */
+    SHEAF__E_ITEM,     /* a[b] */
+    SHEAF__E_MEMBER,   /* a.name */
+    SHEAF__E_SLICE,    /* a[b:c:d] */
+    SHEAF__E_CALL,     /* a(args) */
+    SHEAF__E_FILTER,   /* a|name(args) */
+    SHEAF__E_TEST,     /* a is name(args) */
+    SHEAF__E_NOT,      /* a */
+    SHEAF__E_MINUS,    /* a */
+    SHEAF__E_PLUS,     /* a */
+    SHEAF__E_BINARY,   /* a name b */
+    SHEAF__E_COMPARE,  /* a, args (name the sign, a) */
+    SHEAF__E_AND,      /* a, b */
+    SHEAF__E_OR,       /* a, b */
+    SHEAF__E_CHOICE,   /* a if b else c */
+    SHEAF__E_LIST,     /* args */
+    SHEAF__E_TUPLE,    /* args */
+    SHEAF__E_DICT,     /* args (a key, b value) */
+    SHEAF__E_ARGUMENT, /* name of a keyword or empty, a */
+} sheaf__jnode_kind;
+
+typedef struct sheaf__jnode {
+    sheaf__jnode_kind kind;
+    int line;
+    sheaf__jtext name;
+    sheaf__jvalue value;
+    struct sheaf__jnode *a, *b, *c, *d, *args, *body, *other;
+    struct sheaf__jnode *next; /* in a list */
+} sheaf__jnode;
+
+struct sheaf__jinja {
+    sheaf__j j; /* its arena holds the source and the tree */
+    sheaf__jnode *body;
+};
+
+typedef struct sheaf__jparser {
+    sheaf__j *j;
+    const sheaf__jtoken *at;
+    int nesting;
+} sheaf__jparser;
+
+sheaf__jnode *sheaf__j_parse_all(sheaf__jparser *p);
+/* Of expressions. A tuple without brackets where commas follow; `choice`: may be a if b else c. */
+sheaf__jnode *sheaf__j_parse_tuple(sheaf__jparser *p, bool choice);
+sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p);
+sheaf__jnode *sheaf__j_parse_filters(sheaf__jparser *p, sheaf__jnode *of);
+sheaf__jnode *sheaf__j_parse_arguments(sheaf__jparser *p); /* from "(" on */
+sheaf__jnode *sheaf__j_node(sheaf__jparser *p, sheaf__jnode_kind kind);
+void sheaf__j_deeper(sheaf__jparser *p);
+bool sheaf__j_at(const sheaf__jparser *p, const char *sign); /* an operator or bracket */
+bool sheaf__j_at_name(const sheaf__jparser *p, const char *name);
+bool sheaf__j_skip(sheaf__jparser *p, const char *sign);
+bool sheaf__j_skip_name(sheaf__jparser *p, const char *name);
+void sheaf__j_expect(sheaf__jparser *p, const char *sign);
+sheaf__jtext sheaf__j_expect_name(sheaf__jparser *p);
+_Noreturn void sheaf__j_syntax(sheaf__jparser *p, const char *expected);
+
+/* ---- a run ---- */
+
+typedef struct sheaf__jscope {
+    struct sheaf__jscope *parent;
+    struct sheaf__jvariable *variables;
+} sheaf__jscope;
+
+typedef struct sheaf__jarguments {
+    sheaf__jlist at; /* by position */
+    sheaf__jdict named;
+} sheaf__jarguments;
+
+typedef struct sheaf__jrun {
+    sheaf__j *j;
+    sheaf__jscope *scope;
+    sheaf__jbuffer *out;
+    sheaf__jvalue body; /* what E_BODY stands for */
+    /* jinja_run.c's, for jinja_evaluate.c below it; `caller` may be NULL */
+    sheaf__jvalue (*call_macro)(struct sheaf__jrun *r, const sheaf__jmacro *macro,
+                                const sheaf__jarguments *args, const sheaf__jmacro *caller);
+    int loops; /* that the statement stands in */
+    enum { SHEAF__J_ON, SHEAF__J_BREAK, SHEAF__J_CONTINUE } leaving;
+} sheaf__jrun;
+
+sheaf__jvalue sheaf__j_evaluate(sheaf__jrun *r, const sheaf__jnode *e);
+void sheaf__j_execute(sheaf__jrun *r, const sheaf__jnode *body);
+sheaf__jscope *sheaf__j_enter(sheaf__jrun *r, sheaf__jscope *parent); /* the scope before */
+sheaf__jvalue *sheaf__j_find(sheaf__jrun *r, sheaf__jtext name);
+void sheaf__j_define(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue value);
+sheaf__jarguments sheaf__j_arguments(sheaf__jrun *r, const sheaf__jnode *args);
+/* The argument at `position`, from 0, or of this name; NULL: not given. */
+const sheaf__jvalue *sheaf__j_argument(sheaf__j *j, const sheaf__jarguments *args, size_t position,
+                                       const char *name);
+/* Raises unless there are at most as many arguments as `names` has words, those with a keyword
+ * among them; "*": any. */
+void sheaf__j_take_arguments(sheaf__j *j, const sheaf__jarguments *args, const char *names);
+int64_t sheaf__j_int_argument(sheaf__j *j, const sheaf__jvalue *v, int64_t absent);
+bool sheaf__j_bool_argument(const sheaf__jvalue *v, bool absent);
+sheaf__jtext sheaf__j_text_argument(sheaf__j *j, const sheaf__jvalue *v, sheaf__jtext absent);
+
+sheaf__jvalue sheaf__j_call_function(sheaf__jrun *r, sheaf__jtext name,
+                                     const sheaf__jarguments *args);
+bool sheaf__j_is_function(sheaf__jtext name);
+sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
+                                   const sheaf__jarguments *args);
+bool sheaf__j_is_method(sheaf__jvalue of, sheaf__jtext name);
+/* of.name and of[key]: UNDEFINED where there is none. */
+sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name);
+sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key);
+sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3]);
+sheaf__jvalue sheaf__j_loop_member(sheaf__j *j, sheaf__jloop *loop, sheaf__jtext name);
+sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);
+sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
+                              const sheaf__jarguments *args);
+bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
+                   const sheaf__jarguments *args);
+sheaf__jvalue sheaf__j_json(sheaf__j *j, sheaf__jvalue of, const sheaf__jarguments *args);
+sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how); /* 'u', 'l', 't', 'c' */
+sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
+                               int64_t most);
+sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
+                             bool right);
+const char *sheaf__j_search(sheaf__jtext in, sheaf__jtext what);
+
+#endif

@@ -1,0 +1,194 @@
+/* jinja_evaluate.c - the value of an expression, as Python would have it. */
+#include "inputs/chat/jinja_core.h"
+
+#include <string.h>
+
+/* ---- calls ---- */
+
+sheaf__jarguments sheaf__j_arguments(sheaf__jrun *r, const sheaf__jnode *args)
+{
+    sheaf__jarguments out = { { 0 }, { { 0 }, { 0 } } };
+    for (; args != NULL; args = args->next) {
+        const sheaf__jvalue value = sheaf__j_evaluate(r, args->a);
+        if (args->name.size > 0)
+            sheaf__j_set(r->j, &out.named, sheaf__j_text(args->name.at, args->name.size), value);
+        else if (out.named.keys.count > 0)
+            sheaf__j_raise(r->j, "positional argument follows keyword argument");
+        else
+            sheaf__j_append(r->j, &out.at, value);
+    }
+    return out;
+}
+
+static sheaf__jvalue call(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    const sheaf__jnode *callee = e->a;
+    if (callee->kind == SHEAF__E_MEMBER) {
+        const sheaf__jvalue of = sheaf__j_evaluate(r, callee->a);
+        if (sheaf__j_is_method(of, callee->name)) {
+            const sheaf__jarguments args = sheaf__j_arguments(r, e->args);
+            return sheaf__j_call_method(r, of, callee->name, &args);
+        }
+    }
+    const sheaf__jvalue what = sheaf__j_evaluate(r, callee);
+    const sheaf__jarguments args = sheaf__j_arguments(r, e->args);
+    if (what.kind == SHEAF__J_MACRO)
+        return r->call_macro(r, what.u.macro, &args, NULL);
+    if (what.kind == SHEAF__J_FUNCTION)
+        return sheaf__j_call_function(r, what.u.text, &args);
+    if (what.kind == SHEAF__J_UNDEFINED)
+        sheaf__j_raise(r->j, "'%.*s' is undefined", (int)what.u.text.size, what.u.text.at);
+    sheaf__j_raise(r->j, "'%s' object is not callable", sheaf__j_kind(what));
+}
+
+static sheaf__jvalue name(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    const sheaf__jvalue *v = sheaf__j_find(r, e->name);
+    if (v != NULL)
+        return *v;
+    if (sheaf__j_is_function(e->name))
+        return (sheaf__jvalue){ SHEAF__J_FUNCTION, { .text = e->name } };
+    if (sheaf__j_is(e->name, "self") || sheaf__j_is(e->name, "varargs") ||
+        sheaf__j_is(e->name, "kwargs"))
+        sheaf__j_refuse(r->j, "the name %.*s", (int)e->name.size, e->name.at);
+    return sheaf__j_undefined(e->name);
+}
+
+/* ---- comparisons and the rest ---- */
+
+static bool compare(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b)
+{
+    if (sheaf__j_is(sign, "=="))
+        return sheaf__j_equal(j, a, b);
+    if (sheaf__j_is(sign, "!="))
+        return !sheaf__j_equal(j, a, b);
+    if (sheaf__j_is(sign, "in"))
+        return sheaf__j_contains(j, b, a);
+    if (sheaf__j_is(sign, "not"))
+        return !sheaf__j_contains(j, b, a);
+    const double x = sheaf__j_is_number(a) ? sheaf__j_real(a) : 0;
+    const double y = sheaf__j_is_number(b) ? sheaf__j_real(b) : 0;
+    const int order = sheaf__j_compare(j, a, b);
+    if (x != x || y != y) /* nan has no order */
+        return false;
+    return sheaf__j_is(sign, "<")    ? order < 0
+           : sheaf__j_is(sign, "<=") ? order <= 0
+           : sheaf__j_is(sign, ">")  ? order > 0
+                                     : order >= 0;
+}
+
+static sheaf__jvalue comparison(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
+    for (const sheaf__jnode *with = e->args; with != NULL; with = with->next) {
+        const sheaf__jvalue b = sheaf__j_evaluate(r, with->a);
+        if (!compare(r->j, with->name, a, b))
+            return sheaf__j_bool(false);
+        a = b;
+    }
+    return sheaf__j_bool(true);
+}
+
+static sheaf__jvalue sequence(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    sheaf__jvalue out = e->kind == SHEAF__E_DICT ? sheaf__j_dict(r->j) : sheaf__j_list(r->j);
+    if (e->kind == SHEAF__E_TUPLE)
+        out.kind = SHEAF__J_TUPLE;
+    for (const sheaf__jnode *entry = e->args; entry != NULL; entry = entry->next) {
+        const sheaf__jvalue first = sheaf__j_evaluate(r, entry->a);
+        if (e->kind == SHEAF__E_DICT)
+            sheaf__j_set(r->j, out.u.dict, first, sheaf__j_evaluate(r, entry->b));
+        else
+            sheaf__j_append(r->j, out.u.list, first);
+    }
+    return out;
+}
+
+static sheaf__jvalue sign(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    const sheaf__jvalue v = sheaf__j_evaluate(r, e->a);
+    const bool minus = e->kind == SHEAF__E_MINUS;
+    if (v.kind == SHEAF__J_UNDEFINED)
+        sheaf__j_raise(r->j, "'%.*s' is undefined", (int)v.u.text.size, v.u.text.at);
+    if (!sheaf__j_is_number(v))
+        sheaf__j_raise(r->j, "bad operand type for a sign: '%s'", sheaf__j_kind(v));
+    if (v.kind == SHEAF__J_FLOAT)
+        return sheaf__j_float(minus ? -v.u.real : v.u.real);
+    if (minus && sheaf__j_whole(v) == INT64_MIN)
+        sheaf__j_refuse(r->j, "a number beyond 64 bits");
+    return sheaf__j_int(minus ? -sheaf__j_whole(v) : sheaf__j_whole(v));
+}
+
+static sheaf__jvalue slice(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    const sheaf__jvalue of = sheaf__j_evaluate(r, e->a);
+    const sheaf__jnode *const parts[3] = { e->b, e->c, e->d };
+    sheaf__jvalue bounds[3];
+    for (int i = 0; i < 3; i++)
+        bounds[i] = parts[i] != NULL ? sheaf__j_evaluate(r, parts[i]) : sheaf__j_none();
+    return sheaf__j_slice(r->j, of, bounds);
+}
+
+static sheaf__jvalue filter_or_test(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    const sheaf__jvalue of = sheaf__j_evaluate(r, e->a);
+    const sheaf__jarguments args = sheaf__j_arguments(r, e->args);
+    return e->kind == SHEAF__E_FILTER ? sheaf__j_filter(r, e->name, of, &args)
+                                      : sheaf__j_bool(sheaf__j_test(r, e->name, of, &args));
+}
+
+static sheaf__jvalue binary(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    const sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
+    return sheaf__j_binary(r->j, e->name, a, sheaf__j_evaluate(r, e->b));
+}
+
+static sheaf__jvalue logic(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    const sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
+    return sheaf__j_truth(a) == (e->kind == SHEAF__E_AND) ? sheaf__j_evaluate(r, e->b) : a;
+}
+
+static sheaf__jvalue choice(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    if (sheaf__j_truth(sheaf__j_evaluate(r, e->b)))
+        return sheaf__j_evaluate(r, e->a);
+    return e->c != NULL ? sheaf__j_evaluate(r, e->c)
+                        : sheaf__j_undefined(SHEAF__J_WORD("the inline if without else"));
+}
+
+static sheaf__jvalue evaluate(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    switch (e->kind) {
+    case SHEAF__E_CONST: return e->value;
+    case SHEAF__E_BODY: return r->body;
+    case SHEAF__E_NAME: return name(r, e);
+    case SHEAF__E_MEMBER: return sheaf__j_member(r->j, sheaf__j_evaluate(r, e->a), e->name);
+    case SHEAF__E_ITEM: {
+        const sheaf__jvalue of = sheaf__j_evaluate(r, e->a);
+        return sheaf__j_item(r->j, of, sheaf__j_evaluate(r, e->b));
+    }
+    case SHEAF__E_SLICE: return slice(r, e);
+    case SHEAF__E_CALL: return call(r, e);
+    case SHEAF__E_FILTER:
+    case SHEAF__E_TEST: return filter_or_test(r, e);
+    case SHEAF__E_NOT: return sheaf__j_bool(!sheaf__j_truth(sheaf__j_evaluate(r, e->a)));
+    case SHEAF__E_MINUS:
+    case SHEAF__E_PLUS: return sign(r, e);
+    case SHEAF__E_BINARY: return binary(r, e);
+    case SHEAF__E_COMPARE: return comparison(r, e);
+    case SHEAF__E_AND:
+    case SHEAF__E_OR: return logic(r, e);
+    case SHEAF__E_CHOICE: return choice(r, e);
+    default: return sequence(r, e);
+    }
+}
+
+sheaf__jvalue sheaf__j_evaluate(sheaf__jrun *r, const sheaf__jnode *e)
+{
+    sheaf__j_work(r->j, 1);
+    sheaf__j_down(r->j);
+    const sheaf__jvalue v = evaluate(r, e);
+    r->j->depth--;
+    return v;
+}

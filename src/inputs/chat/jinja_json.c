@@ -1,0 +1,213 @@
+/* jinja_json.c - the filter tojson, which in transformers is Python's json.dumps(). */
+#include "inputs/chat/jinja_core.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+typedef struct writer {
+    sheaf__j *j;
+    sheaf__jbuffer *b;
+    bool ascii, sort;
+    sheaf__jtext indent; /* of one level */
+    bool lines;
+    sheaf__jtext item, key; /* separators */
+} writer;
+
+static void put(writer *w, sheaf__jtext text)
+{
+    sheaf__j_put(w->j, w->b, text.at, text.size);
+}
+
+static uint32_t code_of(const char *at, size_t n)
+{
+    static const unsigned char lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
+    uint32_t c = (unsigned char)*at & lead[n];
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | ((unsigned char)at[i] & 0x3f);
+    return c;
+}
+
+static void put_escape(writer *w, uint32_t c)
+{
+    char text[16];
+    int n = 0;
+    if (c >= 0x10000)
+        n = snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+                     0xdc00 + ((c - 0x10000) & 0x3ff));
+    else
+        n = snprintf(text, sizeof text, "\\u%04x", c);
+    sheaf__j_put(w->j, w->b, text, (size_t)n);
+}
+
+static void put_text(writer *w, sheaf__jtext text)
+{
+    static const char special[] = "\"\\\n\r\t\f\b", letter[] = "\"\\nrtfb";
+    put(w, SHEAF__J_WORD("\""));
+    for (size_t i = 0, n; i < text.size; i += n) {
+        const char *at = text.at + i;
+        const char *known = *at == '\0' ? NULL : strchr(special, *at);
+        n = sheaf__utf8_length(at, text.size - i);
+        if (known != NULL) {
+            const char both[2] = { '\\', letter[known - special] };
+            sheaf__j_put(w->j, w->b, both, 2);
+        } else if (n > 0 && ((unsigned char)*at < 0x20 || (w->ascii && (n > 1 || *at == 0x7f)))) {
+            if (*at == 0x7f)
+                sheaf__j_put(w->j, w->b, at, 1);
+            else
+                put_escape(w, code_of(at, n));
+        } else {
+            sheaf__j_put(w->j, w->b, at, n > 0 ? n : 1);
+        }
+        n = n > 0 ? n : 1;
+    }
+    put(w, SHEAF__J_WORD("\""));
+}
+
+static void put_line(writer *w, int depth)
+{
+    if (!w->lines)
+        return;
+    put(w, SHEAF__J_WORD("\n"));
+    for (int i = 0; i < depth; i++)
+        put(w, w->indent);
+}
+
+static void put_value(writer *w, sheaf__jvalue v, int depth);
+
+static void put_list(writer *w, const sheaf__jlist *list, int depth)
+{
+    put(w, SHEAF__J_WORD("["));
+    for (size_t i = 0; i < list->count; i++) {
+        if (i > 0)
+            put(w, w->item);
+        put_line(w, depth + 1);
+        put_value(w, list->at[i], depth + 1);
+    }
+    if (list->count > 0)
+        put_line(w, depth);
+    put(w, SHEAF__J_WORD("]"));
+}
+
+static void put_key(writer *w, sheaf__jvalue key)
+{
+    if (key.kind == SHEAF__J_TEXT) {
+        put_text(w, key.u.text);
+    } else if (key.kind == SHEAF__J_INT || key.kind == SHEAF__J_NONE || key.kind == SHEAF__J_BOOL) {
+        put(w, SHEAF__J_WORD("\""));
+        put_value(w, key, 0);
+        put(w, SHEAF__J_WORD("\""));
+    } else {
+        sheaf__j_refuse(w->j, "a %s as key of JSON", sheaf__j_kind(key));
+    }
+}
+
+typedef struct entry {
+    sheaf__jtext key;
+    size_t place;
+} entry;
+
+static int by_key(const void *x, const void *y)
+{
+    const entry *a = x, *b = y;
+    const size_t n = a->key.size < b->key.size ? a->key.size : b->key.size;
+    const int order = n == 0 ? 0 : memcmp(a->key.at, b->key.at, n);
+    return order != 0 ? order : (a->key.size > n) - (b->key.size > n);
+}
+
+/* Keys in the order they are written in. */
+static entry *ordered(writer *w, const sheaf__jdict *dict)
+{
+    entry *e = sheaf__j_take(w->j, (dict->keys.count + 1) * sizeof *e);
+    for (size_t i = 0; i < dict->keys.count; i++) {
+        const sheaf__jvalue key = dict->keys.at[i];
+        if (w->sort && key.kind != SHEAF__J_TEXT)
+            sheaf__j_refuse(w->j, "sort_keys but with strings");
+        e[i] = (entry){ w->sort ? key.u.text : SHEAF__J_WORD(""), i };
+    }
+    if (w->sort)
+        qsort(e, dict->keys.count, sizeof *e, by_key);
+    return e;
+}
+
+static void put_dict(writer *w, const sheaf__jdict *dict, int depth)
+{
+    const entry *e = ordered(w, dict);
+    put(w, SHEAF__J_WORD("{"));
+    for (size_t i = 0; i < dict->keys.count; i++) {
+        if (i > 0)
+            put(w, w->item);
+        put_line(w, depth + 1);
+        put_key(w, dict->keys.at[e[i].place]);
+        put(w, w->key);
+        put_value(w, dict->values.at[e[i].place], depth + 1);
+    }
+    if (dict->keys.count > 0)
+        put_line(w, depth);
+    put(w, SHEAF__J_WORD("}"));
+}
+
+static void put_value(writer *w, sheaf__jvalue v, int depth)
+{
+    char number[32];
+    sheaf__j_work(w->j, 1);
+    sheaf__j_down(w->j);
+    switch (v.kind) {
+    case SHEAF__J_NONE: put(w, SHEAF__J_WORD("null")); break;
+    case SHEAF__J_BOOL: put(w, v.u.truth ? SHEAF__J_WORD("true") : SHEAF__J_WORD("false")); break;
+    case SHEAF__J_INT:
+        sheaf__j_put(w->j, w->b, number,
+                     (size_t)snprintf(number, sizeof number, "%" PRId64, v.u.whole));
+        break;
+    case SHEAF__J_FLOAT:
+        if (v.u.real - v.u.real != 0)
+            sheaf__j_refuse(w->j, "JSON of a number that is not finite");
+        sheaf__j_put_float(w->j, w->b, v.u.real);
+        break;
+    case SHEAF__J_TEXT: put_text(w, v.u.text); break;
+    case SHEAF__J_LIST:
+    case SHEAF__J_TUPLE: put_list(w, v.u.list, depth); break;
+    case SHEAF__J_DICT: put_dict(w, v.u.dict, depth); break;
+    default: sheaf__j_raise(w->j, "Object of type %s is not JSON serializable", sheaf__j_kind(v));
+    }
+    w->j->depth--;
+}
+
+static void read_separators(writer *w, const sheaf__jvalue *v)
+{
+    if (v == NULL || v->kind == SHEAF__J_NONE)
+        return;
+    if (!sheaf__j_is_list(*v) || v->u.list->count != 2)
+        sheaf__j_raise(w->j, "separators are two strings");
+    w->item = sheaf__j_text_argument(w->j, &v->u.list->at[0], w->item);
+    w->key = sheaf__j_text_argument(w->j, &v->u.list->at[1], w->key);
+}
+
+/* tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false) */
+sheaf__jvalue sheaf__j_json(sheaf__j *j, sheaf__jvalue of, const sheaf__jarguments *args)
+{
+    sheaf__jbuffer b = { 0 };
+    const sheaf__jvalue *indent = sheaf__j_argument(j, args, 1, "indent");
+    writer w = { .j = j, .b = &b, .item = SHEAF__J_WORD(", "), .key = SHEAF__J_WORD(": ") };
+    w.ascii = sheaf__j_bool_argument(sheaf__j_argument(j, args, 0, "ensure_ascii"), false);
+    w.sort = sheaf__j_bool_argument(sheaf__j_argument(j, args, 3, "sort_keys"), false);
+    if (indent != NULL && indent->kind != SHEAF__J_NONE) {
+        static const char blanks[] = "                ";
+        w.lines = true;
+        w.item = SHEAF__J_WORD(",");
+        if (indent->kind == SHEAF__J_TEXT) {
+            w.indent = indent->u.text;
+        } else {
+            const int64_t n = sheaf__j_int_argument(j, indent, 0);
+            if (n > (int64_t)sizeof blanks - 1)
+                sheaf__j_refuse(j, "an indent of more than %zu", sizeof blanks - 1);
+            w.indent = (sheaf__jtext){ blanks, n > 0 ? (size_t)n : 0 };
+        }
+    }
+    read_separators(&w, sheaf__j_argument(j, args, 2, "separators"));
+    put_value(&w, of, 0);
+    return sheaf__j_taken(&b);
+}

@@ -1,0 +1,287 @@
+/* jinja_run.c - runs the statements of a template.
+ *
+ * Scopes are Jinja's: a turn of a loop, a macro, a with and a block have one of their own, an if
+ * has none. A name is set in the innermost scope and looked up from there outwards. */
+#include "inputs/chat/jinja_core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void assign_member(sheaf__jrun *r, const sheaf__jnode *target, sheaf__jvalue value)
+{
+    sheaf__jvalue of = sheaf__j_evaluate(r, target->a);
+    if (of.kind != SHEAF__J_SPACE)
+        sheaf__j_raise(r->j, "cannot assign attribute on non-namespace object");
+    if (target->name.size > 0 && *target->name.at == '_')
+        sheaf__j_raise(r->j, "names of a namespace may not begin with _");
+    sheaf__j_set(r->j, of.u.dict, sheaf__j_text(target->name.at, target->name.size), value);
+}
+
+static void assign(sheaf__jrun *r, const sheaf__jnode *target, sheaf__jvalue value)
+{
+    if (target->kind == SHEAF__E_NAME) {
+        sheaf__j_define(r, target->name, value);
+    } else if (target->kind == SHEAF__E_MEMBER) {
+        assign_member(r, target, value);
+    } else {
+        const sheaf__jlist items = sheaf__j_items(r->j, value);
+        size_t n = 0;
+        for (const sheaf__jnode *t = target->args; t != NULL; t = t->next)
+            n++;
+        if (n != items.count)
+            sheaf__j_raise(r->j, "%zu values to unpack, expected %zu", items.count, n);
+        n = 0;
+        for (const sheaf__jnode *t = target->args; t != NULL; t = t->next)
+            assign(r, t->a, items.at[n++]);
+    }
+}
+
+/* ---- statements ---- */
+
+/* What `body` writes, in a scope of its own with `parent` around it. */
+static sheaf__jvalue written(sheaf__jrun *r, const sheaf__jnode *body, sheaf__jscope *parent)
+{
+    sheaf__jbuffer b = { 0 }, *const out = r->out;
+    sheaf__jscope *const before = sheaf__j_enter(r, parent);
+    r->out = &b;
+    sheaf__j_execute(r, body);
+    r->out = out;
+    r->scope = before;
+    return sheaf__j_taken(&b);
+}
+
+/* The entries that the loop's condition lets through. */
+static sheaf__jlist loop_items(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    const sheaf__jlist all = sheaf__j_items(r->j, sheaf__j_evaluate(r, n->b));
+    sheaf__jlist some = { 0 };
+    if (n->c == NULL)
+        return all;
+    for (size_t i = 0; i < all.count; i++) {
+        sheaf__jscope *before = sheaf__j_enter(r, r->scope);
+        assign(r, n->a, all.at[i]);
+        if (sheaf__j_truth(sheaf__j_evaluate(r, n->c)))
+            sheaf__j_append(r->j, &some, all.at[i]);
+        r->scope = before;
+    }
+    return some;
+}
+
+static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    sheaf__jloop *loop = sheaf__j_take(r->j, sizeof *loop);
+    loop->items = loop_items(r, n);
+    sheaf__jscope *const around = r->scope;
+    const int loops = r->loops++;
+    for (; loop->index < loop->items.count && r->leaving != SHEAF__J_BREAK; loop->index++) {
+        sheaf__j_enter(r, around);
+        assign(r, n->a, loop->items.at[loop->index]);
+        sheaf__j_define(r, SHEAF__J_WORD("loop"),
+                        (sheaf__jvalue){ SHEAF__J_LOOP, { .loop = loop } });
+        r->leaving = SHEAF__J_ON;
+        sheaf__j_execute(r, n->body);
+        r->scope = around;
+    }
+    r->leaving = SHEAF__J_ON;
+    r->loops = loops;
+    if (loop->items.count == 0)
+        sheaf__j_execute(r, n->other);
+}
+
+static void run_set(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    sheaf__jvalue value;
+    if (n->kind == SHEAF__N_SET) {
+        value = sheaf__j_evaluate(r, n->b);
+    } else {
+        const sheaf__jvalue body = r->body;
+        value = r->body = written(r, n->body, r->scope);
+        if (n->b != NULL)
+            value = sheaf__j_evaluate(r, n->b);
+        r->body = body;
+    }
+    assign(r, n->a, value);
+}
+
+static sheaf__jmacro *macro_of(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    sheaf__jmacro *macro = sheaf__j_take(r->j, sizeof *macro);
+    *macro = (sheaf__jmacro){ n, r->scope };
+    return macro;
+}
+
+static void put(sheaf__jrun *r, sheaf__jvalue v)
+{
+    const sheaf__jtext text = sheaf__j_str(r->j, v);
+    sheaf__j_put(r->j, r->out, text.at, text.size);
+}
+
+static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
+                                const sheaf__jarguments *args, const sheaf__jmacro *caller);
+
+/* {% call(a) m(b) %}: m is called with a macro `caller` that writes the body. */
+static void run_call_block(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    const sheaf__jvalue callee = sheaf__j_evaluate(r, n->a->a);
+    if (callee.kind != SHEAF__J_MACRO)
+        sheaf__j_refuse(r->j, "a call block of what is no macro");
+    const sheaf__jarguments args = sheaf__j_arguments(r, n->a->args);
+    put(r, call_macro(r, callee.u.macro, &args, macro_of(r, n)));
+}
+
+static void run_filter(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    const sheaf__jvalue body = r->body;
+    r->body = written(r, n->body, r->scope);
+    put(r, sheaf__j_evaluate(r, n->a));
+    r->body = body;
+}
+
+static void run_with(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    sheaf__jlist values = { 0 };
+    for (const sheaf__jnode *a = n->args; a != NULL; a = a->next)
+        sheaf__j_append(r->j, &values, sheaf__j_evaluate(r, a->b));
+    sheaf__jscope *const before = sheaf__j_enter(r, r->scope);
+    size_t i = 0;
+    for (const sheaf__jnode *a = n->args; a != NULL; a = a->next)
+        assign(r, a->a, values.at[i++]);
+    sheaf__j_execute(r, n->body);
+    r->scope = before;
+}
+
+static void leave(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    if (r->loops == 0)
+        sheaf__j_raise(r->j, "break or continue outside of a loop");
+    r->leaving = n->kind == SHEAF__N_BREAK ? SHEAF__J_BREAK : SHEAF__J_CONTINUE;
+}
+
+static void execute(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    switch (n->kind) {
+    case SHEAF__N_DATA: put(r, n->value); break;
+    case SHEAF__N_PRINT: put(r, sheaf__j_evaluate(r, n->a)); break;
+    case SHEAF__N_IF:
+        sheaf__j_execute(r, sheaf__j_truth(sheaf__j_evaluate(r, n->a)) ? n->body : n->other);
+        break;
+    case SHEAF__N_FOR: run_for(r, n); break;
+    case SHEAF__N_SET:
+    case SHEAF__N_SET_BLOCK: run_set(r, n); break;
+    case SHEAF__N_MACRO:
+        sheaf__j_define(r, n->name, (sheaf__jvalue){ SHEAF__J_MACRO, { .macro = macro_of(r, n) } });
+        break;
+    case SHEAF__N_CALL_BLOCK: run_call_block(r, n); break;
+    case SHEAF__N_FILTER: run_filter(r, n); break;
+    case SHEAF__N_WITH: run_with(r, n); break;
+    case SHEAF__N_GENERATION: put(r, written(r, n->body, r->scope)); break;
+    default: leave(r, n);
+    }
+}
+
+void sheaf__j_execute(sheaf__jrun *r, const sheaf__jnode *body)
+{
+    sheaf__j_down(r->j);
+    for (; body != NULL && r->leaving == SHEAF__J_ON; body = body->next) {
+        sheaf__j_work(r->j, 1);
+        r->j->line = body->line;
+        execute(r, body);
+    }
+    r->j->depth--;
+}
+
+/* ---- macros ---- */
+
+static const sheaf__jnode *parameter(const sheaf__jmacro *macro, sheaf__jvalue name)
+{
+    for (const sheaf__jnode *p = macro->node->args; p != NULL; p = p->next)
+        if (sheaf__j_same(p->name, name.u.text))
+            return p;
+    return NULL;
+}
+
+static void define_parameters(sheaf__jrun *r, const sheaf__jmacro *macro,
+                              const sheaf__jarguments *args)
+{
+    size_t i = 0;
+    for (const sheaf__jnode *p = macro->node->args; p != NULL; p = p->next, i++) {
+        const sheaf__jvalue *named =
+            sheaf__j_get(r->j, &args->named, sheaf__j_text(p->name.at, p->name.size));
+        if (i < args->at.count && named != NULL)
+            sheaf__j_raise(r->j, "macro got two values for one argument");
+        sheaf__j_define(r, p->name,
+                        i < args->at.count ? args->at.at[i]
+                        : named != NULL    ? *named
+                        : p->b != NULL     ? sheaf__j_evaluate(r, p->b)
+                                           : sheaf__j_undefined(p->name));
+    }
+    if (args->at.count > i)
+        sheaf__j_raise(r->j, "macro takes not more than %zu arguments", i);
+    for (i = 0; i < args->named.keys.count; i++)
+        if (parameter(macro, args->named.keys.at[i]) == NULL)
+            sheaf__j_raise(r->j, "macro takes no such keyword argument");
+}
+
+static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
+                                const sheaf__jarguments *args, const sheaf__jmacro *caller)
+{
+    sheaf__j_down(r->j);
+    const int line = r->j->line, loops = r->loops;
+    sheaf__jscope *const before = sheaf__j_enter(r, macro->scope);
+    r->loops = 0;
+    define_parameters(r, macro, args);
+    if (caller != NULL)
+        sheaf__j_define(r, SHEAF__J_WORD("caller"),
+                        (sheaf__jvalue){ SHEAF__J_MACRO, { .macro = (sheaf__jmacro *)caller } });
+    sheaf__jbuffer b = { 0 }, *const out = r->out;
+    r->out = &b;
+    sheaf__j_execute(r, macro->node->body);
+    r->out = out;
+    r->scope = before;
+    r->loops = loops;
+    r->j->line = line;
+    r->j->depth--;
+    return sheaf__j_taken(&b);
+}
+
+/* ---- all of it ---- */
+
+static void run_all(sheaf__j *j, sheaf__jbuffer *b, const sheaf__jinja *program,
+                    const json_t *variables)
+{
+    sheaf__jrun r = { .j = j, .out = b, .call_macro = call_macro };
+    const char *key;
+    json_t *value;
+    sheaf__j_enter(&r, NULL);
+    json_object_foreach((json_t *)variables, key, value)
+        sheaf__j_define(&r, (sheaf__jtext){ key, strlen(key) }, sheaf__j_of_json(j, value));
+    sheaf__j_enter(&r, r.scope);
+    sheaf__j_execute(&r, program->body);
+}
+
+sheaf_status *sheaf__jinja_render(char **out, size_t *size, const sheaf__jinja *program,
+                                  const json_t *variables)
+{
+    sheaf__j *j = calloc(1, sizeof *j);
+    sheaf__jbuffer *b = calloc(1, sizeof *b);
+    *out = NULL;
+    if (j == NULL || b == NULL) {
+        free(j), free(b);
+        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+    }
+    if (setjmp(j->escape) == 0)
+        run_all(j, b, program, variables);
+    sheaf_status *st = j->st;
+    *out = st == NULL ? malloc(b->size + 1) : NULL;
+    if (*out != NULL) {
+        if (b->size > 0)
+            memcpy(*out, b->at, b->size);
+        (*out)[b->size] = '\0';
+        *size = b->size;
+    } else if (st == NULL) {
+        st = sheaf_fail(SHEAF_E_MEMORY, "chat template");
+    }
+    sheaf__j_release(j);
+    free(j), free(b);
+    return st;
+}

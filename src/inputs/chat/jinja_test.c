@@ -1,0 +1,170 @@
+/* jinja_test.c - small templates against what Jinja made of them (tests/data/templates/jinja.json,
+ * or the file that SHEAF_JINJA_CASES names), and templates that mean harm. */
+#include "tests/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "inputs/chat/jinja.h"
+
+static sheaf_status *render(char **out, size_t *size, const char *text, size_t length,
+                            const json_t *variables)
+{
+    sheaf__jinja *program = NULL;
+    sheaf_status *st = sheaf__jinja_parse(&program, text, length);
+    *out = NULL;
+    if (st == NULL)
+        st = sheaf__jinja_render(out, size, program, variables);
+    sheaf__jinja_free(program);
+    return st;
+}
+
+static json_t *cases(void)
+{
+    const char *given = getenv("SHEAF_JINJA_CASES"), *root = getenv("SHEAF_SOURCE_ROOT");
+    char path[512], *text = NULL;
+    size_t size = 0;
+    json_t *all = NULL;
+    snprintf(path, sizeof path, "%s/tests/data/templates/jinja.json", root != NULL ? root : ".");
+    CHECK_OK(sheaf__file_read_all(&text, &size, given != NULL ? given : path, 64 << 20));
+    CHECK_OK(sheaf__json_parse_line(&all, text, size));
+    free(text);
+    return all;
+}
+
+/* 1: equal. 0: refused by name, which counts only for cases that nobody chose. -1: other. */
+static int outcome(const json_t *template, const json_t *want, const json_t *variables)
+{
+    char *out = NULL;
+    size_t size = 0;
+    sheaf_status *st =
+        render(&out, &size, json_string_value(template), json_string_length(template), variables);
+    const bool refused = st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED;
+    const bool same = st == NULL && json_is_string(want) && size == json_string_length(want) &&
+                      memcmp(out, json_string_value(want), size) == 0;
+    const int as_wanted = json_is_null(want) ? st != NULL : same;
+    if (!as_wanted && !refused)
+        printf("# template: %s\n# got:      %s\n# wanted:   %s\n", json_string_value(template),
+               st != NULL ? sheaf_status_where(st) : out,
+               json_is_null(want) ? "(raises)" : json_string_value(want));
+    else if (!as_wanted && getenv("SHEAF_JINJA_CASES") == NULL)
+        printf("# template: %s\n# refused:  %s\n", json_string_value(template),
+               sheaf_status_where(st));
+    sheaf_status_free(st);
+    free(out);
+    return as_wanted ? 1 : refused ? 0 : -1;
+}
+
+static void test_jinja__gives_what_jinja_gave(void **state)
+{
+    json_t *all = cases();
+    const json_t *list = json_object_get(all, "cases");
+    int refused = 0, wrong = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        const int how = outcome(json_array_get(one, 0), json_array_get(one, 1),
+                                json_object_get(all, "variables"));
+        refused += how == 0;
+        wrong += how < 0;
+    }
+    printf("# %zu templates, %d refused\n", json_array_size(list), refused);
+    assert_true(json_array_size(list) > 140);
+    assert_int_equal(wrong, 0);
+    if (getenv("SHEAF_JINJA_CASES") == NULL)
+        assert_int_equal(refused, 0);
+    json_decref(all);
+}
+
+static sheaf_status *run(const char *text)
+{
+    char *out = NULL;
+    size_t size = 0;
+    json_t *variables = json_pack("{s:s}", "s", "xx");
+    sheaf_status *st = render(&out, &size, text, strlen(text), variables);
+    json_decref(variables);
+    free(out);
+    return st;
+}
+
+static void test_jinja__work_memory_and_depth_are_bounded(void **state)
+{
+    static const struct {
+        const char *text, *found;
+    } hostile[] = {
+        { "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+          "more than" },
+        { "{% set ns = namespace(a='x') %}{% for a in range(99) %}{% set ns.a = ns.a + ns.a %}"
+          "{% endfor %}",
+          "memory" },
+        { "{{ 'x' * 999999999999 }}", "" },
+        { "{{ [0] * 999999999999 }}", "" },
+        { "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "levels" },
+        { "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "levels" },
+        { "{% set ns = namespace(a=[]) %}{% for a in range(9999) %}{% set ns.a = [ns.a] %}"
+          "{% endfor %}{{ ns.a == [ns.a] }}{{ ns.a }}",
+          "levels" },
+        { "{% set ns = namespace(a=[]) %}{% for a in range(9999) %}{% set ns.a = (ns.a,) %}"
+          "{% endfor %}{{ {ns.a: 1} }}",
+          "levels" },
+        { "{% set ns = namespace(a=[]) %}{% for a in range(9999) %}{% set ns.a = [ns.a] %}"
+          "{% endfor %}{{ ns.a|tojson }}",
+          "levels" },
+        { "{{ 2 ** 64 }}", "64 bits" },
+        { "{{ 9223372036854775807 + 1 }}", "64 bits" },
+        { "{{ 99999999999999999999 }}", "64 bits" },
+        { "{{ strftime_now('%Y') }}", "the day" },
+        { "{% include 'x' %}", "statement include" },
+        { "{{ s|nosuch }}", "filter nosuch" },
+        { "{{ s is nosuch }}", "test nosuch" },
+        { "{{ [].append(1) }}", "method" },
+        { "{{ s.__class__ }}", "" },
+        { "{{ (('a' * 99999) * 99).rfind('a' * 9999) }}", "" },
+        { "{{ range(99999)|map('string')|join|length }}{{ range(99999)|list|sort(reverse=true) }}",
+          "more than" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
+        sheaf_status *st = run(hostile[i].text);
+        if (st == NULL)
+            fail_msg("rendered: %s", hostile[i].text);
+        CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, hostile[i].found);
+    }
+    sheaf_text deep = { 0 };
+    static const char *const repeated[][2] = {
+        { "{{ ", "(" },    { "{{ ", "[" },       { "{{ ", "-" },
+        { "{{ ", "not " }, { "", "{% if 1 %}" }, { "{{ 1", "+1" },
+        { "{{ s", ".a" },  { "{{ s", "|trim" },  { "{% if 1 %}", "{% elif 1 %}" }
+    };
+    for (size_t i = 0; i < ARRAY_LEN(repeated); i++) {
+        sheaf__text_add(&deep, "%s", repeated[i][0]);
+        for (int k = 0; k < 20000; k++)
+            sheaf__text_add(&deep, "%s", repeated[i][1]);
+        sheaf__text_add(&deep, "%s",
+                        repeated[i][0][0] == '{' && repeated[i][0][1] == '{' ? " }}" : "");
+        sheaf_status *st = run(deep.at);
+        assert_non_null(st);
+        sheaf_status_free(st);
+        sheaf__text_release(&deep);
+    }
+}
+
+static void test_jinja__failures_name_the_line(void **state)
+{
+    CHECK_FAILS(run("a\n{{ 1 }}\n{% if %}"), SHEAF_E_FORMAT, "line 3");
+    CHECK_FAILS(run("a\n\n{{ raise_exception('no ' ~ 1) }}"), SHEAF_E_DATA, "line 3: no 1");
+    CHECK_FAILS(run("{% macro f() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ f() }}"), SHEAF_E_DATA,
+                "line 2: division by zero");
+    CHECK_FAILS(run("{{ a.b }}"), SHEAF_E_DATA, "'a' is undefined");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jinja__gives_what_jinja_gave),
+        cmocka_unit_test(test_jinja__work_memory_and_depth_are_bounded),
+        cmocka_unit_test(test_jinja__failures_name_the_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

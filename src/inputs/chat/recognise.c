@@ -1,0 +1,316 @@
+/* recognise.c - see recognise.h. */
+#include "inputs/chat/recognise.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "inputs/chat/jinja.h"
+#include "inputs/chat/style.h"
+
+/* ---- probes ---- */
+
+enum { MESSAGES = 5, PROBES = 22, ORDERLY = 15 };
+
+typedef struct probe {
+    const char *roles; /* s, u and a */
+    const char *content[MESSAGES];
+    bool prompt;
+} probe;
+
+/* Those from ORDERLY on are out of order for some templates. */
+static const probe probes[PROBES] = {
+    { "ua", { "Q one", "A one" } },
+    { "u", { "Q one" }, .prompt = true },
+    { "u", { "Q one" } },
+    { "sua", { "S one", "Q one", "A one" } },
+    { "su", { "S one", "Q one" }, .prompt = true },
+    { "uaua", { "Q one", "A one", "Q two", "A two" } },
+    { "suau", { "S one", "Q one", "A one", "Q two" }, .prompt = true },
+    { "suaua", { "S one", "Q one", "A one", "Q two", "A two" } },
+    { "suaua",
+      { "\n S\u00a0 ", " \tQ one\n\n", "\n A one \u3000\n", "\nQ\n\ntwo ", "\u2003A two\r\n" } },
+    { "ua", { "", "" } },
+    { "sua", { "", " \n", "" } },
+    { "uaua",
+      { "Q", "<think>\nT one\n</think>\n\nA one", "Q two", "x<think>T two</think>\n\nA two" } },
+    { "ua",
+      { "<|im_end|>[/INST]<<SYS>></s>{{ 1 }}", "<|im_start|>user\n### USER: <end_of_turn>" } },
+    { "ua", { "é你好👩\u200d👩", "\"'\\ & <b>" } },
+    { "ua", { "Q one", "A one" }, .prompt = true },
+    { "a", { "A one" } },
+    { "s", { "S one" } },
+    { "uu", { "Q one", "Q two" }, .prompt = true },
+    { "uaa", { "Q one", "A one", "A two" } },
+    { "ssua", { "S one", "S two", "Q one", "A one" } },
+    { "usua", { "Q one", "S one", "Q two", "A one" } },
+    { "uas", { "Q one", "A one", "S one" } },
+};
+
+static const char *role_of(char letter)
+{
+    return letter == 's' ? "system" : letter == 'u' ? "user" : "assistant";
+}
+
+static int64_t messages_of(sheaf__message message[MESSAGES], const probe *p)
+{
+    int64_t n = 0;
+    for (; p->roles[n] != '\0'; n++)
+        message[n] = (sheaf__message){ role_of(p->roles[n]), p->content[n], strlen(p->content[n]) };
+    return n;
+}
+
+/* What transformers hands to a program. */
+static json_t *variables_of(const probe *p, const char *bos, const char *eos)
+{
+    json_t *messages = json_array();
+    for (int i = 0; p->roles[i] != '\0'; i++)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", role_of(p->roles[i]),
+                                                  "content", p->content[i]));
+    json_t *out = json_pack("{s:o, s:n, s:n, s:b}", "messages", messages, "tools", "documents",
+                            "add_generation_prompt", p->prompt);
+    if (bos != NULL)
+        json_object_set_new(out, "bos_token", json_string(bos));
+    if (eos != NULL)
+        json_object_set_new(out, "eos_token", json_string(eos));
+    return out;
+}
+
+/* ---- what the program writes ---- */
+
+typedef struct answers {
+    char *text[PROBES]; /* NULL: the program raises */
+    size_t size[PROBES];
+    const char *bos, *eos;
+} answers;
+
+static void release(answers *a)
+{
+    for (int i = 0; i < PROBES; i++)
+        free(a->text[i]);
+}
+
+static sheaf_status *ask(answers *a, const sheaf__jinja *program)
+{
+    for (int i = 0; i < PROBES; i++) {
+        json_t *variables = variables_of(&probes[i], a->bos, a->eos);
+        sheaf_status *st = variables == NULL
+                               ? sheaf_fail(SHEAF_E_MEMORY, "chat template")
+                               : sheaf__jinja_render(&a->text[i], &a->size[i], program, variables);
+        json_decref(variables);
+        if (st != NULL && sheaf_status_code(st) != SHEAF_E_DATA)
+            return st;
+        sheaf_status_free(st);
+    }
+    return NULL;
+}
+
+/* ---- comparing ---- */
+
+static bool agrees(const answers *a, int i, const sheaf__chat_template *t, bool lenient)
+{
+    sheaf__message message[MESSAGES];
+    const int64_t n = messages_of(message, &probes[i]);
+    const sheaf__chat_options options = { probes[i].prompt, a->bos, a->eos };
+    sheaf__rendered r = { 0 };
+    sheaf_status *st = sheaf__chat_render(&r, t, message, n, &options);
+    bool same = false;
+    if (st != NULL) /* refusing what the program writes is safe, writing what it refuses is not */
+        same = a->text[i] == NULL || (lenient && i >= ORDERLY);
+    else if (a->text[i] != NULL)
+        same = r.size == a->size[i] && memcmp(r.text, a->text[i], r.size) == 0;
+    sheaf_status_free(st);
+    sheaf__rendered_release(&r);
+    return same;
+}
+
+static int agreement(const answers *a, const sheaf__chat_template *t)
+{
+    int n = 0;
+    for (int i = 0; i < PROBES; i++)
+        n += agrees(a, i, t, false);
+    return n;
+}
+
+static bool is_it(const answers *a, const sheaf__chat_template *t, bool lenient)
+{
+    for (int i = 0; i < PROBES; i++)
+        if (!agrees(a, i, t, lenient))
+            return false;
+    return true;
+}
+
+/* ---- ways in which a template may differ from its row ---- */
+
+/* The system prompt that the program has of its own, where the row puts one: malloc'd, NULL if
+ * there is none. */
+static char *own_system(const answers *a, const sheaf__style *style)
+{
+    static const char mark[] = "\x03";
+    const int asked = 2; /* a question alone */
+    sheaf__chat_template t = { .style = *style };
+    sheaf__message message[MESSAGES];
+    const int64_t n = messages_of(message, &probes[asked]);
+    const sheaf__chat_options options = { false, a->bos, a->eos };
+    sheaf__rendered r = { 0 };
+    char *out = NULL;
+    t.style.system = mark;
+    sheaf_status *st = style->place == SHEAF__SYSTEM_HEAD
+                           ? sheaf__chat_render(&r, &t, message, n, &options)
+                           : NULL;
+    const char *at = r.text == NULL ? NULL : memchr(r.text, *mark, r.size);
+    if (at != NULL && a->text[asked] != NULL && a->size[asked] + 1 >= r.size) {
+        const size_t before = (size_t)(at - r.text), after = r.size - before - 1;
+        const char *text = a->text[asked];
+        if (memcmp(text, r.text, before) == 0 &&
+            memcmp(text + a->size[asked] - after, at + 1, after) == 0)
+            out = strndup(text + before, a->size[asked] - before - after);
+    }
+    sheaf_status_free(st);
+    sheaf__rendered_release(&r);
+    return out;
+}
+
+enum { HEADS = 3, TRIMS = 3, ORDERS = 3, LATERS = 3, PROMPTS = 2, SYSTEMS = 3 };
+enum { WAYS = HEADS * TRIMS * ORDERS * LATERS * PROMPTS * SYSTEMS };
+
+/* The row in way number `way`; 0 is the row itself. False: that is one of the other ways. */
+static bool vary(sheaf__style *s, int way, const char *system)
+{
+    static const unsigned trims = SHEAF__TRIM_SYSTEM | SHEAF__TRIM_USER | SHEAF__TRIM_ANSWER |
+                                  SHEAF__TRIM_LATER | SHEAF__TRIM_TOGETHER;
+    const sheaf__style row = *s;
+    const int head = way % HEADS, trim = way / HEADS % TRIMS,
+              order = way / (HEADS * TRIMS) % ORDERS,
+              later = way / (HEADS * TRIMS * ORDERS) % LATERS,
+              prompt = way / (HEADS * TRIMS * ORDERS * LATERS) % PROMPTS,
+              own = way / (HEADS * TRIMS * ORDERS * LATERS * PROMPTS);
+    if (head > 0)
+        s->head = head == 1 ? NULL : SHEAF__BOS;
+    if (trim > 0)
+        s->flags = (s->flags & ~trims) | (trim == 1 ? 0 : trims & ~(unsigned)SHEAF__TRIM_TOGETHER);
+    if (order > 0)
+        s->flags =
+            order == 1 ? s->flags & ~(unsigned)SHEAF__ALTERNATE : s->flags | SHEAF__ALTERNATE;
+    if (later > 0)
+        s->later = later == 1 ? SHEAF__LATER_LEFT_OUT : SHEAF__LATER_REFUSED;
+    if (prompt > 0)
+        s->flags |= SHEAF__ALWAYS_PROMPT;
+    if (own > 0)
+        s->system = own == 1 ? NULL : system;
+    const bool changed =
+        (head == 0 || s->head != row.head) && (trim + order == 0 || s->flags != row.flags) &&
+        (later == 0 || s->later != row.later) && (own == 0 || s->system != row.system);
+    return way == 0 || changed;
+}
+
+static bool try_style(sheaf__chat_template *t, const answers *a, const sheaf__style *style,
+                      const char *system, bool lenient, int ways)
+{
+    for (int way = 0; way < ways; way++) {
+        *t = (sheaf__chat_template){ .style = *style };
+        if (vary(&t->style, way, system) && is_it(a, t, lenient))
+            return true;
+    }
+    return false;
+}
+
+static sheaf_status *unknown(const answers *a)
+{
+    int best = 0;
+    const char *near = NULL;
+    for (int k = 0; k < sheaf__style_count; k++) {
+        const sheaf__chat_template t = { .style = sheaf__styles[k] };
+        const int n = agreement(a, &t);
+        if (n > best) {
+            best = n;
+            near = sheaf__styles[k].name;
+        }
+    }
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "chat_template"),
+                       "a program that writes as one of %s", sheaf__chat_template_names());
+    if (best > ORDERLY / 2)
+        sheaf_found(st, "another one; of %d conversations %s writes %d in the same way", PROBES,
+                    near, best);
+    else
+        sheaf_found(st, "another one");
+    return sheaf_try_this(st, "--template NAME, if one of these is what the model was trained on");
+}
+
+static sheaf_status *search(sheaf__chat_template **out, const answers *a)
+{
+    sheaf__chat_template found;
+    for (int pass = 0; pass < 3; pass++) /* as it stands; varied; refusing more */
+        for (int k = 0; k < sheaf__style_count; k++) {
+            char *system = pass == 0 ? NULL : own_system(a, &sheaf__styles[k]);
+            const bool is =
+                try_style(&found, a, &sheaf__styles[k], system, pass == 2, pass == 0 ? 1 : WAYS);
+            const bool own = is && system != NULL && found.style.system == system;
+            sheaf_status *st =
+                is ? sheaf__chat_template_new(out, &found.style, own ? system : NULL) : NULL;
+            free(system);
+            if (st == NULL && is && pass > 0)
+                (*out)->style.name = (*out)->style.stored;
+            if (is)
+                return st;
+        }
+    return unknown(a);
+}
+
+sheaf_status *sheaf__chat_template_recognise(sheaf__chat_template **out, const char *program,
+                                             size_t size, const char *bos, const char *eos)
+{
+    sheaf__jinja *jinja = NULL;
+    answers a = { .bos = bos, .eos = eos };
+    *out = NULL;
+    sheaf_status *st = sheaf__jinja_parse(&jinja, program, size);
+    if (st == NULL)
+        st = ask(&a, jinja);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
+        st = sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
+    if (st == NULL)
+        st = search(out, &a);
+    release(&a);
+    sheaf__jinja_free(jinja);
+    return st;
+}
+
+static sheaf_status *recognise_stored(sheaf__chat_template **out, const sheaf__stored_chat *stored)
+{
+    return sheaf_in(sheaf__chat_template_recognise(out, stored->program, strlen(stored->program),
+                                                   stored->bos, stored->eos),
+                    "%s", stored->file);
+}
+
+/* `name` is that of a variation, which the stored program says. */
+static sheaf_status *choose_variation(sheaf__chat_template **out, const char *name,
+                                      const sheaf__stored_chat *stored)
+{
+    sheaf_status *st = stored->program == NULL ? NULL : recognise_stored(out, stored);
+    if (st != NULL || (*out != NULL && strcmp(sheaf__chat_template_name(*out), name) == 0))
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "chat template"),
+                        "'%s', which the tokenizer's stored program was", name);
+    sheaf_found(st, "%s%s", *out == NULL ? "none stored" : "now it is ",
+                *out == NULL ? "" : sheaf__chat_template_name(*out));
+    sheaf__chat_template_free(*out);
+    *out = NULL;
+    return st;
+}
+
+sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char *given,
+                                          const sheaf__stored_chat *stored)
+{
+    const char *known = given == NULL ? NULL : sheaf__chat_template_known(given);
+    *out = NULL;
+    if (known != NULL && strlen(known) > 7 && strcmp(known + strlen(known) - 7, "-stored") == 0)
+        return choose_variation(out, known, stored);
+    if (given != NULL && *given != '\0')
+        return sheaf__chat_template_find(out, given);
+    if (stored->program != NULL)
+        return recognise_stored(out, stored);
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
+    return sheaf_found(st, "none, and the tokenizer stores %s",
+                       stored->no_default ? "several, of which none is called default" : "none");
+}

@@ -1,0 +1,202 @@
+"""record_jinja.py - what Jinja makes of small templates, for src/inputs/chat/jinja_test.c.
+
+    python3 tests/data/templates/record_jinja.py [OUT]     # default: jinja.json beside it
+
+Rendered by the environment that transformers compiles chat templates with. Each entry of "cases" is
+[template, text], the text null where Jinja raised. With a second argument, that many random
+templates are recorded too (tests/soak.sh).
+"""
+import json, os, random, sys
+
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+variables = {
+    "messages": [
+        {"role": "system", "content": "Be  brief."},
+        {"role": "user", "content": " Hi <b>\n"},
+        {"role": "assistant", "content": "é你好 \u00a0", "tool_calls": []},
+    ],
+    "tools": None, "yes": True, "no": False, "n": 7, "x": 2.5, "s": "a-b c", "empty": "", "l": [3, 1, 2],
+    "d": {"a": 1, "b": [1, {"c": None}], "é": "\"q\"\n"}, "words": ["b", "A", "c"],
+    "bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": False,
+}
+
+expressions = """
+1 + 2 * 3
+(1 + 2) * 3
+7 // 2, -7 // 2, 7 % 3, -7 % 3, 7 % -3, 2 ** 3 ** 2, 2 ** 3
+7 / 2, 6 / 2, 1e3, 1.5e-7, 1e16, 123456789.125, 0.1 + 0.2, 1_000, 3.0
+-2 ** 2, -n, +n, - 3 | abs, -3|abs
+7.5 // 2, 7.5 % 2, -7.5 % 2
+"a" + 'b' ~ 1 ~ none ~ true ~ 1.0
+"a" 'b' "c"
+'\\n\\t\\x41\\u00e9\\U0001F600\\'\\"\\\\ \\q \\101'
+"ab" * 3, 2 * "xy", [1] * 2
+[1, 2] + [3], (1, 2), (1,), (), [], {}, {'a': 1, "b": [1, 'x']}
+{'a': 1, 1: 2, true: 3, none: 4}
+n == 7, n != 7, n < 8 <= 9, n > 8, 1 == 1.0, 1 == true, '1' == 1, none == false, [1] == [1.0], {'a': 1} == {'a': true}
+'a' < 'b', [1, 2] < [1, 3], 'Z' < 'a'
+1 in l, 4 in l, 4 not in l, 'a' in s, 'b' in d, 'z' in missing, '' in ''
+not yes, not not yes, yes and n, no or 'x', no and missing.y, '' or 'b'
+'a' if yes else 'b', 'a' if no else 'b', 'a' if no, ('a' if no) is defined
+1 if no else 2 if no else 3
+messages[0].role, messages[-1]['role'], messages[9] is defined, messages['x'] is undefined, messages[0].nothing is undefined
+messages[1:]|length, messages[:-1]|length, l[::-1], l[1:], l[-2:], l[::2], l[5:], 'abcdef'[1:4], 'abcdef'[::-2], 'héllo'[1], 'abcdef'[-1:1:-1], l[:0:-1]
+s.split('-'), s.split(), 'a,b,c'.split(',', 1), 'a,,b'.split(','), ' a  b '.split(), ''.split(), ''.split(','), 'a b c'.split(none, 1)
+'a,b,c'.rsplit(',', 1), 'abc'.rsplit(',', 1), 'a.b'.rsplit('.')
+' x '.strip() ~ '|' ~ ' x '.lstrip() ~ '|' ~ ' x '.rstrip() ~ '|' ~ 'xyaxy'.strip('xy') ~ '|' ~ messages[2].content.strip() ~ '|' ~ '\\nx\\n'.strip('\\n')
+s.startswith('a'), s.endswith('c'), s.startswith(('x', 'a')), s.upper(), s.title(), s.capitalize(), 'ABC'.lower()
+s.replace('-', '+'), 'aaa'.replace('a', 'b', 2), s.find('b'), s.find('z'), s.rfind('c'), s.index('b'), 'aaa'.count('a'), 'é.x'.find('x')
+', '.join(['a', 'b']), ''.join([]), 'ab'.join('xyz')
+'prefix-x'.removeprefix('prefix-'), 'x.py'.removesuffix('.py'), '12'.isdigit(), 'a\\nb\\r\\nc'.splitlines()
+d.keys()|list, d.values()|list, d.items()|list, d.get('a'), d.get('z'), d.get('z', 5), d.a, d['b'][1].c is none
+'x' | upper, s|title, s|capitalize, ' a '|trim, 'xax'|trim('x'), 5|string + 'a', 3|trim
+messages|length, s|length, 'é你'|length, d|length, l|count, missing|length
+l|first, l|last, l|sort, words|sort, words|sort(case_sensitive=true), l|sort(reverse=true), l|reverse|list, 'abc'|reverse
+l|join, l|join(', '), messages|join('/', attribute='role'), messages|map(attribute='role')|join(',')
+l|sum, l|min, l|max, words|max, [1, 1.5]|sum, [1, 2, 1]|unique|list
+messages|selectattr('role', 'equalto', 'user')|list|length, messages|selectattr('tool_calls', 'defined')|map(attribute='role')|list
+messages|rejectattr('role', '==', 'user')|map(attribute='role')|list, l|select('gt', 1)|list, l|reject('odd')|list, [0, 1, '']|select|list
+words|map('upper')|list, words|map('default', 'x')|list, [[1], []]|map('length')|list, messages|map(attribute='zz', default='q')|list
+missing|default('x'), none|default('x'), ''|default('x'), ''|default('x', true), none|d('y', true), missing|default
+d|tojson, l|tojson, 'é"\\n<>&\\''|tojson, none|tojson, true|tojson, 1.0|tojson, 1e20|tojson, {}|tojson, []|tojson, (1, 2)|tojson
+d|tojson(indent=2), []|tojson(indent=2), {'a': {}}|tojson(indent=4)
+d|tojson(ensure_ascii=true), {'b': 1, 'a': 2}|tojson(sort_keys=true), l|tojson(separators=(',', ':')), '😀'|tojson(ensure_ascii=true)
+{1: 2, none: 3, true: 4}|tojson
+'3'|int, 'x'|int, 'x'|int(9), 3.9|int, -3.9|int, ' 4 '|int, '3.7'|int, true|int, none|int, '1e2'|int
+'3'|float, 'x'|float, 3|float, '1.5e3'|float, 'x'|float(2.5)
+'a\\nb\\n\\nc'|indent, 'a\\nb'|indent(2, true), 'a\\n\\nb'|indent(1, blank=true), 'a\\nb'|indent('> ')
+{'b': 1, 'a': 2}|dictsort, {'a': 1}|items|list, 'abc'|list, d|list
+n is defined, missing is defined, none is none, n is number, x is float, n is integer, true is integer, true is number, yes is boolean
+s is string, d is mapping, l is iterable, s is iterable, 5 is iterable, l is sequence, d is sequence, missing is iterable, l is mapping
+n is odd, n is even, n is divisibleby 7, n is divisibleby(2), n is eq 7, n is equalto(8), n is ne 8, n is gt 3, n is in [7], 'A' is upper, 'a' is lower, '1' is upper
+yes is true, no is false, 1 is true, none is sameas none, n is not none, n is not defined
+range(3)|list, range(1, 4)|list, range(5, 0, -2)|list, range(0)|list
+dict(a=1, b='x'), dict({'z': 1}, a=2), namespace(a=1).a
+'%' ~ 1, loop is defined, messages is defined and messages
+1 ~ 2 + 3, 1 + 2 ~ 3, 2 * 3 ~ 4
+'a' 'b'|upper ~ 'c', -1.5|abs, not 1 == 2, 1 < 2 and 2 < 3 or no
+messages[1].content.strip().split('<')[0] + '!'
+(messages|last).role, (messages[0].content if messages else 'x')|trim
+{'a': {'b': {'c': 1}}}.a.b.c, [[1, 2], [3]][1][0], {"a": 1}["a"], d.b.1.c is none
+""".strip().split("\n")
+
+raising = """
+missing.x
+missing + 1
+'a' + 1
+1 + 'a'
+none.x.y
+missing()
+'a'()
+1 / 0
+1 % 0
+'a' < 1
+{}['a'].b
+raise_exception('no')
+raise_exception()
+5|length
+none|length
+[1, 2].x.y
+'a' * 'b'
+{[]: 1}
+range(1000000000)|length
+l[::0]
+-'a'
+'abc'.index('z')
+'a'.split('')
+""".strip().split("\n")
+
+templates = [
+    "a\n{% if yes %}\nb\n{% endif %}\nc\n",
+    "a\n  {% if yes %}  \n  b\n  {% endif %}  \nc",
+    "a  {%- if yes -%}  b  {%- endif -%}  c",
+    "a  {%+ if yes +%}  \n b  {% endif %}  c",
+    "  {% if yes +%}\nb{% endif %}",
+    "  {{ 1 }}\n  {{- 2 -}}  \n 3",
+    "a\n   {# c #}\n  b {#- d -#}\n c {# e +#}\nf",
+    "x {# {{ never }} {% if %} #} y\r\nz\r\n",
+    "{% raw %}{{ a }}{% if %}{% endraw %}b",
+    "a {%- raw -%}  {{ x }}\n  {%- endraw -%}  b\n  {% raw %}\n {{y}} {% endraw %}\nc",
+    "{{ '%}' }}{{ '}}' }}{% set a = '%}' %}{{ a }}{{ {'a': {'b': 1}} }}",
+    "{% for m in messages %}{{ loop.index }}/{{ loop.length }}:{{ m.role }}{% if not loop.last %},{% endif %}{% endfor %}",
+    "{% for m in messages %}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.depth }}{% endfor %}",
+    "{% for m in messages %}{{ loop.previtem.role if loop.previtem }}<{{ loop.nextitem.role if loop.nextitem is defined }} {% endfor %}",
+    "{% for m in messages if m.role != 'system' %}{{ loop.index }}{{ m.role }}{{ loop.length }}{% endfor %}",
+    "{% for m in [] %}a{% else %}b{% endfor %}{% for m in missing %}a{% else %}c{% endfor %}",
+    "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}{% for (k, v) in d|items %}{{ k }}{% endfor %}",
+    "{% for k in d %}{{ k }}{% endfor %}{% for c in 'hé' %}[{{ c }}]{% endfor %}",
+    "{% for i in range(10) %}{% if i == 3 %}{% continue %}{% endif %}{% if i == 6 %}{% break %}{% endif %}{{ i }}{% endfor %}x",
+    "{% for i in l %}{% for j in l %}{{ i * j }}{{ loop.index }}{% endfor %}|{{ loop.index }}{% endfor %}",
+    "{% for i in l %}{{ loop.cycle('a', 'b') }}{{ loop.changed(i > 1) }}{% endfor %}",
+    "{% set a = 1 %}{% for i in l %}{% set a = a + i %}{{ a }}{% endfor %}{{ a }}",
+    "{% set ns = namespace(a=0, b='x') %}{% for i in l %}{% set ns.a = ns.a + i %}{% set ns.c = i %}{% endfor %}{{ ns.a }}{{ ns.b }}{{ ns.c }}",
+    "{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set (c, d2) = [3, 4] %}{{ c }}{{ d2 }}",
+    "{% set a %}x{{ 1 }}{% endset %}[{{ a }}]{% set b | upper | trim %} yz {% endset %}[{{ b }}]",
+    "{% if no %}a{% elif n == 7 %}b{% else %}c{% endif %}{% if no %}a{% elif no %}b{% else %}c{% endif %}",
+    "{% if yes %}{% set z = 1 %}{% endif %}{{ z }}{% if no %}{% set w = 1 %}{% endif %}{{ w is defined }}",
+    "{% set messages = messages[1:] %}{{ messages|length }}{% for m in messages %}{{ m.role }}{% endfor %}",
+    "{% macro f(a, b=2, c='x') %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(1) }}|{{ f(1, c=3) }}|{{ f(a=1, b=f(2)) }}|{{ f() }}",
+    "{% macro f(n) %}{% if n > 0 %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(5) }}",
+    "{% macro f(a) %}<{{ caller() }}{{ caller('x') if a }}>{% endmacro %}{% call(q) f(1) %}in{{ q }}{% endcall %}",
+    "{% set v = 1 %}{% macro f() %}{{ v }}{{ messages|length }}{% endmacro %}{{ f() }}{% set v = 2 %}{{ f() }}",
+    "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(1, 2) }}",
+    "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(b=2) }}",
+    "{% filter upper %}abc{{ s }}{% endfilter %}{% filter replace('a', 'b')|trim %} aa {% endfilter %}",
+    "{% with a = 1, b = 2 %}{{ a }}{{ b }}{% set c = 3 %}{{ c }}{% endwith %}{{ c is defined }}{{ a is defined }}",
+    "a{% generation %}b{{ n }}{% endgeneration %}c",
+    "{% generation %}\n  x\n{% endgeneration %}\n",
+    "{{ messages }}{{ missing }}{{ none }}{{ yes }}{{ 1, 2 }}",
+    "{{- bos_token }}\n{%- for m in messages %}\n    {{- m.role + '\\n' }}\n    {%- if loop.last %}\n        {{- eos_token }}\n    {%- endif %}\n{%- endfor %}\n",
+    "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}{{ add_generation_prompt }}",
+    "{% set d2 = dict(a=1) %}{{ d2.a }}{{ d2['a'] }}{{ d2 | length }}",
+    "{{ '{{' }}{{ \"{%\" }} { { % } }} {",
+    "",
+    "\n",
+    "\n\n",
+    "{% if yes %}\n\n{% endif %}\n\n",
+    "{%if yes%}a{%endif%}{{1}}{{-1}}{{+ 1}}",
+    "{% for a in l -%}\n  {{ a }}\n{%- endfor %}\n\n",
+    "{% set x = [] %}{{ x is sequence and x is not string }}{{ x.append is defined if no else 1 }}",
+    "{{ raise_exception('a' ~ n) if n > 8 else 'fine' }}",
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('order') }}{% endif %}{% endfor %}",
+    "{% set g = l|select('odd') %}{{ 'T' if g }}{{ g|list }}{{ g|list }}{{ 'T' if [0]|select }}{{ [0]|select|length }}",
+    "{% set g = l|map('string') %}{{ g|first }}{{ g|join }}{% for k in d.keys() %}{{ k }}{% endfor %}{{ 'T' if {}.items() }}",
+    # syntax that is none
+    "{% if %}", "{{ 1", "{% for a b %}", "{{ a b }}", "{% endif %}", "{% if 1 %}", "{{ (1 }}", "{{ 'a }}", "{% nothing %}", "{{ 1 + }}", "{# a", "{{ [1, }}", "{{ a is b is c }}", "{% set 1 = 2 %}", "{{ a. }}", "{% for x in y %}{% endif %}{% endfor %}",
+]
+
+
+def render(template):
+    try:
+        return _compile_jinja_template(template).render(**variables)
+    except RecursionError:
+        raise
+    except Exception:
+        return None
+
+
+def random_templates(count):
+    """Pieces that are valid alone, joined; and some with a character changed."""
+    rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 5)
+    pieces = ["{{ %s }}" % e for e in expressions + raising] + templates + ["\n", " ", "  x", "\n  "]
+    marks = list("{}%#-+ \n()[]|.,'\"~=<>") + ["{%", "%}", "{{", "}}", "{%-", "-%}", "if", "else", "not", "is", "in", "1"]
+    for i in range(count):
+        text = "".join(rng.choice(pieces) for _ in range(rng.randint(1, 3)))
+        for _ in range(rng.choice([0, 1, 1, 2])):
+            at = rng.randint(0, len(text))
+            text = text[:at] + rng.choice(marks + [""]) + text[at + rng.randint(0, 1) :]
+        yield text
+
+
+if __name__ == "__main__":
+    out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "jinja.json")
+    todo = ["{{ %s }}" % e for e in expressions + raising] + templates
+    if len(sys.argv) > 2:
+        todo = list(random_templates(int(sys.argv[2])))
+    with open(out, "w", encoding="utf-8") as f:
+        f.write('{"variables": ' + json.dumps(variables, ensure_ascii=False) + ',\n"cases": [\n')
+        cases = [[t, render(t)] for t in todo]
+        cases = [c for c in cases if " at 0x" not in (c[1] or "")]  # Python's names of objects
+        f.write(",\n".join(json.dumps(c, ensure_ascii=False) for c in cases))
+        f.write("\n]}\n")
