@@ -62,4 +62,11 @@
                          check_i, (size_t)(size));                                                 \
     } while (0)
 
+/* every - the step of a loop over many like cases: 1, or `n` in a build with sanitizers, which
+ * takes ten times as long for each and looks for other faults. */
+static inline int every(int n)
+{
+    return getenv("SHEAF_SANITIZED") != NULL ? n : 1;
+}
+
 #endif
