@@ -30,6 +30,14 @@ static sheaf_status *fail_here(sheaf_code code, const sheaf_json_scan *scan)
 static sheaf_status *check_utf8(sheaf_json_scan *scan)
 {
     while (scan->at < scan->end) {
+        uint64_t eight;
+        if (scan->end - scan->at >= 8) { /* most is ASCII */
+            memcpy(&eight, scan->at, 8);
+            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+                scan->at += 8;
+                continue;
+            }
+        }
         const size_t n = sheaf__utf8_length(scan->at, (size_t)(scan->end - scan->at));
         if (n == 0)
             return sheaf_found(sheaf_expected(fail_here(SHEAF_E_FORMAT, scan), "UTF-8"),
@@ -48,7 +56,7 @@ sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t s
 
 sheaf_status *sheaf__scan_init_line(sheaf_json_scan *scan, const char *text, size_t size)
 {
-    *scan = (sheaf_json_scan){ text, text, text + size, .one_line = true };
+    *scan = (sheaf_json_scan){ text, text, text + size, .one_line = true, .nul = true };
     return check_utf8(scan);
 }
 
@@ -237,7 +245,7 @@ sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out)
 
 sheaf_status *sheaf__scan_value_string(sheaf_json_scan *scan, char **out, size_t *size)
 {
-    return take_string(scan, out, size, scan->one_line);
+    return take_string(scan, out, size, scan->nul);
 }
 
 static size_t digits(const char *at, const char *end)

@@ -17,6 +17,7 @@
 typedef struct sheaf_json_scan {
     const char *begin, *at, *end;
     bool by_line, one_line;
+    bool nul; /* strings of values may hold NUL */
 } sheaf_json_scan;
 
 /* sheaf__scan_init - checks that the text is UTF-8. Places in messages are "line L, column C"
@@ -35,7 +36,7 @@ bool sheaf__scan_take(sheaf_json_scan *scan, char c);
  * NUL. */
 sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out);
 /* sheaf__scan_value_string - the same for a value, with its bytes: there may be NUL among them only
- * after sheaf__scan_init_line(). */
+ * where scan->nul is true, as after sheaf__scan_init_line(). */
 sheaf_status *sheaf__scan_value_string(sheaf_json_scan *scan, char **out, size_t *size);
 /* sheaf__scan_string_to - a string, decoded into `to`, with a NUL behind it; there may be NUL in it
  * too. `to` has room for what is left of the text, and one byte. For lists of many strings. */

@@ -328,11 +328,42 @@ static sheaf_status *encode(const void *state, sheaf__work *work, const char *by
     return st;
 }
 
+/* ---- words in a long text ---- */
+
+static bool is_known(const sheaf__bpe_model *b, uint32_t code)
+{
+    return code < 0x10000 && (b->known[code / 64] >> code % 64 & 1) != 0;
+}
+
+static size_t cut(const void *state, const char *bytes, size_t size)
+{
+    const sheaf__bpe_model *b = state;
+    size_t n;
+    if (b->prefix_size > 0 || b->suffix_size > 0 || (b->ignore_merges && size <= b->longest))
+        return size;
+    uint32_t before = sheaf__unicode_take(bytes, size, &n);
+    bool known = is_known(b, before);
+    for (size_t at = n; at < size; at += n) {
+        const uint32_t code = sheaf__unicode_take(bytes + at, size - at, &n);
+        const bool now = is_known(b, code);
+        const uint64_t bit = sheaf__joint(before, code);
+        if (known && now && (b->joined[bit / 64] >> bit % 64 & 1) == 0)
+            return at;
+        before = code;
+        known = now;
+    }
+    return size;
+}
+
 static bool takes_raw(const void *state)
 {
     const sheaf__bpe_model *b = state;
     return !b->byte_fallback && b->prefix_size == 0 && b->suffix_size == 0;
 }
 
-const sheaf__model_kind sheaf__bpe = { "BPE", sheaf__bpe_open, encode, takes_raw,
-                                       sheaf__bpe_close };
+const sheaf__model_kind sheaf__bpe = { .name = "BPE",
+                                       .open = sheaf__bpe_open,
+                                       .encode = encode,
+                                       .takes_raw = takes_raw,
+                                       .cut = cut,
+                                       .close = sheaf__bpe_close };

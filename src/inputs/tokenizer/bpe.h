@@ -21,6 +21,11 @@ typedef struct sheaf__bpe_model {
     size_t unk_size, prefix_size, suffix_size;
     int32_t unk_id; /* -1: there is no such token */
     bool fuse_unk, byte_fallback, ignore_merges;
+    size_t longest; /* bytes of a token, at most */
+    /* Where a text falls into words that no merge joins: between two characters that are tokens
+     * (a bit of `known` each), of which no merge has one at the end of its left side and the other
+     * at the beginning of its right side (a bit of `joined`; some have it for another pair). */
+    uint64_t known[0x10000 / 64], joined[0x20000 / 64];
 } sheaf__bpe_model;
 
 /* bpe_open.c */
@@ -31,6 +36,11 @@ static inline uint64_t sheaf__pair_hash(uint32_t left, uint32_t right)
 {
     const uint64_t h = ((uint64_t)left << 32 | right) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 29;
+}
+
+static inline uint64_t sheaf__joint(uint32_t before, uint32_t after)
+{
+    return sheaf__pair_hash(before, after) >> 40 & 0x1ffff;
 }
 
 /* sheaf__merge_find - NULL: the pair stays two. */

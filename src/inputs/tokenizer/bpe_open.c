@@ -89,6 +89,17 @@ static sheaf_status *find_token(uint32_t *id, const reading *r, const char *toke
     return found >= 0 ? NULL : fail_merge(r, token, size, "tokens of the vocabulary");
 }
 
+static void mark_joint(sheaf__bpe_model *b, const char *left, size_t left_size, const char *right,
+                       size_t right_size)
+{
+    size_t last = left_size - 1;
+    while (last > 0 && ((unsigned char)left[last] & 0xc0) == 0x80)
+        last--;
+    const uint64_t bit = sheaf__joint(sheaf__unicode_take(left + last, left_size - last, NULL),
+                                      sheaf__unicode_take(right, right_size, NULL));
+    b->joined[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
 /* `left` and `right` lie in r->text, with space behind them. */
 static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, const char *right,
                                 size_t right_size)
@@ -102,6 +113,8 @@ static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, 
         st = fail_merge(r, right, right_size, "a token with continuing_subword_prefix");
     if (st != NULL)
         return st;
+    if (cut == 0 && left_size > 0 && right_size > 0)
+        mark_joint(r->b, left, left_size, right, right_size);
     char *joined = (char *)right + right_size; /* both are in the space */
     memcpy(joined, left, left_size);
     memcpy(joined + left_size, right + cut, right_size - cut);
@@ -208,6 +221,16 @@ static void find_bytes(sheaf__bpe_model *b)
         snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
         b->fallback_id[byte] = sheaf__vocab_find(b->vocab, text, 6);
     }
+    for (int64_t id = 0; id < b->vocab->ids; id++) {
+        size_t size, length;
+        const char *token = sheaf__vocab_token(b->vocab, id, &size);
+        if (token == NULL || size == 0)
+            continue;
+        b->longest = size > b->longest ? size : b->longest;
+        const uint32_t code = size < 4 ? sheaf__unicode_take(token, size, &length) : 0;
+        if (size < 4 && length == size)
+            b->known[code / 64] |= UINT64_C(1) << code % 64;
+    }
     b->unk_id = b->unk == NULL ? -1 : sheaf__vocab_find(b->vocab, b->unk, b->unk_size);
 }
 
@@ -227,7 +250,10 @@ sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__mo
     if (file->merges.begin == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'merges'"), "a list of merges");
     sheaf_status *st = sheaf__vocab_read(vocab, &tokens);
-    if (st == NULL && !resize(b, 64))
+    uint64_t slots = 64; /* a merge takes some 20 bytes of a file */
+    while (slots < (uint64_t)(file->merges.end - file->merges.at) / 10)
+        slots *= 2;
+    if (st == NULL && !resize(b, slots))
         st = sheaf__no_memory(memory_for);
     if (st == NULL)
         st = read_merges(b, &file->merges);

@@ -64,6 +64,23 @@ static sheaf_status *encode_piece(const encoding *e, size_t readable, bool raw)
     return NULL;
 }
 
+/* A piece that the model may cut. */
+static sheaf_status *encode_cut(const encoding *e)
+{
+    const sheaf__model_kind *kind = e->t->model_kind;
+    sheaf__work *w = e->work;
+    sheaf_status *st = NULL;
+    for (size_t left = w->size, n; st == NULL && left > 0; left -= n) {
+        n = kind->cut(e->t->model, w->bytes, left);
+        w->size = n;
+        st = encode_piece(e, left + SHEAF__PREPARED_SPARE, false);
+        w->bytes += n;
+        w->origin += n;
+        w->from = w->from != NULL ? w->from + n : NULL;
+    }
+    return st;
+}
+
 /* ---- a text between added tokens ---- */
 
 /* What the pre-tokenizer only divides, and by a pattern that is known. */
@@ -113,7 +130,9 @@ static sheaf_status *encode_pieces(const encoding *e)
         w->from = w->prepared.aligned ? l->from + piece->begin : NULL;
         w->origin = piece->origin;
         if (piece->id < 0) {
-            st = encode_piece(e, w->size + SHEAF__PREPARED_SPARE, w->prepared.raw);
+            st = w->prepared.raw || e->t->model_kind->cut == NULL
+                     ? encode_piece(e, w->size + SHEAF__PREPARED_SPARE, w->prepared.raw)
+                     : encode_cut(e);
         } else {
             sheaf__text_range where = { 0, 0 };
             if (w->from != NULL)

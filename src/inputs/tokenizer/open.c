@@ -42,34 +42,40 @@ void sheaf__tokenizer_close(sheaf__tokenizer *t)
 
 /* ---- values, found without being read ---- */
 
-static void skip_string(sheaf_json_scan *scan)
+/* The end of a string whose first quote is before `at`. */
+static const char *skip_string(const char *at, const char *end)
 {
-    for (scan->at++; scan->at < scan->end && *scan->at != '"'; scan->at++)
-        if (*scan->at == '\\' && scan->at + 1 < scan->end)
-            scan->at++;
-    scan->at += scan->at < scan->end;
+    for (; at < end && *at != '"'; at++)
+        at += *at == '\\' && at + 1 < end;
+    return at < end ? at + 1 : end;
 }
 
-/* Whoever reads the value later checks it. */
+/* The end of a list or an object. Whoever reads it later checks what is inside. */
+static const char *skip_container(const char *at, const char *end)
+{
+    for (int64_t depth = 0; at < end;) {
+        const char c = *at++;
+        if (c == '"')
+            at = skip_string(at, end);
+        else if (c == '{' || c == '[')
+            depth++;
+        else if ((c == '}' || c == ']') && --depth == 0)
+            break;
+    }
+    return at;
+}
+
 static void skip_value(sheaf_json_scan *scan)
 {
-    int64_t depth = 0;
-    const char first = sheaf__scan_peek(scan);
-    do {
-        const char c = sheaf__scan_peek(scan);
-        if (scan->at == scan->end)
-            return;
-        if (c == '"') {
-            skip_string(scan);
-            continue;
-        }
-        depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-        if (depth < 0) /* there is no value here */
-            return;
-        scan->at++;
-    } while (depth > 0);
-    if (first != '{' && first != '[' && first != '"')
-        while (scan->at < scan->end && strchr(",]} \t\r\n", *scan->at) == NULL)
+    const char c = sheaf__scan_peek(scan);
+    if (scan->at == scan->end)
+        return;
+    if (c == '{' || c == '[')
+        scan->at = skip_container(scan->at, scan->end);
+    else if (c == '"')
+        scan->at = skip_string(scan->at + 1, scan->end);
+    else
+        while (scan->at < scan->end && memchr(",]} \t\r\n", *scan->at, 7) == NULL)
             scan->at++;
 }
 
@@ -86,7 +92,8 @@ static sheaf_json_scan value_of(sheaf_json_scan *scan)
 
 static sheaf_status *parse(json_t **out, const sheaf_json_scan *value)
 {
-    return sheaf__json_parse_line(out, value->at, (size_t)(value->end - value->at));
+    sheaf_json_scan scan = *value;
+    return sheaf__json_parse_rest(out, &scan);
 }
 
 /* ---- steps ---- */
@@ -279,28 +286,21 @@ static const char *guess_type(const json_t *options, const sheaf__model_file *fi
                                                                          : "WordLevel";
 }
 
-static sheaf_status *open_model(sheaf__tokenizer *t, const sheaf_json_scan *at)
+static sheaf_status *open_model(sheaf__tokenizer *t, json_t *options, sheaf__model_file *file)
 {
-    sheaf_json_reader r = { 0 };
-    sheaf__model_file file = { .options = &r };
-    sheaf_json_scan scan = *at;
-    json_t *options = json_object();
-    if (options == NULL)
-        return sheaf__no_memory(memory_for);
-    r.object = options;
-    sheaf_status *st = walk_model(options, &file, &scan);
-    const char *type = st == NULL ? guess_type(options, &file) : NULL;
-    if (st == NULL && type == NULL)
+    sheaf_json_reader r = { .object = options };
+    const char *type = guess_type(options, file);
+    sheaf_status *st = NULL;
+    file->options = &r;
+    if (type == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'type'"), "a name");
     const void *const *table = (const void *const *)sheaf__models;
     if (st == NULL && (t->model_kind = find_kind(table, type)) == NULL)
         st = unknown_kind(table, type);
     if (st == NULL)
-        st =
-            sheaf_in(finish_open(t->model_kind->open(&t->model, &t->vocab, &file), &r), "%s", type);
+        st = sheaf_in(finish_open(t->model_kind->open(&t->model, &t->vocab, file), &r), "%s", type);
     if (st == NULL)
         t->raw_model = t->model_kind->takes_raw != NULL && t->model_kind->takes_raw(t->model);
-    json_decref(options);
     return sheaf_in(st, "model");
 }
 
@@ -426,7 +426,14 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
 
 enum { VERSION, TRUNCATION, PADDING, ADDED, FIRST_LIST, MODEL = FIRST_LIST + 4, KEYS };
 
-static sheaf_status *walk_file(sheaf_json_scan part[KEYS], sheaf_json_scan *scan)
+/* What a tokenizer.json has: its parts, each where it is written, but the model, whose keys are. */
+typedef struct parts {
+    sheaf_json_scan at[KEYS];
+    json_t *model;
+    sheaf__model_file file;
+} parts;
+
+static sheaf_status *walk_file(parts *p, sheaf_json_scan *scan)
 {
     static const char *const keys[KEYS] = { "version",      "truncation",     "padding",
                                             "added_tokens", "normalizer",     "pre_tokenizer",
@@ -441,15 +448,17 @@ static sheaf_status *walk_file(sheaf_json_scan part[KEYS], sheaf_json_scan *scan
         st = sheaf__scan_next_key(scan, first, &more, &key);
         if (st != NULL || !more)
             break;
-        const sheaf_json_scan at = value_of(scan);
         while (which < KEYS && strcmp(keys[which], key) != 0)
             which++;
         if (which == KEYS)
-            st = sheaf_found(sheaf__scan_fail(&at, "a key of a tokenizer.json"), "'%.80s'", key);
-        else if (part[which].begin != NULL)
-            st = sheaf_found(sheaf__scan_fail(&at, "each key once"), "'%.80s' again", key);
-        else
-            part[which] = at;
+            st = sheaf_found(sheaf__scan_fail(scan, "a key of a tokenizer.json"), "'%.80s'", key);
+        else if (p->at[which].begin != NULL)
+            st = sheaf_found(sheaf__scan_fail(scan, "each key once"), "'%.80s' again", key);
+        else if (which == MODEL) {
+            p->at[which] = *scan;
+            st = sheaf_in(walk_model(p->model, &p->file, scan), "model");
+        } else
+            p->at[which] = value_of(scan);
         free(key);
     }
     return st != NULL ? st : sheaf__scan_end(scan);
@@ -475,33 +484,42 @@ static sheaf_status *check_rest(const sheaf_json_scan part[KEYS])
     return st;
 }
 
-sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size)
+static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *scan)
 {
-    sheaf_json_scan part[KEYS] = { 0 };
-    sheaf_json_scan scan;
-    sheaf__tokenizer *t = calloc(1, sizeof *t);
-    if (t == NULL || (t->pool = sheaf__works_new()) == NULL) {
-        free(t);
-        return sheaf__no_memory(memory_for);
-    }
-    t->bos = t->eos = t->unk = t->pad = -1;
-    sheaf_status *st = sheaf__scan_init(&scan, text, size, true);
+    sheaf_status *st = walk_file(p, scan);
     if (st == NULL)
-        st = walk_file(part, &scan);
-    if (st == NULL)
-        st = check_rest(part);
-    if (st == NULL && part[MODEL].begin == NULL)
+        st = check_rest(p->at);
+    if (st == NULL && p->at[MODEL].begin == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'model'"), "the model of a tokenizer");
     if (st == NULL)
-        st = open_model(t, &part[MODEL]);
+        st = open_model(t, p->model, &p->file);
     if (st == NULL)
-        st = open_added(t, &part[ADDED]);
+        st = open_added(t, &p->at[ADDED]);
     if (st == NULL)
-        st = open_list(t, NORMALIZER, &part[FIRST_LIST + NORMALIZER]);
+        st = open_list(t, NORMALIZER, &p->at[FIRST_LIST + NORMALIZER]);
     if (st == NULL)
         st = index_added(t);
     for (int i = PRE_TOKENIZER; st == NULL && i <= POST; i++)
-        st = open_list(t, i, &part[FIRST_LIST + i]);
+        st = open_list(t, i, &p->at[FIRST_LIST + i]);
+    return st;
+}
+
+sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size)
+{
+    parts p = { .model = json_object() };
+    sheaf_json_scan scan;
+    sheaf__tokenizer *t = calloc(1, sizeof *t);
+    sheaf_status *st = NULL;
+    if (p.model == NULL || t == NULL || (t->pool = sheaf__works_new()) == NULL)
+        st = sheaf__no_memory(memory_for);
+    if (st == NULL)
+        st = sheaf__scan_init(&scan, text, size, true);
+    if (st == NULL) {
+        scan.nul = true; /* a token may be one */
+        t->bos = t->eos = t->unk = t->pad = -1;
+        st = open_parts(t, &p, &scan);
+    }
+    json_decref(p.model);
     if (st != NULL)
         sheaf__tokenizer_close(t);
     else

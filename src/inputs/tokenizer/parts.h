@@ -107,6 +107,9 @@ typedef struct sheaf__model_kind {
     sheaf_status *(*encode)(const void *state, sheaf__work *work, const char *bytes, size_t size,
                             bool raw);
     bool (*takes_raw)(const void *state); /* NULL: never */
+    /* cut - a piece that is not raw may be encoded in parts, of which this is the first: the same
+     * ids. Its bytes, at least one character. NULL: all. */
+    size_t (*cut)(const void *state, const char *bytes, size_t size);
     void (*close)(void *state);
 } sheaf__model_kind;
 

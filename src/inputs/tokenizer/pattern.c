@@ -7,6 +7,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "base/array.h"
 #include "base/no_memory.h"
 
 enum {
@@ -25,6 +26,8 @@ struct sheaf__matching {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+    char *shown; /* a text with characters that stand for others */
+    int64_t capacity;
 };
 
 void sheaf__matching_free(sheaf__matching *m)
@@ -34,6 +37,7 @@ void sheaf__matching_free(sheaf__matching *m)
     pcre2_match_data_free(m->data);
     pcre2_match_context_free(m->context);
     pcre2_jit_stack_free(m->stack);
+    free(m->shown);
     free(m);
 }
 
@@ -55,7 +59,7 @@ static sheaf__matching *matching_new(void)
     return m;
 }
 
-static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
+static sheaf_status *compile(sheaf__pattern *p, const char *text, size_t size, bool literal)
 {
     int code;
     size_t at;
@@ -65,7 +69,7 @@ static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     /* As Oniguruma: ^ and $ are about lines. */
     const uint32_t how = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);
-    p->code = pcre2_compile((PCRE2_SPTR)p->text, size, how, &code, &at, context);
+    p->code = pcre2_compile((PCRE2_SPTR)text, size, how, &code, &at, context);
     pcre2_compile_context_free(context);
     if (p->code != NULL) {
         pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* where it cannot, it is only slower */
@@ -76,6 +80,17 @@ static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "pattern '%.200s'", p->text);
     return sheaf_found(sheaf_expected(st, "a regular expression"), "%s, at byte %zu",
                        (char *)message, at);
+}
+
+static sheaf_status *compile_regex(sheaf__pattern *p, size_t size)
+{
+    char *text = NULL;
+    size_t length = 0;
+    sheaf_status *st = sheaf__pattern_translate(&text, &length, p->text, size);
+    if (st == NULL)
+        st = compile(p, text, length, false);
+    free(text);
+    return st;
 }
 
 sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, size_t size,
@@ -91,8 +106,10 @@ sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, siz
     p->text[size] = '\0';
     if (!literal && strlen(p->text) == size)
         st = sheaf__scanner_find(&p->scanner, p->text);
-    if (st == NULL && p->scanner == NULL)
-        st = compile(p, size, literal);
+    if (st == NULL && p->scanner == NULL && literal)
+        st = compile(p, p->text, size, true);
+    else if (st == NULL && p->scanner == NULL)
+        st = compile_regex(p, size);
     if (st != NULL)
         sheaf__pattern_close(p);
     else
@@ -115,11 +132,35 @@ const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p)
     return p->scanner;
 }
 
-static sheaf_status *search(sheaf__matches *m, bool *found, size_t *begin, size_t *end)
+/* The text with stand-ins for characters that PCRE2 may not know; most texts have none. */
+static sheaf_status *begin_matches(sheaf__matches *m)
 {
     if (*m->matching == NULL && (*m->matching = matching_new()) == NULL)
         return sheaf__no_memory("pattern");
-    const int n = pcre2_match(m->pattern->code, (PCRE2_SPTR)m->text, m->size, m->at,
+    m->begun = true;
+    m->shown = m->text;
+    for (size_t at = 0, n; at < m->size; at += n) {
+        n = sheaf__utf8_ascii(m->text + at, m->size - at);
+        if (n > 0)
+            continue;
+        const uint32_t code = sheaf__unicode_take(m->text + at, m->size - at, &n),
+                       other = n < 3 ? code : sheaf__unicode_stand_in(code);
+        if (other == code)
+            continue;
+        if (m->shown == m->text) {
+            if (!SHEAF_GROW(&(*m->matching)->shown, &(*m->matching)->capacity, (int64_t)m->size))
+                return sheaf__no_memory("pattern");
+            memcpy((*m->matching)->shown, m->text, m->size);
+            m->shown = (*m->matching)->shown;
+        }
+        sheaf__unicode_put((*m->matching)->shown + at, other);
+    }
+    return NULL;
+}
+
+static sheaf_status *search(sheaf__matches *m, bool *found, size_t *begin, size_t *end)
+{
+    const int n = pcre2_match(m->pattern->code, (PCRE2_SPTR)m->shown, m->size, m->at,
                               PCRE2_NO_UTF_CHECK, (*m->matching)->data, (*m->matching)->context);
     *found = n >= 0;
     if (n < 0 && n != PCRE2_ERROR_NOMATCH) {
@@ -146,11 +187,14 @@ sheaf_status *sheaf__matches_next(sheaf__matches *m, bool *found, size_t *begin,
             *end = m->at = sheaf__scanner_next(m->pattern->scanner, m->text, m->size, m->at);
         return NULL;
     }
+    sheaf_status *st = m->begun ? NULL : begin_matches(m);
+    if (st != NULL)
+        return st;
     for (;;) {
         *found = false;
         if (m->at > m->size)
             return NULL;
-        sheaf_status *st = search(m, found, begin, end);
+        st = search(m, found, begin, end);
         if (st != NULL || !*found)
             return st;
         /* No empty match where the last one ended: from the next character on. */

@@ -43,13 +43,19 @@ sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, siz
 void sheaf__pattern_close(sheaf__pattern *p);
 const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p); /* NULL: PCRE2's */
 
-/* All matches of a text, one after the other. */
+/* sheaf__pattern_translate - a pattern of Oniguruma as PCRE2 writes it (malloc'd). Errors:
+ * SHEAF_E_UNSUPPORTED for what the two read differently, by name; SHEAF_E_MEMORY. */
+sheaf_status *sheaf__pattern_translate(char **out, size_t *out_size, const char *pattern,
+                                       size_t size);
+
+/* All matches of a text, one after the other; all zero but the first three and `matching`. */
 typedef struct sheaf__matches {
     const sheaf__pattern *pattern;
     const char *text; /* borrowed */
     size_t size, at, last_end;
-    bool any;
-    sheaf__matching **matching; /* made when it is needed */
+    bool any, begun;
+    const char *shown;          /* the text as PCRE2 is given it */
+    sheaf__matching **matching; /* made when it is needed; of one text at a time */
 } sheaf__matches;
 /* sheaf__matches_next - *found false: there is none any more. Errors: SHEAF_E_DATA when the search
  * takes too long, SHEAF_E_MEMORY. */

@@ -30,6 +30,21 @@ void sheaf__unicode_fill(uint8_t table[SHEAF__UNICODE_TABLE])
     }
 }
 
+uint32_t sheaf__unicode_stand_in(uint32_t code)
+{
+    for (int low = 0, high = sheaf__stand_in_count; low < high;) {
+        const int middle = low + (high - low) / 2;
+        const sheaf__stand_in *s = &sheaf__stand_ins[middle];
+        if (code < s->first)
+            high = middle;
+        else if (code > s->last)
+            low = middle + 1;
+        else
+            return s->stand_in;
+    }
+    return code;
+}
+
 size_t sheaf__unicode_put(char to[4], uint32_t code)
 {
     if (code < 0x80) {
@@ -43,22 +58,27 @@ size_t sheaf__unicode_put(char to[4], uint32_t code)
     return n;
 }
 
-size_t sheaf__utf8_valid(const char *text, size_t size)
+size_t sheaf__utf8_ascii(const char *text, size_t size)
 {
     size_t at = 0;
-    while (at < size) {
-        uint64_t eight;
-        if (size - at >= 8) {
-            memcpy(&eight, text + at, 8);
-            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
-                at += 8;
-                continue;
-            }
-        }
-        const size_t n = sheaf__utf8_length(text + at, size - at);
+    for (uint64_t eight; size - at >= 8; at += 8) {
+        memcpy(&eight, text + at, 8);
+        if ((eight & UINT64_C(0x8080808080808080)) != 0)
+            break;
+    }
+    while (at < size && (unsigned char)text[at] < 0x80)
+        at++;
+    return at;
+}
+
+size_t sheaf__utf8_valid(const char *text, size_t size)
+{
+    for (size_t at = 0, n; at < size; at += n) {
+        n = sheaf__utf8_ascii(text + at, size - at);
+        if (n == 0)
+            n = sheaf__utf8_length(text + at, size - at);
         if (n == 0)
             return at;
-        at += n;
     }
     return size;
 }

@@ -36,6 +36,8 @@ static inline uint32_t sheaf__unicode_take(const char *text, size_t left, size_t
 }
 /* sheaf__unicode_put - `code` as UTF-8; the length. */
 size_t sheaf__unicode_put(char to[4], uint32_t code);
+/* sheaf__utf8_ascii - the bytes up to the first that is not ASCII. */
+size_t sheaf__utf8_ascii(const char *text, size_t size);
 /* sheaf__utf8_valid - the first byte that is no part of UTF-8; `size`: there is none. */
 size_t sheaf__utf8_valid(const char *text, size_t size);
 
@@ -46,5 +48,15 @@ typedef struct sheaf__unicode_range {
 } sheaf__unicode_range;
 extern const sheaf__unicode_range sheaf__unicode_ranges[]; /* ascending (unicode_table.c) */
 extern const int sheaf__unicode_count;
+
+/* Characters that an older Unicode sees otherwise (14.0, and PCRE2's \s), each with one that all
+ * see alike: of the same category, script and length. */
+typedef struct sheaf__stand_in {
+    uint32_t first, last, stand_in;
+} sheaf__stand_in;
+extern const sheaf__stand_in sheaf__stand_ins[]; /* ascending (unicode_table.c) */
+extern const int sheaf__stand_in_count;
+/* sheaf__unicode_stand_in - what stands for `code`: itself for most. */
+uint32_t sheaf__unicode_stand_in(uint32_t code);
 
 #endif

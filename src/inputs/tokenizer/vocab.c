@@ -13,8 +13,7 @@ static const char memory_for[] = "vocabulary of a tokenizer";
 void sheaf__vocab_release(sheaf__vocab *v)
 {
     free(v->bytes);
-    free(v->at);
-    free(v->length);
+    free(v->token);
     free(v->slot);
     *v = (sheaf__vocab){ 0 };
 }
@@ -40,17 +39,13 @@ uint64_t sheaf__word_hash(const char *bytes, size_t size)
     return mix(h ^ load(bytes, size), UINT64_C(0xa0761d6478bd642f));
 }
 
-static uint64_t entry(uint64_t hash, int64_t id)
-{
-    return (hash & UINT64_C(0xffffffff00000000)) | (uint64_t)(id + 1);
-}
-
 static void place(sheaf__vocab *v, uint64_t hash, int64_t id)
 {
     uint64_t i = hash & v->mask;
-    while (v->slot[i] != 0)
+    while (v->slot[i].id_1 != 0)
         i = (i + 1) & v->mask;
-    v->slot[i] = entry(hash, id);
+    v->slot[i] = (struct sheaf__vocab_slot){ (uint32_t)(hash >> 32), (uint32_t)id + 1,
+                                             v->token[id].at, v->token[id].size };
 }
 
 static bool resize(sheaf__vocab *v, int64_t tokens)
@@ -60,30 +55,24 @@ static bool resize(sheaf__vocab *v, int64_t tokens)
         slots *= 2;
     if (v->slot != NULL && slots <= v->mask + 1)
         return true;
-    uint64_t *slot = calloc(slots, sizeof *slot);
+    struct sheaf__vocab_slot *slot = calloc(slots, sizeof *slot);
     if (slot == NULL)
         return false;
     free(v->slot);
     v->slot = slot;
     v->mask = slots - 1;
     for (int64_t id = 0; id < v->ids; id++)
-        if (v->at[id] != UINT32_MAX)
-            place(v, sheaf__word_hash(v->bytes + v->at[id], v->length[id]), id);
+        if (v->token[id].at != UINT32_MAX)
+            place(v, sheaf__word_hash(v->bytes + v->token[id].at, v->token[id].size), id);
     return true;
 }
 
 static bool grow_ids(sheaf__vocab *v, int64_t ids)
 {
-    int64_t capacity = v->capacity_ids;
-    if (ids > capacity) {
-        if (!SHEAF_GROW(&v->at, &capacity, ids))
-            return false;
-        if (!SHEAF_GROW(&v->length, NULL, capacity))
-            return false;
-        v->capacity_ids = capacity;
-    }
+    if (!SHEAF_GROW(&v->token, &v->capacity_ids, ids))
+        return false;
     for (; v->ids < ids; v->ids++)
-        v->at[v->ids] = UINT32_MAX;
+        v->token[v->ids].at = UINT32_MAX;
     return true;
 }
 
@@ -120,16 +109,15 @@ sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, 
     }
     if (sheaf__vocab_find(v, token, size) >= 0)
         return sheaf_found(fail_token(token, size, "each token once"), "a duplicate");
-    if ((int64_t)id < v->ids && v->at[id] != UINT32_MAX)
+    if ((int64_t)id < v->ids && v->token[id].at != UINT32_MAX)
         return sheaf_found(fail_token(token, size, "each id once"),
-                           "%" PRIu64 ", the id of '%.80s' too", id, v->bytes + v->at[id]);
+                           "%" PRIu64 ", the id of '%.80s' too", id, v->bytes + v->token[id].at);
     if (v->size + size + 1 >= UINT32_MAX || !grow_ids(v, (int64_t)id + 1) ||
         !grow_bytes(v, size + 1) || !resize(v, v->count + 1))
         return sheaf__no_memory(memory_for);
     memcpy(v->bytes + v->size, token, size);
     v->bytes[v->size + size] = '\0';
-    v->at[id] = (uint32_t)v->size;
-    v->length[id] = (uint32_t)size;
+    v->token[id] = (struct sheaf__vocab_token){ (uint32_t)v->size, (uint32_t)size };
     v->size += size + 1;
     v->count++;
     place(v, sheaf__word_hash(token, size), (int64_t)id);
@@ -141,23 +129,22 @@ int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
     if (v->slot == NULL)
         return -1;
     const uint64_t hash = sheaf__word_hash(token, size);
-    for (uint64_t i = hash & v->mask; v->slot[i] != 0; i = (i + 1) & v->mask) {
-        if ((v->slot[i] ^ hash) >> 32 != 0)
-            continue;
-        const int64_t id = (int64_t)(uint32_t)v->slot[i] - 1;
-        if (v->length[id] == size && memcmp(v->bytes + v->at[id], token, size) == 0)
-            return (int32_t)id;
+    for (uint64_t i = hash & v->mask; v->slot[i].id_1 != 0; i = (i + 1) & v->mask) {
+        const struct sheaf__vocab_slot *slot = &v->slot[i];
+        if (slot->hash == hash >> 32 && slot->size == size &&
+            memcmp(v->bytes + slot->at, token, size) == 0)
+            return (int32_t)(slot->id_1 - 1);
     }
     return -1;
 }
 
 const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size)
 {
-    if (id < 0 || id >= v->ids || v->at[id] == UINT32_MAX)
+    if (id < 0 || id >= v->ids || v->token[id].at == UINT32_MAX)
         return NULL;
     if (size != NULL)
-        *size = v->length[id];
-    return v->bytes + v->at[id];
+        *size = v->token[id].size;
+    return v->bytes + v->token[id].at;
 }
 
 sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
@@ -165,6 +152,10 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
     char *key = malloc((size_t)(scan->end - scan->at) + 1);
     bool more = true;
     sheaf_status *st = key == NULL ? sheaf__no_memory(memory_for) : NULL;
+    /* As many tokens as there may be in real ones: a token takes some 20 bytes. */
+    if (st == NULL)
+        st = sheaf__vocab_reserve(v, (scan->end - scan->at) / 20,
+                                  (size_t)(scan->end - scan->at) / 2);
     if (st == NULL && !sheaf__scan_take(scan, '{'))
         st = sheaf__scan_fail(scan, "an object of tokens with their ids");
     for (bool first = true; st == NULL && more; first = false) {

@@ -14,12 +14,16 @@ enum { SHEAF__ID_MAX = (1 << 24) - 1 }; /* the largest id of a token */
 typedef struct sheaf__vocab {
     char *bytes; /* the tokens, each with a NUL after it */
     size_t size, capacity;
-    uint32_t *at;     /* [ids] where a token begins in `bytes`; UINT32_MAX: the id names none */
-    uint32_t *length; /* [ids] */
-    int64_t ids;      /* the largest id + 1 */
+    struct sheaf__vocab_token {
+        uint32_t at, size; /* in `bytes`; `at` UINT32_MAX: the id names none */
+    } * token;             /* [ids] */
+    int64_t ids;           /* the largest id + 1 */
     int64_t capacity_ids;
-    int64_t count;  /* tokens */
-    uint64_t *slot; /* open addressing: id + 1 and 32 bits of the hash; 0: free */
+    int64_t count;             /* tokens */
+    struct sheaf__vocab_slot { /* open addressing */
+        uint32_t hash, id_1;   /* its upper half; id + 1, 0: free */
+        uint32_t at, size;     /* of the token, which is then one place less to go to */
+    } * slot;
     uint64_t mask;
 } sheaf__vocab;
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 7, SHEAF__WORD_PLACES = 1 << 15 };
+enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 7, SHEAF__WORD_PLACES = 1 << 16 };
 
 typedef struct sheaf__word {          /* one line of a processor's cache */
     uint64_t key[3];                  /* its bytes, and zeros */

@@ -1,0 +1,533 @@
+/* tokenizer_test.c - tokenizers against what `tokenizers` wrote (tests/data/tokenizers/bpe). */
+#include "tests/check.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+
+#include "base/file.h"
+#include "parts.h"
+#include "pattern.h"
+
+static json_t *recorded; /* {"texts": [...], "tokenizers": {NAME: {"specials", "plain", ...}}} */
+
+static char *data_path(char path[512], const char *name, const char *end)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(path, 512, "%s/tests/data/tokenizers/bpe/%s%s", root != NULL ? root : ".", name, end);
+    return path;
+}
+
+static int setup(void **state)
+{
+    char path[512];
+    char *text = NULL;
+    size_t size = 0;
+    CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, "recorded", ".json"), 1 << 20));
+    CHECK_OK(sheaf__json_parse_line(&recorded, text, size)); /* strings hold NUL */
+    free(text);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    json_decref(recorded);
+    return 0;
+}
+
+static sheaf__tokenizer *open_recorded(const char *name)
+{
+    char path[512];
+    sheaf__tokenizer *t = NULL;
+    CHECK_OK(sheaf__tokenizer_open(&t, data_path(path, name, ".json")));
+    return t;
+}
+
+/* ---- recordings ---- */
+
+static bool same_ids(const int32_t *ids, int64_t count, const json_t *want)
+{
+    if ((size_t)count != json_array_size(want))
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] != json_integer_value(json_array_get(want, (size_t)i)))
+            return false;
+    return true;
+}
+
+static void check_where(const char *name, size_t text, const sheaf__text_range *where,
+                        int64_t count, const json_t *want)
+{
+    assert_int_equal(json_array_size(want), count * 2);
+    for (int64_t i = 0; i < count; i++)
+        if ((int64_t)where[i].begin != json_integer_value(json_array_get(want, (size_t)i * 2)) ||
+            (int64_t)where[i].end != json_integer_value(json_array_get(want, (size_t)i * 2 + 1)))
+            fail_msg("%s, text %zu: id %" PRId64 " is at [%zu, %zu)", name, text, i, where[i].begin,
+                     where[i].end);
+}
+
+/* Token by token: whole characters, and joined the same. */
+static void check_stream(const sheaf__tokenizer *t, const int32_t *ids, int64_t count,
+                         const char *whole, size_t size)
+{
+    sheaf__token_stream *s = NULL;
+    const char *piece;
+    size_t n, at = 0;
+    CHECK_OK(sheaf__token_stream_new(&s, t, false));
+    for (int64_t i = 0; i <= count; i++) {
+        if (i < count)
+            CHECK_OK(sheaf__token_stream_push(&piece, &n, s, ids[i]));
+        else
+            CHECK_OK(sheaf__token_stream_finish(&piece, &n, s));
+        assert_int_equal(sheaf__utf8_valid(piece, n), n);
+        assert_true(at + n <= size);
+        CHECK_BYTES("a piece", piece, whole + at, n);
+        at += n;
+    }
+    assert_int_equal(at, size);
+    sheaf__token_stream_free(s);
+}
+
+static void check_decoded(const char *name, size_t i, const sheaf__tokenizer *t, const int32_t *ids,
+                          int64_t count, const json_t *want)
+{
+    char *text = NULL;
+    size_t size;
+    CHECK_OK(sheaf__tokenizer_decode(&text, &size, t, ids, count, false));
+    if (size != json_string_length(want) || memcmp(text, json_string_value(want), size) != 0)
+        fail_msg("%s, text %zu: decoded to '%s'", name, i, text);
+    check_stream(t, ids, count, text, size);
+    free(text);
+}
+
+static void check_text(const char *name, const sheaf__tokenizer *t, const json_t *record, size_t i)
+{
+    const json_t *text = json_array_get(json_object_get(recorded, "texts"), i);
+    const json_t *plain = json_array_get(json_object_get(record, "plain"), i);
+    const json_t *specials = json_array_get(json_object_get(record, "specials"), i);
+    const json_t *where = json_array_get(json_object_get(record, "where"), i);
+    const json_t *decoded = json_array_get(json_object_get(record, "decoded"), i);
+    const size_t size = json_string_length(text);
+    int32_t *ids;
+    int64_t count;
+    sheaf__text_range *range;
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, json_string_value(text), size,
+                                     &(sheaf__encode_options){ .plain = true }));
+    if (!same_ids(ids, count, plain != NULL ? plain : specials))
+        fail_msg("%s, text %zu: other ids", name, i);
+    free(ids);
+    CHECK_OK(sheaf__tokenizer_encode(&ids, &range, &count, t, json_string_value(text), size, NULL));
+    if (!same_ids(ids, count, specials))
+        fail_msg("%s, text %zu: other ids with special tokens", name, i);
+    if (where != NULL)
+        check_where(name, i, range, count, where);
+    check_decoded(name, i, t, ids, count, json_is_null(decoded) ? text : decoded);
+    free(ids);
+    free(range);
+}
+
+static void test_tokenizer__ids_and_texts_are_those_of_tokenizers(void **state)
+{
+    const char *name;
+    json_t *record;
+    const size_t texts = json_array_size(json_object_get(recorded, "texts"));
+    assert_true(texts > 20);
+    json_object_foreach(json_object_get(recorded, "tokenizers"), name, record)
+    {
+        sheaf__tokenizer *t = open_recorded(name);
+        for (int twice = 0; twice < 2; twice++) /* the second time words are remembered */
+            for (size_t i = 0; i < texts; i++)
+                check_text(name, t, record, i);
+        sheaf__tokenizer_close(t);
+    }
+}
+
+/* ---- streams ---- */
+
+static uint32_t chance(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void test_tokenizer__streams_of_any_ids_join_to_the_whole(void **state)
+{
+    static const char *const names[] = { "gpt2", "bytes", "added" };
+    uint64_t seed = 7;
+    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+        sheaf__tokenizer *t = open_recorded(names[k]);
+        for (int round = 0; round < 60; round++) {
+            int32_t ids[24];
+            char *text = NULL;
+            size_t size;
+            for (size_t i = 0; i < ARRAY_LEN(ids); i++) /* most are single bytes */
+                ids[i] = (int32_t)chance(&seed, round % 2 == 0 ? 258 : 1000);
+            CHECK_OK(sheaf__tokenizer_decode(&text, &size, t, ids, ARRAY_LEN(ids), false));
+            check_stream(t, ids, ARRAY_LEN(ids), text, size);
+            free(text);
+        }
+        sheaf__tokenizer_close(t);
+    }
+}
+
+static void test_tokenizer__a_stream_shows_a_character_with_its_last_byte(void **state)
+{
+    sheaf__tokenizer *t = open_recorded("gpt2");
+    sheaf__token_stream *s = NULL;
+    const char *piece;
+    const int32_t euro[] = { sheaf__tokenizer_find(t, "\xc3\xa2"),
+                             sheaf__tokenizer_find(t, "\xc4\xa4"),
+                             sheaf__tokenizer_find(t, "\xc2\xac") }; /* bytes e2 82 ac */
+    CHECK_OK(sheaf__token_stream_new(&s, t, true));
+    for (int i = 0; i < 3; i++) {
+        assert_true(euro[i] >= 0);
+        CHECK_OK(sheaf__token_stream_push(&piece, NULL, s, euro[i]));
+        assert_string_equal(piece, i < 2 ? "" : "\xe2\x82\xac");
+    }
+    CHECK_OK(sheaf__token_stream_push(&piece, NULL, s, euro[0]));
+    assert_string_equal(piece, "");
+    CHECK_OK(sheaf__token_stream_finish(&piece, NULL, s));
+    assert_string_equal(piece, "\xef\xbf\xbd");
+    CHECK_FAILS(sheaf__token_stream_push(&piece, NULL, s, -1), SHEAF_E_DATA, "id 1");
+    sheaf__token_stream_free(s);
+    sheaf__tokenizer_close(t);
+}
+
+/* ---- special tokens in what people write ---- */
+
+static void test_tokenizer__special_tokens_in_plain_ranges_are_text(void **state)
+{
+    static const char text[] = "<|im_start|>a<|im_end|>b<|im_end|>";
+    sheaf__tokenizer *t = open_recorded("added");
+    const int32_t start = sheaf__tokenizer_find(t, "<|im_start|>"),
+                  end = sheaf__tokenizer_find(t, "<|im_end|>");
+    const sheaf__text_range content[] = { { 12, 24 } }; /* what a person wrote: a<|im_end|>b */
+    const sheaf__text_range touching[] = { { 0, 1 }, { 33, 34 } };
+    sheaf__encode_options o = { .plain_range = content, .plain_ranges = 1 };
+    int32_t *ids;
+    int64_t count;
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, strlen(text), &o));
+    assert_int_equal(ids[0], start);
+    assert_int_equal(ids[count - 1], end);
+    for (int64_t i = 1; i + 1 < count; i++)
+        assert_false(sheaf__tokenizer_is_special(t, ids[i]));
+    free(ids);
+    o = (sheaf__encode_options){ .plain_range = touching, .plain_ranges = 2 };
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, strlen(text), &o));
+    int64_t specials = 0;
+    for (int64_t i = 0; i < count; i++)
+        specials += sheaf__tokenizer_is_special(t, ids[i]);
+    assert_int_equal(specials, 1); /* the one in the middle */
+    free(ids);
+    sheaf__tokenizer_close(t);
+}
+
+/* ---- many threads ---- */
+
+static void *encode_all(void *context)
+{
+    const sheaf__tokenizer *t = context;
+    const json_t *texts = json_object_get(recorded, "texts");
+    const json_t *record = json_object_get(json_object_get(recorded, "tokenizers"), "llama3");
+    for (int round = 0; round < 5; round++)
+        for (size_t i = 0; i < json_array_size(texts); i++) {
+            const json_t *text = json_array_get(texts, i);
+            int32_t *ids;
+            int64_t count;
+            sheaf_status *st = sheaf__tokenizer_encode(
+                &ids, NULL, &count, t, json_string_value(text), json_string_length(text), NULL);
+            if (st != NULL ||
+                !same_ids(ids, count, json_array_get(json_object_get(record, "specials"), i)))
+                return context;
+            free(ids);
+        }
+    return NULL;
+}
+
+static void test_tokenizer__threads_share_one(void **state)
+{
+    sheaf__tokenizer *t = open_recorded("llama3");
+    pthread_t thread[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, encode_all, t), 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed = t;
+        pthread_join(thread[i], &failed);
+        assert_null(failed);
+    }
+    sheaf__tokenizer_close(t);
+}
+
+/* ---- long words ---- */
+
+static int64_t count_ids(const sheaf__tokenizer *t, const char *text, size_t size)
+{
+    int32_t *ids;
+    int64_t count;
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, size, NULL));
+    free(ids);
+    return count;
+}
+
+static void test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it(void **state)
+{
+    const size_t size = (size_t)16 << 20;
+    char *text = malloc(size + 1);
+    sheaf__tokenizer *t = open_recorded("gpt2");
+    int32_t *ids;
+    int64_t count;
+    assert_non_null(text);
+    for (size_t i = 0; i <= size; i++)
+        text[i] = "ntherat"[i % 7];
+    assert_true(count_ids(t, text, 1 << 20) < 1 << 20);
+    CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, size + 1, NULL), SHEAF_E_DATA,
+                "16777216 bytes without a place to divide it");
+    CHECK_FAILS(
+        sheaf__tokenizer_encode(&ids, NULL, &count, t, text, SHEAF__TOKENIZER_TEXT_MAX + 1, NULL),
+        SHEAF_E_DATA, "divide it into several texts");
+    text[77] = '\xff';
+    CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, size, NULL), SHEAF_E_DATA,
+                "byte 77 of the text");
+    free(text);
+    sheaf__tokenizer_close(t);
+}
+
+/* ---- patterns ---- */
+
+/* Random text of what the patterns tell apart. */
+static size_t some_text(char *text, size_t most, uint64_t *seed)
+{
+    static const char *const bits[] = { "'",
+                                        "'s",
+                                        "'LL",
+                                        "'\xc5\xbf",
+                                        "re",
+                                        "a",
+                                        "Zz",
+                                        " ",
+                                        "  ",
+                                        "\n",
+                                        "\r\n",
+                                        "\t",
+                                        "1",
+                                        "23456",
+                                        ".",
+                                        "!?",
+                                        "_",
+                                        "\xc2\xa0",
+                                        "\xe2\x80\xa8",
+                                        "\xc3\xa9",
+                                        "\xcc\x81",
+                                        "\xe4\xb8\xad",
+                                        "\xd9\xa3",
+                                        "\xf0\x9f\x98\x80",
+                                        "\xf0\x9e\x93\x90",
+                                        "\xe1\xa0\x8e" };
+    size_t size = 0;
+    while (size + 8 < most) {
+        const char *bit = bits[chance(seed, ARRAY_LEN(bits))];
+        memcpy(text + size, bit, strlen(bit));
+        size += strlen(bit);
+    }
+    return size;
+}
+
+static void check_scanner(const char *text, size_t size, const sheaf__pattern *ours,
+                          const sheaf__pattern *theirs, sheaf__matching **matching)
+{
+    sheaf__matches a = { .pattern = ours, .text = text, .size = size, .matching = matching };
+    sheaf__matches b = { .pattern = theirs, .text = text, .size = size, .matching = matching };
+    for (bool found = true, other = true; found;) {
+        size_t begin = 0, end = 0, begin_b = 0, end_b = 0;
+        CHECK_OK(sheaf__matches_next(&a, &found, &begin, &end));
+        CHECK_OK(sheaf__matches_next(&b, &other, &begin_b, &end_b));
+        if (found != other || (found && (begin != begin_b || end != end_b)))
+            fail_msg("a match at [%zu, %zu), by PCRE2 at [%zu, %zu): %.40s", begin, end, begin_b,
+                     end_b, text + begin);
+    }
+}
+
+static void test_pattern__known_ones_are_read_as_pcre2_reads_them(void **state)
+{
+    const char *llama3 = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
+                         "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    const char *qwen2 = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+                        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    const char *const known[] = { sheaf__gpt2_pattern, llama3, qwen2 };
+    static char text[1 << 15];
+    uint64_t seed = 11;
+    for (size_t k = 0; k < ARRAY_LEN(known); k++) {
+        char other[300];
+        sheaf__pattern *ours = NULL, *theirs = NULL;
+        sheaf__matching *matching = NULL;
+        snprintf(other, sizeof other, "(?:%s)", known[k]);
+        CHECK_OK(sheaf__pattern_open(&ours, known[k], strlen(known[k]), false));
+        CHECK_OK(sheaf__pattern_open(&theirs, other, strlen(other), false));
+        assert_non_null(sheaf__pattern_scanner(ours));
+        assert_null(sheaf__pattern_scanner(theirs));
+        for (int round = 0; round < 8; round++)
+            check_scanner(text, some_text(text, sizeof text >> round, &seed), ours, theirs,
+                          &matching);
+        sheaf__matching_free(matching);
+        sheaf__pattern_close(ours);
+        sheaf__pattern_close(theirs);
+    }
+}
+
+static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused(void **state)
+{
+    static const struct {
+        const char *pattern, *want; /* or what the refusal says */
+        bool refused;
+    } cases[] = {
+        { "\\p{L}+|[^\\s\\d]", "\\p{L}+|[^\\s\\d]", false },
+        { "\\u00e9\\xe", "\\x{00e9}\\x{e}", false },
+        { "a{,3}b{2,}c{x}", "a{0,3}b{2,}c{x}", false },
+        { "(?m:.)(?-im)(?<n>a)(?=b)", "(?s:.)(?-is)(?<n>a)(?=b)", false },
+        { "[]a[:digit:]]\\h[\\b]", "[]a[:digit:]][0-9a-fA-F][\\b]", false },
+        { "[a[b]]", "a set in a set, at byte 2", true },
+        { "[a&&b]", "an intersection of sets", true },
+        { "[[:alpha:]]", "a set in a set", true },
+        { "a{2,3}+", "a repeated repeat", true },
+        { "a{2}?", "an optional repeat", true },
+        { "\\xe9", "a byte that is no ASCII", true },
+        { "(?s:.)", "an option that is not known", true },
+        { "(*UTF)a", "a verb", true },
+        { "[\\W]", "\\W in a set", true },
+        { "\\", "\\", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char *text = NULL;
+        size_t size;
+        sheaf_status *st =
+            sheaf__pattern_translate(&text, &size, cases[i].pattern, strlen(cases[i].pattern));
+        if (cases[i].refused) {
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, cases[i].want);
+            continue;
+        }
+        CHECK_OK(st);
+        assert_string_equal(text, cases[i].want);
+        assert_int_equal(size, strlen(text));
+        free(text);
+    }
+}
+
+/* ---- files that are wrong ---- */
+
+#define BPE(vocab, merges) "{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}"
+#define WITH(more) "{\"model\":" BPE("{\"a\":0,\"b\":1,\"ab\":2}", "[\"a b\"]") "," more "}"
+#define ADDED(id, content)                                                                         \
+    "{\"id\":" id ",\"content\":\"" content "\",\"single_word\":false,\"lstrip\":false,"           \
+    "\"rstrip\":false,\"normalized\":false,\"special\":true}"
+
+static const struct {
+    const char *text;
+    sheaf_code code;
+    const char *part;
+} wrong[] = {
+    { "", SHEAF_E_FORMAT, "an object: a tokenizer.json" },
+    { "[]", SHEAF_E_FORMAT, "an object: a tokenizer.json" },
+    { "{", SHEAF_E_FORMAT, "a string" },
+    { "{}", SHEAF_E_FORMAT, "'model'" },
+    { "{\"model\":", SHEAF_E_FORMAT, "model: line 1, column 10" },
+    { "{\"model\":{}}", SHEAF_E_FORMAT, "WordLevel" },
+    { "{\"model\":{\"type\":\"LSTM\"}}", SHEAF_E_UNSUPPORTED, "'LSTM'" },
+    { "{\"model\":" BPE("{\"a\":0}", "[]") ",\"model\":1}", SHEAF_E_FORMAT, "'model' again" },
+    { "{\"model\":" BPE("{\"a\":0,\"a\":1}", "[]") "}", SHEAF_E_FORMAT,
+      "token 'a' | each token once" },
+    { "{\"model\":" BPE("{\"a\":0,\"b\":0}", "[]") "}", SHEAF_E_FORMAT,
+      "each id once | 0, the id of 'a'" },
+    { "{\"model\":" BPE("{\"a\":-1}", "[]") "}", SHEAF_E_FORMAT, "a whole number" },
+    { "{\"model\":" BPE("{\"a\":99999999}", "[]") "}", SHEAF_E_UNSUPPORTED, "an id of at most" },
+    { "{\"model\":" BPE("{\"a\":0,}", "[]") "}", SHEAF_E_FORMAT, "a string" },
+    { "{\"model\":" BPE("[]", "[]") "}", SHEAF_E_FORMAT, "an object of tokens" },
+    { "{\"model\":" BPE("{\"a\":0}", "{}") "}", SHEAF_E_FORMAT, "a list of merges" },
+    { "{\"model\":" BPE("{\"a\":0}", "[\"a\"]") "}", SHEAF_E_FORMAT, "merge 1" },
+    { "{\"model\":" BPE("{\"a\":0}", "[\"a a\"]") "}", SHEAF_E_FORMAT, "'aa'" },
+    { "{\"model\":" BPE("{\"a\":0,\"ab\":1}", "[[\"a\",\"b\"]]") "}", SHEAF_E_FORMAT,
+      "merge 1 | tokens of the vocabulary | 'b'" },
+    { "{\"model\":" BPE("{\"a\":0}", "[[\"a\"]]") "}", SHEAF_E_FORMAT, "the second token" },
+    { "{\"model\":" BPE("{\"a\":0}", "[1]") "}", SHEAF_E_FORMAT, "a merge" },
+    { "{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{},\"merges\":[]}}",
+      SHEAF_E_UNSUPPORTED, "'dropout'" },
+    { "{\"model\":{\"type\":\"BPE\",\"speed\":9,\"vocab\":{},\"merges\":[]}}", SHEAF_E_UNSUPPORTED,
+      "'speed'" },
+    { "{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", SHEAF_E_FORMAT, "'merges'" },
+    { WITH("\"version\":\"2.0\""), SHEAF_E_UNSUPPORTED, "'version'" },
+    { WITH("\"beauty\":1"), SHEAF_E_FORMAT, "'beauty'" },
+    { WITH("\"pre_tokenizer\":{\"type\":\"Guess\"}"), SHEAF_E_UNSUPPORTED,
+      "pre_tokenizer: Guess: type" },
+    { WITH("\"pre_tokenizer\":{}"), SHEAF_E_UNSUPPORTED, "'type'" },
+    { WITH("\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"tall\":1}"), SHEAF_E_UNSUPPORTED,
+      "'tall'" },
+    { WITH("\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":1}"), SHEAF_E_FORMAT,
+      "'use_regex'" },
+    { WITH("\"pre_tokenizer\":{\"type\":\"Sequence\"}"), SHEAF_E_FORMAT, "'pretokenizers'" },
+    { WITH(
+          "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"),
+      SHEAF_E_FORMAT, "a regular expression" },
+    { WITH(
+          "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Glob\":\"(\"},\"behavior\":\"Isolated\"}"),
+      SHEAF_E_UNSUPPORTED, "'pattern'" },
+    { WITH(
+          "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"(\"},\"behavior\":\"Doubled\"}"),
+      SHEAF_E_UNSUPPORTED, "'behavior'" },
+    { WITH("\"normalizer\":{\"type\":\"Upside\"}"), SHEAF_E_UNSUPPORTED, "normalizer: Upside" },
+    { WITH("\"decoder\":{\"type\":\"Upside\"}"), SHEAF_E_UNSUPPORTED, "decoder: Upside" },
+    { WITH("\"post_processor\":{\"type\":\"Upside\"}"), SHEAF_E_UNSUPPORTED,
+      "post_processor: Upside" },
+    { WITH("\"added_tokens\":{}"), SHEAF_E_FORMAT, "added_tokens" },
+    { WITH("\"added_tokens\":[{\"id\":3,\"content\":\"x\"}]"), SHEAF_E_FORMAT,
+      "token 1: 'single_word'" },
+    { WITH("\"added_tokens\":[" ADDED("7", "x") "]"), SHEAF_E_LAYOUT, "3, the next one | 7" },
+    { WITH("\"added_tokens\":[" ADDED("1", "a") "]"), SHEAF_E_LAYOUT,
+      "0, its id in the model | 1" },
+    { WITH("\"added_tokens\":[" ADDED("3", "x") "," ADDED("4", "x") "]"), SHEAF_E_FORMAT,
+      "'x' again" },
+    { WITH("\"padding\":nil"), SHEAF_E_FORMAT, "a JSON value" },
+};
+
+static void test_tokenizer__wrong_files_are_named_by_what_is_wrong(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        sheaf__tokenizer *t = NULL;
+        char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
+        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text)), wrong[i].code, wrong[i].part);
+        assert_null(t);
+        free(text);
+    }
+}
+
+static void test_tokenizer__tokens_are_found_by_text_and_by_id(void **state)
+{
+    static const char text[] = WITH("\"added_tokens\":[" ADDED("3", "<x>") "]");
+    sheaf__tokenizer *t = NULL;
+    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text)));
+    assert_int_equal(sheaf__tokenizer_size(t), 4);
+    assert_int_equal(sheaf__tokenizer_find(t, "ab"), 2);
+    assert_int_equal(sheaf__tokenizer_find(t, "<x>"), 3);
+    assert_int_equal(sheaf__tokenizer_find(t, "c"), -1);
+    assert_string_equal(sheaf__tokenizer_token(t, 3), "<x>");
+    assert_null(sheaf__tokenizer_token(t, 4));
+    assert_null(sheaf__tokenizer_token(t, -1));
+    assert_true(sheaf__tokenizer_is_special(t, 3));
+    assert_false(sheaf__tokenizer_is_special(t, 0));
+    assert_int_equal(sheaf__tokenizer_bos(t), -1);
+    sheaf__tokenizer_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokenizer__ids_and_texts_are_those_of_tokenizers),
+        cmocka_unit_test(test_tokenizer__streams_of_any_ids_join_to_the_whole),
+        cmocka_unit_test(test_tokenizer__a_stream_shows_a_character_with_its_last_byte),
+        cmocka_unit_test(test_tokenizer__special_tokens_in_plain_ranges_are_text),
+        cmocka_unit_test(test_tokenizer__threads_share_one),
+        cmocka_unit_test(test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it),
+        cmocka_unit_test(test_pattern__known_ones_are_read_as_pcre2_reads_them),
+        cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused),
+        cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
+        cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,234 @@
+/* translate.c - patterns of Oniguruma, which `tokenizers` uses, as PCRE2 writes them. Both read
+ * most alike; what only one of them has, PCRE2 refuses. This file is about what both have, and read
+ * differently:
+ *
+ *   \w \b     also marks and what Oniguruma takes for letters; PCRE2 10.42: letters, numbers and _
+ *   \h        a hexadecimal digit; PCRE2: a blank
+ *   \uHHHH    PCRE2 has it as \x{HHHH}
+ *   {,n}      {0,n}; PCRE2: as it stands
+ *   (?m)      . is any character, which PCRE2 calls s
+ *   [a[b]], [a&&b]   sets of sets; PCRE2: as they stand. Refused
+ *   {n,m}+ {n}?      repeated again; PCRE2: possessive, lazy. Refused
+ *   \x80 and above, octal    bytes; PCRE2: characters. Refused */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "pattern.h"
+
+/* What \w is, inside of brackets. */
+#define WORD                                                                                       \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}"     \
+    "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define AT_EDGE "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))"
+#define NOT_AT_EDGE "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))"
+
+typedef struct translation {
+    const char *at, *end;
+    const char *whole;
+    size_t size;
+    sheaf_text out;
+    bool in_set;
+} translation;
+
+static sheaf_status *refuse(const translation *t, const char *what)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "pattern '%.*s'",
+                                  t->size > 200 ? 200 : (int)t->size, t->whole);
+    sheaf_expected(st, "a pattern that Oniguruma and PCRE2 read alike");
+    return sheaf_found(st, "%s, at byte %td", what, t->at - t->whole);
+}
+
+static void put(translation *t, const char *text)
+{
+    sheaf__text_bytes(&t->out, text, strlen(text));
+}
+
+static void copy(translation *t, size_t n)
+{
+    sheaf__text_bytes(&t->out, t->at, n);
+    t->at += n;
+}
+
+static size_t left(const translation *t)
+{
+    return (size_t)(t->end - t->at);
+}
+
+static bool is_hex(char c)
+{
+    return c != '\0' && strchr("0123456789abcdefABCDEF", c) != NULL;
+}
+
+/* "\uHHHH" and "\xHH". */
+static sheaf_status *number(translation *t)
+{
+    size_t n = 0;
+    if (t->at[1] == 'x' && left(t) > 2 && t->at[2] == '{') {
+        copy(t, 3);
+        return NULL;
+    }
+    while (n < (t->at[1] == 'u' ? 4u : 2u) && left(t) > n + 2 && is_hex(t->at[n + 2]))
+        n++;
+    if (n == 0 || (t->at[1] == 'u' && n != 4))
+        return refuse(t, "an escape without its digits");
+    if (t->at[1] == 'x' && n == 2 && t->at[2] >= '8')
+        return refuse(t, "a byte that is no ASCII");
+    put(t, "\\x{");
+    sheaf__text_bytes(&t->out, t->at + 2, n);
+    put(t, "}");
+    t->at += 2 + n;
+    return NULL;
+}
+
+static sheaf_status *escape(translation *t)
+{
+    const char c = left(t) > 1 ? t->at[1] : '\0';
+    const char *instead = NULL;
+    switch (c) {
+    case 'w': instead = t->in_set ? WORD : "[" WORD "]"; break;
+    case 'h': instead = t->in_set ? "0-9a-fA-F" : "[0-9a-fA-F]"; break;
+    case 'b': instead = t->in_set ? NULL : AT_EDGE; break;
+    case 'W':
+        if (t->in_set)
+            return refuse(t, "\\W in a set");
+        instead = "[^" WORD "]";
+        break;
+    case 'H':
+        if (t->in_set)
+            return refuse(t, "\\H in a set");
+        instead = "[^0-9a-fA-F]";
+        break;
+    case 'B': instead = NOT_AT_EDGE; break;
+    case 'u':
+    case 'x': return number(t);
+    case '0': return refuse(t, "an octal escape");
+    case 'Q':
+    case 'E':
+    case 'v':
+    case 'V':
+    case 'C':
+    case 'N':
+    case 'y':
+    case 'Y':
+    case 'O':
+    case 'X': return refuse(t, "an escape that is not known");
+    default: break;
+    }
+    if (instead == NULL) {
+        copy(t, left(t) > 1 ? 2 : 1);
+        return NULL;
+    }
+    put(t, instead);
+    t->at += 2;
+    return NULL;
+}
+
+/* A class by name whose characters are those of Oniguruma. */
+static bool is_class_alike(const char *at, size_t n)
+{
+    static const char *const alike[] = { "[:digit:]", "[:space:]", "[:upper:]", "[:lower:]" };
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
+        if (n >= strlen(alike[i]) && strncmp(at, alike[i], strlen(alike[i])) == 0)
+            return true;
+    return false;
+}
+
+static sheaf_status *set(translation *t)
+{
+    sheaf_status *st = NULL;
+    t->in_set = true;
+    copy(t, 1);
+    if (left(t) > 0 && *t->at == '^')
+        copy(t, 1);
+    if (left(t) > 0 && *t->at == ']') /* the first one is a character to both */
+        copy(t, 1);
+    while (st == NULL && left(t) > 0 && *t->at != ']') {
+        if (*t->at == '\\')
+            st = escape(t);
+        else if (*t->at == '[' && is_class_alike(t->at, left(t)))
+            copy(t, (size_t)(strchr(t->at, ']') + 1 - t->at));
+        else if (*t->at == '[')
+            st = refuse(t, "a set in a set");
+        else if (left(t) > 1 && t->at[0] == '&' && t->at[1] == '&')
+            st = refuse(t, "an intersection of sets");
+        else
+            copy(t, 1);
+    }
+    t->in_set = false;
+    if (st == NULL && left(t) > 0)
+        copy(t, 1);
+    return st;
+}
+
+/* "{n}", "{n,}", "{n,m}" or "{,m}"; its length, 0: none of them. */
+static size_t counts(const translation *t)
+{
+    size_t n = 1, digits = 0;
+    for (; n < left(t) && t->at[n] >= '0' && t->at[n] <= '9'; n++)
+        digits++;
+    const bool comma = n < left(t) && t->at[n] == ',';
+    for (n += comma; comma && n < left(t) && t->at[n] >= '0' && t->at[n] <= '9'; n++)
+        digits++;
+    return n < left(t) && t->at[n] == '}' && digits > 0 ? n + 1 : 0;
+}
+
+static sheaf_status *repeat(translation *t)
+{
+    const size_t n = counts(t);
+    if (n == 0) {
+        copy(t, 1);
+        return NULL;
+    }
+    const char after = left(t) > n ? t->at[n] : '\0';
+    if (after == '+')
+        return refuse(t, "a repeated repeat");
+    if (after == '?' && memchr(t->at, ',', n) == NULL)
+        return refuse(t, "an optional repeat");
+    copy(t, 1);
+    if (*t->at == ',')
+        put(t, "0");
+    copy(t, n - 1);
+    return NULL;
+}
+
+/* "(?i)", "(?i:", "(?m-ix:" and the like. */
+static sheaf_status *options(translation *t)
+{
+    copy(t, 2);
+    while (left(t) > 0 && memchr("imx-", *t->at, 4) != NULL) {
+        put(t, *t->at == 'm' ? "s" : (char[]){ *t->at, '\0' });
+        t->at++;
+    }
+    return left(t) > 0 && (*t->at == ':' || *t->at == ')')
+               ? NULL
+               : refuse(t, "an option that is not known");
+}
+
+sheaf_status *sheaf__pattern_translate(char **out, size_t *out_size, const char *pattern,
+                                       size_t size)
+{
+    translation t = { pattern, pattern + size, pattern, size, { 0 }, false };
+    sheaf_status *st = NULL;
+    sheaf__text_bytes(&t.out, "", 0);
+    while (st == NULL && left(&t) > 0) {
+        if (*t.at == '\\')
+            st = escape(&t);
+        else if (*t.at == '[')
+            st = set(&t);
+        else if (*t.at == '{')
+            st = repeat(&t);
+        else if (left(&t) > 2 && memcmp(t.at, "(?", 2) == 0 &&
+                 ((t.at[2] >= 'a' && t.at[2] <= 'z') || t.at[2] == '-'))
+            st = options(&t);
+        else if (left(&t) > 1 && memcmp(t.at, "(*", 2) == 0)
+            st = refuse(&t, "a verb");
+        else
+            copy(&t, 1);
+    }
+    *out_size = t.out.size;
+    if (st == NULL)
+        return sheaf__text_take(out, &t.out);
+    sheaf__text_release(&t.out);
+    return st;
+}
