@@ -205,6 +205,29 @@ static void test_copies__are_rounded_to_the_dtype(void **state)
     }
 }
 
+static void test_tape__finite_is_below_infinity_in_every_type(void **state)
+{
+    static const struct {
+        sheaf_dtype dtype;
+        uint32_t largest, infinity, nan;
+    } table[] = {
+        { SHEAF_F32, 0x7f7fffff, 0x7f800000, 0xffc00001 },
+        { SHEAF_BF16, 0x7f7f, 0xff80, 0x7fc0 },
+        { SHEAF_F16, 0x7bff, 0x7c00, 0xfe01 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        uint32_t x[3] = { table[i].largest }, bad[2] = { table[i].infinity, table[i].nan };
+        const bool half = table[i].dtype != SHEAF_F32;
+        if (half)
+            x[0] |= x[0] << 16;
+        assert_true(sheaf__is_finite(x, half ? 6 : 3, table[i].dtype));
+        for (int k = 0; k < 2; k++) {
+            x[2] = half ? bad[k] << 16 : bad[k];
+            assert_false(sheaf__is_finite(x, half ? 6 : 3, table[i].dtype));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_embedding__adds_gradients_in_the_order_of_tokens),
         cmocka_unit_test(test_embedding__with_factors_beside_it),
         cmocka_unit_test(test_copies__are_rounded_to_the_dtype),
+        cmocka_unit_test(test_tape__finite_is_below_infinity_in_every_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
