@@ -25,10 +25,10 @@ typedef struct sheaf_model_open_options {
     const char *model;     /* folder of the model, or of a training run, or a checkpoint in it */
     const char *adapter;   /* PEFT adapter, or a training run, to use with it; NULL */
     const char *config;    /* its config.json, where the folder has none; NULL */
-    const char *tokenizer; /* sentencepiece file; NULL: the run's, else tokenizer.model in the
-                              model's folder, else bytes */
-    const char *prompt_template; /* how a question is put: base, chat, vqa or chat_old; NULL: the
-                                    run's, else the model's */
+    const char *tokenizer; /* file or folder; NULL: the run's, else that in the model's folder, else
+                              bytes */
+    const char *prompt_template; /* how a question is put (docs/templates.md; with images base,
+                                    chat, vqa or chat_old); NULL: the run's, else the model's */
     const char *dtype;           /* of activations and products: "float32", "bfloat16" or
                                     "float16"; NULL: the first */
     int tp;                      /* ranks that share the model; 0: one */

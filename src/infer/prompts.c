@@ -83,16 +83,17 @@ static sheaf_status *add_said(sheaf__prompts *p, const sheaf__wording *w,
     sheaf__prompt prompt;
     void *block;
     sheaf_status *st = sheaf__wording_said(&prompt, &block, w, said, n, image != NULL);
+    p->laid_out |= w->chat != NULL;
     return st == NULL ? add(p, &prompt, block, said[n - 1].content, expected, image) : st;
 }
 
 static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
                               const char *expected, const char *system, const char *image)
 {
-    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
-                                    { SHEAF__USER, text, strlen(text) } };
-    return system == NULL ? add_said(p, w, said + 1, 1, expected, image)
-                          : add_said(p, w, said, 2, expected, image);
+    sheaf__prompt prompt;
+    void *block;
+    sheaf_status *st = sheaf__wording_text(&prompt, &block, w, text, system, image != NULL);
+    return st == NULL ? add(p, &prompt, block, text, expected, image) : st;
 }
 
 static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const char *expected)

@@ -20,6 +20,7 @@ typedef struct sheaf__prompts {
     int64_t count, capacity;
     sheaf__prompt *prompt;
     sheaf__prompt_about *about;
+    bool laid_out; /* some are conversations, by a chat template */
 } sheaf__prompts;
 
 /* Exactly one of text, tokens and file is given. */

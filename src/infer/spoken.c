@@ -46,10 +46,10 @@ static size_t before_stop(const sheaf__spoken *s, const char *text, size_t size)
     return size - held;
 }
 
-/* What of `text` is said; *from: where it begins. */
-static size_t sayable(const char **from, sheaf__spoken *s, const char *text)
+/* What of `text` is said, of which `sure` bytes are certain; *from: where it begins. */
+static size_t sayable(const char **from, sheaf__spoken *s, const char *text, size_t sure)
 {
-    const size_t sure = certain(text, strlen(text)), stop = find_stop(s, text, sure);
+    const size_t stop = find_stop(s, text, sure);
     size_t size = stop < sure ? stop : before_stop(s, text, sure);
     s->over = s->over || stop < sure;
     *from = text;
@@ -64,15 +64,37 @@ static size_t sayable(const char **from, sheaf__spoken *s, const char *text)
     return size;
 }
 
+/* New ids through the tokenizer's stream, which gives what is certain. */
+static sheaf_status *listen(sheaf__spoken *s, const int32_t *ids, int64_t n)
+{
+    sheaf_status *st =
+        s->stream != NULL ? NULL : sheaf__token_stream_new(&s->stream, s->wording->tokenizer, true);
+    for (; s->taken < n && st == NULL; s->taken++) {
+        const char *text;
+        size_t size;
+        st = sheaf__token_stream_push(&text, &size, s->stream, ids[s->taken]);
+        if (st == NULL)
+            sheaf__wording_without_nul(&s->heard, text, size);
+    }
+    return st == NULL && s->heard.failed ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : st;
+}
+
 sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *ids, int64_t n)
 {
     char *text = NULL;
-    const char *from;
+    const char *from, *all = "";
     sheaf_text more = { 0 };
-    sheaf_status *st = sheaf__wording_decode(&text, s->wording, ids, n);
-    if (st != NULL || text == NULL) /* a model without text */
-        return st == NULL && out != NULL ? sheaf__text_take(out, &more) : st;
-    const size_t size = sayable(&from, s, text);
+    size_t sure = 0;
+    sheaf_status *st = s->wording->tokenizer != NULL
+                           ? listen(s, ids, n)
+                           : sheaf__wording_decode(&text, s->wording, ids, n);
+    if (st != NULL)
+        return st;
+    if (text != NULL)
+        sure = certain(all = text, strlen(text));
+    else if (s->heard.size > 0)
+        sure = strlen(all = s->heard.at);
+    const size_t size = sayable(&from, s, all, sure);
     if (out != NULL && size > s->size && (s->size == 0 || memcmp(from, s->said, s->size) == 0)) {
         sheaf__text_bytes(&more, from + s->size, size - s->size);
         if (!SHEAF_GROW(&s->said, NULL, (int64_t)size))
@@ -116,6 +138,10 @@ sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *s, con
 void sheaf__spoken_release(sheaf__spoken *s)
 {
     free(s->said);
+    sheaf__token_stream_free(s->stream);
+    sheaf__text_release(&s->heard);
     s->said = NULL;
+    s->stream = NULL;
     s->size = 0;
+    s->taken = 0;
 }

@@ -5,7 +5,7 @@
 
 #include "infer/wording.h"
 
-/* All zero but the first two lines at first. */
+/* All zero but the first three at first. */
 typedef struct sheaf__spoken {
     const sheaf__wording *wording;
     const char *const *stop; /* [nstop] texts that end the answer, none empty; borrowed */
@@ -13,6 +13,9 @@ typedef struct sheaf__spoken {
     bool over;  /* one of them is there: no further token changes the answer */
     char *said; /* what was handed out, or NULL */
     size_t size;
+    sheaf__token_stream *stream; /* with a tokenizer of texts */
+    sheaf_text heard;            /* what came out of it */
+    int64_t taken;               /* ids that went in */
 } sheaf__spoken;
 
 /* sheaf__spoken_more - *out: what the tokens so far add for certain (malloc'd, perhaps empty; `out`

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "inputs/choose.h"
 #include "data/compose.h"
@@ -27,6 +28,110 @@ static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_opti
         w->bos = sheaf__sentencepiece_bos(w->model);
     if (w->eos < 0)
         w->eos = sheaf__sentencepiece_eos(w->model);
+    return NULL;
+}
+
+/* The folder, where it has a tokenizer; NULL. */
+static sheaf_status *find_folder(const char **out, const char *folder)
+{
+    static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
+    *out = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && *out == NULL && folder != NULL; i++) {
+        char *path = NULL;
+        sheaf_status *st = sheaf__path_join(&path, folder, names[i]);
+        if (st != NULL)
+            return st;
+        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            *out = folder;
+        free(path);
+    }
+    return NULL;
+}
+
+static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path,
+                                const sheaf_config *config)
+{
+    if (sheaf__tokenizer_size(t) <= config->vocab)
+        return NULL;
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                       "at most %" PRId64 " tokens, the model's vocabulary", config->vocab);
+    return sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(t)),
+                          "the tokenizer of this model: --tokenizer PATH");
+}
+
+static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
+{
+    sheaf_status *st = sheaf__tokenizer_open(&w->tokenizer, path);
+    if (st == NULL)
+        st = check_size(w->tokenizer, path, w->config);
+    if (st == NULL)
+        st = sheaf__stored_chat_read(&w->stored, path);
+    if (st != NULL) {
+        sheaf__tokenizer_close(w->tokenizer);
+        w->tokenizer = NULL;
+    }
+    return st;
+}
+
+/* Token ids go without the folder's own; one that is given is meant. */
+static sheaf_status *find_text_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    const char *path = o->tokenizer;
+    sheaf_status *st = path == NULL ? find_folder(&path, o->folder) : NULL;
+    if (st == NULL && path != NULL)
+        st = open_tokenizer(w, path);
+    if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+        const char *expected = sheaf_status_expected(st);
+        sheaf_warn(o->events, "the model's tokenizer is not used: %s%s%s", sheaf_status_where(st),
+                   expected[0] == '\0' ? "" : ": expected ", expected);
+        sheaf_status_free(st);
+        return NULL;
+    }
+    if (st != NULL || w->tokenizer == NULL)
+        return st;
+    if (w->bos < 0)
+        w->bos = sheaf__tokenizer_bos(w->tokenizer);
+    if (w->eos < 0)
+        w->eos = sheaf__tokenizer_eos(w->tokenizer);
+    return NULL;
+}
+
+/* Of a model of text: the template that is named, else the tokenizer's. */
+static sheaf_status *find_chat(sheaf__wording *w, const char *name)
+{
+    sheaf_status *st = NULL;
+    if (name != NULL || w->stored.program != NULL)
+        st = sheaf__chat_template_choose(&w->chat, name, &w->stored);
+    if (st != NULL || w->chat == NULL)
+        return st;
+    const char *end = sheaf__chat_template_stop(w->chat, w->stored.eos);
+    w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
+    return NULL;
+}
+
+static bool is_old_template(const char *name)
+{
+    sheaf__template which;
+    sheaf_status *st = sheaf__template_find(&which, name);
+    const bool is = st == NULL;
+    sheaf_status_free(st);
+    return is;
+}
+
+/* Texts are laid out by a template that is named; the tokenizer's own is for conversations, and
+ * where it is none that we know they say so. */
+static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    const char *name = o->version;
+    sheaf_status *st = w->config->byte_vocab ? find_tokenizer(w, o) : find_text_tokenizer(w, o);
+    w->templated = name != NULL;
+    if (st != NULL)
+        return st;
+    st = find_chat(w, name);
+    if (st == NULL || name != NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
     return NULL;
 }
 
@@ -53,8 +158,14 @@ sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *confi
                              .max_length = options->max_length,
                              .bos = config->bos,
                              .eos = config->neos > 0 ? config->eos[0] : -1,
-                             .images = sheaf__family_for(config)->towers != NULL };
-    sheaf_status *st = options->version != NULL || out->images ? find_template(out, options) : NULL;
+                             .images = sheaf__family_for(config)->towers != NULL,
+                             .end = -1 };
+    const char *name = options->version;
+    /* a vocabulary of bytes knows both kinds of templates; without a tokenizer any may be named */
+    const bool old = name != NULL && config->byte_vocab && is_old_template(name);
+    if (!out->images && !old)
+        return open_text(out, options);
+    sheaf_status *st = find_template(out, options);
     return st == NULL ? find_tokenizer(out, options) : st;
 }
 
@@ -63,19 +174,41 @@ sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording 
 {
     *out = *w;
     out->borrowed = true;
-    return w->templated ? NULL : find_template(out, &(sheaf__wording_options){ .events = events });
+    if (w->templated)
+        return NULL;
+    if (w->tokenizer == NULL)
+        return find_template(out, &(sheaf__wording_options){ .events = events });
+    out->templated = true;
+    if (w->chat == NULL) { /* why not? */
+        sheaf_status *st = find_chat(out, NULL);
+        return st != NULL
+                   ? sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names())
+                   : sheaf_try_this(
+                         sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a conversation"),
+                                                    "a chat template"),
+                                     "none: the model's tokenizer stores none"),
+                         "--template NAME: %s", sheaf__chat_template_names());
+    }
+    sheaf_note(events,
+               "prompt template %s, which the model's tokenizer stores (--template changes it)",
+               sheaf__chat_template_name(out->chat));
+    return NULL;
 }
 
 void sheaf__wording_close(sheaf__wording *w)
 {
-    if (!w->borrowed)
+    if (!w->borrowed) {
         sheaf__sentencepiece_close(w->model);
+        sheaf__tokenizer_close(w->tokenizer);
+        sheaf__chat_template_free(w->chat);
+        sheaf__stored_chat_release(&w->stored);
+    }
     *w = (sheaf__wording){ 0 };
 }
 
 static bool speaks(const sheaf__wording *w)
 {
-    return w->model != NULL || w->config->byte_vocab;
+    return w->model != NULL || w->tokenizer != NULL || w->config->byte_vocab;
 }
 
 sheaf_status *sheaf__wording_needed(const sheaf__wording *w)
@@ -83,13 +216,14 @@ sheaf_status *sheaf__wording_needed(const sheaf__wording *w)
     if (speaks(w))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a prompt as text");
-    sheaf_expected(
-        st,
-        "a tokenizer.model (sentencepiece) in the model's folder, or a model with a byte vocabulary "
-        "(\"sheaf_tokenizer\": \"bytes\" in its config)");
+    sheaf_expected(st,
+                   "%s in the model's folder, or a model with a byte vocabulary "
+                   "(\"sheaf_tokenizer\": \"bytes\" in its config)",
+                   w->images ? "a tokenizer.model (sentencepiece)"
+                             : "a tokenizer.json or tokenizer.model");
     return sheaf_try_this(
         st,
-        "--tokenizer FILE, the tokenizer.model of this model; sheaf generate also takes token ids: --tokens 1,2,3");
+        "--tokenizer FILE, the tokenizer of this model; sheaf generate also takes token ids: --tokens 1,2,3");
 }
 
 /* ---- to tokens ---- */
@@ -112,10 +246,42 @@ static sheaf_status *check_sight(const sheaf__wording *w, bool image)
     return NULL;
 }
 
+/* What leaves no space within max_length, or is nothing. */
+static sheaf_status *check_length(const sheaf__wording *w, int64_t n)
+{
+    if (n == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
+    if (w->max_length == 0 || n < w->max_length)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
+                                      "fewer positions than max_length %" PRId64, w->max_length),
+                       "%" PRId64, n);
+}
+
+static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                            const char *text, size_t size, const sheaf__encode_options *how)
+{
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__tokenizer_encode(&ids, NULL, &n, w->tokenizer, text, size, how);
+    if (st == NULL)
+        st = check_length(w, n);
+    if (st != NULL) {
+        free(ids);
+        return st;
+    }
+    *out = (sheaf__prompt){ .ids = ids, .n = n };
+    *block = ids;
+    return NULL;
+}
+
 /* Ids of a vocabulary of bytes are sound; those of a tokenizer lie below its number of pieces. */
 static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wording *w,
                            const char *text)
 {
+    if (w->tokenizer != NULL)
+        return encode(out, block, w, text, strlen(text),
+                      &(sheaf__encode_options){ .add_special = true, .plain = true });
     int32_t *piece = NULL;
     int64_t n = (int64_t)strlen(text);
     const bool bos = w->bos >= 0;
@@ -202,6 +368,46 @@ sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n)
     return st;
 }
 
+/* Bytes know no special tokens: what the template writes is text to them too. */
+static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                                    const sheaf__rendered *text)
+{
+    if (memchr(text->text, '\0', text->size) != NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "text without NUL");
+    sheaf_status *st = plain(out, block, w, text->text);
+    if (st == NULL && (st = check_length(w, out->n)) != NULL) {
+        free(*block);
+        *block = NULL;
+    }
+    return st;
+}
+
+static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                            const sheaf__message *said, int64_t n)
+{
+    sheaf__rendered text = { 0 };
+    sheaf_status *st = sheaf__chat_render(&text, w->chat, said, n,
+                                          &(sheaf__chat_options){ .generation_prompt = true,
+                                                                  .bos = w->stored.bos,
+                                                                  .eos = w->stored.eos });
+    sheaf__text_range *plain_range =
+        st == NULL ? malloc(((size_t)text.spans + 1) * sizeof *plain_range) : NULL;
+    int64_t ranges = 0;
+    if (st == NULL && plain_range == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "prompt");
+    for (int64_t i = 0; i < text.spans && st == NULL; i++)
+        if (text.span[i].kind == SHEAF__CONTENT && text.span[i].begin < text.span[i].end)
+            plain_range[ranges++] = (sheaf__text_range){ text.span[i].begin, text.span[i].end };
+    if (st == NULL)
+        st = w->tokenizer == NULL ? rendered_bytes(out, block, w, &text)
+                                  : encode(out, block, w, text.text, text.size,
+                                           &(sheaf__encode_options){ .plain_range = plain_range,
+                                                                     .plain_ranges = ranges });
+    free(plain_range);
+    sheaf__rendered_release(&text);
+    return st;
+}
+
 /* Turns of the templates that have no other messages. */
 static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__wording *w,
                               const sheaf__message *said, int64_t n, bool image)
@@ -223,22 +429,42 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
 {
     const bool system = n > 0 && strcmp(said[0].role, SHEAF__SYSTEM) == 0;
     sheaf_status *st = sheaf__wording_turns(said, n);
-    if (st == NULL && system)
+    if (st == NULL && w->chat != NULL)
+        st = check_sight(w, image);
+    if (st == NULL && w->chat != NULL)
+        st = sheaf__wording_needed(w);
+    if (st == NULL && w->chat == NULL && system)
         st = sheaf__wording_system(w);
     if (st != NULL)
         return st;
     if (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
-    if (!w->templated && n > 1)
+    if (!w->templated && w->chat == NULL && n > 1)
         return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"),
                                                          "a template, which lays them out"),
                                           "none"),
                               "--template NAME");
-    return as_turns(out, block, w, said, n, image);
+    return w->chat != NULL ? render(out, block, w, said, n)
+                           : as_turns(out, block, w, said, n, image);
+}
+
+sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                                  const char *text, const char *system, bool image)
+{
+    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
+                                    { SHEAF__USER, text, strlen(text) } };
+    if (system != NULL && !w->templated)
+        return sheaf__wording_system(w);
+    if (w->templated)
+        return sheaf__wording_said(out, block, w, said + (system == NULL), system == NULL ? 1 : 2,
+                                   image);
+    return sheaf__wording_prompt(out, block, w, &(sheaf__turn){ text, NULL }, 1, image);
 }
 
 sheaf_status *sheaf__wording_system(const sheaf__wording *w)
 {
+    if (w->chat != NULL && w->templated)
+        return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a system message");
     sheaf_expected(st, "a template with a place for it");
     return w->templated ? sheaf_found(st, "template %s", sheaf__template_name(w->version))
@@ -247,7 +473,14 @@ sheaf_status *sheaf__wording_system(const sheaf__wording *w)
 
 bool sheaf__wording_remembers(const sheaf__wording *w)
 {
-    return w->templated && sheaf__template_has_history(w->version);
+    return w->templated && (w->chat != NULL || sheaf__template_has_history(w->version));
+}
+
+const char *sheaf__wording_template(const sheaf__wording *w)
+{
+    return !w->templated     ? NULL
+           : w->chat != NULL ? sheaf__chat_template_name(w->chat)
+                             : sheaf__template_name(w->version);
 }
 
 /* ---- and back ---- */
@@ -270,33 +503,44 @@ static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
     return sheaf__text_take(out, &text);
 }
 
+void sheaf__wording_without_nul(sheaf_text *text, const char *bytes, size_t size)
+{
+    while (size > 0) {
+        const size_t n = strnlen(bytes, size);
+        sheaf__text_bytes(text, bytes, n);
+        if (n == size)
+            return;
+        sheaf__text_bytes(text, "\xEF\xBF\xBD", 3);
+        bytes += n + 1;
+        size -= n + 1;
+    }
+}
+
+/* NUL cannot stand in a C string. */
+static sheaf_status *decode_text(char **out, const sheaf__wording *w, const int32_t *ids, int64_t n)
+{
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__tokenizer_decode(&text, &size, w->tokenizer, ids, n, true);
+    if (st == NULL && strlen(text) < size) {
+        sheaf_text whole = { 0 };
+        sheaf__wording_without_nul(&whole, text, size);
+        free(text);
+        return sheaf__text_take(out, &whole);
+    }
+    *out = text;
+    return st;
+}
+
 sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *w, const int32_t *ids,
                                     int64_t n)
 {
     *out = NULL;
     if (w->model != NULL)
         return sheaf__sentencepiece_decode(out, w->model, ids, n);
+    if (w->tokenizer != NULL)
+        return decode_text(out, w, ids, n);
     return w->config->byte_vocab ? decode_bytes(out, ids, n) : NULL;
-}
-
-sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const int32_t *ids,
-                                    int64_t n)
-{
-    char *text = NULL;
-    sheaf_status *st = sheaf__wording_decode(&text, w, ids, n);
-    *out = NULL;
-    if (st == NULL && text != NULL)
-        st = sheaf__wording_answer_in(out, w, text);
-    free(text);
-    return st;
-}
-
-sheaf_status *sheaf__wording_answer_in(char **out, const sheaf__wording *w, const char *text)
-{
-    if (w->templated)
-        return sheaf__template_answer(out, w->version, text);
-    *out = strdup(text);
-    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
 }
 
 static bool is_blank(char c)
@@ -314,6 +558,31 @@ static size_t trimmed(const char **text)
         n--;
     }
     return n;
+}
+
+sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const int32_t *ids,
+                                    int64_t n)
+{
+    char *text = NULL;
+    sheaf_status *st = sheaf__wording_decode(&text, w, ids, n);
+    *out = NULL;
+    if (st == NULL && text != NULL)
+        st = sheaf__wording_answer_in(out, w, text);
+    free(text);
+    return st;
+}
+
+sheaf_status *sheaf__wording_answer_in(char **out, const sheaf__wording *w, const char *text)
+{
+    if (w->templated && w->chat == NULL)
+        return sheaf__template_answer(out, w->version, text);
+    if (w->templated) {
+        const size_t n = trimmed(&text);
+        *out = strndup(text, n);
+        return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
+    }
+    *out = strdup(text);
+    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
 }
 
 static char lower(char c)

@@ -1,17 +1,20 @@
 /* wording.h - how a model's texts become tokens and its tokens text: tokenizer and prompt template.
  *
- * The tokenizer is a sentencepiece file that was given, else tokenizer.model in the model's folder,
- * else (where its config says so) the bytes of the text. Vision-language models, and any model for
- * which a template is named, get their prompts from a template; others continue bos and the text.
- */
+ * Models of text have the tokenizer of their folder, as transformers chooses it, or one that is
+ * given; where the config says so the bytes of a text are its tokens. Vision-language models have a
+ * sentencepiece file and templates of their own (inputs/template.h). These, models for which a
+ * template is named and conversations get their prompts from a template; others continue the text.
+ * What people write is text, also where it looks like a special token. */
 #ifndef SHEAF_INFER_WORDING_H
 #define SHEAF_INFER_WORDING_H
 
 #include "base/events.h"
+#include "base/text.h"
 #include "infer/generate.h"
-#include "inputs/chat/chat.h"
+#include "inputs/chat/recognise.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/template.h"
+#include "inputs/tokenizer/tokenizer.h"
 #include "sheaf/config.h"
 
 #define SHEAF__SYSTEM "system"
@@ -19,21 +22,27 @@
 #define SHEAF__ASSISTANT "assistant"
 
 typedef struct sheaf__wording {
-    const sheaf_config *config;  /* borrowed */
-    sheaf__sentencepiece *model; /* NULL: bytes, or nothing at all: see sheaf__wording_needed() */
-    bool images;                 /* the model has a vision tower */
-    bool templated;
+    const sheaf_config *config; /* borrowed */
+    /* One of them, or neither: bytes, or nothing at all, see sheaf__wording_needed(). */
+    sheaf__sentencepiece *model;
+    sheaf__tokenizer *tokenizer;
+    sheaf__stored_chat stored;  /* with the tokenizer */
+    bool images;                /* the model has a vision tower */
+    bool templated;             /* texts are laid out too, not conversations alone */
+    sheaf__chat_template *chat; /* of conversations; NULL: `version`, where templated */
     sheaf__template version;
+    int32_t end;        /* the token that ends an answer by `chat`; -1 = none */
     int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
     bool borrowed;      /* what it points to is another wording's */
 } sheaf__wording;
 
 typedef struct sheaf__wording_options {
-    const char *folder;    /* of the model, where tokenizer.model is looked for; may be NULL */
-    const char *tokenizer; /* a file; NULL = as above */
-    const char *version;   /* of the template by name; NULL = the config's "text_processor_version",
-                              else base */
+    const char *folder;    /* of the model, where a tokenizer is looked for; may be NULL */
+    const char *tokenizer; /* a file, or a folder; NULL = as above */
+    const char *version;   /* of the template by name; NULL = for images the config's
+                              "text_processor_version", else base; of text the one that the
+                              tokenizer stores */
     int64_t max_length;
     /* told which template it is, where there is a choice; may be NULL */
     const sheaf_events *events;
@@ -46,8 +55,9 @@ sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *confi
                                   const sheaf__wording_options *options);
 void sheaf__wording_close(sheaf__wording *wording);
 /* sheaf__wording_converse - the same for a conversation, which is always by a template; without one
- * that is named, `chat` for models without images. `wording` is borrowed as long as *out is used.
- * events  as of the options. Errors: those of the template. */
+ * that is named or stored, `chat` for a vocabulary of bytes. `wording` is borrowed as long as *out
+ * is used. events  as of the options. Errors: those of the template; SHEAF_E_ARG where there is
+ * none. */
 sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *wording,
                                       const sheaf_events *events);
 
@@ -71,6 +81,10 @@ sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const shea
  */
 sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf__wording *wording,
                                   const sheaf__message *said, int64_t n, bool image);
+/* sheaf__wording_text - the same of one text, which is laid out only where the wording is
+ * templated. `system` may be NULL. */
+sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf__wording *wording,
+                                  const char *text, const char *system, bool image);
 /* sheaf__wording_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
  * turns, perhaps after a system message, or that hold a NUL; they name the message, from 1. */
 sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n);
@@ -79,6 +93,8 @@ sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n);
 sheaf_status *sheaf__wording_system(const sheaf__wording *wording);
 /* sheaf__wording_remembers - does a prompt hold the turns before? */
 bool sheaf__wording_remembers(const sheaf__wording *wording);
+/* sheaf__wording_template - the template's name; NULL: there is none. */
+const char *sheaf__wording_template(const sheaf__wording *wording);
 
 /* sheaf__wording_decode - text (malloc'd) of tokens; of bytes up to the first special one, what is
  * not UTF-8 becomes U+FFFD. *out is NULL for a model without text. */
@@ -90,6 +106,9 @@ sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *wording, c
                                     int64_t n);
 /* sheaf__wording_answer_in - the answer in text that was decoded. */
 sheaf_status *sheaf__wording_answer_in(char **out, const sheaf__wording *wording, const char *text);
+
+/* sheaf__wording_without_nul - appends text in which a NUL is U+FFFD: texts are C strings here. */
+void sheaf__wording_without_nul(sheaf_text *text, const char *bytes, size_t size);
 
 /* sheaf__same_answer - equal, apart from blanks (ASCII) at both ends; any_case: also apart from the
  * case of letters of ASCII. */

@@ -152,12 +152,17 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
 {
     const work *w = r->w;
     const sheaf__asking *a = w->a;
+    int64_t stop[SHEAF_MAX_EOS + 1];
+    int nstop = w->m->nstop;
+    memcpy(stop, w->m->stop, sizeof w->m->stop);
+    if (a->turn && a->wording->end >= 0)
+        stop[nstop++] = a->wording->end;
     sheaf__generate_options how = { .sampling = a->sampling,
                                     .max_new = a->max_new,
                                     .max_length = a->max_length,
                                     .batch = a->batch,
-                                    .stop = w->m->stop,
-                                    .nstop = w->m->nstop,
+                                    .stop = stop,
+                                    .nstop = nstop,
                                     .number = a->number,
                                     .load = a->load != NULL ? load_image : NULL,
                                     .told = r->first && (a->told != NULL || a->said != NULL) ? tell

@@ -51,6 +51,7 @@ typedef struct sheaf__asking {
     const sheaf__wording *wording; /* of the answers */
     sheaf__sampling sampling;
     int64_t max_new, max_length, batch, number; /* as there */
+    bool turn; /* the token that ends a turn by the template ends an answer too */
     bool logprobs;
     int64_t best;
     const char *const *stop; /* [nstop] texts that end an answer */

@@ -125,4 +125,39 @@ check "saved at once, and after each answer" test "$(grep -o '"user"' "$work/new
 chat "a conversation that is none" 3 'load: .*bad.json: message 1: role.*user or system' 'one\n' --load "$work/bad.json"
 chat "no file" 3 'load: .*nothing.json' 'one\n' --load "$work/nothing.json"
 chat "/save needs a name" 1 "/save.*a file.s name" 'one\n/save\n'
+
+# ---- a model of text with its own tokenizer and chat template, beside transformers (tests/data/talk/make_talk.py) ----
+data=$SHEAF_SOURCE_ROOT/tests/data/talk
+text=$work/text
+runs "a model of text" 0 . init "$data/config.json" "$text" --seed 7
+cp "$data"/tokenizer*.json "$text"
+for how in "" "--batch 2 --tp 3"; do
+    # shellcheck disable=SC2086
+    runs "prompts and conversations $how" 0 . generate --model "$text" --prompts "$data/prompts.jsonl" --max-new 24 --json $how
+    grep -oE '"tokens":\[[0-9,]*\],"text":"([^"\\]|\\.)*"' "$work/stdout" >"$work/got"
+    same "are answered as by transformers $how" "$data/recorded.txt" "$work/got"
+done
+"$sheaf" generate --model "$text" --prompts "$data/prompts.jsonl" --max-new 24 2>/dev/null | sed -n 1p >"$work/printed"
+"$sheaf" generate --model "$text" --prompt "hello world, how are you" --max-new 24 2>/dev/null >"$work/streamed"
+same "what is printed as it comes is the same" "$work/printed" "$work/streamed"
+runs "a text across tokens ends it" 0 '"end":"text"' generate --model "$text" --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json
+check "before it" grep -qF 'V\"h","end"' "$work/stdout"
+runs "a system message" 0 '"tokens"' generate --model "$text" --template chatml --system "Be brief." --prompt "three" --max-new 4 --json
+bytes=$text
+chat "a conversation" 0 'prompt template qwen2, which the model.s tokenizer stores' 'one\ntwo\nthree\n' --json --logprobs 1 --greedy --save "$work/text.json" --system "Be brief."
+tail -n 1 "$work/stdout" | grep -o '"logprobs":.*\]' | sed 's/,"prompt.*//' >"$work/kept"
+sed -E 's/(.*"content": "three"\}), .*/\1]}/' "$work/text.json" >"$work/third.jsonl"
+runs "as one prompt" 0 . generate --model "$text" --prompts "$work/third.jsonl" --max-new 8 --greedy --logprobs 1 --json
+grep -o '"logprobs":.*\]' "$work/stdout" | sed 's/,"prompt.*//;s/\]}$//' | head -c "$(wc -c <"$work/kept")" >"$work/alone"
+same "what was kept of it changes nothing" "$work/kept" "$work/alone"
+printf '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "chat_template": "{%% for m in messages %%}[{{ m.content }}]{%% endfor %%}"}' >"$text/tokenizer_config.json"
+chat "a template that we do not know" 3 'chatml.*--template' 'one\n'
+chat "another by name" 0 '"tokens"' 'one\n' --template zephyr --json
+printf '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>"}' >"$text/tokenizer_config.json"
+chat "no template" 2 'a chat template.*stores none.*--template NAME: llama2' 'one\n'
+sed 's/"vocab_size": *324/"vocab_size": 300/; s/"eos_token_id": *[0-9]*/"eos_token_id": 1/' "$data/config.json" >"$work/small.json"
+runs "a smaller one" 0 . init "$work/small.json" "$work/small"
+cp "$data"/tokenizer*.json "$work/small"
+runs "a tokenizer with more tokens than the model" 3 'the model.s tokenizer is not used: .*at most 300 tokens' generate --model "$work/small" --prompt a
+runs "that is given" 3 'at most 300 tokens, the model.s vocabulary.*found: +320' generate --model "$work/small" --tokenizer "$data/tokenizer.json" --prompt a
 finish

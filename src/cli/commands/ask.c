@@ -58,10 +58,10 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
     };
     const cli_option rows[] = {
         { "tokenizer", CLI_PATH, &f->tokenizer,
-          "sentencepiece file; default: tokenizer.model in the model's folder, else bytes",
-          "FILE" },
+          "file or folder; default: the tokenizer in the model's folder, else bytes", "PATH" },
         { "template", CLI_TEXT, &f->version,
-          "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+          "how a question is put (docs/templates.md; with images base, chat, vqa or chat_old); default: the model's",
+          "NAME" },
         { "system", CLI_TEXT, &f->system, "system message, where the template has a place for it",
           "TEXT", .min = 1 },
         { "max-new", CLI_COUNT, &f->max_new, "most tokens of an answer", .min = 1, .max = 1e7 },

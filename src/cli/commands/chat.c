@@ -395,7 +395,7 @@ static sheaf_status *run(session *t, const cli_option *table)
         st = ask_asking(&t->how, t->cli, table, &s->ask, t->model);
     if (st == NULL && !sheaf__wording_remembers(sheaf__chat_wording(t->chat)))
         sheaf_note(&t->cli->events, "template %s: every question is asked alone",
-                   sheaf__template_name(sheaf__chat_wording(t->chat)->version));
+                   sheaf__wording_template(sheaf__chat_wording(t->chat)));
     if (st == NULL)
         st = sheaf_model_load(t->model);
     if (st == NULL && t->terminal)

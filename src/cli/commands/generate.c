@@ -167,6 +167,7 @@ static sheaf_status *answer(work *w, sheaf_model *m, sheaf__prompts *prompts, sh
         st = ask_reach(&m->opened.config, prompts, a->max_new, a->max_length, w->events);
     if (st == NULL && (w->out = calloc((size_t)prompts->count, sizeof *w->out)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", prompts->count);
+    a->turn = m->wording.templated || prompts->laid_out;
     if (st == NULL)
         st = sheaf__model_answer(w->out, m, prompts->prompt, prompts->count, a);
     sheaf_data_close(data);
