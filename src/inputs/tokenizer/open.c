@@ -4,11 +4,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/file.h"
 #include "base/no_memory.h"
 #include "parts.h"
-
-enum { FILE_MAX = 512 << 20 }; /* bytes of a tokenizer.json */
 
 static const char memory_for[] = "tokenizer";
 
@@ -323,7 +320,7 @@ static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int
     if (token->id < 0)
         token->id = (int32_t)(*next)++;
     else
-        return token->id == said
+        return token->id == said || said == SHEAF__ID_GIVEN
                    ? NULL
                    : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"),
                                                 "%" PRId32 ", its id in the model", token->id),
@@ -332,7 +329,7 @@ static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int
     if (other != NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"), "a free id"),
                            "%" PRId32 " is that of '%.80s'", token->id, other);
-    if (token->id != said)
+    if (token->id != said && said != SHEAF__ID_GIVEN)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"),
                                           "%" PRId32 ", the next one", token->id),
                            "%" PRId64, said);
@@ -346,7 +343,7 @@ static sheaf_status *read_added(sheaf__added_token *token, int64_t *said, const 
     sheaf_json_reader r = { .object = object };
     const json_t *content = json_object_get(object, "content");
     sheaf__only_keys(&r, keys);
-    *said = sheaf__json_int(&r, "id", 0, SHEAF__ID_MAX, SHEAF_JSON_NEEDED);
+    *said = sheaf__json_int(&r, "id", 0, SHEAF__ID_GIVEN, SHEAF_JSON_NEEDED);
     token->single_word = need_bool(&r, "single_word");
     token->lstrip = need_bool(&r, "lstrip");
     token->rstrip = need_bool(&r, "rstrip");
@@ -484,13 +481,34 @@ static sheaf_status *check_rest(const sheaf_json_scan part[KEYS])
     return st;
 }
 
-static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *scan)
+/* What is to be there instead of what the file says. */
+static sheaf_status *put_instead(parts *p, const sheaf__instead *instead)
+{
+    const char *const texts[KEYS] = { [ADDED] = instead->added_tokens,
+                                      [FIRST_LIST + NORMALIZER] = instead->normalizer,
+                                      [FIRST_LIST + PRE_TOKENIZER] = instead->pre_tokenizer,
+                                      [FIRST_LIST + DECODER] = instead->decoder };
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < KEYS; i++)
+        if (texts[i] != NULL)
+            st = sheaf__scan_init(&p->at[i], texts[i], strlen(texts[i]), true);
+    if (st != NULL || instead->model == NULL)
+        return st;
+    json_decref(p->model);
+    p->model = NULL;
+    return sheaf__json_parse(&p->model, instead->model, strlen(instead->model));
+}
+
+static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *scan,
+                                const sheaf__instead *instead)
 {
     sheaf_status *st = walk_file(p, scan);
     if (st == NULL)
         st = check_rest(p->at);
     if (st == NULL && p->at[MODEL].begin == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'model'"), "the model of a tokenizer");
+    if (st == NULL && instead != NULL)
+        st = put_instead(p, instead);
     if (st == NULL)
         st = open_model(t, p->model, &p->file);
     if (st == NULL)
@@ -504,7 +522,8 @@ static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *
     return st;
 }
 
-sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size)
+sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size,
+                                     const sheaf__instead *instead)
 {
     parts p = { .model = json_object() };
     sheaf_json_scan scan;
@@ -517,7 +536,7 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
     if (st == NULL) {
         scan.nul = true; /* a token may be one */
         t->bos = t->eos = t->unk = t->pad = -1;
-        st = open_parts(t, &p, &scan);
+        st = open_parts(t, &p, &scan, instead);
     }
     json_decref(p.model);
     if (st != NULL)
@@ -527,70 +546,33 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
     return st;
 }
 
-sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
+sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size)
 {
-    char *file = NULL, *text = NULL;
-    size_t size;
-    sheaf_status *st = NULL;
-    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
-        st = sheaf__path_join(&file, path, "tokenizer.json");
-    const char *name = file != NULL ? file : path;
+    static const char *const keys[KEYS] = { [ADDED] = "added_tokens",
+                                            [FIRST_LIST + PRE_TOKENIZER] = "pre_tokenizer",
+                                            [FIRST_LIST + DECODER] = "decoder" };
+    parts p = { .model = json_object() };
+    sheaf_json_scan scan;
+    json_t *all = json_object();
+    sheaf_status *st = all == NULL || p.model == NULL ? sheaf__no_memory(memory_for) : NULL;
     if (st == NULL)
-        st = sheaf__file_read_all(&text, &size, name, FILE_MAX);
+        st = sheaf__scan_init(&scan, text, size, true);
+    scan.nul = true;
     if (st == NULL)
-        st = sheaf_in(sheaf__tokenizer_parse(out, text, size), "%s", name);
-    free(text);
-    free(file);
+        st = walk_file(&p, &scan);
+    for (int i = 0; st == NULL && i < KEYS; i++) {
+        json_t *value = NULL;
+        if (keys[i] != NULL && p.at[i].begin != NULL)
+            st = sheaf_in(parse(&value, &p.at[i]), "%s", keys[i]);
+        if (value != NULL && json_object_set_new_nocheck(all, keys[i], value) != 0)
+            st = sheaf__no_memory(memory_for);
+    }
+    if (st == NULL && json_object_set_nocheck(all, "model", p.model) != 0)
+        st = sheaf__no_memory(memory_for);
+    json_decref(p.model);
+    if (st != NULL)
+        json_decref(all);
+    else
+        *out = all;
     return st;
-}
-
-/* ---- what it is ---- */
-
-int64_t sheaf__tokenizer_size(const sheaf__tokenizer *t)
-{
-    const int64_t last = t->added.count > 0 ? t->added.token[t->added.count - 1].id + 1 : 0;
-    return last > t->vocab.ids ? last : t->vocab.ids;
-}
-
-int32_t sheaf__tokenizer_find(const sheaf__tokenizer *t, const char *token)
-{
-    const sheaf__added_token *added = sheaf__added_find(&t->added, token, strlen(token));
-    return added != NULL ? added->id : sheaf__vocab_find(&t->vocab, token, strlen(token));
-}
-
-const char *sheaf__tokenizer_token(const sheaf__tokenizer *t, int32_t id)
-{
-    const sheaf__added_token *added = sheaf__added_of(&t->added, id);
-    return added != NULL ? added->content : sheaf__vocab_token(&t->vocab, id, NULL);
-}
-
-bool sheaf__tokenizer_is_special(const sheaf__tokenizer *t, int32_t id)
-{
-    const sheaf__added_token *added = sheaf__added_of(&t->added, id);
-    return added != NULL && added->special;
-}
-
-int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t)
-{
-    return t->bos;
-}
-
-int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t)
-{
-    return t->eos;
-}
-
-int32_t sheaf__tokenizer_unk(const sheaf__tokenizer *t)
-{
-    return t->unk;
-}
-
-int32_t sheaf__tokenizer_pad(const sheaf__tokenizer *t)
-{
-    return t->pad;
-}
-
-const char *sheaf__tokenizer_chat_template(const sheaf__tokenizer *t)
-{
-    return t->chat_template;
 }

@@ -165,8 +165,23 @@ struct sheaf__tokenizer {
     struct sheaf__works *pool;  /* of sheaf__work that no thread uses now */
 };
 
-/* sheaf__tokenizer_parse - a tokenizer.json that is in memory. bos ... chat_template are none. */
-sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size);
+/* JSON that counts instead of what a tokenizer.json says; NULL: the file's. */
+typedef struct sheaf__instead {
+    const char *added_tokens, *normalizer, *pre_tokenizer, *decoder;
+    const char *model; /* all options but vocab and merges */
+} sheaf__instead;
+/* The "id" of an added token in such JSON: that of the model's token, or the next one. */
+enum { SHEAF__ID_GIVEN = SHEAF__ID_MAX + 1 };
+
+/* sheaf__tokenizer_parse - a tokenizer.json that is in memory. bos ... chat_template are none.
+ *   instead  may be NULL */
+sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size,
+                                     const sheaf__instead *instead);
+/* sheaf__tokenizer_look - its added_tokens, pre_tokenizer and decoder, and its model
+ * without vocab and merges; *out is new (json_decref). */
+sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size);
+/* sheaf__tokenizer_around - these ids (-1: none) before and behind each text, and nothing else. */
+sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind);
 /* sheaf__normalize - one text through the normalizer alone, for added tokens; *out is malloc'd. */
 sheaf_status *sheaf__normalize(char **out, size_t *size, const sheaf__tokenizer *t,
                                const char *text, size_t bytes);

@@ -128,3 +128,25 @@ static sheaf_status *open_both(void **state, sheaf_json_reader *r, sheaf__openin
 
 const sheaf__post_kind sheaf__bert_post = { "BertProcessing", open_both, run, close_around };
 const sheaf__post_kind sheaf__roberta_post = { "RobertaProcessing", open_both, run, close_around };
+
+sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind)
+{
+    around *a = calloc(1, sizeof *a);
+    if (a != NULL)
+        a->id = calloc(2, sizeof *a->id);
+    if (a == NULL || a->id == NULL || !SHEAF_GROW(&t->post, &t->post_capacity, 1)) {
+        close_around(a);
+        return sheaf__no_memory("a post-processor");
+    }
+    for (int64_t i = 0; i < t->posts; i++)
+        t->post[i].kind->close(t->post[i].state);
+    a->capacity = 2;
+    if (before >= 0)
+        a->id[a->count++] = before;
+    a->before = a->count;
+    if (behind >= 0)
+        a->id[a->count++] = behind;
+    t->post[0] = (sheaf__post){ &sheaf__template_post, a };
+    t->posts = 1;
+    return NULL;
+}

@@ -491,7 +491,8 @@ static void test_tokenizer__wrong_files_are_named_by_what_is_wrong(void **state)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         sheaf__tokenizer *t = NULL;
         char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
-        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text)), wrong[i].code, wrong[i].part);
+        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text), NULL), wrong[i].code,
+                    wrong[i].part);
         assert_null(t);
         free(text);
     }
@@ -501,7 +502,7 @@ static void test_tokenizer__tokens_are_found_by_text_and_by_id(void **state)
 {
     static const char text[] = WITH("\"added_tokens\":[" ADDED("3", "<x>") "]");
     sheaf__tokenizer *t = NULL;
-    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text)));
+    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text), NULL));
     assert_int_equal(sheaf__tokenizer_size(t), 4);
     assert_int_equal(sheaf__tokenizer_find(t, "ab"), 2);
     assert_int_equal(sheaf__tokenizer_find(t, "<x>"), 3);

@@ -3,6 +3,8 @@
  *
  * A character that is no token by itself may stand as the unknown token, with the least score of
  * all less 10. Unknown ones in a row are one token, or one per byte with byte_fallback. */
+#include "unigram.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -108,10 +110,7 @@ static bool put_token(unigram *u, const char *bytes, size_t size, int32_t id)
 
 /* ---- opening ---- */
 
-/* A number as serde_json reads it, which `tokenizers` does: all digits that fit 64 bits, then one
- * product or quotient with a power of ten. It may differ from the nearest number in the last bit,
- * and scores decide between ways of equal sums. */
-static double read_like_serde(const char *at, const char *end)
+double sheaf__unigram_score(const char *at, const char *end)
 {
     static const double large = 1e308;
     uint64_t digits = 0;
@@ -149,7 +148,7 @@ static sheaf_status *read_score(sheaf_json_scan *scan, double *out)
     const char *begin = scan->at;
     sheaf_status *st = sheaf__scan_number(scan, &whole, &integer, &real);
     if (st == NULL)
-        *out = whole ? (double)integer : read_like_serde(begin, scan->at);
+        *out = whole ? (double)integer : sheaf__unigram_score(begin, scan->at);
     return st == NULL && !isfinite(*out) ? sheaf__scan_fail(scan, "a finite score") : st;
 }
 

@@ -1,0 +1,247 @@
+/* beside.c - see beside.h. */
+#include "beside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+
+enum { TEMPLATE_MAX = 16 << 20 };
+
+static const char *const names[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                                 "pad_token", "cls_token", "mask_token" };
+
+void sheaf__beside_release(sheaf__beside *s)
+{
+    json_decref(s->config);
+    json_decref(s->added);
+    free(s->declared);
+    free(s->model_type);
+    free(s->chat_template);
+    *s = (sheaf__beside){ 0 };
+}
+
+/* *out NULL: there is no such file. */
+static sheaf_status *load(json_t **out, const char *folder, const char *name)
+{
+    char *path = NULL;
+    *out = NULL;
+    sheaf_status *st = sheaf__path_join(&path, folder, name);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__json_load(out, path);
+    free(path);
+    return st;
+}
+
+static sheaf_status *copy_string(char **out, const json_t *value)
+{
+    if (!json_is_string(value) || json_string_length(value) == 0)
+        return NULL;
+    free(*out);
+    *out = strdup(json_string_value(value));
+    return *out == NULL ? sheaf__no_memory("tokenizer") : NULL;
+}
+
+/* special_tokens_map.json counts where tokenizer_config.json has no added_tokens_decoder. */
+static sheaf_status *merge_map(sheaf__beside *s, const char *folder)
+{
+    json_t *map = NULL;
+    if (json_object_get(s->config, "added_tokens_decoder") != NULL)
+        return NULL;
+    sheaf_status *st = load(&map, folder, "special_tokens_map.json");
+    if (st == NULL && map != NULL && json_object_update(s->config, map) != 0)
+        st = sheaf__no_memory("tokenizer");
+    json_decref(map);
+    return st != NULL ? st : load(&s->added, folder, "added_tokens.json");
+}
+
+/* One template, or several with names, of which "default" counts. */
+static sheaf_status *read_template(sheaf__beside *s, const char *folder)
+{
+    const json_t *stored = json_object_get(s->config, "chat_template"), *item;
+    char *path = NULL;
+    size_t i, size;
+    sheaf_status *st = sheaf__path_join(&path, folder, "chat_template.jinja");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
+        st = sheaf__file_read_all(&s->chat_template, &size, path, TEMPLATE_MAX);
+        if (st == NULL && (strlen(s->chat_template) != size || !sheaf__is_utf8(s->chat_template)))
+            st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "UTF-8 without NUL");
+        free(path);
+        return st;
+    }
+    free(path);
+    if (st == NULL)
+        st = copy_string(&s->chat_template, stored);
+    json_array_foreach((json_t *)stored, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (st == NULL && name != NULL && strcmp(name, "default") == 0)
+            st = copy_string(&s->chat_template, json_object_get(item, "template"));
+    }
+    return st;
+}
+
+static int flag(const json_t *config, const char *key)
+{
+    const json_t *value = json_object_get(config, key);
+    return json_is_boolean(value) ? json_is_true(value) : -1;
+}
+
+const char *sheaf__beside_text(const json_t *name)
+{
+    return json_string_value(json_is_object(name) ? json_object_get(name, "content") : name);
+}
+
+static sheaf_status *read_names(sheaf__beside *s)
+{
+    for (int i = 0; i < SHEAF__NAMES; i++) {
+        const json_t *name = json_object_get(s->config, names[i]);
+        s->none[i] = json_is_null(name);
+        if (name == NULL || s->none[i])
+            continue;
+        if (sheaf__beside_text(name) == NULL)
+            return sheaf_expected(
+                sheaf_fail(SHEAF_E_FORMAT, "tokenizer_config.json: '%s'", names[i]),
+                "a token: a string, or an object with its content");
+        s->name[i] = name;
+    }
+    return NULL;
+}
+
+static sheaf_status *read_model_type(sheaf__beside *s, const char *folder)
+{
+    json_t *config = NULL;
+    sheaf_status *st = load(&config, folder, "config.json");
+    if (st == NULL)
+        st = copy_string(&s->model_type, json_object_get(config, "model_type"));
+    if (st == NULL && s->declared == NULL)
+        st = copy_string(&s->declared, json_object_get(config, "tokenizer_class"));
+    json_decref(config);
+    return st;
+}
+
+static sheaf_status *read_all(sheaf__beside *s, const char *folder)
+{
+    sheaf_status *st = load(&s->config, folder, "tokenizer_config.json");
+    if (st == NULL && s->config == NULL && (s->config = json_object()) == NULL)
+        st = sheaf__no_memory("tokenizer");
+    if (st == NULL)
+        st = copy_string(&s->declared, json_object_get(s->config, "tokenizer_class"));
+    if (st == NULL)
+        st = merge_map(s, folder);
+    if (st == NULL)
+        st = read_names(s);
+    if (st == NULL)
+        st = read_template(s, folder);
+    if (st == NULL)
+        st = read_model_type(s, folder);
+    if (st != NULL)
+        return st;
+    s->add_bos = flag(s->config, "add_bos_token");
+    s->add_eos = flag(s->config, "add_eos_token");
+    s->prefix_space = flag(s->config, "add_prefix_space");
+    s->legacy = flag(s->config, "legacy") == 1;
+    if (flag(s->config, "split_special_tokens") == 1)
+        st = sheaf_expected(
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_config.json: 'split_special_tokens'"),
+            "false: whether special tokens in a text are text is said with each text");
+    return st;
+}
+
+sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder)
+{
+    *out = (sheaf__beside){ 0 };
+    sheaf_status *st = sheaf_in(read_all(out, folder), "%s", folder);
+    if (st != NULL)
+        sheaf__beside_release(out);
+    return st;
+}
+
+/* ---- the class ---- */
+
+static sheaf__tokenizer_class class_named(const char *name, size_t size)
+{
+    static const char *const known[] = { "", "LlamaTokenizer", "GemmaTokenizer", "Qwen2Tokenizer",
+                                         "GPT2Tokenizer" };
+    for (int i = 1; i < 5; i++)
+        if (strlen(known[i]) == size && memcmp(known[i], name, size) == 0)
+            return (sheaf__tokenizer_class)i;
+    return SHEAF__GENERIC;
+}
+
+/* What transformers registers for the models that sheaf may meet; for the others the folder's word
+ * counts. `wrong`: what folders declare for them is known to be wrong. */
+static const struct {
+    const char *model_type;
+    sheaf__tokenizer_class class;
+    bool wrong;
+} registered[] = {
+    { "gemma", SHEAF__GEMMA_TOKENIZER, false },
+    { "gemma2", SHEAF__GEMMA_TOKENIZER, false },
+    { "gemma3", SHEAF__GEMMA_TOKENIZER, false },
+    { "gemma3_text", SHEAF__GEMMA_TOKENIZER, false },
+    { "gpt2", SHEAF__GPT2_TOKENIZER, false },
+    { "ministral", SHEAF__GENERIC, false },
+    { "ministral3", SHEAF__GENERIC, false },
+    { "mistral", SHEAF__GENERIC, false },
+    { "mistral3", SHEAF__GENERIC, false },
+    { "mixtral", SHEAF__GENERIC, false },
+    { "olmo2", SHEAF__GENERIC, false },
+    { "olmo3", SHEAF__GENERIC, false },
+    { "phi", SHEAF__GPT2_TOKENIZER, false },
+    { "phi3", SHEAF__GENERIC, true },
+    { "phimoe", SHEAF__GENERIC, true },
+    { "qwen2", SHEAF__QWEN2_TOKENIZER, true },
+    { "qwen2_moe", SHEAF__QWEN2_TOKENIZER, false },
+    { "qwen3", SHEAF__QWEN2_TOKENIZER, false },
+    { "qwen3_moe", SHEAF__QWEN2_TOKENIZER, false },
+    { "stablelm", SHEAF__GENERIC, false },
+    { "granite", SHEAF__GENERIC, false },
+    { "starcoder2", SHEAF__GPT2_TOKENIZER, false },
+};
+
+static int registered_for(const char *model_type)
+{
+    for (size_t i = 0; model_type != NULL && i < sizeof registered / sizeof *registered; i++)
+        if (strcmp(registered[i].model_type, model_type) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* Is there a step of this type, also inside a Sequence? */
+static bool has_type(const json_t *step, const char *wanted)
+{
+    const char *type = json_string_value(json_object_get(step, "type"));
+    const char *const lists[] = { "pretokenizers", "decoders" };
+    if (type != NULL && strcmp(type, wanted) == 0)
+        return true;
+    for (int i = 0; i < 2; i++) {
+        const json_t *list = json_object_get(step, lists[i]);
+        for (size_t k = 0; k < json_array_size(list); k++)
+            if (has_type(json_array_get(list, k), wanted))
+                return true;
+    }
+    return false;
+}
+
+sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *look)
+{
+    const int at = registered_for(s->model_type);
+    if (s->declared == NULL)
+        return at < 0 ? SHEAF__GENERIC : registered[at].class;
+    size_t size = strlen(s->declared);
+    if (size > 4 && strcmp(s->declared + size - 4, "Fast") == 0)
+        size -= 4;
+    const sheaf__tokenizer_class declared = class_named(s->declared, size);
+    const bool bytes = has_type(json_object_get(look, "pre_tokenizer"), "ByteLevel") ||
+                       has_type(json_object_get(look, "decoder"), "ByteLevel");
+    if (declared == SHEAF__LLAMA_TOKENIZER && bytes && (at < 0 || !registered[at].wrong))
+        return SHEAF__GENERIC;
+    if (at < 0 || (declared == registered[at].class && declared != SHEAF__GENERIC))
+        return declared;
+    if (registered[at].class == SHEAF__GENERIC)
+        return SHEAF__GENERIC;
+    return registered[at].wrong ? registered[at].class : declared;
+}

@@ -1,0 +1,51 @@
+/* beside.h - private: what lies beside a tokenizer: tokenizer_config.json,
+ * special_tokens_map.json, added_tokens.json, chat_template.jinja and the model_type of
+ * config.json. */
+#ifndef SHEAF_INPUTS_TOKENIZER_BESIDE_H
+#define SHEAF_INPUTS_TOKENIZER_BESIDE_H
+
+#include "base/json.h"
+#include "sheaf/status.h"
+
+/* The classes of transformers that build their steps themselves, from nothing but the vocabulary
+ * and the merges of a file; GENERIC (TokenizersBackend) takes the steps of tokenizer.json. */
+typedef enum sheaf__tokenizer_class {
+    SHEAF__GENERIC,
+    SHEAF__LLAMA_TOKENIZER,
+    SHEAF__GEMMA_TOKENIZER,
+    SHEAF__QWEN2_TOKENIZER,
+    SHEAF__GPT2_TOKENIZER,
+} sheaf__tokenizer_class;
+
+enum {
+    SHEAF__BOS,
+    SHEAF__EOS,
+    SHEAF__UNK,
+    SHEAF__SEP,
+    SHEAF__PAD,
+    SHEAF__CLS,
+    SHEAF__MASK,
+    SHEAF__NAMES
+};
+
+typedef struct sheaf__beside {
+    json_t *config;                     /* owned, with what special_tokens_map.json adds */
+    json_t *added;                      /* owned; added_tokens.json, or NULL */
+    const json_t *name[SHEAF__NAMES];   /* a string or an object; NULL: not said */
+    bool none[SHEAF__NAMES];            /* said to be none */
+    char *declared, *model_type;        /* owned; may be NULL */
+    char *chat_template;                /* owned; or NULL */
+    int add_bos, add_eos, prefix_space; /* 1, 0; -1: not said */
+    bool legacy;
+} sheaf__beside;
+
+/* sheaf__beside_read - those of `folder`; files that are not there say nothing. */
+sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder);
+void sheaf__beside_release(sheaf__beside *s);
+/* sheaf__beside_class - which class AutoTokenizer of transformers 5.23 takes. `look` is what
+ * sheaf__tokenizer_look() gives, or NULL for a tokenizer.model. */
+sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *look);
+/* sheaf__beside_text - the text of a named token; NULL: none. */
+const char *sheaf__beside_text(const json_t *name);
+
+#endif

@@ -1,0 +1,574 @@
+/* folder.c - opening a tokenizer: which file of a folder counts, and what the files beside it add.
+ *
+ * As AutoTokenizer of transformers 5.23 does it: tokenizer.json counts before tokenizer.model. Some
+ * classes take nothing but the vocabulary and the merges of it and build the steps themselves
+ * (beside.h); then named special tokens, those of added_tokens_decoder and additional ones become
+ * added tokens, and what is put around a text is what tokenizer.json says, else add_bos_token and
+ * add_eos_token. A file that is named itself is read as `tokenizers` reads it, and only the names
+ * beside it count. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+#include "parts.h"
+#include "beside.h"
+#include "spm.h"
+
+enum { FILE_MAX = 512 << 20 };
+
+static const char memory_for[] = "tokenizer";
+
+typedef struct opening {
+    sheaf__beside settings;
+    sheaf__tokenizer_class class;
+    json_t *look; /* of the tokenizer.json, owned */
+    json_t *spm;  /* of the tokenizer.model, owned; NULL: there is a tokenizer.json */
+    const char *name[SHEAF__NAMES]; /* the named tokens; NULL: none */
+    json_t *added;                  /* list, owned */
+    char *text;                     /* of the file, or made of it */
+    size_t size;
+} opening;
+
+/* ---- the steps that classes build ---- */
+
+#define LOWER_ONE_EIGHTH "\xe2\x96\x81" /* what stands for a blank: U+2581 */
+#define FROM_BYTES                                                                                           \
+    "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" LOWER_ONE_EIGHTH \
+    "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"
+
+static const char qwen2_split[] =
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+    "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
+    "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,"
+    "\"trim_offsets\":true,\"use_regex\":false}]}";
+
+static const char bpe_options[] = "{\"type\":\"BPE\",\"fuse_unk\":%s,\"byte_fallback\":%s,"
+                                  "\"ignore_merges\":false%s%s}";
+
+/* What a class has instead of the file's steps; texts are malloc'd. */
+typedef struct built {
+    char *pre_tokenizer, *decoder, *model, *added;
+    const char *normalizer;
+} built;
+
+static void built_release(built *b)
+{
+    free(b->pre_tokenizer);
+    free(b->decoder);
+    free(b->model);
+    free(b->added);
+}
+
+static char *text_of(const char *format, const char *a, const char *b, const char *c, const char *d)
+{
+    const size_t size = strlen(format) + strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
+    char *text = malloc(size);
+    const char *const words[] = { a, b, c, d };
+    int word = 0;
+    char *to = text;
+    for (const char *at = format; text != NULL && *at != '\0'; at++) {
+        if (at[0] != '%' || at[1] != 's') {
+            *to++ = *at;
+            continue;
+        }
+        to = stpcpy(to, words[word++]);
+        at++;
+    }
+    if (text != NULL)
+        *to = '\0';
+    return text;
+}
+
+static void build_llama(built *b, const sheaf__beside *s)
+{
+    const bool prefix = s->prefix_space != 0;
+    b->normalizer = "null";
+    b->pre_tokenizer = text_of("{\"type\":\"Metaspace\",\"replacement\":\"" LOWER_ONE_EIGHTH
+                               "\",\"prepend_scheme\":\"%s\",\"split\":false}",
+                               !prefix     ? "never"
+                               : s->legacy ? "always"
+                                           : "first",
+                               "", "", "");
+    b->decoder = text_of(
+        FROM_BYTES "%s]}",
+        prefix ? ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}" : "", "", "", "");
+    b->model = text_of(bpe_options, "true", "true", "", "");
+}
+
+static void build_gemma(built *b, const char *unknown)
+{
+    sheaf_text name = { 0 };
+    sheaf__text_json(&name, unknown == NULL ? "" : unknown);
+    b->normalizer = "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+                    "\"" LOWER_ONE_EIGHTH "\"}";
+    b->pre_tokenizer = text_of("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":"
+                               "\"MergedWithPrevious\",\"invert\":false}",
+                               "", "", "", "");
+    b->decoder = text_of(FROM_BYTES "]}", "", "", "", "");
+    if (!name.failed && unknown != NULL)
+        b->model = text_of(bpe_options, "true", "true", ",\"unk_token\":", name.at);
+    else if (!name.failed)
+        b->model = text_of(bpe_options, "true", "true", "", "");
+    sheaf__text_release(&name);
+}
+
+static void build_byte_level(built *b, const opening *o)
+{
+    const char *prefix = o->settings.prefix_space == 1 ? "true" : "false";
+    const bool qwen2 = o->class == SHEAF__QWEN2_TOKENIZER;
+    b->normalizer = qwen2 ? "{\"type\":\"NFC\"}" : "null";
+    b->pre_tokenizer = text_of(qwen2 ? qwen2_split
+                                     : "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,"
+                                       "\"trim_offsets\":true,\"use_regex\":true}",
+                               prefix, "", "", "");
+    b->decoder = text_of("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
+                         "\"use_regex\":true}",
+                         "", "", "", "");
+    b->model = text_of(bpe_options, "false", "false",
+                       ",\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":\"\"", "");
+}
+
+static sheaf_status *build(built *b, const opening *o)
+{
+    b->added = json_dumps(o->added, JSON_COMPACT);
+    switch (o->class) {
+    case SHEAF__GENERIC: return b->added == NULL ? sheaf__no_memory(memory_for) : NULL;
+    case SHEAF__LLAMA_TOKENIZER: build_llama(b, &o->settings); break;
+    case SHEAF__GEMMA_TOKENIZER: build_gemma(b, o->name[SHEAF__UNK]); break;
+    case SHEAF__QWEN2_TOKENIZER:
+    case SHEAF__GPT2_TOKENIZER: build_byte_level(b, o); break;
+    }
+    return b->added == NULL || b->pre_tokenizer == NULL || b->decoder == NULL || b->model == NULL
+               ? sheaf__no_memory(memory_for)
+               : NULL;
+}
+
+/* ---- added tokens ---- */
+
+static json_t *find_token(json_t *list, const char *content)
+{
+    for (size_t i = 0; content != NULL && i < json_array_size(list); i++) {
+        json_t *token = json_array_get(list, i);
+        const char *other = json_string_value(json_object_get(token, "content"));
+        if (other != NULL && strcmp(other, content) == 0)
+            return token;
+    }
+    return NULL;
+}
+
+/* Puts a token into the list, or its flags into the one that is there. A string is a special token
+ * that is not normalized. */
+static sheaf_status *put_token(json_t *list, const json_t *token, bool special)
+{
+    static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized",
+                                         "special" };
+    const char *content = sheaf__beside_text(token);
+    if (content == NULL || content[0] == '\0')
+        return NULL;
+    json_t *to = find_token(list, content);
+    bool good = true;
+    if (to == NULL) {
+        to = json_object();
+        good = json_object_set_new(to, "content", json_string(content)) == 0 &&
+               json_array_append_new(list, to) == 0;
+    }
+    const bool text = json_is_string(token);
+    for (int i = 0; good && i < 5; i++) {
+        const json_t *value = text ? NULL : json_object_get(token, flags[i]);
+        bool on = json_is_true(value);
+        if (i == 3 && !text && value == NULL)
+            on = !json_is_true(json_object_get(token, "special"));
+        if (i == 4)
+            on = on || special || text;
+        good = json_object_set_new(to, flags[i], json_boolean(on)) == 0;
+    }
+    good = good && json_object_set_new(to, "id", json_integer(SHEAF__ID_GIVEN)) == 0;
+    return good ? NULL : sheaf__no_memory(memory_for);
+}
+
+static bool is_named(const opening *o, const char *content)
+{
+    for (int i = 0; content != NULL && i < SHEAF__NAMES; i++)
+        if (o->name[i] != NULL && strcmp(o->name[i], content) == 0)
+            return true;
+    return false;
+}
+
+typedef struct numbered {
+    int64_t id;
+    const json_t *token;
+} numbered;
+
+static int by_id(const void *a, const void *b)
+{
+    const numbered *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Those of tokenizer_config.json by their ids; where it does not list them, those of the file. */
+static sheaf_status *put_listed(opening *o, json_t *decoder)
+{
+    json_t *listed = json_object_get(o->settings.config, "added_tokens_decoder"), *token;
+    const size_t most = json_object_size(listed);
+    numbered *list = calloc(most + 1, sizeof *list);
+    sheaf_status *st = list == NULL ? sheaf__no_memory(memory_for) : NULL;
+    const char *key;
+    size_t n = 0;
+    if (st == NULL)
+        json_object_foreach(listed, key, token)
+        {
+            list[n++] = (numbered){ strtoll(key, NULL, 10), token };
+            if (st == NULL && sheaf__beside_text(token) == NULL)
+                st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT,
+                                               "tokenizer_config.json: added_tokens_decoder: '%s'",
+                                               key),
+                                    "an object with a content");
+        }
+    if (st == NULL)
+        qsort(list, n, sizeof *list, by_id);
+    for (size_t i = 0; st == NULL && i < n; i++) {
+        st = put_token(o->added, list[i].token, is_named(o, sheaf__beside_text(list[i].token)));
+        if (st == NULL)
+            st = put_token(decoder, list[i].token, false);
+    }
+    free(list);
+    return st;
+}
+
+/* added_tokens.json: texts and ids; those that have a name are special. */
+static sheaf_status *put_older(opening *o, json_t *decoder)
+{
+    const char *content;
+    json_t *id;
+    sheaf_status *st = NULL;
+    const int64_t most = (int64_t)json_object_size(o->settings.added);
+    for (int64_t wanted = 0, done = 0; st == NULL && done < most && wanted <= SHEAF__ID_MAX;
+         wanted++)
+        json_object_foreach(o->settings.added, content, id)
+        {
+            if (st != NULL || json_integer_value(id) != wanted)
+                continue;
+            done++;
+            const bool special = is_named(o, content);
+            json_t *token = json_pack("{s:s, s:b, s:b}", "content", content, "special", special,
+                                      "normalized", !special);
+            st = token == NULL ? sheaf__no_memory(memory_for) : put_token(o->added, token, special);
+            if (st == NULL)
+                st = put_token(decoder, token, special);
+            json_decref(token);
+        }
+    return st;
+}
+
+static sheaf_status *put_list(opening *o, const json_t *list)
+{
+    sheaf_status *st = NULL;
+    const json_t *token;
+    const char *key;
+    size_t i;
+    json_array_foreach((json_t *)list, i, token) if (st == NULL) st =
+        put_token(o->added, token, false);
+    json_object_foreach((json_t *)list, key, token) if (st == NULL) st =
+        put_token(o->added, token, true);
+    return st;
+}
+
+/* Keys as "image_token" name special tokens too. */
+static bool is_token_key(const char *key)
+{
+    static const char *const known[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                         "pad_token", "cls_token", "mask_token" };
+    for (int i = 0; i < SHEAF__NAMES; i++)
+        if (strcmp(key, known[i]) == 0)
+            return false;
+    return sheaf__ends_with(key, "_token");
+}
+
+static sheaf_status *put_extra(opening *o)
+{
+    const json_t *extra = json_object_get(o->settings.config, "extra_special_tokens");
+    const json_t *value;
+    const char *key;
+    if (json_array_size(extra) + json_object_size(extra) == 0)
+        extra = json_object_get(o->settings.config, "additional_special_tokens");
+    sheaf_status *st = put_list(o, extra);
+    if (st == NULL && o->spm != NULL && json_array_size(extra) + json_object_size(extra) == 0)
+        st = put_list(o, json_object_get(o->spm, "extra"));
+    json_object_foreach(o->settings.config, key, value)
+    {
+        if (st == NULL && is_token_key(key) && sheaf__beside_text(value) != NULL)
+            st = put_token(o->added, value, true);
+    }
+    return st;
+}
+
+static sheaf_status *put_named(opening *o, json_t *decoder)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < SHEAF__NAMES; i++) {
+        if (o->name[i] == NULL)
+            continue;
+        const json_t *token = find_token(decoder, o->name[i]);
+        json_t *text = json_string(o->name[i]);
+        if (token == NULL && json_is_object(o->settings.name[i]))
+            token = o->settings.name[i];
+        st = text == NULL ? sheaf__no_memory(memory_for)
+                          : put_token(o->added, token != NULL ? token : text, true);
+        json_decref(text);
+    }
+    return st;
+}
+
+static sheaf_status *collect_added(opening *o)
+{
+    json_t *decoder = json_array(); /* what has its flags from a list of added tokens */
+    const json_t *of_file = json_object_get(o->look, "added_tokens");
+    const bool listed = json_object_get(o->settings.config, "added_tokens_decoder") != NULL;
+    sheaf_status *st = NULL;
+    o->added = json_array();
+    if (decoder == NULL || o->added == NULL)
+        st = sheaf__no_memory(memory_for);
+    for (size_t i = 0; st == NULL && i < json_array_size(of_file); i++) {
+        const json_t *token = json_array_get(of_file, i);
+        if (!listed)
+            st = put_token(decoder, token, false);
+        if (st == NULL && (o->class == SHEAF__GENERIC || !listed))
+            st = put_token(o->added, token, is_named(o, sheaf__beside_text(token)) && !listed);
+    }
+    if (st == NULL)
+        st = listed ? put_listed(o, decoder) : put_older(o, decoder);
+    if (st == NULL)
+        st = put_named(o, decoder);
+    if (st == NULL)
+        st = put_extra(o);
+    json_decref(decoder);
+    return st;
+}
+
+/* ---- names ---- */
+
+static const char *default_name(const opening *o, int which)
+{
+    static const char *const llama[SHEAF__NAMES] = {
+        [SHEAF__BOS] = "<s>", [SHEAF__EOS] = "</s>", [SHEAF__UNK] = "<unk>"
+    };
+    static const char *const gemma[SHEAF__NAMES] = { [SHEAF__BOS] = "<bos>",
+                                                     [SHEAF__EOS] = "<eos>",
+                                                     [SHEAF__UNK] = "<unk>",
+                                                     [SHEAF__PAD] = "<pad>",
+                                                     [SHEAF__MASK] = "<mask>" };
+    static const char *const of_spm[SHEAF__NAMES] = {
+        [SHEAF__BOS] = "bos_token", [SHEAF__EOS] = "eos_token", [SHEAF__UNK] = "unk_token"
+    };
+    static const char end[] = "<|endoftext|>";
+    switch (o->class) {
+    case SHEAF__LLAMA_TOKENIZER: return llama[which];
+    case SHEAF__GEMMA_TOKENIZER: return gemma[which];
+    case SHEAF__QWEN2_TOKENIZER:
+        return which == SHEAF__EOS || which == SHEAF__UNK || which == SHEAF__PAD ? end : NULL;
+    case SHEAF__GPT2_TOKENIZER:
+        return which == SHEAF__EOS || which == SHEAF__UNK || which == SHEAF__BOS ? end : NULL;
+    default:
+        return o->spm == NULL || of_spm[which] == NULL
+                   ? NULL
+                   : json_string_value(json_object_get(o->spm, of_spm[which]));
+    }
+}
+
+static void find_names(opening *o)
+{
+    for (int i = 0; i < SHEAF__NAMES; i++) {
+        o->name[i] = sheaf__beside_text(o->settings.name[i]);
+        if (o->name[i] == NULL && !o->settings.none[i])
+            o->name[i] = default_name(o, i);
+    }
+}
+
+static int32_t id_of(const sheaf__tokenizer *t, const char *name)
+{
+    return name == NULL ? -1 : sheaf__tokenizer_find(t, name);
+}
+
+/* ---- the whole ---- */
+
+/* A class that nobody declared, but the model_type, gives way to a file it cannot be for. */
+static sheaf_status *check_class(opening *o)
+{
+    const char *type =
+        json_string_value(json_object_get(json_object_get(o->look, "model"), "type"));
+    if (o->class == SHEAF__GENERIC || type == NULL || strcmp(type, "BPE") == 0)
+        return NULL;
+    if (o->settings.declared == NULL) {
+        o->class = SHEAF__GENERIC;
+        return NULL;
+    }
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_class '%s'", o->settings.declared);
+    sheaf_expected(st, "a model of type BPE, which this class is made for");
+    return sheaf_try_this(sheaf_found(st, "%s", type), "--tokenizer FOLDER/tokenizer.json");
+}
+
+/* Are the file's tokens those that are wanted? */
+static bool same_added(const opening *o)
+{
+    static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized",
+                                         "special" };
+    json_t *of_file = json_object_get(o->look, "added_tokens");
+    if (json_array_size(of_file) != json_array_size(o->added))
+        return false;
+    for (size_t i = 0; i < json_array_size(o->added); i++) {
+        const json_t *a = json_array_get(o->added, i), *b = json_array_get(of_file, i);
+        if (!json_equal(json_object_get(a, "content"), json_object_get(b, "content")))
+            return false;
+        for (int k = 0; k < 5; k++)
+            if (json_is_true(json_object_get(a, flags[k])) !=
+                json_is_true(json_object_get(b, flags[k])))
+                return false;
+    }
+    return true;
+}
+
+static sheaf_status *parse_built(sheaf__tokenizer **out, opening *o)
+{
+    built b = { 0 };
+    sheaf_status *st = build(&b, o);
+    const sheaf__instead instead = { .added_tokens = o->class == SHEAF__GENERIC && same_added(o)
+                                                         ? NULL
+                                                         : b.added,
+                                     .normalizer = b.normalizer,
+                                     .pre_tokenizer = b.pre_tokenizer,
+                                     .decoder = b.decoder,
+                                     .model = b.model };
+    if (st == NULL)
+        st = sheaf__tokenizer_parse(out, o->text, o->size, &instead);
+    built_release(&b);
+    return st;
+}
+
+/* add_bos_token and add_eos_token count where there is no tokenizer.json, whose post-processor says
+ * it. */
+static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
+{
+    const sheaf__beside *s = &o->settings;
+    t->bos = id_of(t, o->name[SHEAF__BOS]);
+    t->eos = id_of(t, o->name[SHEAF__EOS]);
+    t->unk = id_of(t, o->name[SHEAF__UNK]);
+    t->pad = id_of(t, o->name[SHEAF__PAD]);
+    t->chat_template = o->settings.chat_template;
+    o->settings.chat_template = NULL;
+    if (o->spm == NULL)
+        return NULL;
+    return sheaf__tokenizer_around(t, s->add_bos == 1 ? t->bos : -1, s->add_eos == 1 ? t->eos : -1);
+}
+
+static sheaf_status *read_spm(opening *o)
+{
+    sheaf_text json = { 0 };
+    if (o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER)
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s '%s'",
+                       o->settings.declared == NULL ? "model_type" : "tokenizer_class",
+                       o->settings.declared == NULL ? o->settings.model_type
+                                                    : o->settings.declared),
+            "a tokenizer.json: the tokenizer of this name reads no tokenizer.model");
+    sheaf_status *st =
+        sheaf__spm_convert(&json, &o->spm, o->text, o->size, o->class != SHEAF__GENERIC);
+    free(o->text);
+    o->text = NULL;
+    o->size = json.size;
+    if (st == NULL)
+        st = sheaf__text_take(&o->text, &json);
+    sheaf__text_release(&json);
+    return st;
+}
+
+/* A tokenizer.json begins with a brace. */
+static bool is_json(const char *text, size_t size)
+{
+    size_t at = 0;
+    while (at < size && memchr(" \t\r\n", text[at], 4) != NULL)
+        at++;
+    return at < size && text[at] == '{';
+}
+
+/*   as_it_is  the file was named itself: a tokenizer.json as `tokenizers` reads it */
+static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, bool as_it_is)
+{
+    sheaf__tokenizer *t = NULL;
+    const bool json = is_json(o->text, o->size);
+    sheaf_status *st = json ? sheaf__tokenizer_look(&o->look, o->text, o->size) : NULL;
+    if (st == NULL && !(json && as_it_is))
+        o->class = sheaf__beside_class(&o->settings, o->look);
+    if (st == NULL && !json)
+        st = read_spm(o);
+    if (st == NULL)
+        st = check_class(o);
+    if (st == NULL)
+        find_names(o);
+    if (st == NULL && json && as_it_is) {
+        st = sheaf__tokenizer_parse(&t, o->text, o->size, NULL);
+    } else if (st == NULL) {
+        st = collect_added(o);
+        if (st == NULL)
+            st = parse_built(&t, o);
+    }
+    if (st == NULL)
+        st = finish(t, o);
+    if (st == NULL)
+        *out = t;
+    else
+        sheaf__tokenizer_close(t);
+    return st;
+}
+
+static void release(opening *o)
+{
+    sheaf__beside_release(&o->settings);
+    json_decref(o->look);
+    json_decref(o->spm);
+    json_decref(o->added);
+    free(o->text);
+}
+
+/* tokenizer.json, else tokenizer.model. */
+static sheaf_status *find_file(char **out, const char *folder)
+{
+    char *json = NULL, *model = NULL;
+    sheaf_status *st = sheaf__path_join(&json, folder, "tokenizer.json");
+    if (st == NULL)
+        st = sheaf__path_join(&model, folder, "tokenizer.model");
+    const bool there = st == NULL && sheaf__path_kind(json) == SHEAF_PATH_FILE;
+    if (st == NULL && !there && sheaf__path_kind(model) != SHEAF_PATH_FILE)
+        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", folder),
+                                           "a tokenizer.json or a tokenizer.model"),
+                            "the folder of the model that the tokenizer belongs to");
+    if (st == NULL)
+        *out = there ? json : model;
+    free(st != NULL || there ? model : json);
+    if (st != NULL)
+        free(json);
+    return st;
+}
+
+sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
+{
+    char *file = NULL, *folder = NULL;
+    opening o = { 0 };
+    const bool is_folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
+    sheaf_status *st = is_folder ? find_file(&file, path) : sheaf__path_parent(&folder, path);
+    const char *name = is_folder ? file : path;
+    if (st == NULL)
+        st = sheaf__file_read_all(&o.text, &o.size, name, FILE_MAX);
+    if (st == NULL)
+        st = sheaf__beside_read(&o.settings, is_folder ? path : folder);
+    if (st == NULL)
+        st = sheaf_in(open_text(out, &o, !is_folder), "%s", name);
+    release(&o);
+    free(file);
+    free(folder);
+    return st;
+}
