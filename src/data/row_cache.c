@@ -21,6 +21,16 @@ static const char *const names[PARTS] = { "begin", "labels", "token", "trained" 
 static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
                           "# Tokenised text of sheaf; it is made again when it is not here.\n";
 
+static sheaf_status *tag_folder(const char *dir)
+{
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, "CACHEDIR.TAG");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        st = sheaf__file_write_whole(path, tag, sizeof tag - 1, NULL);
+    free(path);
+    return st;
+}
+
 /* ---- writing ---- */
 
 typedef struct part {
@@ -36,6 +46,8 @@ struct sheaf__row_cache_writer {
     part part[PARTS];
     int64_t rows, tokens;
     char key[64];
+    char *dir, *above;     /* the folder of caches, and the one that it is in; owned */
+    bool made, made_above; /* by this writer: they go again when nothing comes of it */
 };
 
 static sheaf_status *flush(part *p)
@@ -69,16 +81,34 @@ static void writer_free(sheaf__row_cache_writer *w)
         sheaf__hasher_free(w->part[i].hasher);
         free(w->part[i].buffer);
     }
+    free(w->dir);
+    free(w->above);
     free(w);
+}
+
+/* Folders that something else is in stay. */
+static void leave_no_trace(const sheaf__row_cache_writer *w)
+{
+    char *path = NULL;
+    if (!w->made)
+        return;
+    sheaf_status_free(sheaf__path_join(&path, w->dir, "CACHEDIR.TAG"));
+    if (path != NULL)
+        unlink(path);
+    free(path);
+    if (rmdir(w->dir) == 0 && w->made_above)
+        rmdir(w->above);
+    else if (sheaf__path_kind(w->dir) == SHEAF_PATH_DIR) /* of somebody else too, by now */
+        sheaf_status_free(tag_folder(w->dir));
 }
 
 void sheaf__row_cache_abandon(sheaf__row_cache_writer *w)
 {
     if (w == NULL)
         return;
-    sheaf_output *output = w->output;
+    sheaf__output_abandon(w->output);
+    leave_no_trace(w);
     writer_free(w);
-    sheaf__output_abandon(output);
 }
 
 static sheaf_status *start(sheaf__row_cache_writer *w)
@@ -94,17 +124,18 @@ static sheaf_status *start(sheaf__row_cache_writer *w)
     return st == NULL ? add(&w->part[BEGIN], &w->tokens, sizeof w->tokens) : st;
 }
 
-/* The folder with its tag; a folder of something else is left alone. */
-static sheaf_status *make_folder(const char *dir)
+/* The folder with its tag. */
+static sheaf_status *make_folder(sheaf__row_cache_writer *w, const char *dir)
 {
-    char *path = NULL;
-    sheaf_status *st = sheaf__make_dirs(dir, NULL);
-    if (st == NULL)
-        st = sheaf__path_join(&path, dir, "CACHEDIR.TAG");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        st = sheaf__file_write_whole(path, tag, sizeof tag - 1, NULL);
-    free(path);
-    return st;
+    sheaf_status *st = sheaf__path_parent(&w->above, dir);
+    if (st == NULL && (w->dir = strdup(dir)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+    if (st != NULL)
+        return st;
+    w->made_above = sheaf__path_kind(w->above) == SHEAF_PATH_NONE;
+    w->made = sheaf__path_kind(dir) == SHEAF_PATH_NONE;
+    st = sheaf__make_dirs(dir, NULL);
+    return st == NULL ? tag_folder(dir) : st;
 }
 
 sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *dir,
@@ -117,7 +148,7 @@ sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *
     for (int i = 0; i < PARTS; i++)
         w->part[i].file.fd = -1;
     snprintf(w->key, sizeof w->key, "%s", key);
-    sheaf_status *st = make_folder(dir);
+    sheaf_status *st = make_folder(w, dir);
     if (st == NULL)
         st = sheaf__path_join(&path, dir, key);
     if (st == NULL)

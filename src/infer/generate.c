@@ -94,9 +94,12 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
             b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
             (uint64_t)(b->options->number + which), (uint64_t)out->n, b->scratch + vocab);
         if (id < 0)
-            return sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld",
-                                             (long long)which + 1, (long long)out->n + 1),
-                                  "logits that are numbers");
+            return sheaf_try_this(
+                sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld",
+                                          (long long)which + 1, (long long)out->n + 1),
+                               "logits that are numbers"),
+                "a weight is not finite, or overflows in the type it is computed in: sheaf verify "
+                "counts such numbers of each tensor, and --dtype float32 holds the largest");
         out->ids[out->n++] = (int32_t)id;
         if (out->logprob != NULL)
             note_logprob(b, out, logits + i * vocab);

@@ -58,10 +58,7 @@ static sheaf_status *check_containers(const sheaf_schema *schema, const sheaf_lo
 static sheaf_status *refuse_kind(const sheaf_tensor *tensor)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", tensor->module);
-    sheaf_expected(st, "linear layers");
-    if (tensor->role == SHEAF_EMBED)
-        return sheaf_try_this(sheaf_found(st, "an embedding: sheaf does not do LoRA on tables yet"),
-                              "train it whole: modules_to_save %s", last_name(tensor->module));
+    sheaf_expected(st, "linear layers and the table of embeddings");
     return sheaf_try_this(sheaf_found(st, "a norm"),
                           "name linear layers (q_proj, up_proj, ...), or all-linear");
 }
@@ -224,9 +221,11 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
         m->b_cut.axis = 0;
     }
     lora->nmodules++; /* from here on sheaf_lora_free() sees it */
-    if (asprintf(&m->a_name, PREFIX "%s.lora_A.weight", base->module) < 0)
+    const char *kind = base->role == SHEAF_EMBED ? "_embedding" : "",
+               *end = base->role == SHEAF_EMBED ? "" : ".weight";
+    if (asprintf(&m->a_name, PREFIX "%s.lora%s_A%s", base->module, kind, end) < 0)
         m->a_name = NULL;
-    if (asprintf(&m->b_name, PREFIX "%s.lora_B.weight", base->module) < 0)
+    if (asprintf(&m->b_name, PREFIX "%s.lora%s_B%s", base->module, kind, end) < 0)
         m->b_name = NULL;
     return m->a_name != NULL && m->b_name != NULL
                ? NULL
@@ -256,7 +255,8 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
             sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD)
             hit = SHEAF_HIT_TARGET;
         if (st == NULL && hit == SHEAF_HIT_TARGET)
-            st = sheaf__lora_is_linear(t->role) ? add_module(lora, t, cog) : refuse_kind(t);
+            st = sheaf__lora_is_linear(t->role) || t->role == SHEAF_EMBED ? add_module(lora, t, cog)
+                                                                          : refuse_kind(t);
         if (st != NULL)
             return st;
     }

@@ -83,7 +83,8 @@ typedef struct sheaf_lora_module {
     int64_t file_rank; /* parts * r, and an alpha that gives the same scale: what
                           adapter_config.json says */
     double file_alpha;
-    char *a_name, *b_name;          /* in the PEFT file: base_model.model.<module>.lora_A.weight */
+    char *a_name, *b_name; /* in the PEFT file: base_model.model.<module>.lora_A.weight; of a
+                          table .lora_embedding_A */
     int64_t a_shape[2], b_shape[2]; /* [parts * r, in], [out, r]; dense: [r, in], [out, r] */
     sheaf_cut a_cut, b_cut; /* a: axis 1 where the base's in axis is cut; b: axis 0 where out is,
                                with all its parts */
@@ -116,8 +117,8 @@ sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *opti
 bool sheaf_lora_unties(const sheaf_lora_options *options, const sheaf_config *config);
 /* sheaf_lora_resolve - matches the options with the model. Takes a copy of options.
  * Errors: SHEAF_E_ARG for a target, or a pattern of a rank or an alpha, that matches nothing
- * (nearest module name offered), SHEAF_E_UNSUPPORTED for a target sheaf cannot train (embedding,
- * DoRA, ...). */
+ * (nearest module name offered), SHEAF_E_UNSUPPORTED for a target sheaf cannot train (a
+ * norm, DoRA, ...). */
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);
 /* sheaf_lora_save_also - base tensors that are trained whole beside the factors, adapted or not,

@@ -213,7 +213,6 @@ static const struct {
     { "q_proj,dwon_proj", NULL, NULL, SHEAF_E_ARG, "| down_proj" },
     { "self_attn.q_prj", NULL, NULL, SHEAF_E_ARG, "target 'self_attn.q_prj'" },
     { ".*query", NULL, NULL, SHEAF_E_ARG, "no layer is adapted" },
-    { "embed_tokens", NULL, NULL, SHEAF_E_UNSUPPORTED, "modules_to_save embed_tokens" },
     { "q_proj,norm", NULL, NULL, SHEAF_E_UNSUPPORTED, "a norm" },
     { ".*mlp.*", NULL, NULL, SHEAF_E_UNSUPPORTED, "target 'model.layers.0.mlp'" },
     { ".*", NULL, NULL, SHEAF_E_UNSUPPORTED, "target 'model'" },

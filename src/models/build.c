@@ -137,7 +137,8 @@ static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part,
     return st;
 }
 
-static sheaf_status *build_lora(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t, int piece)
+static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const sheaf_tensor *t,
+                                int piece)
 {
     const int index = index_of_module(m, t);
     if (index < 0)
@@ -147,7 +148,7 @@ static sheaf_status *build_lora(sheaf__model *m, sheaf__linear *l, const sheaf_t
     sheaf_status *st = factors->part == NULL ? make_factors(m, factors, module) : NULL;
     if (st != NULL)
         return st;
-    sheaf__lora_part *part = l->lora = &factors->part[piece];
+    sheaf__lora_part *part = *out = &factors->part[piece];
     /* A dense B meets all rows of A in each part. */
     const int64_t rank = module->dense ? module->a_shape[0] : module->a_shape[0] / module->parts;
     *part = (sheaf__lora_part){ .rank = rank,
@@ -255,7 +256,7 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
     if (st == NULL && bias != NULL && is_saved(m, bias))
         st = add_trained_pieces(&l->bias_trained, l->bias_at, m, bias, piece, 1);
     if (st == NULL)
-        st = build_lora(m, l, t, piece);
+        st = build_lora(m, &l->lora, t, piece);
     note_trained(m, l->weight_trained);
     note_trained(m, l->bias_trained);
     note_trained(m, l->lora == NULL ? NULL : l->lora->a);
@@ -337,8 +338,11 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
         return NULL;
     }
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__TABLE, table, t, NULL, 0 });
+    if (st == NULL)
+        st = build_lora(m, &table->lora, t, 0);
     if (st != NULL)
         return st;
+    note_trained(m, table->lora == NULL ? NULL : table->lora->a);
     if (is_saved(m, t))
         return add_trained(&table->trained, m, t, t->shape[0], t->shape[1]);
     int64_t rows = 0;
@@ -369,17 +373,23 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 
 /* ---- release ---- */
 
+static void lora_blocks(const sheaf__lora_part *lora, const char *name,
+                        void (*block)(void *self, const char *name, void *block), void *self)
+{
+    for (int s = 0; s < SHEAF_MAX_SLICES && lora != NULL; s++) {
+        block(self, name, lora->first == NULL ? lora->a_copy[s] : NULL);
+        block(self, name, lora->b_copy[s]);
+    }
+}
+
 static void linear_blocks(const sheaf__linear *l,
                           void (*block)(void *self, const char *name, void *block), void *self)
 {
     for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
         block(self, l->name, l->w[s].ahead);
         block(self, l->name, l->w[s].back);
-        if (l->lora != NULL) {
-            block(self, l->name, l->lora->first == NULL ? l->lora->a_copy[s] : NULL);
-            block(self, l->name, l->lora->b_copy[s]);
-        }
     }
+    lora_blocks(l->lora, l->name, block, self);
     block(self, l->name, l->bias);
 }
 
@@ -397,7 +407,10 @@ void sheaf__build_blocks(const sheaf__model *m,
             block(self, name, ((sheaf__layernorm *)part)->bias);
             break;
         case SHEAF__VECTOR: block(self, name, ((sheaf__vector *)part)->data); break;
-        case SHEAF__TABLE: block(self, name, ((sheaf__table *)part)->rows); break;
+        case SHEAF__TABLE:
+            block(self, name, ((sheaf__table *)part)->rows);
+            lora_blocks(((sheaf__table *)part)->lora, name, block, self);
+            break;
         }
     }
     block(self, "rotary table", m->rope.cos);

@@ -315,6 +315,14 @@ static void fresh_factor(sheaf__trained *t, uint64_t seed)
     }
 }
 
+/* Of a table's B, as torch.nn.init.normal_(): mean 0, deviation 1. */
+static void normal_factor(sheaf__trained *t, uint64_t seed)
+{
+    const uint64_t key = sheaf__name_key(t->name);
+    for (int64_t i = 0; i < t->numel[0]; i++)
+        t->master[0][i] = sheaf__random_normal(seed, key, (uint64_t)i);
+}
+
 /* The copies of one part's A or B, where the factor is not trained. */
 static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const char *name,
                                  const sheaf_cut *cut, int piece, sheaf_range rows,
@@ -367,6 +375,8 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
         if (f->a == NULL)
             for (int piece = 0; piece < f->parts && st == NULL; piece++)
                 st = load_part(m, adapter, module, &f->part[piece], piece);
+        else if (adapter == NULL && module->base->role == SHEAF_EMBED)
+            normal_factor(f->b, m->options.seed); /* A stays zero */
         else if (adapter == NULL)
             fresh_factor(f->a, m->options.seed); /* B stays as allocated: zero */
         else {

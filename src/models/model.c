@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "tape/embedding_lora.h"
 #include "tape/hand.h"
 #include "tape/recall.h"
 
@@ -64,7 +65,9 @@ void sheaf__model_refresh(sheaf__model *m)
         case SHEAF__RMSNORM: sheaf__norm_refresh(m->context, m->held[i].part); break;
         case SHEAF__LAYERNORM: sheaf__layernorm_refresh(m->context, m->held[i].part); break;
         case SHEAF__VECTOR: sheaf__vector_refresh(m->context, m->held[i].part); break;
-        case SHEAF__TABLE: break; /* read from the masters */
+        case SHEAF__TABLE: /* read from the masters itself */
+            sheaf__lora_refresh(m->context, ((sheaf__table *)m->held[i].part)->lora);
+            break;
         }
 }
 
@@ -120,6 +123,8 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     }
     sheaf__value *x =
         sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
+    if (m->embedding.lora != NULL)
+        x = sheaf__record_embedding_lora(tape, x, &m->embedding, pass->in);
     if (pass->noise != NULL)
         sheaf__record_noise(tape, x, pass->noise);
     if (image != NULL)

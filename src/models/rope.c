@@ -158,7 +158,7 @@ static void fill_pairs(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t j = begin; j < end; j++)
         sheaf__rope_fill_pair(
             f->table, j, sheaf__rope_frequency(f->table->config, j, f->table->rot, f->length),
-            f->attention, f->context->device->kernels, f->context->dtype, SHEAF_F32);
+            f->attention, f->context->device->kernels, f->table->dtype, SHEAF_F32);
 }
 
 /* Lengths that have the same angles are one. */
@@ -187,6 +187,7 @@ void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
                               dtype, SHEAF_F32);
     if (config->rope.type == SHEAF_ROPE_DYNAMIC || config->rope.type == SHEAF_ROPE_LONGROPE) {
         t->config = config;
+        t->dtype = dtype;
         t->lengthen = lengthen;
     }
 }

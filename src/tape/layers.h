@@ -33,6 +33,7 @@ typedef struct sheaf__table {
     const sheaf__packed *packed; /* by slice: a tied head's panels; or */
     sheaf__trained *trained;     /* its masters */
     sheaf_dtype dtype;           /* of rows: the compute dtype, or 16 bits where that is float32 */
+    struct sheaf__lora_part *lora; /* factors beside it (A by tokens, cut as it is), or NULL */
 } sheaf__table;
 
 typedef struct sheaf__norm {
@@ -46,12 +47,13 @@ typedef struct sheaf__norm {
 
 typedef struct sheaf__rope_table {
     int64_t positions, rot; /* rot: how many channels of a head turn */
-    float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype */
+    float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype or not */
     /* Of a type whose angles look at the length of a run: told the largest position of its rows
      * plus 1 before they turn. NULL: they do not. */
     void (*lengthen)(struct sheaf__rope_table *table, const sheaf__context *context,
                      int64_t length);
     const sheaf_config *config; /* of lengthen */
+    sheaf_dtype dtype;          /* that its numbers are rounded to */
     int64_t length;             /* that the table is for; 0: as it was made */
 } sheaf__rope_table;
 

@@ -3,6 +3,7 @@
 #include "tests/check.h"
 
 #include "ops/math/round.h"
+#include "tape/embedding_lora.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
@@ -109,6 +110,65 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
     sheaf__device_close(c.device);
 }
 
+/* y = E + scale A^T B^T by rows, dA by tokens ascending, dB = dy^T h: against the formula. */
+static void test_embedding__with_factors_beside_it(void **state)
+{
+    enum { RANK = 2 };
+    sheaf__context c = context_of(SHEAF_F32);
+    float rows[WORDS * WIDTH], a[RANK * WORDS], b[WIDTH * RANK], da[RANK * WORDS] = { 0 },
+                                                                           db[WIDTH * RANK] = { 0 };
+    sheaf__trained ta = { .count = 1, .grad[0] = da }, tb = { .count = 1, .grad[0] = db };
+    sheaf__lora_part lora = { .rank = RANK, .scale = 2, .a = &ta, .b = &tb };
+    lora.a_copy[0] = a;
+    lora.b_copy[0] = b;
+    const sheaf__table table = { .name = "table",
+                                 .vocab = WORDS,
+                                 .width = WIDTH,
+                                 .cut = { .slices = 1, .nparts = 1, .part = { { WORDS, 1 } } },
+                                 .rows = rows,
+                                 .dtype = SHEAF_F32,
+                                 .lora = &lora };
+    double want_a[RANK * WORDS] = { 0 }, want_b[WIDTH * RANK] = { 0 };
+    int32_t ids[TOKENS];
+    for (int i = 0; i < WORDS * WIDTH; i++)
+        rows[i] = (float)(i % 7 - 3) / 4;
+    for (int i = 0; i < RANK * WORDS; i++)
+        a[i] = (float)(i % 5 - 2) / 8;
+    for (int i = 0; i < WIDTH * RANK; i++)
+        b[i] = (float)(i % 4 - 1) / 2;
+    for (int t = 0; t < TOKENS; t++) {
+        ids[t] = t * 7 % WORDS;
+        for (int k = 0; k < WIDTH; k++)
+            for (int j = 0; j < RANK; j++) {
+                want_a[j * WORDS + ids[t]] += 2.0 * gradient_of(t, k) * b[k * RANK + j];
+                want_b[k * RANK + j] += 2.0 * gradient_of(t, k) * a[j * WORDS + ids[t]];
+            }
+    }
+    const sheaf__rows_in in = { .ids = ids };
+    sheaf__tape *tape;
+    CHECK_OK(sheaf__tape_new(&tape, &c));
+    sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in),
+                 *y = sheaf__record_embedding_lora(tape, x, &table, &in);
+    sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), y,
+                  SHEAF__READ | SHEAF__TAKES);
+    sheaf__tape_pin(tape, y);
+    CHECK_OK(sheaf__tape_compile(tape, true, false));
+    CHECK_OK(sheaf__tape_run(tape));
+    for (int i = 0; i < TOKENS * WIDTH; i++) {
+        const int id = ids[i / WIDTH], k = i % WIDTH;
+        double want = rows[id * WIDTH + k];
+        for (int j = 0; j < RANK; j++)
+            want += 2.0 * a[j * WORDS + id] * b[k * RANK + j];
+        CHECK_NEAR("row", ((float *)y->data)[i], want, 0);
+    }
+    for (int i = 0; i < RANK * WORDS; i++)
+        CHECK_NEAR("dA", da[i], want_a[i], 1e-5 * (1 + fabs(want_a[i])));
+    for (int i = 0; i < WIDTH * RANK; i++)
+        CHECK_NEAR("dB", db[i], want_b[i], 1e-5 * (1 + fabs(want_b[i])));
+    sheaf__tape_free(tape);
+    sheaf__device_close(c.device);
+}
+
 static void test_copies__are_rounded_to_the_dtype(void **state)
 {
     for (int half = 0; half < 2; half++) {
@@ -145,12 +205,37 @@ static void test_copies__are_rounded_to_the_dtype(void **state)
     }
 }
 
+static void test_tape__finite_is_below_infinity_in_every_type(void **state)
+{
+    static const struct {
+        sheaf_dtype dtype;
+        uint32_t largest, infinity, nan;
+    } table[] = {
+        { SHEAF_F32, 0x7f7fffff, 0x7f800000, 0xffc00001 },
+        { SHEAF_BF16, 0x7f7f, 0xff80, 0x7fc0 },
+        { SHEAF_F16, 0x7bff, 0x7c00, 0xfe01 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        uint32_t x[3] = { table[i].largest }, bad[2] = { table[i].infinity, table[i].nan };
+        const bool half = table[i].dtype != SHEAF_F32;
+        if (half)
+            x[0] |= x[0] << 16;
+        assert_true(sheaf__is_finite(x, half ? 6 : 3, table[i].dtype));
+        for (int k = 0; k < 2; k++) {
+            x[2] = half ? bad[k] << 16 : bad[k];
+            assert_false(sheaf__is_finite(x, half ? 6 : 3, table[i].dtype));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropout__scales_what_it_keeps),
         cmocka_unit_test(test_embedding__adds_gradients_in_the_order_of_tokens),
+        cmocka_unit_test(test_embedding__with_factors_beside_it),
         cmocka_unit_test(test_copies__are_rounded_to_the_dtype),
+        cmocka_unit_test(test_tape__finite_is_below_infinity_in_every_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

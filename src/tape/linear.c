@@ -286,7 +286,11 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
     }
     if (bias != NULL && l->rows)
         sheaf__refresh(c, l->bias, bias->master[0], l->out);
-    const sheaf__lora_part *lora = l->lora;
+    sheaf__lora_refresh(c, l->lora);
+}
+
+void sheaf__lora_refresh(sheaf__context *c, const sheaf__lora_part *lora)
+{
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
         if (lora->a != NULL && lora->a_copy[s] != NULL && lora->first == NULL)
             copy_of(c, lora->a_copy[s], lora->a->master[s] + lora->a_at, lora->a_numel[s]);

@@ -83,6 +83,9 @@ sheaf_status *sheaf__columns_back(sheaf__context *context, sheaf__value **y, she
 /* sheaf__linear_refresh - compute copies of what is trained, from the masters. */
 void sheaf__linear_refresh(sheaf__context *context, sheaf__linear *linear);
 
+/* sheaf__lora_refresh - the same of factors alone; NULL: there are none. */
+void sheaf__lora_refresh(sheaf__context *context, const sheaf__lora_part *lora);
+
 /* sheaf__linear_trains - true when anything of `linear` is trained. */
 bool sheaf__linear_trains(const sheaf__linear *linear);
 

@@ -21,6 +21,7 @@ typedef struct shape {
     int64_t units, per_unit[LAYERS]; /* of the axis that is cut */
     bool bias[LAYERS], lora[LAYERS], residual;
     double dropout;
+    bool one_a; /* all layers have the first one's A, as the parts of a fused weight do */
 } shape;
 
 static const double SCALE[LAYERS] = { 2, 0.5, 1 };
@@ -44,7 +45,11 @@ static tensor *bias_of(problem *p, int i)
 }
 static tensor *a_of(problem *p, int i)
 {
-    return &p->t[3 + 4 * i];
+    return &p->t[3 + 4 * (p->s->one_a ? 0 : i)];
+}
+static double scale_of(const problem *p, int i)
+{
+    return SCALE[p->s->one_a ? 0 : i];
 }
 static tensor *b_of(problem *p, int i)
 {
@@ -75,7 +80,8 @@ static problem problem_of(const shape *s)
         if (s->bias[i])
             fill(bias_of(&p, i), 1, p.out[i], 20 + (uint64_t)i);
         if (s->lora[i]) {
-            fill(a_of(&p, i), RANK, p.in, 30 + (uint64_t)i);
+            if (i == 0 || !s->one_a)
+                fill(a_of(&p, i), RANK, p.in, 30 + (uint64_t)i);
             fill(b_of(&p, i), p.out[i], RANK, 40 + (uint64_t)i);
         }
         p.weight[i] = numbers(s->tokens * p.out[i], 60 + (uint64_t)i);
@@ -116,7 +122,7 @@ static double plain(problem *p, int i, int64_t token, int64_t o)
         double h = 0;
         for (int64_t k = 0; k < p->in; k++)
             h += x[k] * keep[k] * a_of(p, i)->wide[r * p->in + k];
-        y += SCALE[i] * h * b_of(p, i)->wide[o * RANK + r];
+        y += scale_of(p, i) * h * b_of(p, i)->wide[o * RANK + r];
     }
     if (p->s->bias[i])
         y += bias_of(p, i)->wide[o];
@@ -240,8 +246,10 @@ static void check_case(const shape *s, const setting *how)
     for (int i = 0; i < s->layers; i++)
         layer_init(&l[i], &c,
                    &(layer_of){ s->rows, s->units, s->per_unit[i], weight_of(&p, i), bias_of(&p, i),
-                                a_of(&p, i), b_of(&p, i), SCALE[i], s->dropout, PURPOSE,
+                                a_of(&p, i), b_of(&p, i), scale_of(&p, i), s->dropout, PURPOSE,
                                 how->trains, how->back });
+    for (int i = 1; i < s->layers && s->one_a; i++)
+        l[i].lora.first = &l[0].lora;
     run(&o, &p, l, &c, how);
     for (int i = 0; i < s->layers; i++)
         for (int64_t e = 0; e < s->tokens * p.out[i]; e++) {
@@ -264,7 +272,8 @@ static void check_case(const shape *s, const setting *how)
                        tolerance, slope, &p);
         check_gradient("the bias", bias_of(&p, i), &l[i].bias, how->trains & TRAIN_BIAS, tolerance,
                        slope, &p);
-        check_gradient("A", a_of(&p, i), &l[i].a, how->trains & TRAIN_LORA, tolerance, slope, &p);
+        check_gradient("A", a_of(&p, i), &l[i].a, how->trains & TRAIN_LORA && (i == 0 || !s->one_a),
+                       tolerance, slope, &p);
         check_gradient("B", b_of(&p, i), &l[i].b, how->trains & TRAIN_LORA, tolerance, slope, &p);
         layer_free(&l[i]);
     }
@@ -289,6 +298,27 @@ static void check(const shape *s)
 
 static void test_columns(void **state)
 {
+    check(&(shape){ "a fused weight under one A",
+                    false,
+                    3,
+                    4,
+                    7,
+                    5,
+                    { 2, 1, 1 },
+                    { false },
+                    { true, true, true },
+                    .one_a = true });
+    check(&(shape){ "two parts under one A, with dropout",
+                    false,
+                    2,
+                    4,
+                    7,
+                    3,
+                    { 1, 1 },
+                    { false },
+                    { true, true },
+                    .dropout = 0.25,
+                    .one_a = true });
     check(&(shape){ "one layer", false, 1, 6, 7, 8, { 1 } });
     check(&(shape){ "uneven slices", false, 1, 5, 6, 11, { 1 }, { true } });
     check(&(shape){ "empty slices", false, 1, 5, 6, 3, { 2 }, { true }, { true } });

@@ -7,6 +7,8 @@
 #include "tests/check.h"
 
 #include "tape/ends_test.h"
+#include "tape/layers.h"
+#include "tape/linear.h"
 #include "tape/vision.h"
 
 enum { MAX_OPERANDS = 5 };
@@ -798,6 +800,99 @@ static void test_norm(void **state)
     }
 }
 
+/* ---- RMSNorm, of rows added to a residual and of heads ---- */
+
+/* x, weight, residual */
+static sheaf__value *record_plain_norm(sheaf__tape *tape, sheaf__value **value,
+                                       sheaf__vector *vector, const problem *p)
+{
+    static float zeros[64];
+    sheaf__layernorm *norm = p->env;
+    *norm = (sheaf__layernorm){ "norm",           .width = p->cols,
+                                .eps = 1e-3f,     .plain = true,
+                                .count = 1,       .extent[0] = p->cols,
+                                .owned = p->cols, .weight = vector[1].data,
+                                .bias = zeros,    .weight_trained = vector[1].trained };
+    return sheaf__record_layernorm(tape, value[0], norm, value[2]);
+}
+
+/* Rows of `width`, a weight each column. */
+static void plain_rms(double *y, const double *x, const double *w, int64_t rows, int64_t width)
+{
+    for (int64_t r = 0; r < rows; r++, x += width, y += width) {
+        double squares = 0;
+        for (int64_t c = 0; c < width; c++)
+            squares += x[c] * x[c] / (double)width;
+        for (int64_t c = 0; c < width; c++)
+            y[c] = w[c] * x[c] / sqrt(squares + 1e-3f);
+    }
+}
+
+static void plain_norm_without_mean(double *y, double *const *x, const problem *p)
+{
+    plain_rms(y, x[0], x[1], p->rows, p->cols);
+    for (int64_t i = 0; i < p->rows * p->cols; i++)
+        y[i] += x[2][i];
+}
+
+typedef struct head_env {
+    sheaf__norm norm;
+    sheaf__linear like;
+} head_env;
+
+/* x of six heads, weight of one: the slices hold none or one of 2 units of 3 heads. */
+static sheaf__value *record_heads(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                  const problem *p)
+{
+    head_env *env = p->env;
+    bool present[8];
+    const int64_t width = vector[1].width;
+    env->norm = (sheaf__norm){ .name = "norm",
+                               .width = width,
+                               .eps = 1e-3f,
+                               .once = true,
+                               .weight = vector[1].data,
+                               .trained = vector[1].trained };
+    env->like = (sheaf__linear){ .name = "q", .out = p->cols, .count = 8, .owned = p->cols };
+    for (int s = 0; s < 8; s++) {
+        env->like.begin[s] = 2 * s / 8 * 3 * width;
+        env->like.extent[s] = 2 * (s + 1) / 8 * 3 * width - env->like.begin[s];
+        present[s] = env->like.extent[s] > 0;
+    }
+    sheaf_tree_init(&env->like.tree, 8, 1, present);
+    return sheaf__record_head_norm(tape, value[0], &env->norm, &env->like);
+}
+
+static void plain_heads(double *y, double *const *x, const problem *p)
+{
+    plain_rms(y, x[0], x[1], p->rows * 6, p->cols / 6);
+}
+
+static void test_rms(void **state)
+{
+    sheaf__layernorm norm;
+    head_env env;
+    for (int frozen = 0; frozen < 4; frozen++) {
+        const bool x = frozen & 1, w = frozen & 2;
+        check(&(problem){ "RMSNorm and residual",
+                          19,
+                          33,
+                          { { 19, 33, false, x }, { 1, 33, true, w }, { 19, 33 } },
+                          false,
+                          record_plain_norm,
+                          plain_norm_without_mean,
+                          &norm });
+        check(&(problem){ "RMSNorm of heads",
+                          13,
+                          6 * 5,
+                          { { 13, 6 * 5, false, x }, { 1, 5, true, w } },
+                          false,
+                          record_heads,
+                          plain_heads,
+                          &env });
+    }
+}
+
 /* ---- LayerNorm on a cut width: the same bytes for any number of ranks ---- */
 
 enum { SLICES = 8 };
@@ -1073,6 +1168,7 @@ int main(void)
         cmocka_unit_test(test_full_attention),
         cmocka_unit_test(test_cached_attention),
         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_rms),
         cmocka_unit_test(test_cut_norm),
         cmocka_unit_test(test_refresh),
     };

@@ -1,7 +1,10 @@
 /* evaluate.c - see evaluate.h. */
 #include "train/evaluate.h"
 
+#include <math.h>
 #include <stdlib.h>
+
+#include "train/bad.h"
 
 typedef struct pass {
     const sheaf__evaluate_options *options;
@@ -10,6 +13,7 @@ typedef struct pass {
     int64_t first, rows; /* this batch holds the rows numbered [first, first + rows) of... */
     int64_t all;         /* ...so many that are read */
     int64_t vocab;
+    bool warned;
 } pass;
 
 static int64_t largest(const float *x, int64_t n)
@@ -51,6 +55,35 @@ static int64_t longest(const pass *p, const sheaf_data *data)
                                    : sheaf_data_used(data, p->options->row, p->all);
 }
 
+/* A loss that is not finite is the result; where it began is said once. Layers that are placed over
+ * stages are not looked at. */
+static sheaf_status *warn_of(pass *p, sheaf__runner *runner, const int64_t *row)
+{
+    sheaf__model *model = runner->model;
+    const char *weight = NULL;
+    sheaf__bad bad = { 0 };
+    sheaf_text text = { 0 };
+    p->warned = true;
+    if (model->context->stages > 1)
+        return NULL;
+    sheaf_status *st = sheaf__model_bad_weight(&weight, model);
+    runner->head.take = NULL; /* it has heard of these rows */
+    runner->watch = &bad;
+    if (st == NULL)
+        st = sheaf__runner_run(runner, row);
+    runner->watch = NULL;
+    runner->head.take = take_logits;
+    sheaf__text_add(&text, "the loss of ");
+    sheaf__bad_rows(&text, row, p->rows);
+    sheaf__text_add(&text, " (counted from 0) is not finite: ");
+    sheaf__bad_say(&text, &bad, weight);
+    sheaf__text_bytes(&text, "", 0);
+    if (st == NULL && text.at != NULL)
+        sheaf_warn(p->options->events, "%s", text.at);
+    sheaf__text_release(&text);
+    return st;
+}
+
 /* Rows p->first .. p->first + n - 1, micro-batches of `batch` rows; n is a multiple of it. */
 static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *data, int64_t batch,
                               int64_t n)
@@ -78,6 +111,8 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
         st = sheaf__runner_run(&runner, row);
         p->out->loss += runner.head.loss_sum;
         p->out->tokens += runner.head.labels;
+        if (st == NULL && !p->warned && !isfinite(runner.head.loss_sum))
+            st = warn_of(p, &runner, row);
         sheaf_emit(p->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                        .text = "rows",
                                                        .done = p->first + batch,

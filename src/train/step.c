@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "ops/math/math.h"
+#include "train/bad.h"
 
 struct sheaf__stepper {
     sheaf__model *model;
@@ -177,26 +178,6 @@ static sheaf_status *find_gradient(const char **name, const sheaf__stepper *s)
     return st;
 }
 
-static void say_source(sheaf_text *text, const sheaf__stepper *s, const sheaf__bad *bad,
-                       int64_t micro, const int64_t *row)
-{
-    enum { MOST = 8 };
-    const char *value = bad->value != NULL ? bad->value : bad->op;
-    int64_t said = 0;
-    sheaf__text_add(text, " in micro-batch %" PRId64 " of %" PRId64 " (of the data, row", micro + 1,
-                    s->options.accumulate);
-    for (int64_t i = 0; i < s->options.micro_batch && said < MOST; i++)
-        if (row[i] >= 0)
-            sheaf__text_add(text, "%s %" PRId64, said++ > 0 ? "," : "", row[i]);
-    sheaf__text_add(text, "%s, counted from 0): the first %s that is not finite is ",
-                    said == MOST ? ", ..." : "", bad->backward ? "gradient" : "value");
-    if (bad->layer >= 0)
-        sheaf__text_add(text, "in layer %d, ", bad->layer);
-    sheaf__text_add(text, "'%s'", value);
-    if (strcmp(value, bad->op) != 0)
-        sheaf__text_add(text, ", of the op '%s'", bad->op);
-}
-
 static sheaf_status *advise(sheaf_status *st, const sheaf__stepper *s, const char *weight,
                             bool backward)
 {
@@ -241,13 +222,17 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     if (st != NULL)
         return st;
     sheaf__text_add(&text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
-    if (bad.op != NULL)
-        say_source(&text, s, &bad, micro, row);
-    else if (gradient != NULL)
+    if (bad.op != NULL) {
+        sheaf__text_add(&text, " in micro-batch %" PRId64 " of %" PRId64 " (", micro + 1,
+                        s->options.accumulate);
+        sheaf__bad_rows(&text, row, s->options.micro_batch);
+        sheaf__text_add(&text, " of the data, counted from 0)");
+    } else if (gradient != NULL) {
         sheaf__text_add(&text, ": the gradient of '%s'; all that it is made of is finite",
                         gradient);
-    if (weight != NULL)
-        sheaf__text_add(&text, "; the weight '%s' holds a number that is not", weight);
+    }
+    sheaf__text_add(&text, bad.op != NULL || weight != NULL ? ": " : "");
+    sheaf__bad_say(&text, &bad, weight);
     sheaf__text_bytes(&text, "", 0);
     st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": %s", done + 1, what);
     sheaf_expected(st, "a finite number");

@@ -27,6 +27,12 @@ cp "$work/bf16/model.safetensors" "$work/f32/model.safetensors"
 look "said to be float32" "$work/f32" float32
 same "the same where the config is wrong" "$work/kept" "$work/said to be float32"
 
+# The files hold more than the config says: nothing of it is lost.
+look "as it is" "$model" float32
+mkdir "$work/more" && cp "$model/model.safetensors" "$work/more/" && cp "$work/bf16/config.json" "$work/more/"
+look "said to be bfloat16" "$work/more" float32 --tp 2
+same "float32 that is said to be bfloat16" "$work/as it is" "$work/said to be bfloat16"
+
 look half "$work/bf16" float16
 for other in "--tp 3" "--isa ref" "--isa avx2 --tp 2"; do
     look "half $other" "$work/bf16" float16 $other
@@ -93,11 +99,13 @@ begins=$(head -c $((8 + header)) "$weights" | grep -aoE "\"$tensor\":\{[^}]*" | 
 printf '\x00\x00\xc0\x7f' | dd of="$weights" bs=1 seek=$((8 + header + begins + 20)) conv=notrunc 2>/dev/null
 few=(--data "$data" --steps 4 --micro-batch 1 --accumulate 2 --schedule constant --lora-targets all-linear)
 for tp in 1 3; do
-    runs "NaN in a weight, $tp ranks" 3 "step 1: loss .* nan in micro-batch 1 of 2 \(of the data, row [0-9], .* in layer 1, '$tensor'.* the weight '$tensor' holds .* sheaf verify" \
+    runs "NaN in a weight, $tp ranks" 3 "step 1: loss .* nan in micro-batch 1 of 2 \(row [0-9] of the data, .* in layer 1, '$tensor'.* the weight '$tensor' holds .* sheaf verify" \
         train --model "$work/nan" "${few[@]}" --out "$work/bad.$tp" --tp $tp
     sed '/parameters are trained/d' "$work/stderr" >"$work/nan.$tp"
 done
 same "the same words on 1 and 3 ranks" "$work/nan.1" "$work/nan.3"
+runs "evaluation says so, too" 0 "the loss of rows 0, 1 .* in layer 1, '$tensor'" eval --model "$work/nan" --data "$data" --tp 2 --json
+check "and goes on" grep -q '"loss":null' "$work/stdout"
 runs "a learning rate without measure" 3 "step 2: loss .* the weight '[^']*lora_[AB].weight' holds .* training made it so" train --model "$model" "${few[@]}" --lr 1e38 --out "$work/bad.lr"
 runs "a scale that stays and overflows" 3 "step 1: gradient norm .* the first value that is not finite is .gradient of the head.* --loss-scale dynamic" \
     train --model "$model" "${few[@]}" --dtype float16 --loss-scale 1073741824 --out "$work/bad.scale" --tp 2

@@ -112,7 +112,9 @@ static void read_data(const char *path)
 {
     sheaf_config config = byte_config();
     sheaf_data *data = NULL;
-    const sheaf_data_options options = { .config = &config };
+    const sheaf_data_options options = { .config = &config,
+                                         .prompt_template = "plain",
+                                         .on_long = SHEAF_LONG_CUT };
     sheaf_status_free(sheaf_data_open(&data, path, &options));
     sheaf_data_close(data);
     sheaf_config_release(&config);

@@ -78,7 +78,8 @@ sheaf_status *sheaf__llama_build(sheaf__model *m)
                                       : linear(m, &m->head, SHEAF_HEAD, -1, 0);
     if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
-    m->flows = m->embedding.trained != NULL;
+    m->flows =
+        m->embedding.trained != NULL || (m->embedding.lora != NULL && m->embedding.lora->a != NULL);
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
         st = layer(m, (int)i);
     if (st == NULL && m->ends)
@@ -87,6 +88,7 @@ sheaf_status *sheaf__llama_build(sheaf__model *m)
         st = sheaf__build_rope(m, &m->rope,
                                (int64_t)((double)config->head_dim * config->rope.partial) / 2 * 2);
     if (st == NULL && m->context->device->kind != SHEAF_DRY)
-        sheaf__rope_fill(&m->rope, config, m->context->device->kernels, m->context->dtype);
+        sheaf__rope_fill(&m->rope, config, m->context->device->kernels,
+                         form_of(m)->rope_float32 ? SHEAF_F32 : m->context->dtype);
     return st;
 }

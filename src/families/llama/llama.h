@@ -48,9 +48,10 @@ typedef struct sheaf__llama_form {
     const char *const *ignored; /* keys that its class never reads, up to NULL; or NULL */
     const char *code; /* auto_map may name this class, which transformers has too; or NULL */
     /* Tensors and passes. */
-    bool fused;       /* q, k and v are one weight, gate and up another */
-    bool norms_after; /* norms stand behind attention and MLP, none before */
-    bool norm_once;   /* round(w * n), not round(w * round(n)) */
+    bool fused;        /* q, k and v are one weight, gate and up another */
+    bool norms_after;  /* norms stand behind attention and MLP, none before */
+    bool norm_once;    /* round(w * n), not round(w * round(n)) */
+    bool rope_float32; /* cos and sin meet queries and keys in float32, not rounded */
     sheaf__qk_norm qk_norm;
 } sheaf__llama_form;
 

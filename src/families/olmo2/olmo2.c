@@ -11,6 +11,7 @@ static const sheaf__llama_form form = {
     .windows = SHEAF__WINDOW_NEVER,
     .norms_after = true,
     .norm_once = true,
+    .rope_float32 = true,
     .qk_norm = SHEAF__QK_WHOLE,
 };
 

@@ -52,7 +52,7 @@ def phi3():
                       **COMMON)
 
 
-FAMILIES = {"qwen3": (qwen3, ["q_proj", "o_proj"]),
+FAMILIES = {"qwen3": (qwen3, ["q_proj", "o_proj", "embed_tokens"]),
             "smollm3": (smollm3, ["v_proj", "gate_proj"]),
             "olmo2": (olmo2, ["q_proj", "k_proj", "o_proj"]),
             "phi3": (phi3, ["qkv_proj", "gate_up_proj", "down_proj"])}

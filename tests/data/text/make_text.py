@@ -57,9 +57,12 @@ def train():
     t.decoder = decoders.ByteLevel()
     t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=400, special_tokens=SPECIAL, show_progress=False,
                                                       initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    t.post_processor = processors.Sequence([
+        processors.ByteLevel(trim_offsets=False),
+        processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)])])
     fast = PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<|endoftext|>")
-    fast.chat_template = TEMPLATES["chatml"].replace(GEN, "").replace(END, "")
+    fast.chat_template = TEMPLATES["chatml"].replace(GEN, "").replace(END, "") + (
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
     return fast
 
 
@@ -89,11 +92,11 @@ def plain(t):
 
 def pair(t, bare, prompt, completion, loss_on):
     both = bare.encode(prompt + completion)
-    ids = both.ids + [t.eos_token_id]
-    first = both.char_to_token(len(prompt)) if loss_on != "all" else 0
+    ids = [t.bos_token_id] + both.ids + [t.eos_token_id]
+    first = both.char_to_token(len(prompt)) + 1 if loss_on != "all" else 0
     alone = bare.encode(prompt).ids
     if loss_on != "all" and both.ids[:len(alone)] == alone:
-        assert first == len(alone), (prompt, completion)
+        assert first == len(alone) + 1, (prompt, completion)
     return ids, [-100] * first + ids[first:]
 
 
@@ -114,7 +117,7 @@ def main():
             ids, labels = pair(t, bare, p, c, loss_on)
             cases.append(dict(record={"prompt": p, "completion": c}, template=None, loss_on=loss_on, ids=ids, labels=labels))
     for text in TEXTS:
-        ids = bare.encode(text).ids + [t.eos_token_id]
+        ids = [t.bos_token_id] + bare.encode(text).ids + [t.eos_token_id]
         cases.append(dict(record={"text": text}, template=None, loss_on="answers", ids=ids, labels=ids))
     with open("cases.json", "w") as f:
         f.write("{\"cases\": [\n" + ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases) + "\n]}\n")

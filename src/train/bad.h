@@ -1,0 +1,14 @@
+/* bad.h - words for a number that is not finite: where it began. */
+#ifndef SHEAF_TRAIN_BAD_H
+#define SHEAF_TRAIN_BAD_H
+
+#include "base/text.h"
+#include "tape/tape.h"
+
+/* sheaf__bad_rows - "row 3" or "rows 3, 5, ...": those of a micro-batch that are no padding. */
+void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count);
+/* sheaf__bad_say - "the first value that is not finite is in layer 1, 'x'; the weight 'w' ...".
+ * weight NULL: all are finite. */
+void sheaf__bad_say(sheaf_text *text, const sheaf__bad *bad, const char *weight);
+
+#endif

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Texts as people have them, from raw data to an adapter: forms and packed files give the same bytes, packed rows and rows
+# by length at any number of ranks and threads, a cache is found again; what is wrong is named before the first step.
+. "$(dirname "$0")/lib.sh"
+
+cat >"$work/config.json" <<'EOF'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false, "mlp_bias": false, "bos_token_id": 0, "eos_token_id": 1,
+ "hidden_act": "silu", "rms_norm_eps": 1e-05, "max_position_embeddings": 128, "initializer_range": 0.1, "rope_theta": 10000.0, "dtype": "float32",
+ "head_dim": 8, "hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3, "num_key_value_heads": 3, "num_hidden_layers": 1,
+ "vocab_size": 400, "tie_word_embeddings": false}
+EOF
+runs "a model" 0 . init "$work/config.json" "$work/model" --seed 3
+cp "$SHEAF_SOURCE_ROOT"/tests/data/text/tokenizer*.json "$work/model/"
+for i in $(seq 24); do # some long, some short
+    q=$(printf 'why %.0s' $(seq $((i * 7 % 11 + 1)))) a="fox $i"
+    echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$q\"}, {\"role\": \"assistant\", \"content\": \"$a\"}]}" >>"$work/talk.jsonl"
+    echo "{\"from\": 1, \"conversations\": [{\"from\": \"human\", \"value\": \"$q\"}, {\"from\": \"gpt\", \"value\": \"$a\"}]}" >>"$work/share.jsonl"
+done
+{ echo '['; sed '$!s/$/,/' "$work/talk.jsonl"; echo ']'; } >"$work/talk.json"
+gzip -c "$work/talk.jsonl" >"$work/packed"
+mkdir "$work/parts"
+head -n 9 "$work/talk.jsonl" >"$work/parts/a.jsonl"
+tail -n +10 "$work/talk.jsonl" | gzip -c >"$work/parts/b.jsonl.gz"
+
+train() { # train NAME PATTERN OUT FLAG...
+    local name=$1 pattern=$2 out=$3
+    shift 3
+    runs "$name" 0 "$pattern" train --model "$work/model" --out "$work/$out" --steps 3 --lr 1e-2 "$@"
+}
+like() { same "$1" "$work/$2/checkpoints" "$work/$3/checkpoints"; }
+
+train "messages, in the template that the tokenizer stores" . talk --data "$work/talk.jsonl"
+check "the run names it" grep -qx 'template: chatml' "$work/talk/settings"
+check "what is not asked for is not stored" bash -c "! grep -qE 'pack|length|loss-on|on-long|specials' '$work/talk/settings'"
+train "ShareGPT" "field 'from' is not used" share --data "$work/share.jsonl"
+like "is the same data" talk share
+train "an array, on 2 ranks" . array --data "$work/talk.json" --tp 2
+like "is the same data, too" talk array
+train "a packed file, into a cache" "24 records are tokenised, in $work/caches" gzip --data "$work/packed" --data-cache "$work/caches"
+like "is the same data, packed" talk gzip
+train "which is found again" "24 records were tokenised before" again --data "$work/packed" --data-cache "$work/caches" --threads 1
+like "with the same rows" talk again
+train "a folder of files" . folder --data "$work/parts"
+like "is the same data, in parts" talk folder
+runs "eval reads them by the run's words" 0 '"tokens":[1-9]' eval --model "$work/talk" --data "$work/talk.jsonl" --json
+
+train "packed rows by length" '24 records are packed into [1-9] rows of at most 128 tokens' pack --data "$work/talk.jsonl" --pack --seq 128 --group-by-length --micro-batch 2
+train "and on 3 ranks with checkpointing" . pack3 --data "$work/talk.jsonl" --pack --seq 128 --group-by-length --micro-batch 2 --tp 3 --checkpointing
+like "have the same bytes" pack pack3
+check "both are stored" bash -c "grep -qx 'pack: true' '$work/pack/settings' && grep -qx 'group-by-length: true' '$work/pack/settings'"
+runs "neither can change" 2 'pack cannot change' train --resume --out "$work/pack" --no-pack --steps 4
+
+fails() { # fails NAME CODE PATTERN DATA FLAG...
+    local name=$1 code=$2 pattern=$3 data=$4
+    shift 4
+    runs "$name" "$code" "$pattern" train --model "$work/model" --data "$data" --out "$work/none" --steps 1 "$@"
+    absent "$name: nothing is left" "$work/none"
+}
+{ head -n 3 "$work/talk.jsonl"; echo '{"messages": [{"role": "user", "content": "q"}]}'; printf '{"messages": "\xff"}\n'; } >"$work/bad.jsonl"
+fails "bad records are all named" 3 "2 of 5 records are bad.*line 4: field 'messages': expected an answer at the end.*line 5: not a record: expected UTF-8" "$work/bad.jsonl" \
+    --data-cache "$work/none/cache"
+fails "long ones are counted" 3 '[0-9]+ lines are longer than --seq.*--on-long cut' "$work/talk.jsonl" --seq 20
+fails "if all are, nothing is left" 3 'nothing is left of it' "$work/talk.jsonl" --seq 5 --on-long skip
+sed 's/400/300/' "$work/config.json" >"$work/small.json"
+runs "a smaller model" 0 . init "$work/small.json" "$work/small"
+runs "another model's tokenizer" 3 'at most 300 tokens.*400' train --model "$work/small" --tokenizer "$work/model" --data "$work/talk.jsonl" --out "$work/none" --steps 1
+printf 'PAR1....PAR1' >"$work/rows.parquet"
+fails "Parquet" 3 "read_parquet.*$work/rows.parquet $work/rows.jsonl" "$work/rows.parquet"
+fails "rows of no length" 2 '--pack.*--seq N beside it' "$work/talk.jsonl" --pack
+fails "an order that is none" 2 '--group-by-length.*random order' "$work/talk.jsonl" --group-by-length --no-shuffle
+train "long ones are left out, and it is said" '[1-9][0-9]* of 24 records are longer than 40 tokens and left out' skip --data "$work/talk.jsonl" --seq 40 --on-long skip
+finish
