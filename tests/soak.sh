@@ -105,13 +105,14 @@ if section 3 "random stops"; then
     result() (
         cd "$1" 2>/dev/null || exit 1
         newest=$(ls -d checkpoints/step-*[0-9] 2>/dev/null | LC_ALL=C sort | tail -n 1)
-        [ -n "$newest" ] && [ -d adapter ] || exit 1
+        [ -n "$newest" ] && [ -d adapter ] && [ -f best.json ] || exit 1
         { echo "$newest"
-          find adapter "$newest" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+          find adapter best.json "$newest" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
           sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
     )
     trials=${SOAK_TRIALS:-100}
-    stopped=(--model "$golden/llama/tiny_llama/hf" --data "$data" --micro-batch 1 --accumulate 2 --steps 60 --save-every 3 --keep 3 --lr 3e-3 --seed 12 --schedule cosine "${lora[@]}")
+    stopped=(--model "$golden/llama/tiny_llama/hf" --data "$data" --micro-batch 1 --accumulate 2 --steps 60 --save-every 3 --keep 3 --lr 3e-3 --seed 12 --schedule cosine "${lora[@]}"
+        --eval-data "$data" --eval-every 4 --label-smoothing 0.1 --neftune-alpha 5)
     begin=$(date +%s%N)
     train "$work/unbroken" "${stopped[@]}" --tp 1 --threads 2 || fail "the unbroken run: $(tail -n 3 "$work/unbroken.log")"
     run_ms=$((($(date +%s%N) - begin) / 1000000))
@@ -160,6 +161,10 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
     if (. bench/rivals.sh); then
         build/bench-venv/bin/python bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
         build/bench-venv/bin/python -B bench/cog_parity.py --sheaf "$sheaf" --golden "$golden" --work "$work/live-cog" 2>&1 | tee "$work/live-cog.log"
+        while read -r name loss norm && read -r -u 8 _ was were; do
+            check "$name: loss of transformers" near "$loss" "$was" 1e-5
+            check "$name: norm of its gradients" near "$norm" "$were" 1e-4
+        done < <(build/bench-venv/bin/python -B tests/data/regularize/record.py "$golden/llama/tiny_llama/hf" "$golden/llama/tiny_llama/fwd_inputs.safetensors") 8<tests/data/regularize/steps
         grep -q ' compared, ' "$work/live-cog.log" || fail "CogVLM: the comparison did not end"
         cat "$work/live-cog.log" >>"$work/live.log"
         passed=$((passed + $(grep -c '^ok - ' "$work/live.log")))
