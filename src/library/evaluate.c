@@ -23,12 +23,7 @@ typedef struct work {
 static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
 {
     const work *w = self;
-    const atomic_int *stop = sheaf__control_stop(w->o->control);
-    if (stop != NULL && atomic_load(stop) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop");
-    return w->o->take == NULL
-               ? NULL
-               : w->o->take(w->o->context, row, position, logits, w->opened.config.vocab);
+    return w->o->take(w->o->context, row, position, logits, w->opened.config.vocab);
 }
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
@@ -36,13 +31,14 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     work *w = self;
     const bool first = sheaf__is_first(model->context);
     sheaf__evaluation result;
-    sheaf_status *st =
-        sheaf__evaluate(&result, model, w->data,
-                        &(sheaf__evaluate_options){ .micro_batch = w->micro_batch,
-                                                    .padded = w->o->take != NULL,
-                                                    .take = first ? take : NULL,
-                                                    .self = w,
-                                                    .events = first ? w->o->events : NULL });
+    sheaf_status *st = sheaf__evaluate(
+        &result, model, w->data,
+        &(sheaf__evaluate_options){ .micro_batch = w->micro_batch,
+                                    .padded = w->o->take != NULL,
+                                    .take = first && w->o->take != NULL ? take : NULL,
+                                    .self = w,
+                                    .stop = sheaf__control_stop(w->o->control),
+                                    .events = first ? w->o->events : NULL });
     if (st == NULL && first)
         w->result = result;
     return st;

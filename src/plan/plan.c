@@ -140,8 +140,9 @@ static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *su
     sheaf_status *st = sheaf__runner_open(
         &runner, model, subset->data,
         &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !padded });
-    runner.head.all_rows = true;
-    runner.head.take = unheard;
+    runner.head.all_rows = padded;
+    runner.head.judge = true;
+    runner.head.take = padded ? unheard : NULL;
     for (int i = 0; i < n && st == NULL; i++) {
         if (subset->data != NULL)
             runner.holds = of[i];

@@ -37,7 +37,8 @@ typedef struct block {
     float *sums;         /* [slices, n] per-slice sums; the total ends in *total */
     float *logit_sums;   /* [slices, n] the same of the logits themselves, for smoothing */
     const float *total, *logit_total;
-    float *all; /* gathered logits of all ranks, when wanted */
+    float *first; /* [n] minus the column of the first largest logit, to judge */
+    float *all;   /* gathered logits of all ranks, when wanted */
 } block;
 
 static size_t width_of(const sheaf__context *c)
@@ -47,8 +48,8 @@ static size_t width_of(const sheaf__context *c)
 
 static void give_block(block *b)
 {
-    void *const held[] = { b->row, b->label, b->x,      b->h,    b->logits,     b->dlogits,
-                           b->dx,  b->max,   b->target, b->sums, b->logit_sums, b->all };
+    void *const held[] = { b->row, b->label,  b->x,    b->h,          b->logits, b->dlogits, b->dx,
+                           b->max, b->target, b->sums, b->logit_sums, b->first,  b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         sheaf__give(b->c, held[i]);
 }
@@ -80,6 +81,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
         { &b->target, rows * 4, true },
         { &b->sums, rows * 4 * SHEAF_MAX_SLICES, true },
         { &b->logit_sums, rows * 4 * SHEAF_MAX_SLICES, smooths(b->p->run) },
+        { &b->first, rows * 4, b->p->run->judge },
         { &b->all, rows * (size_t)l->out * 4 * (c->ranks > 1 ? 2 : 1), gathered },
     };
     sheaf_status *st = NULL;
@@ -281,6 +283,27 @@ static sheaf_status *block_targets(block *b)
                            : sheaf_comm_select(c->comm, b->target, sizeof(float), b->n, owner);
 }
 
+static void first_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    block *b = arg;
+    const sheaf__linear *l = b->p->head;
+    for (int64_t i = begin; i < end; i++) {
+        const float *x = b->logits + i * l->owned;
+        int64_t c = 0;
+        while (c < l->owned && x[c] != b->max[i])
+            c++;
+        b->first[i] = c < l->owned ? -(float)(l->logical0 + c) : -INFINITY;
+    }
+}
+
+/* Where the first largest logit of every row is, over all ranks: a maximum again, of numbers that a
+ * float32 holds, as a vocabulary has fewer than 2^24 words. */
+static sheaf_status *block_first(block *b)
+{
+    sheaf__rows(b->c, b->n, 16, first_rows, b);
+    return b->c->comm == NULL ? NULL : sheaf_comm_max(b->c->comm, b->first, b->n);
+}
+
 static void add_losses(block *b)
 {
     sheaf__head_run *run = b->p->run;
@@ -295,6 +318,7 @@ static void add_losses(block *b)
         }
         run->loss_sum += (double)loss;
         run->labels++;
+        run->correct += run->judge && b->first[i] == -(float)b->label[i];
     }
 }
 
@@ -334,10 +358,11 @@ static sheaf_status *give_rows(sheaf__context *c, const sheaf__head_run *run, in
 
 static sheaf_status *give_loss(sheaf__context *c, sheaf__head_run *run)
 {
-    double loss[2] = { run->loss_sum, (double)run->labels };
+    double loss[3] = { run->loss_sum, (double)run->labels, (double)run->correct };
     sheaf_status *st = sheaf__hand(c, loss, sizeof loss, c->head_stage);
     run->loss_sum = loss[0];
     run->labels = (int64_t)loss[1];
+    run->correct = (int64_t)loss[2];
     return st;
 }
 
@@ -385,6 +410,8 @@ static sheaf_status *run_block(block *b, bool training, int64_t done)
         st = block_statistics(b);
         if (st == NULL)
             st = block_targets(b);
+        if (st == NULL && run->judge)
+            st = block_first(b);
         if (st == NULL)
             add_losses(b);
     }
@@ -444,7 +471,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     block b = { .c = c, .p = p };
     sheaf_status *st = take_block(&b, training, run->take != NULL);
     run->loss_sum = 0;
-    run->labels = 0;
+    run->labels = run->correct = 0;
     if (p->dx != NULL)
         sheaf__rows(c, p->x->rows, 64, zero_rows,
                     &(struct zero){ p->dx->data, (size_t)p->x->cols * width_of(c) });

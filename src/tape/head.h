@@ -22,6 +22,7 @@ typedef struct sheaf__head_run {
     float gradient_scale; /* 1 / label tokens of the step */
     double smoothing;     /* share of each label that is spread over the vocabulary; 0 = none */
     bool all_rows;        /* also unlabelled rows: evaluation, generation */
+    bool judge;           /* count `correct` */
     const int32_t *pick;  /* [npick] rows to compute when all_rows is set; NULL = all */
     int64_t npick;
     /* Called with full rows of logits [n, vocab] float32, on every rank, in row order; may be
@@ -32,6 +33,7 @@ typedef struct sheaf__head_run {
     /* out */
     double loss_sum; /* sum over labelled rows */
     int64_t labels;
+    int64_t correct; /* labelled rows whose first largest logit is the label */
 } sheaf__head_run;
 
 /* sheaf__record_head - x [rows, hidden]; `run` is borrowed and read when the tape runs. */

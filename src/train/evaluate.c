@@ -16,15 +16,6 @@ typedef struct pass {
     bool warned;
 } pass;
 
-static int64_t largest(const float *x, int64_t n)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return best;
-}
-
 static int64_t row_at(const pass *p, int64_t i)
 {
     return p->options->row == NULL ? i : p->options->row[i];
@@ -33,20 +24,27 @@ static int64_t row_at(const pass *p, int64_t i)
 static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
                                  const float *logits)
 {
-    pass *p = self;
+    const pass *p = self;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++, logits += p->vocab) {
         const int64_t in_batch = row[i] / p->batch->seq, position = row[i] % p->batch->seq;
-        const int32_t label = p->batch->labels[row[i]];
-        if (in_batch >= p->rows)
-            continue; /* padding of a last batch */
-        if (label >= 0)
-            p->out->correct += largest(logits, p->vocab) == label;
-        if (p->options->take != NULL)
+        if (in_batch < p->rows && p->options->take != NULL) /* else padding of a last batch */
             st = p->options->take(p->options->self, row_at(p, p->first + in_batch), position,
                                   logits);
     }
     return st;
+}
+
+/* Asked of all ranks alike: one of them may see it first. */
+static sheaf_status *asked_to_stop(const pass *p, const sheaf__model *model)
+{
+    const atomic_int *stop = p->options->stop;
+    sheaf_status *st = NULL;
+    if (stop == NULL)
+        return NULL;
+    if (atomic_load(stop) != 0)
+        st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop");
+    return sheaf__agree_all(model->context, st);
 }
 
 static int64_t longest(const pass *p, const sheaf_data *data)
@@ -67,12 +65,14 @@ static sheaf_status *warn_of(pass *p, sheaf__runner *runner, const int64_t *row)
     if (model->context->stages > 1)
         return NULL;
     sheaf_status *st = sheaf__model_bad_weight(&weight, model);
+    sheaf_status *(*const take)(void *, int64_t, const int32_t *, int64_t, const float *) =
+        runner->head.take;
     runner->head.take = NULL; /* it has heard of these rows */
     runner->watch = &bad;
     if (st == NULL)
         st = sheaf__runner_run(runner, row);
     runner->watch = NULL;
-    runner->head.take = take_logits;
+    runner->head.take = take;
     sheaf__text_add(&text, "the loss of ");
     sheaf__bad_rows(&text, row, p->rows);
     sheaf__text_add(&text, " (counted from 0) is not finite: ");
@@ -99,7 +99,8 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
     if (st == NULL && row == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
     runner.head.all_rows = whole;
-    runner.head.take = take_logits;
+    runner.head.judge = true;
+    runner.head.take = whole ? take_logits : NULL;
     runner.head.self = p;
     p->batch = &runner.batch;
     p->rows = batch;
@@ -108,9 +109,12 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
             row[i] = p->first + i < end ? row_at(p, p->first + i) : -1;
         if (sheaf__is_first(model->context))
             sheaf_data_announce(data, row, 2 * batch);
-        st = sheaf__runner_run(&runner, row);
+        st = asked_to_stop(p, model);
+        if (st == NULL)
+            st = sheaf__runner_run(&runner, row);
         p->out->loss += runner.head.loss_sum;
         p->out->tokens += runner.head.labels;
+        p->out->correct += runner.head.correct;
         if (st == NULL && !p->warned && !isfinite(runner.head.loss_sum))
             st = warn_of(p, &runner, row);
         sheaf_emit(p->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,

@@ -2,6 +2,8 @@
 #ifndef SHEAF_TRAIN_EVALUATE_H
 #define SHEAF_TRAIN_EVALUATE_H
 
+#include <stdatomic.h>
+
 #include "models/model.h"
 #include "train/runner.h"
 
@@ -18,10 +20,11 @@ typedef struct sheaf__evaluate_options {
     bool padded; /* every row has sheaf_data_seq() positions, all of them told to `take`; else the
                     longest of a micro-batch decides, and only positions with a label are computed.
                     All ranks alike */
-    /* Logits of one position after the other, rows as they are read: [vocab] float32. Called on
-     * every rank; may be NULL. */
+    /* With `padded`: logits of one position after the other, rows as they are read: [vocab]
+     * float32. Called on every rank; may be NULL. */
     sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);
     void *self;
+    const atomic_int *stop;     /* not 0: SHEAF_E_STOPPED; the same on all ranks; may be NULL */
     const sheaf_events *events; /* progress; NULL on all ranks but one */
 } sheaf__evaluate_options;
 
