@@ -1,5 +1,6 @@
 /* generate.c - see generate.h. */
 #include "infer/past.h"
+#include "models/rope.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -296,6 +297,47 @@ static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run 
     return st;
 }
 
+/* Does a sequence grow now to a length with other angles, in a family that then reads all again? */
+static bool turns(const batch *b)
+{
+    const sheaf_config *config = &b->model->schema->config;
+    bool any = false;
+    for (int64_t i = 0; i < b->n; i++)
+        any |= !b->done[i] && sheaf__rope_turns(config, b->keys[i] - 1, b->keys[i]);
+    return any && sheaf__family_for(config)->reads_again;
+}
+
+/* All tokens of every sequence, in place of the last ones alone: what the next run keeps is of the
+ * lengths they have now. */
+static sheaf_status *read_again(batch *b, sheaf__head_run *head)
+{
+    int64_t longest = 1;
+    for (int64_t i = 0; i < b->n; i++)
+        longest = b->keys[i] > longest ? b->keys[i] : longest;
+    int32_t *ids = calloc((size_t)(b->n * longest), sizeof *ids),
+            *position = calloc((size_t)(b->n * longest), sizeof *position);
+    sheaf__rows_in in = { .ids = ids, .position = position, .keys = longest };
+    sheaf__tape *tape = NULL;
+    sheaf_status *st =
+        ids == NULL || position == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tokens to read again") : NULL;
+    for (int64_t i = 0; i < b->n && st == NULL; i++) {
+        const sheaf__prompt *p = &b->prompt[b->first + i];
+        for (int64_t j = 0; j < b->keys[i]; j++) {
+            ids[i * longest + j] = j < p->n ? p->ids[j] : b->out[b->first + i].ids[j - p->n];
+            position[i * longest + j] = position_of(p, j);
+        }
+        b->pick[i] = (int32_t)(i * longest + b->keys[i] - 1);
+    }
+    if (st == NULL)
+        st = record(&tape, b, longest, &in, head, NULL);
+    if (st == NULL)
+        st = sheaf__tape_run(tape);
+    sheaf__tape_free(tape);
+    free(ids);
+    free(position);
+    return st;
+}
+
 static sheaf_status *run_batch(batch *b)
 {
     sheaf__rows_in in = { .ids = b->ids, .position = b->position };
@@ -312,7 +354,7 @@ static sheaf_status *run_batch(batch *b)
         st = record(&decode, b, 1, &in, &head, NULL);
     while (st == NULL && !all_done(b) && (st = stopped(b)) == NULL) {
         lay_out_next(b);
-        st = sheaf__tape_run(decode);
+        st = turns(b) ? read_again(b, &head) : sheaf__tape_run(decode);
         if (st == NULL)
             note_past(b, false);
     }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/rope.h"
+
 static int32_t position_at(const sheaf__prompt *p, int64_t j)
 {
     return p->position == NULL ? (int32_t)j : p->position[j];
@@ -69,7 +71,9 @@ sheaf_status *sheaf__past_begin(int64_t *reused, sheaf__past *past, sheaf__model
         if (st != NULL)
             return st;
     }
-    *reused = usable_rows(past, prompt);
+    *reused = sheaf__rope_turns(&model->schema->config, past->n, prompt->n)
+                  ? 0 /* kept keys have the angles of another length */
+                  : usable_rows(past, prompt);
     past->n = *reused;
     past->picture = prompt->look;
     return NULL;

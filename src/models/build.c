@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "catalog/boxes.h"
+#include "models/rope.h"
 
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name)
 {
@@ -359,7 +360,14 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
     t->positions = m->options.positions;
     t->rot = rot;
     sheaf_status *st = take_floats(&t->cos, m, t->positions * (rot / 2));
-    return st == NULL ? take_floats(&t->sin, m, t->positions * (rot / 2)) : st;
+    if (st == NULL)
+        st = take_floats(&t->sin, m, t->positions * (rot / 2));
+    t->other_length = -1;
+    if (st == NULL && sheaf__rope_looks(&m->schema->config))
+        st = take_floats(&t->other_cos, m, t->positions * (rot / 2));
+    return st == NULL && t->other_cos != NULL
+               ? take_floats(&t->other_sin, m, t->positions * (rot / 2))
+               : st;
 }
 
 /* ---- the pass ---- */
@@ -415,6 +423,8 @@ void sheaf__build_blocks(const sheaf__model *m,
     }
     block(self, "rotary table", m->rope.cos);
     block(self, "rotary table", m->rope.sin);
+    block(self, "rotary table", m->rope.other_cos);
+    block(self, "rotary table", m->rope.other_sin);
 }
 
 static void give(void *self, const char *name, void *block)

@@ -78,7 +78,7 @@ static sheaf__value *turned(const pass *p, sheaf__layer *l, sheaf__value *x, she
     if (of_all->name != NULL)
         x = sheaf__record_layernorm(p->tape, x, of_all, NULL);
     if (l->rope != NULL)
-        sheaf__record_rope(p->tape, x, l->rope, x->cols / width, width, p->of->in);
+        sheaf__record_rope(p->tape, x, l->rope, x->cols / width, width, p->of->queries, p->of->in);
     return x;
 }
 

@@ -5,8 +5,8 @@
  *   linear    f / factor
  *   llama3    slow waves f / factor, fast ones f, between them a mix
  *   yarn      between two dimensions, found from beta_fast and beta_slow, from f to f / factor
- *   dynamic   theta grows with the length of the run, beyond max_position_embeddings
- *   longrope  f / short_factor[j], or f / long_factor[j] in runs beyond the original length
+ *   dynamic   theta grows with the length of the sequence, beyond max_position_embeddings
+ *   longrope  f / short_factor[j], or f / long_factor[j] in sequences beyond the original length
  *
  * and cos and sin are multiplied by an attention factor in yarn and longrope. */
 #include "models/rope.h"
@@ -161,6 +161,11 @@ static void fill_pairs(void *arg, int64_t begin, int64_t end, int worker)
             f->attention, f->context->device->kernels, f->table->dtype, SHEAF_F32);
 }
 
+bool sheaf__rope_looks(const sheaf_config *config)
+{
+    return config->rope.type == SHEAF_ROPE_DYNAMIC || config->rope.type == SHEAF_ROPE_LONGROPE;
+}
+
 /* Lengths that have the same angles are one. */
 static int64_t same_length(const sheaf_config *c, int64_t length)
 {
@@ -174,6 +179,15 @@ static void lengthen(sheaf__rope_table *t, const sheaf__context *c, int64_t leng
     filling f = { t, c, same_length(t->config, length), (float)attention_of(t->config) };
     if (f.length == t->length)
         return;
+    const sheaf__rope_table was = *t;
+    t->cos = was.other_cos;
+    t->sin = was.other_sin;
+    t->length = was.other_length;
+    t->other_cos = was.cos;
+    t->other_sin = was.sin;
+    t->other_length = was.length;
+    if (f.length == t->length)
+        return;
     t->length = f.length;
     sheaf__rows(c, t->rot / 2, 1, fill_pairs, &f);
 }
@@ -185,7 +199,7 @@ void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
     for (int64_t j = 0; j < t->rot / 2; j++)
         sheaf__rope_fill_pair(t, j, sheaf__rope_frequency(config, j, t->rot, 0), attention, kernels,
                               dtype, SHEAF_F32);
-    if (config->rope.type == SHEAF_ROPE_DYNAMIC || config->rope.type == SHEAF_ROPE_LONGROPE) {
+    if (sheaf__rope_looks(config)) {
         t->config = config;
         t->dtype = dtype;
         t->lengthen = lengthen;

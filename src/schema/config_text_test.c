@@ -28,6 +28,14 @@ static const char qwen2[] =
     "{\"model_type\":\"qwen2\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"num_key_value_heads\":4,\"use_sliding_window\":true,\"sliding_window\":16,\"max_window_layers\":2}";
 
+static const char yarn[] =
+    "{\"model_type\":\"smollm3\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"use_sliding_window\":true,\"sliding_window\":16,\"no_rope_layers\":[1,0,1,0],\"rope_scaling\":{\"rope_type\":\"yarn\","
+    "\"factor\":4.0,\"original_max_position_embeddings\":512,\"mscale\":1.0,\"mscale_all_dim\":1.5}}";
+static const char phi3[] =
+    "{\"model_type\":\"phi3\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1],\"long_factor\":[1,2,3,4]}}";
+
 /* A key, or one inside an object, is given another value. */
 static const struct {
     const char *base, *change;
@@ -65,6 +73,23 @@ static const struct {
     { qwen2, "{\"use_sliding_window\":false}" },
     { qwen2,
       "{\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]}" },
+    { qwen2,
+      "{\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]}" },
+    { yarn, "{\"no_rope_layers\":[1,0,1,1]}" },
+    { yarn, "{\"use_sliding_window\":false}" },
+    { yarn, "{\"rope_scaling\":{\"factor\":5.0}}" },
+    { yarn, "{\"rope_scaling\":{\"original_max_position_embeddings\":513}}" },
+    { yarn, "{\"rope_scaling\":{\"attention_factor\":1.5}}" },
+    { yarn, "{\"rope_scaling\":{\"beta_fast\":31}}" },
+    { yarn, "{\"rope_scaling\":{\"beta_slow\":2}}" },
+    { yarn, "{\"rope_scaling\":{\"mscale\":1.25}}" },
+    { yarn, "{\"rope_scaling\":{\"mscale_all_dim\":1.25}}" },
+    { yarn, "{\"rope_scaling\":{\"truncate\":false}}" },
+    { yarn, "{\"rope_scaling\":{\"rope_type\":\"dynamic\"}}" },
+    { phi3, "{\"rope_scaling\":{\"short_factor\":[1,1,1,1.5]}}" },
+    { phi3, "{\"rope_scaling\":{\"long_factor\":[1,2,3,4.5]}}" },
+    { phi3, "{\"rope_scaling\":{\"attention_factor\":1.5}}" },
+    { phi3, "{\"original_max_position_embeddings\":77}" },
     { NULL, "{\"model_class\":\"CogVLMModel\"}" },
     { NULL, "{\"vocab_size\":400}" },
     { NULL, "{\"inner_hidden_size\":77}" },

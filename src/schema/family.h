@@ -185,6 +185,10 @@ typedef struct sheaf__family {
     bool (*decays)(const char *name); /* weight decay by a tensor's name; NULL: the model's rule */
     bool paths; /* LoRA targets are whole paths, or ends of them (lora/paths.h); else as PEFT's */
 
+    /* Generation reads all again when a sequence grows to a length that changes the angles of
+     * earlier positions (models/rope.h); else kept keys stay as they were. */
+    bool reads_again;
+
     /* passes, on a tape */
     sheaf_status *(*build)(struct sheaf__model *m);
     /* What tower `tower` of the list gives for the images of a pass; NULL where nothing reads it.

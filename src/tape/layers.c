@@ -237,7 +237,7 @@ void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)
 
 typedef struct rope_params {
     sheaf__rope_table *table;
-    int64_t heads, head_dim;
+    int64_t heads, head_dim, queries;
     const sheaf__rows_in *in;
     sheaf__value *x;
 } rope_params;
@@ -258,40 +258,56 @@ static void rope_rows(void *arg, int64_t begin, int64_t end, int worker)
                                 p->heads, p->head_dim, p->table->rot, a->inverse, a->c->dtype);
 }
 
-/* The length of this run, for tables that look at it. The backward of a run comes before the next
- * run, with the same table. */
-static void follow_length(const rope_args *a)
+typedef struct rope_part {
+    const rope_args *all;
+    int64_t first;
+} rope_part;
+
+static void rope_part_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const rope_part *part = arg;
+    rope_rows((void *)part->all, part->first + begin, part->first + end, worker);
+}
+
+/* Sequences turn by the angles of their own length: positions ascend by one, and begin again with
+ * each that is packed behind another. */
+static void turn(const rope_args *a)
 {
     const rope_params *p = a->p;
-    int64_t length = 1;
-    if (p->table->lengthen == NULL || a->c->device->kind == SHEAF_DRY)
+    const int32_t *position = p->in->position;
+    const int64_t rows = p->x->rows;
+    if (p->table->lengthen == NULL || a->c->device->kind == SHEAF_DRY) {
+        sheaf__rows(a->c, rows, 32, rope_rows, (void *)a);
         return;
-    for (int64_t r = 0; r < p->x->rows; r++)
-        length = p->in->position[r] >= length ? p->in->position[r] + (int64_t)1 : length;
-    p->table->lengthen(p->table, a->c, length);
+    }
+    for (int64_t begin = 0, end; begin < rows; begin = end) {
+        for (end = begin + 1; end < rows && end % p->queries != 0; end++)
+            if (position[end] != position[end - 1] + 1)
+                break;
+        p->table->lengthen(p->table, a->c, position[end - 1] + (int64_t)1);
+        rope_part part = { a, begin };
+        sheaf__rows(a->c, end - begin, 32, rope_part_rows, &part);
+    }
 }
 
 static sheaf_status *rope_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    rope_args args = { sheaf__tape_context(tape), op->params, false };
-    follow_length(&args);
-    sheaf__rows(args.c, args.p->x->rows, 32, rope_rows, &args);
+    turn(&(rope_args){ sheaf__tape_context(tape), op->params, false });
     return NULL;
 }
 
 static sheaf_status *rope_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    rope_args args = { sheaf__tape_context(tape), op->params, true };
-    sheaf__rows(args.c, args.p->x->rows, 32, rope_rows, &args);
+    turn(&(rope_args){ sheaf__tape_context(tape), op->params, true });
     return NULL;
 }
 
 void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, sheaf__rope_table *table, int64_t heads,
-                        int64_t head_dim, const sheaf__rows_in *in)
+                        int64_t head_dim, int64_t queries, const sheaf__rows_in *in)
 {
     sheaf__op *op = sheaf__tape_op(tape, "rotary embedding", rope_forward,
                                    x->needs_grad ? rope_backward : NULL, sizeof(rope_params));
-    *(rope_params *)op->params = (rope_params){ table, heads, head_dim, in, x };
+    *(rope_params *)op->params = (rope_params){ table, heads, head_dim, queries, in, x };
     sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
 }
 

@@ -48,13 +48,15 @@ typedef struct sheaf__norm {
 typedef struct sheaf__rope_table {
     int64_t positions, rot; /* rot: how many channels of a head turn */
     float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype or not */
-    /* Of a type whose angles look at the length of a run: told the largest position of its rows
-     * plus 1 before they turn. NULL: they do not. */
+    /* Of a type whose angles look at the length of a sequence: told its last position plus 1 before
+     * its rows turn. NULL: they do not. */
     void (*lengthen)(struct sheaf__rope_table *table, const sheaf__context *context,
                      int64_t length);
-    const sheaf_config *config; /* of lengthen */
-    sheaf_dtype dtype;          /* that its numbers are rounded to */
-    int64_t length;             /* that the table is for; 0: as it was made */
+    const sheaf_config *config;   /* of lengthen */
+    sheaf_dtype dtype;            /* that its numbers are rounded to */
+    int64_t length;               /* that the table is for; 0: as it was made */
+    float *other_cos, *other_sin; /* the table used before; its length, -1: none */
+    int64_t other_length;
 } sheaf__rope_table;
 
 struct sheaf__linear;
@@ -79,9 +81,9 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
  * cut along its output that gave x. */
 sheaf__value *sheaf__record_head_norm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm,
                                       const struct sheaf__linear *like);
-/* Turns x [rows, heads * head_dim] in place. */
+/* Turns x [rows, heads * head_dim] in place; queries: rows of a sequence. */
 void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, sheaf__rope_table *table, int64_t heads,
-                        int64_t head_dim, const sheaf__rows_in *in);
+                        int64_t head_dim, int64_t queries, const sheaf__rows_in *in);
 /* cache NULL: keys are this run's own. Otherwise k, v are appended at keys - queries first, those
  * of each sequence behind its own. */
 sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,

@@ -29,6 +29,7 @@ const sheaf__family sheaf__family_phi3 = {
     .architecture = "Phi3ForCausalLM",
     .form = &form,
     .named = named,
+    .reads_again = true,
     .lora_targets = "qkv_proj" /* PEFT names none for it */,
     SHEAF__LIKE_LLAMA,
 };

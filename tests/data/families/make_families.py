@@ -48,7 +48,7 @@ def phi3():
                       num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
                       original_max_position_embeddings=16, sliding_window=40,
                       rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
-                                       "short_factor": [1.0, 1.05, 1.25], "long_factor": [1.5, 2.75, 4.25]},
+                                       "short_factor": [1.0, 1.05, 1.25], "long_factor": [4.5, 9.75, 16.25]},
                       **COMMON)
 
 
@@ -148,7 +148,7 @@ def record_forward(out, model):
 def record_generation(out, model):
     cases = []
     g = torch.Generator().manual_seed(7)
-    for n, more in ((3, 8), (6, 20)):
+    for n, more in ((3, 8), (6, 20), (12, 20)):
         prompt = torch.randint(3, model.config.vocab_size, (1, n), generator=g)
         settings = {"do_sample": False, "max_new_tokens": more, "eos_token_id": 2}
         r = model.generate(prompt, attention_mask=torch.ones_like(prompt), return_dict_in_generate=True,
