@@ -20,6 +20,7 @@
 #include "inputs/image.h"
 #include "data/records.h"
 #include "inputs/sentencepiece.h"
+#include "inputs/tokenizer/tokenizer.h"
 #include "lora/adapter.h"
 #include "sheaf/schema.h"
 #include "data/data.h"
@@ -357,6 +358,57 @@ static void read_sentencepiece(const uint8_t *bytes, size_t size)
     sheaf__sentencepiece_close(model);
 }
 
+/* Ids name tokens, what they stand for lies in the text, and a stream gives what decode gives. */
+static void check_tokenizer(const sheaf__tokenizer *t, const char *text, size_t size)
+{
+    const sheaf__encode_options around = { .add_special = true };
+    sheaf__text_range *where = NULL;
+    sheaf__token_stream *stream = NULL;
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    char *back = NULL;
+    size_t length = 0, streamed = 0, more;
+    const char *piece;
+    sheaf_status *st = sheaf__tokenizer_encode(&ids, &where, &n, t, text, size, &around);
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (ids[i] < 0 || where[i].begin > where[i].end || where[i].end > size)
+            abort();
+    if (st == NULL)
+        st = sheaf__tokenizer_decode(&back, &length, t, ids, n, size % 2 == 0);
+    if (st == NULL)
+        st = sheaf__token_stream_new(&stream, t, size % 2 == 0);
+    for (int64_t i = 0; st == NULL && i <= n; i++) {
+        st = i < n ? sheaf__token_stream_push(&piece, &more, stream, ids[i])
+                   : sheaf__token_stream_finish(&piece, &more, stream);
+        if (st == NULL && (streamed + more > length || memcmp(back + streamed, piece, more) != 0))
+            abort();
+        if (st == NULL)
+            streamed += more;
+    }
+    if (st == NULL && streamed != length)
+        abort();
+    sheaf_status_free(st);
+    sheaf__token_stream_free(stream);
+    free(back);
+    free(ids);
+    free(where);
+}
+
+static void read_tokenizer(const uint8_t *bytes, size_t size)
+{
+    static const char *const texts[] = {
+        "Don't  a  b<s></s> [SEP]\r\n\t12345 \xc3\xa9\x65\xcc\x81\xef\xac\x81 ``q'' ,.!?",
+        " \xe2\x96\x81\xe4\xb8\x80\xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9 \xea\xb0\x81\xe1\x86\xa8 the of\xd7\x90",
+        "",
+    };
+    sheaf__tokenizer *t = NULL;
+    sheaf_status *st = sheaf__tokenizer_open(&t, as_file(bytes, size, "tokenizer"));
+    for (size_t i = 0; st == NULL && i < sizeof texts / sizeof *texts; i++)
+        check_tokenizer(t, texts[i], strlen(texts[i]));
+    sheaf_status_free(st);
+    sheaf__tokenizer_close(t);
+}
+
 static void read_records(const uint8_t *bytes, size_t size)
 {
     const sheaf__records_options options = { .answers_optional = size % 2 == 1 };
@@ -369,21 +421,14 @@ static void read_records(const uint8_t *bytes, size_t size)
 }
 
 const fuzz_reader fuzz_readers[] = {
-    { "safetensors", read_tensors },
-    { "config", read_config },
-    { "index", read_index },
-    { "adapter-config", read_adapter_config },
-    { "json-lines", read_lines },
-    { "tokens", read_tokens },
-    { "prompts", read_prompts },
-    { "recipe", read_recipe },
-    { "image", read_image },
-    { "sentencepiece", read_sentencepiece },
-    { "records", read_records },
-    { "pickle", read_pickle },
-    { "zip", read_zip },
-    { "torch", read_torch },
-    { NULL, NULL },
+    { "safetensors", read_tensors }, { "config", read_config },
+    { "index", read_index },         { "adapter-config", read_adapter_config },
+    { "json-lines", read_lines },    { "tokens", read_tokens },
+    { "prompts", read_prompts },     { "recipe", read_recipe },
+    { "image", read_image },         { "sentencepiece", read_sentencepiece },
+    { "tokenizer", read_tokenizer }, { "records", read_records },
+    { "pickle", read_pickle },       { "zip", read_zip },
+    { "torch", read_torch },         { NULL, NULL },
 };
 
 const fuzz_reader *fuzz_reader_named(const char *name)

@@ -17,6 +17,7 @@ seeds() {
         zip)            find "$2/llama" -name '*_zip*.pt' ;;
         torch)          find "$2/llama" -name '*.pt' -path '*torch_pickle*' ;;
         image)          find "$fuzz_dir/../data/images" -type f ! -name '*.json' ;;
+        tokenizer)      find "$fuzz_dir/../data/tokenizers" -name '*.json' ! -name recorded.json -o -name '*.model' ;;
         records)        ;;
         sentencepiece)  find "$2" -name tiny_tokenizer.model ;;
         recipe)         find "$fuzz_dir/../../demo" -name '*.recipe' ;;

@@ -295,14 +295,16 @@ static sheaf_status *put_extra(opening *o)
     const char *key;
     if (json_array_size(extra) + json_object_size(extra) == 0)
         extra = json_object_get(o->settings.config, "additional_special_tokens");
-    sheaf_status *st = put_list(o, extra);
-    if (st == NULL && o->spm != NULL && json_array_size(extra) + json_object_size(extra) == 0)
-        st = put_list(o, json_object_get(o->spm, "extra"));
+    sheaf_status *st = NULL;
     json_object_foreach(o->settings.config, key, value)
     {
         if (st == NULL && is_token_key(key) && sheaf__beside_text(value) != NULL)
             st = put_token(o->added, value, true);
     }
+    if (st == NULL)
+        st = put_list(o, extra);
+    if (st == NULL && o->spm != NULL && json_array_size(extra) + json_object_size(extra) == 0)
+        st = put_list(o, json_object_get(o->spm, "extra"));
     return st;
 }
 

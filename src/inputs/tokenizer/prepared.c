@@ -98,7 +98,7 @@ sheaf_status *sheaf__prepared_split(sheaf__prepared *p, const void *state, sheaf
 static void copy(sheaf__prepared *p, size_t from, size_t size)
 {
     sheaf__layer *l = &p->next;
-    if (!room(p, l, size))
+    if (size == 0 || !room(p, l, size))
         return;
     memcpy(l->bytes + l->size, p->now.bytes + from, size);
     if (p->aligned)
@@ -109,7 +109,7 @@ static void copy(sheaf__prepared *p, size_t from, size_t size)
 static void put(sheaf__prepared *p, const char *bytes, size_t size, sheaf__span from)
 {
     sheaf__layer *l = &p->next;
-    if (!room(p, l, size))
+    if (size == 0 || !room(p, l, size))
         return;
     memcpy(l->bytes + l->size, bytes, size);
     for (size_t i = 0; p->aligned && i < size; i++)

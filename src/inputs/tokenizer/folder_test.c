@@ -1,0 +1,235 @@
+/* Folders are opened as AutoTokenizer of transformers opens them, as recorded by
+ * tests/data/tokenizers/make_folders.py; and parts of files that are wrong are named. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "parts.h"
+#include "tests/files.h"
+
+/* ---- folders ---- */
+
+static const char *data(char path[512], const char *name)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    char *real;
+    snprintf(path, 512, "%s/tests/data/tokenizers/%s", root == NULL ? "." : root, name);
+    real = realpath(path, NULL);
+    if (real != NULL)
+        snprintf(path, 512, "%s", real);
+    free(real);
+    return path;
+}
+
+/* The folder of a case, with a link to its tokenizer. */
+static void make_folder(char folder[96], size_t number, const json_t *one)
+{
+    const char *file = json_string_value(json_object_get(one, "file")), *name;
+    char path[512], from[512];
+    json_t *beside;
+    snprintf(folder, 96, "%.60s/%zu", scratch.dir, number);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/tokenizer%s", folder, strrchr(file, '.'));
+    assert_int_equal(symlink(data(from, file), path), 0);
+    json_object_foreach(json_object_get(one, "beside"), name, beside)
+    {
+        char *text = json_dumps(beside, 0);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        put(path, text);
+        free(text);
+    }
+}
+
+static void check_ids(size_t number, const sheaf__tokenizer *t, const char *text,
+                      const json_t *want)
+{
+    const sheaf__encode_options around = { .add_special = true };
+    int32_t *ids;
+    int64_t count;
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, strlen(text), &around));
+    bool same = (size_t)count == json_array_size(want);
+    for (int64_t i = 0; same && i < count; i++)
+        same = ids[i] == json_integer_value(json_array_get(want, (size_t)i));
+    if (!same)
+        fail_msg("case %zu: ids of '%s'", number, text);
+    free(ids);
+}
+
+static void test_folder__ids_and_names_are_those_of_transformers(void **state)
+{
+    char path[512], folder[96];
+    json_t *all, *one;
+    size_t i;
+    (void)state;
+    CHECK_OK(sheaf__json_load(&all, data(path, "folders.json")));
+    json_array_foreach(json_object_get(all, "cases"), i, one)
+    {
+        const json_t *texts = json_object_get(all, "texts"), *ids = json_object_get(one, "ids"),
+                     *named = json_object_get(one, "named");
+        sheaf__tokenizer *t = NULL;
+        make_folder(folder, i, one);
+        CHECK_OK(sheaf__tokenizer_open(&t, folder));
+        for (size_t k = 0; k < json_array_size(texts); k++)
+            check_ids(i, t, json_string_value(json_array_get(texts, k)), json_array_get(ids, k));
+        const int32_t got[4] = { sheaf__tokenizer_bos(t), sheaf__tokenizer_eos(t),
+                                 sheaf__tokenizer_unk(t), sheaf__tokenizer_pad(t) };
+        for (size_t k = 0; k < 4; k++)
+            if (got[k] != json_integer_value(json_array_get(named, k)))
+                fail_msg("case %zu: name %zu is %" PRId32, i, k, got[k]);
+        sheaf__tokenizer_close(t);
+    }
+    assert_true(i >= 23);
+    json_decref(all);
+}
+
+static void test_folder__a_template_file_counts_before_the_config(void **state)
+{
+    sheaf__tokenizer *t;
+    char from[512];
+    (void)state;
+    assert_int_equal(mkdir(at("chat"), 0700), 0);
+    assert_int_equal(symlink(data(from, "gpt2.json"), at("chat/tokenizer.json")), 0);
+    put(at("chat/tokenizer_config.json"),
+        "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"T\"}, "
+        "{\"name\": \"default\", \"template\": \"D\"}]}");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("chat")));
+    assert_string_equal(sheaf__tokenizer_chat_template(t), "D");
+    sheaf__tokenizer_close(t);
+    put(at("chat/chat_template.jinja"), "J");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("chat/tokenizer.json")));
+    assert_string_equal(sheaf__tokenizer_chat_template(t), "J");
+    sheaf__tokenizer_close(t);
+}
+
+static void test_folder__what_cannot_be_opened_is_named(void **state)
+{
+    sheaf__tokenizer *t = NULL;
+    char from[512];
+    (void)state;
+    assert_int_equal(mkdir(at("none"), 0700), 0);
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_IO, "a tokenizer.json or a");
+    assert_int_equal(symlink(data(from, "t5.json"), at("none/tokenizer.json")), 0);
+    put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"LlamaTokenizerFast\"}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED, "LlamaTokenizerFast");
+    put(at("none/tokenizer_config.json"), "{\"bos_token\": 7}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_FORMAT, "bos_token");
+    put(at("none/tokenizer_config.json"), "{\"split_special_tokens\": true}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED, "split_special");
+    put(at("none/tokenizer_config.json"), "{\"bos_token\": \"a\", \"bos_token\": \"b\"}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_FORMAT, "bos_token");
+    put(at("none/tokenizer_config.json"), "{}");
+    put(at("none/tokenizer.model"), "\n\x03\n\x01"
+                                    "a\n\x03\n\x01"
+                                    "a\x12\x02\x18\x02");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_FORMAT, "'a'");
+    put(at("none/tokenizer.model"), "\n\x03\n\x01"
+                                    "a\x12\x02\x18\x03");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_UNSUPPORTED, "| 3");
+    put(at("none/tokenizer.model"), "\n\x09\n\x01"
+                                    "a");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_FORMAT, "byte 2");
+}
+
+/* ---- parts ---- */
+
+#define WORDS "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1}}"
+#define NORMALIZER(n) "{\"normalizer\":" n "," WORDS "}"
+#define SPLITTER(p) "{\"pre_tokenizer\":" p "," WORDS "}"
+#define DECODER(d) "{\"decoder\":" d "," WORDS "}"
+#define POST(p) "{\"post_processor\":" p "," WORDS "}"
+#define UNIGRAM(keys, vocab) "{\"model\":{\"type\":\"Unigram\"," keys "\"vocab\":[" vocab "]}}"
+
+static const struct {
+    const char *text;
+    sheaf_code code;
+    const char *part;
+} wrong[] = {
+    { NORMALIZER("{\"type\":\"Lowercased\"}"), SHEAF_E_UNSUPPORTED, "'Lowercased'" },
+    { NORMALIZER("{\"type\":\"NFC\",\"form\":1}"), SHEAF_E_UNSUPPORTED, "'form'" },
+    { NORMALIZER("{\"type\":\"Strip\",\"strip_left\":true}"), SHEAF_E_FORMAT, "'strip_right'" },
+    { NORMALIZER("{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}"),
+      SHEAF_E_UNSUPPORTED, "'pattern'" },
+    { NORMALIZER("{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}"), SHEAF_E_FORMAT,
+      "'content'" },
+    { NORMALIZER("{\"type\":\"Prepend\"}"), SHEAF_E_FORMAT, "'prepend'" },
+    { NORMALIZER("{\"type\":\"BertNormalizer\",\"clean_text\":true}"), SHEAF_E_FORMAT,
+      "'handle_chinese_chars'" },
+    { NORMALIZER("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}"), SHEAF_E_FORMAT,
+      "base64" },
+    { NORMALIZER("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAAAA==\"}"),
+      SHEAF_E_FORMAT, "table of characters" },
+    { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"__\"}"), SHEAF_E_FORMAT,
+      "'replacement'" },
+    { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"),
+      SHEAF_E_UNSUPPORTED, "'prepend_scheme'" },
+    { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"),
+      SHEAF_E_FORMAT, "'add_prefix_space'" },
+    { SPLITTER("{\"type\":\"Punctuation\",\"behavior\":\"isolated\"}"), SHEAF_E_UNSUPPORTED,
+      "'behavior'" },
+    { SPLITTER("{\"type\":\"FixedLength\",\"length\":0}"), SHEAF_E_FORMAT, "'length'" },
+    { SPLITTER("{\"type\":\"UnicodeScripts\"}"), SHEAF_E_UNSUPPORTED, "'UnicodeScripts'" },
+    { DECODER("{\"type\":\"WordPiece\",\"prefix\":\"##\"}"), SHEAF_E_FORMAT, "'cleanup'" },
+    { DECODER("{\"type\":\"BPEDecoder\",\"suffix\":\"\"}"), SHEAF_E_UNSUPPORTED, "'suffix'" },
+    { DECODER("{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"), SHEAF_E_FORMAT,
+      "'start'" },
+    { POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"),
+      SHEAF_E_FORMAT, "'x'" },
+    { POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}"),
+      SHEAF_E_UNSUPPORTED, "'single'" },
+    { POST("{\"type\":\"BertProcessing\",\"sep\":[\"a\",1],\"cls\":[\"a\"]}"), SHEAF_E_FORMAT,
+      "'cls'" },
+    { UNIGRAM("\"unk_id\":2,", "[\"a\",-1]"), SHEAF_E_FORMAT, "'unk_id'" },
+    { UNIGRAM("", "[\"a\",-1],[\"a\",-2]"), SHEAF_E_FORMAT, "'a'" },
+    { UNIGRAM("", "[\"a\",\"b\"]"), SHEAF_E_FORMAT, "column" },
+    { UNIGRAM("", "[\"a\",1e999]"), SHEAF_E_FORMAT, "column" },
+    { "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":{}}}", SHEAF_E_FORMAT,
+      "'continuing_subword_prefix'" },
+    { "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"a\":0,\"a\":1}}}",
+      SHEAF_E_FORMAT, "'a'" },
+    { "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"a\":0,\"b\":0}}}",
+      SHEAF_E_FORMAT, "0" },
+};
+
+static void test_parts__what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        sheaf__tokenizer *t = NULL;
+        char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
+        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text), NULL), wrong[i].code,
+                    wrong[i].part);
+        assert_null(t);
+        free(text);
+    }
+}
+
+static void test_parts__a_text_that_no_token_stands_for_is_an_error(void **state)
+{
+    static const char text[] = UNIGRAM("", "[\"a\",-1]");
+    sheaf__tokenizer *t;
+    int32_t *ids;
+    int64_t count;
+    (void)state;
+    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text), NULL));
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, "aa", 2, NULL));
+    assert_int_equal(count, 2);
+    free(ids);
+    CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &count, t, "ab", 2, NULL), SHEAF_E_DATA,
+                "unk_id");
+    sheaf__tokenizer_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folder__ids_and_names_are_those_of_transformers),
+        cmocka_unit_test(test_folder__a_template_file_counts_before_the_config),
+        cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
+        cmocka_unit_test(test_parts__what_is_wrong_is_named),
+        cmocka_unit_test(test_parts__a_text_that_no_token_stands_for_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
