@@ -9,7 +9,8 @@
 #   4. whatever C tests read SHEAF_SOAK=1 as "take the long form"
 #   5. transformers and PEFT load what sheaf wrote and compute the same (needs a
 #      network once; SOAK_LIVE=0 leaves it out); CogVLM and CogAgent written a second time,
-#      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes
+#      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes; torch
+#      trains in float16 beside sheaf
 #   6. thirty-six settings planned and measured
 #   7. nothing is lost: 1,000,000 damages of checkpoints, all found; every call of what
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
@@ -69,7 +70,7 @@ lora=(--method lora --lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lo
 if section 1 "every rank and thread count"; then
     odd_model "$work/odd" || fail "init of the odd model"
     for model in "$golden/llama/tiny_llama/hf" "$work/odd"; do
-        for dtype in float32 bfloat16; do
+        for dtype in float32 bfloat16 float16; do
             name="$(basename "${model%/hf}") $dtype"
             matrix "$name lora" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" "${lora[@]}" --dtype $dtype
             matrix "$name head" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" --method head --dtype $dtype
@@ -90,7 +91,7 @@ END
         awk 'BEGIN { x = 1; for (i = 0; i < 2100; i++) { x = (x * 69069 + 12345) % 4294967296; print int(x / 131072) % 32000 } }' >"$work/ids"
         ids=$(tr '\n' ' ' <"$work/ids")
         tokens_file "$work/large.safetensors" 2 1050 "$ids" "$ids"
-        for dtype in float32 bfloat16; do
+        for dtype in float32 bfloat16 float16; do
             matrix "hidden 2304, ffn 6145 $dtype" "1 2 3 4 5 6 7 8" "2" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
                 --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
             matrix "hidden 2304, ffn 6145 $dtype, thread counts" "1 3" "1 2 5" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
@@ -165,6 +166,9 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
             check "$name: loss of transformers" near "$loss" "$was" 1e-5
             check "$name: norm of its gradients" near "$norm" "$were" 1e-4
         done < <(build/bench-venv/bin/python -B tests/data/regularize/record.py "$golden/llama/tiny_llama/hf" "$golden/llama/tiny_llama/fwd_inputs.safetensors") 8<tests/data/regularize/steps
+        build/bench-venv/bin/python -B tests/float16_live.py "$sheaf" "$golden" "$work" 2>&1 | tee "$work/live-float16.log"
+        [ "$(grep -c ' in float16, ' "$work/live-float16.log")" = 8 ] || fail "float16: the comparison did not end"
+        cat "$work/live-float16.log" >>"$work/live.log"
         grep -q ' compared, ' "$work/live-cog.log" || fail "CogVLM: the comparison did not end"
         cat "$work/live-cog.log" >>"$work/live.log"
         passed=$((passed + $(grep -c '^ok - ' "$work/live.log")))

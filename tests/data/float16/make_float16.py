@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Records what torch computes in float16 on the CPU: python3 make_float16.py GOLDEN > torch.json
+"""Records what torch computes in float16 on the CPU: python3 make_float16.py GOLDEN [MODEL] > torch.json
 
-GOLDEN is a folder with llama/tiny_llama. A step is what mixed precision with a GradScaler is: float32
+GOLDEN is a folder with llama/MODEL, by default tiny_llama. A step is what mixed precision with a GradScaler is: float32
 masters, a float16 copy that computes, the loss multiplied by the scale, gradients divided by it, the norm
 clipped at 1, AdamW on the masters; a step whose gradients are not finite is left out.
 Recorded with torch 2.15 and transformers 5.23, one thread."""
@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 torch.set_num_threads(1)
-folder = sys.argv[1] + "/llama/tiny_llama"
+folder = sys.argv[1] + "/llama/" + (sys.argv[2] if len(sys.argv) > 2 else "tiny_llama")
 data = load_file(folder + "/fwd_inputs.safetensors")
 STEPS, LR = 10, 1e-3
 
@@ -32,8 +32,8 @@ def train(init, window):
     masters, half = model(torch.float32), model(torch.float16)
     pairs = list(zip(masters.parameters(), half.parameters()))
     scaler = torch.amp.GradScaler("cpu", init_scale=init, growth_interval=window)
-    decay = [p for n, p in masters.named_parameters()]
-    optimizer = torch.optim.AdamW(decay, lr=LR, weight_decay=0.0)
+    trained = list(masters.parameters())
+    optimizer = torch.optim.AdamW(trained, lr=LR, weight_decay=0.0)
     steps = []
     for _ in range(STEPS):
         for p, h in pairs:
@@ -45,7 +45,7 @@ def train(init, window):
         for p, h in pairs:
             p.grad = h.grad.float()
         scaler.unscale_(optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(decay, 1.0).item()
+        norm = torch.nn.utils.clip_grad_norm_(trained, 1.0).item()
         scaler.step(optimizer)
         scaler.update()
         steps.append({"loss": loss.item(), "scale": scale, "skipped": scaler.get_scale() < scale,
