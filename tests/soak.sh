@@ -170,6 +170,13 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
         [ "$(grep -c ' in float16, ' "$work/live-float16.log")" = 8 ] || fail "float16: the comparison did not end"
         cat "$work/live-float16.log" >>"$work/live.log"
         grep -q ' compared, ' "$work/live-cog.log" || fail "CogVLM: the comparison did not end"
+        mkdir -p "$work/live-text"
+        if (cd "$work/live-text" && "$PWD/../../bench-venv/bin/python" "$SHEAF_SOURCE_ROOT/tests/data/text/make_text.py" $RANDOM 400) >"$work/live-text.log" 2>&1 &&
+            SHEAF_TEXT_CASES=$work/live-text build/data_data_text_test >>"$work/live-text.log" 2>&1; then
+            pass "ids and labels of random texts are those of transformers"
+        else
+            fail "ids and labels of random texts: $work/live-text.log"
+        fi
         cat "$work/live-cog.log" >>"$work/live.log"
         passed=$((passed + $(grep -c '^ok - ' "$work/live.log")))
         failed=$((failed + $(grep -c '^not ok - ' "$work/live.log")))

@@ -72,6 +72,10 @@ static sheaf_status *keep_bytes(sheaf__json_items *it, const char *bytes, size_t
 
 static sheaf_status *keep(sheaf__json_items *it, int c)
 {
+    if (it->size < it->capacity && it->size < SHEAF__RECORD_MAX) {
+        it->buffer[it->size++] = (char)c;
+        return NULL;
+    }
     return keep_bytes(it, &(char){ (char)c }, 1);
 }
 

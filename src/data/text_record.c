@@ -106,7 +106,7 @@ static sheaf_status *take_content(text *out, sheaf__text_record *r, const json_t
 
 /* ---- conversations ---- */
 
-/* What one message of a form is called. */
+/* What one message of a form is called. Some data sets have the words of the other form. */
 typedef struct words {
     const char *role, *content, *user, *assistant;
 } words;
@@ -195,7 +195,21 @@ static bool has_some(const json_t *value)
                                 : value != NULL && !json_is_null(value);
 }
 
-static sheaf_status *take_message(sheaf__text_record *r, const json_t *entry, const words *w,
+static void note_other_keys(sheaf__text_record *r, json_t *entry, const words *w, const char *list)
+{
+    const char *key;
+    json_t *value;
+    if (r->ignored[0] != '\0')
+        return;
+    json_object_foreach(entry, key, value)
+    {
+        if (strcmp(key, w->role) != 0 && strcmp(key, w->content) != 0 &&
+            strcmp(key, "weight") != 0 && has_some(value))
+            snprintf(r->ignored, sizeof r->ignored, "%s[].%s", list, key);
+    }
+}
+
+static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const words *w,
                                   const char *list, size_t index)
 {
     char name[NAME];
@@ -222,15 +236,28 @@ static sheaf_status *take_message(sheaf__text_record *r, const json_t *entry, co
         snprintf(name, sizeof name, "%s[%zu].weight", list, index);
         st = take_weight(&trained, entry, name);
     }
-    if (st == NULL)
+    if (st == NULL) {
         put(r, role, content, role[0] == 'a' && trained);
+        note_other_keys(r, entry, w, list);
+    }
     return st;
 }
 
-static sheaf_status *take_list(sheaf__text_record *r, const json_t *list, const words *w,
+static const words *words_of(const json_t *list, const words *usual)
+{
+    const json_t *first = json_array_get(list, 0);
+    const words *other = usual == &openai ? &sharegpt : &openai;
+    return json_object_get(first, usual->role) == NULL &&
+                   json_object_get(first, other->role) != NULL
+               ? other
+               : usual;
+}
+
+static sheaf_status *take_list(sheaf__text_record *r, const json_t *list, const words *usual,
                                const char *name)
 {
     const size_t n = json_array_size(list);
+    const words *w = words_of(list, usual);
     if (!json_is_array(list))
         return sheaf__bad_field(name, "a list of messages", "%s", kind_of(list));
     if (n == 0 || n > MOST_MESSAGES)

@@ -1,6 +1,7 @@
 """Records what transformers makes of text records: ids and labels, with a tokenizer trained here.
 
-    python3 make_text.py            (in this folder; needs transformers and tokenizers)
+    python3 make_text.py [SEED N]   (into the folder it is run in; needs transformers and tokenizers;
+                                     with SEED also N random records for each row of cases)
 
 tokenizer.json, tokenizer_config.json  a small byte-level BPE
 cases.json   {"record": ..., "template": NAME or null, "loss_on": ..., "ids": [...], "labels": [...]}
@@ -11,6 +12,8 @@ of prompt and completion are the tokens with a character of the completion, and 
 prompt's own tokens begin the whole, that is what TRL's completion mask says (asserted).
 """
 import json
+import random
+import sys
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -100,7 +103,27 @@ def pair(t, bare, prompt, completion, loss_on):
     return ids, [-100] * first + ids[first:]
 
 
+def random_text(rng):
+    parts = ["\n", "\n\n", " ", "  ", "\t", "the", " fox", "Straße", "質問", "は", "\U0001f98a", "e\u0301", "\u200d", "</s>", "[INST]", "'s", "42", "."]
+    return "".join(rng.choice(parts) for _ in range(rng.randint(0, 9)))
+
+
+def more(rng, n):
+    """Answers are never blank: sheaf refuses them. Texts of conversations have no special tokens: transformers would read them as such."""
+    def content(role):
+        text = random_text(rng).replace("</s>", "").replace("[INST]", "")
+        return text if role == U or text.strip() else text + "x"
+    for _ in range(n):
+        turns = [(r, content(r)) for _ in range(rng.randint(1, 4)) for r in (U, A)]
+        template = rng.choice(["chatml", "zephyr", "llama2"])
+        CONVERSATIONS.append((template, talk(*([] if template == "llama2" or rng.random() < 0.5 else [(S, content(U))]), *turns)))
+        PAIRS.append((random_text(rng), random_text(rng) + "x"))
+        TEXTS.append(random_text(rng) + "x")
+
+
 def main():
+    if len(sys.argv) > 1:
+        more(random.Random(int(sys.argv[1])), int(sys.argv[2]))
     t = train()
     t.backend_tokenizer.save("tokenizer.json", pretty=False)
     config = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast",
