@@ -161,7 +161,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 {
     const sheaf__setting flags[] = {
         { "steps", SHEAF__IS_COUNT | SHEAF__IS_LATE | (planning ? 0 : SHEAF__IS_NEEDED), &o->steps,
-          "optimizer steps in all", .min = planning ? 0 : 1, .max = 1e15, .instead = "epochs" },
+          "optimizer steps in all, or --epochs", .min = planning ? 0 : 1, .max = 1e15,
+          .instead = "epochs" },
         { "epochs", SHEAF__IS_NUMBER | SHEAF__IS_LATE, &o->epochs,
           "passes over the data, in place of --steps; 1.5 is one and a half (default none)",
           .max = 1e9 },

@@ -111,11 +111,13 @@ void sheaf__rank_close(sheaf__rank *rank)
 }
 
 sheaf_status *sheaf__rank_evaluate(sheaf__evaluation *out, const sheaf__rank *rank,
-                                   const sheaf__job *job, const sheaf_events *events)
+                                   const sheaf__job *job, const atomic_int *stop,
+                                   const sheaf_events *events)
 {
     return sheaf__evaluate(out, rank->model, job->eval.data,
                            &(sheaf__evaluate_options){ .micro_batch = job->options->micro_batch,
                                                        .row = job->eval.row,
                                                        .rows = job->eval.rows,
+                                                       .stop = stop,
                                                        .events = events });
 }

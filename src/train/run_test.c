@@ -212,6 +212,57 @@ static void test_stop__after_the_last_step_a_run_is_done(void **state)
     }
 }
 
+static char *manifest_of(const char *out, int64_t step)
+{
+    char path[80], *text = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/checkpoints/step-%08d/manifest.json", out, (int)step);
+    CHECK_OK(sheaf__file_read_all(&text, &size, at(path), 1 << 20));
+    return text;
+}
+
+/* A stop ends the evaluation that is due after its step: what it would have said is asked when the
+ * run goes on, and the step's checkpoint becomes that of a run which was not stopped. */
+static void test_stop__an_evaluation_that_was_due_is_made_up_for(void **state)
+{
+    for (int64_t at_step = 0; at_step <= 3; at_step++) {
+        char out[20];
+        snprintf(out, sizeof out, "due-%d", (int)at_step);
+        stopping s = { .at = at_step };
+        const sheaf_events events = { stop_at, &s };
+        const sheaf_train_hooks hooks = { .events = &events, .signals = &s.signals };
+        sheaf_train_result result = { 0 };
+        sheaf_train_options o = options_of(at("all.safetensors"), at(out), SHEAF_METHOD_LORA);
+        o.steps = 3;
+        o.tp = 1 + (int)at_step % 2;
+        o.eval_split = 0.4;
+        o.eval_every = 1;
+        o.save_every = 1;
+        o.keep = 0;
+        sheaf_status *st = sheaf_train(&result, &o, "settings: none\n", "steps: 3\n", &hooks);
+        if (at_step > 0) {
+            char *early = manifest_of(out, at_step), last[24];
+            snprintf(last, sizeof last, "\"last\": %d", (int)at_step - 1);
+            assert_non_null(strstr(early, last));
+            free(early);
+            CHECK_FAILS(st, SHEAF_E_STOPPED, "asked to stop after step");
+            o.resume = true;
+            o.tp = 3 - o.tp;
+            CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 3\n", NULL));
+        } else {
+            CHECK_OK(st);
+        }
+        assert_true(result.evaluated && result.best_step > 0);
+        sheaf_train_result_release(&result);
+        for (int64_t step = 1; step <= 3; step++) {
+            char *text = manifest_of(out, step), *want = manifest_of("due-0", step);
+            assert_string_equal(text, want);
+            free(text);
+            free(want);
+        }
+    }
+}
+
 /* ---- evaluation ---- */
 
 typedef struct judged {
@@ -415,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),
         cmocka_unit_test(test_head__ranks_without_words),
         cmocka_unit_test(test_stop__after_the_last_step_a_run_is_done),
+        cmocka_unit_test(test_stop__an_evaluation_that_was_due_is_made_up_for),
         cmocka_unit_test(test_evaluate__every_row_once_at_any_micro_batch),
         cmocka_unit_test(test_evaluate__of_equal_logits_the_first_is_the_answer),
         cmocka_unit_test(test_clip__adds_torchs_epsilon_to_the_norm),

@@ -46,7 +46,8 @@ typedef struct run {
     char *origin_text; /* by rank 0, before the others go on */
     atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
-    double began; /* by sheaf__seconds() */
+    double began;         /* by sheaf__seconds() */
+    atomic_int interrupt; /* an evaluation that is under way ends */
     sheaf__out_folder folder;
 } run;
 
@@ -225,12 +226,48 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
     return st;
 }
 
+/* ---- an end before the last step ---- */
+
+static bool is_over(const run *r)
+{
+    return r->options->max_time > 0 && sheaf__seconds() - r->began >= r->options->max_time;
+}
+
+static sheaf_status *stopped(const run *r, int64_t done)
+{
+    const char *out = r->options->out;
+    sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED,
+                                  is_over(r) ? "--max-time is over after step %lld"
+                                             : "asked to stop after step %lld",
+                                  (long long)done);
+    sheaf_text word = { 0 };
+    sheaf__text_word(&word, out);
+    sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s",
+                   word.at == NULL ? out : word.at);
+    sheaf__text_release(&word);
+    return st;
+}
+
 /* ---- evaluations ---- */
+
+static bool is_due(int64_t every, int64_t done)
+{
+    return every > 0 && done > 0 && done % every == 0;
+}
+
+/* On rank 0: a stop that is asked for meanwhile ends an evaluation. The end of --max-time does not:
+ * a time that is shorter than an evaluation would never get past it. */
+static void look_up(run *r)
+{
+    if (r->hooks->signals != NULL && atomic_load(&r->hooks->signals->stop) != 0)
+        atomic_store(&r->interrupt, 1);
+}
 
 /* The line of progress that says "all of them" comes with the result. */
 static void pass_on(void *self, const sheaf_event *event)
 {
-    const run *r = self;
+    run *r = self;
+    look_up(r);
     if (event->kind != SHEAF_EVENT_PROGRESS || event->done < event->total)
         sheaf_emit(r->hooks->events, event);
 }
@@ -253,20 +290,34 @@ static void report_evaluation(run *r, const sheaf__evaluation *found, int64_t do
                                                                  .best = best } });
 }
 
-/* judged: gets what was found. *best: this step is the best so far. */
-static sheaf_status *evaluate(run *r, const sheaf__rank *rank, sheaf_comm *comm,
-                              sheaf__judged *judged, int64_t done, bool *best)
+typedef struct verdict {
+    bool best;    /* this step is the best so far */
+    bool stopped; /* nothing was found: a stop came in the way, on all ranks alike */
+} verdict;
+
+/* judged: gets what was found. */
+static sheaf_status *evaluate(verdict *out, run *r, const sheaf__rank *rank, sheaf_comm *comm,
+                              sheaf__judged *judged, int64_t done)
 {
     const bool first = sheaf_comm_rank(comm) == 0;
     const sheaf_events events = { pass_on, r };
     const double began = sheaf__seconds();
     sheaf__evaluation found;
-    sheaf_status *st = sheaf__rank_evaluate(&found, rank, &r->job, first ? &events : NULL);
+    *out = (verdict){ 0 };
+    if (first)
+        look_up(r);
+    sheaf_status *st =
+        sheaf__rank_evaluate(&found, rank, &r->job, &r->interrupt, first ? &events : NULL);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
+        out->stopped = true;
+        sheaf_status_free(st);
+        return NULL;
+    }
     if (st != NULL)
         return sheaf_in(st, "evaluation after step %" PRId64, done);
-    *best = sheaf__judged_add(judged, done, found.loss, r->options->min_delta);
+    out->best = sheaf__judged_add(judged, done, found.loss, r->options->min_delta);
     if (first)
-        report_evaluation(r, &found, done, *best, sheaf__seconds() - began);
+        report_evaluation(r, &found, done, out->best, sheaf__seconds() - began);
     return NULL;
 }
 
@@ -283,11 +334,13 @@ static sheaf_status *evaluate_end(run *r, const sheaf__rank *rank, sheaf_comm *c
 {
     sheaf__judged judged = s->judged;
     sheaf_status *st = NULL;
-    bool best;
+    verdict found = { 0 };
     if (!sheaf__evaluates(r->options))
         return NULL;
     if (judged.last != done)
-        st = evaluate(r, rank, comm, &judged, done, &best);
+        st = evaluate(&found, r, rank, comm, &judged, done);
+    if (found.stopped)
+        return stopped(r, done);
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
         r->result->best_step = judged.best;
         r->result->best_loss = judged.best_loss;
@@ -327,11 +380,6 @@ static void report(const run *r, const sheaf__rank *rank, const sheaf__step_resu
     r->result->loss_scale = rank->scaler.scale;
 }
 
-static bool is_over(const run *r)
-{
-    return r->options->max_time > 0 && sheaf__seconds() - r->began >= r->options->max_time;
-}
-
 /* Signals, and the end of a time, reach one rank first: all must decide alike. */
 static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
@@ -343,26 +391,6 @@ static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *
     *to_save = save_flag != 0;
     *to_stop = stop_flag != 0;
     return st;
-}
-
-static sheaf_status *stopped(const run *r, int64_t done)
-{
-    const char *out = r->options->out;
-    sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED,
-                                  is_over(r) ? "--max-time is over after step %lld"
-                                             : "asked to stop after step %lld",
-                                  (long long)done);
-    sheaf_text word = { 0 };
-    sheaf__text_word(&word, out);
-    sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s",
-                   word.at == NULL ? out : word.at);
-    sheaf__text_release(&word);
-    return st;
-}
-
-static bool is_due(int64_t every, int64_t done)
-{
-    return every > 0 && done > 0 && done % every == 0;
 }
 
 /* Rank 0 writes, the others wait: with --export-every what was trained so far, in the form of the
@@ -381,14 +409,38 @@ static sheaf_status *tell_best(const run *r, sheaf_comm *comm, const saved *s)
         comm, sheaf_comm_rank(comm) == 0 ? sheaf__judged_write(&s->judged, r->options->out) : NULL);
 }
 
+static bool evaluation_due(const run *r, const saved *s, int64_t done)
+{
+    return sheaf__evaluates(r->options) && is_due(r->options->eval_every, done) &&
+           s->judged.last < done;
+}
+
+/* A stop came in the way of the evaluation that was due when this step was saved: its checkpoint
+ * becomes that of a run which was not stopped. */
+static sheaf_status *make_up(verdict *out, run *r, sheaf__rank *rank, sheaf_checkpoints *store,
+                             sheaf_comm *comm, saved *s, int64_t done)
+{
+    sheaf_status *st = evaluate(out, r, rank, comm, &s->judged, done);
+    if (st != NULL || out->stopped)
+        return st;
+    sheaf_checkpoints_replace(store, done);
+    st = save(r, store, comm, s, done);
+    sheaf_checkpoints_replace(store, 0);
+    return st == NULL && out->best ? tell_best(r, comm, s) : st;
+}
+
 static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm,
                           saved *s, int64_t done)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_schedule schedule = sheaf_train_options_schedule(o);
     int64_t saved_at = done > 0 ? done : -1;
-    bool stop = false, best = false;
+    bool stop = false;
+    verdict found = { 0 };
     sheaf_status *st = is_due(o->export_every, done) ? export_step(r, comm, done, true) : NULL;
+    if (st == NULL && evaluation_due(r, s, done))
+        st = make_up(&found, r, rank, store, comm, s, done);
+    stop = found.stopped;
     while (done < o->steps && !stop && !out_of_patience(r, &s->judged) && st == NULL) {
         const double began = sheaf__seconds(), /* a step that is skipped does not count */
             lr = sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
@@ -400,24 +452,25 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
         done++;
         if (sheaf_comm_rank(comm) == 0)
             report(r, rank, &step, done, lr, sheaf__seconds() - began);
-        best = false;
-        if (sheaf__evaluates(o) && is_due(o->eval_every, done))
-            st = evaluate(r, rank, comm, &s->judged, done, &best);
+        found = (verdict){ 0 };
+        if (evaluation_due(r, s, done))
+            st = evaluate(&found, r, rank, comm, &s->judged, done);
         if (st == NULL)
             st = asked(r, comm, &save_now, &stop);
-        if (st == NULL && (save_now || stop || best || is_due(o->save_every, done) ||
+        stop = stop || found.stopped;
+        if (st == NULL && (save_now || stop || found.best || is_due(o->save_every, done) ||
                            is_due(o->export_every, done))) {
             st = save(r, store, comm, s, done);
             saved_at = done;
         }
-        if (st == NULL && best)
+        if (st == NULL && found.best)
             st = tell_best(r, comm, s);
         if (st == NULL && is_due(o->export_every, done))
             st = export_step(r, comm, done, false);
     }
     if (st == NULL && saved_at != done)
         st = save(r, store, comm, s, done);
-    if (st == NULL && stop && done < o->steps && !out_of_patience(r, &s->judged))
+    if (st == NULL && stop && (done < o->steps || found.stopped) && !out_of_patience(r, &s->judged))
         return stopped(r, done);
     return st == NULL ? evaluate_end(r, rank, comm, s, done) : st;
 }

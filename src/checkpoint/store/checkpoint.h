@@ -42,6 +42,10 @@ void sheaf_checkpoints_close(sheaf_checkpoints *store);
  * there are; 0: none. Rank 0 removes. */
 void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step);
 
+/* sheaf_checkpoints_replace - local, on all ranks: the one of this step may be exchanged by the
+ * next save, as it was saved before all that belongs to the step was known; 0: none. */
+void sheaf_checkpoints_replace(sheaf_checkpoints *store, int64_t step);
+
 /* sheaf_checkpoints_save - every rank calls it with its part of one state. When it returns
  * NULL on any rank, the checkpoint is complete and on disk and older ones beyond `keep` are
  * gone. On failure every rank gets a status, the older ones are untouched and the new one

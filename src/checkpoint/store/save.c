@@ -412,6 +412,8 @@ static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text
         return st;
     }
     sheaf_checkpoint_close(there);
+    if (s->store->replace > 0 && s->store->replace == s->state->step)
+        return NULL;
     sheaf_status *st =
         sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
     sheaf_expected(st, "none, or an equal one");

@@ -181,6 +181,11 @@ void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step)
     store->protect = step;
 }
 
+void sheaf_checkpoints_replace(sheaf_checkpoints *store, int64_t step)
+{
+    store->replace = step;
+}
+
 /* ---- the newest ---- */
 
 static void leave_aside(const sheaf_checkpoints *store, const char *path, const sheaf_status *why)

@@ -9,6 +9,7 @@ struct sheaf_checkpoints {
     char *dir;       /* OUT/checkpoints */
     int lock;        /* descriptor, -1 on other ranks than 0 */
     int64_t protect; /* a step that stays; 0: none */
+    int64_t replace; /* a step that may be exchanged; 0: none */
     sheaf_checkpoints_options options;
 };
 
