@@ -23,6 +23,7 @@ void sheaf__added_release(sheaf__added *a)
         free(a->token[i].content);
     }
     free(a->token);
+    sheaf__vocab_release(&a->names);
     free(a->plain.node);
     free(a->normalized.node);
     *a = (sheaf__added){ 0 };
@@ -44,10 +45,17 @@ const sheaf__added_token *sheaf__added_of(const sheaf__added *a, int32_t id)
 
 const sheaf__added_token *sheaf__added_find(const sheaf__added *a, const char *token, size_t size)
 {
-    for (int64_t i = 0; i < a->count; i++)
-        if (a->token[i].size == size && memcmp(a->token[i].content, token, size) == 0)
-            return &a->token[i];
-    return NULL;
+    const int32_t id = sheaf__vocab_find(&a->names, token, size);
+    return id >= 0 ? sheaf__added_of(a, id) : NULL;
+}
+
+sheaf_status *sheaf__added_put(sheaf__added *a)
+{
+    const sheaf__added_token *token = &a->token[a->count];
+    sheaf_status *st =
+        sheaf__vocab_add(&a->names, token->content, token->size, (uint64_t)token->id);
+    a->count += st == NULL;
+    return st;
 }
 
 /* ---- the tries ---- */

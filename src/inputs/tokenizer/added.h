@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "sheaf/status.h"
+#include "vocab.h"
 
 enum { SHEAF__ADDED_MAX = 4096 }; /* bytes of one: what a search may compare at a place */
 
@@ -29,6 +30,7 @@ typedef struct sheaf__trie {
 
 typedef struct sheaf__added {
     sheaf__added_token *token; /* by id, ascending, once opened */
+    sheaf__vocab names;        /* their ids */
     int64_t count, capacity;
     sheaf__trie plain, normalized; /* those that are looked for before and after normalizing */
 } sheaf__added;
@@ -37,6 +39,8 @@ void sheaf__added_release(sheaf__added *a);
 /* sheaf__added_of - NULL: no added token has this id. */
 const sheaf__added_token *sheaf__added_of(const sheaf__added *a, int32_t id);
 const sheaf__added_token *sheaf__added_find(const sheaf__added *a, const char *token, size_t size);
+/* sheaf__added_put - counts the token behind the last one. Errors: as in sheaf__vocab_add(). */
+sheaf_status *sheaf__added_put(sheaf__added *a);
 /* sheaf__added_index - sorts, and makes the two tries; each `normal` is there. */
 sheaf_status *sheaf__added_index(sheaf__added *a);
 

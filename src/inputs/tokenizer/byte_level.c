@@ -165,7 +165,11 @@ static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf_
 }
 
 const sheaf__decoder_kind sheaf__byte_level_decoder = {
-    .name = "ByteLevel", .open = open_nothing, .run = decode, .close = close_nothing
+    .name = "ByteLevel",
+    .open = open_nothing,
+    .run = decode,
+    .close = close_nothing,
+    .local = true,
 };
 
 /* ---- the post-processor: it trims offsets in `tokenizers`. Ours are the bytes that a token stands

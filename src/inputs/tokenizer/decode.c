@@ -172,6 +172,15 @@ static bool is_whole(const sheaf__tokenizer *t)
     return false;
 }
 
+/* Is a text the texts of its parts, where none ends inside of a character? */
+static bool is_local(const sheaf__tokenizer *t)
+{
+    for (int64_t i = 0; i < t->decoders; i++)
+        if (!t->decoder[i].kind->local)
+            return false;
+    return t->decoders > 0;
+}
+
 /* What of the text of the first `n` ids was not shown yet; `certain`: without what may change. */
 static sheaf_status *show(const char **text, size_t *size, sheaf__token_stream *s, int64_t n,
                           bool certain)
@@ -216,7 +225,13 @@ sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__t
     int64_t n = is_whole(s->t) ? 0 : s->ids;
     while (n > 0 && is_open(s, s->id[n - 1]))
         n--;
-    return show(text, size, s, n, true);
+    st = show(text, size, s, n, true);
+    /* What is shown whole need not be decoded again with what follows. */
+    if (st == NULL && n == s->ids && s->shown.size == s->work.bytes.size && is_local(s->t)) {
+        s->ids = 0;
+        s->shown.size = 0; /* its bytes stay until the next call */
+    }
+    return st;
 }
 
 sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf__token_stream *s)

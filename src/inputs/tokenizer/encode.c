@@ -30,8 +30,7 @@ static void remember(sheaf__word *place, const sheaf__word *key, const sheaf__wo
         return;
     for (int64_t i = 0; i < count; i++) {
         place->id[i] = w->out.id[first + i];
-        if (i + 1 < count)
-            place->end[i] = w->ends[i];
+        *sheaf__word_end(place, i) = w->ends[i];
     }
     memcpy(place->key, key->key, sizeof key->key);
     place->count = (uint8_t)count;
@@ -56,11 +55,7 @@ static sheaf_status *encode_piece(const encoding *e, size_t readable, bool raw)
             remember(word, &key, w, first);
         return st;
     }
-    for (size_t i = 0, begin = 0; i < word->count; i++) {
-        const size_t end = i + 1 < word->count ? word->end[i] : word->size;
-        sheaf__emit(w, word->id[i], begin, end);
-        begin = end;
-    }
+    sheaf__emit_word(w, word);
     return NULL;
 }
 
@@ -90,7 +85,7 @@ static sheaf_status *scan(const encoding *e, size_t begin, size_t end)
     sheaf_status *st = NULL;
     const char *text = e->text + begin;
     w->from = NULL;
-    for (size_t at = 0, next; st == NULL && at < end - begin; at = next) {
+    for (size_t at = 0, next; st == NULL && begin + at < end; at = next) {
         next = sheaf__scanner_next(e->scanner, text, end - begin, at);
         w->bytes = text + at;
         w->size = next - at;
@@ -212,6 +207,38 @@ static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
     return NULL;
 }
 
+typedef struct in_text {
+    const encoding *e;
+    size_t begin; /* of the part that is looked at */
+} in_text;
+
+static size_t is_plain_there(const void *context, size_t begin, size_t end)
+{
+    const in_text *in = context;
+    const size_t until = plain_until(in->e, in->begin + begin, in->begin + end);
+    return until > in->begin ? until - in->begin : 0;
+}
+
+/* The same where the pre-tokenizer only divides by a scanner, and no normalizer changes bytes. */
+static sheaf_status *scan_between(const encoding *e, size_t begin, size_t end)
+{
+    const in_text in = { e, begin };
+    const bool plain = e->options->plain || e->options->plain_ranges > 0;
+    const sheaf__added *added = &e->t->added;
+    sheaf__added_match m;
+    sheaf_status *st = NULL;
+    size_t done = 0;
+    for (size_t at = 0;
+         st == NULL && sheaf__added_next(&m, added, &added->normalized, e->text + begin,
+                                         end - begin, at, done, plain ? is_plain_there : NULL, &in);
+         at = m.next) {
+        st = scan(e, begin + done, begin + m.begin);
+        emit_added(e->work, m.id, (sheaf__text_range){ begin + m.begin, begin + m.end });
+        done = m.end;
+    }
+    return st != NULL ? st : scan(e, begin + done, end);
+}
+
 /* Bytes [begin, end) of the text, in which no token stands as it is written. */
 static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
 {
@@ -220,7 +247,7 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
     if (begin >= end) /* or a token before took spaces that are a token too */
         return NULL;
     if (e->scanner != NULL)
-        return scan(e, begin, end);
+        return scan_between(e, begin, end);
     sheaf__prepared_begin(text, e->text + begin, end - begin, (uint32_t)begin, e->aligned);
     sheaf_status *st = run_steps(&t->normalizer, text);
     if (st == NULL && t->added.normalized.nodes > 0)
@@ -264,7 +291,7 @@ static const sheaf__scanner *only_scanner(const sheaf__tokenizer *t)
 {
     const sheaf__steps *s = &t->pre_tokenizer;
     bool nothing = false;
-    if (t->normalizer.count > 0 || t->added.normalized.nodes > 0 || s->count < 1 || s->count > 2)
+    if (t->normalizer.count > 0 || s->count < 1 || s->count > 2)
         return NULL;
     const sheaf__step *last = &s->step[s->count - 1];
     if (last->kind != &sheaf__byte_level_splitting)
@@ -291,22 +318,35 @@ static sheaf_status *check_text(const char *text, size_t size)
         "byte 0x%02x", (unsigned char)text[valid]);
 }
 
-/* What the caller gets is as long as it is, and the work keeps its own. */
-static sheaf_status *hand_out(int32_t **ids, sheaf__text_range **where, int64_t *count,
-                              const sheaf__ids_out *out)
+/* What the caller gets is as long as it is: a copy, or, when it is long, the array itself. */
+static void *hand_over(void *array, int64_t *capacity, int64_t count, size_t size)
 {
-    const size_t n = out->count > 0 ? (size_t)out->count : 1;
-    int32_t *id = malloc(n * sizeof *id);
-    sheaf__text_range *range = where != NULL ? malloc(n * sizeof *range) : NULL;
+    enum { LONG = 1 << 16 };
+    void *own = count > LONG ? realloc(array, (size_t)count * size)
+                             : malloc((size_t)(count > 0 ? count : 1) * size);
+    if (count > LONG && own != NULL)
+        *capacity = 0;
+    else if (own != NULL && count > 0)
+        memcpy(own, array, (size_t)count * size);
+    return own;
+}
+
+static sheaf_status *hand_out(int32_t **ids, sheaf__text_range **where, int64_t *count,
+                              sheaf__ids_out *out)
+{
+    sheaf__text_range *range = NULL;
+    int32_t *id = hand_over(out->id, &out->id_capacity, out->count, sizeof *id);
+    if (id != NULL && out->id_capacity == 0)
+        out->id = NULL;
+    if (id != NULL && where != NULL) {
+        range = hand_over(out->where, &out->where_capacity, out->count, sizeof *range);
+        if (range != NULL && out->where_capacity == 0)
+            out->where = NULL;
+    }
     if (id == NULL || (where != NULL && range == NULL)) {
         free(id);
-        free(range);
         return sheaf__no_memory("ids of a text");
     }
-    if (out->count > 0)
-        memcpy(id, out->id, (size_t)out->count * sizeof *id);
-    if (where != NULL && out->count > 0)
-        memcpy(range, out->where, (size_t)out->count * sizeof *range);
     if (where != NULL)
         *where = range;
     *ids = id;

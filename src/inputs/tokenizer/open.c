@@ -372,15 +372,17 @@ static sheaf_status *add_token(sheaf__tokenizer *t, const json_t *object, int64_
     sheaf__added_token *token = &a->token[a->count];
     *token = (sheaf__added_token){ 0 };
     sheaf_status *st = read_added(token, &said, object);
-    if (st == NULL && sheaf__added_find(a, token->content, token->size) != NULL)
+    if (st == NULL && sheaf__vocab_find(&a->names, token->content, token->size) >= 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'content'"), "each token once"),
                          "'%.80s' again", token->content);
-    if (st == NULL && token->size > 0)
+    if (st == NULL && token->size > 0) {
         st = give_id(t, token, said, next);
-    if (st == NULL && token->size > 0)
-        a->count++;
-    else
-        free(token->content); /* an empty one is none, as in `tokenizers` */
+        if (st == NULL)
+            st = sheaf__added_put(a);
+        if (st == NULL)
+            return NULL;
+    }
+    free(token->content); /* an empty one is none, as in `tokenizers` */
     return st;
 }
 

@@ -65,6 +65,7 @@ typedef struct sheaf__decoder_kind {
     void (*close)(void *state);
     bool (*open_end)(const void *state, const char *token, size_t size);
     bool (*whole)(const void *state);
+    bool local; /* after whole characters, what follows is decoded as if it came first */
 } sheaf__decoder_kind;
 
 /* The ids of one text. */

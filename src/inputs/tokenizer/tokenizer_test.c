@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/file.h"
+#include "byte_level.h"
 #include "parts.h"
 #include "pattern.h"
 
@@ -379,7 +380,7 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refuse
         const char *pattern, *want; /* or what the refusal says */
         bool refused;
     } cases[] = {
-        { "\\p{L}+|[^\\s\\d]", "\\p{L}+|[^\\s\\d]", false },
+        { "\\p{L}{2}+|[^\\s\\d]", "(?:\\p{L}{2})+|[^\\s\\d]", false },
         { "\\u00e9\\xe", "\\x{00e9}\\x{e}", false },
         { "a{,3}b{2,}c{x}", "a{0,3}b{2,}c{x}", false },
         { "(?m:.)(?-im)(?<n>a)(?=b)", "(?s:.)(?-is)(?<n>a)(?=b)", false },
@@ -387,8 +388,8 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refuse
         { "[a[b]]", "a set in a set, at byte 2", true },
         { "[a&&b]", "an intersection of sets", true },
         { "[[:alpha:]]", "a set in a set", true },
-        { "a{2,3}+", "a repeated repeat", true },
-        { "a{2}?", "an optional repeat", true },
+        { "xa{2,3}+(?:[(](b)){2}?\\d{2}+c{2,3}?",
+          "x(?:a{2,3})+(?:(?:[(](b)){2})?(?:\\d{2})+c{2,3}?", false },
         { "\\xe9", "a byte that is no ASCII", true },
         { "(?s:.)", "an option that is not known", true },
         { "(*UTF)a", "a verb", true },
@@ -516,6 +517,71 @@ static void test_tokenizer__tokens_are_found_by_text_and_by_id(void **state)
     sheaf__tokenizer_close(t);
 }
 
+/* ---- by hand ---- */
+
+static void check_hand(const char *file, const char *text, const int32_t *want, int64_t count)
+{
+    sheaf__tokenizer *t = NULL;
+    int32_t *ids;
+    int64_t n;
+    CHECK_OK(sheaf__tokenizer_parse(&t, file, strlen(file), NULL));
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &n, t, text, strlen(text), NULL));
+    assert_int_equal(n, count);
+    CHECK_BYTES(text, ids, want, (size_t)count * sizeof *want);
+    free(ids);
+    sheaf__tokenizer_close(t);
+}
+
+static void test_bpe__of_equal_pairs_the_first_is_merged_first(void **state)
+{
+    static const char file[] = "{\"model\":" BPE("{\"a\":0,\"aa\":1}", "[\"a a\"]") "}";
+    char text[102] = "";
+    int32_t want[51];
+    check_hand(file, "aaaaa", (int32_t[]){ 1, 1, 0 }, 3);
+    memset(text, 'a', 101); /* so many are kept in a heap */
+    for (int i = 0; i < 50; i++)
+        want[i] = 1;
+    want[50] = 0;
+    check_hand(file, text, want, 51);
+}
+
+static void test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fused(void **state)
+{
+#define UNKNOWN(fuse)                                                                              \
+    "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":" fuse                          \
+    ",\"vocab\":{\"?\":0,\"a\":1},\"merges\":[]}}"
+    check_hand(UNKNOWN("true"), "axyza", (int32_t[]){ 1, 0, 1 }, 3);
+    check_hand(UNKNOWN("false"), "axyza", (int32_t[]){ 1, 0, 0, 0, 1 }, 5);
+    /* Without unk_token they are left out, as tokenizers does. */
+    check_hand("{\"model\":" BPE("{\"a\":0,\"aa\":1}", "[\"a a\"]") "}", "axa", (int32_t[]){ 1 },
+               1);
+}
+
+static void test_decode__bytes_become_characters_as_rust_reads_them(void **state)
+{
+    static const char *const cases[][2] = {
+        { "\xe2\x82\xac", "\xe2\x82\xac" },
+        { "\xe2\x82", "?" },
+        { "\xe2\x82z", "?z" },
+        { "\xe0\x80z", "??z" },
+        { "\xed\xa0\x80", "???" },
+        { "\xf0\x9f\x98z", "?z" },
+        { "\xf0\x8f\x98", "???" },
+        { "\xf4\x90z", "??z" },
+        { "\xf5\xc0\xaf", "???" },
+        { "\x80z\xff", "?z?" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_text got = { 0 }, want = { 0 };
+        sheaf__text_lossy(&got, cases[i][0], strlen(cases[i][0]));
+        for (const char *p = cases[i][1]; *p != '\0'; p++)
+            sheaf__text_bytes(&want, *p == '?' ? "\xef\xbf\xbd" : p, *p == '?' ? 3 : 1);
+        assert_string_equal(got.at, want.at);
+        sheaf__text_release(&got);
+        sheaf__text_release(&want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -525,6 +591,9 @@ int main(void)
         cmocka_unit_test(test_tokenizer__special_tokens_in_plain_ranges_are_text),
         cmocka_unit_test(test_tokenizer__threads_share_one),
         cmocka_unit_test(test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it),
+        cmocka_unit_test(test_bpe__of_equal_pairs_the_first_is_merged_first),
+        cmocka_unit_test(test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fused),
+        cmocka_unit_test(test_decode__bytes_become_characters_as_rust_reads_them),
         cmocka_unit_test(test_pattern__known_ones_are_read_as_pcre2_reads_them),
         cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused),
         cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),

@@ -7,8 +7,8 @@
  *   \uHHHH    PCRE2 has it as \x{HHHH}
  *   {,n}      {0,n}; PCRE2: as it stands
  *   (?m)      . is any character, which PCRE2 calls s
+ *   {n,m}+ {n}?      what is repeated so is repeated again; PCRE2: possessive, lazy
  *   [a[b]], [a&&b]   sets of sets; PCRE2: as they stand. Refused
- *   {n,m}+ {n}?      repeated again; PCRE2: possessive, lazy. Refused
  *   \x80 and above, octal    bytes; PCRE2: characters. Refused */
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +23,17 @@
 #define AT_EDGE "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))"
 #define NOT_AT_EDGE "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))"
 
+enum { GROUPS = 200 }; /* inside each other */
+
 typedef struct translation {
     const char *at, *end;
     const char *whole;
     size_t size;
     sheaf_text out;
     bool in_set;
+    size_t atom; /* in `out`: where what a repeat repeats begins */
+    size_t group[GROUPS];
+    int groups;
 } translation;
 
 static sheaf_status *refuse(const translation *t, const char *what)
@@ -60,12 +65,21 @@ static bool is_hex(char c)
     return c != '\0' && strchr("0123456789abcdefABCDEF", c) != NULL;
 }
 
+/* An escape with what stands in braces, or in <> (the name of a group), behind it. */
+static void copy_named(translation *t)
+{
+    const char *close = NULL;
+    if (left(t) > 2 && (t->at[2] == '{' || t->at[2] == '<'))
+        close = memchr(t->at + 3, t->at[2] == '{' ? '}' : '>', left(t) - 3);
+    copy(t, close != NULL ? (size_t)(close + 1 - t->at) : left(t) > 1 ? 2 : 1);
+}
+
 /* "\uHHHH" and "\xHH". */
 static sheaf_status *number(translation *t)
 {
     size_t n = 0;
     if (t->at[1] == 'x' && left(t) > 2 && t->at[2] == '{') {
-        copy(t, 3);
+        copy_named(t);
         return NULL;
     }
     while (n < (t->at[1] == 'u' ? 4u : 2u) && left(t) > n + 2 && is_hex(t->at[n + 2]))
@@ -115,6 +129,10 @@ static sheaf_status *escape(translation *t)
     case 'X': return refuse(t, "an escape that is not known");
     default: break;
     }
+    if (instead == NULL && c != '\0' && strchr("pPkg", c) != NULL) {
+        copy_named(t);
+        return NULL;
+    }
     if (instead == NULL) {
         copy(t, left(t) > 1 ? 2 : 1);
         return NULL;
@@ -127,7 +145,8 @@ static sheaf_status *escape(translation *t)
 /* A class by name whose characters are those of Oniguruma. */
 static bool is_class_alike(const char *at, size_t n)
 {
-    static const char *const alike[] = { "[:digit:]", "[:space:]", "[:upper:]", "[:lower:]" };
+    static const char *const alike[] = { "[:digit:]", "[:space:]", "[:upper:]", "[:lower:]",
+                                         "[:punct:]" };
     for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
         if (n >= strlen(alike[i]) && strncmp(at, alike[i], strlen(alike[i])) == 0)
             return true;
@@ -181,14 +200,20 @@ static sheaf_status *repeat(translation *t)
         return NULL;
     }
     const char after = left(t) > n ? t->at[n] : '\0';
-    if (after == '+')
-        return refuse(t, "a repeated repeat");
-    if (after == '?' && memchr(t->at, ',', n) == NULL)
-        return refuse(t, "an optional repeat");
+    const bool again = after == '+' || (after == '?' && memchr(t->at, ',', n) == NULL);
+    if (again) {
+        put(t, "(?:");
+        if (!t->out.failed) {
+            memmove(t->out.at + t->atom + 3, t->out.at + t->atom, t->out.size - 3 - t->atom);
+            memcpy(t->out.at + t->atom, "(?:", 3);
+        }
+    }
     copy(t, 1);
     if (*t->at == ',')
         put(t, "0");
     copy(t, n - 1);
+    if (again)
+        put(t, ")");
     return NULL;
 }
 
@@ -205,27 +230,50 @@ static sheaf_status *options(translation *t)
                : refuse(t, "an option that is not known");
 }
 
+/* "(" and what it says about its group. */
+static sheaf_status *open_group(translation *t)
+{
+    if (t->groups == GROUPS)
+        return refuse(t, "groups in groups");
+    t->group[t->groups++] = t->out.size;
+    if (left(t) > 1 && t->at[1] == '*')
+        return refuse(t, "a verb");
+    if (left(t) > 2 && t->at[1] == '?' && ((t->at[2] >= 'a' && t->at[2] <= 'z') || t->at[2] == '-'))
+        return options(t);
+    copy(t, 1);
+    return NULL;
+}
+
+static sheaf_status *next_part(translation *t)
+{
+    const char c = *t->at;
+    if (c == '{')
+        return repeat(t);
+    if (c == ')') {
+        copy(t, 1);
+        t->atom = t->groups > 0 ? t->group[--t->groups] : t->atom;
+        return NULL;
+    }
+    if (memchr("*+?", c, 3) == NULL && ((unsigned char)c & 0xc0) != 0x80)
+        t->atom = t->out.size;
+    if (c == '(')
+        return open_group(t);
+    if (c == '\\')
+        return escape(t);
+    if (c == '[')
+        return set(t);
+    copy(t, 1);
+    return NULL;
+}
+
 sheaf_status *sheaf__pattern_translate(char **out, size_t *out_size, const char *pattern,
                                        size_t size)
 {
-    translation t = { pattern, pattern + size, pattern, size, { 0 }, false };
+    translation t = { .at = pattern, .end = pattern + size, .whole = pattern, .size = size };
     sheaf_status *st = NULL;
     sheaf__text_bytes(&t.out, "", 0);
-    while (st == NULL && left(&t) > 0) {
-        if (*t.at == '\\')
-            st = escape(&t);
-        else if (*t.at == '[')
-            st = set(&t);
-        else if (*t.at == '{')
-            st = repeat(&t);
-        else if (left(&t) > 2 && memcmp(t.at, "(?", 2) == 0 &&
-                 ((t.at[2] >= 'a' && t.at[2] <= 'z') || t.at[2] == '-'))
-            st = options(&t);
-        else if (left(&t) > 1 && memcmp(t.at, "(*", 2) == 0)
-            st = refuse(&t, "a verb");
-        else
-            copy(&t, 1);
-    }
+    while (st == NULL && left(&t) > 0)
+        st = next_part(&t);
     *out_size = t.out.size;
     if (st == NULL)
         return sheaf__text_take(out, &t.out);

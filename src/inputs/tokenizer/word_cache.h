@@ -7,15 +7,20 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 7, SHEAF__WORD_PLACES = 1 << 16 };
+enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 20, SHEAF__WORD_PLACES = 1 << 16 };
 
-typedef struct sheaf__word {          /* one line of a processor's cache */
-    uint64_t key[3];                  /* its bytes, and zeros */
-    uint8_t size, count;              /* of bytes, 0: nothing is here; of ids */
-    uint8_t end[SHEAF__WORD_IDS - 1]; /* where ids end in the word; the last one at its end */
+typedef struct sheaf__word { /* two lines of a processor's cache; most words need but the first */
+    uint64_t key[3];         /* its bytes, and zeros */
+    uint8_t size, count;     /* of bytes, 0: nothing is here; of ids */
+    uint8_t end[6];          /* where ids end in the word */
     int32_t id[SHEAF__WORD_IDS];
-    int32_t unused;
+    uint8_t more_end[16]; /* of those behind the sixth */
 } sheaf__word;
+
+static inline uint8_t *sheaf__word_end(sheaf__word *w, int64_t i)
+{
+    return i < 6 ? &w->end[i] : &w->more_end[i - 6];
+}
 
 typedef struct sheaf__word_cache {
     sheaf__word place[SHEAF__WORD_PLACES];

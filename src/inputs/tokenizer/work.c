@@ -121,6 +121,20 @@ void sheaf__emit(sheaf__work *w, int32_t id, size_t begin, size_t end)
     out->id[out->count++] = id;
 }
 
+void sheaf__emit_word(sheaf__work *w, sheaf__word *word)
+{
+    sheaf__ids_out *out = &w->out;
+    if (out->capacity - out->count < word->count && !ids_room(out, word->count))
+        return;
+    memcpy(out->id + out->count, word->id, word->count * sizeof *word->id);
+    for (int64_t i = 0, begin = 0; out->wanted && i < word->count; i++) {
+        const size_t end = *sheaf__word_end(word, i);
+        out->where[out->count + i] = stands_for(w, (size_t)begin, end);
+        begin = (int64_t)end;
+    }
+    out->count += word->count;
+}
+
 void sheaf__ids_insert(sheaf__ids_out *ids, int64_t at, int32_t id)
 {
     if (ids->count == ids->capacity && !ids_room(ids, 1))

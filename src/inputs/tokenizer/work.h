@@ -28,4 +28,7 @@ void sheaf__work_give(struct sheaf__works *pool, sheaf__work *work);
 /* sheaf__work_scratch - for a model, until its encode returns. NULL: no memory. */
 void *sheaf__work_scratch(sheaf__work *work, size_t size);
 
+/* sheaf__emit_word - the ids of the piece at hand, a word that came before. */
+void sheaf__emit_word(sheaf__work *work, sheaf__word *word);
+
 #endif
