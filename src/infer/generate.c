@@ -454,6 +454,15 @@ static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
     return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld sequences", (long long)most);
 }
 
+/* Rows of the longest sequence: its last token is not run. */
+static int64_t rows_of(const sheaf__generate_options *o, int64_t longest)
+{
+    const int64_t all = longest + o->max_new;
+    if (o->max_length == 0 || all <= o->max_length)
+        return all;
+    return o->max_length > longest ? o->max_length : longest + 1;
+}
+
 sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                               const sheaf__prompt *prompt, int64_t count,
                               const sheaf__generate_options *options)
@@ -462,7 +471,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
     for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
     const int64_t most = options->batch < count ? options->batch : count,
-                  length = longest + options->max_new;
+                  length = rows_of(options, longest);
     const size_t rows = (size_t)(most * longest), vocab = (size_t)model->schema->config.vocab;
     batch b = { .model = model,
                 .c = model->context,
@@ -494,7 +503,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         b.longest = 1;
         for (int64_t i = 0; i < b.n; i++)
             b.longest = prompt[b.first + i].n > b.longest ? prompt[b.first + i].n : b.longest;
-        b.length = b.longest + options->max_new;
+        b.length = rows_of(options, b.longest);
         st = run_batch(&b);
         sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                     .text = "prompts",

@@ -173,12 +173,27 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
                                                              .batch = 1,
                                                              .best = BEST,
                                                              .number = (int64_t)i,
+                                                             .max_length = MOST,
                                                              .past = keep ? &past : NULL });
             to->flops[i][keep] = model->context->device->flops - before;
             memcpy(ids + calls[i].n, out.ids, NEW * sizeof *ids);
         }
         known = past.n;
         assert_int_equal(known, calls[i].n + NEW - 1);
+    }
+    /* answers that max_length cuts short take no more space than it says */
+    for (int keep = 0; keep < 2 && st == NULL; keep++) {
+        said cut;
+        sheaf__continuation out = into(&cut);
+        st = sheaf__generate(&out, model, &(sheaf__prompt){ ids, MOST - 3 }, 1,
+                             &(sheaf__generate_options){ .sampling = { .greedy = true },
+                                                         .max_new = NEW,
+                                                         .max_length = MOST,
+                                                         .batch = 1,
+                                                         .best = BEST,
+                                                         .past = keep ? &past : NULL });
+        assert_int_equal(out.n, 3);
+        assert_int_equal(past.length, MOST);
     }
     sheaf__past_release(&past, model);
     return st;
