@@ -39,49 +39,49 @@ static bool table_is(const sheaf__model *m, const sheaf__table *t)
                               : sheaf__is_finite(t->rows, rows * t->width, t->dtype);
 }
 
-/* The name of the weight, or of the bias, that is not sound; NULL: both are. */
-static const char *bad_in(const sheaf__model *m, const sheaf__held *held)
+/* What is not sound of a part: its weight (or A), or its bias (or B). */
+typedef enum unsound { NEITHER, WEIGHT, BIAS } unsound;
+
+static unsound unsound_of(bool weight, bool bias)
+{
+    return !weight ? WEIGHT : !bias ? BIAS : NEITHER;
+}
+
+static unsound bad_in(const sheaf__model *m, const sheaf__held *held)
 {
     const sheaf__linear *l = held->part;
     const sheaf__layernorm *n = held->part;
     const sheaf__norm *r = held->part;
     const sheaf__vector *v = held->part;
-    const char *weight = held->weight->name, *bias = held->bias == NULL ? NULL : held->bias->name;
     switch (held->kind) {
     case SHEAF__LINEAR:
-        if (!panels_are(l))
-            return weight;
-        return floats_are(l->bias_trained, l->bias, l->rows ? l->out : l->owned) ? NULL : bias;
+        return unsound_of(panels_are(l),
+                          floats_are(l->bias_trained, l->bias, l->rows ? l->out : l->owned));
     case SHEAF__LAYERNORM:
-        if (!floats_are(n->weight_trained, n->weight, n->owned))
-            return weight;
-        return floats_are(n->bias_trained, n->bias, n->owned) ? NULL : bias;
-    case SHEAF__RMSNORM: return floats_are(r->trained, r->weight, r->width) ? NULL : weight;
-    case SHEAF__VECTOR: return floats_are(v->trained, v->data, v->rows * v->width) ? NULL : weight;
-    case SHEAF__TABLE: return table_is(m, held->part) ? NULL : weight;
+        return unsound_of(floats_are(n->weight_trained, n->weight, n->owned),
+                          floats_are(n->bias_trained, n->bias, n->owned));
+    case SHEAF__RMSNORM: return unsound_of(floats_are(r->trained, r->weight, r->width), true);
+    case SHEAF__VECTOR:
+        return unsound_of(floats_are(v->trained, v->data, v->rows * v->width), true);
+    case SHEAF__TABLE: return unsound_of(table_is(m, held->part), true);
     }
-    return NULL;
+    return NEITHER;
 }
 
-/* Of LoRA module i; those that are not trained are looked at where they are computed with. */
-static const char *bad_factor(const sheaf__model *m, int i)
+/* Of a LoRA module; factors that are not trained are looked at where they are computed with. */
+static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
 {
-    const sheaf__factors *f = &m->lora[i];
-    const sheaf_lora_module *module = &m->options.lora->module[i];
-    if (f->a != NULL)
-        return !is_sound(f->a) ? module->a_name : !is_sound(f->b) ? module->b_name : NULL;
-    for (int p = 0; p < f->parts; p++)
+    const sheaf_dtype dtype = m->context->dtype;
+    bool a = f->a == NULL || is_sound(f->a), b = f->b == NULL || is_sound(f->b);
+    for (int p = 0; f->a == NULL && p < f->parts; p++)
         for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
             const sheaf__lora_part *part = &f->part[p];
-            const sheaf_dtype dtype = m->context->dtype;
-            if (part->a_copy[s] != NULL &&
-                !sheaf__is_finite(part->a_copy[s], part->a_numel[s], dtype))
-                return module->a_name;
-            if (part->b_copy[s] != NULL &&
-                !sheaf__is_finite(part->b_copy[s], part->b_numel[s], dtype))
-                return module->b_name;
+            a = a && (part->a_copy[s] == NULL ||
+                      sheaf__is_finite(part->a_copy[s], part->a_numel[s], dtype));
+            b = b && (part->b_copy[s] == NULL ||
+                      sheaf__is_finite(part->b_copy[s], part->b_numel[s], dtype));
         }
-    return NULL;
+    return unsound_of(a, b);
 }
 
 sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
@@ -89,17 +89,24 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
     const sheaf__context *c = m->context;
     const int modules = m->options.lora == NULL ? 0 : m->options.lora->nmodules,
               all = m->nheld + modules;
+    unsound what = NEITHER;
     int at = 0;
     *name = NULL;
     if (c->device->kind == SHEAF_DRY)
         return NULL;
-    for (; at < all && *name == NULL; at += *name == NULL)
-        *name = at < m->nheld ? bad_in(m, &m->held[at]) : bad_factor(m, at - m->nheld);
-    float first = -(float)at;
+    for (; at < all; at++) {
+        what = at < m->nheld ? bad_in(m, &m->held[at]) : bad_factor(m, &m->lora[at - m->nheld]);
+        if (what != NEITHER)
+            break;
+    }
+    float first = -(float)(2 * at + (what == BIAS)); /* the least of all ranks' */
     sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, &first, 1);
-    const int least = (int)-first;
-    if (st == NULL && least < at) /* another rank's: its weight stands for a bias too */
-        *name = least < m->nheld ? m->held[least].weight->name
-                                 : m->options.lora->module[least - m->nheld].a_name;
+    const bool bias = (int)-first % 2 == 1;
+    at = (int)-first / 2;
+    if (st == NULL && at < m->nheld)
+        *name = bias ? m->held[at].bias->name : m->held[at].weight->name;
+    else if (st == NULL && at < all)
+        *name = bias ? m->options.lora->module[at - m->nheld].b_name
+                     : m->options.lora->module[at - m->nheld].a_name;
     return st;
 }

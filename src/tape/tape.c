@@ -319,9 +319,9 @@ bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype)
     return true;
 }
 
-/* The first argument in which a step left something that is not finite; NULL: none. Rows that see
- * no key have a maximum of -inf; only what flows on counts. */
-static const sheaf__value *bad_value(const step *s)
+/* The first argument in which a step left something that is not finite; -1: none. Rows that see no
+ * key have a maximum of -inf; only what flows on counts. */
+static int bad_argument(const step *s)
 {
     const unsigned forward = SHEAF__MAKE | SHEAF__CHANGE, backward = SHEAF__TAKES | SHEAF__TURNS;
     for (int a = 0; a < s->op->nargs; a++) {
@@ -331,15 +331,16 @@ static const sheaf__value *bad_value(const step *s)
                                            : (use & forward) && v->live_data && !v->statistic;
         if (looked_at &&
             !sheaf__is_finite(s->backward ? v->grad : v->data, v->rows * v->cols, v->dtype))
-            return v;
+            return a;
     }
-    return NULL;
+    return -1;
 }
 
-/* bad: gets the first step, of this rank, that `value` is of; tape->nsteps: none. NULL: nothing is
- * looked at. */
-static sheaf_status *run(sheaf__tape *tape, int64_t *bad, const sheaf__value **value)
+/* bad: gets step * SHEAF__MAX_ARGS + argument of the first bad one; stays where none is. NULL:
+ * nothing is looked at. */
+static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
 {
+    bool found = false;
     for (int i = 0; i < tape->npinned; i++)
         drop_value(tape, tape->pinned[i]);
     for (int64_t i = 0; i < tape->nsteps; i++) {
@@ -353,8 +354,10 @@ static sheaf_status *run(sheaf__tape *tape, int64_t *bad, const sheaf__value **v
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
                                      : sheaf_in(st, "%s", s->op->name);
         }
-        if (bad != NULL && *value == NULL && (*value = bad_value(s)) != NULL)
-            *bad = i;
+        const int argument = bad != NULL && !found ? bad_argument(s) : -1;
+        if (argument >= 0)
+            *bad = i * SHEAF__MAX_ARGS + argument;
+        found = found || argument >= 0;
         give_back(tape, s);
     }
     return NULL;
@@ -362,25 +365,26 @@ static sheaf_status *run(sheaf__tape *tape, int64_t *bad, const sheaf__value **v
 
 sheaf_status *sheaf__tape_run(sheaf__tape *tape)
 {
-    return run(tape, NULL, NULL);
+    return run(tape, NULL);
 }
 
 sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
 {
     const sheaf__context *c = tape->context;
-    int64_t bad = tape->nsteps;
-    const sheaf__value *value = NULL;
+    const int64_t none = tape->nsteps * SHEAF__MAX_ARGS;
+    int64_t bad = none;
     *out = (sheaf__bad){ .layer = -1 };
     if (c->device->kind == SHEAF_DRY)
         return NULL;
-    sheaf_status *st = run(tape, &bad, &value);
-    float first = -(float)bad; /* ranks hold different columns: the earliest step of all of them */
+    sheaf_status *st = run(tape, &bad);
+    float first = -(float)bad; /* ranks hold different columns: the earliest of all of them */
     if (st == NULL && c->comm != NULL)
         st = sheaf_comm_max(c->comm, &first, 1);
-    if (st != NULL || (int64_t)-first >= tape->nsteps)
+    bad = (int64_t)-first;
+    if (st != NULL || bad >= none)
         return st;
-    const step *s = &tape->steps[(int64_t)-first];
-    *out = (sheaf__bad){ s->op->name, (int64_t)-first == bad ? value->name : NULL, s->op->layer,
+    const step *s = &tape->steps[bad / SHEAF__MAX_ARGS];
+    *out = (sheaf__bad){ s->op->name, s->op->arg[bad % SHEAF__MAX_ARGS].value->name, s->op->layer,
                          s->backward };
     return NULL;
 }

@@ -115,7 +115,7 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);
 sheaf_status *sheaf__tape_run(sheaf__tape *tape);
 /* The first step of a run after which a value, or the gradient of one, holds NaN or infinity. */
 typedef struct sheaf__bad {
-    const char *op, *value; /* static text; op NULL: all is finite; value NULL: another rank's */
+    const char *op, *value; /* static text; NULL: all is finite */
     int layer;              /* -1: outside layers */
     bool backward;          /* the gradient of the value */
 } sheaf__bad;

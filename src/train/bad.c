@@ -20,14 +20,13 @@ void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count)
 
 void sheaf__bad_say(sheaf_text *text, const sheaf__bad *bad, const char *weight)
 {
-    const char *value = bad->value != NULL ? bad->value : bad->op;
     if (bad->op != NULL) {
         sheaf__text_add(text, "the first %s that is not finite is ",
                         bad->backward ? "gradient" : "value");
         if (bad->layer >= 0)
             sheaf__text_add(text, "in layer %d, ", bad->layer);
-        sheaf__text_add(text, "'%s'", value);
-        if (strcmp(value, bad->op) != 0)
+        sheaf__text_add(text, "'%s'", bad->value);
+        if (strcmp(bad->value, bad->op) != 0)
             sheaf__text_add(text, ", of the op '%s'", bad->op);
     }
     if (weight != NULL)

@@ -26,11 +26,9 @@
 /* The numeric contract's version: the first that has all that a run uses. */
 static int contract_of(const sheaf_train_options *o)
 {
-    if (o->dtype == SHEAF_F16)
-        return 3;
     const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
-    if (o->label_smoothing > 0 || o->neftune_alpha > 0 || o->eval_split > 0 || o->pack ||
-        o->by_length)
+    if (o->dtype == SHEAF_F16 || o->label_smoothing > 0 || o->neftune_alpha > 0 ||
+        o->eval_split > 0 || o->pack || o->by_length)
         return 3;
     return tiles || o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1;
 }
