@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "inputs/choose.h"
+#include "inputs/tokenizer/tokenizer.h"
 #include "ops/kernels.h"
 #include "data/data_images.h"
 #include "data/data_read.h"
@@ -169,13 +170,17 @@ static sheaf_status *read_texts(sheaf_data *data, const char *path,
 static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
 {
     sheaf__sentencepiece *model = NULL;
+    sheaf__tokenizer *other = NULL;
     if (o->tokenizer == NULL || o->tokenizer[0] == '\0')
         return NULL;
-    sheaf_status *st = sheaf__choose_tokenizer(&model, o->tokenizer, NULL, o->config);
+    sheaf_status *st = sheaf__family_for(o->config)->towers != NULL
+                           ? sheaf__choose_tokenizer(&model, o->tokenizer, NULL, o->config)
+                           : sheaf__tokenizer_open(&other, o->tokenizer);
     if (st == NULL)
         sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids",
                    o->tokenizer);
     sheaf__sentencepiece_close(model);
+    sheaf__tokenizer_close(other);
     return st;
 }
 

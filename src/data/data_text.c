@@ -199,9 +199,7 @@ static sheaf_status *look_at_first(reader *in)
     if (!speaks && bad != NULL && !object)
         return sheaf_in(bad, "%s: %s %" PRId64, in->path, in->items.unit, j->place);
     sheaf_status_free(bad);
-    sheaf_status *st =
-        speaks ? NULL
-               : sheaf_in(sheaf__text_sources_open(&in->sources, in->options), "%s", in->path);
+    sheaf_status *st = speaks ? NULL : sheaf__text_sources_open(&in->sources, in->options);
     return st == NULL && talks ? sheaf__text_sources_chat(&in->sources, in->options) : st;
 }
 
@@ -380,7 +378,7 @@ static sheaf_status *read_all(reader *in, const char *path)
         st = read_file(in, i);
     }
     if (st == NULL && in->sources.encoder.config == NULL) /* no record at all */
-        st = sheaf_in(sheaf__text_sources_open(&in->sources, in->options), "%s", path);
+        st = sheaf__text_sources_open(&in->sources, in->options);
     if (st == NULL)
         tell_progress(in, true);
     if (st == NULL)

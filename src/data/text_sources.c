@@ -96,9 +96,9 @@ static sheaf_status *check_bytes(const sheaf_data_options *o)
     return NULL;
 }
 
-static sheaf_status *none_found(const sheaf_data_options *o)
+static sheaf_status *none_found(const sheaf__text_sources *s, const sheaf_data_options *o)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "text records");
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: text records", s->path[0]);
     sheaf_expected(st, "tokenizer.json or tokenizer.model in the model's folder, or a model whose "
                        "vocabulary is bytes (\"sheaf_tokenizer\": \"bytes\")");
     sheaf_found(st, "a model of family %s that needs a tokenizer, and none",
@@ -109,7 +109,8 @@ static sheaf_status *none_found(const sheaf_data_options *o)
 }
 
 /* The folder, where it has a tokenizer. */
-static sheaf_status *find_tokenizer(const char **out, const sheaf_data_options *o)
+static sheaf_status *find_tokenizer(const char **out, const sheaf__text_sources *s,
+                                    const sheaf_data_options *o)
 {
     static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
     *out = is_given(o->tokenizer) ? o->tokenizer : NULL;
@@ -122,7 +123,7 @@ static sheaf_status *find_tokenizer(const char **out, const sheaf_data_options *
             *out = o->folder;
         free(path);
     }
-    return *out == NULL ? none_found(o) : NULL;
+    return *out == NULL ? none_found(s, o) : NULL;
 }
 
 static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path,
@@ -150,7 +151,7 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
             s->encoder.eos_id = (int32_t)options->config->eos[0];
         return st;
     }
-    sheaf_status *st = find_tokenizer(&path, options);
+    sheaf_status *st = find_tokenizer(&path, s, options);
     if (st == NULL)
         st = sheaf__tokenizer_open(&s->tokenizer, path);
     if (st == NULL)
