@@ -162,6 +162,9 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
     if (. bench/rivals.sh); then
         build/bench-venv/bin/python bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
         build/bench-venv/bin/python -B bench/cog_parity.py --sheaf "$sheaf" --golden "$golden" --work "$work/live-cog" 2>&1 | tee "$work/live-cog.log"
+        build/bench-venv/bin/python -B bench/families_live.py --sheaf "$sheaf" --work "$work/live-families" 2>&1 | tee "$work/live-families.log"
+        grep -q ' compared, ' "$work/live-families.log" || fail "families: the comparison did not end"
+        cat "$work/live-families.log" >>"$work/live.log"
         while read -r name loss norm && read -r -u 8 _ was were; do
             check "$name: loss of transformers" near "$loss" "$was" 1e-5
             check "$name: norm of its gradients" near "$norm" "$were" 1e-4

@@ -1,7 +1,7 @@
 """tokenize.py - how fast a tokenizer.json opens, and texts become ids and come back: sheaf and `tokenizers`.
 
     ninja -C build bench/tokenize_bench
-    python3 bench/tokenize.py TOKENIZER.json TEXT [build/bench/tokenize_bench]
+    python3 bench/tokenize_speed.py TOKENIZER.json TEXT [build/bench/tokenize_bench]
 
 Both on one core, in turns, three times; processor time, the best of each. `tokenizers` gets the first 4 MB of the
 text, as it is slow at long ones. The ids are compared.
