@@ -10,7 +10,8 @@
 #   5. transformers and PEFT load what sheaf wrote and compute the same (needs a
 #      network once; SOAK_LIVE=0 leaves it out); CogVLM and CogAgent written a second time,
 #      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes; torch
-#      trains in float16 beside sheaf
+#      trains in float16 beside sheaf; random Jinja programs, and published chat templates on random
+#      conversations, give the same text
 #   6. thirty-six settings planned and measured
 #   7. nothing is lost: 1,000,000 damages of checkpoints, all found; every call of what
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
@@ -184,6 +185,15 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
         passed=$((passed + $(grep -c '^ok - ' "$work/live.log")))
         failed=$((failed + $(grep -c '^not ok - ' "$work/live.log")))
         grep -q '^ok - ' "$work/live.log" || fail "nothing was compared"
+        # Chat templates: random programs through Jinja, and published ones on random conversations.
+        for seed in 1 2 3; do
+            if build/bench-venv/bin/python tests/data/templates/record_jinja.py "$work/jinja.json" 20000 $seed >"$work/jinja.log" 2>&1 &&
+                SHEAF_JINJA_CASES=$work/jinja.json build/inputs_jinja_test >>"$work/jinja.log" 2>&1; then pass "20000 random templates as Jinja has them ($seed)"; else
+                fail "random templates ($seed): see $work/jinja.log"; fi
+        done
+        build/bench-venv/bin/python tests/data/templates/live.py --sheaf "$sheaf" --work "$work/templates" 2>&1 | tee "$work/templates.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/templates.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/templates.log")))
     else
         fail "transformers and PEFT are not there"
     fi

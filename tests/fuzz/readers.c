@@ -17,6 +17,7 @@
 #include "formats/torch.h"
 #include "formats/zip.h"
 #include "infer/prompts.h"
+#include "inputs/chat/jinja.h"
 #include "inputs/image.h"
 #include "data/records.h"
 #include "inputs/sentencepiece.h"
@@ -420,15 +421,46 @@ static void read_records(const uint8_t *bytes, size_t size)
     sheaf__records_release(&records);
 }
 
+/* A chat template runs on a conversation, and ends in bounded time and memory. */
+static void read_template(const uint8_t *bytes, size_t size)
+{
+    sheaf__jinja *program = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    json_t *variables = json_pack(
+        "{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s, s:[]}], s:s, s:s, s:n, s:i, s:f, s:b}", "messages",
+        "role", "system", "content", "S", "role", "user", "content", " \xc3\xa9 \n", "role",
+        "assistant", "content", "<think>a</think>b", "tool_calls", "bos_token", "<s>", "eos_token",
+        "</s>", "tools", "n", 7, "x", 2.5, "add_generation_prompt", size % 2 == 1);
+    sheaf_status *st = sheaf__jinja_parse(&program, (const char *)bytes, size);
+    if (st == NULL)
+        st = sheaf__jinja_render(&text, &length, program, variables);
+    if (st == NULL && (text == NULL || text[length] != '\0'))
+        abort();
+    free(text);
+    sheaf_status_free(st);
+    sheaf__jinja_free(program);
+    json_decref(variables);
+}
+
 const fuzz_reader fuzz_readers[] = {
-    { "safetensors", read_tensors }, { "config", read_config },
-    { "index", read_index },         { "adapter-config", read_adapter_config },
-    { "json-lines", read_lines },    { "tokens", read_tokens },
-    { "prompts", read_prompts },     { "recipe", read_recipe },
-    { "image", read_image },         { "sentencepiece", read_sentencepiece },
-    { "tokenizer", read_tokenizer }, { "records", read_records },
-    { "pickle", read_pickle },       { "zip", read_zip },
-    { "torch", read_torch },         { NULL, NULL },
+    { "safetensors", read_tensors },
+    { "config", read_config },
+    { "index", read_index },
+    { "adapter-config", read_adapter_config },
+    { "json-lines", read_lines },
+    { "tokens", read_tokens },
+    { "prompts", read_prompts },
+    { "recipe", read_recipe },
+    { "image", read_image },
+    { "sentencepiece", read_sentencepiece },
+    { "tokenizer", read_tokenizer },
+    { "records", read_records },
+    { "pickle", read_pickle },
+    { "zip", read_zip },
+    { "torch", read_torch },
+    { "template", read_template },
+    { NULL, NULL },
 };
 
 const fuzz_reader *fuzz_reader_named(const char *name)

@@ -56,7 +56,7 @@ const char *sheaf__chat_template_names(void)
 {
     return "llama2, llama3, llama3.1, mistral-v1, mistral-v3, mistral-nemo, mistral-2023, "
            "mistral-2023-spaced, chatml, qwen2, qwen2.5, qwen3, smollm2, zephyr, vicuna, "
-           "vicuna-lines, gemma, gemma3, phi3, phi3.5, phi4, phi4-2024, phi4-mini, olmo2 or plain";
+           "vicuna-lines, gemma, gemma3, phi3, phi3-2024, phi3.5, phi4, phi4-2024, phi4-mini, olmo2 or plain";
 }
 
 sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *name)
@@ -180,15 +180,27 @@ static void strip_since(writing *w, size_t begin, int64_t first_span)
     }
 }
 
-/* The user's turn; `system` is the index of the system message that stands in it, or -1. */
+static void put_own_system(writing *w)
+{
+    put(w, w->style->system_open);
+    sheaf__text_bytes(&w->text, w->style->system, strlen(w->style->system));
+    put(w, w->style->system_close);
+}
+
+/* The user's turn; `system` is the index of the system message that stands in it, or -1: then the
+ * template's own may, in the first. */
 static void put_user(writing *w, int64_t i, int64_t system)
 {
+    const bool own =
+        i == 0 && w->style->place == SHEAF__SYSTEM_FIRST_USER && w->style->system != NULL;
     const sheaf__style *s = w->style;
     put(w, s->user_open);
     const size_t begin = w->text.size;
     const int64_t span = w->spans;
     if (system >= 0)
         put_message(w, system, s->system_open, s->system_close, has(w, SHEAF__TRIM_SYSTEM));
+    else if (own)
+        put_own_system(w);
     put_content(w, i, w->message[i].content, w->message[i].size, has(w, SHEAF__TRIM_USER));
     if (has(w, SHEAF__TRIM_TOGETHER))
         strip_since(w, begin, span);
@@ -362,9 +374,7 @@ static sheaf_status *put_head(writing *w, bool has_system)
     } else if (has_system) {
         put_message(w, 0, s->system_open, s->system_close, has(w, SHEAF__TRIM_SYSTEM));
     } else if (s->system != NULL) {
-        put(w, s->system_open);
-        sheaf__text_bytes(&w->text, s->system, strlen(s->system));
-        put(w, s->system_close);
+        put_own_system(w);
     }
     return NULL;
 }

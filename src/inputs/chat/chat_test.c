@@ -322,6 +322,13 @@ static void test_recognise__what_a_row_can_say_differently(void **state)
           "{{ raise_exception('no') }}{% elif m.role == 'user' %}{{ '[INST] ' + m.content + "
           "' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}{% endfor %}",
           "mistral-2023-stored", "<s>[INST]  Q [/INST]A </s>" },
+        { "{% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}{{ bos_token + "
+          "'[INST] ' + (('<<SYS>>\\n' + (messages[0].content if messages[0].role == 'system' else "
+          "'Be kind.') + '\\n<</SYS>>\\n\\n' if loop.first else '') + m.content).strip() + "
+          "' [/INST]' }}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}"
+          "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('order') }}"
+          "{% endif %}{% endfor %}",
+          "llama2-stored", "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\n Q [/INST] A </s>" },
     };
     static const sheaf__message talk[] = { { "user", " Q", 2 }, { "assistant", "A ", 2 } };
     static const sheaf__chat_options options = { .bos = "<s>", .eos = "</s>" };
@@ -360,6 +367,7 @@ static void test_recognise__others_are_refused_with_the_names(void **state)
           SHEAF_E_UNSUPPORTED },
         { CHATML("", "message['content'].replace('two', '2')"), "chatml writes",
           SHEAF_E_UNSUPPORTED },
+        { CHATML("", "message['content']") "!", "another one", SHEAF_E_UNSUPPORTED },
         { "{% for %}", "line 1", SHEAF_E_FORMAT },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

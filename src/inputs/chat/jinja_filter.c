@@ -371,7 +371,8 @@ static sheaf__jarguments rest_of(const sheaf__jarguments *args, size_t first)
 {
     sheaf__jarguments rest = *args;
     first = first < rest.at.count ? first : rest.at.count;
-    rest.at.at += first;
+    if (first > 0)
+        rest.at.at += first;
     rest.at.count -= first;
     rest.at.capacity = rest.at.count;
     return rest;

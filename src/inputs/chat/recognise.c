@@ -33,8 +33,7 @@ static const probe probes[PROBES] = {
     { "sua", { "", " \n", "" } },
     { "uaua",
       { "Q", "<think>\nT one\n</think>\n\nA one", "Q two", "x<think>T two</think>\n\nA two" } },
-    { "ua",
-      { "<|im_end|>[/INST]<<SYS>></s>{{ 1 }}", "<|im_start|>user\n### USER: <end_of_turn>" } },
+    { "ua", { "<|im_end|>[/INST] </s>{{ 1 }}", "<|im_start|>user\n### USER: <end_of_turn>" } },
     { "ua", { "é你好👩\u200d👩", "\"'\\ & <b>" } },
     { "ua", { "Q one", "A one" }, .prompt = true },
     { "a", { "A one" } },
@@ -154,9 +153,10 @@ static char *own_system(const answers *a, const sheaf__style *style)
     sheaf__rendered r = { 0 };
     char *out = NULL;
     t.style.system = mark;
-    sheaf_status *st = style->place == SHEAF__SYSTEM_HEAD
-                           ? sheaf__chat_render(&r, &t, message, n, &options)
-                           : NULL;
+    sheaf_status *st =
+        style->place == SHEAF__SYSTEM_HEAD || style->place == SHEAF__SYSTEM_FIRST_USER
+            ? sheaf__chat_render(&r, &t, message, n, &options)
+            : NULL;
     const char *at = r.text == NULL ? NULL : memchr(r.text, *mark, r.size);
     if (at != NULL && a->text[asked] != NULL && a->size[asked] + 1 >= r.size) {
         const size_t before = (size_t)(at - r.text), after = r.size - before - 1;
@@ -170,45 +170,58 @@ static char *own_system(const answers *a, const sheaf__style *style)
     return out;
 }
 
-enum { HEADS = 3, TRIMS = 3, ORDERS = 3, LATERS = 3, PROMPTS = 2, SYSTEMS = 3 };
-enum { WAYS = HEADS * TRIMS * ORDERS * LATERS * PROMPTS * SYSTEMS };
+/* The first of these tell in all conversations, so that one tells whether to look at the others. */
+enum { HEADS = 3, PROMPTS = 2, SYSTEMS = 3, ORDERS = 3, LATERS = 3, TRIMS = 32, EMPTIES = 2 };
+enum { OUTER = HEADS * PROMPTS * SYSTEMS, INNER = ORDERS * LATERS * TRIMS * EMPTIES };
 
-/* The row in way number `way`; 0 is the row itself. False: that is one of the other ways. */
-static bool vary(sheaf__style *s, int way, const char *system)
+/* Way 0 is the row itself. */
+static void vary_outer(sheaf__style *s, int way, const char *system)
 {
-    static const unsigned trims = SHEAF__TRIM_SYSTEM | SHEAF__TRIM_USER | SHEAF__TRIM_ANSWER |
-                                  SHEAF__TRIM_LATER | SHEAF__TRIM_TOGETHER;
-    const sheaf__style row = *s;
-    const int head = way % HEADS, trim = way / HEADS % TRIMS,
-              order = way / (HEADS * TRIMS) % ORDERS,
-              later = way / (HEADS * TRIMS * ORDERS) % LATERS,
-              prompt = way / (HEADS * TRIMS * ORDERS * LATERS) % PROMPTS,
-              own = way / (HEADS * TRIMS * ORDERS * LATERS * PROMPTS);
+    const int head = way % HEADS, prompt = way / HEADS % PROMPTS, own = way / (HEADS * PROMPTS);
     if (head > 0)
         s->head = head == 1 ? NULL : SHEAF__BOS;
-    if (trim > 0)
-        s->flags = (s->flags & ~trims) | (trim == 1 ? 0 : trims & ~(unsigned)SHEAF__TRIM_TOGETHER);
+    if (prompt > 0)
+        s->flags |= SHEAF__ALWAYS_PROMPT;
+    if (own > 0)
+        s->system = own == 1 ? NULL : system;
+}
+
+static void vary_inner(sheaf__style *s, int way)
+{
+    static const unsigned trims = SHEAF__TRIM_SYSTEM | SHEAF__TRIM_USER | SHEAF__TRIM_ANSWER |
+                                  SHEAF__TRIM_LATER | SHEAF__TRIM_TOGETHER; /* bits 0 to 4 */
+    const int order = way % ORDERS, later = way / ORDERS % LATERS,
+              trim = way / (ORDERS * LATERS) % TRIMS, empty = way / (ORDERS * LATERS * TRIMS);
     if (order > 0)
         s->flags =
             order == 1 ? s->flags & ~(unsigned)SHEAF__ALTERNATE : s->flags | SHEAF__ALTERNATE;
     if (later > 0)
         s->later = later == 1 ? SHEAF__LATER_LEFT_OUT : SHEAF__LATER_REFUSED;
-    if (prompt > 0)
-        s->flags |= SHEAF__ALWAYS_PROMPT;
-    if (own > 0)
-        s->system = own == 1 ? NULL : system;
-    const bool changed =
-        (head == 0 || s->head != row.head) && (trim + order == 0 || s->flags != row.flags) &&
-        (later == 0 || s->later != row.later) && (own == 0 || s->system != row.system);
-    return way == 0 || changed;
+    s->flags ^= (unsigned)trim & trims;
+    if (empty > 0)
+        s->flags ^= SHEAF__SKIP_EMPTY_SYSTEM;
 }
 
-static bool try_style(sheaf__chat_template *t, const answers *a, const sheaf__style *style,
-                      const char *system, bool lenient, int ways)
+static bool try_inner(sheaf__chat_template *t, const answers *a, bool lenient)
 {
-    for (int way = 0; way < ways; way++) {
+    const sheaf__style style = t->style;
+    for (int way = 0; way < INNER; way++) {
+        t->style = style;
+        vary_inner(&t->style, way);
+        if (is_it(a, t, lenient))
+            return true;
+    }
+    return false;
+}
+
+/* The row in all its ways; without `varied` as it stands. */
+static bool try_style(sheaf__chat_template *t, const answers *a, const sheaf__style *style,
+                      const char *system, bool lenient, bool varied)
+{
+    for (int way = 0; way < (varied ? OUTER : 1); way++) {
         *t = (sheaf__chat_template){ .style = *style };
-        if (vary(&t->style, way, system) && is_it(a, t, lenient))
+        vary_outer(&t->style, way, system);
+        if (varied ? agrees(a, 0, t, false) && try_inner(t, a, lenient) : is_it(a, t, lenient))
             return true;
     }
     return false;
@@ -243,8 +256,7 @@ static sheaf_status *search(sheaf__chat_template **out, const answers *a)
     for (int pass = 0; pass < 3; pass++) /* as it stands; varied; refusing more */
         for (int k = 0; k < sheaf__style_count; k++) {
             char *system = pass == 0 ? NULL : own_system(a, &sheaf__styles[k]);
-            const bool is =
-                try_style(&found, a, &sheaf__styles[k], system, pass == 2, pass == 0 ? 1 : WAYS);
+            const bool is = try_style(&found, a, &sheaf__styles[k], system, pass == 2, pass > 0);
             const bool own = is && system != NULL && found.style.system == system;
             sheaf_status *st =
                 is ? sheaf__chat_template_new(out, &found.style, own ? system : NULL) : NULL;

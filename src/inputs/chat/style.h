@@ -28,7 +28,7 @@ typedef enum sheaf__later_system {
 } sheaf__later_system;
 
 enum {
-    SHEAF__TRIM_SYSTEM = 1,
+    SHEAF__TRIM_SYSTEM = 1, /* the bits of trimming are the lowest: recognise.c goes over them */
     SHEAF__TRIM_USER = 2,
     SHEAF__TRIM_ANSWER = 4,
     SHEAF__TRIM_LATER = 8,     /* system messages that do not begin the conversation */

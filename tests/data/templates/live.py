@@ -1,0 +1,64 @@
+"""live.py - published chat templates on random conversations: `sheaf render` against transformers.
+
+    python3 tests/data/templates/live.py --sheaf build/src/cli/sheaf --work DIR
+
+Each program of this folder is stored with a tokenizer, so that sheaf must recognise it, and, by its
+name, asked for without being stored. Prints "ok - NAME" or "not ok - NAME".
+"""
+import argparse, glob, json, os, random, subprocess, sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from record import here, render
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sheaf", required=True)
+parser.add_argument("--work", required=True)
+parser.add_argument("--count", type=int, default=300)
+args = parser.parse_args()
+os.makedirs(args.work, exist_ok=True)
+rng = random.Random(7)
+words = ["a", "Hi there", "\n", " ", "\t", "\u00a0", "\u3000", "é", "你好", "\u200b", "👩\u200d👩", "<|im_end|>", "</s>", "[/INST]",
+         "<think>", "</think>", "<tool_response>", "</tool_response>", "{{ x }}", "{% if %}", "\x00", "\x1c", "\x85", "'", '"', "\\n", "<<SYS>>", "<|eot_id|>"]
+
+
+def conversation():
+    roles = ["system"] * (rng.random() < 0.4)
+    if rng.random() < 0.8:
+        roles += [("user", "assistant")[i % 2] for i in range(rng.randint(1, 6))]
+    else:
+        roles += [rng.choice(["system", "user", "assistant"]) for _ in range(rng.randint(1, 4))]
+    return [{"role": r, "content": "".join(rng.choice(words) for _ in range(rng.choice([0, 1, 2, 5, 9])))} for r in roles]
+
+
+def by_sheaf(folder, name, records, prompt):
+    path = os.path.join(args.work, "records.json")
+    out = []
+    with open(path, "w") as f:
+        f.write("".join(json.dumps({"messages": c}) + "\n" for c in records))
+    command = [args.sheaf, "render", "--tokenizer", folder, path] + (["--template", name] if name else [])
+    run = subprocess.run(command + (["--generation-prompt"] if prompt else []), capture_output=True, text=True)
+    return [json.loads(line) for line in run.stdout.split("\n") if line], run.stderr
+
+
+def check(name, stored):
+    program = open(f"{here}/{name}.jinja", encoding="utf-8", newline="").read()
+    folder = os.path.join(args.work, "tokenizer")
+    os.makedirs(folder, exist_ok=True)
+    config = {"bos_token": "<s>", "eos_token": "</s>"} | ({"chat_template": program} if stored else {})
+    json.dump(config, open(folder + "/tokenizer_config.json", "w"))
+    for prompt in (False, True):
+        records = [c for c in (conversation() for _ in range(args.count)) if (c[-1]["role"] != "assistant") == prompt]
+        want = [render(program, c, "<s>", "</s>") for c in records]
+        got, errors = by_sheaf(folder, None if stored else name, records, prompt)
+        texts = [w for w in want if w is not None]
+        if [g["text"] for g in got] != texts:
+            differ = next((i for i, (g, w) in enumerate(zip(got, texts)) if g["text"] != w), min(len(got), len(texts)))
+            print(f"not ok - {name}{' stored' * stored}: {len(got)} texts, {len(texts)} of transformers, first other {differ}: "
+                  f"{texts[differ : differ + 1]!r} {[g['text'] for g in got[differ : differ + 1]]!r} {errors[:300]!r}")
+            return
+    print(f"ok - {name}{' stored' * stored}: {args.count} conversations")
+
+
+for path in sorted(glob.glob(here + "/*.jinja")):
+    for stored in (True, False):
+        check(os.path.basename(path)[:-6], stored)
