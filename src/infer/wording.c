@@ -461,10 +461,23 @@ sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf_
     return sheaf__wording_prompt(out, block, w, &(sheaf__turn){ text, NULL }, 1, image);
 }
 
+/* Does the template take a system message? */
+static sheaf_status *try_system(const sheaf__wording *w)
+{
+    const sheaf__message said[] = { { SHEAF__SYSTEM, "a", 1 }, { SHEAF__USER, "b", 1 } };
+    sheaf__rendered text = { 0 };
+    sheaf_status *st = sheaf__chat_render(&text, w->chat, said, 2,
+                                          &(sheaf__chat_options){ .generation_prompt = true,
+                                                                  .bos = w->stored.bos,
+                                                                  .eos = w->stored.eos });
+    sheaf__rendered_release(&text);
+    return st;
+}
+
 sheaf_status *sheaf__wording_system(const sheaf__wording *w)
 {
     if (w->chat != NULL && w->templated)
-        return NULL;
+        return try_system(w);
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a system message");
     sheaf_expected(st, "a template with a place for it");
     return w->templated ? sheaf_found(st, "template %s", sheaf__template_name(w->version))

@@ -215,6 +215,8 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     if (st == NULL)
         st = generate(&r, r.first ? w->first : own, model);
     sheaf_status_free(r.failed);
+    for (int64_t i = 0; i < w->count && !r.first && r.spoken != NULL; i++)
+        sheaf__spoken_release(&r.spoken[i]);
     if (!r.first)
         free(r.spoken);
     free(own);

@@ -140,7 +140,7 @@ done
 "$sheaf" generate --model "$text" --prompts "$data/prompts.jsonl" --max-new 24 2>/dev/null | sed -n 1p >"$work/printed"
 "$sheaf" generate --model "$text" --prompt "hello world, how are you" --max-new 24 2>/dev/null >"$work/streamed"
 same "what is printed as it comes is the same" "$work/printed" "$work/streamed"
-runs "a text across tokens ends it" 0 '"end":"text"' generate --model "$text" --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json
+runs "a text across tokens ends it" 0 '"end":"text"' generate --model "$text" --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json --tp 2
 check "before it" grep -qF 'V\"h","end"' "$work/stdout"
 runs "a system message" 0 '"tokens"' generate --model "$text" --template chatml --system "Be brief." --prompt "three" --max-new 4 --json
 bytes=$text
@@ -152,6 +152,7 @@ grep -o '"logprobs":.*\]' "$work/stdout" | sed 's/,"prompt.*//;s/\]}$//' | head 
 same "what was kept of it changes nothing" "$work/kept" "$work/alone"
 printf '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "chat_template": "{%% for m in messages %%}[{{ m.content }}]{%% endfor %%}"}' >"$text/tokenizer_config.json"
 chat "a template that we do not know" 3 'chatml.*--template' 'one\n'
+chat "one without a place for a system message" 3 'system: message 1.*no system message .chat template gemma.' 'one\n' --template gemma --system "Be brief."
 chat "another by name" 0 '"tokens"' 'one\n' --template zephyr --json
 printf '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>"}' >"$text/tokenizer_config.json"
 chat "no template" 2 'a chat template.*stores none.*--template NAME: llama2' 'one\n'
