@@ -65,8 +65,23 @@ sheaf__work *sheaf__work_take(struct sheaf__works *pool)
     return work;
 }
 
+/* What a text of many megabytes took does not stay. */
+static void let_go(sheaf__work *work)
+{
+    enum { MOST = 16 << 20 };
+    const int64_t bytes = work->prepared.now.capacity + work->prepared.next.capacity;
+    if (bytes > MOST)
+        sheaf__prepared_release(&work->prepared);
+    if (work->scratch_size > MOST) {
+        free(work->scratch);
+        work->scratch = NULL;
+        work->scratch_size = 0;
+    }
+}
+
 void sheaf__work_give(struct sheaf__works *pool, sheaf__work *work)
 {
+    let_go(work);
     pthread_mutex_lock(&pool->lock);
     work->next = pool->first;
     pool->first = work;
