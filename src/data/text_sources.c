@@ -158,6 +158,8 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
         st = check_size(s->tokenizer, path, options);
     if (st == NULL)
         st = sheaf__stored_chat_read(&s->stored, path);
+    if (st == NULL)
+        st = sheaf__stored_chat_complete(&s->stored, s->tokenizer);
     if (st != NULL)
         return st;
     const int64_t end = options->config->neos > 0 ? options->config->eos[0] : -1;

@@ -67,6 +67,8 @@ static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
         st = check_size(w->tokenizer, path, w->config);
     if (st == NULL)
         st = sheaf__stored_chat_read(&w->stored, path);
+    if (st == NULL)
+        st = sheaf__stored_chat_complete(&w->stored, w->tokenizer);
     if (st != NULL) {
         sheaf__tokenizer_close(w->tokenizer);
         w->tokenizer = NULL;

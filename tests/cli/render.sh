@@ -65,6 +65,17 @@ runs "one that changes with the day is not run" 3 'strftime_now.*the day' render
 stores number 5
 runs "a number is no template" 3 "tokenizer_config.json: 'chat_template' +expected: a template" render --tokenizer "$work/number" "$work/good.jsonl"
 
+# Names that no file says are those of the tokenizer's class.
+mkdir "$work/class"
+echo '{"tokenizer_class": "LlamaTokenizer"}' >"$work/class/tokenizer_config.json"
+cat >"$work/class/tokenizer.json" <<'END'
+{"version": "1.0", "added_tokens": [{"id": 0, "content": "<s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false},
+ {"id": 1, "content": "</s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}],
+ "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+ "model": {"type": "BPE", "vocab": {"<s>": 0, "</s>": 1, "a": 2, "<unk>": 3}, "merges": []}}
+END
+runs "bos and eos of the tokenizer's class" 0 '"text": "<s>.INST. 2.2. ./INST. 4 </s>"' render --tokenizer "$work/class" --template llama2 "$work/good.jsonl"
+
 mkdir "$work/none"
 runs "no template at all" 2 '^sheaf: --template +expected: llama2, .* +found: +none, and the tokenizer stores none' render --tokenizer "$work/none" "$work/good.jsonl"
 runs "a tokenizer without eos" 2 'chat template zephyr +expected: a tokenizer with an eos token' \

@@ -141,6 +141,23 @@ static sheaf_status *take_input(FILE **file, char path[32])
     return NULL;
 }
 
+/* What the files do not say the tokenizer's class does, where there is a tokenizer. */
+static sheaf_status *complete(sheaf__stored_chat *stored, const char *path)
+{
+    sheaf__tokenizer *t = NULL;
+    if (stored->bos != NULL && stored->eos != NULL)
+        return NULL;
+    sheaf_status *st = sheaf__tokenizer_open(&t, path);
+    if (st == NULL)
+        st = sheaf__stored_chat_complete(stored, t);
+    else if (sheaf_status_code(st) != SHEAF_E_MEMORY) { /* a template may need neither */
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    sheaf__tokenizer_close(t);
+    return st;
+}
+
 int cmd_render(cli *cli, int argc, char **argv)
 {
     rendering r = { .cli = cli };
@@ -160,6 +177,8 @@ int cmd_render(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL)
         st = sheaf__stored_chat_read(&stored, tokenizer);
+    if (st == NULL)
+        st = complete(&stored, tokenizer);
     if (st == NULL)
         st = sheaf__chat_template_choose(&r.template, name, &stored);
     r.options.bos = stored.bos;

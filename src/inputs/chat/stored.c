@@ -140,6 +140,17 @@ sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
     return st;
 }
 
+static sheaf_status *complete(char **name, const sheaf__tokenizer *t, int32_t id)
+{
+    return *name != NULL || id < 0 ? NULL : keep(name, sheaf__tokenizer_token(t, id));
+}
+
+sheaf_status *sheaf__stored_chat_complete(sheaf__stored_chat *s, const sheaf__tokenizer *t)
+{
+    sheaf_status *st = complete(&s->bos, t, sheaf__tokenizer_bos(t));
+    return st == NULL ? complete(&s->eos, t, sheaf__tokenizer_eos(t)) : st;
+}
+
 void sheaf__stored_chat_release(sheaf__stored_chat *s)
 {
     free(s->program);

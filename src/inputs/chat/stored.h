@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "inputs/tokenizer/tokenizer.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__stored_chat {
@@ -20,6 +21,9 @@ typedef struct sheaf__stored_chat {
 /* sheaf__stored_chat_read - `path`: a folder, or a file in it. No file is needed. Release also
  * after a failure. Errors: SHEAF_E_IO, SHEAF_E_FORMAT (with the file), SHEAF_E_MEMORY. */
 sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path);
+/* sheaf__stored_chat_complete - names of bos and eos that the files do not say, as the tokenizer's
+ * class has them by default. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__stored_chat_complete(sheaf__stored_chat *s, const sheaf__tokenizer *t);
 void sheaf__stored_chat_release(sheaf__stored_chat *s);
 
 #endif
