@@ -9,9 +9,10 @@ int cmd_info(cli *cli, int argc, char **argv);
 int cmd_init(cli *cli, int argc, char **argv);
 int cmd_merge(cli *cli, int argc, char **argv);
 int cmd_render(cli *cli, int argc, char **argv);
+int cmd_translate(cli *cli, int argc, char **argv);
 
 extern const char cmd_diff_usage[], cmd_info_usage[], cmd_init_usage[], cmd_merge_usage[],
-    cmd_render_usage[];
+    cmd_render_usage[], cmd_translate_usage[];
 
 extern const char cmd_verify_usage[], cmd_convert_usage[];
 int cmd_convert(cli *cli, int argc, char **argv);

@@ -1,0 +1,241 @@
+/* translate.c - `sheaf translate`: a YAML file of another trainer as a recipe. */
+#include "translate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/print.h"
+#include "base/text.h"
+#include "cli/lib/shared.h"
+#include "cli/lib/yaml.h"
+#include "commands.h"
+
+const char cmd_translate_usage[] =
+    "usage: sheaf translate FILE.yaml > NAME.recipe\n"
+    "Prints the settings of a LLaMA-Factory or Axolotl file as a recipe of sheaf. What has no place\n"
+    "in it is listed on standard error: keys that are not known, and those that would change the\n"
+    "result and sheaf does not have. Exit code 1 when there are such. Complete the recipe and give\n"
+    "it to sheaf train --recipe.\n";
+
+typedef struct translation {
+    const translate_program *from;
+    const cli_yaml *yaml;
+    sheaf_text recipe; /* lines */
+    char **lost;       /* "line 7: use_dora: DoRA is ..."; owned */
+    int nlost;
+    bool failed; /* no memory */
+} translation;
+
+static bool begins(const char *text, const char *with, size_t n)
+{
+    return strncmp(text, with, n) == 0;
+}
+
+/* "*" at the end: any that begin so. "[*]": of any number. */
+static bool matches(const char *pattern, const char *key)
+{
+    const char *any = strstr(pattern, "[*]");
+    if (any != NULL) {
+        const char *close = strchr(key, ']');
+        if (!begins(key, pattern, (size_t)(any - pattern) + 1) || close == NULL)
+            return false;
+        return matches(any + 2, close);
+    }
+    const size_t n = strlen(pattern);
+    return pattern[n - 1] == '*' ? begins(key, pattern, n - 1) : strcmp(pattern, key) == 0;
+}
+
+/* What `words` has for a value: malloc'd; NULL without memory. *known: it is named there. */
+static char *word_for(const char *words, const char *value, bool *known)
+{
+    *known = false;
+    for (const char *at = words; at != NULL && *at != '\0';) {
+        const size_t n = strcspn(at, "|"), equal = strcspn(at, "=|");
+        const bool any = equal == 1 && at[0] == '*';
+        if (any || (strlen(value) == equal && strncasecmp(value, at, equal) == 0)) {
+            *known = true;
+            return equal < n ? strndup(at + equal + 1, n - equal - 1) : strdup(value);
+        }
+        at += n + (at[n] == '|');
+    }
+    if (words != NULL && value[0] == '\0' && words[0] != '\0' && words[strlen(words) - 1] == '|')
+        *known = true;
+    return strdup(value);
+}
+
+static bool is_off(const char *value)
+{
+    static const char *const off[] = { "", "false", "no", "off", "0", "0.0", "none" };
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        if (strcasecmp(value, off[i]) == 0)
+            return true;
+    return false;
+}
+
+static void lose(translation *t, const cli_yaml_entry *e, const char *why)
+{
+    char **grown = realloc(t->lost, (size_t)(t->nlost + 1) * sizeof *grown);
+    t->failed = t->failed || grown == NULL;
+    if (grown == NULL)
+        return;
+    t->lost = grown;
+    if (asprintf(&grown[t->nlost], "line %d: %s: %s: %s", e->line, e->key, e->value, why) < 0)
+        t->failed = true;
+    else
+        t->nlost++;
+}
+
+/* Is the setting in the recipe? A later line must not give it again. */
+static bool has(const translation *t, const char *setting)
+{
+    const size_t n = strlen(setting);
+    for (const char *at = t->recipe.at; at != NULL && *at != '\0';) {
+        if (begins(at, setting, n) && at[n] == ':')
+            return true;
+        at = strchr(at, '\n');
+        at = at == NULL ? NULL : at + 1;
+    }
+    return false;
+}
+
+static void put(translation *t, const cli_yaml_entry *e, const translate_rule *rule,
+                const char *value)
+{
+    if (value[0] == '\0')
+        return;
+    if (strpbrk(value, "\n\r") != NULL) {
+        lose(t, e, "a value of several lines");
+        return;
+    }
+    if (has(t, rule->setting)) {
+        lose(t, e, "gives again what another key gave");
+        return;
+    }
+    if (rule->note != NULL)
+        sheaf__text_add(&t->recipe, "# %s: %s\n", e->key, rule->note);
+    sheaf__text_add(&t->recipe, "%s: %s\n", rule->setting, value);
+}
+
+static void apply(translation *t, const cli_yaml_entry *e, const translate_rule *rule)
+{
+    bool known;
+    char *value = word_for(rule->words, e->value, &known);
+    if (value == NULL) {
+        t->failed = true;
+        return;
+    }
+    switch (rule->kind) {
+    case TRANSLATE_COPY: put(t, e, rule, value); break;
+    case TRANSLATE_YES:
+        if (!is_off(e->value))
+            put(t, e, rule, "true");
+        break;
+    case TRANSLATE_NO: put(t, e, rule, is_off(e->value) ? "true" : "false"); break;
+    case TRANSLATE_PRESENT:
+        if (!is_off(e->value))
+            put(t, e, rule, value);
+        break;
+    case TRANSLATE_IGNORED: break;
+    case TRANSLATE_REFUSED:
+        if (!is_off(e->value))
+            lose(t, e, rule->note != NULL ? rule->note : "sheaf has no such thing");
+        break;
+    case TRANSLATE_ONLY:
+        if (!known && e->value[0] != '\0')
+            lose(t, e, "sheaf has no such thing");
+        break;
+    }
+    free(value);
+}
+
+static void translate(translation *t)
+{
+    for (int i = 0; i < t->yaml->count; i++) {
+        const cli_yaml_entry *e = &t->yaml->entry[i];
+        const translate_rule *rule = t->from->rule;
+        while (rule->key != NULL && !matches(rule->key, e->key))
+            rule++;
+        if (rule->key == NULL)
+            lose(t, e, "unknown");
+        else
+            apply(t, e, rule);
+    }
+    bool titled = false;
+    for (const char *at = t->from->always; *at != '\0';) { /* its defaults, where nothing is said */
+        const size_t n = strcspn(at, "\n"), name = strcspn(at, ":");
+        char setting[64];
+        snprintf(setting, sizeof setting, "%.*s", (int)name, at);
+        const bool lora = begins(setting, "lora-", 5),
+                   full = t->recipe.at != NULL && (strstr(t->recipe.at, "method: full") != NULL ||
+                                                   strstr(t->recipe.at, "method: head") != NULL);
+        if (!has(t, setting) && !(lora && full)) {
+            if (!titled)
+                sheaf__text_add(&t->recipe, "# what %s does where its file says nothing\n",
+                                t->from->name);
+            titled = true;
+            sheaf__text_add(&t->recipe, "%.*s\n", (int)n, at);
+        }
+        at += n + 1;
+    }
+}
+
+static const translate_program *program_of(const cli_yaml *yaml)
+{
+    for (const translate_program *p = translate_programs; p->name != NULL; p++)
+        for (int i = 0; p->sign[i] != NULL; i++)
+            for (int k = 0; k < yaml->count; k++)
+                if (strcmp(yaml->entry[k].key, p->sign[i]) == 0)
+                    return p;
+    return NULL;
+}
+
+static void print_json(const cli *cli, const translation *t)
+{
+    sheaf_json_writer j = { 0 };
+    sheaf__json_open(&j, NULL, '{');
+    sheaf__json_put_text(&j, "program", t->from->name);
+    sheaf__json_put_text(&j, "recipe", t->recipe.at == NULL ? "" : t->recipe.at);
+    sheaf__json_open(&j, "lost", '[');
+    for (int i = 0; i < t->nlost; i++)
+        sheaf__json_put_text(&j, NULL, t->lost[i]);
+    sheaf__json_close(&j, ']');
+    cli_json_end(cli->out, &j);
+}
+
+int cmd_translate(cli *cli, int argc, char **argv)
+{
+    const cli_option options[] = { { 0 } };
+    cli_paths paths;
+    cli_yaml yaml = { 0 };
+    translation t = { .yaml = &yaml };
+    sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL)
+        st = cli_yaml_read(&yaml, paths.word[0]);
+    if (st == NULL && (t.from = program_of(&yaml)) == NULL) {
+        st = sheaf_expected(
+            sheaf_fail(SHEAF_E_DATA, "%s", paths.word[0]),
+            "a file of LLaMA-Factory (with model_name_or_path) or of Axolotl (with base_model)");
+        sheaf_found(st, "neither's keys");
+    }
+    if (st == NULL) {
+        sheaf__text_add(&t.recipe, "# from %s, a file of %s\n", paths.word[0], t.from->name);
+        translate(&t);
+        if (t.failed || t.recipe.failed)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s", paths.word[0]);
+    }
+    if (st == NULL && cli->json)
+        print_json(cli, &t);
+    else if (st == NULL)
+        sheaf__print_lines(cli->out, t.recipe.at);
+    for (int i = 0; i < t.nlost; i++)
+        if (st == NULL)
+            sheaf_warn(&cli->events, "not in the recipe: %s", t.lost[i]);
+    const bool whole = t.nlost == 0;
+    for (int i = 0; i < t.nlost; i++)
+        free(t.lost[i]);
+    free(t.lost);
+    sheaf__text_release(&t.recipe);
+    cli_yaml_release(&yaml);
+    return cli_answer(cli, st, whole);
+}

@@ -1,0 +1,35 @@
+/* translate.h - what the settings of other trainers are in a recipe of sheaf. */
+#ifndef SHEAF_CLI_COMMANDS_TRANSLATE_H
+#define SHEAF_CLI_COMMANDS_TRANSLATE_H
+
+#include <stdbool.h>
+
+typedef enum translate_kind {
+    TRANSLATE_COPY,    /* the value as it is, after `words` */
+    TRANSLATE_YES,     /* a flag: true gives "true"; false nothing */
+    TRANSLATE_NO,      /* a flag that is the other way round */
+    TRANSLATE_PRESENT, /* any value but false: what `words` has for "*" */
+    TRANSLATE_IGNORED, /* changes no result: how it logs, shows, or uses memory */
+    TRANSLATE_REFUSED, /* would change the result, and sheaf has no such thing: only if not "off" */
+    TRANSLATE_ONLY,    /* must be one of `words`, which then changes nothing */
+} translate_kind;
+
+/* "from=to|from=to"; "*=..." for any other value; without a match the value itself is copied. */
+typedef struct translate_rule {
+    const char *key; /* theirs; "*" at its end: any that begin so; "[*]" any number */
+    translate_kind kind;
+    const char *setting; /* ours; NULL where there is none */
+    const char *words;
+    const char *note; /* written beside it; NULL */
+} translate_rule;
+
+typedef struct translate_program {
+    const char *name;        /* "LLaMA-Factory" */
+    const char *const *sign; /* a file with one of these keys is of this program; ends with NULL */
+    const translate_rule *rule; /* ends with key NULL; the first that matches counts */
+    const char *always;         /* lines of every recipe: what the program does by default */
+} translate_program;
+
+extern const translate_program translate_programs[]; /* ends with name NULL */
+
+#endif

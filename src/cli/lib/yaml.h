@@ -1,0 +1,24 @@
+/* yaml.h - a YAML file of settings as a list of keys and values. */
+#ifndef SHEAF_CLI_LIB_YAML_H
+#define SHEAF_CLI_LIB_YAML_H
+
+#include "sheaf/status.h"
+
+typedef struct cli_yaml_entry {
+    char *key;   /* "learning_rate"; of nested maps and lists "datasets[0].path" */
+    char *value; /* as it is written; a list of plain values joined by commas; "" for null */
+    int line;    /* of the key, from 1 */
+} cli_yaml_entry;
+
+typedef struct cli_yaml {
+    cli_yaml_entry *entry;
+    int count;
+} cli_yaml;
+
+/* cli_yaml_read - in file order. Release also after a failure. Errors: SHEAF_E_IO; SHEAF_E_DATA
+ * with the line for what is no YAML, a key given twice, an anchor or alias, and a file that is no
+ * map or is larger or deeper than settings are. */
+sheaf_status *cli_yaml_read(cli_yaml *out, const char *path);
+void cli_yaml_release(cli_yaml *yaml);
+
+#endif

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Files of LLaMA-Factory and Axolotl as recipes.
+. "$(dirname "$0")/lib.sh"
+
+cat >"$work/factory.yaml" <<'END'
+### model
+model_name_or_path: base
+trust_remote_code: true
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_target: all
+lora_rank: 4
+dataset: talk.jsonl
+template: llama3   # a comment
+cutoff_len: 64
+output_dir: run
+logging_steps: 10
+overwrite_output_dir: true
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+learning_rate: 1.0e-4
+max_steps: 2
+lr_scheduler_type: cosine
+warmup_ratio: 0.5
+bf16: true
+val_size: 0.0
+END
+runs "a file of LLaMA-Factory" 0 'LLaMA-Factory.*model: base method: lora lora-targets: all-linear lora-rank: 4 .*data: talk\.jsonl template: llama3 seq: 64 out: run .*micro-batch: 1 accumulate: 2 lr: 1\.0e-4 steps: 2 schedule: cosine warmup-ratio: 0\.5 dtype: bfloat16 .*lora-alpha: 16 on-long: cut checkpointing: true' translate "$work/factory.yaml"
+{ printf 'model_name_or_path: a\nuse_galore: false\nuse_dora: true\npizza: 3\nstage: dpo\n'; } >"$work/in.yaml"
+runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_dora: true: DoRA.*line 4: pizza: 3: unknown.*line 5: stage: dpo: sheaf has no such thing' translate "$work/in.yaml"
+cat >"$work/axolotl.yml" <<'END'
+base_model: base
+load_in_8bit: false
+datasets:
+  - path: talk.jsonl
+    type: chat_template
+chat_template: llama3
+val_set_size: 0.05
+output_dir: ./run
+adapter: lora
+lora_r: 32
+lora_alpha: 16
+lora_target_modules:
+  - q_proj
+  - v_proj
+sequence_len: 4096
+sample_packing: true
+gradient_accumulation_steps: 4
+micro_batch_size: 2
+num_epochs: 3
+optimizer: adamw_torch
+lr_scheduler: constant_with_warmup
+learning_rate: 0.0002
+train_on_inputs: false
+bf16: auto
+wandb_project:
+special_tokens:
+END
+runs "a file of Axolotl" 0 'Axolotl .*model: base .*data: talk\.jsonl template: llama3 .*eval-split: 0\.05 out: \./run method: lora lora-rank: 32 lora-alpha: 16 lora-targets: q_proj,v_proj seq: 4096 pack: true accumulate: 4 .*micro-batch: 2 epochs: 3 schedule: constant lr: 0\.0002 dtype: bfloat16 .*on-long: skip' translate "$work/axolotl.yml"
+{ printf 'base_model: a\nadapter:\n'; } >"$work/in.yaml"
+runs "without an adapter all is trained" 0 'method: full' translate "$work/in.yaml"
+{ printf 'base_model: a\nload_in_4bit: true\nadapter: qlora\n'; } >"$work/in.yaml"
+runs "quantised weights are listed" 1 'method: qlora .*line 2: load_in_4bit: true: weights stay' translate "$work/in.yaml"
+{ printf 'base_model: a\ndatasets:\n  - path: b\n  - path: c\n'; } >"$work/in.yaml"
+runs "a second data set too" 1 'line 4: datasets\[1\]\.path: c: one file of data' translate "$work/in.yaml"
+{ printf 'base_model: a\ntokens: [x, y]\n'; } >"$work/in.yaml"
+runs "for programs" 1 '"program": "Axolotl", "recipe": "# from .*model: a.n.*", "lost": \["line 2: tokens: x,y: sheaf adds no tokens"\]' translate --json "$work/in.yaml"
+{ printf 'steps: 3\n'; } >"$work/in.yaml"
+runs "a file of neither" '[23]' "LLaMA-Factory \(with model_name_or_path\)" translate "$work/in.yaml"
+{ printf 'base_model: a\nbase_model: b\n'; } >"$work/in.yaml"
+runs "a key twice" '[23]' 'line 2.*each key once' translate "$work/in.yaml"
+{ printf 'base_model: a\n  b: [c\n'; } >"$work/in.yaml"
+runs "no YAML" '[23]' 'line 2.*YAML' translate "$work/in.yaml"
+{ printf -- '- a\n'; } >"$work/in.yaml"
+runs "no map" '[23]' 'a map of settings' translate "$work/in.yaml"
+{ printf ''; } >"$work/in.yaml"
+runs "nothing" '[23]' 'an empty file' translate "$work/in.yaml"
+{ printf 'base_model: &a b\nadapter: *a\n'; } >"$work/in.yaml"
+runs "an alias" '[23]' 'anchor or an alias' translate "$work/in.yaml"
+{ printf 'base_model: a\nb: '; printf '[%.0s' {1..40}; } >"$work/in.yaml"
+runs "no end of lists" '[23]' '16 levels' translate "$work/in.yaml"
+runs "no such file" '[23]' 'no-such' translate "$work/no-such.yaml"
+
+# The recipe is one that train reads: with the model and the data that it names the run goes to its end.
+cp -r "$llama/tiny_llama/hf" "$work/base"
+sed -i 's/template: .*/template: plain/' "$work/factory.yaml"
+check "the recipe is read by plan" bash -c 'cd "$1" && "$2" translate factory.yaml >r.recipe 2>/dev/null; sed -i "/^data:/d; /^template:/d; /^out:/d" r.recipe; "$2" plan --recipe ./r.recipe --json | grep -q "\"peak\":[1-9]"' . "$work" "$sheaf"
+finish
