@@ -19,6 +19,7 @@
 #   8. a small CogAgent learns to read pictures, the way of ./run demo-vlm
 #   9. CogVLM and CogAgent over every rank count, dtype, kernel, thread and slice count (soak_cog.sh)
 #  10. small mistakes put into the sources, one at a time, are all noticed by a test (mutants.sh)
+#  11. sheaf tokenize equals tokenizers on 12 MB of texts and on every code point (needs a network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -36,7 +37,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -238,6 +239,17 @@ if section 10 "small mistakes are noticed"; then
     passed=$((passed + $(grep -c '^ok - ' "$work/mutants.log")))
     failed=$((failed + $(grep -c '^not ok - ' "$work/mutants.log")))
     grep -q '^[0-9]* killed, ' "$work/mutants.log" || fail "the list of mistakes did not end"
+fi
+
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 11 "tokenizers"; then
+    if (. bench/rivals.sh); then
+        build/bench-venv/bin/python -B bench/tokenizers_live.py --sheaf "$sheaf" --work "$work/tokenizers" 2>&1 | tee "$work/tokenizers.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/tokenizers.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/tokenizers.log")))
+        grep -q ' bytes compared$' "$work/tokenizers.log" || fail "the comparison of tokenizers did not end"
+    else
+        fail "transformers and PEFT are not there"
+    fi
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
