@@ -70,7 +70,7 @@ def text(out, name, value):
     path = os.path.join(out, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as f:
-        json.dump(value, f, indent=1)
+        json.dump(value, f, indent=None if name.endswith("log.json") else 1)
         f.write("\n")
 
 
@@ -115,12 +115,12 @@ def labels_of(batches):
 
 
 def some(names):
-    """A layer's q, k, norms and biases, what is fused, the last layer's down, and a tied table."""
+    """A layer's q, k, norms and biases, what is fused, and a tied table."""
     keep = []
     last = max((int(n.split(".layers.")[1].split(".")[0]) for n in names if ".layers." in n), default=0)
     for n in names:
         first = ".layers.0." in n and ("norm" in n or "bias" in n or "q_proj" in n or "k_proj" in n)
-        second = f".layers.{last}." in n and ("_norm" in n or "qkv" in n or "gate_up" in n or "down" in n)
+        second = f".layers.{last}." in n and ("_norm" in n or "qkv" in n or "gate_up" in n)
         table = n == "model.embed_tokens.weight" and "lm_head.weight" not in names and last == 3
         if first or second or table or n == "model.norm.weight":
             keep.append(n)
@@ -212,7 +212,7 @@ def record_full(out, config, seed):
     final = dict(model.named_parameters())
     keep = [n for n in some(list(final)) if ".layers." in n]
     tensors(out, "full_train/batches.safetensors", batches)
-    tensors(out, "full_train/final_model.safetensors", {n: final[n] for n in keep if final[n].ndim == 1 or "q_proj" in n or "qkv" in n})
+    tensors(out, "full_train/final_model.safetensors", {n: final[n] for n in keep if final[n].ndim == 1 or "q_proj" in n})
     tensors(out, "full_train/final_adam_state_part.safetensors",
             {k: x for k, x in state.items() if any(k.endswith(n) for n in keep if "norm" in n)})
     text(out, "full_train/log.json", log_of(log, 2e-3, 0.1, "cosine_with_warmup", 1, 1))
