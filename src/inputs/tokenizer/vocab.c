@@ -138,6 +138,12 @@ int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
     return -1;
 }
 
+void sheaf__vocab_prefetch(const sheaf__vocab *v, const char *token, size_t size)
+{
+    if (v->slot != NULL)
+        __builtin_prefetch(&v->slot[sheaf__word_hash(token, size) & v->mask]);
+}
+
 const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size)
 {
     if (id < 0 || id >= v->ids || v->token[id].at == UINT32_MAX)

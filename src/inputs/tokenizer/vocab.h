@@ -35,6 +35,8 @@ sheaf_status *sheaf__vocab_reserve(sheaf__vocab *v, int64_t tokens, size_t bytes
 sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, uint64_t id);
 /* sheaf__vocab_find - -1: there is none. */
 int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size);
+/* sheaf__vocab_prefetch - begins to load what sheaf__vocab_find() will look at. */
+void sheaf__vocab_prefetch(const sheaf__vocab *v, const char *token, size_t size);
 /* sheaf__vocab_token - NULL: the id names none. */
 const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size);
 /* sheaf__vocab_read - an object {"token": id, ...} at the scan. */
