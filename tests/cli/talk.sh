@@ -140,6 +140,10 @@ done
 "$sheaf" generate --model "$text" --prompts "$data/prompts.jsonl" --max-new 24 2>/dev/null | sed -n 1p >"$work/printed"
 "$sheaf" generate --model "$text" --prompt "hello world, how are you" --max-new 24 2>/dev/null >"$work/streamed"
 same "what is printed as it comes is the same" "$work/printed" "$work/streamed"
+runs "pieces for programs" 0 . generate --model "$text" --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json --stream
+check "joined are the answer" test "$(sed -n 's/^{"piece":"\(.*\)"}$/\1/p' "$work/stdout" | tr -d '\n')" = "$(tail -n 1 "$work/stdout" | grep -oE '"text":"([^"\\]|\\.)*"' | sed 's/^"text":"//; s/"$//')"
+check "several" test "$(grep -c '^{"piece"' "$work/stdout")" -gt 5
+runs "for programs only" 2 'stream.*--json' generate --model "$text" --prompt a --stream
 runs "a text across tokens ends it" 0 '"end":"text"' generate --model "$text" --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json --tp 2
 check "before it" grep -qF 'V\"h","end"' "$work/stdout"
 runs "a system message" 0 '"tokens"' generate --model "$text" --template chatml --system "Be brief." --prompt "three" --max-new 4 --json

@@ -83,6 +83,8 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
         { "logprobs", CLI_COUNT, &f->logprobs,
           "with --json: the log of each token's probability, and the N most probable ones",
           .max = 1000 },
+        { "stream", CLI_FLAG | CLI_UNSAVED, &f->stream,
+          "with --json: each piece of text too as it comes, {\"piece\": TEXT} in a line" },
         { 0 },
     };
     append(table, rows, sizeof rows);
@@ -117,8 +119,9 @@ sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *t
 {
 #define GIVEN(name) sheaf__settings_given(&cli->settings, table, name)
     const bool logprobs = GIVEN("logprobs");
-    if (logprobs && !cli->json)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--logprobs"), "--json, which has them");
+    if ((logprobs || f->stream) && !cli->json)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, logprobs ? "--logprobs" : "--stream"),
+                              "--json%s", logprobs ? ", which has them" : "");
     const sheaf__sampling_wish wish = { .do_sample = GIVEN("greedy") ? !f->greedy : -1,
                                         .temperature = GIVEN("temperature") ? f->temperature : -1,
                                         .top_p = GIVEN("top-p") ? f->top_p : -1,
@@ -176,6 +179,24 @@ static json_t *logprobs_json(const sheaf_answer *answer)
         json_array_append_new(list, one);
     }
     return list;
+}
+
+void ask_piece(const cli *cli, const char *text)
+{
+    if (cli->json) {
+        json_t *object = json_pack("{s:o}", "piece", ask_json(text));
+        json_dumpf(object, cli->out, JSON_COMPACT);
+        json_decref(object);
+        fputc('\n', cli->out);
+    } else {
+        cli_say(cli, text);
+    }
+    fflush(cli->out);
+}
+
+bool ask_streams(const cli *cli, const ask_flags *f)
+{
+    return !cli->json || f->stream;
 }
 
 json_t *ask_answer_json(const sheaf_answer *answer)

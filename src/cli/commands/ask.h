@@ -26,7 +26,7 @@ void ask_model_table(cli_option *table, ask_model *flags);
 typedef struct ask_flags {
     const char *tokenizer, *version, *system;
     sheaf__texts stop;
-    bool greedy;
+    bool greedy, stream;
     int order; /* of --sampling: 0 = transformers' */
     double temperature, top_p, penalty;
     int64_t top_k, max_new, max_length, logprobs;
@@ -44,6 +44,11 @@ sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *model
  * generation_config.json does. Errors: SHEAF_E_ARG for flags that do not go together. */
 sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *table,
                          const ask_flags *flags, const sheaf_model *model);
+/* ask_piece - prints a piece of text that comes: as it is, or (--json) as {"piece": ...} in a line.
+ */
+void ask_piece(const cli *cli, const char *text);
+/* ask_streams - are pieces printed? */
+bool ask_streams(const cli *cli, const ask_flags *flags);
 /* ask_answer_json - "tokens", "text", "end" and, where they were asked for, "logprobs". */
 json_t *ask_answer_json(const sheaf_answer *answer);
 /* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes

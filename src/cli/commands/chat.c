@@ -141,8 +141,7 @@ static void speak(void *self, int64_t prompt, const char *text)
 {
     const session *t = self;
     (void)prompt;
-    cli_say(t->cli, text);
-    fflush(t->cli->out);
+    ask_piece(t->cli, text);
 }
 
 static void print_json(const session *t, const char *query, const sheaf_answer *answer)
@@ -402,7 +401,7 @@ static sheaf_status *run(session *t, const cli_option *table)
         sheaf__print(t->cli->err, "%s: /help lists what can be said besides questions\n",
                      sheaf_family_name(config->family));
     if (st == NULL) {
-        t->how.said = t->cli->json ? NULL : speak;
+        t->how.said = ask_streams(t->cli, &s->ask) ? speak : NULL;
         t->how.context = t;
         t->how.stop_now = &pressed;
         t->how.partial = true;

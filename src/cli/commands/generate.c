@@ -74,11 +74,10 @@ static void print_prompt(const work *w, int64_t i)
 static void speak(void *self, int64_t prompt, const char *text)
 {
     work *w = self;
-    if (!w->begun)
+    if (!w->begun && !w->cli->json)
         print_prompt(w, prompt);
     w->begun = true;
-    cli_say(w->cli, text);
-    fflush(w->cli->out);
+    ask_piece(w->cli, text);
 }
 
 static void print_answer(const work *w, int64_t i)
@@ -193,7 +192,7 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
     if (st == NULL) {
         a.batch = s->batch;
         a.events = w.events;
-        a.said = s->data == NULL && !cli->json ? speak : NULL;
+        a.said = s->data == NULL && ask_streams(cli, &s->ask) ? speak : NULL;
         a.context = &w;
         st = answer(&w, m, &prompts, &a);
     }
@@ -201,7 +200,7 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
         print_results(&w, m);
-    else if (w.begun)
+    else if (w.begun && !cli->json)
         fputc('\n', cli->out);
     for (int64_t i = 0; i < prompts.count && w.out != NULL; i++)
         sheaf_answer_free(w.out[i]);
