@@ -151,51 +151,56 @@ static bool c_upper(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *ar
 
 static const struct {
     const char *name;
+    size_t arguments;
     check *run;
 } checks[] = {
-    { "defined", c_defined },
-    { "undefined", c_undefined },
-    { "none", c_none },
-    { "boolean", c_boolean },
-    { "true", c_true },
-    { "false", c_false },
-    { "integer", c_integer },
-    { "float", c_float },
-    { "number", c_number },
-    { "string", c_string },
-    { "mapping", c_mapping },
-    { "iterable", c_iterable },
-    { "sequence", c_sequence },
-    { "callable", c_callable },
-    { "odd", c_odd },
-    { "even", c_even },
-    { "divisibleby", c_divisibleby },
-    { "eq", c_eq },
-    { "equalto", c_eq },
-    { "ne", c_ne },
-    { "lt", c_lt },
-    { "lessthan", c_lt },
-    { "le", c_le },
-    { "gt", c_gt },
-    { "greaterthan", c_gt },
-    { "ge", c_ge },
-    { "in", c_in },
-    { "sameas", c_sameas },
-    { "lower", c_lower },
-    { "upper", c_upper },
-    { "==", c_eq },
-    { "!=", c_ne },
-    { "<", c_lt },
-    { "<=", c_le },
-    { ">", c_gt },
-    { ">=", c_ge },
+    { "defined", 0, c_defined },
+    { "undefined", 0, c_undefined },
+    { "none", 0, c_none },
+    { "boolean", 0, c_boolean },
+    { "true", 0, c_true },
+    { "false", 0, c_false },
+    { "integer", 0, c_integer },
+    { "float", 0, c_float },
+    { "number", 0, c_number },
+    { "string", 0, c_string },
+    { "mapping", 0, c_mapping },
+    { "iterable", 0, c_iterable },
+    { "sequence", 0, c_sequence },
+    { "callable", 0, c_callable },
+    { "odd", 0, c_odd },
+    { "even", 0, c_even },
+    { "divisibleby", 1, c_divisibleby },
+    { "eq", 1, c_eq },
+    { "equalto", 1, c_eq },
+    { "ne", 1, c_ne },
+    { "lt", 1, c_lt },
+    { "lessthan", 1, c_lt },
+    { "le", 1, c_le },
+    { "gt", 1, c_gt },
+    { "greaterthan", 1, c_gt },
+    { "ge", 1, c_ge },
+    { "in", 1, c_in },
+    { "sameas", 1, c_sameas },
+    { "lower", 0, c_lower },
+    { "upper", 0, c_upper },
+    { "==", 1, c_eq },
+    { "!=", 1, c_ne },
+    { "<", 1, c_lt },
+    { "<=", 1, c_le },
+    { ">", 1, c_gt },
+    { ">=", 1, c_ge },
 };
 
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args)
 {
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        if (sheaf__j_is(name, checks[i].name))
+        if (sheaf__j_is(name, checks[i].name)) {
+            if (args->at.count + args->named.keys.count > checks[i].arguments)
+                sheaf__j_raise(r->j, "the test %s takes %zu arguments", checks[i].name,
+                               checks[i].arguments);
             return checks[i].run(r, of, args);
+        }
     sheaf__j_refuse(r->j, "the test %.*s", (int)name.size, name.at);
 }

@@ -105,6 +105,8 @@ l[::0]
 -'a'
 'abc'.index('z')
 'a'.split('')
+n is defined l
+n is eq(1, 2)
 """.strip().split("\n")
 
 templates = [
