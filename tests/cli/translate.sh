@@ -86,4 +86,16 @@ runs "no such file" '[23]' 'no-such' translate "$work/no-such.yaml"
 cp -r "$llama/tiny_llama/hf" "$work/base"
 sed -i 's/template: .*/template: plain/' "$work/factory.yaml"
 check "the recipe is read by plan" bash -c 'cd "$1" && "$2" translate factory.yaml >r.recipe 2>/dev/null; sed -i "/^data:/d; /^template:/d; /^out:/d" r.recipe; "$2" plan --recipe ./r.recipe --json | grep -q "\"peak\":[1-9]"' . "$work" "$sheaf"
+
+# The recipes for text models, on small models of the same form: to the end, and the same on two ranks.
+for of in llama3:tiny_llama mistral:tiny_mistral qwen2:tiny_qwen2; do
+    for method in lora head full; do
+        run=${of%:*}-$method
+        for tp in 1 2; do
+            runs "recipe $run at T = $tp" 0 'result: ' train --recipe "$SHEAF_SOURCE_ROOT/recipes/$run.recipe" --model "$llama/${of#*:}/hf" \
+                --data "$llama/${of#*:}/fwd_inputs.safetensors" --out "$work/$run-$tp" --tp $tp --threads 2
+        done
+        same "recipe $run: equal bytes" "$work/$run-1/checkpoints/step-00000001" "$work/$run-2/checkpoints/step-00000001"
+    done
+done
 finish
