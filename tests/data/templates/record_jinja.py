@@ -107,6 +107,7 @@ l[::0]
 'a'.split('')
 n is defined l
 n is eq(1, 2)
+[0]|select|length
 """.strip().split("\n")
 
 templates = [
@@ -162,7 +163,7 @@ templates = [
     "{% set x = [] %}{{ x is sequence and x is not string }}{{ x.append is defined if no else 1 }}",
     "{{ raise_exception('a' ~ n) if n > 8 else 'fine' }}",
     "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('order') }}{% endif %}{% endfor %}",
-    "{% set g = l|select('odd') %}{{ 'T' if g }}{{ g|list }}{{ g|list }}{{ 'T' if [0]|select }}{{ [0]|select|length }}",
+    "{% set g = l|select('odd') %}{{ 'T' if g }}{{ g|list }}{{ g|list }}{{ 'T' if [0]|select }}",
     "{% set g = l|map('string') %}{{ g|first }}{{ g|join }}{% for k in d.keys() %}{{ k }}{% endfor %}{{ 'T' if {}.items() }}",
     # syntax that is none
     "{% if %}", "{{ 1", "{% for a b %}", "{{ a b }}", "{% endif %}", "{% if 1 %}", "{{ (1 }}", "{{ 'a }}", "{% nothing %}", "{{ 1 + }}", "{# a", "{{ [1, }}", "{{ a is b is c }}", "{% set 1 = 2 %}", "{{ a. }}", "{% for x in y %}{% endif %}{% endfor %}",
