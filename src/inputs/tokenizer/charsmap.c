@@ -137,6 +137,36 @@ static void keep(sheaf__edit *e, size_t begin, size_t end)
     sheaf__edit_keep(e, end - e->at);
 }
 
+/* Marks of Unicode 16 and 17, which the crate knows and an older utf8proc does not. */
+static bool is_newer_mark(uint32_t c)
+{
+    static const uint32_t ranges[][2] = {
+        { 0x897, 0x897 },     { 0x1acf, 0x1add },   { 0x1ae0, 0x1aeb },   { 0x10d69, 0x10d6d },
+        { 0x10efa, 0x10efc }, { 0x113b8, 0x113c0 }, { 0x113c2, 0x113c2 }, { 0x113c5, 0x113c5 },
+        { 0x113c7, 0x113ca }, { 0x113cc, 0x113d0 }, { 0x113d2, 0x113d2 }, { 0x113e1, 0x113e2 },
+        { 0x11b60, 0x11b67 }, { 0x11f5a, 0x11f5a }, { 0x1611e, 0x1612f }, { 0x1e5ee, 0x1e5ef },
+        { 0x1e6e3, 0x1e6e3 }, { 0x1e6e6, 0x1e6e6 }, { 0x1e6ee, 0x1e6ef }, { 0x1e6f5, 0x1e6f5 },
+    };
+    if (utf8proc_category((utf8proc_int32_t)c) != UTF8PROC_CATEGORY_CN)
+        return false;
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (c >= ranges[i][0] && c <= ranges[i][1])
+            return true;
+    return false;
+}
+
+/* Does a cluster end between the two? */
+static bool is_boundary(uint32_t c, uint32_t next, utf8proc_int32_t *state)
+{
+    if (c < 0x80 && next < 0x80)
+        return c != '\r' || next != '\n';
+    if (!is_newer_mark(next))
+        return utf8proc_grapheme_break_stateful((utf8proc_int32_t)c, (utf8proc_int32_t)next, state);
+    const int class = (int)utf8proc_get_property((utf8proc_int32_t)c)->boundclass;
+    return class == UTF8PROC_BOUNDCLASS_CR || class == UTF8PROC_BOUNDCLASS_LF ||
+           class == UTF8PROC_BOUNDCLASS_CONTROL;
+}
+
 /* Where the cluster that begins at byte `at` ends; *single: it is one character. */
 static size_t cluster_end(const sheaf__edit *e, size_t at, bool *single)
 {
@@ -146,10 +176,7 @@ static size_t cluster_end(const sheaf__edit *e, size_t at, bool *single)
     *single = true;
     for (at += n; at < e->size; at += n) {
         const uint32_t next = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
-        const bool ascii = c < 0x80 && next < 0x80;
-        if (ascii ? c != '\r' || next != '\n'
-                  : utf8proc_grapheme_break_stateful((utf8proc_int32_t)c, (utf8proc_int32_t)next,
-                                                     &state))
+        if (is_boundary(c, next, &state))
             break;
         *single = false;
         c = next;
