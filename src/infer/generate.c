@@ -311,8 +311,8 @@ static bool turns(const batch *b)
  * lengths they have now. */
 static sheaf_status *read_again(batch *b, sheaf__head_run *head)
 {
-    int64_t longest = 1;
-    for (int64_t i = 0; i < b->n; i++)
+    int64_t longest = b->keys[0];
+    for (int64_t i = 1; i < b->n; i++)
         longest = b->keys[i] > longest ? b->keys[i] : longest;
     int32_t *ids = calloc((size_t)(b->n * longest), sizeof *ids),
             *position = calloc((size_t)(b->n * longest), sizeof *position);
