@@ -10,6 +10,16 @@
 # and those of capital letters stand for others (FILE_test.c) and are not looked up.
 set -euo pipefail
 cd "$1"
+
+# The repository's part of the recordings stays small, as CONTRIBUTING.md promises.
+bytes=$(find tests/data -type f -printf '%s\n' | awk '{ n += $1 } END { print n + 0 }')
+if [ "$bytes" -gt 0 ] && [ "$bytes" -le 12000000 ]; then
+    echo "ok - tests/data has $bytes bytes"
+else
+    echo "not ok - tests/data has $bytes bytes, at most 12000000 belong there"
+    exit 1
+fi
+
 list() { find . \( -name .git -o -path './build*' \) -prune -o -print | sed 's,^\./,,' | LC_ALL=C sort; }
 mapfile -t pages < <(list | grep '\.md$')
 mapfile -t sources < <(list | grep -E '(\.(c|h|cc|sh|awk|py|recipe)|/meson\.build|^(run|meson\.build|\.ci/run))$')
