@@ -114,7 +114,7 @@ static void put_metrics(void)
 static sheaf_status *open_metrics(void)
 {
     sheaf_metrics metrics;
-    sheaf_status *st = sheaf__metrics_open(&metrics, at("metrics.jsonl"), 3);
+    sheaf_status *st = sheaf__metrics_open(&metrics, at("metrics.jsonl"), 3, 3);
     sheaf__metrics_close(&metrics);
     return st;
 }
