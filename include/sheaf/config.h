@@ -27,7 +27,8 @@ typedef enum sheaf_family {
     SHEAF_QWEN3,
     SHEAF_SMOLLM3,
     SHEAF_OLMO2,
-    SHEAF_PHI3
+    SHEAF_PHI3,
+    SHEAF_MIXTRAL
 } sheaf_family;
 typedef enum sheaf_rope_type {
     SHEAF_ROPE_DEFAULT,
@@ -83,6 +84,8 @@ typedef struct sheaf_config {
     int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0), */
     uint64_t full_layers[SHEAF_MAX_LAYERS / 64]; /* but those whose bit is set */
     int64_t max_position;
+    /* Mixtral: experts of a layer, and how many of them a token takes; else 0. */
+    int64_t mixed, chosen;
     /* CogVLM and CogAgent; all zero for others. */
     int64_t patches;        /* of an image, P */
     int64_t experts;        /* layers from the first on that have visual experts */

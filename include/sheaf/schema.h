@@ -29,8 +29,8 @@ typedef enum sheaf_role {
     SHEAF_NORM_AFTER_ATTENTION, /* of what a layer adds to the residual stream */
     SHEAF_NORM_AFTER_MLP,
     SHEAF_ROLES,
-    /* CogVLM and CogAgent, where names tell more: */
-    SHEAF_LINEAR, /* any other linear layer */
+    /* CogVLM, CogAgent and Mixtral, where names tell more: */
+    SHEAF_LINEAR, /* any other linear layer; of Mixtral: the router, and those of experts */
     SHEAF_NORM,   /* weight or bias of any other norm */
     SHEAF_OTHER,  /* none: tables of positions, convolutions, vectors, buffers */
 } sheaf_role;
@@ -58,11 +58,13 @@ typedef struct sheaf_schema {
     sheaf_config config; /* a copy with borrowed strings set to NULL */
     int slices;
     int64_t count;
-    sheaf_tensor *tensor; /* model order: embedding, layers (input norm, q, k, v with biases, their
-                             norms, o, norm after it, post norm, gate, up, down, norm after it),
-                             final norm, head. What a model lacks is absent, so is a tied head.
-                             CogVLM, CogAgent: the order of SAT's files. */
-    int64_t *by_name;     /* indices sorted by name; NULL where names can be computed */
+    sheaf_tensor
+        *tensor;      /* model order: embedding, layers (input norm, q, k, v with biases, their
+                         norms, o, norm after it, post norm, gate, up, down, norm after it; Mixtral: the
+                         router and of each expert w1, w2, w3),
+                         final norm, head. What a model lacks is absent, so is a tied head.
+                         CogVLM, CogAgent: the order of SAT's files. */
+    int64_t *by_name; /* indices sorted by name; NULL where names can be computed */
 } sheaf_schema;
 
 /* sheaf_schema_new - errors: SHEAF_E_LAYOUT when the config contradicts itself (heads not

@@ -5,6 +5,7 @@
 #include "families/cogagent/cogagent.h"
 #include "families/cogvlm/cogvlm.h"
 #include "families/llama/llama.h"
+#include "families/mixtral/mixtral.h"
 #include "families/olmo2/olmo2.h"
 #include "families/phi3/phi3.h"
 #include "families/qwen3/qwen3.h"
@@ -15,7 +16,7 @@ static const sheaf__family *const table[] = {
     [SHEAF_QWEN2] = &sheaf__family_qwen2,       [SHEAF_COGVLM] = &sheaf__family_cogvlm,
     [SHEAF_COGAGENT] = &sheaf__family_cogagent, [SHEAF_QWEN3] = &sheaf__family_qwen3,
     [SHEAF_SMOLLM3] = &sheaf__family_smollm3,   [SHEAF_OLMO2] = &sheaf__family_olmo2,
-    [SHEAF_PHI3] = &sheaf__family_phi3,
+    [SHEAF_PHI3] = &sheaf__family_phi3,         [SHEAF_MIXTRAL] = &sheaf__family_mixtral,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

@@ -3,6 +3,8 @@
  *   h += N(o(attention(rope(N q(N h)), rope(N k(N h)), v(N h))))
  *   h += cross_o(attention(cross_q(N h), cross_k(image), cross_v(image)))
  *   h += N(down(silu(gate(N h)) * up(N h)))
+ *   or, where the layer has a mixture of experts e, with weights w of the row's own:
+ *   h += sum_e w_e down_e(silu(gate_e(N h)) * up_e(N h))
  *
  * with the norms N, an RMSNorm each, and the rotary embedding that the layer has (sheaf__layer);
  * the second line in layers with cross-attention, q, k, v, o, gate, up and down of each row's
@@ -10,6 +12,7 @@
  * stream, and nothing is split or joined. */
 #include "models/build.h"
 #include "tape/hand.h"
+#include "tape/mixture.h"
 
 typedef struct pass {
     sheaf__model *m;
@@ -148,6 +151,39 @@ static streams cross_attention(const pass *p, int index, streams h)
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, NULL, h);
 }
 
+static bool mixture_flows(const sheaf__mixture *mix, const sheaf__value *weights)
+{
+    bool flows = weights->needs_grad;
+    for (int64_t i = 0; i < mix->experts; i++)
+        flows = flows || sheaf__linear_trains(&mix->expert[i].gate) ||
+                sheaf__linear_trains(&mix->expert[i].up) ||
+                sheaf__linear_trains(&mix->expert[i].down);
+    return flows;
+}
+
+/* Every expert sees all rows, one expert after the other in ascending order; rows that did not
+ * choose it do not get its share. */
+static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x, sheaf__value *h)
+{
+    const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
+    sheaf__value *logits;
+    sheaf__record_columns(p->tape, &logits, x, (sheaf__linear *const[]){ &mix->router }, 1, info);
+    sheaf__value *weights = sheaf__record_choice(p->tape, logits, mix->chosen);
+    sheaf__value *sum =
+        sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
+    for (int64_t i = 0; i < mix->experts; i++) {
+        sheaf__value *gate_up[2];
+        sheaf__record_columns(p->tape, gate_up, x,
+                              (sheaf__linear *const[]){ &mix->expert[i].gate, &mix->expert[i].up },
+                              2, info);
+        sheaf__value *y = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
+        y = sheaf__record_rows(p->tape, y, &mix->expert[i].down, NULL, info);
+        sheaf__record_share(p->tape, sum, y, weights, i);
+    }
+    sheaf__record_mixed(p->tape, sum, h);
+    return sum;
+}
+
 static streams mlp(const pass *p, int index, streams h)
 {
     sheaf__layer *l = &p->m->layer[index];
@@ -158,6 +194,10 @@ static streams mlp(const pass *p, int index, streams h)
         h.x[SHEAF__IMAGE] = NULL;
     const streams n = rmsnorm(p, h, &l->norm_post);
     streams y = { { NULL } };
+    if (l->mixture != NULL) {
+        y.x[SHEAF__TEXT] = mixture(p, l->mixture, n.x[SHEAF__TEXT], h.x[SHEAF__TEXT]);
+        return y;
+    }
     for (int i = 0; i < SHEAF__STREAMS; i++) {
         sheaf__expert *e = expert_of(l, i);
         sheaf__value *gate_up[2];

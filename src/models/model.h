@@ -23,6 +23,15 @@ typedef struct sheaf__expert {
     sheaf__linear q, k, v, o, gate, up, down;
 } sheaf__expert;
 
+/* In place of an MLP: experts, of which each row takes those that the router likes most. */
+typedef struct sheaf__mixture {
+    int64_t experts, chosen;
+    sheaf__linear router;
+    struct {
+        sheaf__linear gate, up, down;
+    } expert[];
+} sheaf__mixture;
+
 enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
 /* What the rows of a linear layer are: those of a stream, or an image's: inside a tower of the
  * family's list (the class row first), and in what is made of what the tower gives. */
@@ -46,6 +55,7 @@ typedef struct sheaf__layer {
     int64_t window;                    /* keys that a query sees, 0 = all */
     sheaf__expert
         expert[SHEAF__STREAMS]; /* of an image's tokens, in layers that have it; else the text's */
+    sheaf__mixture *mixture;    /* NULL: an MLP */
     bool has_expert, has_cross;
     sheaf__norm norm_cross;
     sheaf__linear cross_q, cross_k, cross_v, cross_o;

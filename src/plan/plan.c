@@ -193,7 +193,9 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
 static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices, size_t data_bytes)
 {
     const size_t ranks = (size_t)nranks;
-    const size_t tensors = (size_t)schema->count;
+    /* Of a mixture's layers the most is a layer's own; others lie in what a layer takes anyway. */
+    const size_t tensors =
+        (size_t)schema->count + (size_t)(3 * schema->config.mixed * schema->config.layers);
     const size_t pictures = sheaf__image_positions(&schema->config) > 0
                                 ? (size_t)1 << 20
                                 : 0; /* of the libraries that read them */

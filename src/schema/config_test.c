@@ -198,7 +198,31 @@ static void test_family__from_either_key(void **state)
 #define Q3 "\"model_type\":\"qwen3\",\"architectures\":null,\"head_dim\":8"
 #define S3 "\"model_type\":\"smollm3\",\"architectures\":null"
 #define O2 "\"model_type\":\"olmo2\",\"architectures\":null"
+#define MX "\"model_type\":\"mixtral\",\"architectures\":null"
 #define P3 "\"model_type\":\"phi3\",\"architectures\":null"
+
+static void test_mixture__of_mixtral(void **state)
+{
+    static const struct {
+        const char *changes;
+        int64_t mixed, chosen;
+    } rows[] = {
+        { "{}", 0, 0 },
+        { "{\"num_experts_per_tok\":2}", 0, 0 },
+        { "{" MX "}", 8, 2 },
+        { "{" MX ",\"num_local_experts\":5,\"num_experts_per_tok\":5}", 5, 5 },
+        { "{" MX ",\"output_router_logits\":false,\"router_aux_loss_coef\":0.02,"
+          "\"router_jitter_noise\":0.0}",
+          8, 2 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_config c;
+        CHECK_OK(parse_with(&c, rows[i].changes));
+        if (c.mixed != rows[i].mixed || c.chosen != rows[i].chosen)
+            fail_msg("%s", rows[i].changes);
+        sheaf_config_release(&c);
+    }
+}
 
 static void test_biases__by_family(void **state)
 {
@@ -270,6 +294,8 @@ static void test_window__who_has_one_and_from_where(void **state)
           3 },
         { "{" P3 "}", 0, 0 },
         { "{" P3 ",\"sliding_window\":9}", 9, 0 },
+        { "{" MX "}", 0, 0 },
+        { "{" MX ",\"sliding_window\":9}", 9, 0 },
         { "{" O2 ",\"sliding_window\":9}", 0, 0 },
         { "{" S3 ",\"sliding_window\":9}", 0, 0 },
         { "{" S3 ",\"sliding_window\":9,\"use_sliding_window\":true}", 9, 3 }, /* every fourth */
@@ -396,15 +422,15 @@ static void test_refused__by_key_expected_and_found(void **state)
         /* family */
         { "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED,
           "| \"llama\", if that was meant, in config.json" },
-        { "{\"model_type\":\"mixtral\"}", SHEAF_E_UNSUPPORTED,
-          "\"mixtral\" | another model: this one is not supported. sheaf merge, verify and diff take models of any kind" },
+        { "{\"model_type\":\"dbrx\"}", SHEAF_E_UNSUPPORTED,
+          "\"dbrx\" | another model: this one is not supported. sheaf merge, verify and diff take models of any kind" },
         { "{\"model_type\":\"Qwen-2\"}", SHEAF_E_UNSUPPORTED,
           "| \"qwen2\", if that was meant, in config.json" },
-        { "{\"architectures\":[\"MixtralForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
+        { "{\"architectures\":[\"DbrxForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
         { "{\"architectures\":[\"FalconForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
         { "{\"architectures\":[\"Qwen2MoeForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
         { "{\"model_type\":\"falcon\"}", SHEAF_E_UNSUPPORTED,
-          "'model_type' | one of llama, mistral, qwen2, qwen3, smollm3, olmo2, phi3" },
+          "'model_type' | one of llama, mistral, qwen2, qwen3, smollm3, olmo2, phi3, mixtral" },
         { "{\"model_type\":\"qwen3\"}", SHEAF_E_LAYOUT,
           "'architectures' | Qwen3ForCausalLM, as 'model_type' is qwen3 | LlamaForCausalLM" },
         { "{\"model_type\":\"gpt2\"}", SHEAF_E_UNSUPPORTED, "\"gpt2\" | " },
@@ -530,6 +556,17 @@ static void test_refused__by_key_expected_and_found(void **state)
           "\"original_max_position_embeddings\":65}}",
           SHEAF_E_LAYOUT, "'original_max_position_embeddings' | the same number everywhere" },
         /* families */
+        { "{\"num_local_experts\":8}", SHEAF_E_UNSUPPORTED, "'num_local_experts'" },
+        { "{" MX ",\"num_local_experts\":0}", SHEAF_E_FORMAT, "'num_local_experts'" },
+        { "{" MX ",\"num_local_experts\":5000}", SHEAF_E_FORMAT, "'num_local_experts'" },
+        { "{" MX ",\"num_local_experts\":3,\"num_experts_per_tok\":4}", SHEAF_E_LAYOUT,
+          "'num_experts_per_tok' | at most num_local_experts, 3 | 4" },
+        { "{" MX ",\"num_local_experts\":1}", SHEAF_E_LAYOUT, "'num_experts_per_tok' |" },
+        { "{" MX ",\"num_experts\":4}", SHEAF_E_UNSUPPORTED, "'num_experts'" },
+        { "{" MX ",\"output_router_logits\":true}", SHEAF_E_UNSUPPORTED,
+          "'output_router_logits' | false" },
+        { "{" MX ",\"router_jitter_noise\":0.01}", SHEAF_E_UNSUPPORTED,
+          "'router_jitter_noise' | 0" },
         { "{" P3 ",\"attention_bias\":true}", SHEAF_E_UNSUPPORTED, "'attention_bias' | false" },
         { "{" P3 ",\"mlp_bias\":true}", SHEAF_E_UNSUPPORTED, "'mlp_bias' | false" },
         { "{" P3 ",\"lm_head_bias\":true}", SHEAF_E_UNSUPPORTED, "'lm_head_bias'" },
@@ -670,6 +707,7 @@ int main(void)
         cmocka_unit_test(test_read__recorded_values),
         cmocka_unit_test(test_defaults__when_keys_are_absent_or_null),
         cmocka_unit_test(test_family__from_either_key),
+        cmocka_unit_test(test_mixture__of_mixtral),
         cmocka_unit_test(test_biases__by_family),
         cmocka_unit_test(test_window__who_has_one_and_from_where),
         cmocka_unit_test(test_tokens__one_several_or_none),

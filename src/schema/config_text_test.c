@@ -36,6 +36,10 @@ static const char phi3[] =
     "{\"model_type\":\"phi3\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1],\"long_factor\":[1,2,3,4]}}";
 
+static const char mixtral[] =
+    "{\"model_type\":\"mixtral\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4}";
+
 /* A key, or one inside an object, is given another value. */
 static const struct {
     const char *base, *change;
@@ -90,6 +94,8 @@ static const struct {
     { phi3, "{\"rope_scaling\":{\"long_factor\":[1,2,3,4.5]}}" },
     { phi3, "{\"rope_scaling\":{\"attention_factor\":1.5}}" },
     { phi3, "{\"original_max_position_embeddings\":77}" },
+    { mixtral, "{\"num_local_experts\":4}" },
+    { mixtral, "{\"num_experts_per_tok\":1}" },
     { NULL, "{\"model_class\":\"CogVLMModel\"}" },
     { NULL, "{\"vocab_size\":400}" },
     { NULL, "{\"inner_hidden_size\":77}" },

@@ -6,6 +6,7 @@
 #include "tape/embedding_lora.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
+#include "tape/mixture.h"
 #include "tape/rows.h"
 
 static sheaf__context context_of(sheaf_dtype dtype)
@@ -228,6 +229,50 @@ static void test_tape__finite_is_below_infinity_in_every_type(void **state)
     }
 }
 
+/* ---- the choice of experts ---- */
+
+enum { EXPERTS = 4 };
+static const float logits_of[][EXPERTS] = {
+    { 1, 3, 2, 0 }, { 2, 2, 2, 2 }, { -1000, 5, -1000, -1000 }, { 0, 7, 0, 7 }, { 0, NAN, 1, 2 },
+};
+
+static sheaf_status *give_logits(sheaf__tape *tape, sheaf__op *op)
+{
+    memcpy(op->arg[0].value->data, logits_of, sizeof logits_of);
+    return NULL;
+}
+
+static void test_choice__largest_first_and_the_first_of_equals(void **state)
+{
+    static const double want[][EXPERTS] = { { 0, 0.7310585786300049, 0.2689414213699951, 0 },
+                                            { 0.5, 0.5, 0, 0 },
+                                            { 0, 1, 0, 0 },
+                                            { 0, 0.5, 0, 0.5 } };
+    for (int chosen = 2; chosen <= EXPERTS; chosen += 2) {
+        sheaf__context c = context_of(SHEAF_F32);
+        sheaf__tape *tape;
+        CHECK_OK(sheaf__tape_new(&tape, &c));
+        sheaf__value *x = sheaf__tape_value(tape, "logits", 5, EXPERTS, SHEAF_F32);
+        sheaf__op_arg(sheaf__tape_op(tape, "logits", give_logits, NULL, 0), x, SHEAF__MAKE);
+        sheaf__value *w = sheaf__record_choice(tape, x, chosen);
+        sheaf__tape_pin(tape, w);
+        CHECK_OK(sheaf__tape_compile(tape, false, false));
+        CHECK_OK(sheaf__tape_run(tape));
+        for (int r = 0; r < 5; r++) {
+            const float *got = (const float *)w->data + r * EXPERTS;
+            double sum = 0;
+            for (int i = 0; i < EXPERTS; i++) {
+                sum += got[i];
+                if (chosen == 2 && r < 4)
+                    CHECK_NEAR("weight", got[i], want[r][i], 1e-7);
+            }
+            assert_true(r == 4 ? isnan(sum) : fabs(sum - 1) < 1e-6); /* told, not passed over */
+        }
+        sheaf__tape_free(tape);
+        sheaf__device_close(c.device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_embedding__adds_gradients_in_the_order_of_tokens),
         cmocka_unit_test(test_embedding__with_factors_beside_it),
         cmocka_unit_test(test_copies__are_rounded_to_the_dtype),
+        cmocka_unit_test(test_choice__largest_first_and_the_first_of_equals),
         cmocka_unit_test(test_tape__finite_is_below_infinity_in_every_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

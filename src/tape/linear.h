@@ -42,8 +42,8 @@ typedef struct sheaf__linear {
     const char *name; /* borrowed: the weight's */
     int64_t in, out;  /* logical */
     bool rows;        /* cut along in; otherwise along out, or `whole` */
-    bool whole; /* every rank holds and computes all of it, as slice 0 (columns only, no LoRA) */
-    int first, count;                 /* owned slices */
+    bool whole;       /* every rank holds and computes all of it, as slice 0 (columns only) */
+    int first, count; /* owned slices */
     int64_t begin[SHEAF_MAX_SLICES];  /* by slice: column in the owned part of the cut axis */
     int64_t extent[SHEAF_MAX_SLICES]; /* by slice, 0 = empty */
     int64_t logical0; /* index of the first owned row of the cut axis in the tensor */

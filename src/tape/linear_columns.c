@@ -123,9 +123,10 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
             if (p->linear[i]->extent[first->first + s] > 0)
                 sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, l->width, l->at[i],
                                     p->linear[i]->lora->rank, p->linear[i]->lora->scale);
-    float *total;
-    sheaf_status *st =
-        sheaf__sum_partials(c, &first->tree, l->part, first->first, l->spare, m, l->width, &total);
+    float *total = l->part[0];
+    sheaf_status *st = first->whole ? NULL
+                                    : sheaf__sum_partials(c, &first->tree, l->part, first->first,
+                                                          l->spare, m, l->width, &total);
     for (int i = 0; i < p->n && st == NULL; i++)
         if (own_lora(p, i) != NULL)
             sheaf__scaled_round(c, l->g, total, m, l->width, l->at[i], p->linear[i]->lora->rank,

@@ -11,7 +11,7 @@ for model in llama-2-7b llama-2-13b llama-2-70b llama-3-8b; do
     done
     runs "$model in full" 0 '"trained":[1-9][0-9]{9}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
-for model in qwen3-8b smollm3-3b olmo-2-7b phi-4; do
+for model in qwen3-8b smollm3-3b olmo-2-7b phi-4 mixtral-8x7b; do
     for tp in 1 3 8; do
         runs "$model at T = $tp" 0 '"ranks":\[\{.*"peak":[1-9]' plan --config "$configs/$model.json" --lora-rank 16 \
             --lora-targets all-linear --dtype bfloat16 --seq 2048 --tp $tp --json

@@ -1,5 +1,9 @@
 /* build.c - the tensors of Llama and its kin as parts of the decoder. */
 #include "families/llama/llama.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "models/build.h"
 #include "models/rope.h"
 
@@ -40,6 +44,43 @@ static sheaf_status *qk_norms(sheaf__model *m, sheaf__layer *l, int i)
     return st == NULL ? norm(m, &l->norm_k, SHEAF_NORM_K, i) : st;
 }
 
+/* A layer of the mixture of layer `layer`. */
+static sheaf_status *mixed(sheaf__model *m, sheaf__linear *l, int layer, const char *format, int i,
+                           int w)
+{
+    char inside[64], name[128];
+    const sheaf_tensor *t = NULL;
+    snprintf(inside, sizeof inside, format, i, w);
+    snprintf(name, sizeof name, "model.layers.%d." SHEAF__MIXTURE "%s.weight", layer, inside);
+    sheaf_status *st = sheaf__build_find(&t, m, name);
+    return st == NULL ? sheaf__build_linear(m, l, t, NULL, 0) : st;
+}
+
+static sheaf_status *mixture(sheaf__model *m, sheaf__layer *l, int layer)
+{
+    const int64_t n = m->schema->config.mixed;
+    sheaf__mixture *mix = calloc(1, sizeof *mix + (size_t)n * sizeof *mix->expert);
+    if (mix == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "experts of layer %d", layer);
+    l->mixture = mix;
+    mix->experts = n;
+    mix->chosen = m->schema->config.chosen;
+    sheaf_status *st = mixed(m, &mix->router, layer, "gate", 0, 0);
+    for (int i = 0; i < n && st == NULL; i++) {
+        sheaf__linear *const part[] = { &mix->expert[i].gate, &mix->expert[i].down,
+                                        &mix->expert[i].up };
+        for (int w = 1; w <= 3 && st == NULL; w++)
+            st = mixed(m, part[w - 1], layer, "experts.%d.w%d", i, w);
+    }
+    return st;
+}
+
+void sheaf__llama_release(sheaf__model *m)
+{
+    for (int64_t i = 0; m->layer != NULL && i < m->schema->config.layers; i++)
+        free(m->layer[i].mixture);
+}
+
 static sheaf_status *layer(sheaf__model *m, int i)
 {
     sheaf__layer *l = &m->layer[i];
@@ -56,7 +97,8 @@ static sheaf_status *layer(sheaf__model *m, int i)
     sheaf_status *st = norm(m, &l->norm_in, SHEAF_NORM_IN, i);
     if (st == NULL)
         st = norm(m, &l->norm_post, SHEAF_NORM_POST, i);
-    for (int j = 0; j < 7 && st == NULL; j++) {
+    const int parts = form_of(m)->mixture ? 4 : 7;
+    for (int j = 0; j < parts && st == NULL; j++) {
         st = form_of(m)->fused ? linear(m, part[j], fused[j].role, i, fused[j].piece)
                                : linear(m, part[j], apart[j].role, i, 0);
         if (j == 2 && st == NULL)
@@ -64,6 +106,8 @@ static sheaf_status *layer(sheaf__model *m, int i)
         if (j == 3 && st == NULL)
             st = wide_norm(m, &l->norm_after[0], SHEAF_NORM_AFTER_ATTENTION, i);
     }
+    if (st == NULL && form_of(m)->mixture)
+        st = mixture(m, l, i);
     return st == NULL ? wide_norm(m, &l->norm_after[1], SHEAF_NORM_AFTER_MLP, i) : st;
 }
 

@@ -18,6 +18,7 @@ enum {
     MOST_FFN = 1 << 26,
     MOST_VOCAB = INT32_MAX, /* token ids are int32_t */
     MOST_POSITION = INT32_MAX,
+    MOST_EXPERTS = 1024,
 };
 
 static const sheaf__llama_form *form_of(const sheaf_config *c)
@@ -137,6 +138,26 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->rms_eps = sheaf__json_real(r, "rms_norm_eps", 0, 1, form->eps == 0 ? 1e-6 : form->eps);
     c->initializer_range = sheaf__json_real(r, "initializer_range", 0, 1e6, 0.02);
     c->tied = sheaf__json_bool(r, "tie_word_embeddings", form->tied);
+}
+
+/* The router's loss and its noise are what training with these keys adds; the class has neither by
+ * default. */
+static void read_mixture(sheaf_json_reader *r, sheaf_config *c)
+{
+    c->mixed = sheaf__json_int(r, "num_local_experts", 1, MOST_EXPERTS, 8);
+    c->chosen = sheaf__json_int(r, "num_experts_per_tok", 1, MOST_EXPERTS, 2);
+    if (r->st == NULL && c->chosen > c->mixed)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_experts_per_tok",
+                                     "at most num_local_experts, %" PRId64, c->mixed),
+                    "%" PRId64, c->chosen);
+    if (sheaf__json_bool(r, "output_router_logits", false))
+        sheaf_try_this(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "output_router_logits",
+                                        "false: the router's own loss is not there"),
+                       "false, the class's default: logits are the same, the loss is that of "
+                       "tokens alone");
+    if (sheaf__json_real(r, "router_jitter_noise", 0, 1e6, 0) != 0)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "router_jitter_noise",
+                         "0: another value multiplies rows by noise in training");
 }
 
 static void read_biases(sheaf_json_reader *r, sheaf_config *c)
@@ -313,6 +334,11 @@ static bool is_own_key(const sheaf__llama_form *form, const char *key)
     for (const char *const *one = form->ignored; one != NULL && *one != NULL; one++)
         if (strcmp(*one, key) == 0)
             return true;
+    static const char *const of_mixture[] = { "num_local_experts", "output_router_logits",
+                                              "router_aux_loss_coef", "router_jitter_noise" };
+    for (size_t i = 0; form->mixture && i < sizeof of_mixture / sizeof *of_mixture; i++)
+        if (strcmp(key, of_mixture[i]) == 0)
+            return true;
     return form->no_rope &&
            (strcmp(key, "no_rope_layers") == 0 || strcmp(key, "no_rope_layer_interval") == 0);
 }
@@ -359,6 +385,8 @@ void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unkn
     sheaf__config_read_dtype(r, c);
     if (form_of(c)->no_rope)
         read_no_rope(r, c);
+    if (form_of(c)->mixture)
+        read_mixture(r, c);
     read_window(r, c);
     sheaf__llama_rope(r, c, form_of(c), unknown);
 }

@@ -7,6 +7,8 @@
 
 extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__family_qwen2;
 
+#define SHEAF__MIXTURE "block_sparse_moe." /* begins the names of a mixture, inside a layer */
+
 /* ---- how a family differs from Llama ---- */
 
 typedef enum sheaf__bias_rule {
@@ -53,6 +55,7 @@ typedef struct sheaf__llama_form {
     bool norm_once;    /* round(w * n), not round(w * round(n)) */
     bool rope_float32; /* cos and sin meet queries and keys in float32, not rounded */
     sheaf__qk_norm qk_norm;
+    bool mixture; /* in place of the MLP: experts, some of which a router chooses for each row */
 } sheaf__llama_form;
 
 void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
@@ -64,6 +67,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema);
 extern const sheaf__family_spec sheaf__llama_specs[];
 sheaf_status *sheaf__llama_spec(char **out, int which);
 sheaf_status *sheaf__llama_build(struct sheaf__model *m);
+void sheaf__llama_release(struct sheaf__model *m); /* of a mixture */
 extern const sheaf__component_rule sheaf__llama_components[];
 /* sheaf__llama_named - tensors of Llama's names: a field of the descriptor. */
 bool sheaf__llama_named(bool (*any)(const void *self, const char *begin, const char *inside),

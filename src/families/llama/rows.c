@@ -8,7 +8,7 @@
 
 #include "families/llama/llama.h"
 
-enum { PER_LAYER_MOST = 20 }; /* 6 norms, 7 weights, 7 biases */
+enum { PER_LAYER_MOST = 20 }; /* 6 norms, 7 weights, 7 biases; 3 weights for each expert */
 
 /* A schema while it grows. */
 typedef struct builder {
@@ -39,7 +39,8 @@ static const char *const module_name[SHEAF_ROLES] = {
     [SHEAF_NORM_AFTER_MLP] = "post_feedforward_layernorm",
 };
 
-static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
+/* name: of the module inside its layer; NULL: that of the role. */
+static sheaf_tensor *add_named(builder *b, sheaf_role role, const char *name, int layer, bool bias)
 {
     sheaf_schema *schema = b->schema;
     sheaf_tensor *t = &schema->tensor[schema->count];
@@ -53,15 +54,22 @@ static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
                          .out_axis = -1,
                          .shape = { 1, 1, 1, 1 } };
     char prefix[40] = "";
+    if (name == NULL)
+        name = module_name[role];
     if (layer >= 0)
         snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
-    if (asprintf(&t->module, "%s%s", prefix, module_name[role]) < 0)
+    if (asprintf(&t->module, "%s%s", prefix, name) < 0)
         t->module = NULL;
-    if (asprintf(&t->name, "%s%s.%s", prefix, module_name[role], bias ? "bias" : "weight") < 0)
+    if (asprintf(&t->name, "%s%s.%s", prefix, name, bias ? "bias" : "weight") < 0)
         t->name = NULL;
     b->failed = t->module == NULL || t->name == NULL;
     schema->count++;
     return b->failed ? NULL : t;
+}
+
+static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
+{
+    return add_named(b, role, NULL, layer, bias);
 }
 
 static void add_vector(builder *b, sheaf_role role, int layer, bool bias, int64_t n, sheaf_cut cut)
@@ -75,14 +83,13 @@ static void add_vector(builder *b, sheaf_role role, int layer, bool bias, int64_
     t->cut.slices = b->schema->slices;
 }
 
-/* A weight [out, in] cut along `axis` in `units` units; its bias, if it has one, is cut like
- * the weight's out axis. */
-static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int64_t in, int axis,
-                       int64_t units, bool bias)
+/* A weight [out, in] cut along `axis` in `units` units. */
+static sheaf_tensor *add_matrix(builder *b, sheaf_role role, const char *name, int layer,
+                                int64_t out, int64_t in, int axis, int64_t units)
 {
-    sheaf_tensor *t = add(b, role, layer, false);
+    sheaf_tensor *t = add_named(b, role, name, layer, false);
     if (t == NULL)
-        return;
+        return NULL;
     t->ndim = 2;
     t->shape[0] = out;
     t->shape[1] = in;
@@ -92,7 +99,15 @@ static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int6
                           .slices = b->schema->slices,
                           .nparts = 1,
                           .part = { { units, (axis == 0 ? out : in) / units } } };
-    if (bias)
+    return t;
+}
+
+/* The same; its bias, if it has one, is cut like the weight's out axis. */
+static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int64_t in, int axis,
+                       int64_t units, bool bias)
+{
+    const sheaf_tensor *t = add_matrix(b, role, NULL, layer, out, in, axis, units);
+    if (t != NULL && bias)
         add_vector(b, role, layer, true, out, axis == 0 ? t->cut : (sheaf_cut){ 0 });
 }
 
@@ -149,6 +164,22 @@ static void add_mlp(builder *b, const sheaf_config *c, const sheaf__llama_form *
     add_weight(b, SHEAF_DOWN, layer, c->hidden, c->ffn, 1, c->ffn, c->mlp_bias);
 }
 
+/* The router, which every rank has whole, and the experts, each cut as an MLP is. */
+static void add_mixture(builder *b, const sheaf_config *c, int layer)
+{
+    sheaf_tensor *router =
+        add_matrix(b, SHEAF_LINEAR, SHEAF__MIXTURE "gate", layer, c->mixed, c->hidden, 0, c->mixed);
+    if (router != NULL)
+        router->cut = (sheaf_cut){ .slices = b->schema->slices };
+    for (int64_t i = 0; i < c->mixed; i++)
+        for (int w = 1; w <= 3; w++) {
+            char name[64];
+            snprintf(name, sizeof name, SHEAF__MIXTURE "experts.%" PRId64 ".w%d", i, w);
+            add_matrix(b, SHEAF_LINEAR, name, layer, w == 2 ? c->hidden : c->ffn,
+                       w == 2 ? c->ffn : c->hidden, w == 2, c->ffn);
+        }
+}
+
 static void add_layer(builder *b, const sheaf_config *c, const sheaf__llama_form *form, int layer)
 {
     const sheaf_cut whole = { 0 };
@@ -157,7 +188,10 @@ static void add_layer(builder *b, const sheaf_config *c, const sheaf__llama_form
     add_attention(b, c, form, layer);
     add_vector(b, form->norms_after ? SHEAF_NORM_AFTER_ATTENTION : SHEAF_NORM_POST, layer, false,
                c->hidden, whole);
-    add_mlp(b, c, form, layer);
+    if (form->mixture)
+        add_mixture(b, c, layer);
+    else
+        add_mlp(b, c, form, layer);
     if (form->norms_after)
         add_vector(b, SHEAF_NORM_AFTER_MLP, layer, false, c->hidden, whole);
 }
@@ -180,6 +214,11 @@ static sheaf_status *check_config(const sheaf_config *c)
                 sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
                                "1 to %" PRId64, sizes[i].most),
                 "%" PRId64, sizes[i].value);
+    if (sheaf__family_for(c)->form->mixture &&
+        (c->mixed < 1 || c->mixed > 1024 || c->chosen < 1 || c->chosen > c->mixed))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: chosen"),
+                                          "1 to the number of experts, at most 1024"),
+                           "%" PRId64 " of %" PRId64, c->chosen, c->mixed);
     if (c->heads % c->kv_heads != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
                                           "a multiple of the %" PRId64 " key/value heads",
@@ -194,6 +233,25 @@ static sheaf_status *check_config(const sheaf_config *c)
     return NULL;
 }
 
+static int by_name(const void *a, const void *b, void *tensors)
+{
+    const sheaf_tensor *t = tensors;
+    return strcmp(t[*(const int64_t *)a].name, t[*(const int64_t *)b].name);
+}
+
+/* Where roles do not tell the tensors of a layer. */
+static bool sort_names(sheaf_schema *schema)
+{
+    schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
+    if (schema->by_name == NULL)
+        return false;
+    for (int64_t i = 0; i < schema->count; i++)
+        schema->by_name[i] = i;
+    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
+            schema->tensor);
+    return true;
+}
+
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
 {
     const sheaf_config *config = &schema->config;
@@ -201,7 +259,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     sheaf_status *st = check_config(config);
     if (st != NULL)
         return st;
-    builder b = { schema, 3 + PER_LAYER_MOST * config->layers, false };
+    builder b = { schema, 3 + (PER_LAYER_MOST + 3 * config->mixed) * config->layers, false };
     schema->tensor = calloc((size_t)b.capacity, sizeof *schema->tensor);
     if (schema->tensor == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
@@ -216,5 +274,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     add_vector(&b, SHEAF_NORM_FINAL, -1, false, config->hidden, (sheaf_cut){ 0 });
     if (!config->tied)
         add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);
-    return b.failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors") : NULL;
+    if (b.failed || (form->mixture && !sort_names(schema)))
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
+    return NULL;
 }

@@ -16,6 +16,10 @@ void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)
     sheaf__config_rope(t, c);
     sheaf__config_whole(t, "sliding_window", c->window);
     sheaf__config_whole(t, "max_window_layers", c->window_from_layer);
+    if (c->mixed > 0) {
+        sheaf__config_whole(t, "num_local_experts", c->mixed);
+        sheaf__config_whole(t, "num_experts_per_tok", c->chosen);
+    }
     for (int64_t i = 0; i < c->layers; i++) {
         if (sheaf__layer_in(c->full_layers, i))
             sheaf__config_whole(t, "layer_types.full_attention", i);

@@ -52,10 +52,65 @@ def phi3():
                       **COMMON)
 
 
+def mixtral():
+    from transformers import MixtralConfig
+    return MixtralConfig(vocab_size=29, hidden_size=12, intermediate_size=7, num_hidden_layers=2,
+                         num_attention_heads=4, num_key_value_heads=2, head_dim=4, max_position_embeddings=64,
+                         num_local_experts=4, num_experts_per_tok=2, sliding_window=9, rms_norm_eps=1e-5,
+                         rope_parameters={"rope_type": "default", "rope_theta": 1e4}, **COMMON)
+
+
 FAMILIES = {"qwen3": (qwen3, ["q_proj", "o_proj", "embed_tokens"]),
             "smollm3": (smollm3, ["v_proj", "gate_proj"]),
             "olmo2": (olmo2, ["q_proj", "k_proj", "o_proj"]),
-            "phi3": (phi3, ["qkv_proj", "gate_up_proj", "down_proj"])}
+            "phi3": (phi3, ["qkv_proj", "gate_up_proj", "down_proj"]),
+            "mixtral": (mixtral, ["gate", "w1", "w2"])}
+SEEDS = {"olmo2": 100, "phi3": 101, "qwen3": 102, "smollm3": 103, "mixtral": 104}
+
+
+class Experts(torch.nn.Module):
+    """A block of Mixtral by the names its files have: linear layers, which PEFT finds."""
+
+    def __init__(self, config):
+        super().__init__()
+        def linear(a, b):
+            return torch.nn.Linear(a, b, bias=False)
+        hidden, ffn = config.hidden_size, config.intermediate_size
+        self.k = config.num_experts_per_tok
+        self.gate = linear(hidden, config.num_local_experts)
+        self.experts = torch.nn.ModuleList(
+            torch.nn.ModuleDict({"w1": linear(hidden, ffn), "w2": linear(ffn, hidden), "w3": linear(hidden, ffn)})
+            for _ in range(config.num_local_experts))
+
+    def forward(self, x):
+        p = torch.softmax(self.gate(x).float(), -1)
+        best, which = torch.topk(p, self.k, dim=-1)
+        best = best / best.sum(-1, keepdim=True)
+        y = torch.zeros_like(x)
+        for i, e in enumerate(self.experts):
+            share = (best * (which == i)).sum(-1, keepdim=True)
+            y = y + (e["w2"](torch.nn.functional.silu(e["w1"](x)) * e["w3"](x)) * share).to(x.dtype)
+        return y
+
+
+def by_file_names(model):
+    """transformers 5 holds all experts in two tensors; the same model, as its files name them."""
+    ids = torch.arange(3, 15)[None]
+    before = model(input_ids=ids).logits
+    for layer in model.model.layers:
+        block, m = Experts(model.config), layer.mlp
+        with torch.no_grad():
+            block.gate.weight.copy_(m.gate.weight)
+            for i, e in enumerate(block.experts):
+                e["w1"].weight.copy_(m.experts.gate_up_proj[i].chunk(2)[0])
+                e["w3"].weight.copy_(m.experts.gate_up_proj[i].chunk(2)[1])
+                e["w2"].weight.copy_(m.experts.down_proj[i])
+        del layer.mlp
+        layer.block_sparse_moe = block
+        object.__setattr__(layer, "mlp", block)
+    model.config.model_type = "mixtral, as its files have it"  # else PEFT adapts the two tensors
+    assert torch.allclose(model(input_ids=ids).logits, before, atol=1e-5)
+    return model
 
 
 def tensors(out, name, values, **meta):
@@ -77,6 +132,8 @@ def text(out, name, value):
 def new_model(config, seed):
     """Weights that bfloat16 holds, so that their file is small; norms not all one."""
     torch.manual_seed(seed)
+    if config.model_type == "mixtral":  # one expert after the other; its other way takes no odd sizes
+        config._experts_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -84,6 +141,11 @@ def new_model(config, seed):
                 p.copy_((0 if name.endswith("bias") else 1) + 0.3 * torch.randn_like(p))
             p.copy_(p.bfloat16().float())
     return model.eval()
+
+
+def trainable(config, seed):
+    model = new_model(config, seed)
+    return (by_file_names(model) if config.model_type == "mixtral" else model).train()
 
 
 def save_model(out, model):
@@ -120,7 +182,8 @@ def some(names):
     last = max((int(n.split(".layers.")[1].split(".")[0]) for n in names if ".layers." in n), default=0)
     for n in names:
         first = ".layers.0." in n and ("norm" in n or "bias" in n or "q_proj" in n or "k_proj" in n)
-        second = f".layers.{last}." in n and ("_norm" in n or "qkv" in n or "gate_up" in n)
+        second = f".layers.{last}." in n and ("_norm" in n or "qkv" in n or "gate_up" in n or "gate.weight" in n
+                                              or ".w1." in n or ".experts.2." in n)
         table = n == "model.embed_tokens.weight" and "lm_head.weight" not in names and last == 3
         if first or second or table or n == "model.norm.weight":
             keep.append(n)
@@ -207,7 +270,7 @@ def no_decay(name):
 
 
 def record_full(out, config, seed):
-    model = new_model(config, seed).train()
+    model = trainable(config, seed)
     batches, log, state = train(model, 3, 1, 2e-3, 0.1, "cosine_with_warmup", 1, 31, lambda n: not no_decay(n))
     final = dict(model.named_parameters())
     keep = [n for n in some(list(final)) if ".layers." in n]
@@ -233,7 +296,7 @@ def shrink(folder):
 
 
 def record_lora(out, config, seed, targets):
-    model = new_model(config, seed).train()
+    model = trainable(config, seed)
     torch.manual_seed(seed + 1)
     m = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=5, target_modules=targets,
                                                    task_type="CAUSAL_LM"))
@@ -258,11 +321,11 @@ def record_lora(out, config, seed, targets):
 
 def record_family(root, name):
     make, targets = FAMILIES[name]
-    out, seed = os.path.join(root, name), 100 + sorted(FAMILIES).index(name)
+    out, seed = os.path.join(root, name), SEEDS[name]
     model = new_model(make(), seed)
-    record_forward(out, model)
     record_generation(out, model)
     save_model(out, model)
+    record_forward(out, trainable(make(), seed).eval() if name == "mixtral" else model)
     record_full(out, make(), seed)
     record_lora(out, make(), seed, targets)
 

@@ -1,0 +1,287 @@
+/* mixture.c - see mixture.h. */
+#include "tape/mixture.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/elementary.h"
+#include "tape/rows.h"
+
+enum { PART = 256 };
+
+/* ---- the choice ---- */
+
+typedef struct choice_params {
+    sheaf__value *logits, *weights;
+    int64_t chosen;
+} choice_params;
+
+typedef struct choice_args {
+    const sheaf__context *c;
+    const choice_params *p;
+} choice_args;
+
+/* p = softmax(x), in place; NaN stays NaN. */
+static void softmax(float *x, int64_t n)
+{
+    float most = x[0], sum = 0;
+    for (int64_t i = 1; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)sheaf__exp_d((double)(x[i] - most));
+        sum += x[i];
+    }
+    for (int64_t i = 0; i < n; i++)
+        x[i] /= sum;
+}
+
+/* Marks the `chosen` largest of w by a minus sign, gives their sum. */
+static float choose(float *w, int64_t n, int64_t chosen)
+{
+    float sum = 0;
+    for (int64_t k = 0; k < chosen; k++) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (!signbit(w[i]) && (best < 0 || w[i] > w[best]))
+                best = i;
+        sum += w[best];
+        w[best] = -w[best];
+    }
+    return sum;
+}
+
+static void choice_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const choice_args *a = arg;
+    const int64_t n = a->p->logits->cols;
+    for (int64_t r = begin; r < end; r++) {
+        float *w = (float *)a->p->weights->data + r * n;
+        a->c->device->kernels->widen(w, sheaf__at(a->p->logits->data, r * n, a->c->dtype),
+                                     a->c->dtype, n);
+        softmax(w, n);
+        for (int64_t i = 0; i < n; i++)
+            w[i] = fabsf(w[i]); /* of NaN too: the sign is the mark */
+        const float sum = choose(w, n, a->p->chosen);
+        for (int64_t i = 0; i < n; i++)
+            w[i] = signbit(w[i]) ? -w[i] / sum : 0;
+    }
+}
+
+static sheaf_status *choice_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    choice_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->logits->rows, 32, choice_rows, &args);
+    return NULL;
+}
+
+static void choice_back_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const choice_args *a = arg;
+    const int64_t n = a->p->logits->cols;
+    for (int64_t r = begin; r < end; r++) {
+        const float *w = (const float *)a->p->weights->data + r * n;
+        float *d = (float *)a->p->weights->grad + r * n, mean = 0;
+        for (int64_t i = 0; i < n; i++)
+            mean += w[i] * d[i];
+        for (int64_t i = 0; i < n; i++)
+            d[i] = w[i] * (d[i] - mean);
+        a->c->device->kernels->round(sheaf__at(a->p->logits->grad, r * n, a->c->dtype), a->c->dtype,
+                                     d, n);
+    }
+}
+
+/* The logits are read here alone, so that their gradient is always fresh. */
+static sheaf_status *choice_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    choice_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->logits->rows, 32, choice_back_rows, &args);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int64_t chosen)
+{
+    const bool flows = logits->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "choice of experts", choice_forward,
+                                   flows ? choice_backward : NULL, sizeof(choice_params));
+    choice_params *p = op->params;
+    *p = (choice_params){
+        logits,
+        sheaf__tape_value(tape, "weights of experts", logits->rows, logits->cols, SHEAF_F32), chosen
+    };
+    p->weights->needs_grad = flows;
+    sheaf__op_arg(op, logits, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->weights, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
+    return p->weights;
+}
+
+/* ---- the sum ---- */
+
+static sheaf_status *nothing_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    const sheaf__value *sum = op->arg[0].value;
+    if (sheaf__tape_context(tape)->device->kind != SHEAF_DRY)
+        memset(sum->data, 0, (size_t)(sum->rows * sum->cols) * sheaf_dtype_bytes(sum->dtype));
+    return NULL;
+}
+
+static sheaf_status *nothing_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    return NULL;
+}
+
+sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows)
+{
+    sheaf__op *op =
+        sheaf__tape_op(tape, "sum of experts", nothing_forward, flows ? nothing_backward : NULL, 0);
+    sheaf__value *sum =
+        sheaf__tape_value(tape, "sum of experts", rows, cols, sheaf__tape_context(tape)->dtype);
+    sum->needs_grad = flows;
+    sheaf__op_arg(op, sum, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return sum;
+}
+
+typedef struct share_params {
+    sheaf__value *sum, *y, *weights;
+    int64_t expert;
+} share_params;
+
+typedef struct share_args {
+    const sheaf__context *c;
+    const share_params *p;
+} share_args;
+
+/* to = round(w * from), n elements of `dtype` */
+static void scaled(const sheaf__context *c, void *to, const void *from, float w, int64_t n)
+{
+    float part[PART];
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < PART ? n - at : PART;
+        c->device->kernels->widen(part, sheaf__at(from, at, c->dtype), c->dtype, m);
+        for (int64_t i = 0; i < m; i++)
+            part[i] *= w;
+        c->device->kernels->round(sheaf__at(to, at, c->dtype), c->dtype, part, m);
+    }
+}
+
+static float weight_of(const share_params *p, int64_t row)
+{
+    return ((const float *)p->weights->data)[row * p->weights->cols + p->expert];
+}
+
+static void share_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const share_args *a = arg;
+    const int64_t cols = a->p->sum->cols;
+    const sheaf_dtype t = a->c->dtype;
+    float part[PART]; /* space for any dtype */
+    for (int64_t r = begin; r < end; r++) {
+        const float w = weight_of(a->p, r);
+        for (int64_t at = 0, n; at < cols && w != 0; at += n) {
+            n = cols - at < PART ? cols - at : PART;
+            scaled(a->c, part, sheaf__at(a->p->y->data, r * cols + at, t), w, n);
+            a->c->device->kernels->accumulate(sheaf__at(a->p->sum->data, r * cols + at, t), part, n,
+                                              t);
+        }
+    }
+}
+
+static sheaf_status *share_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    share_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->sum->rows, 32, share_rows, &args);
+    return NULL;
+}
+
+/* Sum of a * b, each product and sum in double, in ascending order. */
+static float dot(const sheaf__context *c, const void *a, const void *b, int64_t n)
+{
+    float left[PART], right[PART];
+    double sum = 0;
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < PART ? n - at : PART;
+        c->device->kernels->widen(left, sheaf__at(a, at, c->dtype), c->dtype, m);
+        c->device->kernels->widen(right, sheaf__at(b, at, c->dtype), c->dtype, m);
+        for (int64_t i = 0; i < m; i++)
+            sum += (double)left[i] * right[i];
+    }
+    return (float)sum;
+}
+
+static void share_back_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const share_args *a = arg;
+    const share_params *p = a->p;
+    const int64_t cols = p->sum->cols, experts = p->weights->cols;
+    const sheaf_dtype t = a->c->dtype;
+    for (int64_t r = begin; r < end; r++) {
+        const float w = weight_of(p, r);
+        const void *ds = sheaf__at(p->sum->grad, r * cols, t);
+        if (p->weights->needs_grad) {
+            float *dw = (float *)p->weights->grad + r * experts;
+            if (p->weights->grad_fresh)
+                memset(dw, 0, (size_t)experts * sizeof *dw);
+            dw[p->expert] = w != 0 ? dot(a->c, sheaf__at(p->y->data, r * cols, t), ds, cols) : 0;
+        }
+        if (!p->y->needs_grad)
+            continue;
+        if (w != 0)
+            scaled(a->c, sheaf__at(p->y->grad, r * cols, t), ds, w, cols);
+        else
+            memset(sheaf__at(p->y->grad, r * cols, t), 0, (size_t)cols * sheaf_dtype_bytes(t));
+    }
+}
+
+/* What an expert made is read here alone, so that its gradient is always fresh. */
+static sheaf_status *share_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    share_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->sum->rows, 32, share_back_rows, &args);
+    return NULL;
+}
+
+void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y,
+                         sheaf__value *weights, int64_t expert)
+{
+    const bool flows = y->needs_grad || weights->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "share of an expert", share_forward,
+                                   flows ? share_backward : NULL, sizeof(share_params));
+    *(share_params *)op->params = (share_params){ sum, y, weights, expert };
+    sheaf__op_arg(op, sum, SHEAF__CHANGE | (flows ? SHEAF__TURNS : 0));
+    sheaf__op_arg(op, y,
+                  SHEAF__READ | (y->needs_grad ? SHEAF__TAKES : 0) |
+                      (weights->needs_grad ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, weights,
+                  SHEAF__READ | (flows ? SHEAF__KEEP : 0) |
+                      (weights->needs_grad ? SHEAF__TAKES : 0));
+}
+
+static sheaf_status *mixed_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    const sheaf__value *sum = op->arg[0].value, *residual = op->arg[1].value;
+    sheaf__accumulate(sheaf__tape_context(tape), sum->data, residual->data, sum->rows * sum->cols,
+                      sum->dtype);
+    return NULL;
+}
+
+static sheaf_status *mixed_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    const sheaf__context *c = sheaf__tape_context(tape);
+    const sheaf__value *sum = op->arg[0].value, *residual = op->arg[1].value;
+    const int64_t n = sum->rows * sum->cols;
+    if (!residual->needs_grad || c->device->kind == SHEAF_DRY)
+        return NULL;
+    if (residual->grad_fresh)
+        memcpy(residual->grad, sum->grad, (size_t)n * sheaf_dtype_bytes(sum->dtype));
+    else
+        sheaf__accumulate(c, residual->grad, sum->grad, n, sum->dtype);
+    return NULL;
+}
+
+void sheaf__record_mixed(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual)
+{
+    const bool flows = residual->needs_grad;
+    sheaf__op *op =
+        sheaf__tape_op(tape, "sum of experts", mixed_forward, flows ? mixed_backward : NULL, 0);
+    sheaf__op_arg(op, sum, SHEAF__CHANGE | SHEAF__TURNS);
+    sheaf__op_arg(op, residual, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+}

@@ -1,0 +1,25 @@
+/* mixture.h - a mixture of experts: which of them a row takes, with what weights, and their sum.
+ *
+ *   p = softmax(logits) in float32; chosen are the largest p, of equal ones the first
+ *   w_e = p_e / (sum of the chosen p, the largest first), 0 for the others
+ *   y = round(residual + s), s = 0, then for each expert in ascending order, in rows that took it,
+ *       s = round(s + round(w_e * y_e))
+ * Backward: dy_e = round(w_e * ds); dw_e = the sum of y_e * ds over a row;
+ *   dlogit_e = round(w_e * (dw_e - sum_j w_j dw_j))
+ * All of it lies whole on every rank, and each computes all. */
+#ifndef SHEAF_TAPE_MIXTURE_H
+#define SHEAF_TAPE_MIXTURE_H
+
+#include "tape/tape.h"
+
+/* sheaf__record_choice - weights [rows, experts], float32. */
+sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int64_t chosen);
+/* sheaf__record_mixture - the sum, zero. flows: some share of it will want a gradient. */
+sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows);
+/* sheaf__record_share - adds what expert `expert` made of all rows. */
+void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y,
+                         sheaf__value *weights, int64_t expert);
+/* sheaf__record_mixed - adds the residual; the sum is then what the layer gives. */
+void sheaf__record_mixed(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual);
+
+#endif
