@@ -216,12 +216,9 @@ static void share_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t r = begin; r < end; r++) {
         const float w = weight_of(p, r);
         const void *ds = sheaf__at(p->sum->grad, r * cols, t);
-        if (p->weights->needs_grad) {
-            float *dw = (float *)p->weights->grad + r * experts;
-            if (p->weights->grad_fresh)
-                memset(dw, 0, (size_t)experts * sizeof *dw);
-            dw[p->expert] = w != 0 ? dot(a->c, sheaf__at(p->y->data, r * cols, t), ds, cols) : 0;
-        }
+        if (p->weights->needs_grad) /* each expert writes its own column: none is left out */
+            ((float *)p->weights->grad)[r * experts + p->expert] =
+                w != 0 ? dot(a->c, sheaf__at(p->y->data, r * cols, t), ds, cols) : 0;
         if (!p->y->needs_grad)
             continue;
         if (w != 0)
