@@ -28,7 +28,9 @@ typedef enum sheaf_family {
     SHEAF_SMOLLM3,
     SHEAF_OLMO2,
     SHEAF_PHI3,
-    SHEAF_MIXTRAL
+    SHEAF_MIXTRAL,
+    SHEAF_GEMMA2,
+    SHEAF_GEMMA3
 } sheaf_family;
 typedef enum sheaf_rope_type {
     SHEAF_ROPE_DEFAULT,
@@ -79,6 +81,11 @@ typedef struct sheaf_config {
         int64_t pairs;                                       /* longrope: of the lists */
         double short_factor[SHEAF_MAX_ROPE_PAIRS], long_factor[SHEAF_MAX_ROPE_PAIRS];
     } rope;
+    double local_theta;   /* rope_theta of the layers that see a window, which turn by the default
+                             rule; 0: as the others */
+    double query_scalar;  /* scores are q . k / sqrt of it; 0: of head_dim */
+    double attention_cap; /* scores are cap * tanh(score / cap); 0: as they are */
+    double logit_cap;     /* the same of logits */
     uint64_t no_rope[SHEAF_MAX_LAYERS / 64]; /* bit i: layer i has no rotary embedding */
     int64_t window;                          /* sliding window, 0 = none */
     int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0), */

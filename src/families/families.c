@@ -4,6 +4,8 @@
 
 #include "families/cogagent/cogagent.h"
 #include "families/cogvlm/cogvlm.h"
+#include "families/gemma2/gemma2.h"
+#include "families/gemma3/gemma3.h"
 #include "families/llama/llama.h"
 #include "families/mixtral/mixtral.h"
 #include "families/olmo2/olmo2.h"
@@ -17,6 +19,7 @@ static const sheaf__family *const table[] = {
     [SHEAF_COGAGENT] = &sheaf__family_cogagent, [SHEAF_QWEN3] = &sheaf__family_qwen3,
     [SHEAF_SMOLLM3] = &sheaf__family_smollm3,   [SHEAF_OLMO2] = &sheaf__family_olmo2,
     [SHEAF_PHI3] = &sheaf__family_phi3,         [SHEAF_MIXTRAL] = &sheaf__family_mixtral,
+    [SHEAF_GEMMA2] = &sheaf__family_gemma2,     [SHEAF_GEMMA3] = &sheaf__family_gemma3,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

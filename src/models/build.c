@@ -363,7 +363,7 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
     if (st == NULL)
         st = take_floats(&t->sin, m, t->positions * (rot / 2));
     t->other_length = -1;
-    if (st == NULL && sheaf__rope_looks(&m->schema->config))
+    if (st == NULL && t == &m->rope && sheaf__rope_looks(&m->schema->config))
         st = take_floats(&t->other_cos, m, t->positions * (rot / 2));
     return st == NULL && t->other_cos != NULL
                ? take_floats(&t->other_sin, m, t->positions * (rot / 2))
@@ -423,6 +423,8 @@ void sheaf__build_blocks(const sheaf__model *m,
     }
     block(self, "rotary table", m->rope.cos);
     block(self, "rotary table", m->rope.sin);
+    block(self, "rotary table", m->local.cos);
+    block(self, "rotary table", m->local.sin);
     block(self, "rotary table", m->rope.other_cos);
     block(self, "rotary table", m->rope.other_sin);
 }

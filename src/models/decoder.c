@@ -2,7 +2,7 @@
  *
  *   h += N(o(attention(rope(N q(N h)), rope(N k(N h)), v(N h))))
  *   h += cross_o(attention(cross_q(N h), cross_k(image), cross_v(image)))
- *   h += N(down(silu(gate(N h)) * up(N h)))
+ *   h += N(down(silu(gate(N h)) * up(N h)))     (or gelu)
  *   or, where the layer has a mixture of experts e, with weights w of the row's own:
  *   h += sum_e w_e down_e(silu(gate_e(N h)) * up_e(N h))
  *
@@ -96,7 +96,9 @@ static streams self_attention(const pass *p, int index, streams h)
                                  .kv_heads = kv_heads,
                                  .group = group,
                                  .head_dim = config->head_dim,
-                                 .window = l->window };
+                                 .window = l->window,
+                                 .scalar = config->query_scalar,
+                                 .cap = (float)config->attention_cap };
     const streams a = rmsnorm(p, h, &l->norm_in);
     streams qkv[3] = { { { NULL } } };
     for (int i = 0; i < SHEAF__STREAMS; i++) {
@@ -205,7 +207,8 @@ static streams mlp(const pass *p, int index, streams h)
             continue;
         sheaf__record_columns(p->tape, gate_up, n.x[i],
                               (sheaf__linear *const[]){ &e->gate, &e->up }, 2, &p->of->info[i]);
-        y.x[i] = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
+        y.x[i] = l->gelu ? sheaf__record_geglu(p->tape, gate_up[0], gate_up[1])
+                         : sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
     }
     y = residual(p, y,
                  (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down,

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "models/rope.h"
+#include "tape/rows.h"
 
 /* ---- reading boxes ---- */
 
@@ -209,11 +210,23 @@ static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__lin
                        l->rows ? 0 : l->logical0, l->rows ? l->out : l->owned, 1);
 }
 
+/* A trained one is made from its masters. */
+static sheaf_status *load_norm(sheaf__model *m, sheaf_source *base, sheaf__norm *norm)
+{
+    sheaf_status *st =
+        load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1);
+    if (st == NULL && norm->one && norm->trained == NULL)
+        sheaf__add_one(m->context, norm->weight, norm->width);
+    return st;
+}
+
 static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__layernorm *n,
                                     const sheaf__held *held)
 {
     sheaf_status *st = load_floats(m, base, held->weight->name, n->weight_trained, n->weight,
                                    n->logical0, n->owned, 1);
+    if (st == NULL && n->one && n->weight_trained == NULL)
+        sheaf__add_one(m->context, n->weight, n->owned);
     return st == NULL && held->bias != NULL
                ? load_floats(m, base, held->bias->name, n->bias_trained, n->bias, n->logical0,
                              n->owned, 1)
@@ -257,8 +270,7 @@ static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf_
     sheaf__vector *vector = held->part;
     switch (held->kind) {
     case SHEAF__LINEAR: return load_linear(m, base, held->part, held);
-    case SHEAF__RMSNORM:
-        return load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1);
+    case SHEAF__RMSNORM: return load_norm(m, base, norm);
     case SHEAF__LAYERNORM: return load_layernorm(m, base, held->part, held);
     case SHEAF__VECTOR:
         return load_floats(m, base, vector->name, vector->trained, vector->data, 0, vector->rows,

@@ -125,6 +125,8 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
         sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
     if (m->embedding.lora != NULL)
         x = sheaf__record_embedding_lora(tape, x, &m->embedding, pass->in);
+    if (m->scale > 0)
+        sheaf__record_scale(tape, x, m->scale);
     if (pass->noise != NULL)
         sheaf__record_noise(tape, x, pass->noise);
     if (image != NULL)

@@ -52,6 +52,7 @@ typedef struct sheaf__layer {
     sheaf__norm norm_q, norm_k;     /* of each head */
     sheaf__layernorm whole_q, whole_k; /* of all heads together, cut as they are */
     sheaf__rope_table *rope;           /* NULL: nothing turns */
+    bool gelu;                         /* gates by gelu, not silu */
     int64_t window;                    /* keys that a query sees, 0 = all */
     sheaf__expert
         expert[SHEAF__STREAMS]; /* of an image's tokens, in layers that have it; else the text's */
@@ -98,7 +99,9 @@ typedef struct sheaf__model {
         ends; /* this stage has the embedding and the towers; the final norm and the head */
     sheaf__norm norm;
     sheaf__linear head;
+    float scale;                 /* the embedding's rows are multiplied by it; 0: they are not */
     sheaf__rope_table rope;      /* of the layers that turn */
+    sheaf__rope_table local;     /* of those with a window, where they have their own */
     sheaf__towers *towers;       /* NULL in a model without images */
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */

@@ -206,6 +206,14 @@ void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
     }
 }
 
+void sheaf__rope_fill_plain(sheaf__rope_table *t, double theta, const sheaf__kernels *kernels,
+                            sheaf_dtype dtype)
+{
+    for (int64_t j = 0; j < t->rot / 2; j++)
+        sheaf__rope_fill_pair(t, j, (float)(1.0 / power(theta, j, t->rot)), 1, kernels, dtype,
+                              SHEAF_F32);
+}
+
 bool sheaf__rope_turns(const sheaf_config *config, int64_t before, int64_t after)
 {
     return same_length(config, before) != same_length(config, after);

@@ -19,6 +19,9 @@ bool sheaf__rope_looks(const sheaf_config *config);
  * config is borrowed then. */
 void sheaf__rope_fill(sheaf__rope_table *table, const sheaf_config *config,
                       const sheaf__kernels *kernels, sheaf_dtype dtype);
+/* sheaf__rope_fill_plain - the same of the default type, with this theta. */
+void sheaf__rope_fill_plain(sheaf__rope_table *table, double theta, const sheaf__kernels *kernels,
+                            sheaf_dtype dtype);
 /* sheaf__rope_turns - do the angles of earlier positions change between these lengths, so
  * that kept keys are no longer what the model would compute? */
 bool sheaf__rope_turns(const sheaf_config *config, int64_t before, int64_t after);

@@ -145,6 +145,16 @@ typedef struct sheaf__kernels {
     void (*swiglu_back)(void *dgate, void *dup, const void *dh, const void *gate, const void *up,
                         int64_t n, sheaf_dtype dtype); /* dgate may be gate, dup may be up */
 
+    /* ---- GeGLU, h = round(gelu(gate) * up), gelu by tanh; contiguous n elements ---- */
+    void (*geglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype);
+    void (*geglu_back)(void *dgate, void *dup, const void *dh, const void *gate, const void *up,
+                       int64_t n, sheaf_dtype dtype); /* dgate may be gate, dup may be up */
+
+    /* ---- soft cap, x = round(cap * tanh(x / cap)) in place, float32 that dtype holds; and from
+     * the capped y: dx = round(dx * (1 - t * t)), t = y / cap ---- */
+    void (*softcap)(float *x, float cap, int64_t n, sheaf_dtype dtype);
+    void (*softcap_back)(void *dx, const float *y, float cap, int64_t n, sheaf_dtype dtype);
+
     /* ---- softmax cross-entropy over the columns of one slice; logits float32 ----
      * logits hold values already rounded to the activation dtype. */
     /* Largest in the order of the bits, -0 < +0 and NaN (sign clear) above all; no

@@ -199,6 +199,19 @@ static void run_smoothing_noise(probe *p, const sheaf__kernels *k)
     take(p, p->a, sizeof p->a);
 }
 
+static void run_geglu_softcap(probe *p, const sheaf__kernels *k)
+{
+    k->geglu(p->out, p->a, p->b, N, p->dtype);
+    k->geglu_back(p->a, p->b, p->c, p->a, p->b, N, p->dtype);
+    k->softcap(p->f, 2.5f, N, p->dtype);
+    k->softcap_back(p->c, p->f, 2.5f, N, p->dtype);
+    take(p, p->out, sizeof p->out);
+    take(p, p->a, sizeof p->a);
+    take(p, p->b, sizeof p->b);
+    take(p, p->c, sizeof p->c);
+    take(p, p->f, sizeof p->f);
+}
+
 static const struct {
     const char *name;
     void (*run)(probe *p, const sheaf__kernels *k);
@@ -220,6 +233,8 @@ static const struct {
       UINT64_C(0xb4db4c50f2a5d8f5) },
     { "smoothing, noise", run_smoothing_noise, UINT64_C(0x52961b73f91dc949),
       UINT64_C(0xdaa6a5e9b8844a95) },
+    { "geglu, softcap", run_geglu_softcap, UINT64_C(0xd0a7e23d5f4fe174),
+      UINT64_C(0x98153ee907fddd09) },
 };
 
 /* One or two types, every kind of number, with and without DAZ and FTZ: one hash. */

@@ -527,6 +527,31 @@ SHEAF__INLINE void v_erf(vec *e, const vec *x, const int many)
     }
 }
 
+/* sheaf__tanh of `many` vectors, as v_exp; t may be x. Both branches are worked out. */
+SHEAF__INLINE void v_tanh(vec *t, const vec *x, const int many)
+{
+    static const float terms[] = { -0x1.0c2374p-7f, 0x1.63955ap-6f, -0x1.b9ef8ap-5f, 0x1.11106cp-3f,
+                                   -0x1.555554p-2f };
+    const veci sign = vi_set(0x80000000), size = vi_set(0x7fffffff);
+    vec a[SHEAF__MANY], e[SHEAF__MANY];
+    for (int k = 0; k < many; k++)
+        a[k] = v_float(vi_and(v_bits(x[k]), size));
+    for (int k = 0; k < many; k++)
+        e[k] = v_mul(v_set(2), a[k]);
+    v_exp(e, e, many);
+    for (int k = 0; k < many; k++) {
+        const vec z = v_mul(a[k], a[k]);
+        vec p = v_set(0x1.1982a8p-9f);
+        for (int i = 0; i < 5; i++)
+            p = v_fma(p, z, v_set(terms[i]));
+        const vec small = v_fma(v_mul(a[k], z), p, a[k]);
+        const vec large = v_sub(v_set(1), v_div(v_set(2), v_add(e[k], v_set(1))));
+        const vec y = v_select(v_less(a[k], v_set(0.625f)), small, large);
+        t[k] = v_select(v_is_nan(x[k]), v_float(vi_set(SHEAF__NAN_BITS)),
+                        v_float(vi_xor(v_bits(y), vi_and(v_bits(x[k]), sign))));
+    }
+}
+
 /* The bits of sheaf__order. */
 SHEAF__INLINE veci vi_order(vec x)
 {

@@ -22,6 +22,12 @@ static const struct {
       4 * W *W + 3 * W *F + 10 * W + 4 * F + 2 * W + 768 * W + 768 },
 };
 
+/* The same of text models that only this test plans. */
+static const struct {
+    const char *name;
+    int64_t parameters;
+} texts[] = { { "gemma-2-2b", 2614341888 }, { "gemma-3-1b", 999885952 } };
+
 typedef struct asked {
     sheaf_train_options o;
     sheaf__opened opened;
@@ -148,6 +154,21 @@ static void test_plan__every_shape_at_every_number_of_ranks(void **state)
 
 /* A user's log of SAT: 17,657,466,368 parameters with LoRA of rank 10, 19,517,440 of them LoRA's;
  * of CogAgent's recipe the reference says about 11.5 G, which is 11.52 G without LoRA. */
+static void test_plan__text_models_of_a_tied_table(void **state)
+{
+    for (size_t m = 0; m < ARRAY_LEN(texts); m++)
+        for (int tp = 1; tp <= SLICES; tp += SLICES - 1) {
+            asked a;
+            sheaf_plan plan;
+            ask(&a, texts[m].name, SHEAF_METHOD_FULL);
+            open_asked(&a);
+            CHECK_OK(plan_at(&plan, &a, tp, true, 64));
+            check_plan(texts[m].name, &plan, texts[m].parameters);
+            assert_int_equal(plan.trained, texts[m].parameters);
+            close_asked(&a);
+        }
+}
+
 static void test_plan__counts_what_sat_trains(void **state)
 {
     asked a;
@@ -340,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__every_shape_at_every_number_of_ranks),
+        cmocka_unit_test(test_plan__text_models_of_a_tied_table),
         cmocka_unit_test(test_plan__counts_what_sat_trains),
         cmocka_unit_test(test_plan__an_image_must_fit_into_a_row),
         cmocka_unit_test(test_plan__generation_on_stages),

@@ -199,6 +199,8 @@ static void test_family__from_either_key(void **state)
 #define S3 "\"model_type\":\"smollm3\",\"architectures\":null"
 #define O2 "\"model_type\":\"olmo2\",\"architectures\":null"
 #define MX "\"model_type\":\"mixtral\",\"architectures\":null"
+#define G2 "\"model_type\":\"gemma2\",\"architectures\":null,\"hidden_act\":\"gelu\""
+#define G3 "\"model_type\":\"gemma3_text\",\"architectures\":null,\"hidden_act\":null"
 #define P3 "\"model_type\":\"phi3\",\"architectures\":null"
 
 static void test_mixture__of_mixtral(void **state)
@@ -266,6 +268,11 @@ static void test_window__who_has_one_and_from_where(void **state)
         { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" SLIDE "," SLIDE "," SLIDE "," SLIDE "]}",
           9, 0 },
         { "{" M7 ",\"sliding_window\":null,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",
+          0, 0 },
+        { "{" G2 "}", 4096, 0, 10 },
+        { "{" G3 ",\"sliding_window\":9}", 9, 0 }, /* every sixth is full */
+        { "{" G3 ",\"sliding_window\":9,\"sliding_window_pattern\":3}", 9, 0, 4 },
+        { "{" G3 ",\"sliding_window\":null,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",
           0, 0 },
         { "{" Q2 ",\"sliding_window\":9}", 0, 0 },
         { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":false}", 0, 0 },
@@ -431,6 +438,21 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"architectures\":[\"Qwen2MoeForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
         { "{\"model_type\":\"falcon\"}", SHEAF_E_UNSUPPORTED,
           "'model_type' | one of llama, mistral, qwen2, qwen3, smollm3, olmo2, phi3, mixtral" },
+        { "{\"model_type\":\"gemma3\"}", SHEAF_E_UNSUPPORTED,
+          "\"gemma3\" | its text model alone, of model_type gemma3_text" },
+        { "{\"architectures\":[\"Gemma3ForConditionalGeneration\"]}", SHEAF_E_UNSUPPORTED,
+          "its text model alone, of model_type gemma3_text" },
+        { "{" G3 ",\"sliding_window\":null}", SHEAF_E_LAYOUT, "'sliding_window' | a number" },
+        { "{" G3 ",\"hidden_activation\":\"gelu\"}", SHEAF_E_UNSUPPORTED,
+          "'hidden_activation' | \"gelu_pytorch_tanh\" | \"gelu\"" },
+        { "{" G3 ",\"use_bidirectional_attention\":true}", SHEAF_E_UNSUPPORTED,
+          "'use_bidirectional_attention' | false or null" },
+        { "{" G2 ",\"attn_logit_softcapping\":0}", SHEAF_E_FORMAT, "'attn_logit_softcapping'" },
+        { "{" G3
+          ",\"rope_theta\":null,\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":2}}}",
+          SHEAF_E_UNSUPPORTED, "'rope_parameters.sliding_attention'" },
+        { "{" G3 ",\"rope_theta\":null,\"rope_parameters\":{\"rope_type\":\"default\"}}",
+          SHEAF_E_LAYOUT, "only 'full_attention' and 'sliding_attention'" },
         { "{\"model_type\":\"qwen3\"}", SHEAF_E_LAYOUT,
           "'architectures' | Qwen3ForCausalLM, as 'model_type' is qwen3 | LlamaForCausalLM" },
         { "{\"model_type\":\"gpt2\"}", SHEAF_E_UNSUPPORTED, "\"gpt2\" | " },

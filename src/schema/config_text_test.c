@@ -39,6 +39,12 @@ static const char phi3[] =
 static const char mixtral[] =
     "{\"model_type\":\"mixtral\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"num_key_value_heads\":4}";
+static const char gemma2[] =
+    "{\"model_type\":\"gemma2\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4}";
+static const char gemma3[] =
+    "{\"model_type\":\"gemma3_text\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4}";
 
 /* A key, or one inside an object, is given another value. */
 static const struct {
@@ -96,6 +102,12 @@ static const struct {
     { phi3, "{\"original_max_position_embeddings\":77}" },
     { mixtral, "{\"num_local_experts\":4}" },
     { mixtral, "{\"num_experts_per_tok\":1}" },
+    { gemma2, "{\"query_pre_attn_scalar\":200}" },
+    { gemma2, "{\"attn_logit_softcapping\":null}" },
+    { gemma2, "{\"final_logit_softcapping\":31}" },
+    { gemma3, "{\"final_logit_softcapping\":31}" },
+    { gemma3, "{\"rope_local_base_freq\":200}" },
+    { gemma3, "{\"sliding_window_pattern\":2}" },
     { NULL, "{\"model_class\":\"CogVLMModel\"}" },
     { NULL, "{\"vocab_size\":400}" },
     { NULL, "{\"inner_hidden_size\":77}" },

@@ -162,6 +162,23 @@ static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
                        run->gradient_scale, end - begin, l->owned, b->c->dtype);
 }
 
+static void cap_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const block *b = arg;
+    const sheaf__linear *l = b->p->head;
+    b->c->device->kernels->softcap(b->logits + begin * l->owned, l->cap, (end - begin) * l->owned,
+                                   b->c->dtype);
+}
+
+static void cap_back_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const block *b = arg;
+    const sheaf__linear *l = b->p->head;
+    b->c->device->kernels->softcap_back(
+        (char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c),
+        b->logits + begin * l->owned, l->cap, (end - begin) * l->owned, b->c->dtype);
+}
+
 /* ---- one block ---- */
 
 static void block_logits(block *b)
@@ -219,6 +236,8 @@ static void block_logits(block *b)
     }
     if (jobs > 0)
         sheaf__products(c->device, job, jobs);
+    if (l->cap > 0)
+        sheaf__rows(c, b->n, 16, cap_rows, b);
 }
 
 /* Of sums by slice, [slices, n]: over all slices and ranks, in *total. */
@@ -327,6 +346,8 @@ static sheaf_status *block_gradients(block *b)
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
     sheaf__rows(c, b->n, 16, gradient_rows, b);
+    if (l->cap > 0)
+        sheaf__rows(c, b->n, 16, cap_back_rows, b);
     sheaf__value x = { .rows = b->n,
                        .cols = l->in,
                        .dtype = c->dtype,

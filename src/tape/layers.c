@@ -231,6 +231,65 @@ void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)
         c->device->kernels->round(&rounded, c->dtype, norm->trained->master[0] + i, 1);
         c->device->kernels->widen(norm->weight + i, &rounded, c->dtype, 1);
     }
+    if (norm->one)
+        sheaf__add_one(c, norm->weight, norm->width);
+}
+
+/* ---- a factor ---- */
+
+typedef struct scale_params {
+    sheaf__value *x;
+    float by;
+} scale_params;
+
+typedef struct scale_args {
+    sheaf__context *c;
+    void *data;
+    float by;
+} scale_args;
+
+static void scale_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const scale_args *a = arg;
+    const sheaf__kernels *k = a->c->device->kernels;
+    float part[256];
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = end - i < 256 ? end - i : 256;
+        k->widen(part, sheaf__at(a->data, i, a->c->dtype), a->c->dtype, n);
+        k->scale(part, a->by, n);
+        k->round(sheaf__at(a->data, i, a->c->dtype), a->c->dtype, part, n);
+    }
+}
+
+static void scale_all(sheaf__context *c, const scale_params *p, void *data)
+{
+    float by;
+    uint32_t rounded;
+    c->device->kernels->round(&rounded, c->dtype, &p->by, 1);
+    c->device->kernels->widen(&by, &rounded, c->dtype, 1);
+    sheaf__rows(c, p->x->rows * p->x->cols, 1 << 14, scale_elements, &(scale_args){ c, data, by });
+}
+
+static sheaf_status *scale_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    const scale_params *p = op->params;
+    scale_all(sheaf__tape_context(tape), p, p->x->data);
+    return NULL;
+}
+
+static sheaf_status *scale_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    const scale_params *p = op->params;
+    scale_all(sheaf__tape_context(tape), p, p->x->grad);
+    return NULL;
+}
+
+void sheaf__record_scale(sheaf__tape *tape, sheaf__value *x, float by)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "scale of the embedding", scale_forward,
+                                   x->needs_grad ? scale_backward : NULL, sizeof(scale_params));
+    *(scale_params *)op->params = (scale_params){ x, by };
+    sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
 }
 
 /* ---- rotary embedding ---- */
@@ -332,7 +391,9 @@ static sheaf__attention shape_of(const sheaf__context *c, const attention_params
                                .group = h->group,
                                .head_dim = h->head_dim,
                                .window = h->window,
-                               .scale = (float)(1.0 / sqrt((double)h->head_dim)),
+                               .scale = (float)(1.0 / sqrt(h->scalar > 0 ? h->scalar
+                                                                         : (double)h->head_dim)),
+                               .cap = h->cap,
                                .key_mask = p->in->key_mask,
                                .mask_ld = p->in->mask_ld,
                                .ldq = p->q->cols,
@@ -448,6 +509,7 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
 /* ---- SwiGLU ---- */
 
 typedef struct swiglu_params {
+    bool gelu;
     sheaf__value *gate, *up, *h;
 } swiglu_params;
 typedef struct swiglu_args {
@@ -459,9 +521,10 @@ static void swiglu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
     const swiglu_args *a = arg;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->swiglu(sheaf__at(a->p->h->data, begin, t),
-                                  sheaf__at(a->p->gate->data, begin, t),
-                                  sheaf__at(a->p->up->data, begin, t), end - begin, t);
+    const sheaf__kernels *k = a->c->device->kernels;
+    (a->p->gelu ? k->geglu : k->swiglu)(sheaf__at(a->p->h->data, begin, t),
+                                        sheaf__at(a->p->gate->data, begin, t),
+                                        sheaf__at(a->p->up->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -476,10 +539,11 @@ static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int work
     const swiglu_args *a = arg;
     const swiglu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->swiglu_back(
-        sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
-        sheaf__at(p->h->grad, begin, t), sheaf__at(p->gate->data, begin, t),
-        sheaf__at(p->up->data, begin, t), end - begin, t);
+    const sheaf__kernels *k = a->c->device->kernels;
+    (p->gelu ? k->geglu_back
+             : k->swiglu_back)(sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
+                               sheaf__at(p->h->grad, begin, t), sheaf__at(p->gate->data, begin, t),
+                               sheaf__at(p->up->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
@@ -489,18 +553,30 @@ static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up)
+static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up,
+                                  bool gelu)
 {
     const bool flows = gate->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "swiglu", swiglu_forward, flows ? swiglu_backward : NULL,
+    const char *name = gelu ? "geglu" : "swiglu";
+    sheaf__op *op = sheaf__tape_op(tape, name, swiglu_forward, flows ? swiglu_backward : NULL,
                                    sizeof(swiglu_params));
     swiglu_params *p = op->params;
-    *p = (swiglu_params){ gate, up,
-                          sheaf__tape_value(tape, "swiglu", gate->rows, gate->cols, gate->dtype) };
+    *p = (swiglu_params){ gelu, gate, up,
+                          sheaf__tape_value(tape, name, gate->rows, gate->cols, gate->dtype) };
     p->h->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
     sheaf__op_arg(op, gate, use);
     sheaf__op_arg(op, up, use);
     sheaf__op_arg(op, p->h, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
     return p->h;
+}
+
+sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up)
+{
+    return record_gated(tape, gate, up, false);
+}
+
+sheaf__value *sheaf__record_geglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up)
+{
+    return record_gated(tape, gate, up, true);
 }

@@ -41,7 +41,8 @@ typedef struct sheaf__norm {
     int64_t width;
     float eps;
     bool once;     /* y = round(w * n), not round(w * round(n)) */
-    float *weight; /* [width], rounded to the compute dtype */
+    bool one;      /* its factor is 1 + weight, added in float32 */
+    float *weight; /* [width], rounded to the compute dtype; the factor */
     sheaf__trained *trained;
 } sheaf__norm;
 
@@ -71,6 +72,8 @@ typedef struct sheaf__heads {
     int64_t batch, queries;
     int64_t kv_heads, group, head_dim; /* owned key/value heads */
     int64_t window;
+    double scalar; /* scores are divided by its square root; 0: head_dim */
+    float cap;     /* as sheaf__attention has it */
 } sheaf__heads;
 
 sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *table, int64_t rows,
@@ -90,6 +93,10 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
                                       sheaf__value *v, const sheaf__heads *heads,
                                       const sheaf__rows_in *in, const sheaf__cache *cache);
 sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up);
+/* sheaf__record_geglu - the same with gelu by tanh. */
+sheaf__value *sheaf__record_geglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up);
+/* sheaf__record_scale - x = round(x * by) in place, `by` rounded to the compute dtype. */
+void sheaf__record_scale(sheaf__tape *tape, sheaf__value *x, float by);
 
 /* sheaf__norm_refresh - weight from the masters. */
 void sheaf__norm_refresh(sheaf__context *context, sheaf__norm *norm);

@@ -41,6 +41,7 @@ typedef struct sheaf__lora_part {
 typedef struct sheaf__linear {
     const char *name; /* borrowed: the weight's */
     int64_t in, out;  /* logical */
+    float cap;        /* of the head: logits are cap * tanh(logit / cap); 0: as they are */
     bool rows;        /* cut along in; otherwise along out, or `whole` */
     bool whole;       /* every rank holds and computes all of it, as slice 0 (columns only) */
     int first, count; /* owned slices */

@@ -83,3 +83,9 @@ void sheaf__refresh(const sheaf__context *c, float *to, const float *master, int
 {
     sheaf__rows(c, n, CHUNK, refresh_elements, &(pair){ c, to, master, SHEAF_F32 });
 }
+
+void sheaf__add_one(const sheaf__context *c, float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n && c->device->kind != SHEAF_DRY; i++)
+        x[i] = 1.0f + x[i];
+}

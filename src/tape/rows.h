@@ -26,5 +26,7 @@ sheaf_status *sheaf__sum_partials(sheaf__context *context, const sheaf_tree *tre
 void sheaf__hand_on(const sheaf__context *context, sheaf__value *to, sheaf__value *from);
 /* sheaf__refresh - float32 copies of masters, rounded to the compute dtype. */
 void sheaf__refresh(const sheaf__context *context, float *to, const float *master, int64_t n);
+/* sheaf__add_one - x = 1 + x, n floats. */
+void sheaf__add_one(const sheaf__context *context, float *x, int64_t n);
 
 #endif

@@ -37,7 +37,8 @@ typedef struct sheaf__layernorm {
     int64_t width; /* logical */
     float eps;
     bool cut, plain;
-    int first, count;                                          /* owned slices; whole: 0, 1 */
+    bool one;         /* plain: the factor is 1 + weight, as in sheaf__norm */
+    int first, count; /* owned slices; whole: 0, 1 */
     int64_t begin[SHEAF_MAX_SLICES], extent[SHEAF_MAX_SLICES]; /* by slice; whole: [0] = 0, width */
     int64_t owned, logical0; /* columns held here, and the logical index of the first */
     sheaf_tree tree;         /* cut: of the slices that are not empty */

@@ -703,6 +703,8 @@ static void test_adapters__trained_and_merged_generation(void **state)
     int merged = 0;
     for (int i = 0; i < models; i++) {
         const char *dir = model_dir[i];
+        if (kin && !exists(in_dir(dir, "lora/log.json")))
+            continue; /* not every family has all of them */
         const recording r = record_of(dir, "lora/logits_final.safetensors"),
                         in = record_of(dir, "fwd_inputs.safetensors");
         int64_t n, nmask;

@@ -1,4 +1,6 @@
 /* build.c - the tensors of Llama and its kin as parts of the decoder. */
+#include <math.h>
+
 #include "families/llama/llama.h"
 
 #include <stdio.h>
@@ -23,15 +25,21 @@ static sheaf_status *linear(sheaf__model *m, sheaf__linear *l, sheaf_role role, 
 static sheaf_status *norm(sheaf__model *m, sheaf__norm *n, sheaf_role role, int layer)
 {
     const sheaf_tensor *t = sheaf_schema_get(m->schema, role, layer, false);
-    return t == NULL ? NULL
-                     : sheaf__build_norm(m, n, t, m->schema->config.rms_eps, form_of(m)->norm_once);
+    sheaf_status *st =
+        t == NULL ? NULL
+                  : sheaf__build_norm(m, n, t, m->schema->config.rms_eps, form_of(m)->norm_once);
+    n->one = form_of(m)->norm_one;
+    return st;
 }
 
 /* The same of one that is added to the residual stream, or that is cut as its rows are. */
 static sheaf_status *wide_norm(sheaf__model *m, sheaf__layernorm *n, sheaf_role role, int layer)
 {
     const sheaf_tensor *t = sheaf_schema_get(m->schema, role, layer, false);
-    return t == NULL ? NULL : sheaf__build_layernorm(m, n, t, NULL, m->schema->config.rms_eps);
+    sheaf_status *st =
+        t == NULL ? NULL : sheaf__build_layernorm(m, n, t, NULL, m->schema->config.rms_eps);
+    n->one = form_of(m)->norm_one;
+    return st;
 }
 
 static sheaf_status *qk_norms(sheaf__model *m, sheaf__layer *l, int i)
@@ -94,6 +102,9 @@ static sheaf_status *layer(sheaf__model *m, int i)
                   { SHEAF_GATE }, { SHEAF_UP }, { SHEAF_DOWN } },
       fused[] = { { SHEAF_QKV, 0 },     { SHEAF_QKV, 1 },     { SHEAF_QKV, 2 }, { SHEAF_O },
                   { SHEAF_GATE_UP, 0 }, { SHEAF_GATE_UP, 1 }, { SHEAF_DOWN } };
+    l->gelu = form_of(m)->gelu;
+    if (m->schema->config.local_theta > 0 && l->window > 0)
+        l->rope = &m->local;
     sheaf_status *st = norm(m, &l->norm_in, SHEAF_NORM_IN, i);
     if (st == NULL)
         st = norm(m, &l->norm_post, SHEAF_NORM_POST, i);
@@ -109,6 +120,24 @@ static sheaf_status *layer(sheaf__model *m, int i)
     if (st == NULL && form_of(m)->mixture)
         st = mixture(m, l, i);
     return st == NULL ? wide_norm(m, &l->norm_after[1], SHEAF_NORM_AFTER_MLP, i) : st;
+}
+
+/* Angles of a float32 position and frequency. */
+static sheaf_status *ropes(sheaf__model *m)
+{
+    const sheaf_config *config = &m->schema->config;
+    const int64_t rot = (int64_t)((double)config->head_dim * config->rope.partial) / 2 * 2;
+    const sheaf_dtype dtype = form_of(m)->rope_float32 ? SHEAF_F32 : m->context->dtype;
+    const bool fill = m->context->device->kind != SHEAF_DRY;
+    sheaf_status *st = sheaf__build_rope(m, &m->rope, rot);
+    if (st == NULL && fill)
+        sheaf__rope_fill(&m->rope, config, m->context->device->kernels, dtype);
+    if (st != NULL || config->local_theta == 0)
+        return st;
+    st = sheaf__build_rope(m, &m->local, rot);
+    if (st == NULL && fill)
+        sheaf__rope_fill_plain(&m->local, config->local_theta, m->context->device->kernels, dtype);
+    return st;
 }
 
 sheaf_status *sheaf__llama_build(sheaf__model *m)
@@ -128,11 +157,7 @@ sheaf_status *sheaf__llama_build(sheaf__model *m)
         st = layer(m, (int)i);
     if (st == NULL && m->ends)
         st = norm(m, &m->norm, SHEAF_NORM_FINAL, -1);
-    if (st == NULL)
-        st = sheaf__build_rope(m, &m->rope,
-                               (int64_t)((double)config->head_dim * config->rope.partial) / 2 * 2);
-    if (st == NULL && m->context->device->kind != SHEAF_DRY)
-        sheaf__rope_fill(&m->rope, config, m->context->device->kernels,
-                         form_of(m)->rope_float32 ? SHEAF_F32 : m->context->dtype);
-    return st;
+    m->scale = form_of(m)->embed_scaled ? (float)sqrt((double)config->hidden) : 0;
+    m->head.cap = (float)config->logit_cap;
+    return st == NULL ? ropes(m) : st;
 }

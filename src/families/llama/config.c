@@ -63,11 +63,16 @@ static const sheaf__family *find_family(sheaf_json_reader *r, const char *key, c
             strcmp(architecture ? family->architecture : family->name, name) == 0)
             return family;
     const int n = known_names(known, architecture);
-    const char *meant = sheaf__misspelt(name, known, n);
+    const bool with_images = strcmp(name, "gemma3") == 0 || strncmp(name, "Gemma3ForCond", 13) == 0;
+    const char *meant = with_images ? NULL : sheaf__misspelt(name, known, n);
     show_names(all, known, n, ", ");
     sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "one of %s", all);
     sheaf_found(st, "\"%.100s\"", name);
-    if (meant != NULL)
+    if (with_images)
+        sheaf_try_this(st,
+                       "its text model alone, of model_type gemma3_text: Gemma 3 with images is "
+                       "not supported");
+    else if (meant != NULL)
         sheaf_try_this(st, "\"%s\", if that was meant, in config.json", meant);
     else
         sheaf_try_this(
@@ -253,12 +258,14 @@ static void set_windowed(sheaf_config *c, const uint64_t windowed[SHEAF_MAX_LAYE
             sheaf__layer_add(c->full_layers, i);
 }
 
-/* Which layers see a window where no layer_types say it. */
+/* Which layers see a window where no layer_types say it; full_layers: how many before them do not,
+ * or every so-manieth. */
 static void rule_of_windows(const sheaf_config *c, sheaf__window_rule rule, int64_t full_layers,
                             uint64_t windowed[SHEAF_MAX_LAYERS / 64])
 {
     for (int64_t i = 0; i < c->layers && c->window > 0; i++)
         if (rule == SHEAF__WINDOW_ALL || (rule == SHEAF__WINDOW_FROM_LAYER && i >= full_layers) ||
+            (rule == SHEAF__WINDOW_PATTERN && (i + 1) % full_layers != 0) ||
             (rule == SHEAF__WINDOW_NO_ROPE && sheaf__layer_in(c->no_rope, i)))
             sheaf__layer_add(windowed, i);
 }
@@ -273,7 +280,11 @@ static void read_window(sheaf_json_reader *r, sheaf_config *c)
                                  json_object_get(r->object, "sliding_window") == NULL ? form->window
                                                                                       : 0);
     const bool use = sheaf__json_bool(r, "use_sliding_window", false);
-    const int64_t full_layers = sheaf__json_int(r, "max_window_layers", 0, INT32_MAX, 28);
+    int64_t full_layers = sheaf__json_int(r, "max_window_layers", 0, INT32_MAX, 28);
+    if (form->windows == SHEAF__WINDOW_PATTERN)
+        full_layers = form->pattern_said ? sheaf__json_int(r, "sliding_window_pattern", 1,
+                                                           INT32_MAX, form->pattern)
+                                         : form->pattern;
     const bool chosen =
         form->windows == SHEAF__WINDOW_FROM_LAYER || form->windows == SHEAF__WINDOW_NO_ROPE;
     c->window = chosen && !use ? 0 : window;
@@ -285,12 +296,40 @@ static void read_window(sheaf_json_reader *r, sheaf_config *c)
     if (has_types && any && c->window == 0 && form->windows != SHEAF__WINDOW_NO_ROPE)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "layer_types",
                          "\"full_attention\" only, as no window is in use");
+    else if (!has_types && form->windows == SHEAF__WINDOW_PATTERN && window == 0)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "sliding_window", "a number, as layers see a window");
     else if (has_types && form->windows == SHEAF__WINDOW_ALL &&
              memcmp(typed, ruled, sizeof typed) != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "layer_types",
                          "one kind for all layers of a %s model", sheaf__family_for(c)->title);
     else /* what is written out layer by layer wins over the rule */
         set_windowed(c, has_types ? typed : ruled);
+}
+
+/* ---- Gemma's keys ---- */
+
+/* null is none; absent what its class has. */
+static double read_cap(sheaf_json_reader *r, const char *key, double absent)
+{
+    return sheaf__json_real(r, key, 1e-6, 1e9,
+                            json_object_get(r->object, key) == NULL ? absent : 0);
+}
+
+static void read_gemma(sheaf_json_reader *r, sheaf_config *c)
+{
+    const sheaf__llama_form *form = form_of(c);
+    const char *act = sheaf__json_string(r, "hidden_activation");
+    if (act != NULL && strcmp(act, "gelu_pytorch_tanh") != 0)
+        sheaf_found(
+            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "hidden_activation", "\"gelu_pytorch_tanh\""),
+            "\"%.100s\"", act);
+    if (sheaf__json_bool(r, "use_bidirectional_attention", false))
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "use_bidirectional_attention",
+                         "false or null: another value lets tokens see those behind them");
+    c->query_scalar = sheaf__json_real(r, "query_pre_attn_scalar", 1e-6, 1e9, form->query_scalar);
+    c->attention_cap =
+        form->attention_caps ? read_cap(r, "attn_logit_softcapping", form->attention_cap) : 0;
+    c->logit_cap = read_cap(r, "final_logit_softcapping", form->logit_cap);
 }
 
 /* ---- all keys ---- */
@@ -366,6 +405,8 @@ static void check_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *
             sheaf__text_add(unknown, "%s%s", unknown->size > 0 ? "," : "", key);
         }
     }
+    if (form->gelu)
+        return;
     const char *act = sheaf__json_string(r, "hidden_act");
     if (act != NULL && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "hidden_act", "\"silu\" (also called \"swish\")");
@@ -387,6 +428,8 @@ void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unkn
         read_no_rope(r, c);
     if (form_of(c)->mixture)
         read_mixture(r, c);
+    if (form_of(c)->gelu)
+        read_gemma(r, c);
     read_window(r, c);
     sheaf__llama_rope(r, c, form_of(c), unknown);
 }

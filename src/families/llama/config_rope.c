@@ -265,6 +265,41 @@ static void take_numbers(sheaf_config *c, const rope_spelling *used, int64_t ori
     }
 }
 
+/* rope_parameters of a family whose layers with a window have a rotary embedding of their own: an
+ * object for each kind of layer. */
+static void read_kinds(sheaf_json_reader *all, sheaf_config *c, const sheaf__llama_form *form,
+                       rope_spelling *full, sheaf_text *unknown)
+{
+    rope_spelling sliding = { 0 };
+    double theta = sheaf__json_real(all, "rope_local_base_freq", 1e-3, 1e18, 0);
+    const json_t *object = sheaf__json_object(all, "rope_parameters");
+    sheaf_json_reader r = { object, "rope_parameters.", NULL };
+    memset(full, 0, sizeof *full);
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) if (strcmp(name, "full_attention") != 0 &&
+                                                           strcmp(name, "sliding_attention") != 0)
+    {
+        sheaf_found(sheaf__json_fail(&r, SHEAF_E_LAYOUT, name,
+                                     "only 'full_attention' and 'sliding_attention' there"),
+                    "another key");
+    }
+    if (object != NULL && r.st == NULL) {
+        read_rope_object(&r, "full_attention", full, false, unknown);
+        read_rope_object(&r, "sliding_attention", &sliding, false, unknown);
+    }
+    if (r.st == NULL && (sliding.type != SHEAF_ROPE_DEFAULT || sliding.partial != 0))
+        sheaf__json_fail(&r, SHEAF_E_UNSUPPORTED, "sliding_attention",
+                         "the default rotary embedding in layers with a window");
+    if (r.st == NULL)
+        merge_rope(&r, "sliding_attention", &theta, sliding.theta);
+    c->local_theta = theta != 0 ? theta : form->local_theta;
+    if (r.st != NULL && all->st == NULL)
+        all->st = r.st;
+    else
+        sheaf_status_free(r.st);
+}
+
 /* A file may spell it both ways; then both must say the same. */
 void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama_form *form,
                        sheaf_text *unknown)
@@ -273,7 +308,10 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
     double theta = sheaf__json_real(r, "rope_theta", 1e-3, 1e18, 0);
     double partial = sheaf__json_real(r, "partial_rotary_factor", 1e-6, 1, 0);
     read_rope_object(r, "rope_scaling", &old, form->only_longrope, unknown);
-    read_rope_object(r, "rope_parameters", &new, form->only_longrope, unknown);
+    if (form->local_theta > 0)
+        read_kinds(r, c, form, &new, unknown);
+    else
+        read_rope_object(r, "rope_parameters", &new, form->only_longrope, unknown);
     if (r->st != NULL)
         return;
     if (old.given && new.given && !same_spelling(&old, &new)) {

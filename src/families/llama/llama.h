@@ -23,6 +23,7 @@ typedef enum sheaf__window_rule {
     SHEAF__WINDOW_ALL,        /* every layer */
     SHEAF__WINDOW_FROM_LAYER, /* with use_sliding_window: layer_types, or from max_window_layers on
                                */
+    SHEAF__WINDOW_PATTERN,    /* layer_types, or all but every so-manieth */
     SHEAF__WINDOW_NO_ROPE,    /* with use_sliding_window: layer_types, or those without rope */
 } sheaf__window_rule;
 
@@ -45,13 +46,25 @@ typedef struct sheaf__llama_form {
     sheaf__bias_rule bias;
     bool mlp_bias; /* mlp_bias may be true */
     sheaf__window_rule windows;
-    bool no_rope;               /* no_rope_layers or no_rope_layer_interval name layers */
-    bool only_longrope;         /* rope types: default and longrope, also called su and yarn */
-    const char *const *ignored; /* keys that its class never reads, up to NULL; or NULL */
+    bool no_rope;                    /* no_rope_layers or no_rope_layer_interval name layers */
+    int64_t pattern;                 /* sliding_window_pattern; of SHEAF__WINDOW_PATTERN */
+    bool pattern_said;               /* it is a key */
+    double local_theta;              /* of layers with a window; 0: they have no rotary embedding of
+                                        their own */
+    double query_scalar;             /* query_pre_attn_scalar; 0: not its */
+    double attention_cap, logit_cap; /* attn_, final_logit_softcapping; 0: null */
+    bool attention_caps;             /* its class looks at the first */
+    bool only_longrope;              /* rope types: default and longrope, also called su and yarn */
+    const char *const *ignored; /* keys without a rule that all share: its class never reads them,
+                                   or by its own; up to NULL, or NULL */
     const char *code; /* auto_map may name this class, which transformers has too; or NULL */
     /* Tensors and passes. */
     bool fused;        /* q, k and v are one weight, gate and up another */
     bool norms_after;  /* norms stand behind attention and MLP, none before */
+    bool norms_around; /* norms stand before and behind both */
+    bool norm_one;     /* y = (1 + w) * n: weights begin as zero */
+    bool gelu;         /* gates by hidden_activation, gelu of tanh; else by hidden_act, silu */
+    bool embed_scaled; /* the embedding's rows are multiplied by sqrt(hidden_size) */
     bool norm_once;    /* round(w * n), not round(w * round(n)) */
     bool rope_float32; /* cos and sin meet queries and keys in float32, not rounded */
     sheaf__qk_norm qk_norm;

@@ -39,6 +39,14 @@ static const char *const module_name[SHEAF_ROLES] = {
     [SHEAF_NORM_AFTER_MLP] = "post_feedforward_layernorm",
 };
 
+/* Where norms stand around both, the one before the MLP has another name. */
+static const char *name_of(const builder *b, sheaf_role role)
+{
+    const sheaf__llama_form *form = sheaf__family_for(&b->schema->config)->form;
+    return role == SHEAF_NORM_POST && form->norms_around ? "pre_feedforward_layernorm"
+                                                         : module_name[role];
+}
+
 /* name: of the module inside its layer; NULL: that of the role. */
 static sheaf_tensor *add_named(builder *b, sheaf_role role, const char *name, int layer, bool bias)
 {
@@ -55,7 +63,7 @@ static sheaf_tensor *add_named(builder *b, sheaf_role role, const char *name, in
                          .shape = { 1, 1, 1, 1 } };
     char prefix[40] = "";
     if (name == NULL)
-        name = module_name[role];
+        name = name_of(b, role);
     if (layer >= 0)
         snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
     if (asprintf(&t->module, "%s%s", prefix, name) < 0)
@@ -78,6 +86,7 @@ static void add_vector(builder *b, sheaf_role role, int layer, bool bias, int64_
     if (t == NULL)
         return;
     t->ndim = 1;
+    t->zero = sheaf__is_norm(role) && sheaf__family_for(&b->schema->config)->form->norm_one;
     t->shape[0] = n;
     t->cut = cut;
     t->cut.slices = b->schema->slices;
@@ -186,13 +195,15 @@ static void add_layer(builder *b, const sheaf_config *c, const sheaf__llama_form
     if (!form->norms_after)
         add_vector(b, SHEAF_NORM_IN, layer, false, c->hidden, whole);
     add_attention(b, c, form, layer);
-    add_vector(b, form->norms_after ? SHEAF_NORM_AFTER_ATTENTION : SHEAF_NORM_POST, layer, false,
-               c->hidden, whole);
+    if (form->norms_after || form->norms_around)
+        add_vector(b, SHEAF_NORM_AFTER_ATTENTION, layer, false, c->hidden, whole);
+    if (!form->norms_after)
+        add_vector(b, SHEAF_NORM_POST, layer, false, c->hidden, whole);
     if (form->mixture)
         add_mixture(b, c, layer);
     else
         add_mlp(b, c, form, layer);
-    if (form->norms_after)
+    if (form->norms_after || form->norms_around)
         add_vector(b, SHEAF_NORM_AFTER_MLP, layer, false, c->hidden, whole);
 }
 

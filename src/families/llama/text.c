@@ -14,6 +14,13 @@ void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)
     sheaf__config_yes_no(t, "mlp_bias", c->mlp_bias);
     sheaf__config_yes_no(t, "tie_word_embeddings", c->tied);
     sheaf__config_rope(t, c);
+    if (c->local_theta > 0)
+        sheaf__config_real(t, "rope_local_base_freq", c->local_theta);
+    if (c->query_scalar > 0) {
+        sheaf__config_real(t, "query_pre_attn_scalar", c->query_scalar);
+        sheaf__config_real(t, "attn_logit_softcapping", c->attention_cap);
+        sheaf__config_real(t, "final_logit_softcapping", c->logit_cap);
+    }
     sheaf__config_whole(t, "sliding_window", c->window);
     sheaf__config_whole(t, "max_window_layers", c->window_from_layer);
     if (c->mixed > 0) {

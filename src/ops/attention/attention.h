@@ -7,12 +7,12 @@
  * With `full` set order and window do not count: every query sees each key j with
  * key_mask[b][j] != 0, and there may be more queries than keys. All else is the same.
  *
- * Forward. s = scale * (q . k) in float32; max = the largest visible s, + 0.0f;
- * e = exp(s - max); sum = the visible e in 16 lanes, lane j mod 16 by absolute key
- * index; p = round(e / sum); o = round(sum over keys of p * v, in blocks of 256
- * keys counted from key 0, + 0.0f).
- * Backward. D = dot(do, o) in 16 lanes; p32 = e / sum, unrounded; dp = do . v;
- * ds = round(scale * p32 * (dp - D)), from left to right; dq = sum over keys of
+ * Forward. s = scale * (q . k) in float32, with a cap s = cap * tanh(s / cap); max = the largest
+ * visible s, + 0.0f; e = exp(s - max); sum = the visible e in 16 lanes, lane j mod 16 by absolute
+ * key index; p = round(e / sum); o = round(sum over keys of p * v, in blocks of 256 keys counted
+ * from key 0, + 0.0f). Backward. D = dot(do, o) in 16 lanes; p32 = e / sum, unrounded; dp = do . v;
+ * ds = round(scale * p32 * (dp - D)), from left to right, with a cap times (1 - t * t) before it is
+ * rounded, t = s / cap; dq = sum over keys of
  * ds * k in blocks of 256 keys counted from key 0; dk = sum ds * q and
  * dv = sum p * do, where p is the rounded one: a key head's query heads ascending, each
  * over its queries in blocks of 256 counted from query 0, all blocks added to
@@ -53,6 +53,7 @@ typedef struct sheaf__attention {
     int64_t window;          /* 0 = none; ignored if full */
     bool full;               /* every query sees all keys */
     float scale;
+    float cap;               /* 0 = none */
     const uint8_t *key_mask; /* [batch, mask_ld], NULL = all visible */
     int64_t mask_ld;
     /* q, o: row b*queries + i, column (kv*group + g)*head_dim + c, row stride ldq / ldo.

@@ -201,10 +201,14 @@ typedef struct weights {
 } weights;
 
 SHEAF__INLINE weights weigh(const float *s, const float *dp, vec max, vec sum, vec whole, vecm seen,
-                            vec scale)
+                            vec scale, float cap)
 {
     const vec p = v_div(exp_of(v_sub(load(s), max)), sum);
-    const vec ds = v_mul(v_mul(scale, p), v_sub(load(dp), whole));
+    vec ds = v_mul(v_mul(scale, p), v_sub(load(dp), whole));
+    if (cap > 0) {
+        const vec t = v_div(load(s), v_set(cap));
+        ds = v_mul(ds, v_sub(v_set(1), v_mul(t, t)));
+    }
     return (weights){ v_select(seen, p, v_zero()), v_select(seen, ds, v_zero()) };
 }
 
@@ -220,6 +224,7 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
 {
     const bool pairs = dtype == SHEAF_BF16;
     const vec scale = v_set(w->s->scale);
+    const float cap = w->s->cap;
     const veci key = key_of(w, j), next = key_of(w, j + 1);
     float *s = t->s + at, *dp = t->dp + at;
     const float *max = t->max, *sum = t->sum, *whole = t->whole;
@@ -228,9 +233,9 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
     for (int64_t n = p0 * PANEL; n < p1 * PANEL; n += PANEL) {
         const limits see = limits_at(minus_first + n, span + n);
         const vec m = load(max + n), e = load(sum + n), d = load(whole + n);
-        const weights a = weigh(s + n, dp + n, m, e, d, sees(see, key), scale);
+        const weights a = weigh(s + n, dp + n, m, e, d, sees(see, key), scale, cap);
         if (pairs) {
-            const weights b = weigh(s + LD + n, dp + LD + n, m, e, d, sees(see, next), scale);
+            const weights b = weigh(s + LD + n, dp + LD + n, m, e, d, sees(see, next), scale, cap);
             const rounded p = round_pair(a.p, b.p), ds = round_pair(a.ds, b.ds);
             v_store_halves(p16 + n, p.even, PANEL);
             v_store_halves(p16 + LD + n, p.odd, PANEL);
@@ -275,6 +280,8 @@ static void score_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int
                .scale = w->s->scale,
                .kind = w->kind };
     product_of_rows(w, &m, j1 - j0, p1 - p0);
+    for (int64_t j = 0; w->s->cap > 0 && j < j1 - j0; j++)
+        cap_scores(t->s + j * LD + p0 * PANEL, w->s->cap, (p1 - p0) * PANEL);
     m.c = t->dp + p0 * PANEL;
     m.a = v_row(w, j0);
     m.a_row = w->s->ldv * w->size;

@@ -128,6 +128,8 @@ static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
                      .scale = w->s->scale,
                      .kind = w->kind };
     product_of_rows(w, &t, j1 - j0, r->panels);
+    for (int64_t p = 0; w->s->cap > 0 && p < r->panels; p++)
+        cap_scores(r->score + p * r->run * PANEL, w->s->cap, (j1 - j0) * PANEL);
 }
 
 /* ---- softmax ---- */

@@ -111,6 +111,17 @@ SHEAF__INLINE vec exp_of(vec x)
     return power(x, v_add(v_fma(v_mul(r, r), q, r), v_set(1)), n, shifted);
 }
 
+/* cap * tanh(s / cap) of `count` numbers, whole panels of them. */
+static void cap_scores(float *s, float cap, int64_t count)
+{
+    const vec by = v_set(cap);
+    for (int64_t i = 0; i < count; i += PANEL) {
+        vec t = v_div(load(s + i), by);
+        v_tanh(&t, &t, 1);
+        store(s + i, v_mul(by, t));
+    }
+}
+
 /* sheaf__lanes_join of 16 sums side by side, [lane][16], into the first row; NaN as it comes. */
 static void join_lanes(float *lane)
 {

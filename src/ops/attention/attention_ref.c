@@ -87,7 +87,8 @@ static float product(const head *h, const void *x, int64_t x0, const void *y, in
 
 static float score(const head *h, int64_t i, int64_t j)
 {
-    return h->s->scale * product(h, h->call->q, q_at(h, i), h->call->k, k_at(h, j));
+    const float s = h->s->scale * product(h, h->call->q, q_at(h, i), h->call->k, k_at(h, j));
+    return h->s->cap > 0 ? h->s->cap * sheaf__tanh(s / h->s->cap) : s;
 }
 
 static void softmax_row(const head *h, int64_t i, float *max, float *sum)
@@ -123,7 +124,11 @@ static float dscore(const head *h, int64_t i, int64_t j, const float *stats)
     const float whole = sheaf__lanes_dot(x, y, s->head_dim);
     const float dp = product(h, h->call->d_o, o_at(h, i), h->call->v, v_at(h, j));
     const float p = p32(h, i, j, stats[0], stats[1]);
-    return sheaf__rounded(s->scale * p * (dp - whole), s->dtype);
+    const float ds = s->scale * p * (dp - whole);
+    if (s->cap == 0)
+        return sheaf__rounded(ds, s->dtype);
+    const float t = score(h, i, j) / s->cap;
+    return sheaf__rounded(ds * (1.0f - t * t), s->dtype);
 }
 
 /* ---- sums of vectors: chain += weight * row; block += the chains of a chunk; total += block

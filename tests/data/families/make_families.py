@@ -6,7 +6,7 @@ and the logits of one Llama under each type of rotary embedding. tests/parity/ll
 
     make_families.py OUT [NAME...]
 """
-import json, math, os, sys
+import copy, json, math, os, sys
 import torch, transformers, peft
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
@@ -60,12 +60,42 @@ def mixtral():
                          rope_parameters={"rope_type": "default", "rope_theta": 1e4}, **COMMON)
 
 
+def gemma3():
+    from transformers import Gemma3TextConfig
+    return Gemma3TextConfig(vocab_size=29, hidden_size=12, intermediate_size=10, num_hidden_layers=2,
+                            num_attention_heads=4, num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=11,
+                            max_position_embeddings=64, sliding_window=5, sliding_window_pattern=2,
+                            rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 1e2},
+                                             "full_attention": {"rope_type": "linear", "factor": 4.0,
+                                                                "rope_theta": 1e4}}, **COMMON)
+
+
+def gemma3_old(config):
+    """The same as 4.x writes it."""
+    for key in ("rope_parameters", "layer_types", "dtype"):
+        config.pop(key)
+    config.update(rope_theta=1e4, rope_local_base_freq=1e2, rope_scaling={"rope_type": "linear", "factor": 4.0},
+                  sliding_window_pattern=2, cache_implementation="hybrid", torch_dtype="bfloat16")
+
+
+def gemma2():
+    from transformers import Gemma2Config
+    return Gemma2Config(vocab_size=27, hidden_size=15, intermediate_size=7, num_hidden_layers=2,
+                        num_attention_heads=3, num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=5,
+                        max_position_embeddings=64, sliding_window=6, attn_logit_softcapping=2.5,
+                        final_logit_softcapping=3.5,
+                        rope_parameters={"rope_type": "default", "rope_theta": 1e3}, **COMMON)
+
+
+OLD_STYLE = {"gemma3": gemma3_old}
 FAMILIES = {"qwen3": (qwen3, ["q_proj", "o_proj", "embed_tokens"]),
             "smollm3": (smollm3, ["v_proj", "gate_proj"]),
             "olmo2": (olmo2, ["q_proj", "k_proj", "o_proj"]),
             "phi3": (phi3, ["qkv_proj", "gate_up_proj", "down_proj"]),
-            "mixtral": (mixtral, ["gate", "w1", "w2"])}
-SEEDS = {"olmo2": 100, "phi3": 101, "qwen3": 102, "smollm3": 103, "mixtral": 104}
+            "mixtral": (mixtral, ["gate", "w1", "w2"]),
+            "gemma3": (gemma3, ["q_proj", "embed_tokens"]),
+            "gemma2": (gemma2, None)}
+SEEDS = {"olmo2": 100, "phi3": 101, "qwen3": 102, "smollm3": 103, "mixtral": 104, "gemma2": 303, "gemma3": 304}
 
 
 class Experts(torch.nn.Module):
@@ -130,7 +160,9 @@ def text(out, name, value):
 
 
 def new_model(config, seed):
-    """Weights that bfloat16 holds, so that their file is small; norms not all one."""
+    """Weights that bfloat16 holds, so that their file is small; norms not all one.
+    Gemma's norms multiply by one more than their weight."""
+    centre = 0 if config.model_type.startswith("gemma") else 1
     torch.manual_seed(seed)
     if config.model_type == "mixtral":  # one expert after the other; its other way takes no odd sizes
         config._experts_implementation = "eager"
@@ -138,7 +170,7 @@ def new_model(config, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if p.ndim == 1:
-                p.copy_((0 if name.endswith("bias") else 1) + 0.3 * torch.randn_like(p))
+                p.copy_((0 if name.endswith("bias") else centre) + 0.3 * torch.randn_like(p))
             p.copy_(p.bfloat16().float())
     return model.eval()
 
@@ -149,8 +181,8 @@ def trainable(config, seed):
 
 
 def save_model(out, model):
-    model.to(torch.bfloat16).save_pretrained(os.path.join(out, "hf"))
-    model.float()
+    """A copy: Gemma's scale of the embedding is a buffer, which would stay rounded."""
+    copy.deepcopy(model).to(torch.bfloat16).save_pretrained(os.path.join(out, "hf"))
 
 
 def batch(vocab, seed, rows=2, pad=3):
@@ -184,7 +216,7 @@ def some(names):
         first = ".layers.0." in n and ("norm" in n or "bias" in n or "q_proj" in n or "k_proj" in n)
         second = f".layers.{last}." in n and ("_norm" in n or "qkv" in n or "gate_up" in n or "gate.weight" in n
                                               or ".w1." in n or ".experts.2." in n)
-        table = n == "model.embed_tokens.weight" and "lm_head.weight" not in names and last == 3
+        table = n == "model.embed_tokens.weight" and "lm_head.weight" not in names
         if first or second or table or n == "model.norm.weight":
             keep.append(n)
     return keep
@@ -326,8 +358,15 @@ def record_family(root, name):
     record_generation(out, model)
     save_model(out, model)
     record_forward(out, trainable(make(), seed).eval() if name == "mixtral" else model)
-    record_full(out, make(), seed)
-    record_lora(out, make(), seed, targets)
+    if name in OLD_STYLE:
+        with open(os.path.join(out, "hf/config.json")) as f:
+            config = json.load(f)
+        OLD_STYLE[name](config)
+        text(out, "config_4x_style.json", config)
+    if name != "gemma3":
+        record_full(out, make(), seed)
+    if targets:
+        record_lora(out, make(), seed, targets)
 
 
 ROPES = {"linear": {"rope_type": "linear", "factor": 2.5},

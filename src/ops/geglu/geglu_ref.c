@@ -1,0 +1,39 @@
+/* geglu_ref.c - h = round(gelu(g) * u), gelu(g) = g / (1 + e^-z), z = g * (a + b * g^2)
+ *
+ * Source: Shazeer 2020, section 2, with the approximation of Hendrycks and Gimpel 2016, section 2,
+ * 0.5 g (1 + tanh(z / 2)), which is the same function: a = 2 sqrt(2 / pi), b = 0.044715 a. With
+ * p = 1 / (1 + e^-z):
+ *     dup = dh * (g * p),   dgate = dh * u * (p + (g * p) * (1 - p) * (a + 3 b * g^2)).
+ * Everything between the loads and the one rounding is float32. */
+#include "ops/columns.h"
+
+#include "ops/math/math.h"
+#include "ops/math/round.h"
+
+static const float A = 0x1.988454p+0f, B = 0x1.2444f2p-4f, B3 = 0x1.b6676cp-3f;
+
+static float one_and_exp(float g)
+{
+    return 1.0f + sheaf__exp(-(g * (A + B * (g * g))));
+}
+
+void sheaf__geglu_ref(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float g = sheaf__load(gate, i, dtype), u = sheaf__load(up, i, dtype);
+        sheaf__store(h, i, g / one_and_exp(g) * u, dtype);
+    }
+}
+
+void sheaf__geglu_back_ref(void *dgate, void *dup, const void *dh, const void *gate, const void *up,
+                           int64_t n, sheaf_dtype dtype)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float d = sheaf__load(dh, i, dtype);
+        const float g = sheaf__load(gate, i, dtype), u = sheaf__load(up, i, dtype);
+        const float p = 1.0f / one_and_exp(g);
+        const float slope = p + g * p * (1.0f - p) * (A + B3 * (g * g));
+        sheaf__store(dup, i, d * (g * p), dtype);
+        sheaf__store(dgate, i, d * u * slope, dtype);
+    }
+}

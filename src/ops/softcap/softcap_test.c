@@ -1,0 +1,87 @@
+/* softcap_test.c */
+#include "ops/twin.h"
+
+static const struct {
+    const char *name;
+    float x, cap, want;
+} by_hand[] = {
+    { "0", 0, 30, 0 },
+    { "30 tanh(1)", 30, 30, 22.8478246787f },
+    { "-2.5 tanh(0.4)", -1, 2.5f, -0.9498723806f },
+    { "3 tanh(1/300)", 0.01f, 3, 0.0099999630f },
+    { "far out", 1e6f, 50, 50 },
+};
+
+static void test_softcap__values_worked_by_hand(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        float x = by_hand[i].x;
+        sheaf__kernels_for("ref")->softcap(&x, by_hand[i].cap, 1, SHEAF_F32);
+        CHECK_NEAR(by_hand[i].name, x, by_hand[i].want, 3e-7 * fabs(by_hand[i].want) + 1e-30);
+    }
+}
+
+enum { N = 24, MOST = 6145 };
+
+static double loss(const double *x)
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (i + 1) * 3.5 * tanh(x[i] / 3.5);
+    return sum;
+}
+
+static void test_softcap_back__is_the_gradient(void **state)
+{
+    double x[N], want[N];
+    float y[N], got[N];
+    for (int i = 0; i < N; i++) {
+        y[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN);
+        x[i] = y[i];
+        got[i] = (float)(i + 1);
+        want[i] = (i + 1) * (1 - tanh(x[i] / 3.5) * tanh(x[i] / 3.5));
+    }
+    twin_gradient("softcap", loss, x, N, want);
+    sheaf__kernels_for("ref")->softcap(y, 3.5f, N, SHEAF_F32);
+    sheaf__kernels_for("ref")->softcap_back(got, y, 3.5f, N, SHEAF_F32);
+    twin_close("softcap_back", got, want, N, 1e-5);
+}
+
+static void twins(const twin *t)
+{
+    static void *block[4];
+    const size_t each = MOST * 4;
+    for (size_t i = 0; i < ARRAY_LEN(block); i++)
+        block[i] = block[i] != NULL ? block[i] : twin_take(each);
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
+        const int64_t n = twin_sizes[s];
+        const size_t bytes = (size_t)n * twin_bytes(t->dtype), wide = (size_t)n * 4;
+        void *a = twin_end(block[0], each, wide), *b = twin_end(block[1], each, wide);
+        void *c = twin_end(block[2], each, bytes), *d = twin_end(block[3], each, bytes);
+        twin_fill(a, n, SHEAF_F32, t->numbers, 10 * s);
+        memcpy(b, a, wide);
+        twin_fill(c, n, t->dtype, t->numbers, 10 * s + 1);
+        memcpy(d, c, bytes);
+        t->ref->softcap(a, 2.5f, n, t->dtype);
+        t->fast->softcap(b, 2.5f, n, t->dtype);
+        twin_same(t, "softcap", b, a, wide);
+        t->ref->softcap_back(c, a, 2.5f, n, t->dtype);
+        t->fast->softcap_back(d, a, 2.5f, n, t->dtype);
+        twin_same(t, "softcap_back", d, c, bytes);
+    }
+}
+
+static void test_softcap__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_softcap__values_worked_by_hand),
+        cmocka_unit_test(test_softcap_back__is_the_gradient),
+        cmocka_unit_test(test_softcap__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
