@@ -239,9 +239,9 @@ static void test_production(void **state)
                              { 8, 2, NULL },
                              { 2, 1, NULL },
                              { 5, 1, NULL } };
-    const size_t n = getenv("SHEAF_SOAK") != NULL ? ARRAY_LEN(some) : 3;
-    compare(&big, SHEAF_BF16, some, n, 0xf9b4c0a3cb95c99bull);
-    compare(&big, SHEAF_F32, some, n, 0xa723ad8d70d454b9ull);
+    const bool all = getenv("SHEAF_SOAK") != NULL; /* float32 takes three times as long */
+    compare(&big, SHEAF_BF16, some, all ? ARRAY_LEN(some) : 3, 0xf9b4c0a3cb95c99bull);
+    compare(&big, SHEAF_F32, some, all ? ARRAY_LEN(some) : 2, 0xa723ad8d70d454b9ull);
 }
 
 int main(int argc, char **argv)
