@@ -302,11 +302,12 @@ static void test_sum__small_sums_are_quick_with_more_ranks_than_cores(void **sta
 {
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
         cost c = { .times = 10000, .n = 1024 };
-        /* A machine busy with something else may take longer once, not each time. */
-        for (int attempt = 0; attempt == 0 || (c.seconds >= 2 && attempt < 4); attempt++)
+        /* A tenth of a second; minutes where ranks that wait keep the core. A machine busy with
+         * something else may take longer once, not each time. */
+        for (int attempt = 0; attempt == 0 || (c.seconds >= 10 && attempt < 4); attempt++)
             CHECK_OK(sheaf_comm_run_threads(ranks, cost_body, &c));
         print_message("T=%d: %.1f us for a sum of 1024\n", ranks, c.seconds / c.times * 1e6);
-        assert_true(c.seconds < 2);
+        assert_true(c.seconds < 10);
         cost big = { .times = 3, .n = (int64_t)1 << 21 };
         CHECK_OK(sheaf_comm_run_threads(ranks, cost_body, &big));
         print_message("T=%d: %.2f GB/s of result for a sum of 8 MiB\n", ranks,
