@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 
 enum { WINDOW = 1 << 20, RAW = 1 << 18 };
@@ -86,28 +87,23 @@ static sheaf_status *recognise(sheaf__byte_source *s)
 
 /* ---- opening ---- */
 
-static sheaf_status *no_memory(const sheaf__byte_source *s)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", s->path);
-}
-
 static sheaf_status *start(sheaf__byte_source *s)
 {
     s->window = malloc(WINDOW);
     s->raw = s->packing == PLAIN ? NULL : malloc(RAW);
     if (s->window == NULL || (s->packing != PLAIN && s->raw == NULL))
-        return no_memory(s);
+        return sheaf__no_memory(s->path);
     if (s->packing == GZIP) {
         z_stream *z = calloc(1, sizeof *z);
         if (z == NULL || inflateInit2(z, 15 + 16) != Z_OK) {
             free(z);
-            return no_memory(s);
+            return sheaf__no_memory(s->path);
         }
         s->unpacker = z;
     } else if (s->packing == ZSTD) {
         s->unpacker = ZSTD_createDStream();
         if (s->unpacker == NULL)
-            return no_memory(s);
+            return sheaf__no_memory(s->path);
     }
     s->inside = s->packing != PLAIN;
     s->at = s->end = s->window;
@@ -126,7 +122,7 @@ sheaf_status *sheaf__byte_source_open(sheaf__byte_source *s, const char *path)
 sheaf_status *sheaf__byte_source_hash(sheaf__byte_source *s)
 {
     s->hasher = sheaf__hasher_new();
-    return s->hasher == NULL ? no_memory(s) : NULL;
+    return s->hasher == NULL ? sheaf__no_memory(s->path) : NULL;
 }
 
 void sheaf__byte_source_close(sheaf__byte_source *s)
@@ -191,7 +187,7 @@ static sheaf_status *inflate_some(size_t *made, sheaf__byte_source *s, size_t ro
     s->raw_at = s->raw_end - z->avail_in;
     *made = room - z->avail_out;
     if (code == Z_MEM_ERROR)
-        return no_memory(s);
+        return sheaf__no_memory(s->path);
     if (code == Z_STREAM_END)
         s->inside = false;
     else if (code != Z_OK && code != Z_BUF_ERROR)

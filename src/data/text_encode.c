@@ -6,12 +6,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/no_memory.h"
 #include "data/complaints.h"
-
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "data set");
-}
 
 /* ---- ids, and where they come from ---- */
 
@@ -33,7 +29,7 @@ static sheaf_status *put(ids *x, int32_t id, size_t begin, size_t end)
     int64_t capacity = x->capacity;
     if (!SHEAF_GROW(&x->id, &capacity, x->count + 1) ||
         !SHEAF_GROW(&x->where, &x->capacity, x->count + 1))
-        return no_memory();
+        return sheaf__no_memory("data set");
     x->id[x->count] = id;
     x->where[x->count++] = (sheaf__text_range){ begin, end };
     return NULL;
@@ -49,7 +45,7 @@ static sheaf_status *encode_bytes(ids *out, const sheaf__text_encoder *e, const 
     out->id = malloc(room * sizeof *out->id);
     out->where = malloc(room * sizeof *out->where);
     if (out->id == NULL || out->where == NULL)
-        return no_memory();
+        return sheaf__no_memory("data set");
     out->capacity = (int64_t)room;
     if (e->config->bos >= 0)
         put(out, (int32_t)e->config->bos, 0, 0);
@@ -92,7 +88,7 @@ static sheaf_status *give(sheaf__text_row *out, ids *x)
 {
     out->trained = calloc((size_t)x->count + 1, 1);
     if (out->trained == NULL)
-        return no_memory();
+        return sheaf__no_memory("data set");
     out->id = x->id;
     out->count = x->count;
     x->id = NULL;
@@ -116,7 +112,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
 {
     sheaf__message *message = malloc((size_t)record->messages * sizeof *message);
     if (message == NULL)
-        return no_memory();
+        return sheaf__no_memory("data set");
     for (int64_t i = 0; i < record->messages; i++)
         message[i] = (sheaf__message){ record->message[i].role, record->message[i].content,
                                        record->message[i].size };
@@ -132,7 +128,7 @@ static sheaf_status *encode_rendered(ids *out, const sheaf__text_encoder *e,
     sheaf__text_range *plain = malloc(((size_t)text->spans + 1) * sizeof *plain);
     int64_t n = 0;
     if (plain == NULL)
-        return no_memory();
+        return sheaf__no_memory("data set");
     for (int64_t i = 0; i < text->spans && !e->specials; i++)
         if (text->span[i].kind == SHEAF__CONTENT && text->span[i].begin < text->span[i].end)
             plain[n++] = (sheaf__text_range){ text->span[i].begin, text->span[i].end };
@@ -190,7 +186,7 @@ static sheaf_status *joined(char **out, size_t *size, const sheaf__text_record *
     *size = r->prompt_size + r->text_size;
     *out = malloc(*size + 1);
     if (*out == NULL)
-        return no_memory();
+        return sheaf__no_memory("data set");
     if (r->prompt_size > 0)
         memcpy(*out, r->prompt, r->prompt_size);
     memcpy(*out + r->prompt_size, r->text, r->text_size);

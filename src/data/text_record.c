@@ -6,16 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "data/complaints.h"
 
 enum { NAME = 96, MOST_MESSAGES = 10000 };
-
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "data set");
-}
 
 static const char *kind_of(const json_t *value)
 {
@@ -59,10 +56,8 @@ static sheaf_status *take_string(text *out, const json_t *value, const char *nam
 /* One string of several, which the record owns. */
 static sheaf_status *keep(text *out, sheaf__text_record *r, sheaf_text *whole)
 {
-    char **more = realloc(r->owned, (size_t)(r->nowned + 1) * sizeof *more);
-    if (more == NULL)
-        return no_memory();
-    r->owned = more;
+    if (!SHEAF_GROW(&r->owned, NULL, r->nowned + 1))
+        return sheaf__no_memory("data set");
     out->size = whole->size;
     sheaf_status *st = sheaf__text_take(&r->owned[r->nowned], whole);
     if (st == NULL)
@@ -116,12 +111,9 @@ static const words sharegpt = { "from", "value", "human", "gpt" };
 
 static sheaf_status *make_room(sheaf__text_record *r, size_t more)
 {
-    const size_t n = (size_t)r->messages + more;
-    sheaf__text_message *message = realloc(r->message, (n + 1) * sizeof *message);
-    if (message == NULL)
-        return no_memory();
-    r->message = message;
-    return NULL;
+    return SHEAF_GROW(&r->message, NULL, r->messages + (int64_t)more + 1)
+               ? NULL
+               : sheaf__no_memory("data set");
 }
 
 static void put(sheaf__text_record *r, const char *role, text content, bool trained)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -34,10 +35,8 @@ static bool is_json_name(const char *name)
 static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
 {
     struct stat look;
-    char **more = realloc(s->path, (size_t)(s->paths + 1) * sizeof *more);
-    if (more == NULL)
+    if (!SHEAF_GROW(&s->path, NULL, s->paths + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "data set");
-    s->path = more;
     s->path[s->paths] = strdup(path);
     if (s->path[s->paths] == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "data set");

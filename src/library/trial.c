@@ -11,7 +11,6 @@ typedef struct trial {
     sheaf__job job;
     sheaf__trial *out;
     double seconds;
-    const sheaf_events *events;
 } trial;
 
 /* The first rank's clock decides for all. */
@@ -65,7 +64,7 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
     *out = (sheaf__trial){ 0 };
     if (o.steps < 2)
         o.steps = INT64_C(1) << 40; /* rows are used again */
-    trial t = { .out = out, .seconds = seconds, .events = events };
+    trial t = { .out = out, .seconds = seconds };
     sheaf_status *st = sheaf__open_model(
         &opened, &(sheaf__open_options){ .model = o.model,
                                          .config = o.config,

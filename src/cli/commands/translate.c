@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "cli/lib/shared.h"
@@ -75,12 +76,8 @@ static bool is_off(const char *value)
 
 static void lose(translation *t, const cli_yaml_entry *e, const char *why)
 {
-    char **grown = realloc(t->lost, (size_t)(t->nlost + 1) * sizeof *grown);
-    t->failed = t->failed || grown == NULL;
-    if (grown == NULL)
-        return;
-    t->lost = grown;
-    if (asprintf(&grown[t->nlost], "line %d: %s: %s: %s", e->line, e->key, e->value, why) < 0)
+    if (!SHEAF_GROW(&t->lost, NULL, t->nlost + 1) ||
+        asprintf(&t->lost[t->nlost], "line %d: %s: %s: %s", e->line, e->key, e->value, why) < 0)
         t->failed = true;
     else
         t->nlost++;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -51,15 +52,13 @@ static sheaf_status *add(reader *r, const char *key, const char *value, size_t l
             return at_line(r, line, "each key once", key);
     if (out->count >= MOST_ENTRIES)
         return at_line(r, line, "at most 4096 settings", "more");
-    cli_yaml_entry *grown = realloc(out->entry, (size_t)(out->count + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!SHEAF_GROW(&out->entry, NULL, out->count + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->path);
-    out->entry = grown;
-    grown[out->count] =
-        (cli_yaml_entry){ .key = strdup(key), .value = strdup(value), .line = (int)line + 1 };
-    if (grown[out->count].key == NULL || grown[out->count].value == NULL) {
-        free(grown[out->count].key);
-        free(grown[out->count].value);
+    cli_yaml_entry *e = &out->entry[out->count];
+    *e = (cli_yaml_entry){ .key = strdup(key), .value = strdup(value), .line = (int)line + 1 };
+    if (e->key == NULL || e->value == NULL) {
+        free(e->key);
+        free(e->value);
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->path);
     }
     out->count++;
