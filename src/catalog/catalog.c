@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "catalog/private.h"
 
@@ -17,12 +18,6 @@ enum {
     MOST_LOOKS = 1 << 24,
     MOST_EXPANDED = 256 << 20
 };
-
-static sheaf_status *no_memory(const sheaf_catalog *c)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of what is there",
-                      c->root != NULL ? c->root : "catalog");
-}
 
 sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const sheaf_dialect *dialect,
                                  const char *root)
@@ -92,10 +87,10 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
             return NULL;
         }
     if (!SHEAF_GROW(&c->file, &c->files_capacity, c->nfiles + 1))
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     sheaf_catalog_file f = { .path = strdup(path), .hash = hash, .fd = -1 };
     if (f.path == NULL)
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     sheaf_status *st = sheaf__file_open_read(&f.fd, &f.size, path);
     if (st != NULL) {
         free(f.path);
@@ -113,7 +108,7 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
 sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int64_t length)
 {
     if (!SHEAF_GROW(&c->zip, &c->zips_capacity, c->nzips + 1))
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     c->zip[c->nzips++] = (sheaf_catalog_zip){ file, begin, length };
     return NULL;
 }
@@ -133,7 +128,7 @@ static sheaf_status *rehash(sheaf_catalog *c, int64_t slots)
 {
     int64_t *slot = calloc((size_t)slots, sizeof *slot);
     if (slot == NULL)
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     free(c->slot);
     c->slot = slot;
     c->slots = slots;
@@ -164,14 +159,14 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
     if (elements > INT64_MAX / 16)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
     if (!SHEAF_GROW(&c->tensor, &c->capacity, c->count + 1))
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     sheaf_status *st =
         2 * (c->count + 1) > c->slots ? rehash(c, c->slots == 0 ? 256 : 2 * c->slots) : NULL;
     if (st != NULL)
         return st;
     char *copy = strdup(name);
     if (copy == NULL)
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     sheaf_logical *t = &c->tensor[c->count++];
     *t = (sheaf_logical){ .told = { copy, dtype, ndim, { 0 } } };
     memcpy(t->told.shape, shape, (size_t)ndim * sizeof *shape);
@@ -256,7 +251,7 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
     if (t->npieces == t->capacity) { /* most tensors have one: not SHEAF_GROW, which gives more */
         const int64_t capacity = t->capacity == 0 ? 1 : t->capacity * 2;
         if (!SHEAF_GROW(&t->piece, NULL, capacity))
-            return no_memory(c);
+            return sheaf__no_memory(c->root);
         t->capacity = capacity;
     }
     t->piece[t->npieces++] = *p;
@@ -270,7 +265,7 @@ sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, con
                                   const char *found, const char *cure)
 {
     if (!SHEAF_GROW(&c->finding, &c->findings_capacity, c->nfindings + 1))
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     const char *text[5] = { path, tensor, expected, found, cure };
     char *copy[5] = { NULL };
     sheaf_status *st = cure != NULL ? sheaf__cure(&copy[4], c, cure) : NULL;
@@ -284,7 +279,7 @@ sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, con
     if (failed) {
         for (int i = 0; i < 5; i++)
             free(copy[i]);
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     }
     c->finding[c->nfindings++] =
         (sheaf_finding){ severity, code, copy[0], copy[1], copy[2], copy[3], copy[4] };
@@ -301,7 +296,7 @@ sheaf_status *sheaf__catalog_notef(sheaf_catalog *c, sheaf_severity severity, co
     const int size = vasprintf(&text, found, args);
     va_end(args);
     if (size < 0)
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     sheaf_status *st = sheaf__catalog_note(c, severity, code, path, tensor, expected, text, cure);
     free(text);
     return st;

@@ -1,21 +1,15 @@
 /* records_read.c - what the readers of records.c share; see records_read.h. */
 #include "data/records_read.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/no_memory.h"
 
 bool sheaf__is_blank(const char *text)
 {
     return text[strspn(text, " \t\n\v\f\r")] == '\0';
-}
-
-static sheaf_status *no_memory(const sheaf__records *r)
-{
-    return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "no memory for the data set"),
-                       "%" PRId64 " records so far", r->count);
 }
 
 static size_t text_bytes(const char *text)
@@ -38,7 +32,7 @@ sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *i
     if (r->count == r->capacity) {
         const int64_t capacity = r->capacity * 2 + 256;
         if (!SHEAF_GROW(&r->record, NULL, capacity))
-            return no_memory(r);
+            return sheaf__no_memory("records of the data set");
         r->memory += (capacity - r->capacity) * (int64_t)sizeof *r->record;
         r->capacity = capacity;
     }
@@ -47,7 +41,7 @@ sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *i
         bytes += text_bytes(turn[i].query) + text_bytes(turn[i].answer);
     sheaf__turn *block = malloc(bytes);
     if (block == NULL)
-        return no_memory(r);
+        return sheaf__no_memory("records of the data set");
     char *at = (char *)(block + turns);
     for (int64_t i = 0; i < turns; i++) {
         block[i].query = copy(&at, turn[i].query);

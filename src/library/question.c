@@ -56,19 +56,15 @@ void sheaf__question_look(sheaf__question *q, const sheaf_events *events)
 sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *events)
 {
     const sheaf_train_options *o = &q->o;
-    const bool generates = q->place_text != NULL, lora = o->method == SHEAF_METHOD_LORA;
-    const bool adapter = lora && o->adapter != NULL && o->adapter[0] != '\0',
-               fresh = lora && !adapter && !generates;
-    sheaf_status *st = fresh ? sheaf_train_options_lora(&q->fresh, o) : NULL;
+    const bool generates = q->place_text != NULL;
+    sheaf__open_options how;
+    sheaf_status *st = sheaf__train_options_open(&how, &q->fresh, o);
+    how.config_only = true;
+    how.events = events;
+    if (generates)
+        how.fresh = NULL;
     if (st == NULL)
-        st = sheaf__open_model(&q->opened,
-                               &(sheaf__open_options){ .model = o->model,
-                                                       .config = o->config,
-                                                       .config_only = true,
-                                                       .slices = o->slices,
-                                                       .events = events,
-                                                       .adapter = adapter ? o->adapter : NULL,
-                                                       .fresh = fresh ? &q->fresh : NULL });
+        st = sheaf__open_model(&q->opened, &how);
     if (st == NULL && generates)
         st = sheaf__placement_read(&q->place, q->place_text, q->opened.schema);
     else if (st == NULL)

@@ -58,20 +58,17 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
                                const sheaf_events *events)
 {
     sheaf_train_options o = q->o;
-    const bool lora = o.method == SHEAF_METHOD_LORA;
-    const bool adapter = lora && o.adapter != NULL && o.adapter[0] != '\0';
+    sheaf_lora_options fresh;
+    sheaf__open_options how;
     sheaf__opened opened = { 0 };
     *out = (sheaf__trial){ 0 };
     if (o.steps < 2)
         o.steps = INT64_C(1) << 40; /* rows are used again */
     trial t = { .out = out, .seconds = seconds };
-    sheaf_status *st = sheaf__open_model(
-        &opened, &(sheaf__open_options){ .model = o.model,
-                                         .config = o.config,
-                                         .slices = o.slices,
-                                         .for_training = true,
-                                         .adapter = adapter ? o.adapter : NULL,
-                                         .fresh = lora && !adapter ? &q->fresh : NULL });
+    sheaf_status *st = sheaf__train_options_open(&how, &fresh, &o);
+    how.for_training = true;
+    if (st == NULL)
+        st = sheaf__open_model(&opened, &how);
     if (st == NULL && opened.lora != NULL)
         st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected,
                                   (void *)&q->selection);
@@ -89,5 +86,6 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
     if (st == NULL)
         st = sheaf_comm_run_threads(o.tp, trial_rank, &t);
     sheaf__opened_close(&opened);
+    sheaf_lora_options_release(&fresh);
     return st;
 }

@@ -79,3 +79,18 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
         sheaf_lora_options_release(out);
     return st;
 }
+
+sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_options *fresh,
+                                        const sheaf_train_options *o)
+{
+    *out = (sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices };
+    *fresh = (sheaf_lora_options){ 0 };
+    if (o->method != SHEAF_METHOD_LORA)
+        return NULL;
+    if (o->adapter != NULL && o->adapter[0] != '\0') {
+        out->adapter = o->adapter;
+        return NULL;
+    }
+    out->fresh = fresh;
+    return sheaf_train_options_lora(fresh, o);
+}

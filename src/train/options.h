@@ -13,6 +13,7 @@
 
 #include "data/data.h"
 #include "lora/adapter.h"
+#include "models/open.h"
 #include "sheaf/dtype.h"
 #include "train/schedule.h"
 
@@ -140,5 +141,12 @@ sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *options);
  * read it with sheaf_lora_options_read().
  * Errors: SHEAF_E_ARG naming the flag. */
 sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_train_options *options);
+
+/* sheaf__train_options_open - how the model of a run is opened: its folder and slices, and by
+ * method lora the adapter it starts from or a new one. What it is opened for is the caller's to
+ * say. fresh  out: the new adapter, which `out` points to; release also where there is none Errors:
+ * those of sheaf_train_options_lora(). */
+sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_options *fresh,
+                                        const sheaf_train_options *options);
 
 #endif

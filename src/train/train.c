@@ -640,23 +640,16 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
               .result = out,
               .began = sheaf__seconds(),
               .folder = { .options = o, .events = hooks->events } };
-    const bool lora = o->method == SHEAF_METHOD_LORA,
-               adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
+    sheaf__open_options how = { 0 };
     sheaf_status *st = check_job(&r);
     if (st == NULL)
         st = sheaf__out_check(&r.folder);
-    if (st == NULL && lora && !adapter)
-        st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
-        st = sheaf__open_model(&opened,
-                               &(sheaf__open_options){ .model = o->model,
-                                                       .config = o->config,
-                                                       .slices = o->slices,
-                                                       .for_training = true,
-                                                       .hashed = true,
-                                                       .events = hooks->events,
-                                                       .adapter = adapter ? o->adapter : NULL,
-                                                       .fresh = lora && !adapter ? &fresh : NULL });
+        st = sheaf__train_options_open(&how, &fresh, o);
+    how.for_training = how.hashed = true;
+    how.events = hooks->events;
+    if (st == NULL)
+        st = sheaf__open_model(&opened, &how);
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);
     if (st == NULL && opened.lora != NULL)

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/store.h"
@@ -60,11 +61,6 @@ typedef struct verifier {
     _Atomic int64_t done;
     int64_t total;
 } verifier;
-
-static sheaf_status *no_memory(const verifier *v)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory to verify", v->c->root);
-}
 
 /* ---- NaN and Inf ---- */
 
@@ -141,7 +137,7 @@ static void count_special(counts *to, const void *data, size_t bytes, sheaf_dtyp
 static sheaf_status *add_task(verifier *v, task t, int64_t bytes)
 {
     if (!SHEAF_GROW(&v->task, &v->capacity, v->ntasks + 1))
-        return no_memory(v);
+        return sheaf__no_memory(v->c->root);
     t.bytes = bytes;
     v->task[v->ntasks++] = t;
     v->total += bytes;
@@ -433,11 +429,11 @@ static sheaf_status *run_all(verifier *v, int threads)
     sheaf__pool *pool = NULL;
     v->st = calloc((size_t)v->ntasks + 1, sizeof *v->st);
     v->buffer = calloc((size_t)threads, sizeof *v->buffer);
-    sheaf_status *st =
-        v->st == NULL || v->buffer == NULL ? no_memory(v) : sheaf__pool_new(&pool, threads);
+    sheaf_status *st = v->st == NULL || v->buffer == NULL ? sheaf__no_memory(v->c->root)
+                                                          : sheaf__pool_new(&pool, threads);
     for (int i = 0; st == NULL && i < threads; i++)
         if ((v->buffer[i] = malloc(CHUNK)) == NULL)
-            st = no_memory(v);
+            st = sheaf__no_memory(v->c->root);
     if (st == NULL) {
         qsort(v->task, (size_t)v->ntasks, sizeof *v->task, by_place);
         sheaf__pool_run(pool, v->ntasks, do_task, v);
@@ -473,7 +469,7 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
                         : options->threads > MOST_THREADS ? MOST_THREADS
                                                           : options->threads;
     v.seen = calloc((size_t)c->count + 1, sizeof *v.seen);
-    sheaf_status *st = v.seen == NULL ? no_memory(&v) : list_all(&v);
+    sheaf_status *st = v.seen == NULL ? sheaf__no_memory(v.c->root) : list_all(&v);
     if (st == NULL && v.ntasks > 0)
         st = run_all(&v, threads);
     if (st == NULL && stopped(&v))

@@ -7,16 +7,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "dialects/common/save.h"
 #include "dialects/common/whole.h"
 
 enum { MOST_SHARDS = 4096 };
-
-static sheaf_status *no_memory(const char *path)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of files", path);
-}
 
 bool sheaf__names_has(const sheaf__names *names, const char *name)
 {
@@ -155,7 +151,7 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
                 st = sheaf__whole_file(&read, &x->whole, path);
             *damaged = *damaged || !read;
             if (st == NULL && json_object_set_new(files, file, json_boolean(read)) != 0)
-                st = no_memory(index);
+                st = sheaf__no_memory(index);
         }
         free(path);
         if (st == NULL)
@@ -256,7 +252,7 @@ static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const 
         x.whole.wants = wants_indexed;
         x.whole.context = &x;
         files = json_object();
-        st = files == NULL ? no_memory(path) : read_mapped(&x, files, damaged, dir, path);
+        st = files == NULL ? sheaf__no_memory(path) : read_mapped(&x, files, damaged, dir, path);
         if (st == NULL)
             st = note_promised(&x, files, dir);
         if (st == NULL)

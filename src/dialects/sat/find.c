@@ -4,15 +4,11 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "base/array.h"
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
-
-static sheaf_status *no_memory(const char *path)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of parts", path);
-}
 
 /* ---- what a folder holds ---- */
 
@@ -100,7 +96,7 @@ static sheaf_status *newest_step(char **out, const char *save, const char *lates
         free(*out);
         *out = strdup(names[i]);
         best_step = wins ? INT64_MAX : step;
-        st = *out != NULL ? NULL : no_memory(save);
+        st = *out != NULL ? NULL : sheaf__no_memory(save);
     }
     sheaf__names_free(names, n);
     if (st != NULL) {
@@ -249,7 +245,7 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
                               .step = -1 };
     free(full);
     if (f->save == NULL || f->name == NULL || f->tag == NULL)
-        return no_memory(save);
+        return sheaf__no_memory(save);
     if (sheaf__sat_step_of(f->tag) >= 0)
         f->step = sheaf__sat_step_of(f->tag);
     f->stamp = sheaf__sat_stamp_of(f->name);
@@ -257,7 +253,7 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
     if (tag != NULL)
         st = sheaf__path_join(&f->dir, save, tag);
     else if ((f->dir = strdup(save)) == NULL)
-        st = no_memory(save);
+        st = sheaf__no_memory(save);
     if (st == NULL)
         st = has_file(&config, save, "model_config.json");
     if (st == NULL && config)
@@ -273,7 +269,7 @@ static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder,
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", c->root), "at most %d parts",
                               SHEAF_SAT_MOST_PARTS);
     if (!SHEAF_GROW(&set->part, &set->parts_capacity, set->nparts + 1))
-        return no_memory(c->root);
+        return sheaf__no_memory(c->root);
     sheaf__sat_part *part = &set->part[set->nparts];
     *part = (sheaf__sat_part){ .folder = folder, .rank = sheaf__sat_rank_of(name) };
     sheaf_status *st = sheaf__path_join(&part->path, set->folder[folder].dir, name);
@@ -299,7 +295,7 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
     sheaf__sat_folder *more =
         st == NULL ? realloc(set->folder, (size_t)(set->nfolders + 1) * sizeof *more) : NULL;
     if (st == NULL && more == NULL)
-        st = no_memory(save);
+        st = sheaf__no_memory(save);
     if (st != NULL) {
         folder_release(&f);
         return st;
@@ -353,7 +349,8 @@ static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, cons
 {
     char *full = realpath(dir, NULL), *save = NULL;
     bool flat = false;
-    sheaf_status *st = full == NULL ? no_memory(dir) : has_file(&flat, dir, "model_config.json");
+    sheaf_status *st =
+        full == NULL ? sheaf__no_memory(dir) : has_file(&flat, dir, "model_config.json");
     flat = flat || (full != NULL && sheaf__sat_step_of(sheaf__last_part(full)) == -2);
     if (st == NULL && flat)
         st = add_folder(set, c, dir, NULL, only);
@@ -410,7 +407,7 @@ static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
         return NULL;
     const bool plain = strcmp(sheaf__last_part(f.save), f.name) == 0;
     if (!plain && (full = realpath(f.save, NULL)) == NULL)
-        return no_memory(f.save);
+        return sheaf__no_memory(f.save);
     sheaf_status *st = sheaf__path_parent(&parent, plain ? f.save : full);
     if (st == NULL)
         st = add_siblings(set, c, parent, f.name, f.stamp.stem, &f.stamp, f.tag);
@@ -457,7 +454,7 @@ static sheaf_status *without_slash(char **out, const char *path)
     while (n > 1 && path[n - 1] == '/')
         n--;
     *out = strndup(path, n);
-    return *out != NULL ? NULL : no_memory(path);
+    return *out != NULL ? NULL : sheaf__no_memory(path);
 }
 
 sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *c, const char *path,

@@ -8,12 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/no_memory.h"
 #include "dialects/sat/parts.h"
-
-static sheaf_status *no_memory(const sheaf_catalog *c)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of parts", c->root);
-}
 
 /* ---- how many parts ---- */
 
@@ -173,7 +169,7 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
             }
         if (files.failed ||
             asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", files.at, ++number) < 0)
-            st = no_memory(c);
+            st = sheaf__no_memory(c->root);
         else
             st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint",
                                       cure, "several complete ones; number %d has %d parts:%s",
@@ -234,7 +230,7 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
                     sheaf__text_add(&where, "%s%s", where.size > 0 ? ", " : "", set->part[i].path);
             st =
                 where.failed
-                    ? no_memory(c)
+                    ? sheaf__no_memory(c->root)
                     : sheaf__catalog_notef(
                           c, SHEAF_DEFECT, "conflict", c->root, "",
                           "one part of each rank, told apart by step, names, shapes and copied tensors",
@@ -339,7 +335,7 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int
         char *cure = NULL;
         if (folders.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1",
                                        folders.at != NULL ? folders.at : "", k + 1) < 0)
-            st = no_memory(c);
+            st = sheaf__no_memory(c->root);
         else
             st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint",
                                       parts == ways ? cure : "",
@@ -358,7 +354,7 @@ static sheaf_status *one_save(bool *several, sheaf__sat_set *set, sheaf_catalog 
     int *of = calloc((size_t)set->nfolders + 1, sizeof *of);
     *several = false;
     if (of == NULL)
-        return no_memory(c);
+        return sheaf__no_memory(c->root);
     const int n = set->anchor >= 0 || set->named ? 1 : cluster(of, set);
     *several = n > 1;
     sheaf_status *st = n > 1 ? list_saves(set, c, of, n) : NULL;
@@ -410,7 +406,7 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
     if (folders.failed || which.failed ||
         asprintf(&cure, "sheaf convert%s {+joined} --to sat --tp 1", folders.at) < 0) {
         cure = NULL;
-        st = no_memory(c);
+        st = sheaf__no_memory(c->root);
     }
     if (st == NULL)
         st = sheaf__catalog_notef(
@@ -447,7 +443,7 @@ static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, cons
         sheaf__text_word(&cure, dir);
     }
     if (st == NULL && (text.failed || cure.failed))
-        st = no_memory(c);
+        st = sheaf__no_memory(c->root);
     if (st == NULL)
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", expected, text.at, cure.at);
     sheaf__text_release(&text);
