@@ -22,6 +22,8 @@
 
 typedef struct sheaf_comm sheaf_comm;
 
+typedef enum sheaf_transport { SHEAF_TRANSPORT_THREADS, SHEAF_TRANSPORT_MPI } sheaf_transport;
+
 int sheaf_comm_rank(const sheaf_comm *comm);
 int sheaf_comm_ranks(const sheaf_comm *comm);
 
@@ -77,14 +79,6 @@ sheaf_status *sheaf_comm_barrier(sheaf_comm *comm);
 sheaf_status *sheaf_comm_run_threads(int ranks,
                                      sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context);
-
-/* sheaf_comm_run_stages - stages * ranks threads, of which `all` is the group: rank stage * ranks +
- * r. Each stage is a group of its own besides, `stage`; with one rank that is NULL. A rank that
- * returns has left both. */
-sheaf_status *sheaf_comm_run_stages(int stages, int ranks,
-                                    sheaf_status *(*body)(void *context, sheaf_comm *all,
-                                                          sheaf_comm *stage),
-                                    void *context);
 
 /* sheaf_comm_transport - "self", "threads". */
 const char *sheaf_comm_transport(const sheaf_comm *comm);

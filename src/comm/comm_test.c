@@ -283,56 +283,6 @@ static void test_comm__numbers_of_ranks_that_cannot_be(void **state)
     CHECK_FAILS(sheaf_comm_run_threads(65, any_body, NULL), SHEAF_E_ARG, "ranks");
 }
 
-/* ---- stages ---- */
-
-typedef struct grid {
-    int stages, ranks, fails; /* the rank that fails; -1: none */
-} grid;
-
-static sheaf_status *stages_body(void *context, sheaf_comm *comm, sheaf_comm *stage)
-{
-    const grid *g = context;
-    const int world = sheaf_comm_rank(comm), mine = world / g->ranks;
-    EXPECT("all", sheaf_comm_ranks(comm) == g->stages * g->ranks);
-    EXPECT("a stage of one", (stage == NULL) == (g->ranks == 1));
-    if (stage != NULL)
-        EXPECT("of a stage",
-               sheaf_comm_ranks(stage) == g->ranks && sheaf_comm_rank(stage) == world % g->ranks);
-    for (int s = 0; s < g->stages; s++) { /* stage after stage, as layers are run */
-        int value = -1;
-        for (int i = 0; i <= mine && s == mine && stage != NULL; i++) {
-            value = sheaf_comm_rank(stage) == g->ranks - 1 ? 100 * mine + i : -1;
-            TRY(sheaf_comm_broadcast(stage, &value, sizeof value, g->ranks - 1));
-            EXPECT("within a stage", value == 100 * mine + i);
-        }
-        if (world == g->fails)
-            return sheaf_fail(SHEAF_E_DATA, "rank %d fails", world);
-        if (s == mine)
-            value = 7 + s;
-        TRY(sheaf_comm_broadcast(comm, &value, sizeof value, s * g->ranks));
-        EXPECT("from a stage to all", value == 7 + s);
-    }
-    return NULL;
-}
-
-static void test_comm__stages_talk_within_and_to_all(void **state)
-{
-    for (int stages = 1; stages <= 4; stages++)
-        for (int ranks = 1; ranks <= 3; ranks++) {
-            CHECK_OK(
-                sheaf_comm_run_stages(stages, ranks, stages_body, &(grid){ stages, ranks, -1 }));
-            for (int fails = 0; fails < stages * ranks;
-                 fails++) /* no rank waits for it, and all get its reason */
-                CHECK_FAILS(sheaf_comm_run_stages(stages, ranks, stages_body,
-                                                  &(grid){ stages, ranks, fails }),
-                            SHEAF_E_DATA, "fails");
-        }
-    CHECK_FAILS(sheaf_comm_run_stages(33, 2, stages_body, &(grid){ 33, 2, -1 }), SHEAF_E_ARG,
-                "1 to 64 ranks in all");
-    CHECK_FAILS(sheaf_comm_run_stages(0, 2, stages_body, &(grid){ 0, 2, -1 }), SHEAF_E_ARG,
-                "1 to 64 ranks in all");
-}
-
 int main(void)
 {
     alarm(120); /* nothing here may hang */
@@ -347,7 +297,6 @@ int main(void)
         cmocka_unit_test(test_comm__nobody_passes_a_barrier_alone),
         cmocka_unit_test(test_comm__bytes_sent),
         cmocka_unit_test(test_comm__numbers_of_ranks_that_cannot_be),
-        cmocka_unit_test(test_comm__stages_talk_within_and_to_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 
 #include "base/cores.h"
 #include "base/thread.h"
-#include "comm/transport.h"
+#include "comm/threads.h"
 
 typedef struct posting {
     sheaf__heading heading;
@@ -32,13 +32,13 @@ typedef struct member {
     uint64_t meetings;          /* its own count; the same on all ranks that meet */
     _Atomic uint64_t left_from; /* first meeting it does not come to */
     sheaf__heading left;        /* what peers read from then on */
-    struct group *group;
+    struct sheaf__threads *group;
     sheaf_comm comm;
     sheaf_status *result;
     pthread_t thread;
 } member;
 
-typedef struct group {
+typedef struct sheaf__threads {
     int ranks, spins;
     sheaf_status *(*body)(void *context, sheaf_comm *comm);
     void *context;
@@ -358,54 +358,29 @@ sheaf_status *sheaf_comm_run_threads(int ranks,
     return sheaf__run_threads(ranks, false, body, context);
 }
 
-/* ---- stages ---- */
+/* ---- a group of threads that were started otherwise ---- */
 
-typedef struct stages {
-    int ranks;
-    group *group[SHEAF_MAX_SLICES]; /* of each stage; NULL with one rank */
-    sheaf_status *(*body)(void *context, sheaf_comm *all, sheaf_comm *stage);
-    void *context;
-} stages;
-
-static sheaf_status *stage_main(void *argument, sheaf_comm *all)
+sheaf__threads *sheaf__threads_new(int ranks, bool messages, int all)
 {
-    const stages *s = argument;
-    const int stage = all->rank / s->ranks;
-    if (s->group[stage] == NULL)
-        return s->body(s->context, all, NULL);
-    member *self = &s->group[stage]->member[all->rank % s->ranks];
-    sheaf_status *volatile result = NULL;
-    self->result =
-        sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", self->comm.rank);
-    pthread_cleanup_push(member_leave, self);
-    result = s->body(s->context, all, &self->comm);
-    sheaf_status_free(self->result);
-    self->result = sheaf_status_copy(result); /* what its stage reads; the other belongs to all */
-    pthread_cleanup_pop(1);
-    return result;
+    group *g = group_new(ranks, messages);
+    if (g != NULL && all > sheaf__cores(0))
+        g->spins = 0;
+    return g;
 }
 
-sheaf_status *sheaf_comm_run_stages(int count, int ranks,
-                                    sheaf_status *(*body)(void *context, sheaf_comm *all,
-                                                          sheaf_comm *stage),
-                                    void *context)
+void sheaf__threads_free(sheaf__threads *g)
 {
-    stages s = { .ranks = ranks, .body = body, .context = context };
-    sheaf_status *st = NULL;
-    if (count < 1 || ranks < 1 || count > SHEAF_MAX_SLICES / ranks)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "stages"), "1 to %d ranks in all",
-                                          SHEAF_MAX_SLICES),
-                           "%d times %d", count, ranks);
-    for (int i = 0; i < count && ranks > 1 && st == NULL; i++) {
-        s.group[i] = group_new(ranks, false);
-        if (s.group[i] == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
-        else if (count * ranks > sheaf__cores(0))
-            s.group[i]->spins = 0;
-    }
-    if (st == NULL)
-        st = sheaf_comm_run_threads(count * ranks, stage_main, &s);
-    for (int i = 0; i < count && s.group[i] != NULL; i++)
-        group_free(s.group[i]);
-    return st;
+    if (g != NULL)
+        group_free(g);
+}
+
+sheaf_comm *sheaf__threads_comm(sheaf__threads *g, int rank)
+{
+    return &g->member[rank].comm;
+}
+
+void sheaf__threads_leave(sheaf__threads *g, int rank, sheaf_status *why)
+{
+    g->member[rank].result = why;
+    member_leave(&g->member[rank]);
 }

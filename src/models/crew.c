@@ -2,6 +2,7 @@
 #include "models/crew.h"
 
 #include "base/cores.h"
+#include "comm/grid.h"
 #include "models/balance.h"
 
 typedef struct crew {
@@ -19,8 +20,9 @@ int sheaf__threads_of(int total, int ranks, int rank)
     return share < 1 ? 1 : share;
 }
 
-static sheaf_status *crew_rank(void *arg, sheaf_comm *all, sheaf_comm *stage)
+static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
 {
+    sheaf_comm *all = grid->all;
     const crew *c = arg;
     const sheaf__crew_options *o = c->options;
     const int world = sheaf_comm_rank(all), rank = world % o->ranks,
@@ -30,7 +32,7 @@ static sheaf_status *crew_rank(void *arg, sheaf_comm *all, sheaf_comm *stage)
     sheaf_status *st = sheaf__device_open(
         &device, SHEAF_CPU, sheaf__threads_of(o->threads, sheaf_comm_ranks(all), world), o->isa, 0);
     sheaf__context context = { .device = device,
-                               .comm = stage,
+                               .comm = grid->stage,
                                .rank = rank,
                                .ranks = o->ranks,
                                .slices = slices,
@@ -70,5 +72,7 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
     if (st != NULL)
         return st;
     sheaf__balance_note(opened->schema, options->ranks, options->events);
-    return sheaf_comm_run_stages(c.place.stages, options->ranks, crew_rank, &c);
+    return sheaf__grid_run(
+        &(sheaf__grid_options){ .groups = 1, .stages = c.place.stages, .ranks = options->ranks },
+        crew_rank, &c);
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "comm/comm.h"
 #include "data/data.h"
 #include "lora/adapter.h"
 #include "models/open.h"
@@ -32,7 +33,6 @@ typedef enum sheaf_bf16_sums {
     SHEAF_SUMS_PAIRS,
     SHEAF_SUMS_TILES
 } sheaf_bf16_sums;
-typedef enum sheaf_transport { SHEAF_TRANSPORT_THREADS, SHEAF_TRANSPORT_MPI } sheaf_transport;
 
 typedef struct sheaf_train_options {
     /* where from, where to */

@@ -1,0 +1,120 @@
+/* grid.c - see grid.h. */
+#include "comm/grid.h"
+
+#include <pthread.h>
+
+#include "comm/threads.h"
+
+/* What a grid on threads is made of; lists hold NULL where a group has one rank. */
+typedef struct parts {
+    const sheaf__grid_options *options;
+    int ranks, stages; /* of a stage; of a group */
+    sheaf__threads *group[SHEAF_MAX_SLICES], *stage[SHEAF_MAX_SLICES], *peers[SHEAF_MAX_SLICES];
+    sheaf_status *(*body)(void *context, const sheaf__grid *grid);
+    void *context;
+} parts;
+
+/* The groups of a rank, and its number in each. */
+typedef struct seat {
+    sheaf__threads *of[3];
+    int rank[3];
+    sheaf_status *why; /* what peers are told */
+} seat;
+
+static void leave(void *argument)
+{
+    seat *s = argument;
+    for (int i = 0; i < 3; i++)
+        if (s->of[i] != NULL)
+            sheaf__threads_leave(s->of[i], s->rank[i], sheaf_status_copy(s->why));
+    sheaf_status_free(s->why);
+}
+
+static sheaf_comm *comm_of(const seat *s, int i)
+{
+    return s->of[i] == NULL ? NULL : sheaf__threads_comm(s->of[i], s->rank[i]);
+}
+
+static sheaf_status *rank_main(void *argument, sheaf_comm *all)
+{
+    const parts *p = argument;
+    const int in_group = p->ranks * p->stages, world = sheaf_comm_rank(all),
+              number = world / in_group, mine = world % in_group, stage = world / p->ranks;
+    seat s = { .of = { p->group[number], p->stage[stage], p->peers[mine] },
+               .rank = { mine, world % p->ranks, number } };
+    sheaf_status *volatile result = NULL;
+    const sheaf__grid grid = { .all = all,
+                               .group = comm_of(&s, 0),
+                               .stage = p->stages > 1 ? comm_of(&s, 1) : comm_of(&s, 0),
+                               .peers = comm_of(&s, 2),
+                               .groups = p->options->groups,
+                               .number = number };
+    s.why = sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", world);
+    pthread_cleanup_push(leave, &s);
+    result = p->body(p->context, &grid);
+    sheaf_status_free(s.why);
+    s.why = sheaf_status_copy(result);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+static sheaf_status *make(sheaf__threads **out, const parts *p, int count, int ranks)
+{
+    const int all = p->ranks * p->stages * p->options->groups;
+    for (int i = 0; i < count && ranks > 1; i++) {
+        out[i] = sheaf__threads_new(ranks, p->options->messages, all);
+        if (out[i] == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    }
+    return NULL;
+}
+
+static sheaf_status *check(const sheaf__grid_options *o, int stages)
+{
+    const int most = SHEAF_MAX_SLICES;
+    if (o->groups >= 1 && o->ranks >= 1 && stages >= 1 && o->ranks <= most &&
+        stages <= most / o->ranks && o->groups <= most / (o->ranks * stages))
+        return NULL;
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "ranks"), "1 to %d in all", most);
+    if (stages != 1)
+        return sheaf_found(st, "%d groups of %d stages of %d", o->groups, stages, o->ranks);
+    return sheaf_found(st, "%d groups of %d", o->groups, o->ranks);
+}
+
+sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
+                              sheaf_status *(*body)(void *context, const sheaf__grid *grid),
+                              void *context)
+{
+    parts p = { .options = options,
+                .ranks = options->ranks,
+                .stages = options->stages == 0 ? 1 : options->stages,
+                .body = body,
+                .context = context };
+    const int groups = options->groups;
+    sheaf_status *st = check(options, p.stages);
+    if (st != NULL)
+        return st;
+    const int in_group = p.ranks * p.stages;
+    st = make(p.group, &p, groups, in_group);
+    if (st == NULL && p.stages > 1)
+        st = make(p.stage, &p, groups * p.stages, p.ranks);
+    if (st == NULL)
+        st = make(p.peers, &p, in_group, groups);
+    if (st == NULL)
+        st = sheaf__run_threads(in_group * groups, options->messages, rank_main, &p);
+    for (int i = 0; i < SHEAF_MAX_SLICES; i++) {
+        sheaf__threads_free(p.group[i]);
+        sheaf__threads_free(p.stage[i]);
+        sheaf__threads_free(p.peers[i]);
+    }
+    return st;
+}
+
+/* A group that all have come to has told each of its ranks; so in every group of peers there is one
+ * that knows. */
+sheaf_status *sheaf__grid_agree(const sheaf__grid *grid, sheaf_status *mine)
+{
+    if (grid->group != NULL)
+        mine = sheaf_comm_agree(grid->group, mine);
+    return grid->peers == NULL ? mine : sheaf_comm_agree(grid->peers, mine);
+}
