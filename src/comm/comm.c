@@ -33,6 +33,17 @@ const char *sheaf_comm_transport(const sheaf_comm *comm)
     return comm->transport->name;
 }
 
+void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, const char *group)
+{
+    comm->doing = doing;
+    comm->group = group;
+}
+
+sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm)
+{
+    return comm == NULL ? NULL : comm->doing;
+}
+
 void sheaf__comm_release(sheaf_comm *comm)
 {
     free(comm->moves);
@@ -129,7 +140,14 @@ sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const
                                 int count)
 {
     comm->call++;
+    sheaf__doing_call(comm->doing, op_names[heading->op], comm->group);
     return sheaf__comm_again(comm, heading, send, count);
+}
+
+sheaf_status *sheaf__comm_left(sheaf_comm *comm, sheaf_status *st)
+{
+    sheaf__doing_back(comm->doing);
+    return st;
 }
 
 /* ---- calls that move bytes ---- */
@@ -140,7 +158,9 @@ static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const
     for (int i = 0; i < nsend; i++)
         comm->sent += (double)send[i].size * (comm->ranks - 1);
     sheaf_status *st = sheaf__comm_enter(comm, heading, send, nsend);
-    return st != NULL ? st : comm->transport->collect(comm, receive, nreceive);
+    if (st == NULL)
+        st = comm->transport->collect(comm, receive, nreceive);
+    return sheaf__comm_left(comm, st);
 }
 
 sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, int root)
@@ -252,7 +272,7 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
 sheaf_status *sheaf_comm_barrier(sheaf_comm *comm)
 {
     sheaf__heading heading = { .op = SHEAF__OP_BARRIER };
-    return sheaf__comm_enter(comm, &heading, NULL, 0);
+    return sheaf__comm_left(comm, sheaf__comm_enter(comm, &heading, NULL, 0));
 }
 
 sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag)
@@ -263,7 +283,7 @@ sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag)
         heading.flag |= heading_of(comm, r)->flag;
     if (st == NULL)
         *flag = heading.flag;
-    return st;
+    return sheaf__comm_left(comm, st);
 }
 
 /* ---- agree ---- */
@@ -298,14 +318,15 @@ static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
 {
     const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
+    sheaf__doing_call(comm->doing, op_names[SHEAF__OP_AGREE], comm->group);
     for (;;) {
         sheaf_status *st = comm->transport->post(comm, &heading, NULL, 0);
         if (st != NULL) {
             sheaf_status_free(mine);
-            return st;
+            return sheaf__comm_left(comm, st);
         }
         if (any_op(comm, SHEAF__OP_LEFT, true) || !any_op(comm, SHEAF__OP_AGREE, false))
-            return conclude(comm, mine);
+            return sheaf__comm_left(comm, conclude(comm, mine));
         /* Some are elsewhere. They have just learned that a rank failed, or that their call
          * and this one do not match, and will come here too, or leave. */
     }

@@ -21,6 +21,7 @@
 #include "sheaf/status.h"
 
 typedef struct sheaf_comm sheaf_comm;
+struct sheaf__doing;
 
 typedef enum sheaf_transport { SHEAF_TRANSPORT_THREADS, SHEAF_TRANSPORT_MPI } sheaf_transport;
 
@@ -82,6 +83,12 @@ sheaf_status *sheaf_comm_run_threads(int ranks,
 
 /* sheaf_comm_transport - "self", "threads". */
 const char *sheaf_comm_transport(const sheaf_comm *comm);
+
+/* sheaf_comm_tell - from now on its calls are written into this rank's record (doing.h; borrowed;
+ * NULL: no longer) as those of `group`, static text such as "all ranks". */
+void sheaf_comm_tell(sheaf_comm *comm, struct sheaf__doing *doing, const char *group);
+/* sheaf_comm_doing - that record; NULL where there is none, or no comm. */
+struct sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm);
 
 /* sheaf_comm_sent - bytes this rank has sent so far, as if by messages: what peers read in
  * place counts too. */

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "comm/doing.h"
 #include "comm/threads.h"
 
 /* What a grid on threads is made of; lists hold NULL where a group has one rank. */
@@ -117,4 +118,15 @@ sheaf_status *sheaf__grid_agree(const sheaf__grid *grid, sheaf_status *mine)
     if (grid->group != NULL)
         mine = sheaf_comm_agree(grid->group, mine);
     return grid->peers == NULL ? mine : sheaf_comm_agree(grid->peers, mine);
+}
+
+void sheaf__grid_tell(const sheaf__grid *grid, sheaf__doing *doing)
+{
+    sheaf_comm_tell(grid->all, doing, "all ranks");
+    if (grid->group != NULL)
+        sheaf_comm_tell(grid->group, doing, "its group");
+    if (grid->stage != NULL && grid->stage != grid->group)
+        sheaf_comm_tell(grid->stage, doing, "its stage");
+    if (grid->peers != NULL)
+        sheaf_comm_tell(grid->peers, doing, "its peers");
 }

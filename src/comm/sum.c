@@ -333,7 +333,8 @@ sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     sheaf__heading heading = { .op = SHEAF__OP_SUM,
                                .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
                                .digest = digest_tree(tree, rows, cols) };
-    return combine_all(comm, &c, out, roots, nown, rows * cols, adder, &heading);
+    return sheaf__comm_left(comm,
+                            combine_all(comm, &c, out, roots, nown, rows * cols, adder, &heading));
 }
 
 /* Adding 0 under DAZ and FTZ makes -0 and denormals +0. */
@@ -358,5 +359,5 @@ sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n)
         max_of(x, x, x, n);
         sheaf__compute_mode_leave(mode);
     }
-    return st;
+    return sheaf__comm_left(comm, st);
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
+#include "comm/doing.h"
 
 typedef enum sheaf__op {
     SHEAF__OP_SUM = 1,
@@ -71,12 +72,16 @@ struct sheaf_comm {
     int64_t moves_capacity;
     float *staging;          /* scratch of sums by messages, kept between calls */
     size_t staging_capacity; /* floats */
+    sheaf__doing *doing;     /* where its calls are told; NULL: nowhere */
+    const char *group;       /* what this group is called there */
 };
 
 /* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the
  * same call and `send` is lent until collect. */
 sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
                                 int count);
+/* sheaf__comm_left - the call ends: `st` is its result, which is returned. */
+sheaf_status *sheaf__comm_left(sheaf_comm *comm, sheaf_status *st);
 /* sheaf__comm_again - a further exchange inside the same call. */
 sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
                                 int count);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "comm/doing.h"
 
 typedef struct step {
     sheaf__op *op;
@@ -345,6 +346,11 @@ static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
         drop_value(tape, tape->pinned[i]);
     for (int64_t i = 0; i < tape->nsteps; i++) {
         const step *s = &tape->steps[i];
+        sheaf__doing_op(tape->context->doing,
+                        s->backward ? "backward"
+                        : s->again  ? "forward again"
+                                    : "forward",
+                        s->op->name, s->op->layer);
         sheaf_status *st = reserve(tape, s);
         if (st == NULL)
             st = (s->backward ? s->op->backward : s->op->forward)(tape, s->op);

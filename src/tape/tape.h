@@ -20,9 +20,10 @@ typedef struct sheaf__context {
     sheaf__device *device;
     sheaf_comm *comm;
     int rank, ranks, slices;
-    sheaf_range own;   /* slices this rank owns */
-    sheaf_dtype dtype; /* activations and compute copies: F32, BF16 or F16 */
-    double sent;       /* bytes this rank hands to others, counted also on dry */
+    sheaf_range own;            /* slices this rank owns */
+    sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
+    double sent;                /* bytes this rank hands to others, counted also on dry */
+    struct sheaf__doing *doing; /* where it is told which op runs; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */
     int stages;            /* 0 or 1: not placed */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "comm/doing.h"
 #include "ops/math/math.h"
 #include "train/bad.h"
 
@@ -261,6 +262,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
         st = sheaf__accumulator_begin(s->model->trained, &stack, (int)g);
         for (int64_t micro = begin; micro < end && st == NULL; micro++) {
             const double flops = s->context->device->flops, sent = s->context->sent;
+            sheaf__doing_step(s->context->doing, done + 1, micro + 1);
             if (!dry) {
                 choose_rows(s, done, micro, row, sample);
                 announce(s, done, micro, row, sample);
@@ -343,6 +345,8 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     if (!dry)
         count_labels(s, done, row, sample, out);
     sheaf_status *st = run_accumulators(s, done, row, sample, out);
+    sheaf__doing_step(s->context->doing, done + 1, 0);
+    sheaf__doing_phase(s->context->doing, "update");
     if (st == NULL)
         st = judge(out, s, done, row, sample);
     if (st == NULL && !out->skipped)

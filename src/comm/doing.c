@@ -1,0 +1,116 @@
+/* doing.c - see doing.h. What a signal handler may call makes no call of the C library but
+ * memcpy(), strlen() and clock_gettime(). */
+#include "comm/doing.h"
+
+#include <string.h>
+#include <unistd.h>
+
+void sheaf__doing_begin(sheaf__doing *doing, int rank)
+{
+    memset(doing, 0, sizeof *doing);
+    if (gethostname(doing->host, sizeof doing->host - 1) != 0)
+        memcpy(doing->host, "?", 2);
+    SHEAF__STORE(doing->rank, rank);
+    SHEAF__STORE(doing->layer, -1);
+    SHEAF__STORE(doing->since, sheaf__doing_now());
+}
+
+static void take(char *to, size_t size, const char *text)
+{
+    size_t n = text == NULL ? 0 : strlen(text);
+    n = n < size ? n : size - 1;
+    if (n > 0)
+        memcpy(to, text, n);
+    to[n] = '\0';
+}
+
+void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
+{
+    memset(out, 0, sizeof *out);
+    out->rank = SHEAF__LOAD(d->rank);
+    out->layer = SHEAF__LOAD(d->layer);
+    out->step = SHEAF__LOAD(d->step);
+    out->micro = SHEAF__LOAD(d->micro);
+    out->calls = SHEAF__LOAD(d->calls);
+    out->ticks = SHEAF__LOAD(d->ticks);
+    out->for_ms = sheaf__doing_now() - SHEAF__LOAD(d->since);
+    take(out->host, sizeof out->host, d->host);
+    take(out->call, sizeof out->call, SHEAF__LOAD(d->call));
+    take(out->group, sizeof out->group, SHEAF__LOAD(d->group));
+    take(out->phase, sizeof out->phase, SHEAF__LOAD(d->phase));
+    take(out->op, sizeof out->op, SHEAF__LOAD(d->op));
+}
+
+/* ---- shown ---- */
+
+typedef struct line {
+    char *to;
+    size_t size, used;
+} line;
+
+static void add(line *l, const char *text)
+{
+    for (; *text != '\0' && l->used + 1 < l->size; text++)
+        l->to[l->used++] = *text;
+    l->to[l->used] = '\0';
+}
+
+static void add_count(line *l, const char *before, int64_t count)
+{
+    char digits[24], *at = digits + sizeof digits - 1;
+    uint64_t left = count < 0 ? 0 : (uint64_t)count;
+    *at = '\0';
+    do {
+        *--at = (char)('0' + left % 10);
+        left /= 10;
+    } while (left > 0);
+    add(l, before);
+    add(l, at);
+}
+
+/* Where in the run: step, micro-batch, layer, op. */
+static void add_place(line *l, const sheaf__told *t)
+{
+    const char *before = "; ";
+    if (t->step > 0) {
+        add_count(l, "; step ", t->step);
+        before = ", ";
+    }
+    if (t->micro > 0)
+        add_count(l, ", micro-batch ", t->micro);
+    if (t->layer >= 0) {
+        add(l, before);
+        add_count(l, "layer ", t->layer);
+        before = ", ";
+    }
+    if (t->phase[0] != '\0') {
+        add(l, before);
+        add(l, t->phase);
+        add(l, t->op[0] != '\0' ? " of " : "");
+        add(l, t->op);
+    }
+}
+
+char *sheaf__told_show(char *to, size_t size, const sheaf__told *t)
+{
+    line l = { to, size, 0 };
+    to[0] = '\0';
+    add_count(&l, "rank ", t->rank);
+    add(&l, " (host ");
+    add(&l, t->host);
+    add(&l, "): ");
+    if (t->call[0] != '\0') {
+        add(&l, "in ");
+        add(&l, t->call);
+        add_count(&l, ", call ", (int64_t)t->calls);
+        add(&l, t->group[0] != '\0' ? " (with " : "");
+        add(&l, t->group);
+        add(&l, t->group[0] != '\0' ? ")" : "");
+    } else {
+        add_count(&l, "in no call, after call ", (int64_t)t->calls);
+    }
+    add_count(&l, ", for ", t->for_ms / 1000);
+    add(&l, " s");
+    add_place(&l, t);
+    return to;
+}

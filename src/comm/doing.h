@@ -1,0 +1,110 @@
+/* doing.h - what each rank is doing, for those who must say why a run does not go on.
+ *
+ * A record belongs to one rank. That rank alone writes it, with stores that wait for nothing;
+ * a watching thread or a signal handler may read it at any moment, and gets a value of each field
+ * that was true a moment ago, not of all fields at once. Texts that records point to are static. */
+#ifndef SHEAF_COMM_DOING_H
+#define SHEAF_COMM_DOING_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+typedef struct sheaf__doing {
+    _Alignas(64) atomic_int rank; /* of all ranks of the run */
+    char host[64];                /* written before others see the record */
+    /* The call that it is in; NULL: it computes, or reads, or writes. */
+    _Atomic(const char *) call;
+    _Atomic(const char *) group; /* which of its groups makes the call */
+    _Atomic uint64_t calls;      /* of all its groups, with the one it is in */
+    _Atomic(const char *) phase; /* "loading", "forward", "backward", ...; NULL: before any */
+    _Atomic(const char *) op;    /* of the tape; NULL: none */
+    _Atomic int64_t step, micro; /* counted from 1, 0: none */
+    atomic_int layer;            /* -1: none */
+    _Atomic int64_t since;  /* when the call began, or the last one ended: sheaf__doing_now() */
+    _Atomic uint64_t ticks; /* grows with all that it gets done */
+} sheaf__doing;
+
+/* The same as one rank told it, to be kept, sent and shown. All zero: nothing is known. */
+typedef struct sheaf__told {
+    int32_t rank, layer;
+    int64_t step, micro;
+    uint64_t calls, ticks;
+    int64_t for_ms; /* since when, before now */
+    char host[64], call[16], group[16], phase[24], op[32];
+} sheaf__told;
+
+/* sheaf__doing_now - milliseconds since some fixed moment; coarse and cheap. */
+static inline int64_t sheaf__doing_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* sheaf__doing_begin - a record of `rank` on this host that does nothing yet. */
+void sheaf__doing_begin(sheaf__doing *doing, int rank);
+
+#define SHEAF__STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
+#define SHEAF__LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
+
+/* It alone writes the record: no need of one indivisible addition. */
+static inline void sheaf__doing_tick(sheaf__doing *d)
+{
+    SHEAF__STORE(d->ticks, SHEAF__LOAD(d->ticks) + 1);
+}
+
+/* What follows accepts NULL, which stands for a rank that nobody watches.
+ * sheaf__doing_call, _back - a call of one of its groups begins, and has returned. */
+static inline void sheaf__doing_call(sheaf__doing *d, const char *call, const char *group)
+{
+    if (d == NULL)
+        return;
+    SHEAF__STORE(d->calls, SHEAF__LOAD(d->calls) + 1);
+    SHEAF__STORE(d->since, sheaf__doing_now());
+    SHEAF__STORE(d->group, group);
+    SHEAF__STORE(d->call, call);
+    sheaf__doing_tick(d);
+}
+static inline void sheaf__doing_back(sheaf__doing *d)
+{
+    if (d == NULL)
+        return;
+    SHEAF__STORE(d->call, (const char *)NULL);
+    SHEAF__STORE(d->since, sheaf__doing_now());
+    sheaf__doing_tick(d);
+}
+/* sheaf__doing_op - an op of the tape begins; layer -1: outside layers. */
+static inline void sheaf__doing_op(sheaf__doing *d, const char *phase, const char *op, int layer)
+{
+    if (d == NULL)
+        return;
+    SHEAF__STORE(d->phase, phase);
+    SHEAF__STORE(d->op, op);
+    SHEAF__STORE(d->layer, layer);
+    sheaf__doing_tick(d);
+}
+/* sheaf__doing_phase - what is no op of the tape: "loading", "update", "saving". */
+static inline void sheaf__doing_phase(sheaf__doing *d, const char *phase)
+{
+    sheaf__doing_op(d, phase, NULL, -1);
+}
+/* sheaf__doing_step - step and micro-batch, counted from 1; 0: none. */
+static inline void sheaf__doing_step(sheaf__doing *d, int64_t step, int64_t micro)
+{
+    if (d == NULL)
+        return;
+    SHEAF__STORE(d->step, step);
+    SHEAF__STORE(d->micro, micro);
+    sheaf__doing_tick(d);
+}
+
+/* sheaf__doing_tell - what the record says now. May be called in a signal handler. */
+void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *doing);
+/* sheaf__told_show - "rank 1 (host n2): call 17, sum over the group, 12 s; step 3, micro-batch 2,
+ * layer 5, backward of attention" into `to`, cut where it does not fit. Returns to. May be called
+ * in a signal handler. */
+char *sheaf__told_show(char *to, size_t size, const sheaf__told *told);
+
+#endif

@@ -1,0 +1,100 @@
+/* doing_test.c - a record says what its rank is doing while it does it, in all its groups. */
+#include "tests/check.h"
+
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "comm/doing.h"
+
+static sheaf__doing record[3];
+
+/* Waits for the others to be in `call`: a minute at most. */
+static bool all_are_in(const char *call, int but)
+{
+    for (int tries = 0; tries < 60000; tries++) {
+        bool there = true;
+        for (int r = 0; r < 3; r++) {
+            const char *is = atomic_load(&record[r].call);
+            there = there && (r == but || (is != NULL && strcmp(is, call) == 0));
+        }
+        if (there)
+            return true;
+        usleep(1000);
+    }
+    return false;
+}
+
+static sheaf_status *body(void *context, sheaf_comm *comm)
+{
+    const int me = sheaf_comm_rank(comm);
+    size_t size[3] = { 1, 1, 1 };
+    char all[3] = { 0 };
+    int flag = 0;
+    bool seen = true;
+    sheaf__doing_begin(&record[me], me);
+    sheaf_comm_tell(comm, &record[me], "all ranks");
+    sheaf_status *st = sheaf_comm_barrier(comm); /* nobody reads a record before it is begun */
+    const char *const call[] = { "barrier", "gather", "any", "broadcast", "agree" };
+    for (int i = 0; i < 5 && st == NULL; i++) {
+        if (me == i % 3)
+            seen = seen && all_are_in(call[i], me);
+        st = i == 0   ? sheaf_comm_barrier(comm)
+             : i == 1 ? sheaf_comm_gather(comm, all, size)
+             : i == 2 ? sheaf_comm_any(comm, &flag)
+             : i == 3 ? sheaf_comm_broadcast(comm, all, 3, 1)
+                      : sheaf_comm_agree(comm, NULL);
+        if (st == NULL && (atomic_load(&record[me].call) != NULL ||
+                           atomic_load(&record[me].calls) != (uint64_t)i + 2))
+            st = sheaf_fail(SHEAF_E_NUMBER, "rank %d after %s", me, call[i]);
+    }
+    if (st == NULL && !seen)
+        st = sheaf_fail(SHEAF_E_NUMBER, "rank %d saw no others in their call", me);
+    return st;
+}
+
+static void test_doing__calls_are_told_while_they_last(void **state)
+{
+    CHECK_OK(sheaf_comm_run_threads(3, body, NULL));
+}
+
+static void test_doing__shown(void **state)
+{
+    sheaf__doing d;
+    sheaf__told told;
+    char line[256], cut[12];
+    sheaf__doing_begin(&d, 3);
+    memcpy(d.host, "n2", 3);
+    sheaf__doing_tell(&told, &d);
+    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+                        "rank 3 (host n2): in no call, after call 0, for 0 s");
+    sheaf__doing_step(&d, 12, 2);
+    sheaf__doing_op(&d, "backward", "attention", 5);
+    sheaf__doing_call(&d, "sum", "its group");
+    sheaf__doing_tell(&told, &d);
+    told.for_ms = 61999;
+    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+                        "rank 3 (host n2): in sum, call 1 (with its group), for 61 s; step 12, "
+                        "micro-batch 2, layer 5, backward of attention");
+    sheaf__doing_back(&d);
+    sheaf__doing_phase(&d, "saving");
+    sheaf__doing_step(&d, 12, 0);
+    sheaf__doing_tell(&told, &d);
+    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+                        "rank 3 (host n2): in no call, after call 1, for 0 s; step 12, saving");
+    assert_int_equal(told.ticks, 6);
+    assert_string_equal(sheaf__told_show(cut, sizeof cut, &told), "rank 3 (hos");
+    sheaf__doing_call(NULL, "sum", NULL); /* nobody watches */
+    sheaf__doing_back(NULL);
+    sheaf__doing_op(NULL, "forward", NULL, 0);
+    sheaf__doing_step(NULL, 1, 1);
+}
+
+int main(void)
+{
+    alarm(120); /* nothing here may hang */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_doing__calls_are_told_while_they_last),
+        cmocka_unit_test(test_doing__shown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
