@@ -100,17 +100,43 @@ static uint64_t feistel(uint64_t x, int half, uint64_t key)
     return left << half | right;
 }
 
-uint64_t sheaf__permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t epoch)
+/* The same rounds, last to first. */
+static uint64_t feistel_back(uint64_t x, int half, uint64_t key)
+{
+    const uint64_t mask = (UINT64_C(1) << half) - 1;
+    uint64_t left = x >> half, right = x & mask;
+    for (uint64_t round = 8; round-- > 0;) {
+        uint32_t word[4];
+        draw(word, left, round, key);
+        const uint64_t before = (right ^ first_two(word)) & mask;
+        right = left;
+        left = before;
+    }
+    return left << half | right;
+}
+
+/* Walking the cycle of a value inside [0, n) comes back inside [0, n), and is again a bijection. At
+ * most one in four values lies inside: few steps. */
+static uint64_t walk(uint64_t (*next)(uint64_t x, int half, uint64_t key), uint64_t i, uint64_t n,
+                     uint64_t seed, uint64_t epoch)
 {
     uint32_t word[4];
     int half = 1;
     while (half < 31 && UINT64_C(1) << (2 * half) < n)
         half++;
     draw(word, epoch, 0, seed ^ ORDER_TAG);
-    /* Walking the cycle of a value inside [0, n) comes back inside [0, n), and is
-     * again a bijection. At most one in four values lies inside: few steps. */
     do
-        i = feistel(i, half, first_two(word));
+        i = next(i, half, first_two(word));
     while (i >= n);
     return i;
+}
+
+uint64_t sheaf__permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t epoch)
+{
+    return walk(feistel, i, n, seed, epoch);
+}
+
+uint64_t sheaf__permute_back(uint64_t at, uint64_t n, uint64_t seed, uint64_t epoch)
+{
+    return walk(feistel_back, at, n, seed, epoch);
 }

@@ -33,5 +33,7 @@ float sheaf__random_normal(uint64_t seed, uint64_t name_key, uint64_t index);
 /* sheaf__permute - position of element i in a pseudo-random permutation of n, a function of
  * (seed, epoch) alone (a Feistel network walked until inside n). i < n, n <= 2^62. */
 uint64_t sheaf__permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t epoch);
+/* sheaf__permute_back - its inverse: which element is at position `at`. */
+uint64_t sheaf__permute_back(uint64_t at, uint64_t n, uint64_t seed, uint64_t epoch);
 
 #endif

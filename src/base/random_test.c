@@ -104,6 +104,7 @@ static void test_permute__is_a_permutation_at_every_size(void **state)
             memset(seen, 0, sizeof seen);
             for (uint64_t i = 0; i < n; i++) {
                 const uint64_t at = sheaf__permute(i, n, 42, epoch);
+                assert_int_equal(sheaf__permute_back(at, n, 42, epoch), i);
                 assert_true(at < n && !seen[at]);
                 seen[at] = 1;
             }

@@ -1,4 +1,5 @@
 /* batch.c - rows of a data set as dense arrays, packed ones too. */
+#include "base/random.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
 #include "ops/kernels.h"
@@ -63,6 +64,28 @@ int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
                 data->seen == NULL ? sheaf__data_row_length(data, p.row[k]) : data->seen[p.row[k]];
     }
     return sum;
+}
+
+int64_t sheaf_data_parts(const sheaf_data *data, int64_t row)
+{
+    return parts_of(data, &row).n;
+}
+
+sheaf_data_part sheaf_data_part_of(const sheaf_data *data, int64_t row, int64_t i, int64_t index,
+                                   uint64_t seed, bool shuffle)
+{
+    const int64_t record = parts_of(data, &row).row[i];
+    sheaf_data_part part = { .positions = sheaf__data_used_by(data, record),
+                             .tokens = data->seen == NULL ? sheaf__data_row_length(data, record)
+                                                          : data->seen[record],
+                             .sample = index };
+    if (data->packs > 0) {
+        const uint64_t n = (uint64_t)data->members, epoch = (uint64_t)(index / data->packs),
+                       place = (uint64_t)data->pack_place[data->pack_begin[row] + i];
+        part.sample =
+            (int64_t)(epoch * n + (shuffle ? sheaf__permute_back(place, n, seed, epoch) : place));
+    }
+    return part;
 }
 
 /* A row's own positions, which go on through the padding. */

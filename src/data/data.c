@@ -1,6 +1,5 @@
 /* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
 #include "data/order.h"
-#include "data/pack.h"
 #include "data/row_cache.h"
 #include "data/data.h"
 
@@ -184,7 +183,7 @@ static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
     return st;
 }
 
-/* Rows into packs, and how rows are put in order. */
+/* How rows are put in order. */
 static sheaf_status *arrange(sheaf_data *data, const sheaf_data_options *o)
 {
     if ((o->pack || o->by_length) && data->images != NULL)
@@ -193,15 +192,7 @@ static sheaf_status *arrange(sheaf_data *data, const sheaf_data_options *o)
             "texts or token ids of a model without a vision tower");
     data->group = o->by_length && o->micro_batch > 0 ? sheaf__data_group(o->micro_batch) : 0;
     data->micro_batch = o->micro_batch;
-    if (!o->pack)
-        return NULL;
-    sheaf_status *st = sheaf__data_pack(data, o->seq);
-    if (st == NULL)
-        sheaf_note(o->events,
-                   "%" PRId64 " records are packed into %" PRId64 " rows of at most %" PRId64
-                   " tokens",
-                   data->rows, data->packs, o->seq);
-    return st;
+    return NULL;
 }
 
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
@@ -248,9 +239,14 @@ void sheaf_data_close(sheaf_data *data)
 {
     if (data == NULL)
         return;
+    if (data->packs > 0) { /* the rest is another's */
+        free(data->pack_begin);
+        free(data->pack_row);
+        free(data->pack_place);
+        free(data);
+        return;
+    }
     sheaf__row_cache_unmap(data);
-    free(data->pack_begin);
-    free(data->pack_row);
     free(data->begin);
     free(data->token);
     free(data->label);
@@ -280,11 +276,13 @@ void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char
 
 int64_t sheaf_data_memory(const sheaf_data *d)
 {
+    if (d->packs > 0)
+        return (d->packs + 1 + 2 * d->members) * 8;
     const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) +
                               (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0) +
                               (d->trained != NULL ? 1 : 0);
     return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
-           (d->mapped == NULL ? d->rows * 12 : 0) + (d->packs > 0 ? (d->packs + d->rows) * 8 : 0) +
+           (d->mapped == NULL ? d->rows * 12 : 0) +
            (d->images == NULL ? 0
                               : d->images->memory + d->rows * (int64_t)(sizeof(sheaf_hash) + 5));
 }

@@ -63,10 +63,8 @@ typedef struct sheaf_data_options {
      * is asked for. `cache_beside`: the one for large data, where none is; NULL: they stay in
      * memory. */
     const char *cache, *cache_beside;
-    bool specials; /* special tokens written in a text are tokens, not text */
-    /* Rows share one row of at most --seq positions, without seeing each other and with positions
-     * that restart: a "row" below is then such a packed one. */
-    bool pack;
+    bool specials;          /* special tokens written in a text are tokens, not text */
+    bool pack;              /* they will be packed (pack.h): what cannot be is refused */
     bool by_length;         /* micro-batches of rows of like length: order.h */
     int64_t micro_batch;    /* rows that are used together; images are held for a few such groups */
     int threads;            /* that may decode images at once; 0: every core of this process */
@@ -92,7 +90,8 @@ int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the l
  * nothing. */
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
 int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
-/* sheaf_data_is_packed - NULL: no. */
+/* sheaf_data_is_packed - is it what sheaf_data_pack() made? Rows then share one row, without seeing
+ * each other and with positions that restart, and a "row" here is such a packed one. NULL: no. */
 bool sheaf_data_is_packed(const sheaf_data *data);
 /* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where
  * none is used. */
@@ -128,6 +127,21 @@ typedef struct sheaf_data_order {
 /* sheaf_data_sample_of - the same where only the rows row[0..rows) take part; NULL: all. */
 int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t rows,
                              int64_t index, uint64_t seed, bool shuffle);
+
+/* What a row has of one record: all of it, one position after the other. */
+typedef struct sheaf_data_part {
+    int64_t positions; /* that it uses */
+    int64_t tokens;    /* of them, those with mask 1 */
+    int64_t sample;    /* its number in the whole run, the counter of dropout and noise. Of a packed
+                          record the one that it has, by the same seed, where nothing is packed or
+                          sorted by length */
+} sheaf_data_part;
+
+/* sheaf_data_parts - the records of a row: one, or those that are packed in it. */
+int64_t sheaf_data_parts(const sheaf_data *data, int64_t row);
+/* sheaf_data_part_of - the i-th of them, where the row is behind global sample number `index`. */
+sheaf_data_part sheaf_data_part_of(const sheaf_data *data, int64_t row, int64_t i, int64_t index,
+                                   uint64_t seed, bool shuffle);
 
 /* sheaf_data_padding - which share of the positions of micro-batches is padding, from 0 to 1. */
 double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order);

@@ -28,10 +28,11 @@ struct sheaf_data {
     /* begin, labels, token and trained lie in files (row_cache.h), which are mapped; NULL: in
      * memory. Then `seen` and `used` are NULL: all of a row. */
     struct sheaf__row_mapping *mapped;
-    /* Rows that share one row of a batch (pack.h): [pack_begin[p], pack_begin[p + 1]) of pack_row,
-     * which holds all rows. 0: they do not, and "row" in data.h is one of these */
-    int64_t packs;
-    int64_t *pack_begin, *pack_row;
+    /* Rows that share one row of a batch (pack.h): [pack_begin[p], pack_begin[p + 1]) of pack_row
+     * and, beside each, its place among the `members` rows that take part. packs 0: they do not,
+     * and "row" in data.h is one of these; else all that is not named here is another data set's */
+    int64_t packs, members;
+    int64_t *pack_begin, *pack_row, *pack_place;
     int64_t group, micro_batch; /* of order.h: rows that are sorted together; 0: none are */
 };
 

@@ -1,7 +1,7 @@
 /* order_test.c - packed rows and the order of rows: worked by hand, and what must always hold. */
 #include <stdlib.h>
 
-#include "data/data.h"
+#include "data/pack.h"
 #include "ops/kernels.h"
 #include "tests/check.h"
 #include "tests/files.h"
@@ -29,11 +29,21 @@ static sheaf_data *open_lengths(const int *length, int n, const sheaf_data_optio
     return data;
 }
 
+/* Of the rows row[0..rows); `all` is closed after it. */
+static sheaf_data *pack_of(sheaf_data **all, const int *length, int n, int64_t seq,
+                           const int64_t *row, int64_t rows)
+{
+    sheaf_data *packed = NULL;
+    *all = open_lengths(length, n, &(sheaf_data_options){ .seq = seq, .pack = true });
+    CHECK_OK(sheaf_data_pack(&packed, *all, row, rows));
+    return packed;
+}
+
 static void test_pack__first_fit_worked_by_hand(void **state)
 {
     static const int length[] = { 4, 5, 3, 7, 3, 3 };
     /* 8 positions: 4 + 3, 5 + 3, 7, 3 */
-    sheaf_data *data = open_lengths(length, 6, &(sheaf_data_options){ .seq = 8, .pack = true });
+    sheaf_data *all, *data = pack_of(&all, length, 6, 8, NULL, 0);
     const int64_t rows[] = { 0, 1, 2, 3, -1 };
     static const int32_t tokens[] = { BOS, 'a', 'a', EOS, BOS, 'c', EOS, 258,
                                       BOS, 'b', 'b', 'b', EOS, BOS, 'e', EOS },
@@ -58,6 +68,7 @@ static void test_pack__first_fit_worked_by_hand(void **state)
     assert_int_equal(n, ARRAY_LEN(segment) - 1);
     CHECK_BYTES("segments", s, segment, sizeof segment);
     sheaf_data_close(data);
+    sheaf_data_close(all);
 }
 
 /* Against the rule in its plain form. */
@@ -67,8 +78,7 @@ static void test_pack__is_first_fit_of_many(void **state)
     int length[ROWS], room[ROWS], packs = 0;
     for (int i = 0; i < ROWS; i++)
         length[i] = 3 + (i * i * 7 + i * 31) % 48;
-    sheaf_data *data =
-        open_lengths(length, ROWS, &(sheaf_data_options){ .seq = SEQ, .pack = true });
+    sheaf_data *all, *data = pack_of(&all, length, ROWS, SEQ, NULL, 0);
     for (int i = 0; i < ROWS; i++) {
         int p = 0;
         while (p < packs && room[p] < length[i])
@@ -81,6 +91,46 @@ static void test_pack__is_first_fit_of_many(void **state)
     for (int64_t p = 0; p < packs; p++)
         assert_int_equal(sheaf_data_used(data, &p, 1), SEQ - room[p]);
     sheaf_data_close(data);
+    sheaf_data_close(all);
+}
+
+/* Dropout and noise count a record by the same number, packed or not, in every epoch. */
+static void test_pack__a_record_keeps_its_number(void **state)
+{
+    enum { ROWS = 61, CHOSEN = 41, SEQ = 40, SEED = 7 };
+    int length[ROWS];
+    int64_t row[CHOSEN];
+    for (int i = 0; i < ROWS; i++)
+        length[i] = 3 + (i * i + i * 5) % 23;
+    for (int i = 0; i < CHOSEN; i++)
+        row[i] = i + i / 2;
+    sheaf_data *all, *packed = pack_of(&all, length, ROWS, SEQ, row, CHOSEN);
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        int seen[3 * CHOSEN] = { 0 };
+        for (int64_t p = 0; p < 3 * sheaf_data_rows(packed); p++) {
+            const int64_t at = sheaf_data_sample(packed, p, SEED, shuffle != 0);
+            int64_t sum = 0;
+            for (int64_t i = 0; i < sheaf_data_parts(packed, at); i++) {
+                const sheaf_data_part part =
+                    sheaf_data_part_of(packed, at, i, p, SEED, shuffle != 0);
+                const int64_t apart =
+                    sheaf_data_sample_of(all, row, CHOSEN, part.sample, SEED, shuffle != 0);
+                assert_int_equal(part.positions, length[apart]);
+                assert_int_equal(part.tokens, length[apart]);
+                assert_int_equal(part.sample / CHOSEN, p / sheaf_data_rows(packed));
+                seen[part.sample]++;
+                sum += part.positions;
+            }
+            assert_int_equal(sum, sheaf_data_used(packed, &at, 1));
+        }
+        for (int i = 0; i < 3 * CHOSEN; i++)
+            assert_int_equal(seen[i], 1);
+    }
+    sheaf_data_close(packed);
+    const sheaf_data_part part = sheaf_data_part_of(all, 5, 0, 99, SEED, true);
+    assert_true(sheaf_data_parts(all, 5) == 1 && sheaf_data_parts(all, -1) == 0);
+    assert_true(part.sample == 99 && part.positions == length[5]);
+    sheaf_data_close(all);
 }
 
 static void test_pack__needs_a_length(void **state)
@@ -137,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pack__first_fit_worked_by_hand),
         cmocka_unit_test(test_pack__is_first_fit_of_many),
+        cmocka_unit_test(test_pack__a_record_keeps_its_number),
         cmocka_unit_test(test_pack__needs_a_length),
         cmocka_unit_test(test_order__by_length_visits_every_row_and_pads_less),
     };

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "data/data_rows.h"
+
 /* The room that is left in each packed row, under a tree of maxima: leaf i is at leaves + i. */
 typedef struct rooms {
     int32_t *most;
@@ -37,18 +39,21 @@ static int64_t take_room(rooms *r, int64_t length)
     return found;
 }
 
-/* Rows by pack, those of one in the order of the file; `of` is the pack of each row. */
-static void sort(sheaf_data *d, const int64_t *of)
+/* Rows by pack, those of one in the order of the file; `of` is the pack of each member. */
+static void sort(sheaf_data *d, const int64_t *of, const int64_t *row)
 {
-    for (int64_t r = 0; r < d->rows; r++)
-        d->pack_begin[of[r] + 1]++;
+    for (int64_t i = 0; i < d->members; i++)
+        d->pack_begin[of[i] + 1]++;
     for (int64_t p = 0; p < d->packs; p++)
         d->pack_begin[p + 1] += d->pack_begin[p];
-    for (int64_t r = d->rows - 1; r >= 0; r--) /* from the ends on: each end becomes a begin */
-        d->pack_row[--d->pack_begin[of[r] + 1]] = r;
+    for (int64_t i = d->members - 1; i >= 0; i--) { /* from the ends on: each end becomes a begin */
+        const int64_t at = --d->pack_begin[of[i] + 1];
+        d->pack_place[at] = i;
+        d->pack_row[at] = row == NULL ? i : row[i];
+    }
     for (int64_t p = 0; p < d->packs; p++)
         d->pack_begin[p] = d->pack_begin[p + 1];
-    d->pack_begin[d->packs] = d->rows;
+    d->pack_begin[d->packs] = d->members;
 }
 
 static void find_longest(sheaf_data *d)
@@ -62,27 +67,47 @@ static void find_longest(sheaf_data *d)
     }
 }
 
-sheaf_status *sheaf__data_pack(sheaf_data *d, int64_t seq)
+static sheaf_status *fill_packs(sheaf_data *d, const int64_t *row, int64_t *of)
 {
     rooms left = { 0 };
-    int64_t *of = malloc((size_t)d->rows * sizeof *of);
-    sheaf_status *st =
-        of == NULL ? sheaf__data_no_memory(d->tokens) : open_rooms(&left, d->rows, seq);
-    for (int64_t r = 0; r < d->rows && st == NULL; r++) {
-        of[r] = take_room(&left, sheaf__data_used_by(d, r));
-        d->packs = of[r] >= d->packs ? of[r] + 1 : d->packs;
+    sheaf_status *st = open_rooms(&left, d->members, d->seq);
+    for (int64_t i = 0; i < d->members && st == NULL; i++) {
+        of[i] = take_room(&left, sheaf__data_used_by(d, row == NULL ? i : row[i]));
+        d->packs = of[i] >= d->packs ? of[i] + 1 : d->packs;
+    }
+    free(left.most);
+    return st;
+}
+
+sheaf_status *sheaf_data_pack(sheaf_data **out, const sheaf_data *of, const int64_t *row,
+                              int64_t rows)
+{
+    const size_t n = (size_t)(row == NULL ? of->rows : rows);
+    sheaf_data *d = malloc(sizeof *d);
+    int64_t *pack_of = malloc(n * sizeof *pack_of);
+    sheaf_status *st = d == NULL || pack_of == NULL ? sheaf__data_no_memory(of->tokens) : NULL;
+    if (st == NULL) {
+        *d = *of;
+        d->members = (int64_t)n;
+        st = fill_packs(d, row, pack_of);
     }
     if (st == NULL) {
         d->pack_begin = calloc((size_t)d->packs + 1, sizeof *d->pack_begin);
-        d->pack_row = malloc((size_t)d->rows * sizeof *d->pack_row);
-        if (d->pack_begin == NULL || d->pack_row == NULL)
-            st = sheaf__data_no_memory(d->tokens);
+        d->pack_row = malloc(n * sizeof *d->pack_row);
+        d->pack_place = malloc(n * sizeof *d->pack_place);
+        if (d->pack_begin == NULL || d->pack_row == NULL || d->pack_place == NULL) {
+            sheaf_data_close(d);
+            d = NULL;
+            st = sheaf__data_no_memory(of->tokens);
+        }
     }
     if (st == NULL) {
-        sort(d, of);
+        sort(d, pack_of, row);
         find_longest(d);
+        *out = d;
+    } else {
+        free(d);
     }
-    free(left.most);
-    free(of);
+    free(pack_of);
     return st;
 }

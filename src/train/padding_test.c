@@ -44,7 +44,8 @@ typedef struct run {
     int tp;
     sheaf_dtype dtype;
     double dropout;
-    bool checkpointing, resume, pack, by_length;
+    double noise;
+    bool checkpointing, resume, pack, by_length, shuffle;
     int64_t seq;
     double loss, norm; /* of the last step */
     char note[200];    /* on padding */
@@ -76,6 +77,7 @@ static void train(run *r)
     o.lora_rank = 2;
     o.lora_targets = "all-linear";
     o.lora_dropout = r->dropout;
+    o.neftune_alpha = r->noise;
     o.micro_batch = r->rows;
     o.accumulate = r->accumulate == 0 ? 1 : r->accumulate;
     o.steps = r->steps == 0 ? 1 : r->steps;
@@ -90,7 +92,7 @@ static void train(run *r)
     o.pack = r->pack;
     o.by_length = r->by_length;
     o.seq = r->seq;
-    o.shuffle = r->by_length;
+    o.shuffle = r->by_length || r->shuffle;
     CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
                          &(sheaf_train_hooks){ .events = &events }));
     sheaf_train_result_release(&result);
@@ -270,6 +272,64 @@ static void test_pack__losses_are_those_of_the_rows_apart(void **state)
     }
 }
 
+/* A record has the dropout and the noise that it has alone, in a second epoch too. */
+static void test_pack__randomness_is_that_of_the_rows_apart(void **state)
+{
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        run apart = { .out = shuffle ? "own-a1" : "own-a0",
+                      .padding = SHEAF_PAD_MICRO_BATCH,
+                      .rows = ROWS,
+                      .steps = 2,
+                      .dropout = 0.25,
+                      .noise = 9,
+                      .shuffle = shuffle != 0 };
+        run packed = apart, plain = apart;
+        packed.out = shuffle ? "own-b1" : "own-b0";
+        packed.rows = 1;
+        packed.pack = true;
+        packed.seq = 512;
+        plain.out = shuffle ? "own-c1" : "own-c0";
+        plain.noise = plain.dropout = 0;
+        train(&apart);
+        train(&packed);
+        train(&plain);
+        /* The first step's update differs in the rounding of sums over rows. */
+        assert_true(fabs(apart.loss - packed.loss) < 1e-5 * apart.loss);
+        assert_true(fabs(apart.norm - packed.norm) < 1e-3 * apart.norm);
+        assert_true(fabs(apart.loss - plain.loss) > 1e-3 * plain.loss);
+    }
+}
+
+/* Packed runs that drop, add noise or hold rows out are of version 4: one that began before it
+ * does not go on by it. */
+static void test_pack__a_run_of_version_3_is_not_gone_on_with(void **state)
+{
+    sheaf_train_options o;
+    sheaf_train_result result = { 0 };
+    run before = {
+        .out = "version-3", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 2, .pack = true, .seq = 310
+    };
+    train(&before);
+    sheaf_train_options_default(&o);
+    o.model = at("model");
+    o.data = at("data.jsonl");
+    o.out = at("version-3");
+    o.slices = 4;
+    o.lora_rank = 2;
+    o.lora_targets = "all-linear";
+    o.pack = true;
+    o.seq = 310;
+    o.steps = 2;
+    o.resume = true;
+    for (int i = 0; i < 3; i++) {
+        o.lora_dropout = i == 0 ? 0.1 : 0;
+        o.neftune_alpha = i == 1 ? 5 : 0;
+        o.eval_split = i == 2 ? 0.2 : 0;
+        CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "", &(sheaf_train_hooks){ 0 }),
+                    SHEAF_E_UNSUPPORTED, "contract | version 4 | version 3");
+    }
+}
+
 static void test_pack__ranks_checkpointing_and_stops_change_no_byte(void **state)
 {
     run whole = { .out = "pack-whole",
@@ -305,6 +365,8 @@ int main(void)
         cmocka_unit_test(test_padding__its_rule_is_kept_with_the_run),
         cmocka_unit_test(test_padding__is_told),
         cmocka_unit_test(test_pack__losses_are_those_of_the_rows_apart),
+        cmocka_unit_test(test_pack__randomness_is_that_of_the_rows_apart),
+        cmocka_unit_test(test_pack__a_run_of_version_3_is_not_gone_on_with),
         cmocka_unit_test(test_pack__ranks_checkpointing_and_stops_change_no_byte),
     };
     return cmocka_run_group_tests(tests, make_sources, remove_scratch);

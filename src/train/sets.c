@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "data/pack.h"
 
 int64_t sheaf__subset_rows(const sheaf__subset *subset)
 {
@@ -45,6 +46,19 @@ double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_opti
 }
 
 /* ---- the sets of a run ---- */
+
+static sheaf_status *pack(sheaf__sets *s, const sheaf_train_options *o, const sheaf_events *events)
+{
+    const int64_t records = sheaf__subset_rows(&s->train);
+    sheaf_status *st = sheaf_data_pack(&s->packed, s->data, s->train.row, s->train.rows);
+    if (st != NULL)
+        return st;
+    s->train = (sheaf__subset){ .data = s->packed };
+    sheaf_note(events,
+               "%" PRId64 " records are packed into %" PRId64 " rows of at most %" PRId64 " tokens",
+               records, sheaf_data_rows(s->packed), o->seq);
+    return NULL;
+}
 
 /* 0.07 * 100 in double is a little more than 7, and means 7. */
 static double whole_up(double x)
@@ -136,11 +150,12 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
     } else if (o->eval_split > 0) {
         st = split(s, o);
     }
-    return st;
+    return st == NULL && o->pack ? pack(s, o, events) : st;
 }
 
 void sheaf__sets_close(sheaf__sets *s)
 {
+    sheaf_data_close(s->packed);
     sheaf_data_close(s->data);
     sheaf_data_close(s->eval_data);
     free(s->held);
@@ -151,6 +166,7 @@ int64_t sheaf__sets_memory(const sheaf__sets *s)
 {
     return sheaf_data_memory(s->data) +
            (s->eval_data == NULL ? 0 : sheaf_data_memory(s->eval_data)) +
+           (s->packed == NULL ? 0 : sheaf_data_memory(s->packed)) +
            (s->held == NULL ? 0 : sheaf_data_rows(s->data) * (int64_t)sizeof *s->held);
 }
 

@@ -26,13 +26,14 @@ int64_t sheaf__subset_seq(const sheaf__subset *subset, sheaf_padding padding);
 
 typedef struct sheaf__sets {
     sheaf_data *data, *eval_data; /* the files; the second NULL without --eval-data */
+    sheaf_data *packed;           /* with --pack: what is trained on, in packed rows; else NULL */
     sheaf__subset train, eval;    /* eval.data NULL: no evaluation */
     int64_t *held;                /* the rows of both, where one file was split */
 } sheaf__sets;
 
 /* sheaf__sets_open - reads --data and --eval-data, or holds --eval-split of the rows out: the first
- * ceil(share * n) of the permutation of n rows by (seed xor "held"), epoch 0. Release also after a
- * failure.
+ * ceil(share * n) of the permutation of n rows by (seed xor "held"), epoch 0. With --pack the rows
+ * that are left are packed; those that evaluations read never are. Release also after a failure.
  *   stop  not 0: SHEAF_E_STOPPED; may be NULL
  * Errors: those of sheaf_data_open(); SHEAF_E_DATA where one of the two subsets would be empty or
  * have no label. */

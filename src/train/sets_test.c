@@ -87,6 +87,37 @@ static void test_split__is_chosen_by_the_seed_alone(void **state)
         assert_int_equal(row[0][i], frozen[i]);
 }
 
+/* What is held out are records, the same as without, and it is judged as it stands. */
+static void test_split__comes_before_packing(void **state)
+{
+    sheaf_train_options o = options_of(.25, 7);
+    sheaf__sets plain, packed;
+    int seen[ROWS] = { 0 };
+    CHECK_OK(sheaf__sets_open(&plain, &o, &config, NULL, NULL));
+    o.pack = true;
+    o.seq = 60;
+    CHECK_OK(sheaf__sets_open(&packed, &o, &config, NULL, NULL));
+    assert_int_equal(packed.eval.rows, plain.eval.rows);
+    CHECK_BYTES("held out", packed.eval.row, plain.eval.row,
+                (size_t)plain.eval.rows * sizeof *plain.eval.row);
+    assert_true(!sheaf_data_is_packed(packed.eval.data) && sheaf_data_is_packed(packed.train.data));
+    assert_string_equal(sheaf_data_hash(packed.train.data), sheaf_data_hash(plain.train.data));
+    int64_t positions = 0, apart = 0;
+    for (int64_t p = 0; p < sheaf__subset_rows(&packed.train); p++)
+        for (int64_t i = 0; i < sheaf_data_parts(packed.train.data, p); i++) {
+            const sheaf_data_part part = sheaf_data_part_of(packed.train.data, p, i, p, 7, false);
+            seen[plain.train.row[part.sample]]++;
+            positions += part.positions;
+        }
+    for (int64_t i = 0; i < plain.train.rows; i++) {
+        assert_int_equal(seen[plain.train.row[i]], 1);
+        apart += sheaf_data_used(plain.train.data, plain.train.row + i, 1);
+    }
+    assert_int_equal(positions, apart);
+    sheaf__sets_close(&plain);
+    sheaf__sets_close(&packed);
+}
+
 static void test_split__leaves_rows_on_both_sides(void **state)
 {
     const sheaf_train_options o = options_of(.99, 7);
@@ -163,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_split__takes_each_row_once),
         cmocka_unit_test(test_split__is_chosen_by_the_seed_alone),
+        cmocka_unit_test(test_split__comes_before_packing),
         cmocka_unit_test(test_split__leaves_rows_on_both_sides),
         cmocka_unit_test(test_epochs__are_the_fewest_steps_that_read_the_rows),
         cmocka_unit_test(test_judged__best_and_patience),

@@ -100,22 +100,36 @@ static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int
     return n;
 }
 
+/* What dropout and noise count by, over the positions of one row: each of its records on its own,
+ * and the padding with the last. */
+static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t row, int64_t index)
+{
+    const sheaf_data *data = s->subset.data;
+    const int64_t parts = sheaf_data_parts(data, row), end = at + seq;
+    for (int64_t i = 0; i < parts; i++) {
+        const sheaf_data_part part =
+            sheaf_data_part_of(data, row, i, index, s->options.seed, s->options.shuffle);
+        const int64_t stop = i + 1 == parts ? end : at + part.positions;
+        const float half = s->half == NULL
+                               ? 0
+                               : sheaf__noise_half(s->options.neftune_alpha, part.tokens,
+                                                   s->model->schema->config.hidden);
+        for (int64_t t = 0; at < stop; t++, at++) {
+            s->sample[at] = part.sample;
+            s->position[at] = t;
+            if (s->half != NULL)
+                s->half[at] = half;
+        }
+    }
+}
+
 static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
                         int64_t *sample)
 {
     const int64_t n = rows_of(s, done, micro, row, sample),
                   seq = sheaf__runner_holds(&s->runner, row).seq;
-    for (int64_t i = 0; s->sample != NULL && i < n * seq; i++) {
-        s->sample[i] = sample[i / seq];
-        s->position[i] = i % seq;
-    }
-    for (int64_t r = 0; r < n && s->half != NULL; r++) { /* padding does not count */
-        const float half = sheaf__noise_half(s->options.neftune_alpha,
-                                             sheaf_data_tokens(s->subset.data, row + r, 1),
-                                             s->model->schema->config.hidden);
-        for (int64_t i = 0; i < seq; i++)
-            s->half[r * seq + i] = half;
-    }
+    for (int64_t r = 0; r < n && s->sample != NULL; r++)
+        name_positions(s, r * seq, seq, row[r], sample[r]);
 }
 
 /* This micro-batch and the one after it, of the next step if need be. One rank's word is enough.

@@ -24,12 +24,13 @@
 #include "train/signals.h"
 
 /* The numeric contract's version: the first that has all that a run uses. */
-static int contract_of(const sheaf_train_options *o)
+static int contract_of(const sheaf_train_options *o, const sheaf_lora *lora)
 {
+    const bool drops = lora != NULL && lora->options.dropout > 0;
     const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
     if (o->dtype == SHEAF_F16 || o->label_smoothing > 0 || o->neftune_alpha > 0 ||
         o->eval_split > 0 || o->pack || o->by_length)
-        return 3;
+        return o->pack && (o->eval_split > 0 || o->neftune_alpha > 0 || drops) ? 4 : 3;
     return tiles || o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1;
 }
 
@@ -76,7 +77,7 @@ static sheaf_status *saved_init(saved *s, const sheaf__rank *rank, const sheaf_t
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
     *s = (saved){ .scaler = &rank->scaler,
                   .state = { .slices = o->slices,
-                             .contract = contract_of(o),
+                             .contract = contract_of(o, rank->model->options.lora),
                              .count = 3 * (int64_t)set->count } };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
@@ -106,7 +107,8 @@ static sheaf_status *saved_init(saved *s, const sheaf__rank *rank, const sheaf_t
 static const char *eval_hash(const run *r)
 {
     const sheaf__job *job = &r->job;
-    return job->eval.data == NULL || job->eval.data == job->train.data
+    const char *path = r->options->eval_data;
+    return job->eval.data == NULL || path == NULL || path[0] == '\0'
                ? NULL
                : sheaf_data_hash(job->eval.data);
 }
@@ -506,9 +508,9 @@ static void note_sets(const run *r)
     if (o->epochs > 0)
         sheaf_note(r->hooks->events, "%.6g epochs of %" PRId64 " rows are %" PRId64 " steps",
                    o->epochs, rows, o->steps);
-    if (r->job.train.row != NULL)
+    if (r->job.eval.row != NULL)
         sheaf_note(r->hooks->events, "%" PRId64 " of %" PRId64 " rows are held out for evaluation",
-                   sheaf__subset_rows(&r->job.eval), sheaf_data_rows(r->job.train.data));
+                   sheaf__subset_rows(&r->job.eval), sheaf_data_rows(r->job.eval.data));
 }
 
 /* The base is loaded: what nobody had to read is hashed too, and then all ranks know what the run
