@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "comm/doing.h"
+#include "comm/process.h"
 #include "comm/threads.h"
 
 /* What a grid on threads is made of; lists hold NULL where a group has one rank. */
@@ -82,6 +83,34 @@ static sheaf_status *check(const sheaf__grid_options *o, int stages)
     return sheaf_found(st, "%d groups of %d", o->groups, o->ranks);
 }
 
+/* ---- one process to a rank ---- */
+
+static sheaf_status *process_main(void *argument, sheaf_comm *const *comm)
+{
+    const parts *p = argument;
+    return p->body(p->context,
+                   &(sheaf__grid){ .all = comm[0],
+                                   .group = comm[1],
+                                   .stage = comm[2],
+                                   .peers = comm[3],
+                                   .groups = p->options->groups,
+                                   .number = sheaf_comm_rank(comm[0]) / (p->ranks * p->stages) });
+}
+
+static sheaf_status *run_processes(const parts *p)
+{
+    enum { GROUPS = 4 };
+    int color[GROUPS * SHEAF_MAX_SLICES];
+    const int in_group = p->ranks * p->stages, all = in_group * p->options->groups;
+    for (int r = 0; r < all; r++) {
+        color[r] = 0;
+        color[all + r] = r / in_group;
+        color[2 * all + r] = r / p->ranks;
+        color[3 * all + r] = r % in_group;
+    }
+    return sheaf__process_run(all, color, GROUPS, process_main, (void *)p);
+}
+
 sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
                               sheaf_status *(*body)(void *context, const sheaf__grid *grid),
                               void *context)
@@ -96,6 +125,8 @@ sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
     if (st != NULL)
         return st;
     const int in_group = p.ranks * p.stages;
+    if (options->transport == SHEAF_TRANSPORT_MPI && in_group * groups > 1)
+        return run_processes(&p);
     st = make(p.group, &p, groups, in_group);
     if (st == NULL && p.stages > 1)
         st = make(p.stage, &p, groups * p.stages, p.ranks);

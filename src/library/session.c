@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "comm/process.h"
 #include "library/run_paths.h"
 #include "library/train_settings.h"
 #include "monitor/monitor.h"
@@ -25,6 +26,8 @@ static void forward_event(void *self, const sheaf_event *event)
 {
     const session *s = self;
     sheaf_monitor *monitor = s->monitor != NULL ? s->monitor : s->early;
+    if (!sheaf__process_first()) /* told once */
+        return;
     if (monitor != NULL)
         sheaf_emit(sheaf_monitor_events(monitor), event);
     if (monitor == NULL || s->how->progress == NULL)
@@ -77,14 +80,20 @@ static void warn_of_warmup(const session *s, const sheaf_train_options *o)
             sheaf_schedule_rate(&schedule, 1, o->steps - 1), o->lr);
 }
 
+/* One process asks for all that are on its machine. */
 static sheaf_status *planned(void *self, const struct sheaf__job *job)
 {
     const session *s = self;
     const sheaf_events events = { forward_event, self };
+    int local;
+    const int here = sheaf__process_local(&local);
     if (job->options->epochs > 0) /* only now it is known how many steps that are */
         warn_of_warmup(s, job->options);
-    return sheaf_fits_train(
-        job, &(sheaf_fits_how){ .force = s->how->options->force, .events = &events });
+    return local > 0 ? NULL
+                     : sheaf_fits_train(
+                           job, &(sheaf_fits_how){ .force = s->how->options->force,
+                                                   .share = (double)here / sheaf__process_count(),
+                                                   .events = &events });
 }
 
 static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)
@@ -99,7 +108,8 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
     const sheaf_provenance run = { .step = keep_steps,
                                    .ranks = o->tp,
                                    .threads = o->threads,
-                                   .transport = "threads",
+                                   .transport =
+                                       o->transport == SHEAF_TRANSPORT_MPI ? "mpi" : "threads",
                                    .nwords = s->how->nwords,
                                    .word = s->how->word,
                                    .base = s->base };
@@ -133,16 +143,39 @@ static bool has_all(const sheaf__session_options *how)
     return st == NULL;
 }
 
+/* The processes of the run meet, where something started them together. */
+static sheaf_status *join(const sheaf_train_options *o)
+{
+    return o->transport == SHEAF_TRANSPORT_MPI && sheaf__process_launched(NULL, NULL) != NULL
+               ? sheaf__process_start(o->mpi)
+               : NULL;
+}
+
+/* What the run that goes on has stored: the first process looks, and tells the others. */
+static sheaf_status *look_back(session *s)
+{
+    const sheaf_train_options *o = s->how->options;
+    int64_t step = 0;
+    sheaf_status *st = NULL;
+    if (!o->resume)
+        return NULL;
+    if (sheaf__process_first())
+        st = sheaf_train_peek(&s->stored, &step, o->out);
+    if (st == NULL && sheaf__process_first() && s->stored == NULL &&
+        (!has_all(s->how) || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
+        st = sheaf__run_paths_none(o->out);
+    st = sheaf__process_agree(st);
+    return st != NULL ? st : sheaf__process_share(&s->stored);
+}
+
 /* The settings as they were given, with those of the run that goes on. */
 static sheaf_status *settle(session *s)
 {
     const sheaf__session_options *how = s->how;
     sheaf_train_options *o = how->options;
-    int64_t step = 0;
-    sheaf_status *st = o->resume ? sheaf_train_peek(&s->stored, &step, o->out) : NULL;
-    if (st == NULL && o->resume && s->stored == NULL &&
-        (!has_all(how) || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
-        st = sheaf__run_paths_none(o->out);
+    sheaf_status *st = join(o);
+    if (st == NULL)
+        st = look_back(s);
     if (st == NULL && s->stored != NULL)
         st = sheaf__settings_resume(how->state, how->table, s->stored, o->out);
     if (st == NULL && s->stored != NULL)
@@ -160,7 +193,9 @@ static sheaf_status *settle(session *s)
         st = write_settings(s);
     if (st == NULL && s->stored != NULL)
         st = sheaf__run_paths_find(how->state, how->table, o, o->out, true);
-    return st;
+    if (st == NULL)
+        st = join(o); /* the stored settings may say so */
+    return sheaf__process_agree(st);
 }
 
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *how)
@@ -180,7 +215,9 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     if (st == NULL && how->ready != NULL)
         st = how->ready(how->self);
     if (st == NULL)
-        st = sheaf_monitor_open(&s.early, &(sheaf_monitor_options){ .progress = how->progress });
+        st = sheaf_monitor_open(
+            &s.early,
+            &(sheaf_monitor_options){ .progress = sheaf__process_first() ? how->progress : NULL });
     if (st == NULL)
         st = sheaf_train(result, how->options, s.fixed, s.all, &hooks);
     sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */

@@ -103,8 +103,11 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           SHEAF_MAX_SLICES },
         { "dp", SHEAF__IS_INT | SHEAF__IS_HIDDEN, &o->dp,
           "groups of ranks that share a step's micro-batches", "D", 1, 4096 },
-        { "transport", SHEAF__IS_CHOICE | SHEAF__IS_HIDDEN, &o->transport, "how ranks talk",
+        { "transport", SHEAF__IS_CHOICE, &o->transport,
+          "how ranks talk: as threads of one process, or as processes, also of several machines",
           .choices = transports, .was = "carrier" },
+        { "mpi", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED, &o->mpi,
+          "openmpi, mpich, or the path of a module; default: what is there", "NAME" },
         { "threads", SHEAF__IS_INT, &o->threads, "compute threads in all; 0 = every core at hand",
           .max = 4096 },
         { "checkpointing", SHEAF__IS_FLAG, &o->checkpointing,
@@ -412,9 +415,6 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     if (o->dp > 1)
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp),
                               "--dp 1; --tp up to %d", o->slices);
-    if (o->transport != SHEAF_TRANSPORT_THREADS)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
-                              "--transport threads");
     if (o->method != SHEAF_METHOD_HEAD && sheaf__settings_given(state, table, "head-patterns"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"),
                               "--method head beside it");

@@ -60,7 +60,8 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         return NULL;
     }
     const sheaf__memory m = how->memory != NULL ? *how->memory : sheaf__memory_look("");
-    const double more = (double)plan->process - (double)m.held;
+    const double share = how->share > 0 ? how->share : 1;
+    const double more = (double)plan->process * share - (double)m.held;
     if (m.left == INT64_MAX || more <= (double)m.left)
         return NULL;
     double bytes;

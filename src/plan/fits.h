@@ -9,6 +9,7 @@
 
 typedef struct sheaf_fits_how {
     bool force;                  /* a warning is enough */
+    double share;                /* of the ranks, which are on this machine; 0: all of them */
     const sheaf_events *events;  /* may be NULL */
     const sheaf__memory *memory; /* in place of this machine's; NULL but for tests */
 } sheaf_fits_how;

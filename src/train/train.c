@@ -14,6 +14,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/store/checkpoint.h"
+#include "comm/grid.h"
+#include "comm/process.h"
 #include "models/balance.h"
 #include "models/open.h"
 #include "train/export.h"
@@ -517,10 +519,11 @@ static void note_sets(const run *r)
  * begins from. */
 static sheaf_status *know_origin(run *r, sheaf_comm *comm, sheaf_status *st)
 {
+    const bool alone = sheaf__process_count() > 1; /* it knows what it read itself */
     if (st == NULL)
         st = sheaf__hashed_rest(r->opened->hashed);
     st = sheaf_comm_agree(comm, st);
-    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+    if (st == NULL && (alone || sheaf_comm_rank(comm) == 0)) {
         st = sheaf__origin_end(&r->origin);
         if (st == NULL)
             st = sheaf__origin_text(&r->origin_text, &r->origin);
@@ -614,13 +617,82 @@ done:
 static sheaf_status *check_job(const run *r)
 {
     const sheaf_train_options *o = r->options;
-    if (o->dp > 1 || o->transport != SHEAF_TRANSPORT_THREADS) {
-        sheaf_status *st =
-            sheaf_fail(SHEAF_E_UNSUPPORTED, o->dp > 1 ? "--dp %d" : "--transport mpi", o->dp);
-        sheaf_expected(st, "one group of ranks on the threads transport");
+    const int processes = o->transport == SHEAF_TRANSPORT_MPI ? o->tp : 1;
+    if (o->dp > 1) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp);
+        sheaf_expected(st, "one group of ranks");
         return sheaf_try_this(st, "use --tp for more ranks and --accumulate for a larger batch");
     }
-    return NULL;
+    if (processes == sheaf__process_count())
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp);
+    sheaf_expected(st, "%d process%s, one for each rank", processes, processes == 1 ? "" : "es");
+    sheaf_found(st, "%d", sheaf__process_count());
+    return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
+                              "mpi sheaf starts them itself");
+}
+
+/* What a run is made of, from its flags. */
+typedef struct ingredients {
+    sheaf__opened opened;
+    sheaf__selection selection;
+    sheaf_lora_options fresh;
+    sheaf__sets sets;
+} ingredients;
+
+static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
+                                const sheaf_events *events)
+{
+    sheaf__open_options how = { 0 };
+    sheaf_status *st = sheaf__train_options_open(&how, &in->fresh, o);
+    how.for_training = how.hashed = true;
+    how.events = events;
+    if (st == NULL)
+        st = sheaf__open_model(&in->opened, &how);
+    if (st == NULL)
+        st = sheaf__select(&in->selection, in->opened.schema, in->opened.lora, o, events);
+    if (st == NULL && in->opened.lora != NULL)
+        st = sheaf_lora_save_also(in->opened.lora, in->opened.schema, sheaf__selected,
+                                  &in->selection);
+    return st;
+}
+
+/* The first process reads the data, and what it tokenised is there for the others. */
+static sheaf_status *open_sets(ingredients *in, const sheaf_train_options *o,
+                               const sheaf_train_hooks *hooks)
+{
+    const atomic_int *stop = hooks->signals == NULL ? NULL : &hooks->signals->stop;
+    const bool first = sheaf__process_first();
+    sheaf_status *st = NULL;
+    if (first)
+        st = sheaf__sets_open(&in->sets, o, &in->opened.config, hooks->events, stop);
+    st = sheaf__process_agree(st);
+    if (st == NULL && !first)
+        st = sheaf__sets_open(&in->sets, o, &in->opened.config, hooks->events, stop);
+    return sheaf__process_agree(st);
+}
+
+/* All that decides about the run is known: what it needs is asked for, and OUT is written. */
+static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
+{
+    const sheaf_train_options *o = r->options;
+    const sheaf_train_hooks *hooks = r->hooks;
+    sheaf_status *st = hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job);
+    if (st == NULL && hooks->chosen != NULL)
+        st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings, &recipe);
+    if (st == NULL)
+        st = sheaf__origin_begin(
+            &r->origin, &in->opened,
+            &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
+    st = sheaf__process_agree(st);
+    if (st == NULL && sheaf__process_first())
+        st = sheaf__out_prepare(&r->folder, recipe);
+    return sheaf__process_agree(st);
+}
+
+static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
+{
+    return train_rank(context, grid->all);
 }
 
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,
@@ -629,73 +701,57 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     static const sheaf_train_hooks none = { 0 };
     *out = (sheaf_train_result){ 0 };
     hooks = hooks == NULL ? &none : hooks;
-    sheaf__opened opened = { 0 };
-    sheaf__selection selection = { 0 };
-    sheaf_lora_options fresh = { 0 };
-    sheaf__sets sets = { 0 };
+    ingredients in = { 0 };
     sheaf_train_options with = *asked_for; /* and the steps that --epochs comes to */
     const sheaf_train_options *o = &with;
+    const bool first = sheaf__process_first();
     run r = { .options = o,
               .hooks = hooks,
               .settings = settings,
-              .opened = &opened,
+              .opened = &in.opened,
               .result = out,
               .began = sheaf__seconds(),
               .folder = { .options = o, .events = hooks->events } };
-    sheaf__open_options how = { 0 };
     sheaf_status *st = check_job(&r);
-    if (st == NULL)
+    if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
+    st = sheaf__process_agree(st);
     if (st == NULL)
-        st = sheaf__train_options_open(&how, &fresh, o);
-    how.for_training = how.hashed = true;
-    how.events = hooks->events;
+        st = sheaf__process_agree(open_model(&in, o, hooks->events));
     if (st == NULL)
-        st = sheaf__open_model(&opened, &how);
-    if (st == NULL)
-        st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);
-    if (st == NULL && opened.lora != NULL)
-        st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected, &selection);
-    if (st == NULL)
-        st = sheaf__sets_open(&sets, o, &opened.config, hooks->events,
-                              hooks->signals == NULL ? NULL : &hooks->signals->stop);
+        st = open_sets(&in, o, hooks);
     if (st == NULL) {
-        with.steps = sheaf__sets_steps(&sets, o);
+        with.steps = sheaf__sets_steps(&in.sets, o);
         r.job = (sheaf__job){ .options = o,
-                              .schema = opened.schema,
-                              .lora = opened.lora,
-                              .selection = &selection,
-                              .train = sets.train,
-                              .eval = sets.eval,
-                              .seq = sheaf__subset_seq(&sets.train, o->padding),
-                              .data_bytes = sheaf__sets_memory(&sets) };
+                              .schema = in.opened.schema,
+                              .lora = in.opened.lora,
+                              .selection = &in.selection,
+                              .train = in.sets.train,
+                              .eval = in.sets.eval,
+                              .seq = sheaf__subset_seq(&in.sets.train, o->padding),
+                              .data_bytes = sheaf__sets_memory(&in.sets) };
         note_sets(&r);
-        st = hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r.job);
+        st = prepare(&r, &in, recipe);
     }
-    if (st == NULL && hooks->chosen != NULL)
-        st = hooks->chosen(hooks->self, sheaf_data_template(sets.data), &r.settings, &recipe);
-    if (st == NULL)
-        st = sheaf__origin_begin(
-            &r.origin, &opened,
-            &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
-    if (st == NULL)
-        st = sheaf__out_prepare(&r.folder, recipe);
     if (st == NULL) {
-        r.job.base = opened.weights;
-        r.job.adapter = opened.adapter;
-        sheaf__balance_note(opened.schema, o->tp, hooks->events);
-        st = sheaf_comm_run_threads(o->tp, train_rank, &r);
+        r.job.base = in.opened.weights;
+        r.job.adapter = in.opened.adapter;
+        sheaf__balance_note(in.opened.schema, o->tp, hooks->events);
+        st = sheaf__grid_run(
+            &(sheaf__grid_options){ .transport = o->transport, .groups = 1, .ranks = o->tp },
+            grid_rank, &r);
     }
-    if (st == NULL)
-        st = sheaf__export(&out->result, &out->checkpoint, o, &opened, out->step,
+    if (st == NULL && first)
+        st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,
                            o->use_best && out->best_step > 0 ? out->best_step : out->step,
                            hooks->events);
+    st = sheaf__process_agree(st);
     free(r.origin_text);
     sheaf__origin_release(&r.origin);
-    sheaf__sets_close(&sets);
-    sheaf__selection_release(&selection);
-    sheaf_lora_options_release(&fresh);
-    sheaf__opened_close(&opened);
+    sheaf__sets_close(&in.sets);
+    sheaf__selection_release(&in.selection);
+    sheaf_lora_options_release(&in.fresh);
+    sheaf__opened_close(&in.opened);
     return st;
 }
 

@@ -4,6 +4,7 @@
 #include "ask.h"
 #include "base/print.h"
 #include "commands.h"
+#include "comm/process.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "library/session.h"
@@ -90,7 +91,7 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                            .ready = ready });
     if (st != NULL && cli_signals_stopped_by() != NULL)
         st = sheaf_in(st, "%s", cli_signals_stopped_by());
-    if (st == NULL)
+    if (st == NULL && sheaf__process_first())
         answer(cli, &o, &result);
     sheaf_train_result_release(&result);
     return cli_report(cli, st);

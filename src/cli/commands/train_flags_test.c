@@ -194,7 +194,7 @@ static void test_train__only_these_may_change_on_resume(void **state)
         "tp",         "dp",           "transport", "threads",  "checkpointing", "isa",   "steps",
         "save-every", "export-every", "keep",      "resume",   "recipe",        "model", "config",
         "data",       "tokenizer",    "out",       "adapter",  "began-in",      "force", "epochs",
-        "eval-data",  "patience",     "use-best",  "max-time", "data-cache"
+        "eval-data",  "patience",     "use-best",  "max-time", "data-cache",    "mpi"
     };
     sheaf_train_options o;
     sheaf_train_options_default(&o);

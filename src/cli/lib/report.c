@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/print.h"
+#include "comm/process.h"
 #include "shared.h"
 
 int cli_exit_code(const sheaf_status *st)
@@ -60,7 +61,7 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
     int code = st != NULL ? cli_exit_code(st) : yes ? CLI_DONE : CLI_NO;
     if (cli->helped) {
         code = CLI_DONE;
-    } else if (st != NULL) {
+    } else if (st != NULL && sheaf__process_first()) {
         fflush(cli->out);
         if (cli->json)
             print_json(cli->out, st);

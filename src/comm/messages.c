@@ -1,0 +1,515 @@
+/* messages.c - see messages.h.
+ *
+ * A message begins with a `wire`; then the failure's four lines, each ended by NUL; then the bytes
+ * of all moves for its receiver, in order, where they are few. All processes run on processors of
+ * one kind: numbers travel as they lie. */
+#include "comm/messages.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/no_memory.h"
+#include "base/thread.h"
+
+enum {
+    MESSAGE = 16 << 10, /* bytes at most */
+    LINE = 1000,        /* of a line of a failure; what is longer is cut */
+    WINDOW = 4,         /* pieces under way to, and from, a peer */
+};
+#define PIECE ((size_t)16 << 20) /* bytes of a piece at most: an MPI counts in int */
+
+typedef struct wire {
+    uint64_t call, size, digest;
+    uint64_t total; /* bytes of all moves for the receiver */
+    int32_t op, flag;
+    int32_t code;      /* of the failure; 0: none */
+    int32_t words;     /* bytes of its lines */
+    int32_t with_them; /* are the moves in this message? */
+    int32_t unused;
+} wire;
+
+/* Pieces of the moves to or from one peer: those under way are a ring. */
+typedef struct stream {
+    int move;      /* index of the next one */
+    size_t within; /* bytes of it that are under way or done */
+    int first, pending;
+    sheaf__mpi_request request[WINDOW];
+    size_t size[WINDOW];
+} stream;
+
+typedef struct peer {
+    int process;
+    bool left;
+    sheaf__heading heading; /* the newest; its status is owned */
+    uint64_t total;
+    const char *bytes; /* of the moves, in `in`; NULL: they follow */
+    char *in, *out;    /* [MESSAGE] */
+    sheaf__mpi_request receiving, sending;
+    bool receives, sends;
+    size_t got;
+    stream to, from;
+} peer;
+
+typedef struct mesh {
+    sheaf_comm comm; /* first */
+    const sheaf__mpi *mpi;
+    int tag;
+    bool crowded, left;
+    sheaf_status *broken; /* a connection is lost: nothing is sent any more */
+    const sheaf__move *send;
+    int nsend;
+    peer peer[];
+} mesh;
+
+/* ---- waiting ---- */
+
+#define SPIN 30e-6 /* seconds, where every process has a core */
+enum { YIELDS = 3 };
+
+typedef struct patience {
+    double since; /* 0: nothing was waited for yet */
+    int yields;
+    double most; /* seconds of a sleep */
+} patience;
+
+/* Sleeps an eighth of the time that was waited so far: little is lost, and nothing is burnt. */
+static void rest(patience *p, bool crowded)
+{
+    const double now = sheaf__seconds();
+    if (p->since == 0)
+        p->since = now;
+    const double waited = now - p->since;
+    if (!crowded && waited < SPIN) {
+        sheaf__pause();
+        return;
+    }
+    if (p->yields++ < YIELDS) {
+        sched_yield();
+        return;
+    }
+    double nap = waited / 8;
+    nap = nap < 20e-6 ? 20e-6 : nap > p->most ? p->most : nap;
+    nanosleep(&(struct timespec){ .tv_nsec = (long)(nap * 1e9) }, NULL);
+}
+
+static void refresh(patience *p)
+{
+    p->since = 0;
+    p->yields = 0;
+}
+
+/* ---- failures of the MPI itself ---- */
+
+static sheaf_status *lose(mesh *m, int rank, int error, const char *doing)
+{
+    char text[SHEAF__MPI_TEXT] = "";
+    m->mpi->explain(text, error);
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d: %s", rank, doing);
+    sheaf_expected(st, "a message");
+    sheaf_found(st, "%s", text);
+    if (m->broken == NULL)
+        m->broken = sheaf_status_copy(st);
+    return st;
+}
+
+static sheaf_status *wrong_size(mesh *m, int rank, uint64_t expected, uint64_t found)
+{
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_PEER, "rank %d: what it sends to rank %d", rank, m->comm.rank);
+    sheaf_expected(st, "%llu bytes", (unsigned long long)expected);
+    sheaf_found(st, "%llu bytes", (unsigned long long)found);
+    if (m->broken == NULL)
+        m->broken = sheaf_status_copy(st);
+    return st;
+}
+
+/* ---- a message ---- */
+
+static bool is_for(const sheaf__move *move, int rank)
+{
+    return move->peer == rank || move->peer == SHEAF__ALL;
+}
+
+static uint64_t total_of(const sheaf__move *move, int count, int rank)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += is_for(&move[i], rank) ? move[i].size : 0;
+    return sum;
+}
+
+static size_t put_words(char *to, const sheaf_status *st)
+{
+    const char *const line[] = { sheaf_status_where(st), sheaf_status_expected(st),
+                                 sheaf_status_found(st), sheaf_status_try(st) };
+    size_t n = 0;
+    for (int i = 0; i < 4; i++) {
+        const size_t size = strnlen(line[i], LINE);
+        memcpy(to + n, line[i], size);
+        to[n + size] = '\0';
+        n += size + 1;
+    }
+    return n;
+}
+
+static sheaf_status *take_words(int code, const char *at, size_t size)
+{
+    const char *line[4] = { "", "", "", "" };
+    for (int i = 0; i < 4; i++) {
+        const char *end = memchr(at, '\0', size);
+        if (end == NULL)
+            break;
+        line[i] = at;
+        size -= (size_t)(end + 1 - at);
+        at = end + 1;
+    }
+    sheaf_status *st = sheaf_fail((sheaf_code)code, "%s", line[0]);
+    if (line[1][0] != '\0')
+        sheaf_expected(st, "%s", line[1]);
+    if (line[2][0] != '\0')
+        sheaf_found(st, "%s", line[2]);
+    return line[3][0] != '\0' ? sheaf_try_this(st, "%s", line[3]) : st;
+}
+
+static int pack(const mesh *m, const sheaf__heading *mine, peer *to, int rank)
+{
+    wire w = { .call = mine->call,
+               .size = mine->size,
+               .digest = mine->digest,
+               .total = total_of(m->send, m->nsend, rank),
+               .op = mine->op,
+               .flag = mine->flag };
+    char *at = to->out + sizeof w;
+    if (mine->status != NULL) {
+        w.code = sheaf_status_code(mine->status);
+        w.words = (int32_t)put_words(at, mine->status);
+        at += w.words;
+    }
+    w.with_them = w.total <= (uint64_t)(to->out + MESSAGE - at);
+    for (int i = 0; w.with_them && i < m->nsend; i++)
+        if (is_for(&m->send[i], rank) && m->send[i].size > 0) {
+            memcpy(at, m->send[i].bytes, m->send[i].size);
+            at += m->send[i].size;
+        }
+    memcpy(to->out, &w, sizeof w);
+    return (int)(at - to->out);
+}
+
+static sheaf_status *unpack(mesh *m, peer *from, int rank)
+{
+    wire w;
+    if (from->got < sizeof w)
+        return wrong_size(m, rank, sizeof w, from->got);
+    memcpy(&w, from->in, sizeof w);
+    const uint64_t rest_of = from->got - sizeof w;
+    if (w.words < 0 || (uint64_t)w.words + (w.with_them ? w.total : 0) != rest_of)
+        return wrong_size(m, rank, (uint64_t)w.words + w.total, rest_of);
+    sheaf_status_free((sheaf_status *)from->heading.status);
+    from->heading = (sheaf__heading){
+        .call = w.call, .op = (sheaf__op)w.op, .flag = w.flag, .size = w.size, .digest = w.digest
+    };
+    if (w.code != 0)
+        from->heading.status = take_words(w.code, from->in + sizeof w, (size_t)w.words);
+    from->total = w.total;
+    from->bytes = w.with_them ? from->in + sizeof w + w.words : NULL;
+    from->left = w.op == SHEAF__OP_LEFT;
+    return NULL;
+}
+
+static sheaf_status *begin_receive(mesh *m, int rank)
+{
+    peer *l = &m->peer[rank];
+    const int error = m->mpi->receive(&l->receiving, l->in, MESSAGE, l->process, m->tag);
+    l->receives = error == 0;
+    return error == 0 ? NULL : lose(m, rank, error, "waiting for a message");
+}
+
+static sheaf_status *begin_send(mesh *m, const sheaf__heading *mine, int rank)
+{
+    peer *l = &m->peer[rank];
+    const int size = pack(m, mine, l, rank);
+    const int error = m->mpi->send(&l->sending, l->out, size, l->process, m->tag);
+    l->sends = error == 0;
+    return error == 0 ? NULL : lose(m, rank, error, "sending it a message");
+}
+
+/* Looks once after what is under way with `rank`; *moved: something came to its end. */
+static sheaf_status *look(mesh *m, int rank, bool *moved)
+{
+    peer *l = &m->peer[rank];
+    bool done = false;
+    int size = 0;
+    if (l->sends) {
+        const int error = m->mpi->test(&done, &size, &l->sending);
+        if (error != 0)
+            return lose(m, rank, error, "sending it a message");
+        l->sends = !done;
+        *moved |= done;
+    }
+    if (l->receives) {
+        const int error = m->mpi->test(&done, &size, &l->receiving);
+        if (error != 0)
+            return lose(m, rank, error, "waiting for a message");
+        l->receives = !done;
+        *moved |= done;
+        if (done) {
+            l->got = (size_t)size;
+            return unpack(m, l, rank);
+        }
+    }
+    return NULL;
+}
+
+/* Until nothing is under way any more. */
+static sheaf_status *wait_for_messages(mesh *m)
+{
+    patience p = { .most = 1e-3 };
+    for (;;) {
+        bool waits = false, moved = false;
+        for (int r = 0; r < m->comm.ranks; r++) {
+            sheaf_status *st = look(m, r, &moved);
+            if (st != NULL)
+                return st;
+            waits |= m->peer[r].sends || m->peer[r].receives;
+        }
+        if (!waits)
+            return NULL;
+        if (moved)
+            refresh(&p);
+        else
+            rest(&p, m->crowded);
+    }
+}
+
+/* ---- the transport ---- */
+
+static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,
+                          int count)
+{
+    mesh *m = comm->state;
+    sheaf_status *st = NULL;
+    if (m->broken != NULL)
+        return sheaf_status_copy(m->broken);
+    peer *self = &m->peer[comm->rank];
+    sheaf_status *copy = sheaf_status_copy(mine->status);
+    sheaf_status_free((sheaf_status *)self->heading.status);
+    self->heading = *mine;
+    self->heading.status = copy;
+    m->send = send;
+    m->nsend = count;
+    for (int i = 1; i < comm->ranks && st == NULL; i++) {
+        const int r = (comm->rank + i) % comm->ranks;
+        if (!m->peer[r].left)
+            st = begin_receive(m, r);
+        if (st == NULL && !m->peer[r].left)
+            st = begin_send(m, &self->heading, r);
+    }
+    return st == NULL ? wait_for_messages(m) : st;
+}
+
+static const sheaf__heading *heading(const sheaf_comm *comm, int rank)
+{
+    const mesh *m = comm->state;
+    return &m->peer[rank].heading;
+}
+
+/* What little there was came with the message. */
+static sheaf_status *take(mesh *m, const sheaf__move *receive, int count, int rank)
+{
+    const peer *l = &m->peer[rank];
+    const uint64_t expected = rank == m->comm.rank ? 0 : total_of(receive, count, rank);
+    const char *at = l->bytes;
+    if (rank == m->comm.rank)
+        return NULL;
+    if (expected != l->total)
+        return wrong_size(m, rank, expected, l->total);
+    for (int i = 0; at != NULL && i < count; i++)
+        if (receive[i].peer == rank && receive[i].size > 0) {
+            memcpy(receive[i].bytes, at, receive[i].size);
+            at += receive[i].size;
+        }
+    return NULL;
+}
+
+/* The next piece; false: none is left. */
+static bool next_piece(char **bytes, size_t *size, stream *s, const sheaf__move *move, int count,
+                       int rank)
+{
+    while (s->move < count && (!is_for(&move[s->move], rank) || s->within == move[s->move].size)) {
+        s->move++;
+        s->within = 0;
+    }
+    if (s->move == count)
+        return false;
+    const size_t left = move[s->move].size - s->within;
+    *bytes = (char *)move[s->move].bytes + s->within;
+    *size = left < PIECE ? left : PIECE;
+    s->within += *size;
+    return true;
+}
+
+typedef struct flow {
+    mesh *m;
+    const sheaf__move *receive;
+    int nreceive;
+    bool waits, moved;
+} flow;
+
+static sheaf_status *advance(flow *f, int rank, bool sends)
+{
+    mesh *m = f->m;
+    peer *l = &m->peer[rank];
+    stream *s = sends ? &l->to : &l->from;
+    const sheaf__move *move = sends ? m->send : f->receive;
+    const int count = sends ? m->nsend : f->nreceive;
+    char *bytes;
+    size_t size;
+    while (s->pending < WINDOW && next_piece(&bytes, &size, s, move, count, rank)) {
+        const int at = (s->first + s->pending) % WINDOW;
+        const int error =
+            sends ? m->mpi->send(&s->request[at], bytes, (int)size, l->process, m->tag + 1)
+                  : m->mpi->receive(&s->request[at], bytes, (int)size, l->process, m->tag + 1);
+        if (error != 0)
+            return lose(m, rank, error, sends ? "sending to it" : "receiving from it");
+        s->size[at] = size;
+        s->pending++;
+    }
+    for (bool done = true; done && s->pending > 0;) {
+        int got = 0;
+        const int error = m->mpi->test(&done, &got, &s->request[s->first]);
+        if (error != 0)
+            return lose(m, rank, error, sends ? "sending to it" : "receiving from it");
+        if (!done)
+            break;
+        if (!sends && (size_t)got != s->size[s->first])
+            return wrong_size(m, rank, s->size[s->first], (uint64_t)got);
+        s->first = (s->first + 1) % WINDOW;
+        s->pending--;
+        f->moved = true;
+    }
+    f->waits |= s->pending > 0 || s->move < count;
+    return NULL;
+}
+
+static bool flows(const mesh *m, int rank, bool sends)
+{
+    if (rank == m->comm.rank)
+        return false;
+    if (!sends)
+        return m->peer[rank].bytes == NULL && m->peer[rank].total > 0;
+    wire w;
+    memcpy(&w, m->peer[rank].out, sizeof w);
+    return !w.with_them && w.total > 0;
+}
+
+static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count)
+{
+    mesh *m = comm->state;
+    sheaf_status *st = m->broken == NULL ? NULL : sheaf_status_copy(m->broken);
+    for (int r = 0; r < comm->ranks && st == NULL; r++) {
+        st = take(m, receive, count, r);
+        m->peer[r].to = m->peer[r].from = (stream){ 0 };
+    }
+    patience p = { .most = 200e-6 };
+    while (st == NULL) {
+        flow f = { .m = m, .receive = receive, .nreceive = count };
+        for (int i = 1; i < comm->ranks && st == NULL; i++) {
+            const int r = (comm->rank + i) % comm->ranks;
+            if (flows(m, r, false))
+                st = advance(&f, r, false);
+            if (st == NULL && flows(m, r, true))
+                st = advance(&f, r, true);
+        }
+        if (st != NULL || !f.waits)
+            break;
+        if (f.moved)
+            refresh(&p);
+        else
+            rest(&p, m->crowded);
+    }
+    return st;
+}
+
+static const sheaf__transport messages_transport = { "mpi", post, heading, NULL, collect };
+
+/* ---- life of a group ---- */
+
+static void mesh_free(mesh *m)
+{
+    for (int r = 0; r < m->comm.ranks; r++) {
+        sheaf_status_free((sheaf_status *)m->peer[r].heading.status);
+        free(m->peer[r].in);
+        free(m->peer[r].out);
+    }
+    sheaf_status_free(m->broken);
+    sheaf__comm_release(&m->comm);
+    free(m);
+}
+
+sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_options *o)
+{
+    mesh *m = calloc(1, sizeof *m + (size_t)o->ranks * sizeof *m->peer);
+    if (m == NULL)
+        return sheaf__no_memory("messages of a group");
+    m->comm = (sheaf_comm){
+        .transport = &messages_transport, .state = m, .rank = o->rank, .ranks = o->ranks
+    };
+    m->mpi = o->mpi;
+    m->tag = o->tag;
+    m->crowded = o->crowded;
+    bool failed = false;
+    for (int r = 0; r < o->ranks; r++) {
+        peer *l = &m->peer[r];
+        l->process = o->process[r];
+        l->in = calloc(1, MESSAGE);
+        l->out = calloc(1, MESSAGE);
+        failed |= l->in == NULL || l->out == NULL;
+    }
+    if (failed) {
+        mesh_free(m);
+        return sheaf__no_memory("messages of a group");
+    }
+    *out = &m->comm;
+    return NULL;
+}
+
+void sheaf__messages_leave(sheaf_comm *comm, const sheaf_status *result)
+{
+    mesh *m = comm->state;
+    const sheaf__heading heading = { .op = SHEAF__OP_LEFT, .status = result };
+    m->left = true;
+    m->send = NULL;
+    m->nsend = 0;
+    for (int r = 0; r < comm->ranks && m->broken == NULL; r++)
+        if (r != comm->rank && !m->peer[r].left)
+            sheaf_status_free(begin_send(m, &heading, r));
+}
+
+sheaf_status *sheaf__messages_close(sheaf_comm *comm)
+{
+    if (comm == NULL)
+        return NULL;
+    mesh *m = comm->state;
+    sheaf_status *st = NULL;
+    bool all_left = false;
+    if (!m->left)
+        sheaf__messages_leave(comm, NULL);
+    while (!all_left && st == NULL && m->broken == NULL) {
+        all_left = true;
+        for (int r = 0; r < comm->ranks && st == NULL; r++)
+            if (r != comm->rank && !m->peer[r].left) {
+                all_left = false;
+                st = begin_receive(m, r);
+            }
+        if (st == NULL) /* also what is still on its way from here */
+            st = wait_for_messages(m);
+    }
+    if (st == NULL && m->broken != NULL)
+        st = sheaf_status_copy(m->broken);
+    if (m->broken == NULL) /* else the MPI may still write into it */
+        mesh_free(m);
+    return st;
+}

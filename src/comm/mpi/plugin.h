@@ -1,0 +1,35 @@
+/* plugin.h - what sheaf asks of an MPI: a table that a module of its own gives, compiled once for
+ * each MPI, because no two have the same binary interface. sheaf itself is linked with none; it
+ * loads a module where it is told to (comm/process.h).
+ *
+ * Nothing here waits but start and finish. Messages of one pair and tag arrive in the order in
+ * which they were sent. Integers that are not 0 are error codes of the MPI: see explain. */
+#ifndef SHEAF_COMM_MPI_PLUGIN_H
+#define SHEAF_COMM_MPI_PLUGIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SHEAF__MPI_VERSION = 1, SHEAF__MPI_TEXT = 512 };
+#define SHEAF__MPI_SYMBOL "sheaf__mpi_plugin"
+
+typedef struct sheaf__mpi_request {
+    uint64_t bits; /* the MPI's own handle */
+} sheaf__mpi_request;
+
+typedef struct sheaf__mpi {
+    int version;       /* SHEAF__MPI_VERSION, of this table */
+    const char *build; /* SHEAF_VERSION it was compiled with */
+    /* all processes call it once; a signal's handlers stay as they are */
+    int (*start)(int *rank, int *ranks);
+    void (*library)(char text[SHEAF__MPI_TEXT]); /* "Open MPI v4.1.4, ..." */
+    int (*send)(sheaf__mpi_request *out, const void *bytes, int size, int peer, int tag);
+    int (*receive)(sheaf__mpi_request *out, void *bytes, int size, int peer, int tag);
+    /* done: it is over, and `request` with it; size: bytes of what was received */
+    int (*test)(bool *done, int *size, sheaf__mpi_request *request);
+    void (*explain)(char text[SHEAF__MPI_TEXT], int error);
+    int (*finish)(void);     /* waits for all */
+    void (*abort)(int code); /* ends all processes; does not return */
+} sheaf__mpi;
+
+#endif

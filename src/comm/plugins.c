@@ -1,0 +1,166 @@
+/* plugins.c - see plugins.h. */
+#include "comm/plugins.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+
+static const char *const known[] = { "openmpi", "mpich" };
+enum { KNOWN = sizeof known / sizeof *known };
+
+/* ---- the launcher ---- */
+
+/* A number from 0 to 2^20; -1: there is none. */
+static int number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    char *end = NULL;
+    const long n = text == NULL || *text == '\0' ? -1 : strtol(text, &end, 10);
+    return n < 0 || *end != '\0' || n > 1 << 20 ? -1 : (int)n;
+}
+
+static int first_of(const char *const *variable)
+{
+    int n = -1;
+    for (; *variable != NULL && n < 0; variable++)
+        n = number_of(*variable);
+    return n;
+}
+
+sheaf__launcher sheaf__launcher_look(void)
+{
+    static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                         NULL };
+    static const char *const numbers[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL };
+    const bool slurm = number_of("SLURM_STEP_ID") >= 0 && number_of("SLURM_PROCID") >= 0;
+    int number = first_of(numbers);
+    if (number < 0 && slurm)
+        number = number_of("SLURM_PROCID");
+    if (number < 0)
+        return (sheaf__launcher){ 0 };
+    const int size = first_of(sizes);
+    const bool open = getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL;
+    return (sheaf__launcher){ .name = slurm ? "srun" : "mpirun",
+                              .mpi = open                         ? known[0]
+                                     : getenv("PMI_RANK") != NULL ? known[1]
+                                                                  : NULL,
+                              .processes = size < 0 ? 0 : size,
+                              .number = number };
+}
+
+/* ---- the module ---- */
+
+/* Where modules may lie, of the program and of the library it is linked with. */
+static void add_places(char *place[], int *count, const char *file)
+{
+    char *folder = NULL, *path = NULL;
+    sheaf_status_free(sheaf__path_parent(&folder, file));
+    static const char *const below[] = { "", "sheaf", "../" SHEAF_LIBDIR "/sheaf" };
+    for (size_t i = 0; folder != NULL && i < sizeof below / sizeof *below; i++) {
+        sheaf_status_free(sheaf__path_join(&path, folder, below[i]));
+        if (path != NULL)
+            place[(*count)++] = path;
+        path = NULL;
+    }
+    free(folder);
+}
+
+enum { MOST_PLACES = 8 };
+
+static int places(char *place[MOST_PLACES])
+{
+    static const char here = 0;
+    char self[PATH_MAX];
+    Dl_info library;
+    int count = 0;
+    const char *told = getenv("SHEAF_PLUGINS");
+    if (told != NULL && *told != '\0' && (place[count] = strdup(told)) != NULL)
+        count++;
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n > 0) {
+        self[n] = '\0';
+        add_places(place, &count, self);
+    }
+    if (dladdr(&here, &library) != 0 && library.dli_fname != NULL &&
+        strchr(library.dli_fname, '/') != NULL)
+        add_places(place, &count, library.dli_fname);
+    return count;
+}
+
+static char *in_places(char *const *place, int count, const char *mpi)
+{
+    for (int i = 0; i < count; i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%s/sheaf-%s.so", place[i], mpi) < 0)
+            return NULL;
+        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static sheaf_status *none(const char *mpi, char *const *place, int count)
+{
+    sheaf_text looked = { 0 };
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
+    for (int i = 0; i < count; i++)
+        sheaf__text_add(&looked, "%s%s", i == 0 ? "" : ", ", place[i]);
+    sheaf_expected(st, mpi == NULL ? "sheaf-openmpi.so or sheaf-mpich.so%s" : "sheaf-%s.so",
+                   mpi == NULL ? "" : mpi);
+    sheaf_found(st, "neither beside the program nor in the library's folder: %s",
+                looked.at == NULL ? "" : looked.at);
+    sheaf__text_release(&looked);
+    return sheaf_try_this(
+        st,
+        "install libopenmpi-dev and openmpi-bin (or libmpich-dev and mpich), then build sheaf again; "
+        "SHEAF_PLUGINS names the folder of a module that lies elsewhere");
+}
+
+sheaf_status *sheaf__plugin_find(char **path, const char *mpi)
+{
+    char *place[MOST_PLACES];
+    const sheaf__launcher launcher = sheaf__launcher_look();
+    *path = NULL;
+    if (mpi != NULL && strchr(mpi, '/') != NULL) {
+        *path = strdup(mpi);
+        return *path == NULL ? sheaf_fail(SHEAF_E_MEMORY, "--mpi") : NULL;
+    }
+    if (mpi == NULL || *mpi == '\0')
+        mpi = launcher.mpi;
+    const int count = places(place);
+    for (int i = 0; i < KNOWN && *path == NULL; i++)
+        if (mpi == NULL || strcmp(mpi, known[i]) == 0)
+            *path = in_places(place, count, known[i]);
+    sheaf_status *st = *path == NULL ? none(mpi, place, count) : NULL;
+    for (int i = 0; i < count; i++)
+        free(place[i]);
+    return st;
+}
+
+sheaf_status *sheaf__plugin_load(const sheaf__mpi **out, const char *path)
+{
+    /* the MPI opens modules of its own, which want to see its names */
+    void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    const sheaf__mpi *mpi = module == NULL ? NULL : dlsym(module, SHEAF__MPI_SYMBOL);
+    if (mpi == NULL) {
+        const char *why = dlerror();
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+        sheaf_expected(st, "a module of sheaf for an MPI");
+        sheaf_found(st, "%s", why == NULL ? "no table" : why);
+        return sheaf_try_this(st, "install the MPI it was built for, or build sheaf again");
+    }
+    if (mpi->version != SHEAF__MPI_VERSION || strcmp(mpi->build, SHEAF_VERSION) != 0) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+        sheaf_expected(st, "a module of sheaf %s", SHEAF_VERSION);
+        return sheaf_found(st, "one of sheaf %s", mpi->build);
+    }
+    *out = mpi;
+    return NULL;
+}

@@ -1,0 +1,23 @@
+/* plugins.h - who started this process as one of several, and where the module of its MPI is. */
+#ifndef SHEAF_COMM_PLUGINS_H
+#define SHEAF_COMM_PLUGINS_H
+
+#include "comm/mpi/plugin.h"
+#include "sheaf/status.h"
+
+typedef struct sheaf__launcher {
+    const char *name; /* "mpirun", "srun"; NULL: nobody */
+    const char *mpi;  /* the MPI whose launcher it is; NULL: any */
+    int processes;    /* as it says; 0: it does not */
+    int number;       /* of this one */
+} sheaf__launcher;
+
+/* sheaf__launcher_look - what the environment says. */
+sheaf__launcher sheaf__launcher_look(void);
+
+/* sheaf__plugin_find - the path of a module; see sheaf__process_plugin(). */
+sheaf_status *sheaf__plugin_find(char **path, const char *mpi);
+/* sheaf__plugin_load - its table. It stays loaded. */
+sheaf_status *sheaf__plugin_load(const sheaf__mpi **out, const char *path);
+
+#endif

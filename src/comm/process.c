@@ -1,0 +1,287 @@
+/* process.c - see process.h. */
+#include "comm/process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/cores.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/no_memory.h"
+#include "comm/messages.h"
+#include "comm/plugins.h"
+
+enum {
+    HOST = 64, /* bytes of a host's name */
+    TAGS_OF_RUN = 2 * SHEAF__MOST_GROUPS,
+    RUNS = 2000, /* then their tags come again; an MPI has 32,768 at least */
+};
+
+typedef struct place {
+    char host[HOST];
+    uint64_t machine; /* the same on all hosts of one kernel, be they containers */
+} place;
+
+/* What this process is to the others; see process.h. */
+static struct {
+    const sheaf__mpi *mpi; /* NULL: it is alone */
+    sheaf_comm *comm;      /* of all processes */
+    int number, count;
+    unsigned runs;
+    bool broken;
+    place place[SHEAF_MAX_SLICES];
+} process_view = { .count = 1 };
+
+int sheaf__process_count(void)
+{
+    return process_view.count;
+}
+int sheaf__process_number(void)
+{
+    return process_view.number;
+}
+bool sheaf__process_first(void)
+{
+    return process_view.number == 0;
+}
+
+const char *sheaf__process_host(int number)
+{
+    return process_view.place[number].host;
+}
+
+int sheaf__process_local(int *number)
+{
+    int count = 0, mine = 0;
+    for (int i = 0; i < process_view.count; i++)
+        if (process_view.place[i].machine == process_view.place[process_view.number].machine) {
+            mine += i < process_view.number;
+            count++;
+        }
+    *number = mine;
+    return count;
+}
+
+const char *sheaf__process_launched(int *count, int *number)
+{
+    const sheaf__launcher launcher = sheaf__launcher_look();
+    if (count != NULL)
+        *count = launcher.processes;
+    if (number != NULL)
+        *number = launcher.number;
+    return launcher.name;
+}
+
+sheaf_status *sheaf__process_plugin(char **path, const char *mpi)
+{
+    return sheaf__plugin_find(path, mpi);
+}
+
+/* ---- all processes together ---- */
+
+sheaf_status *sheaf__process_agree(sheaf_status *mine)
+{
+    return process_view.comm == NULL ? mine : sheaf_comm_agree(process_view.comm, mine);
+}
+
+sheaf_status *sheaf__process_broadcast(void *bytes, size_t size)
+{
+    return process_view.comm == NULL ? NULL
+                                     : sheaf_comm_broadcast(process_view.comm, bytes, size, 0);
+}
+
+sheaf_status *sheaf__process_share(char **text)
+{
+    const bool first = sheaf__process_first();
+    if (process_view.comm == NULL)
+        return NULL;
+    uint64_t size = first && *text != NULL ? strlen(*text) + 1 : 0;
+    sheaf_status *st = sheaf__process_broadcast(&size, sizeof size);
+    if (st == NULL && !first) {
+        free(*text);
+        *text = size == 0 ? NULL : malloc(size);
+        if (size > 0 && *text == NULL)
+            st = sheaf__no_memory("what the first process tells");
+    }
+    st = sheaf__process_agree(st);
+    return st != NULL || size == 0 ? st : sheaf__process_broadcast(*text, size);
+}
+
+/* ---- joining ---- */
+
+static place here(void)
+{
+    place p = { .host = "" };
+    char boot[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    gethostname(p.host, sizeof p.host - 1);
+    const size_t size = file == NULL ? 0 : fread(boot, 1, sizeof boot, file);
+    if (file != NULL)
+        fclose(file);
+    const sheaf_hash hash =
+        size == 0 ? sheaf__hash(p.host, strlen(p.host)) : sheaf__hash(boot, size);
+    p.machine = hash.high ^ hash.low;
+    return p;
+}
+
+/* At the end of the program. Where a connection is lost the others are ended, too: they could wait
+ * for ever. */
+static void leave(void)
+{
+    if (process_view.broken) {
+        process_view.mpi->abort(3);
+        return;
+    }
+    sheaf_status *st = sheaf__messages_close(process_view.comm);
+    if (st == NULL)
+        process_view.mpi->finish();
+    else
+        process_view.mpi->abort(3);
+    sheaf_status_free(st);
+}
+
+static sheaf_status *not_together(const sheaf__launcher *launcher, int found, const char *library)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
+    sheaf_expected(st, "%d processes that %s started together", launcher->processes,
+                   launcher->name);
+    sheaf_found(st, "each for itself: %s finds %d", library, found);
+    return sheaf_try_this(st,
+                          "the launcher and the MPI must be of one kind: --mpi openmpi with Open "
+                          "MPI's mpirun or srun --mpi=pmix, --mpi mpich with MPICH's mpirun or "
+                          "srun --mpi=pmi2");
+}
+
+static sheaf_status *too_many(int found)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "processes");
+    sheaf_expected(st, "at most %d", SHEAF_MAX_SLICES);
+    return sheaf_found(st, "%d", found);
+}
+
+static sheaf_status *join(const sheaf__launcher *launcher)
+{
+    const sheaf__mpi *mpi = process_view.mpi;
+    char text[SHEAF__MPI_TEXT];
+    int number = 0, count = 1;
+    const int error = mpi->start(&number, &count);
+    if (error != 0) {
+        mpi->explain(text, error);
+        return sheaf_found(sheaf_fail(SHEAF_E_PEER, "starting the MPI"), "%s", text);
+    }
+    mpi->library(text);
+    const bool apart = launcher->processes > 1 && count != launcher->processes;
+    if (apart || count > SHEAF_MAX_SLICES) {
+        mpi->finish();
+        return apart ? not_together(launcher, count, text) : too_many(count);
+    }
+    process_view.number = number;
+    process_view.count = count;
+    return NULL;
+}
+
+/* Who is where; the first exchange of all. */
+static sheaf_status *meet(void)
+{
+    size_t size[SHEAF_MAX_SLICES];
+    int process[SHEAF_MAX_SLICES];
+    for (int i = 0; i < process_view.count; i++) {
+        size[i] = sizeof *process_view.place;
+        process[i] = i;
+    }
+    sheaf_status *st = sheaf__messages_open(&process_view.comm,
+                                            &(sheaf__messages_options){ .mpi = process_view.mpi,
+                                                                        .rank = process_view.number,
+                                                                        .ranks = process_view.count,
+                                                                        .process = process,
+                                                                        .crowded = true });
+    process_view.place[process_view.number] = here();
+    if (st == NULL)
+        st = sheaf_comm_gather(process_view.comm, process_view.place, size);
+    return st;
+}
+
+sheaf_status *sheaf__process_start(const char *mpi)
+{
+    const sheaf__launcher launcher = sheaf__launcher_look();
+    char *path = NULL;
+    if (process_view.mpi != NULL)
+        return NULL;
+    process_view.number = launcher.number; /* whoever is not the first fails in silence */
+    sheaf_status *st = sheaf__plugin_find(&path, mpi);
+    if (st == NULL)
+        st = sheaf__plugin_load(&process_view.mpi, path);
+    free(path);
+    if (st == NULL)
+        st = join(&launcher);
+    if (st != NULL) {
+        process_view.mpi = NULL;
+        return st;
+    }
+    prctl(PR_SET_TIMERSLACK, 1000UL); /* ns: short sleeps are to be short */
+    atexit(leave);
+    st = meet();
+    process_view.broken = st != NULL;
+    return st;
+}
+
+/* ---- ranks ---- */
+
+static bool crowded(void)
+{
+    int number;
+    return sheaf__process_local(&number) > sheaf__cores(0);
+}
+
+static sheaf_status *open_group(sheaf_comm **out, const int *color, int tag, int ranks)
+{
+    int process[SHEAF_MAX_SLICES], count = 0, mine = 0;
+    const int number = process_view.number;
+    for (int i = 0; i < ranks; i++)
+        if (color[i] == color[number]) {
+            mine = i == number ? count : mine;
+            process[count++] = i;
+        }
+    if (count == 1)
+        return NULL;
+    return sheaf__messages_open(out, &(sheaf__messages_options){ .mpi = process_view.mpi,
+                                                                 .rank = mine,
+                                                                 .ranks = count,
+                                                                 .process = process,
+                                                                 .tag = tag,
+                                                                 .crowded = crowded() });
+}
+
+sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
+                                 sheaf_status *(*body)(void *context, sheaf_comm *const *comm),
+                                 void *context)
+{
+    sheaf_comm *comm[SHEAF__MOST_GROUPS] = { NULL };
+    sheaf_status *st = NULL;
+    if (ranks != process_view.count) {
+        st = sheaf_fail(SHEAF_E_ARG, "processes");
+        sheaf_expected(st, "%d, one for each rank", ranks);
+        return sheaf_found(st, "%d", process_view.count);
+    }
+    const int tag = 2 + 2 * TAGS_OF_RUN * (int)(process_view.runs++ % RUNS);
+    for (int k = 0; k < groups && st == NULL; k++)
+        st = open_group(&comm[k], color + k * ranks, tag + 2 * k, ranks);
+    st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = body(context, comm);
+    for (int k = 0; k < groups; k++)
+        if (comm[k] != NULL)
+            sheaf__messages_leave(comm[k], st);
+    for (int k = 0; k < groups; k++) {
+        sheaf_status *lost = sheaf__messages_close(comm[k]);
+        process_view.broken |= lost != NULL;
+        if (st == NULL)
+            st = lost;
+        else
+            sheaf_status_free(lost);
+    }
+    return process_view.broken ? st : sheaf__process_agree(st);
+}

@@ -1,0 +1,54 @@
+/* process.h - the processes of a run: one with the transport `threads`, T * D with `mpi`, each of
+ * which is one rank. What is said, written or decided outside of the ranks' bodies is said, written
+ * and decided by the first; the others wait at the next agreement.
+ *
+ * The processes of a run are a fact about this process, as its number and its host are: they are
+ * kept here, and not handed around. With one process nothing here waits or fails. */
+#ifndef SHEAF_COMM_PROCESS_H
+#define SHEAF_COMM_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "comm/comm.h"
+
+int sheaf__process_count(void);
+int sheaf__process_number(void);
+bool sheaf__process_first(void);
+/* The name of the host that process `number` runs on. Borrowed. */
+const char *sheaf__process_host(int number);
+/* sheaf__process_local - how many processes run on this machine; *number: which of them this is. */
+int sheaf__process_local(int *number);
+
+/* Collective: all processes call them. */
+/* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. */
+sheaf_status *sheaf__process_agree(sheaf_status *mine);
+/* sheaf__process_broadcast - the first's bytes to all. */
+sheaf_status *sheaf__process_broadcast(void *bytes, size_t size);
+/* sheaf__process_share - the first's text, which may be NULL, to all: *text of the others is
+ * replaced and owned by the caller. */
+sheaf_status *sheaf__process_share(char **text);
+
+/* sheaf__process_launched - what started this process as one of several: "mpirun" or "srun"; NULL:
+ * nothing did. `count`, `number`: as it says, 0 where it does not; may be NULL. */
+const char *sheaf__process_launched(int *count, int *number);
+
+/* sheaf__process_plugin - where the module of an MPI is.
+ *   mpi  "openmpi", "mpich", a path, or NULL: that of the launcher, else what is there
+ * Looks into SHEAF_PLUGINS, beside the program, and into the library's folder. */
+sheaf_status *sheaf__process_plugin(char **path, const char *mpi);
+
+/* sheaf__process_start - loads the module and joins the others; once. It ends with the program.
+ * Errors: SHEAF_E_UNSUPPORTED: no module; SHEAF_E_PEER: this MPI is not the launcher's. */
+sheaf_status *sheaf__process_start(const char *mpi);
+
+/* sheaf__process_run - one rank to a process: body runs once in each; the first failure by rank
+ * number in all. `groups` of ranks are its communicators: group k is that of the processes with the
+ * same `color[k]`, in the order of their numbers, NULL where it has one.
+ *   ranks  how many processes it takes */
+enum { SHEAF__MOST_GROUPS = 4 };
+sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
+                                 sheaf_status *(*body)(void *context, sheaf_comm *const *comm),
+                                 void *context);
+
+#endif
