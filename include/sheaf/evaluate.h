@@ -41,6 +41,11 @@ typedef struct sheaf_model_evaluate_options {
     void *context;
     const sheaf_events *events;
     sheaf_control *control; /* stops it between rows, where `take` is given; may be NULL */
+    /* Of texts; NULL and 0: the run's, else the first of each. */
+    const char *loss_on; /* what is learned: "answers", "last" or "all" */
+    const char *on_long; /* what becomes of those longer than `seq`: "error", "cut", "skip" */
+    int specials;        /* special tokens that are written in them are text (-1) or tokens (1) */
+    const char *data_cache; /* folder that keeps tokenised texts; NULL: none */
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {

@@ -1,116 +1,86 @@
 /* evaluate.c - loss and accuracy of a model on data: sheaf/evaluate.h. */
 #include "sheaf/evaluate.h"
 
-#include "inputs/template.h"
+#include <string.h>
+
+#include "library/judge.h"
 #include "library/model.h"
 #include "library/take.h"
 #include "library/train_settings.h"
-#include "plan/fits.h"
-#include "train/evaluate.h"
 
 typedef struct work {
     const sheaf_model_evaluate_options *o;
-    sheaf__opened opened;
-    sheaf__run_model run;
-    sheaf__wording wording;
-    sheaf_data *data;
-    sheaf_dtype dtype;
-    int tp;
-    int64_t micro_batch;
-    sheaf__evaluation result; /* of the first rank */
+    sheaf__judge judge;
 } work;
 
 static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
 {
     const work *w = self;
-    return w->o->take(w->o->context, row, position, logits, w->opened.config.vocab);
+    return w->o->take(w->o->context, row, position, logits, w->judge.opened.config.vocab);
 }
 
-static sheaf_status *on_rank(void *self, sheaf__model *model)
+static sheaf_status *check(const sheaf_model_evaluate_options *o)
 {
-    work *w = self;
-    const bool first = sheaf__is_first(model->context);
-    sheaf__evaluation result;
-    sheaf_status *st = sheaf__evaluate(
-        &result, model, w->data,
-        &(sheaf__evaluate_options){ .micro_batch = w->micro_batch,
-                                    .padded = w->o->take != NULL,
-                                    .take = first && w->o->take != NULL ? take : NULL,
-                                    .self = w,
-                                    .stop = sheaf__control_stop(w->o->control),
-                                    .events = first ? w->o->events : NULL });
-    if (st == NULL && first)
-        w->result = result;
-    return st;
+    const bool sound = o->model != NULL && o->data != NULL && o->tp >= 0 && o->threads >= 0 &&
+                       o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 && o->specials <= 1;
+    return sound ? NULL
+                 : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
+                                  "a model, data, specials from -1 to 1, and no other number below "
+                                  "0");
 }
 
-/* The run's words stand where none are given. */
-static sheaf_status *open_all(work *w, sheaf_model_evaluate_options *o)
+/* One of the names that flags have; NULL leaves *out. */
+static sheaf_status *choose(int *out, const char *name, const sheaf__choice *choices,
+                            const char *what)
 {
-    sheaf_status *st = sheaf__run_model_open(&w->opened, &w->run,
-                                             &(sheaf__open_options){ .model = o->model,
-                                                                     .config = o->config,
-                                                                     .slices = 8,
-                                                                     .adapter = o->adapter,
-                                                                     .events = o->events });
-    if (st != NULL)
-        return st;
-    sheaf__run_model_words(&w->run, &o->tokenizer, &o->prompt_template, &o->query);
-    /* the data have their own words, but for those about images */
-    const bool words = sheaf__family_for(&w->opened.config)->towers != NULL;
-    st = sheaf__wording_open(
-        &w->wording, &w->opened.config,
-        &(sheaf__wording_options){ .folder = words ? w->run.folder : NULL,
-                                   .tokenizer = words ? o->tokenizer : NULL,
-                                   .version = words ? o->prompt_template : NULL });
-    if (st != NULL)
-        return st;
-    return sheaf_data_open(
-        &w->data, o->data,
-        &(sheaf_data_options){ .config = &w->opened.config,
-                               .seq = o->seq,
-                               .events = o->events,
-                               .folder = w->run.folder,
-                               .tokenizer = o->tokenizer,
-                               .prompt_template = w->wording.images
-                                                      ? sheaf__template_name(w->wording.version)
-                                                      : o->prompt_template,
-                               .query = o->query,
-                               .micro_batch = w->micro_batch,
-                               .threads = o->threads,
-                               .stop = sheaf__control_stop(o->control) });
+    int n = 0;
+    if (name == NULL)
+        return NULL;
+    for (; choices[n].name != NULL; n++)
+        if (strcmp(choices[n].name, name) == 0) {
+            *out = choices[n].value;
+            return NULL;
+        }
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options: %s", what);
+    sheaf_expected(st, "%s, %s or %s", choices[0].name, choices[1].name, choices[2].name);
+    return sheaf_found(st, "%s", name);
 }
 
-static sheaf_status *compute(work *w)
+static sheaf_status *fill(work *w)
 {
     const sheaf_model_evaluate_options *o = w->o;
-    const int64_t rows = sheaf_data_rows(w->data), seq = sheaf_data_seq(w->data);
-    const sheaf_bf16_sums sums = sheaf__sums_of(SHEAF_SUMS_UNNAMED, w->run.sums, w->dtype);
-    sheaf__placement place;
-    sheaf_status *st = sheaf__placement_read(&place, o->place, w->opened.schema);
+    int loss_on = SHEAF_LOSS_UNNAMED, on_long = SHEAF_LONG_UNNAMED;
+    w->judge = (sheaf__judge){ .model = o->model,
+                               .config = o->config,
+                               .adapter = o->adapter,
+                               .data = o->data,
+                               .tokenizer = o->tokenizer,
+                               .prompt_template = o->prompt_template,
+                               .query = o->query,
+                               .place = o->place,
+                               .data_cache = o->data_cache,
+                               .specials = o->specials > 0,
+                               .specials_given = o->specials != 0,
+                               .tp = o->tp > 0 ? o->tp : 1,
+                               .threads = o->threads,
+                               .slices = 8,
+                               .micro_batch = o->micro_batch > 0 ? o->micro_batch : 4,
+                               .seq = o->seq,
+                               .force = o->force,
+                               .padded = o->take != NULL,
+                               .take = take,
+                               .self = w,
+                               .stop = sheaf__control_stop(o->control),
+                               .events = o->events,
+                               .told = o->events };
+    sheaf_status *st = sheaf__take_activations(&w->judge.dtype, o->dtype);
     if (st == NULL)
-        st = sheaf_fits_evaluate(
-            &(sheaf_plan_generation){ .schema = w->opened.schema,
-                                      .lora = w->opened.lora,
-                                      .place = &place,
-                                      .tp = w->tp,
-                                      .threads = o->threads,
-                                      .dtype = w->dtype,
-                                      .batch = w->micro_batch < rows ? w->micro_batch : rows,
-                                      .seq = seq },
-            w->data, o->take != NULL, &(sheaf_fits_how){ .force = o->force, .events = o->events });
-    if (st != NULL)
-        return st;
-    return sheaf__crew_run(
-        &w->opened,
-        &(sheaf__crew_options){ .ranks = w->tp,
-                                .place = o->place,
-                                .threads = o->threads,
-                                .dtype = w->dtype,
-                                .sums = sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                .positions = seq,
-                                .events = o->events },
-        on_rank, w);
+        st = choose(&loss_on, o->loss_on, sheaf__loss_choices, "loss_on");
+    if (st == NULL)
+        st = choose(&on_long, o->on_long, sheaf__long_choices, "on_long");
+    w->judge.loss_on = (sheaf_loss_on)loss_on;
+    w->judge.on_long = (sheaf_on_long)on_long;
+    return st;
 }
 
 sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
@@ -121,27 +91,20 @@ sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_evaluate_options");
     if (st == NULL)
         st = sheaf__take_report(report, "sheaf_model_evaluate_report");
-    if (st == NULL && (o.model == NULL || o.data == NULL || o.tp < 0 || o.threads < 0 ||
-                       o.micro_batch < 0 || o.seq < 0))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
-                            "a model, data, and no number below 0");
     if (st == NULL)
-        st = sheaf__take_activations(&w.dtype, o.dtype);
-    w.tp = o.tp > 0 ? o.tp : 1;
-    w.micro_batch = o.micro_batch > 0 ? o.micro_batch : 4;
+        st = check(&o);
     if (st == NULL)
-        st = open_all(&w, &o);
+        st = fill(&w);
     if (st == NULL)
-        st = compute(&w);
+        st = sheaf__judge_open(&w.judge);
+    if (st == NULL)
+        st = sheaf__judge_run(&w.judge);
     if (st == NULL)
         sheaf__give_report(report,
-                           &(sheaf_model_evaluate_report){ .loss = w.result.loss,
-                                                           .tokens = w.result.tokens,
-                                                           .correct = w.result.correct },
+                           &(sheaf_model_evaluate_report){ .loss = w.judge.result.loss,
+                                                           .tokens = w.judge.result.tokens,
+                                                           .correct = w.judge.result.correct },
                            sizeof *report);
-    sheaf_data_close(w.data);
-    sheaf__wording_close(&w.wording);
-    sheaf__opened_close(&w.opened);
-    sheaf__run_model_release(&w.run);
+    sheaf__judge_close(&w.judge);
     return st;
 }

@@ -282,23 +282,19 @@ sheaf_status *sheaf__run_trained_open(sheaf__run_trained *t, const sheaf__run_re
                                       const char *model, const char *config)
 {
     const sheaf_train_options *o = &r->options;
-    const bool lora = o->method == SHEAF_METHOD_LORA,
-               from = lora && o->adapter != NULL && o->adapter[0] != '\0';
-    sheaf_status *st = lora && !from ? sheaf_train_options_lora(&t->fresh, o) : NULL;
+    sheaf__open_options how;
+    sheaf_status *st = sheaf__train_options_open(&how, &t->fresh, o);
+    how.model = model;
+    how.config = config;
+    how.for_training = how.hashed = true;
     if (st == NULL)
-        st = sheaf__open_model(&t->opened,
-                               &(sheaf__open_options){ .model = model,
-                                                       .config = config,
-                                                       .slices = o->slices,
-                                                       .for_training = true,
-                                                       .hashed = true,
-                                                       .adapter = from ? o->adapter : NULL,
-                                                       .fresh = lora && !from ? &t->fresh : NULL });
+        st = sheaf__open_model(&t->opened, &how);
     if (st == NULL)
         st = sheaf__select(&t->selection, t->opened.schema, t->opened.lora, o, NULL);
-    return st == NULL && lora ? sheaf_lora_save_also(t->opened.lora, t->opened.schema,
-                                                     sheaf__selected, &t->selection)
-                              : st;
+    return st == NULL && o->method == SHEAF_METHOD_LORA
+               ? sheaf_lora_save_also(t->opened.lora, t->opened.schema, sheaf__selected,
+                                      &t->selection)
+               : st;
 }
 
 void sheaf__run_trained_release(sheaf__run_trained *t)
@@ -374,6 +370,7 @@ static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options
     sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
     if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
         run->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
     if (st == NULL)
         st = copy_text(&run->version, o->prompt_template);
     return st == NULL ? copy_text(&run->query, o->query) : st;

@@ -17,6 +17,14 @@
 #include "models/open.h"
 #include "train/options.h"
 
+/* How a run reads texts, as far as it decides the loss; zeros where there is no run. */
+typedef struct sheaf__run_texts {
+    sheaf_loss_on loss_on;
+    sheaf_on_long on_long;
+    bool specials;
+    int64_t seq;
+} sheaf__run_texts;
+
 typedef struct sheaf__run_model {
     const char
         *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
@@ -26,6 +34,7 @@ typedef struct sheaf__run_model {
         *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     sheaf_source *masters; /* its tensors */
     sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
+    sheaf__run_texts texts;
     char *tokenizer, *version,
         *query; /* what the run was trained with, as far as it was named; NULL */
 } sheaf__run_model;

@@ -176,6 +176,12 @@ static void test_evaluate__hands_out_logits(void **state)
     how.context = &s;
     how.micro_batch = 1;
     CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_DATA, "enough");
+    how.loss_on = "everything";
+    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG,
+                "loss_on | answers, last or all | everything");
+    how.loss_on = NULL;
+    how.specials = 2;
+    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "specials from -1 to 1");
     assert_true(s.rows == 2 && s.positions > 2 && s.first != 0);
 }
 

@@ -42,6 +42,21 @@ train "which is found again" "24 records were tokenised before" again --data "$w
 like "with the same rows" talk again
 train "a folder of files" . folder --data "$work/parts"
 like "is the same data, in parts" talk folder
+# ---- a run is judged as it was trained, in every setting that decides the loss ----
+sed 's/fox/fox <|im_end|> on/' "$work/talk.jsonl" >"$work/marked.jsonl"
+train "all is learned, marks are tokens, long ones are cut" 'are longer than 40 tokens and cut there' judged --data "$work/talk.jsonl" --loss-on all --specials --on-long cut \
+    --seq 40 --eval-data "$work/marked.jsonl" --eval-every 1
+loss=$(tail -n 1 "$work/judged/metrics.jsonl" | sed 's/.*"eval_loss": //; s/,.*//')
+for from in judged judged/checkpoints/step-00000003; do
+    runs "eval of $from" 0 'longer than 40 tokens and cut there' eval --model "$work/$from" --data "$work/marked.jsonl" --json
+    check "says what its evaluation said" near "$(json_number "$work/stdout" loss)" "$loss" 1e-14
+done
+for flags in '--loss-on answers' --no-specials '--on-long skip' '--seq 30'; do
+    runs "eval with $flags" 0 . eval --model "$work/judged" --data "$work/marked.jsonl" $flags --json
+    other=$(json_number "$work/stdout" loss)
+    if near "$other" "$loss" 1e-6; then other=the same; fi
+    check "is of something else" test "$other" != "the same"
+done
 runs "eval reads them by the run's words" 0 '"tokens":[1-9]' eval --model "$work/talk" --data "$work/talk.jsonl" --json
 
 train "packed rows by length" '24 records are packed into [1-9] rows of at most 128 tokens' pack --data "$work/talk.jsonl" --pack --seq 128 --group-by-length --micro-batch 2

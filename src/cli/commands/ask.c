@@ -426,22 +426,6 @@ sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened,
                       : st;
 }
 
-sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened,
-                            const sheaf_data *data, int64_t micro_batch, int64_t positions,
-                            bool padded)
-{
-    sheaf__placement place;
-    sheaf_plan_generation asked;
-    const int64_t rows = sheaf_data_rows(data);
-    sheaf_status *st = lay_out(&asked, &place, l, opened);
-    asked.batch = micro_batch < rows ? micro_batch : rows;
-    asked.seq = positions;
-    return st == NULL
-               ? sheaf_fits_evaluate(&asked, data, padded,
-                                     &(sheaf_fits_how){ .force = l->force, .events = l->events })
-               : st;
-}
-
 static int64_t positions_of(const sheaf__prompt *p)
 {
     return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1;

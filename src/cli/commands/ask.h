@@ -83,10 +83,6 @@ typedef struct ask_layout {
  * sheaf_fits_generate(). */
 sheaf_status *ask_fits(const ask_layout *layout, const sheaf__opened *opened,
                        const sheaf__prompt *prompt, int64_t count, int64_t batch, int64_t max_new);
-/* ask_fits_data - the same of the loss on data; positions: of the rotary table. */
-sheaf_status *ask_fits_data(const ask_layout *layout, const sheaf__opened *opened,
-                            const sheaf_data *data, int64_t micro_batch, int64_t positions,
-                            bool padded);
 
 /* ask_reach - refuses prompts that alone are longer than the model was made for, unless max_length
  * (0: not given) allows them by name; warns where prompts and answers may come to be. */

@@ -7,8 +7,8 @@
 
 #include "ask.h"
 #include "commands.h"
-#include "library/run_model.h"
 #include "library/generation_config.h"
+#include "library/judge.h"
 #include "cli/lib/signals.h"
 #include "base/output.h"
 #include "base/print.h"
@@ -26,32 +26,19 @@ const char cmd_eval_usage[] =
 
 enum { WORST = 5 }; /* mismatches that are shown */
 
-typedef struct settings {
-    const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa,
-        *place, *data_cache;
-    int tp, threads, slices;
-    sheaf_dtype dtype;
-    sheaf_loss_on loss_on;
-    sheaf_on_long on_long;
-    sheaf_bf16_sums sums;
-    const char *given_version, *given_query; /* by flags, not by the run that is the model */
-    bool force, match, specials;
-    int64_t micro_batch, seq, max_new;
-} settings;
-
 typedef struct work {
-    const settings *s;
-    sheaf_data *data;
-    const sheaf_events *events;
+    sheaf__judge judge;
+    const char *save_logits;
+    bool match;
+    int64_t max_new;
     sheaf_safetensors_writer *writer;
     char *partial;          /* where it writes */
     const atomic_int *stop; /* NULL while it writes nothing: a signal may then end the process */
-    int64_t seq, vocab;
-    sheaf__evaluation result; /* written by rank 0 */
+    int64_t seq;
     /* with --match: */
-    const sheaf__wording *wording;
     sheaf__prompts prompts;
     sheaf__generate_options how;
+    int64_t ends[SHEAF_MAX_EOS];
     sheaf__continuation *out; /* of rank 0 */
 } work;
 
@@ -61,16 +48,18 @@ static sheaf_status *write_logits(void *self, int64_t row, int64_t position, con
     if (atomic_load(w->stop) != 0)
         return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"),
                            "a request to stop; nothing was left behind");
-    return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * w->vocab * 4, logits,
-                                    w->vocab * 4);
+    const int64_t vocab = w->judge.opened.config.vocab;
+    return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * vocab * 4, logits,
+                                    vocab * 4);
 }
 
-static sheaf_status *answer_all(work *w, sheaf__model *model)
+static sheaf_status *answer_all(void *self, sheaf__model *model)
 {
+    work *w = self;
     const bool first = sheaf__is_first(model->context);
     sheaf__generate_options how = w->how;
     sheaf__continuation *own = NULL;
-    how.events = first ? w->events : NULL;
+    how.events = first ? w->judge.events : NULL;
     how.stop_now = w->stop;
     sheaf_status *st = first ? NULL : ask_answers_new(&own, w->prompts.count, how.max_new);
     if (st == NULL)
@@ -81,9 +70,12 @@ static sheaf_status *answer_all(work *w, sheaf__model *model)
 }
 
 /* Under another name until all are there. */
-static sheaf_status *begin_logits(work *w)
+static sheaf_status *begin_logits(void *self, bool first)
 {
-    sheaf_status *st = sheaf__partial_path(&w->partial, w->s->save_logits, "partial", 0);
+    work *w = self;
+    if (!first)
+        return NULL;
+    sheaf_status *st = sheaf__partial_path(&w->partial, w->save_logits, "partial", 0);
     if (st == NULL)
         st = cli_signals_stop(&w->stop);
     if (st != NULL)
@@ -91,36 +83,18 @@ static sheaf_status *begin_logits(work *w)
     const sheaf_safetensors_spec spec = { .name = "logits",
                                           .dtype = SHEAF_F32,
                                           .ndim = 3,
-                                          .shape = { sheaf_data_rows(w->data), w->seq, w->vocab } };
+                                          .shape = { sheaf_data_rows(w->judge.rows), w->seq,
+                                                     w->judge.opened.config.vocab } };
     cli_signals_unfinished(w->partial);
     return sheaf__safetensors_begin(&w->writer, w->partial, &spec, 1, NULL, 0, NULL);
 }
 
-static sheaf_status *on_rank(void *self, sheaf__model *model)
-{
-    work *w = self;
-    const bool first = sheaf__is_first(model->context), save = w->s->save_logits != NULL;
-    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch,
-                                              .padded = save,
-                                              .take = first && save ? write_logits : NULL,
-                                              .self = w,
-                                              .events = first ? w->events : NULL };
-    sheaf__evaluation result;
-    sheaf_status *st =
-        save ? sheaf__agree_all(model->context, first ? begin_logits(w) : NULL) : NULL;
-    if (st == NULL)
-        st = sheaf__evaluate(&result, model, w->data, &options);
-    if (st == NULL && first)
-        w->result = result;
-    return st == NULL && w->s->match ? answer_all(w, model) : st;
-}
-
-static sheaf_status *check_logits(const settings *s)
+static sheaf_status *check_logits(const work *w)
 {
     struct stat about;
-    if (s->save_logits == NULL || lstat(s->save_logits, &about) != 0)
+    if (w->save_logits == NULL || lstat(w->save_logits, &about) != 0)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", s->save_logits),
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", w->save_logits),
                                       "a file that does not exist"),
                        "something there already");
 }
@@ -132,9 +106,9 @@ static sheaf_status *finish_logits(work *w)
     sheaf_status *st = sheaf__safetensors_finish(w->writer);
     w->writer = NULL;
     if (st == NULL)
-        st = check_logits(w->s); /* nothing is replaced, whatever came there meanwhile */
+        st = check_logits(w); /* nothing is replaced, whatever came there meanwhile */
     if (st == NULL)
-        st = sheaf__rename_new(w->partial, w->s->save_logits, NULL);
+        st = sheaf__rename_new(w->partial, w->save_logits, NULL);
     if (st != NULL)
         unlink(w->partial);
     cli_signals_unfinished(NULL);
@@ -196,7 +170,7 @@ static sheaf_status *compare(matches *m, const work *w)
         char *text = NULL;
         if (expected == NULL)
             continue;
-        st = sheaf__wording_answer(&text, w->wording, w->out[i].ids, w->out[i].n);
+        st = sheaf__wording_answer(&text, &w->judge.wording, w->out[i].ids, w->out[i].n);
         if (st != NULL)
             break;
         const bool equal = sheaf__same_answer(text, expected, false);
@@ -250,7 +224,7 @@ static void print_mismatches(const cli *cli, const matches *m, const work *w)
 
 static void print_result(const cli *cli, const work *w, const matches *m)
 {
-    const sheaf__evaluation *e = &w->result;
+    const sheaf__evaluation *e = &w->judge.result;
     const double accuracy = e->tokens == 0 ? 0 : (double)e->correct / (double)e->tokens;
     if (cli->json) {
         json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(e->loss), "tokens",
@@ -263,9 +237,9 @@ static void print_result(const cli *cli, const work *w, const matches *m)
             json_object_set_new(object, "answers", json_integer(m->compared));
             json_object_set_new(object, "mismatches", mismatches_json(m, w));
         }
-        if (w->s->dtype == SHEAF_BF16)
+        if (w->judge.dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums",
-                                json_string(sheaf__sums_name(w->s->dtype, w->s->sums)));
+                                json_string(sheaf__sums_name(w->judge.dtype, w->judge.sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -279,22 +253,22 @@ static void print_result(const cli *cli, const work *w, const matches *m)
 
 /* ---- the command ---- */
 
-static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const char *folder)
+static sheaf_status *read_answers(work *w)
 {
-    const settings *s = w->s;
+    const sheaf__judge *j = &w->judge;
     sheaf__generation_config generation;
-    sheaf_status *st = sheaf__wording_needed(w->wording);
+    sheaf_status *st = sheaf__wording_needed(&j->wording);
     if (st != NULL)
         return sheaf_in(st, "--match");
-    if (ask_is_tokens(s->data)) {
-        st = sheaf_in(ask_data(&w->prompts, w->wording, w->data), "%s", s->data);
+    if (ask_is_tokens(j->data)) {
+        st = sheaf_in(ask_data(&w->prompts, &j->wording, j->rows), "%s", j->data);
         w->how.load = ask_data_load;
-        w->how.self = w->data;
+        w->how.self = j->rows;
     } else {
         st = sheaf__prompts_read(
-            &w->prompts, w->wording,
+            &w->prompts, &j->wording,
             &(sheaf__prompts_from){
-                .file = s->data, .query = s->query, .looked_at = true, .events = w->events });
+                .file = j->data, .query = j->query, .looked_at = true, .events = j->events });
         w->how.load = sheaf__prompts_load;
         w->how.self = &w->prompts;
     }
@@ -303,183 +277,143 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
         expected += w->prompts.about[i].expected != NULL;
     if (st == NULL && expected == 0)
         st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"),
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", j->data), "answers to compare with"),
             "none");
     if (st == NULL)
-        st = sheaf__generation_config_read(&generation, folder, NULL);
+        st = sheaf__generation_config_read(&generation, j->run.folder, NULL);
     if (st == NULL)
-        sheaf__generation_config_stops(stop, &w->how.nstop, &generation, w->wording);
+        sheaf__generation_config_stops(w->ends, &w->how.nstop, &generation, &j->wording);
     if (st == NULL)
-        st = ask_answers_new(&w->out, w->prompts.count, s->max_new);
+        st = ask_answers_new(&w->out, w->prompts.count, w->max_new);
     w->how.sampling = (sheaf__sampling){ .greedy = true };
-    w->how.max_new = s->max_new;
-    w->how.batch = s->micro_batch;
-    w->how.stop = stop;
+    w->how.max_new = w->max_new;
+    w->how.batch = j->micro_batch;
+    w->how.stop = w->ends;
     return st;
 }
 
-static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened,
-                         const char *folder, const sheaf__wording *wording)
+static sheaf_status *ready(void *self)
 {
-    int64_t stop[SHEAF_MAX_EOS];
+    work *w = self;
+    sheaf__judge *j = &w->judge;
+    w->seq = j->positions;
+    if (!w->match)
+        return NULL;
+    const ask_layout layout = { .place = j->place,
+                                .tp = j->tp,
+                                .threads = j->threads,
+                                .dtype = j->dtype,
+                                .force = j->force,
+                                .events = j->events };
+    sheaf_status *st = read_answers(w);
+    if (st == NULL) /* rows that are too long were refused, or asked for */
+        st = ask_reach(&j->opened.config, &w->prompts, w->max_new, INT64_MAX, j->events);
+    if (st == NULL)
+        st = ask_fits(&layout, &j->opened, w->prompts.prompt, w->prompts.count, j->micro_batch,
+                      w->max_new);
+    const int64_t asked = st == NULL ? ask_positions(&w->prompts, w->max_new) : 0;
+    j->positions = asked > j->positions ? asked : j->positions;
+    return st;
+}
+
+static sheaf_status *run(const cli *cli, work *w)
+{
     matches m = { 0 };
     sheaf_monitor *monitor = NULL;
-    work w = { .s = s, .wording = wording, .vocab = opened->config.vocab };
     sheaf_status *st =
         sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (st != NULL)
         return st;
-    w.events = sheaf_monitor_events(monitor);
-    st = sheaf_data_open(
-        &w.data, s->data,
-        &(sheaf_data_options){ .config = &opened->config,
-                               .seq = s->seq,
-                               .events = w.events,
-                               .folder = folder,
-                               .tokenizer = s->tokenizer,
-                               .prompt_template = wording->images
-                                                      ? sheaf__template_name(wording->version)
-                                                      : s->version,
-                               .query = s->query,
-                               .loss_on = s->loss_on,
-                               .on_long = s->on_long,
-                               .specials = s->specials,
-                               .cache = s->data_cache,
-                               .micro_batch = s->micro_batch,
-                               .threads = s->threads });
-    if (st == NULL) /* with --match a template also tells where an answer begins */
-        sheaf_data_note_unused(w.data, s->data, s->match ? NULL : s->given_version, s->given_query,
-                               w.events);
-    if (st == NULL && s->match)
-        st = read_answers(&w, stop, folder);
-    if (st == NULL) {
-        const ask_layout layout = { .place = s->place,
-                                    .tp = s->tp,
-                                    .threads = s->threads,
-                                    .dtype = s->dtype,
-                                    .force = s->force,
-                                    .events = w.events };
-        w.seq = sheaf_data_seq(w.data);
-        st = ask_fits_data(&layout, opened, w.data, s->micro_batch, w.seq, s->save_logits != NULL);
-        if (st == NULL && s->match) /* rows that are too long were refused, or asked for */
-            st = ask_reach(&opened->config, &w.prompts, s->max_new, INT64_MAX, w.events);
-        if (st == NULL && s->match)
-            st = ask_fits(&layout, opened, w.prompts.prompt, w.prompts.count, s->micro_batch,
-                          s->max_new);
-    }
-    if (st == NULL) {
-        const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
-        st = sheaf__crew_run(opened,
-                             &(sheaf__crew_options){
-                                 .ranks = s->tp,
-                                 .place = s->place,
-                                 .threads = s->threads,
-                                 .dtype = s->dtype,
-                                 .isa = s->isa,
-                                 .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                 .positions = asked > w.seq ? asked : w.seq,
-                                 .events = w.events },
-                             on_rank, &w);
-    }
+    w->judge.events = sheaf_monitor_events(monitor);
+    st = sheaf__judge_run(&w->judge);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED)
         sheaf_found(st, "a request to stop; nothing was left behind");
     st = cli_signals_explain(st);
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
-        st = finish_logits(&w);
-    if (st == NULL && s->match)
-        st = compare(&m, &w);
+        st = finish_logits(w);
+    if (st == NULL && w->match)
+        st = compare(&m, w);
     if (st == NULL)
-        print_result(cli, &w, &m);
+        print_result(cli, w, &m);
     release_matches(&m);
-    sheaf__safetensors_abandon(w.writer);
+    sheaf__safetensors_abandon(w->writer);
     cli_signals_unfinished(NULL);
-    free(w.partial);
-    ask_answers_free(w.out);
-    sheaf__prompts_release(&w.prompts);
-    sheaf_data_close(w.data);
+    free(w->partial);
+    ask_answers_free(w->out);
+    sheaf__prompts_release(&w->prompts);
     return st;
 }
 
 int cmd_eval(cli *cli, int argc, char **argv)
 {
-    settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .micro_batch = 4, .max_new = 64 };
+    work w = { .max_new = 64,
+               .judge = { .tp = 1,
+                          .slices = 8,
+                          .dtype = SHEAF_F32,
+                          .micro_batch = 4,
+                          .told = &cli->events } };
+    sheaf__judge *j = &w.judge;
     const cli_option table[] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run",
+        { "model", CLI_PATH | CLI_REQUIRED, &j->model, "folder of the model, or of a training run",
           "DIR" },
-        { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it",
+        { "config", CLI_PATH, &j->config, "its config.json, where the folder has none", "FILE" },
+        { "adapter", CLI_PATH, &j->adapter, "PEFT adapter, or a training run, to use with it",
           "DIR" },
-        { "data", CLI_PATH | CLI_REQUIRED, &s.data,
+        { "data", CLI_PATH | CLI_REQUIRED, &j->data,
           "JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels",
           "PATH" },
-        { "match", CLI_FLAG, &s.match,
+        { "match", CLI_FLAG, &w.match,
           "also answer every record and count the answers that are right" },
-        { "exact-match", CLI_FLAG | CLI_HIDDEN, &s.match, "the same" },
-        { "max-new", CLI_COUNT, &s.max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
-        { "tokenizer", CLI_PATH, &s.tokenizer,
+        { "exact-match", CLI_FLAG | CLI_HIDDEN, &w.match, "the same" },
+        { "max-new", CLI_COUNT, &w.max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
+        { "tokenizer", CLI_PATH, &j->tokenizer,
           "folder, tokenizer.json or tokenizer.model; default: the model's folder, else bytes",
           "PATH" },
-        { "template", CLI_TEXT, &s.version,
+        { "template", CLI_TEXT, &j->prompt_template,
           "how a conversation is put, by name; of images base, chat, vqa or chat_old; default: the model's",
           "NAME" },
-        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
+        { "query", CLI_TEXT, &j->query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
-        { "loss-on", CLI_CHOICE, &s.loss_on, SHEAF__LOSS_HELP, .choices = sheaf__loss_choices },
-        { "specials", CLI_FLAG, &s.specials, SHEAF__SPECIALS_HELP },
-        { "data-cache", CLI_PATH, &s.data_cache,
+        { "loss-on", CLI_CHOICE, &j->loss_on, SHEAF__LOSS_HELP, .choices = sheaf__loss_choices },
+        { "specials", CLI_FLAG, &j->specials, SHEAF__SPECIALS_HELP },
+        { "data-cache", CLI_PATH, &j->data_cache,
           "keep tokenised texts in this folder and find them again", "DIR" },
-        { "on-long", CLI_CHOICE, &s.on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
-        { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
-        { "place", CLI_TEXT, &s.place,
+        { "on-long", CLI_CHOICE, &j->on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
+        { "tp", CLI_INT, &j->tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &j->place,
           "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
-        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand",
+        { "threads", CLI_INT, &j->threads, "compute threads in all; 0 = every core at hand",
           .max = 4096 },
-        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
+        { "slices", CLI_INT, &j->slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
-        { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products",
+        { "dtype", CLI_CHOICE, &j->dtype, "type of activations and products",
           .choices = cli_dtypes },
-        { "bf16-sums", CLI_CHOICE, &s.sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
-        { "micro-batch", CLI_COUNT, &s.micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
-        { "seq", CLI_COUNT, &s.seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },
-        { "save-logits", CLI_PATH, &s.save_logits, "write every logit to this .safetensors file",
+        { "bf16-sums", CLI_CHOICE, &j->sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
+        { "micro-batch", CLI_COUNT, &j->micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
+        { "seq", CLI_COUNT, &j->seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },
+        { "save-logits", CLI_PATH, &w.save_logits, "write every logit to this .safetensors file",
           "FILE" },
-        { "force", CLI_FLAG, &s.force, ASK_FORCE },
-        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
+        { "force", CLI_FLAG, &j->force, ASK_FORCE },
+        { "isa", CLI_TEXT | CLI_HIDDEN, &j->isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
-    sheaf__opened opened = { 0 };
-    sheaf__run_model model = { 0 };
-    sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = check_logits(&s);
-    if (st == NULL)
-        st = sheaf__run_model_open(&opened, &model,
-                                   &(sheaf__open_options){ .model = s.model,
-                                                           .config = s.config,
-                                                           .slices = s.slices,
-                                                           .adapter = s.adapter,
-                                                           .events = &cli->events });
+        st = check_logits(&w);
     if (st == NULL) {
-        s.given_version = s.version;
-        s.given_query = s.query;
-        s.sums = sheaf__sums_of(s.sums, model.sums, s.dtype);
-        sheaf__run_model_words(&model, &s.tokenizer, &s.version, &s.query);
-        /* the data have their own words, but for those about images and answers */
-        const bool words = s.match || sheaf__family_for(&opened.config)->towers != NULL;
-        st = sheaf__wording_open(
-            &wording, &opened.config,
-            &(sheaf__wording_options){
-                .folder = words ? model.folder : NULL,
-                .tokenizer = words ? s.tokenizer : NULL,
-                .version = words ? s.version : NULL,
-                .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
+        j->specials_given = sheaf__settings_given(&cli->settings, table, "specials");
+        j->words = w.match;
+        j->padded = w.save_logits != NULL;
+        j->take = write_logits;
+        j->ready = ready;
+        j->before = w.save_logits != NULL ? begin_logits : NULL;
+        j->after = w.match ? answer_all : NULL;
+        j->self = &w;
+        st = sheaf__judge_open(j);
     }
     if (st == NULL)
-        st = run(cli, &s, &opened, model.folder, &wording);
-    sheaf__wording_close(&wording);
-    sheaf__opened_close(&opened);
-    sheaf__run_model_release(&model);
+        st = run(cli, &w);
+    sheaf__judge_close(j);
     return cli_report(cli, st);
 }

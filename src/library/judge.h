@@ -1,0 +1,55 @@
+/* judge.h - a model, or a training run, judged on data: what `sheaf eval` and
+ * sheaf_model_evaluate() are made of.
+ *
+ * What decides the loss is the run's where nothing else is given: tokenizer, template, query, the
+ * order of bfloat16 sums, and of texts what is learned, whether special tokens in them are tokens,
+ * and what becomes of those that are too long. */
+#ifndef SHEAF_LIBRARY_JUDGE_H
+#define SHEAF_LIBRARY_JUDGE_H
+
+#include "infer/wording.h"
+#include "library/run_model.h"
+#include "train/evaluate.h"
+
+typedef struct sheaf__judge {
+    /* given; texts may be NULL */
+    const char *model, *config, *adapter, *data, *tokenizer, *prompt_template, *query, *place,
+        *data_cache, *isa;
+    sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
+    sheaf_loss_on loss_on;
+    sheaf_on_long on_long;
+    bool specials, specials_given;
+    int tp, threads, slices;
+    int64_t micro_batch, seq;
+    bool force;
+    bool words;  /* the model's own are needed, whatever the data are */
+    bool padded; /* as in sheaf__evaluate_options, with `take` */
+    sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);
+    /* NULL or: the data are open and their judgement fits in memory; on every rank before and after
+     * it is judged. */
+    sheaf_status *(*ready)(void *self);
+    sheaf_status *(*before)(void *self, bool first);
+    sheaf_status *(*after)(void *self, sheaf__model *model);
+    void *self;             /* of all four */
+    const atomic_int *stop; /* as in sheaf__evaluate_options; asked too while data are read */
+    const sheaf_events *events,
+        *told; /* of the judgement; of what the model is and how it is spoken to */
+    /* filled in on the way */
+    sheaf__opened opened;
+    sheaf__run_model run;
+    sheaf__wording wording;
+    sheaf_data *rows;
+    const char *given_template, *given_query; /* by the caller, not by the run */
+    int64_t positions;                        /* of the longest row; `ready` may ask for more */
+    sheaf__evaluation result;
+} sheaf__judge;
+
+/* sheaf__judge_open - the model, and what is given by nobody but the run. Close also after a
+ * failure. */
+sheaf_status *sheaf__judge_open(sheaf__judge *judge);
+/* sheaf__judge_run - the data and the judgement. */
+sheaf_status *sheaf__judge_run(sheaf__judge *judge);
+void sheaf__judge_close(sheaf__judge *judge);
+
+#endif
