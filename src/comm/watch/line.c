@@ -1,0 +1,216 @@
+/* line.c - see line.h. */
+#include "comm/watch/line.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { MAGIC = 0x77686173, HEAD = 12, SEND_MS = 2000, CONNECT_MS = 2000 };
+
+typedef struct head {
+    uint32_t magic;
+    uint16_t kind, none;
+    uint32_t size;
+} head;
+
+static sheaf_status *failed(const char *what)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_IO, "watching the processes: %s", what), "%s",
+                       strerror(errno));
+}
+
+/* ---- where ---- */
+
+static void add_address(sheaf__line_place *place, const struct sockaddr *a)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)a;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a;
+    const int i = place->count;
+    if (i == SHEAF__LINE_PLACES || (a->sa_family != AF_INET && a->sa_family != AF_INET6))
+        return;
+    place->address[i].v6 = a->sa_family == AF_INET6;
+    if (a->sa_family == AF_INET) {
+        memcpy(place->address[i].at, &v4->sin_addr, 4);
+    } else {
+        memcpy(place->address[i].at, &v6->sin6_addr, 16);
+        place->address[i].scope = v6->sin6_scope_id;
+    }
+    place->count++;
+}
+
+/* IPv4 before IPv6, others before the loopback. */
+static void own_addresses(sheaf__line_place *place)
+{
+    struct ifaddrs *all = NULL;
+    place->count = 0;
+    if (getifaddrs(&all) != 0)
+        return;
+    for (int pass = 0; pass < 4; pass++)
+        for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
+            if (i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) != 0 &&
+                ((i->ifa_flags & IFF_LOOPBACK) != 0) == (pass >= 2) &&
+                i->ifa_addr->sa_family == (pass % 2 == 0 ? AF_INET : AF_INET6))
+                add_address(place, i->ifa_addr);
+    freeifaddrs(all);
+}
+
+static int bound(int family)
+{
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+    struct sockaddr_in v4 = { .sin_family = AF_INET };
+    const int off = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    const int error = family == AF_INET6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6)
+                                         : bind(fd, (struct sockaddr *)&v4, sizeof v4);
+    if (error == 0 && listen(fd, 256) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place)
+{
+    struct sockaddr_in6 mine;
+    socklen_t size = sizeof mine;
+    memset(place, 0, sizeof *place);
+    *fd = bound(AF_INET6);
+    if (*fd < 0)
+        *fd = bound(AF_INET);
+    if (*fd < 0)
+        return failed("listening");
+    if (getsockname(*fd, (struct sockaddr *)&mine, &size) != 0 ||
+        getrandom(place->token, sizeof place->token, 0) != sizeof place->token) {
+        close(*fd);
+        return failed("listening");
+    }
+    place->port = mine.sin6_port; /* at the same place in both families */
+    own_addresses(place);
+    return NULL;
+}
+
+static bool connected(int fd, const struct sockaddr *to, socklen_t size)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+    struct pollfd wait = { .fd = fd, .events = POLLOUT };
+    if (connect(fd, to, size) == 0)
+        return true;
+    return errno == EINPROGRESS && poll(&wait, 1, CONNECT_MS) == 1 &&
+           getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+}
+
+static void without_delay(int fd)
+{
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+int sheaf__line_connect(const sheaf__line_place *place, int i)
+{
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = place->port };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+                               .sin6_port = place->port,
+                               .sin6_scope_id = place->address[i].scope };
+    const bool is_v6 = place->address[i].v6 != 0;
+    memcpy(&v4.sin_addr, place->address[i].at, 4);
+    memcpy(&v6.sin6_addr, place->address[i].at, 16);
+    const int fd =
+        socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && (is_v6 ? connected(fd, (struct sockaddr *)&v6, sizeof v6)
+                          : connected(fd, (struct sockaddr *)&v4, sizeof v4))) {
+        without_delay(fd);
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int sheaf__line_accept(int fd)
+{
+    const int caller = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (caller >= 0)
+        without_delay(caller);
+    return caller;
+}
+
+/* ---- frames ---- */
+
+static bool send_all(int fd, const unsigned char *bytes, size_t size)
+{
+    while (size > 0) {
+        const ssize_t n = send(fd, bytes, size, MSG_NOSIGNAL);
+        struct pollfd wait = { .fd = fd, .events = POLLOUT };
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno != EAGAIN || poll(&wait, 1, SEND_MS) != 1))
+            return false;
+        if (n > 0) {
+            bytes += n;
+            size -= (size_t)n;
+        }
+    }
+    return true;
+}
+
+bool sheaf__line_send(int fd, int kind, const void *bytes, size_t size)
+{
+    unsigned char frame[HEAD + SHEAF__LINE_MOST];
+    const head h = { .magic = MAGIC, .kind = (uint16_t)kind, .size = (uint32_t)size };
+    if (fd < 0 || size > SHEAF__LINE_MOST)
+        return false;
+    memcpy(frame, &h, HEAD);
+    if (size > 0)
+        memcpy(frame + HEAD, bytes, size);
+    return send_all(fd, frame, HEAD + size);
+}
+
+bool sheaf__line_wait(int fd, int ms)
+{
+    struct pollfd wait = { .fd = fd, .events = POLLIN };
+    return poll(&wait, 1, ms) == 1;
+}
+
+bool sheaf__line_read(int fd, sheaf__line_in *in)
+{
+    memmove(in->bytes, in->bytes + in->taken, in->used - in->taken);
+    in->used -= in->taken;
+    in->taken = 0;
+    while (in->used < sizeof in->bytes) {
+        const ssize_t n = recv(fd, in->bytes + in->used, sizeof in->bytes - in->used, MSG_DONTWAIT);
+        if (n > 0)
+            in->used += (size_t)n;
+        else if (n == 0)
+            return false;
+        else if (errno != EINTR)
+            return errno == EAGAIN;
+    }
+    return true;
+}
+
+int sheaf__line_next(sheaf__line_in *in, const void **bytes, size_t *size)
+{
+    head h;
+    if (in->used - in->taken < HEAD)
+        return 0;
+    memcpy(&h, in->bytes + in->taken, HEAD);
+    if (h.magic != MAGIC || h.kind == 0 || h.size > SHEAF__LINE_MOST)
+        return -1;
+    if (in->used - in->taken < HEAD + h.size)
+        return 0;
+    *bytes = in->bytes + in->taken + HEAD;
+    *size = h.size;
+    in->taken += HEAD + h.size;
+    return h.kind;
+}

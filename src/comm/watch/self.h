@@ -1,0 +1,20 @@
+/* self.h - which process this is, so that others can end it and no other. */
+#ifndef SHEAF_COMM_WATCH_SELF_H
+#define SHEAF_COMM_WATCH_SELF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct sheaf__self {
+    uint64_t machine;   /* kernel and namespace of processes: where `pid` is a name */
+    int64_t pid, began; /* in ticks since the machine's start: a pid may come again */
+    char host[64];
+} sheaf__self;
+
+void sheaf__self_look(sheaf__self *out);
+/* sheaf__self_kill - SIGKILL to a process of this machine, if it still is that one. */
+bool sheaf__self_kill(const sheaf__self *process);
+/* sheaf__self_busy - processor seconds that this process took, but for the calling thread. */
+uint64_t sheaf__self_busy(void);
+
+#endif

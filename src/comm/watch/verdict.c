@@ -1,0 +1,95 @@
+/* verdict.c - see verdict.h. */
+#include "comm/watch/verdict.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Do a and b both belong to the group in whose call a is? */
+static bool together(const sheaf__ranks *r, int a, int b)
+{
+    const char *group = r->told[a].group;
+    if (strcmp(group, "its group") == 0 || strcmp(group, "its stage") == 0)
+        return a / r->in_group == b / r->in_group;
+    return strcmp(group, "its peers") != 0 || a % r->in_group == b % r->in_group;
+}
+
+/* All ranks make the same number of calls before they meet in one. */
+bool sheaf__waits_for(const sheaf__ranks *r, int a, int b)
+{
+    const sheaf__told *x = &r->told[a], *y = &r->told[b];
+    if (a == b || !r->known[a] || x->call[0] == '\0' || !together(r, a, b))
+        return false;
+    return !r->known[b] || y->calls < x->calls;
+}
+
+bool sheaf__blocking(const sheaf__ranks *r, int rank)
+{
+    bool awaited = false;
+    for (int i = 0; i < r->count; i++) {
+        if (sheaf__waits_for(r, rank, i))
+            return false;
+        awaited = awaited || sheaf__waits_for(r, i, rank);
+    }
+    return awaited;
+}
+
+static void show_waiting(sheaf_text *out, const sheaf__ranks *r, int rank)
+{
+    int n = 0;
+    for (int i = 0; i < r->count; i++)
+        if (sheaf__waits_for(r, rank, i))
+            sheaf__text_add(out, "%s %d", n++ == 0 ? "; waits for rank" : ",", i);
+}
+
+static void show_others(sheaf_text *out, const sheaf__ranks *r, int but)
+{
+    char line[512];
+    for (int i = 0; i < r->count; i++) {
+        if (i == but)
+            continue;
+        if (!r->known[i]) {
+            sheaf__text_add(out, "  rank %d: nothing is known of it\n", i);
+            continue;
+        }
+        sheaf__text_add(out, "  %s", sheaf__told_show(line, sizeof line, &r->told[i]));
+        show_waiting(out, r, i);
+        sheaf__text_add(out, "\n");
+    }
+}
+
+static void show_blocking(sheaf_text *out, const sheaf__ranks *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->count; i++)
+        if (sheaf__blocking(r, i))
+            sheaf__text_add(out, "%s %d (host %s)", n++ == 0 ? ": others wait for rank" : ", rank",
+                            i, r->told[i].host);
+}
+
+void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *r, int rank,
+                         double s, int64_t pid)
+{
+    char line[512];
+    if (kind == SHEAF__HANGS) {
+        sheaf__text_add(out, "sheaf: the run hangs: no rank got on for %.0f s", s);
+        show_blocking(out, r);
+        sheaf__text_add(out, "\n");
+    } else {
+        const char *host = r->known[rank] ? r->told[rank].host : "unknown";
+        sheaf__text_add(out, "sheaf: rank %d of %d (host %s, process %" PRId64 ") ", rank, r->count,
+                        host, pid);
+        if (kind == SHEAF__DIED)
+            sheaf__text_add(out, "has died\n");
+        else
+            sheaf__text_add(
+                out, "is silent for %.0f s: it was stopped, or its host is gone; it is killed\n",
+                s);
+        if (r->known[rank])
+            sheaf__text_add(out, "  last:     %s\n",
+                            sheaf__told_show(line, sizeof line, &r->told[rank]));
+    }
+    show_others(out, r, kind == SHEAF__HANGS ? -1 : rank);
+    sheaf__text_add(out,
+                    "  try:      the newest checkpoint is whole: go on with --resume, or begin "
+                    "with --restarts N (docs/my-run-died.md)\n");
+}

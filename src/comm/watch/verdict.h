@@ -1,0 +1,37 @@
+/* verdict.h - what the records of all ranks say together: who waits for whom, and what is told when
+ * a run cannot go on. No sockets, no clock. */
+#ifndef SHEAF_COMM_WATCH_VERDICT_H
+#define SHEAF_COMM_WATCH_VERDICT_H
+
+#include <stdbool.h>
+
+#include "base/text.h"
+#include "comm/doing.h"
+#include "sheaf/owner.h"
+
+typedef enum sheaf__verdict_kind {
+    SHEAF__DIED = 1, /* its connection closed without a word */
+    SHEAF__STOPPED,  /* it is silent */
+    SHEAF__HANGS,    /* all are there and none gets on */
+} sheaf__verdict_kind;
+
+/* What is known of all ranks. */
+typedef struct sheaf__ranks {
+    int count, in_group; /* T * D; T */
+    bool known[SHEAF_MAX_SLICES];
+    sheaf__told told[SHEAF_MAX_SLICES];
+} sheaf__ranks;
+
+/* sheaf__waits_for - does rank a wait in a call for rank b, which has not come to it? */
+bool sheaf__waits_for(const sheaf__ranks *ranks, int a, int b);
+/* sheaf__blocking - is `rank` one that others wait for and that waits for none? */
+bool sheaf__blocking(const sheaf__ranks *ranks, int rank);
+
+/* sheaf__verdict_text - what is told of it.
+ *   rank  the one that died or is silent; -1: all hang
+ *   s     seconds it is silent, or that nothing happens
+ *   pid   of its process */
+void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *ranks,
+                         int rank, double s, int64_t pid);
+
+#endif

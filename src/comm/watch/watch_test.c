@@ -1,0 +1,275 @@
+/* watch_test.c - processes that watch each other: one that dies, one that is stopped, the first
+ * one, a hang, and a run in which nothing of that happens. Each is a process of its own, which
+ * makes its calls in name only. */
+#include "tests/check.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "comm/watch/verdict.h"
+#include "comm/watch/watch.h"
+
+enum { PROCESSES = 3, ENDED = 3, TEXT = 8192 };
+
+typedef enum what { NOTHING, DIES, STOPS, HANGS, SLOW } what;
+
+static int told[2]; /* a pipe for what they say */
+static char said[TEXT];
+
+static void end(void *self, const char *text)
+{
+    if (text != NULL && write(told[1], text, strlen(text)) < 0)
+        _exit(98);
+    _exit(ENDED);
+}
+
+static size_t stacks(void *self, char *to, size_t size)
+{
+    return (size_t)snprintf(to, size, "  stack of %d\n", *(int *)self);
+}
+
+static void doze(double s)
+{
+    nanosleep(
+        &(struct timespec){ .tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9) },
+        NULL);
+}
+
+/* A rank: its calls go on, but for the one to which it happens. */
+static void be(int me, int listens, const sheaf__line_place *place, what w, int victim)
+{
+    sheaf__watch *watch = NULL;
+    sheaf__doing doing;
+    sheaf__doing_begin(&doing, me);
+    CHECK_OK(sheaf__watch_open(&watch, listens, place,
+                               &(sheaf__watch_options){ .process = me,
+                                                        .processes = PROCESSES,
+                                                        .ranks = PROCESSES,
+                                                        .in_group = PROCESSES,
+                                                        .doing = &doing,
+                                                        .heartbeat = w == STOPS ? 1.5 : 60,
+                                                        .hang_after = w == HANGS ? 1 : 0,
+                                                        .end = end,
+                                                        .stacks = stacks,
+                                                        .self = &me }));
+    doze(0.3); /* all have met */
+    sheaf__doing_step(&doing, 7, 2);
+    sheaf__doing_op(&doing, "forward", "attention", 5);
+    if (me == victim && w != SLOW)
+        doze(0.7); /* the others are in the call, and all have said so */
+    else
+        sheaf__doing_call(&doing, "sum", "all ranks");
+    if (me == victim && w == DIES)
+        raise(SIGKILL);
+    if (me == victim && w == STOPS)
+        raise(SIGSTOP);
+    const double begin = sheaf__seconds();
+    while ((w == HANGS || w == DIES || w == STOPS) && sheaf__seconds() - begin < 60)
+        doze(0.1);
+    doze(w == SLOW && me == victim ? 3 : 1);
+    sheaf__watch_close(watch);
+    _exit(0);
+}
+
+/* Runs them; codes: how each ended, as waitpid() has it. */
+static void run(int *codes, what w, int victim)
+{
+    int listens = -1;
+    sheaf__line_place place;
+    pid_t pid[PROCESSES];
+    const double begin = sheaf__seconds();
+    CHECK_OK(sheaf__line_listen(&listens, &place));
+    assert_int_equal(pipe(told), 0);
+    for (int i = 0; i < PROCESSES; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            if (i != 0)
+                close(listens);
+            be(i, i == 0 ? listens : -1, &place, w, victim);
+        }
+    }
+    close(listens);
+    close(told[1]);
+    for (int i = 0; i < PROCESSES; i++)
+        assert_int_equal(waitpid(pid[i], &codes[i], 0), pid[i]);
+    size_t size = 0;
+    for (ssize_t n; (n = read(told[0], said + size, TEXT - 1 - size)) > 0; size += (size_t)n)
+        ;
+    said[size] = '\0';
+    close(told[0]);
+    assert_true(sheaf__seconds() - begin < 30);
+}
+
+static bool ended(int code)
+{
+    return WIFEXITED(code) && WEXITSTATUS(code) == ENDED;
+}
+
+static void says(const char *text)
+{
+    if (strstr(said, text) == NULL)
+        fail_msg("no '%s' in:\n%s", text, said);
+}
+
+static void test_watch__nothing_happens(void **state)
+{
+    static const what kinds[] = { NOTHING, SLOW };
+    for (size_t k = 0; k < 2; k++) {
+        int code[PROCESSES];
+        run(code, kinds[k], 1);
+        for (int i = 0; i < PROCESSES; i++)
+            assert_int_equal(code[i], 0);
+        assert_string_equal(said, "");
+    }
+}
+
+static void test_watch__one_dies(void **state)
+{
+    for (int victim = 1; victim < PROCESSES; victim++) {
+        int code[PROCESSES];
+        char line[128];
+        run(code, DIES, victim);
+        for (int i = 0; i < PROCESSES; i++)
+            assert_true(i == victim ? WIFSIGNALED(code[i]) : ended(code[i]));
+        snprintf(line, sizeof line, "rank %d of 3 (host ", victim);
+        says(line);
+        says(") has died\n");
+        says("step 7, micro-batch 2, layer 5, forward of attention\n");
+        says("in sum, call 1 (with all ranks), for ");
+        snprintf(line, sizeof line, "; waits for rank %d\n", victim);
+        says(line);
+        assert_null(strstr(strstr(said, "sheaf: ") + 1, "sheaf: ")); /* once */
+    }
+}
+
+static void test_watch__one_is_stopped(void **state)
+{
+    int code[PROCESSES];
+    run(code, STOPS, 2);
+    assert_true(ended(code[0]) && ended(code[1]));
+    assert_true(WIFSIGNALED(code[2]) && WTERMSIG(code[2]) == SIGKILL); /* nothing is left over */
+    says("rank 2 of 3 (host ");
+    says(" s: it was stopped, or its host is gone; it is killed\n");
+}
+
+static void test_watch__the_first(void **state)
+{
+    int code[PROCESSES];
+    run(code, DIES, 0);
+    assert_true(ended(code[1]) && ended(code[2]));
+    says("the first process (rank 0, host ");
+    says(") has died\n");
+    says("  rank 1 (host ");
+    says("  rank 2 (host ");
+    run(code, STOPS, 0);
+    assert_true(ended(code[1]) && ended(code[2]));
+    assert_true(WIFSIGNALED(code[0]) && WTERMSIG(code[0]) == SIGKILL);
+    says("is silent: it was stopped");
+}
+
+static void test_watch__a_hang(void **state)
+{
+    int code[PROCESSES];
+    run(code, HANGS, 1);
+    for (int i = 0; i < PROCESSES; i++)
+        assert_true(ended(code[i]));
+    says("the run hangs: no rank got on for ");
+    says(": others wait for rank 1 (host ");
+    for (int i = 0; i < PROCESSES; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "  stack of %d\n", i);
+        says(line);
+    }
+}
+
+/* ---- who waits for whom ---- */
+
+static void test_watch__who_waits_for_whom(void **state)
+{
+    /* Two groups of two: 0 1, 2 3; peers 0 2, 1 3. */
+    sheaf__ranks r = { .count = 4, .in_group = 2 };
+    for (int i = 0; i < 4; i++) {
+        r.known[i] = true;
+        r.told[i].calls = 5;
+        strcpy(r.told[i].call, i == 3 ? "" : "sum");
+        strcpy(r.told[i].group, i < 2 ? "its group" : "its peers");
+    }
+    r.told[3].calls = 4;
+    assert_false(sheaf__waits_for(&r, 0, 1)); /* in the same call */
+    assert_false(sheaf__waits_for(&r, 0, 3)); /* of another group */
+    assert_false(sheaf__waits_for(&r, 2, 3)); /* no peer */
+    assert_false(sheaf__waits_for(&r, 3, 0)); /* in no call */
+    r.told[0].calls = 4;
+    assert_true(sheaf__waits_for(&r, 2, 0));
+    assert_true(sheaf__waits_for(&r, 1, 0));
+    assert_true(sheaf__blocking(&r, 0));
+    assert_false(sheaf__blocking(&r, 3)); /* nobody waits for it */
+    strcpy(r.told[0].group, "all ranks");
+    assert_false(sheaf__waits_for(&r, 0, 3)); /* it is where 0 is */
+    r.told[3].calls = 3;
+    assert_true(sheaf__waits_for(&r, 0, 3));
+    assert_false(sheaf__blocking(&r, 0));
+    assert_true(sheaf__blocking(&r, 3));
+    r.known[1] = false;
+    assert_true(sheaf__waits_for(&r, 0, 1));
+}
+
+/* A stranger who does not know the token is no process of the run, and does no harm. */
+static void test_watch__strangers(void **state)
+{
+    int listens = -1, code = 0;
+    sheaf__line_place place, wrong;
+    sheaf__watch *watch = NULL, *stranger = NULL;
+    sheaf__doing doing[2];
+    sheaf__watch_options o = {
+        .processes = 2, .ranks = 2, .in_group = 2, .doing = doing, .heartbeat = 60, .end = end
+    };
+    sheaf__doing_begin(&doing[0], 0);
+    sheaf__doing_begin(&doing[1], 1);
+    CHECK_OK(sheaf__line_listen(&listens, &place));
+    assert_int_equal(pipe(told), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        CHECK_OK(sheaf__watch_open(&watch, listens, &place, &o));
+        doze(2);
+        sheaf__watch_close(watch);
+        _exit(0);
+    }
+    close(listens);
+    for (int i = 0; i < place.count; i++) {
+        const int fd = sheaf__line_connect(&place, i);
+        assert_true(fd < 0 || write(fd, "GET / HTTP/1.0\r\n\r\n", 18) == 18);
+        if (fd >= 0)
+            close(fd);
+    }
+    wrong = place;
+    wrong.token[3] ^= 1;
+    wrong.count = 1;
+    o.process = 1;
+    o.doing = &doing[1];
+    CHECK_FAILS(sheaf__watch_open(&stranger, -1, &wrong, &o), SHEAF_E_IO, "watching the processes");
+    assert_int_equal(waitpid(pid, &code, 0), pid);
+    assert_int_equal(code, 0);
+    close(told[0]);
+    close(told[1]);
+}
+
+int main(void)
+{
+    alarm(300); /* nothing here may hang */
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_watch__nothing_happens),
+        cmocka_unit_test(test_watch__one_dies),
+        cmocka_unit_test(test_watch__one_is_stopped),
+        cmocka_unit_test(test_watch__the_first),
+        cmocka_unit_test(test_watch__a_hang),
+        cmocka_unit_test(test_watch__who_waits_for_whom),
+        cmocka_unit_test(test_watch__strangers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
