@@ -1,5 +1,5 @@
 /* llama_test.c - the golden Llama-family models: forward, loss, gradients, long forward,
- * generation and both training runs agree with what transformers and PEFT recorded, at one and
+ * generation and the training runs agree with what transformers and PEFT recorded, at one and
  * at three ranks, with the same bytes. Every folder of $SHEAF_GOLDEN/llama (or of the
  * committed subset) that holds hf/config.json is run; none found is a failure. With the argument
  * `families` it is every folder of tests/data/families, the other families of Llama's kind.
@@ -80,7 +80,7 @@ static recording record_of(const char *dir, const char *name)
     return r;
 }
 
-/* All elements as doubles (F32, I64, I32), malloc'd. */
+/* All elements as doubles (F32, I64, I32, I8), malloc'd. */
 static double *values(const recording *r, const char *name, int64_t *n)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(r->file, name);
@@ -94,6 +94,7 @@ static double *values(const recording *r, const char *name, int64_t *n)
     for (int64_t i = 0; i < *n; i++)
         x[i] = e->dtype == SHEAF_F32   ? ((float *)raw)[i]
                : e->dtype == SHEAF_I64 ? (double)((int64_t *)raw)[i]
+               : e->dtype == SHEAF_I8  ? ((int8_t *)raw)[i]
                                        : ((int32_t *)raw)[i];
     free(raw);
     return x;
@@ -177,10 +178,14 @@ static void check_forward(const char *dir, const char *config)
     double *want = values(&out, "logits", &n), *mask = values(&in, "attention_mask", &nmask);
     forward one =
         run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 1);
-    forward three =
-        run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 3);
-    CHECK_BYTES(dir, three.logits, one.logits, (size_t)n * sizeof(float));
-    CHECK_BYTES(dir, &three.result.loss, &one.result.loss, sizeof one.result.loss);
+    for (const int *ranks = kin ? (const int[]){ 2, 3, 5, 0 } : (const int[]){ 3, 0 }; *ranks > 0;
+         ranks++) {
+        forward other = run_forward(in_dir(dir, "hf"), config, NULL,
+                                    in_dir(dir, "fwd_inputs.safetensors"), *ranks);
+        CHECK_BYTES(dir, other.logits, one.logits, (size_t)n * sizeof(float));
+        CHECK_BYTES(dir, &other.result.loss, &one.result.loss, sizeof one.result.loss);
+        free(other.logits);
+    }
     for (int64_t i = 0; i < n; i++)
         if (mask[i / (n / nmask)] != 0)
             CHECK_NEAR(dir, one.logits[i], want[i], 2e-5);
@@ -190,7 +195,6 @@ static void check_forward(const char *dir, const char *config)
     free(want);
     free(mask);
     free(one.logits);
-    free(three.logits);
     sheaf__safetensors_close(in.file);
     sheaf__safetensors_close(out.file);
 }
@@ -297,7 +301,7 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
 static void test_gradients__equal_the_originals(void **state)
 {
     for (int i = 0; i < models; i++)
-        for (int ranks = 1; ranks <= 3; ranks += 2) {
+        for (int ranks = 1; ranks <= (kin ? 5 : 3); ranks += 2) {
             sheaf__opened opened;
             sheaf_data *data;
             const recording want = record_of(model_dir[i], "fwd_grads.safetensors");
@@ -528,10 +532,36 @@ static void test_generation__greedy_cases(void **state)
 
 /* ---- training ---- */
 
+/* The batches that all trainings of a family see: [step, micro-batch, field, row, position]. */
+static const char *shared_batches_file(const char *dir, int64_t *rows_per_micro)
+{
+    const recording r = record_of(dir, "batches.safetensors");
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(r.file, "batches");
+    assert_int_equal(e->ndim, 5);
+    const int64_t times = e->shape[0] * e->shape[1], rows = e->shape[3], length = e->shape[4];
+    int64_t n;
+    double *x = values(&r, "batches", &n), *all[3];
+    for (int f = 0; f < 3; f++) {
+        all[f] = malloc((size_t)n * sizeof **all);
+        for (int64_t k = 0; k < times; k++)
+            memcpy(all[f] + k * rows * length, x + (k * 3 + f) * rows * length,
+                   (size_t)(rows * length) * sizeof *x);
+    }
+    *rows_per_micro = rows;
+    const char *path =
+        data_file("batches.safetensors", all[0], all[1], all[2], times * rows, length);
+    for (int f = 0; f < 3; f++)
+        free(all[f]);
+    free(x);
+    sheaf__safetensors_close(r.file);
+    return path;
+}
+
 /* All micro-batches of a recorded run, in order, as one data file. */
-static const char *batches_file(const recording *r, int64_t steps, int64_t micros,
+static const char *batches_file(const char *dir, int64_t steps, int64_t micros,
                                 int64_t *rows_per_micro)
 {
+    const recording of_run = record_of(dir, "batches.safetensors"), *r = &of_run;
     static const char *const field[3] = { "input_ids", "labels", "attention_mask" };
     double *all[3] = { 0 };
     int64_t n = 0, used[3] = { 0 }, length = 0;
@@ -553,6 +583,7 @@ static const char *batches_file(const recording *r, int64_t steps, int64_t micro
         data_file("batches.safetensors", all[0], all[1], all[2], used[0] / length, length);
     for (int f = 0; f < 3; f++)
         free(all[f]);
+    sheaf__safetensors_close(r->file);
     return path;
 }
 
@@ -602,6 +633,45 @@ static void compare_all(sheaf_source *got, const recording *want, const char *st
     }
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of each tensor of `like` that is there, in the order of names, eight elements of its weight and
+ * moments: the form that make_families.py beside the recordings says. */
+static void compare_sample(sheaf_source *got, const recording *like, const recording *want)
+{
+    static const char *const what[] = { "master", "exp_avg", "exp_avg_sq" };
+    const int64_t count = like->file->header.count;
+    const char **names = malloc((size_t)count * sizeof *names + 1);
+    for (int64_t i = 0; i < count; i++)
+        names[i] = like->file->header.entry[i].name;
+    qsort(names, (size_t)count, sizeof *names, by_name);
+    for (size_t w = 0; w < ARRAY_LEN(what); w++) {
+        int64_t n, row = 0;
+        double *x = values(want, what[w], &n);
+        for (int64_t i = 0; i < count; i++) {
+            const sheaf_safetensors_entry *e = sheaf__safetensors_find(like->file, names[i]);
+            char name[512];
+            snprintf(name, sizeof name, "%s/%s", what[w], names[i]);
+            if (got->find(got, name) == NULL)
+                continue;
+            const int64_t cols = e->ndim == 2 ? e->shape[1] : 1, rows = e->shape[0];
+            float *y = malloc((size_t)(rows * cols) * sizeof *y);
+            CHECK_OK(got->read(got, name, 0, rows, 0, cols, y));
+            for (int k = 0; k < 8 && row < n / 8; k++)
+                CHECK_NEAR(name, y[k * (rows * cols - 1) / 7], x[row * 8 + k],
+                           w == 0 ? 1e-4 : 1e-5);
+            row++;
+            free(y);
+        }
+        assert_int_equal(row, n / 8);
+        free(x);
+    }
+    free(names);
+}
+
 /* Checkpoints are equal when their manifests are: they hold hashes, and no number of ranks. */
 static void check_manifest(const char *dir, const char *checkpoint, int ranks)
 {
@@ -619,27 +689,48 @@ static void check_manifest(const char *dir, const char *checkpoint, int ranks)
     free(text);
 }
 
-static void check_training(const char *dir, bool lora, int ranks)
+/* Where a training is recorded, by sheaf_method. */
+static const char *const run_of[] = { "lora", "head_train", "full_train" };
+
+/* "a,b" of a list of names, malloc'd. */
+static char *joined(const json_t *names)
 {
-    char *run_dir = strdup(in_dir(dir, lora ? "lora" : "full_train")),
-         *hf = strdup(in_dir(dir, "hf")), *out = NULL;
+    char *text = strdup("");
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        char *longer = NULL;
+        assert_true(asprintf(&longer, "%s%s%s", text, i == 0 ? "" : ",",
+                             json_string_value(json_array_get(names, i))) > 0);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static void check_training(const char *dir, sheaf_method method, int ranks)
+{
+    const bool lora = method == SHEAF_METHOD_LORA;
+    char *run_dir = strdup(in_dir(dir, run_of[method])), *hf = strdup(in_dir(dir, "hf")),
+         *out = NULL;
     static int runs;
     assert_true(asprintf(&out, "%s/run-%d", temporary(), runs++) > 0);
     json_t *log = json_of(run_dir, "log.json");
-    const recording batches = record_of(run_dir, "batches.safetensors");
     const json_t *optimizer = json_object_get(log, "optimizer"),
                  *steps = json_object_get(log, "steps");
     const int64_t micros =
-        lora ? json_integer_value(json_object_get(log, "gradient_accumulation")) : 1;
+        lora || kin ? json_integer_value(json_object_get(log, "gradient_accumulation")) : 1;
     const char *schedule = json_string_value(json_object_get(log, "schedule"));
     sheaf_train_options o;
     sheaf_train_options_default(&o);
     int64_t rows = 0;
-    char *data = strdup(batches_file(&batches, (int64_t)json_array_size(steps), micros, &rows));
+    char *data =
+        strdup(kin ? shared_batches_file(dir, &rows)
+                   : batches_file(run_dir, (int64_t)json_array_size(steps), micros, &rows));
+    char *train = joined(json_object_get(log, "train"));
     o.model = hf;
     o.data = data;
     o.out = out;
-    o.method = lora ? SHEAF_METHOD_LORA : SHEAF_METHOD_FULL;
+    o.method = method;
+    o.train = method == SHEAF_METHOD_HEAD ? train : NULL;
     char *adapter = strdup(in_dir(run_dir, "adapter_init"));
     o.adapter = lora ? adapter : NULL;
     o.tp = ranks;
@@ -665,20 +756,30 @@ static void check_training(const char *dir, bool lora, int ranks)
     sheaf_source *state;
     CHECK_OK(sheaf_checkpoint_open(&checkpoint, result.checkpoint));
     CHECK_OK(sheaf__checkpoint_source(&state, checkpoint));
-    const recording final = record_of(run_dir, lora ? "adapter_final/adapter_model.safetensors"
-                                                    : "final_model.safetensors");
-    const recording adam = record_of(run_dir, lora ? "final_adam_state.safetensors"
-                                                   : "final_adam_state_part.safetensors");
-    compare_all(state, &final, "", "master/", 1e-4);
-    compare_all(state, &adam, "exp_avg.", "exp_avg/", 1e-5);
-    compare_all(state, &adam, "exp_avg_sq.", "exp_avg_sq/", 1e-5);
+    const recording final = record_of(lora  ? run_dir
+                                      : kin ? hf
+                                            : run_dir,
+                                      lora  ? "adapter_final/adapter_model.safetensors"
+                                      : kin ? "model.safetensors"
+                                            : "final_model.safetensors"),
+                    rest = record_of(run_dir, kin    ? "sample.safetensors"
+                                              : lora ? "final_adam_state.safetensors"
+                                                     : "final_adam_state_part.safetensors");
+    if (lora || !kin)
+        compare_all(state, &final, "", "master/", 1e-4);
+    if (kin)
+        compare_sample(state, &final, &rest);
+    else {
+        compare_all(state, &rest, "exp_avg.", "exp_avg/", 1e-5);
+        compare_all(state, &rest, "exp_avg_sq.", "exp_avg_sq/", 1e-5);
+    }
     state->close(state);
     sheaf_checkpoint_close(checkpoint);
     sheaf_train_result_release(&result);
     sheaf__safetensors_close(final.file);
-    sheaf__safetensors_close(adam.file);
-    sheaf__safetensors_close(batches.file);
+    sheaf__safetensors_close(rest.file);
     json_decref(log);
+    free(train);
     free(run_dir);
     free(hf);
     free(out);
@@ -688,17 +789,17 @@ static void check_training(const char *dir, bool lora, int ranks)
 
 static void test_training__recorded_runs(void **state)
 {
-    static const int of_llama[2][6] = { { 1, 3 }, { 1, 3 } },
-                     of_kin[2][6] = { { 1, 2, 4, 7, 8 }, { 1, 3, 5, 6, 8 } };
-    int ran = 0;
+    static const int of_llama[] = { 1, 3, 0 }, of_kin[] = { 1, 2, 3, 5, 8, 0 };
+    int ran[3] = { 0 };
     for (int i = 0; i < models; i++)
-        for (int lora = 0; lora < 2; lora++)
-            for (const int *ranks = kin ? of_kin[lora] : of_llama[lora]; *ranks > 0; ranks++)
-                if (exists(in_dir(model_dir[i], lora ? "lora/log.json" : "full_train/log.json"))) {
-                    check_training(model_dir[i], lora, *ranks);
-                    ran++;
-                }
-    assert_true(ran > 0);
+        for (sheaf_method method = SHEAF_METHOD_LORA; method <= SHEAF_METHOD_FULL; method++) {
+            if (!kin && !exists(in_dir(in_dir(model_dir[i], run_of[method]), "log.json")))
+                continue; /* every family of Llama's kin has all three */
+            for (const int *ranks = kin ? of_kin : of_llama; *ranks > 0; ranks++)
+                check_training(model_dir[i], method, *ranks);
+            ran[method]++;
+        }
+    assert_true(ran[SHEAF_METHOD_LORA] > 0 && ran[SHEAF_METHOD_FULL] > 0);
 }
 
 static void test_adapters__trained_and_merged_generation(void **state)
@@ -706,14 +807,12 @@ static void test_adapters__trained_and_merged_generation(void **state)
     int merged = 0;
     for (int i = 0; i < models; i++) {
         const char *dir = model_dir[i];
-        if (kin && !exists(in_dir(dir, "lora/log.json")))
-            continue; /* not every family has all of them */
         const recording r = record_of(dir, "lora/logits_final.safetensors"),
                         in = record_of(dir, "fwd_inputs.safetensors");
         int64_t n, nmask;
         double *want = values(&r, "logits_adapter", &n),
                *mask = values(&in, "attention_mask", &nmask);
-        for (int ranks = 1; ranks <= 3; ranks += 2) {
+        for (int ranks = 1; ranks <= (kin ? 5 : 3); ranks += 2) {
             forward f = run_forward(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"),
                                     in_dir(dir, "fwd_inputs.safetensors"), ranks);
             compare_rows(dir, &f, want, n, mask, nmask);

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Tiny models of families that are Llama's kin, recorded with transformers 5.23.0, peft 0.21.2 and
-torch 2.15 on a CPU in float32: forward, gradients of some tensors, generation, a full training of 3
-steps and a LoRA training of 3 steps x 2 micro-batches, in the form of the recordings of ../llama;
-and the logits of one Llama under each type of rotary embedding. tests/parity/llama_test.c reads it.
+torch 2.15 on a CPU in float32: forward, gradients of some tensors, generation, three trainings (in
+full, of some tensors, by LoRA) of 3 steps x 2 micro-batches, in the form of the recordings of
+../llama; and the logits of one Llama under each type of rotary embedding. tests/parity/llama_test.c
+reads it. The three trainings see the same batches: one tensor [step, micro-batch, ids | labels |
+mask, row, position] of bytes. Of what they end with, weights and both moments, a sample: of each
+trained tensor in the order of its name in the file, elements i (n - 1) / 7 for i from 0 to 7.
+
+What it writes is what lies here, byte for byte, but for the numbers of another processor or torch.
 
     make_families.py OUT [NAME...]
 """
-import copy, json, math, os, sys
+import contextlib, copy, json, math, os, sys
 import torch, transformers, peft
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
@@ -19,7 +24,7 @@ COMMON = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0, initializer_range=
 def qwen3():
     from transformers import Qwen3Config
     return Qwen3Config(vocab_size=37, hidden_size=20, intermediate_size=22, num_hidden_layers=3,
-                       num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                       num_attention_heads=5, num_key_value_heads=5, head_dim=6,
                        max_position_embeddings=64, rms_norm_eps=1e-5, use_sliding_window=True,
                        sliding_window=5, rope_parameters={"rope_type": "default", "rope_theta": 1e4},
                        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **COMMON)
@@ -44,9 +49,9 @@ def olmo2():
 
 def phi3():
     from transformers import Phi3Config
-    return Phi3Config(vocab_size=31, hidden_size=32, intermediate_size=14, num_hidden_layers=2,
-                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
-                      original_max_position_embeddings=16, sliding_window=40,
+    return Phi3Config(vocab_size=31, hidden_size=24, intermediate_size=14, num_hidden_layers=2,
+                      num_attention_heads=3, num_key_value_heads=1, max_position_embeddings=64,
+                      original_max_position_embeddings=16, sliding_window=9,
                       rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
                                        "short_factor": [1.0, 1.05, 1.25], "long_factor": [4.5, 9.75, 16.25]},
                       **COMMON)
@@ -55,16 +60,16 @@ def phi3():
 def mixtral():
     from transformers import MixtralConfig
     return MixtralConfig(vocab_size=29, hidden_size=12, intermediate_size=7, num_hidden_layers=2,
-                         num_attention_heads=4, num_key_value_heads=2, head_dim=4, max_position_embeddings=64,
-                         num_local_experts=4, num_experts_per_tok=2, sliding_window=9, rms_norm_eps=1e-5,
+                         num_attention_heads=3, num_key_value_heads=1, head_dim=4, max_position_embeddings=64,
+                         num_local_experts=5, num_experts_per_tok=2, sliding_window=9, rms_norm_eps=1e-5,
                          rope_parameters={"rope_type": "default", "rope_theta": 1e4}, **COMMON)
 
 
 def gemma3():
     from transformers import Gemma3TextConfig
-    return Gemma3TextConfig(vocab_size=29, hidden_size=12, intermediate_size=10, num_hidden_layers=2,
-                            num_attention_heads=4, num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=11,
-                            max_position_embeddings=64, sliding_window=5, sliding_window_pattern=2,
+    return Gemma3TextConfig(vocab_size=29, hidden_size=12, intermediate_size=10, num_hidden_layers=4,
+                            num_attention_heads=3, num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=11,
+                            max_position_embeddings=64, sliding_window=5, sliding_window_pattern=3,
                             rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 1e2},
                                              "full_attention": {"rope_type": "linear", "factor": 4.0,
                                                                 "rope_theta": 1e4}}, **COMMON)
@@ -75,13 +80,13 @@ def gemma3_old(config):
     for key in ("rope_parameters", "layer_types", "dtype"):
         config.pop(key)
     config.update(rope_theta=1e4, rope_local_base_freq=1e2, rope_scaling={"rope_type": "linear", "factor": 4.0},
-                  sliding_window_pattern=2, cache_implementation="hybrid", torch_dtype="bfloat16")
+                  sliding_window_pattern=3, cache_implementation="hybrid", torch_dtype="bfloat16")
 
 
 def gemma2():
     from transformers import Gemma2Config
-    return Gemma2Config(vocab_size=27, hidden_size=15, intermediate_size=7, num_hidden_layers=2,
-                        num_attention_heads=3, num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=5,
+    return Gemma2Config(vocab_size=27, hidden_size=18, intermediate_size=7, num_hidden_layers=3,
+                        num_attention_heads=6, num_key_value_heads=3, head_dim=4, query_pre_attn_scalar=5,
                         max_position_embeddings=64, sliding_window=6, attn_logit_softcapping=2.5,
                         final_logit_softcapping=3.5,
                         rope_parameters={"rope_type": "default", "rope_theta": 1e3}, **COMMON)
@@ -93,9 +98,9 @@ FAMILIES = {"qwen3": (qwen3, ["q_proj", "o_proj", "embed_tokens"]),
             "olmo2": (olmo2, ["q_proj", "k_proj", "o_proj"]),
             "phi3": (phi3, ["qkv_proj", "gate_up_proj", "down_proj"]),
             "mixtral": (mixtral, ["gate", "w1", "w2"]),
-            "gemma3": (gemma3, ["q_proj", "embed_tokens"]),
-            "gemma2": (gemma2, None)}
-SEEDS = {"olmo2": 100, "phi3": 101, "qwen3": 102, "smollm3": 103, "mixtral": 104, "gemma2": 303, "gemma3": 304}
+            "gemma3": (gemma3, ["q_proj", "v_proj", "o_proj", "up_proj", "embed_tokens"]),
+            "gemma2": (gemma2, ["q_proj", "k_proj", "gate_proj", "down_proj", "embed_tokens"])}
+SEEDS = {"olmo2": 100, "phi3": 111, "qwen3": 102, "smollm3": 113, "mixtral": 104, "gemma2": 353, "gemma3": 707}
 
 
 class Experts(torch.nn.Module):
@@ -146,17 +151,24 @@ def by_file_names(model):
 def tensors(out, name, values, **meta):
     path = os.path.join(out, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    def small(v):
+    def plain(v):
         return v.detach().to(torch.int32 if v.dtype == torch.int64 else v.dtype).contiguous().clone()
-    save_file({k: small(v) for k, v in values.items()}, path, metadata=meta or None)
+    save_file({k: plain(v) for k, v in values.items()}, path, metadata=meta or None)
 
 
 def text(out, name, value):
     path = os.path.join(out, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as f:
-        json.dump(value, f, indent=None if name.endswith("log.json") else 1)
+        json.dump(value, f, separators=(",", ":"))
         f.write("\n")
+
+
+def small(path):
+    """The same JSON without spaces."""
+    with open(path) as f:
+        value = json.load(f)
+    text(os.path.dirname(path), os.path.basename(path), value)
 
 
 def new_model(config, seed):
@@ -176,6 +188,7 @@ def new_model(config, seed):
 
 
 def trainable(config, seed):
+    config = copy.deepcopy(config)
     model = new_model(config, seed)
     return (by_file_names(model) if config.model_type == "mixtral" else model).train()
 
@@ -183,6 +196,8 @@ def trainable(config, seed):
 def save_model(out, model):
     """A copy: Gemma's scale of the embedding is a buffer, which would stay rounded."""
     copy.deepcopy(model).to(torch.bfloat16).save_pretrained(os.path.join(out, "hf"))
+    for name in ("config.json", "generation_config.json"):
+        small(os.path.join(out, "hf", name))
 
 
 def batch(vocab, seed, rows=2, pad=3):
@@ -262,17 +277,29 @@ def schedule(kind, s, warmup, total):
     return 0.5 * (1 + math.cos(math.pi * (s - warmup) / max(1, total - warmup)))
 
 
-def train(model, steps, micros, lr, decay, kind, warmup, seed, decays):
+STEPS, MICROS = 3, 2
+
+
+def batches_of(vocab):
+    """Of step s and micro-batch m; the second ones have a row with padding."""
+    return [[batch(vocab, 51 + 100 * s + m, pad=2 * m) for m in range(MICROS)] for s in range(STEPS)]
+
+
+def record_batches(out, vocab):
+    assert vocab < 128
+    all_of = [torch.stack([torch.stack([b["input_ids"], b["labels"], b["attention_mask"]]) for b in step])
+              for step in batches_of(vocab)]
+    tensors(out, "batches.safetensors", {"batches": torch.stack(all_of).to(torch.int8)})
+
+
+def train(model, lr, decay, kind, warmup, decays):
     params = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     groups = [{"params": [p for n, p in params if decays(n)], "weight_decay": decay},
               {"params": [p for n, p in params if not decays(n)], "weight_decay": 0.0}]
     opt = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), eps=1e-8)
-    batches, log = {}, []
-    for s in range(steps):
-        these = [batch(model.config.vocab_size, seed + 100 * s + m, pad=2 * m) for m in range(micros)]
-        for m, b in enumerate(these):
-            batches.update({f"step{s}.micro{m}.{k}": x for k, x in b.items()})
-        rate = lr * schedule(kind, s, warmup, steps)
+    log = []
+    for s, these in enumerate(batches_of(model.config.vocab_size)):
+        rate = lr * schedule(kind, s, warmup, STEPS)
         for group in opt.param_groups:
             group["lr"] = rate
         opt.zero_grad()
@@ -284,17 +311,44 @@ def train(model, steps, micros, lr, decay, kind, warmup, seed, decays):
         norm = torch.nn.utils.clip_grad_norm_([p for _, p in params], 1.0)
         opt.step()
         log.append({"step": s, "loss": total, "label_tokens": count, "grad_norm_before_clip": norm.item(), "lr": rate})
-    state = {}
-    for n, p in params:
-        state["exp_avg." + n] = opt.state[p]["exp_avg"]
-        state["exp_avg_sq." + n] = opt.state[p]["exp_avg_sq"]
-    return batches, log, state
+    return log, sample({n: (p, opt.state[p]["exp_avg"], opt.state[p]["exp_avg_sq"]) for n, p in params})
 
 
-def log_of(steps, lr, decay, kind, warmup, micros):
+def sample(values):
+    def eight(x):
+        return torch.stack([x.detach().flatten()[i * (x.numel() - 1) // 7] for i in range(8)])
+    names = sorted(n.replace(".default", "") for n in values)
+    values = {n.replace(".default", ""): v for n, v in values.items()}
+    return {what: torch.stack([eight(values[n][i]) for n in names])
+            for i, what in enumerate(("master", "exp_avg", "exp_avg_sq"))}
+
+
+def log_of(steps, lr, decay, kind, warmup):
     return {"optimizer": {"name": "AdamW", "lr": lr, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": decay},
             "max_grad_norm": 1.0, "schedule": kind, "warmup_steps": warmup, "total_steps": len(steps),
-            "gradient_accumulation": micros, "steps": steps}
+            "gradient_accumulation": MICROS, "steps": steps}
+
+
+@contextlib.contextmanager
+def in_double():
+    """Also where a class says float32."""
+    single, softmax = torch.Tensor.float, torch.nn.functional.softmax
+    torch.Tensor.float = torch.Tensor.double
+    torch.nn.functional.softmax = lambda x, dim=None, **_: softmax(x, dim=dim)
+    yield
+    torch.Tensor.float, torch.nn.functional.softmax = single, softmax
+
+
+def well_conditioned(make, log, *how):
+    """Where a rounding moves gradients by more than the test allows, a recording shows nothing: a short
+    row of the embedding before the first norm can do that. Such a seed is no good. make: the model anew."""
+    model = make().double()
+    with in_double():
+        exact, _ = train(model, *how)
+    for got, want in zip(log, exact):
+        for key, bound in (("loss", 2e-6), ("grad_norm_before_clip", 8e-6)):
+            off = abs(got[key] - want[key])
+            assert off <= bound, f"step {got['step']}: {key} is {off:.1e} off in float32; take another seed"
 
 
 def no_decay(name):
@@ -303,14 +357,29 @@ def no_decay(name):
 
 def record_full(out, config, seed):
     model = trainable(config, seed)
-    batches, log, state = train(model, 3, 1, 2e-3, 0.1, "cosine_with_warmup", 1, 31, lambda n: not no_decay(n))
-    final = dict(model.named_parameters())
-    keep = [n for n in some(list(final)) if ".layers." in n]
-    tensors(out, "full_train/batches.safetensors", batches)
-    tensors(out, "full_train/final_model.safetensors", {n: final[n] for n in keep if final[n].ndim == 1 or "q_proj" in n})
-    tensors(out, "full_train/final_adam_state_part.safetensors",
-            {k: x for k, x in state.items() if any(k.endswith(n) for n in keep if "norm" in n)})
-    text(out, "full_train/log.json", log_of(log, 2e-3, 0.1, "cosine_with_warmup", 1, 1))
+    how = 2e-3, 0.1, "cosine_with_warmup", 1, lambda n: not no_decay(n)
+    log, final = train(model, *how)
+    well_conditioned(lambda: trainable(config, seed), log, *how)
+    tensors(out, "full_train/sample.safetensors", final)
+    text(out, "full_train/log.json", log_of(log, 2e-3, 0.1, "cosine_with_warmup", 1))
+
+
+def record_head(out, config, seed):
+    """The head, or the tied table, and every norm from the last layer on."""
+    last = f"model.layers.{config.num_hidden_layers - 1}."
+    head = "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
+
+    def make():
+        model = trainable(config, seed)
+        for n, p in model.named_parameters():
+            p.requires_grad = n in (head, "model.norm.weight") or (n.startswith(last) and n.endswith("norm.weight"))
+        return model
+    model, how = make(), (1e-2, 0.1, "linear", 0, lambda n: not no_decay(n))
+    log, final = train(model, *how)
+    well_conditioned(make, log, *how)
+    chosen = [n for n, p in model.named_parameters() if p.requires_grad]
+    tensors(out, "head_train/sample.safetensors", final)
+    text(out, "head_train/log.json", dict(log_of(log, 1e-2, 0.1, "linear", 0), train=chosen))
 
 
 def shrink(folder):
@@ -320,24 +389,27 @@ def shrink(folder):
         config = json.load(f)
     config["base_model_name_or_path"] = None
     config["target_modules"] = sorted(config["target_modules"])
-    with open(path, "w") as f:
-        json.dump(config, f, indent=1)
+    text(folder, "adapter_config.json", config)
     readme = os.path.join(folder, "README.md")
     if os.path.exists(readme):
         os.remove(readme)
 
 
 def record_lora(out, config, seed, targets):
-    model = trainable(config, seed)
-    torch.manual_seed(seed + 1)
-    m = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=5, target_modules=targets,
-                                                   task_type="CAUSAL_LM"))
-    with torch.no_grad():  # B is not zero, so that every gradient is something from the first step on
-        for n, p in m.named_parameters():
-            if "lora_B" in n or "lora_embedding_A" in n:
-                p.copy_(0.05 * torch.randn_like(p))
+    def make():
+        model = trainable(config, seed)
+        torch.manual_seed(seed + 1)
+        m = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=5, target_modules=targets,
+                                                       task_type="CAUSAL_LM"))
+        with torch.no_grad():  # B is not zero, so that every gradient is something from the first step on
+            for n, p in m.named_parameters():
+                if "lora_B" in n or "lora_embedding_A" in n:
+                    p.copy_(0.05 * torch.randn_like(p))
+        return m
+    m, how = make(), (2e-2, 0.01, "linear", 0, lambda n: True)
     m.save_pretrained(os.path.join(out, "lora/adapter_init"), save_embedding_layers=False)
-    batches, log, state = train(m, 3, 2, 2e-2, 0.01, "linear", 0, 51, lambda n: True)
+    log, final = train(m, *how)
+    well_conditioned(make, log, *how)
     m.eval()
     m.save_pretrained(os.path.join(out, "lora/adapter_final"), save_embedding_layers=False)
     for folder in ("adapter_init", "adapter_final"):
@@ -345,10 +417,9 @@ def record_lora(out, config, seed, targets):
     b = batch(config.vocab_size, 11)
     with torch.no_grad():
         logits = m(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits
-    tensors(out, "lora/batches.safetensors", batches)
-    tensors(out, "lora/final_adam_state.safetensors", {k: x for k, x in state.items() if ".layers.0." in k or "embed" in k})
+    tensors(out, "lora/sample.safetensors", final)
     tensors(out, "lora/logits_final.safetensors", {"logits_adapter": logits})
-    text(out, "lora/log.json", log_of(log, 2e-2, 0.01, "linear", 0, 2))
+    text(out, "lora/log.json", log_of(log, 2e-2, 0.01, "linear", 0))
 
 
 def record_family(root, name):
@@ -363,10 +434,10 @@ def record_family(root, name):
             config = json.load(f)
         OLD_STYLE[name](config)
         text(out, "config_4x_style.json", config)
-    if name != "gemma3":
-        record_full(out, make(), seed)
-    if targets:
-        record_lora(out, make(), seed, targets)
+    record_batches(out, model.config.vocab_size)
+    record_full(out, make(), seed)
+    record_head(out, make(), seed)
+    record_lora(out, make(), seed, targets)
 
 
 ROPES = {"linear": {"rope_type": "linear", "factor": 2.5},
