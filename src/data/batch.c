@@ -25,6 +25,11 @@ int64_t sheaf_data_rows(const sheaf_data *data)
     return data->packs > 0 ? data->packs : data->rows;
 }
 
+bool sheaf_data_reads_files(const sheaf_data *data)
+{
+    return data != NULL && data->files != NULL;
+}
+
 bool sheaf_data_is_packed(const sheaf_data *data)
 {
     return data != NULL && data->packs > 0;
@@ -98,24 +103,28 @@ static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, 
 }
 
 /* One row over positions [at, at + room) of the batch, the rest of them padding. */
-static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t room,
-                 int64_t at)
+static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row,
+                          int64_t room, int64_t at)
 {
-    const int64_t length = row < 0 ? 0 : sheaf__data_row_length(data, row);
+    sheaf__data_row of = { 0 };
+    sheaf_status *st = row < 0 ? NULL : sheaf__data_row_open(&of, data, row);
+    const int64_t length = row < 0 || st != NULL ? 0 : sheaf__data_row_length(data, row);
     for (int64_t t = 0; t < room; t++, at++) {
         const bool real = t < length;
         if (batch->tokens != NULL)
-            batch->tokens[at] = real ? data->token[data->begin[row] + t] : (int32_t)data->pad;
+            batch->tokens[at] = real ? of.token[t] : (int32_t)data->pad;
         if (batch->position != NULL)
             batch->position[at] = position_at(data, row, length, t);
         if (batch->mask != NULL)
             batch->mask[at] = real ? sheaf__data_mask_at(data, row, t) : 0;
         if (batch->labels != NULL) {
             const int32_t next =
-                t + 1 < length ? sheaf__data_label_at(data, row, t + 1) : SHEAF__NO_LABEL;
+                t + 1 < length ? sheaf__data_label_at(&of, t + 1) : SHEAF__NO_LABEL;
             batch->labels[at] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
         }
     }
+    sheaf__data_row_release(&of);
+    return st;
 }
 
 static void put_segment(const sheaf_batch *batch, int64_t at, int64_t length)
@@ -127,32 +136,35 @@ static void put_segment(const sheaf_batch *batch, int64_t at, int64_t length)
 }
 
 /* A packed row: each of its rows without a padding of its own, and the padding of all. */
-static void fill_packed(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
-                        int64_t seq, int64_t at)
+static sheaf_status *fill_packed(const sheaf_batch *batch, const sheaf_data *data,
+                                 const int64_t *row, int64_t seq, int64_t at)
 {
     const parts p = parts_of(data, row);
     const int64_t end = at + seq;
-    for (int64_t k = 0; k < p.n; k++) {
+    sheaf_status *st = NULL;
+    for (int64_t k = 0; k < p.n && st == NULL; k++) {
         const int64_t used = sheaf__data_used_by(data, p.row[k]);
-        fill(batch, data, p.row[k], used, at);
+        st = fill(batch, data, p.row[k], used, at);
         put_segment(batch, at, used);
         at += used;
     }
-    fill(batch, data, -1, end - at, at);
+    if (st == NULL)
+        st = fill(batch, data, -1, end - at, at);
     put_segment(batch, at, end - at);
+    return st;
 }
 
-void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
-                      int64_t n)
+sheaf_status *sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                               int64_t n)
 {
     const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
     if (batch->segments != NULL)
         *batch->segments = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (data->packs > 0)
-            fill_packed(batch, data, &row[i], seq, i * seq);
-        else
-            fill(batch, data, row[i], seq, i * seq);
-    if (data->images != NULL)
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = data->packs > 0 ? fill_packed(batch, data, &row[i], seq, i * seq)
+                             : fill(batch, data, row[i], seq, i * seq);
+    if (st == NULL && data->images != NULL)
         sheaf__data_images_rows(batch, data, row, n);
+    return st;
 }

@@ -59,17 +59,18 @@ static bool in_image(const sheaf_data *data, int64_t row, int64_t position)
 
 /* What stands behind is a file's own padding, which nothing looks at and nothing is learned
  * from. */
-static int64_t used_of(const sheaf_data *data, int64_t row)
+static int64_t used_of(const sheaf_data *data, const sheaf__data_row *row)
 {
-    int64_t n = sheaf__data_row_length(data, row);
-    while (n > 1 && sheaf__data_mask_at(data, row, n - 1) == 0 &&
-           sheaf__data_label_at(data, row, n - 1) == SHEAF__NO_LABEL && !in_image(data, row, n - 1))
+    const int64_t number = row->number;
+    int64_t n = sheaf__data_row_length(data, number);
+    while (n > 1 && sheaf__data_mask_at(data, number, n - 1) == 0 &&
+           sheaf__data_label_at(row, n - 1) == SHEAF__NO_LABEL && !in_image(data, number, n - 1))
         n--;
     return n;
 }
 
 /* Rows that lie in files are as long as their tokens, and each has a label. */
-static sheaf_status *count_mapped(sheaf_data *data)
+static sheaf_status *count_in_files(sheaf_data *data)
 {
     for (int64_t r = 0; r < data->rows; r++)
         if (sheaf__data_row_length(data, r) > data->longest)
@@ -80,8 +81,8 @@ static sheaf_status *count_mapped(sheaf_data *data)
 /* Counts per row; refuses a data set that trains nothing, but for prompts. */
 static sheaf_status *count(sheaf_data *data, bool prompts)
 {
-    if (data->mapped != NULL)
-        return count_mapped(data);
+    if (data->files != NULL)
+        return count_in_files(data);
     data->labels = calloc((size_t)data->rows, sizeof *data->labels);
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
     data->used = calloc((size_t)data->rows, sizeof *data->used);
@@ -89,14 +90,16 @@ static sheaf_status *count(sheaf_data *data, bool prompts)
         return sheaf__data_no_memory(data->tokens);
     bool any = false;
     for (int64_t r = 0; r < data->rows; r++) {
+        sheaf__data_row row;
+        sheaf_status_free(sheaf__data_row_open(&row, data, r)); /* in memory */
         for (int64_t t = 0; t < sheaf__data_row_length(data, r); t++) {
-            const bool labelled = t > 0 && sheaf__data_label_at(data, r, t) != SHEAF__NO_LABEL;
+            const bool labelled = t > 0 && sheaf__data_label_at(&row, t) != SHEAF__NO_LABEL;
             data->labels[r] += labelled;
             if (labelled && data->images != NULL && data->images->expert[data->begin[r] + t - 1])
                 data->images->labelled = true;
             data->seen[r] += sheaf__data_mask_at(data, r, t);
         }
-        data->used[r] = (int32_t)used_of(data, r);
+        data->used[r] = (int32_t)used_of(data, &row);
         data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
         any |= data->labels[r] > 0;
     }
@@ -127,20 +130,24 @@ static void hash_images(sheaf_hasher *hasher, const sheaf_data *data, int64_t ro
 
 /* Hashes lengths, tokens, labels and masks; explicit forms, so that the two file
  * forms of the same content agree. */
-static void hash_row(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
+static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
     int32_t item[HASHED][3];
     const int64_t n = sheaf__data_row_length(data, row);
+    sheaf__data_row of;
+    sheaf_status *st = sheaf__data_row_open(&of, data, row);
     sheaf__hasher_add(hasher, &n, sizeof n);
-    for (int64_t t = 0; t < n; t += HASHED) {
+    for (int64_t t = 0; t < n && st == NULL; t += HASHED) {
         const int64_t some = n - t < HASHED ? n - t : HASHED;
         for (int64_t i = 0; i < some; i++) {
-            item[i][0] = data->token[data->begin[row] + t + i];
-            item[i][1] = sheaf__data_label_at(data, row, t + i);
+            item[i][0] = of.token[t + i];
+            item[i][1] = sheaf__data_label_at(&of, t + i);
             item[i][2] = sheaf__data_mask_at(data, row, t + i);
         }
         sheaf__hasher_add(hasher, item, (size_t)some * sizeof *item);
     }
+    sheaf__data_row_release(&of);
+    return st;
 }
 
 static sheaf_status *hash(sheaf_data *data)
@@ -148,13 +155,14 @@ static sheaf_status *hash(sheaf_data *data)
     sheaf_hasher *hasher = sheaf__hasher_new();
     if (hasher == NULL)
         return sheaf__data_no_memory(data->tokens);
-    for (int64_t r = 0; r < data->rows; r++) {
-        hash_row(hasher, data, r);
+    sheaf_status *st = NULL;
+    for (int64_t r = 0; r < data->rows && st == NULL; r++) {
+        st = hash_row(hasher, data, r);
         hash_images(hasher, data, r);
     }
     sheaf__hash_text(data->hash, sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);
-    return NULL;
+    return st;
 }
 
 /* Of a model with images, or of another one. */
@@ -246,7 +254,7 @@ void sheaf_data_close(sheaf_data *data)
         free(data);
         return;
     }
-    sheaf__row_cache_unmap(data);
+    sheaf__row_cache_close(data);
     free(data->begin);
     free(data->token);
     free(data->label);
@@ -282,7 +290,7 @@ int64_t sheaf_data_memory(const sheaf_data *d)
                               (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0) +
                               (d->trained != NULL ? 1 : 0);
     return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
-           (d->mapped == NULL ? d->rows * 12 : 0) +
+           d->rows * 12 +
            (d->images == NULL ? 0
                               : d->images->memory + d->rows * (int64_t)(sizeof(sheaf_hash) + 5));
 }

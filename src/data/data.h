@@ -198,8 +198,13 @@ bool sheaf_data_labels_images(const sheaf_data *data);
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
                                 const int64_t *row, int64_t n);
 /* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to batch->seq with the pad
- * token (or 0), mask 0 and no label. A row of -1 is all padding, to fill a last batch. */
-void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
-                      int64_t n);
+ * token (or 0), mask 0 and no label. A row of -1 is all padding, to fill a last batch. Errors, of
+ * data that read files alone: SHEAF_E_IO, SHEAF_E_FORMAT for a cache that was changed meanwhile,
+ * SHEAF_E_MEMORY. */
+sheaf_status *sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                               int64_t n);
+/* sheaf_data_reads_files - do batches read tokens from a cache, so that a rank may fail alone?
+ * NULL: no. */
+bool sheaf_data_reads_files(const sheaf_data *data);
 
 #endif

@@ -189,7 +189,7 @@ static whole *read_whole(const sheaf_data *data, const int64_t *row, int64_t n)
                                 w->mask,   w->image_row, { w->stream[0], w->stream[1] },
                                 picture };
     w->holds = sheaf_data_images(data, row, n);
-    sheaf_data_batch(&batch, data, row, n);
+    CHECK_OK(sheaf_data_batch(&batch, data, row, n));
     CHECK_OK(sheaf_data_pixels(&batch, data, row, n));
     int64_t next = 0;
     for (int64_t i = 0; i < n; i++)
@@ -483,7 +483,7 @@ static void test_json__lines_are_named_and_text_alone_is_for_cogvlm(void **state
     assert_int_equal(holds.image_rows, P + 1);
     int32_t tokens[64];
     assert_int_equal(sheaf_data_seq(data), 1 + P + 2 + 5 + 10);
-    sheaf_data_batch(&(sheaf_batch){ .tokens = tokens }, data, row + 1, 1);
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = tokens }, data, row + 1, 1));
     static const int32_t text[] = { BOS, 'H', 'e', 'l', 'l', 'o', 'y', 'o', 'u', EOS, PAD };
     CHECK_BYTES("text alone", tokens, text, sizeof text);
     sheaf_data_close(data);
@@ -520,7 +520,7 @@ static void first_tokens(int32_t *to, int n, const sheaf_data_options *options)
     int32_t tokens[200];
     assert_true(sheaf_data_seq(data) <= 200);
     const int64_t row = 0;
-    sheaf_data_batch(&(sheaf_batch){ .tokens = tokens }, data, &row, 1);
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = tokens }, data, &row, 1));
     memcpy(to, tokens, (size_t)n * sizeof *to);
     sheaf_data_close(data);
 }

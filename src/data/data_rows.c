@@ -2,7 +2,10 @@
 #include "data/data_rows.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "data/row_cache.h"
 
 sheaf_status *sheaf__data_no_memory(int64_t tokens)
 {
@@ -37,4 +40,29 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
                                 : "split these records: none is ever cut off; --seq %" PRId64
                                   " goes beyond what the model was made for",
                           longest);
+}
+
+sheaf_status *sheaf__data_row_open(sheaf__data_row *out, const sheaf_data *data, int64_t row)
+{
+    *out = (sheaf__data_row){ .data = data, .number = row };
+    if (data->files == NULL) {
+        out->token = data->token + data->begin[row];
+        out->trained = data->trained == NULL ? NULL : data->trained + data->begin[row];
+        return NULL;
+    }
+    const size_t n = (size_t)sheaf__data_row_length(data, row);
+    int32_t *token = malloc(n * (sizeof *token + 1) + 1);
+    if (token == NULL)
+        return sheaf__data_no_memory(data->tokens);
+    uint8_t *trained = (uint8_t *)(token + n);
+    out->owned = token;
+    out->token = token;
+    out->trained = trained;
+    return sheaf__row_cache_read(token, trained, data, row);
+}
+
+void sheaf__data_row_release(sheaf__data_row *row)
+{
+    free(row->owned);
+    *row = (sheaf__data_row){ 0 };
 }

@@ -25,9 +25,9 @@ struct sheaf_data {
     int64_t vocab, pad;
     char hash[33];
     const char *prompt_template; /* NULL: none was used */
-    /* begin, labels, token and trained lie in files (row_cache.h), which are mapped; NULL: in
-     * memory. Then `seen` and `used` are NULL: all of a row. */
-    struct sheaf__row_mapping *mapped;
+    /* token and trained lie in files (row_cache.h); NULL: in memory. Then `seen` and `used` are
+     * NULL: all of a row. */
+    struct sheaf__row_files *files;
     /* Rows that share one row of a batch (pack.h): [pack_begin[p], pack_begin[p + 1]) of pack_row
      * and, beside each, its place among the `members` rows that take part. packs 0: they do not,
      * and "row" in data.h is one of these; else all that is not named here is another data set's */
@@ -36,15 +36,28 @@ struct sheaf_data {
     int64_t group, micro_batch; /* of order.h: rows that are sorted together; 0: none are */
 };
 
-/* Of a row and a position in it. */
-static inline int32_t sheaf__data_label_at(const sheaf_data *data, int64_t row, int64_t position)
+/* The tokens of a row, in memory or read from a file. */
+typedef struct sheaf__data_row {
+    const sheaf_data *data;
+    int64_t number;
+    const int32_t *token;
+    const uint8_t *trained; /* NULL: from trained_from on, or as `label` says */
+    void *owned;
+} sheaf__data_row;
+
+/* sheaf__data_row_open - release also after a failure. Errors: those of sheaf__row_cache_read();
+ * none of data in memory. */
+sheaf_status *sheaf__data_row_open(sheaf__data_row *out, const sheaf_data *data, int64_t row);
+void sheaf__data_row_release(sheaf__data_row *row);
+
+static inline int32_t sheaf__data_label_at(const sheaf__data_row *row, int64_t position)
 {
-    const int64_t i = data->begin[row] + position;
+    const sheaf_data *data = row->data;
     if (data->label != NULL)
-        return data->label[i];
+        return data->label[data->begin[row->number] + position];
     const bool trained =
-        data->trained != NULL ? data->trained[i] : position >= data->trained_from[row];
-    return trained ? data->token[i] : SHEAF__NO_LABEL;
+        row->trained != NULL ? row->trained[position] : position >= data->trained_from[row->number];
+    return trained ? row->token[position] : SHEAF__NO_LABEL;
 }
 
 static inline uint8_t sheaf__data_mask_at(const sheaf_data *data, int64_t row, int64_t position)

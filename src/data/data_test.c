@@ -55,7 +55,7 @@ static void test_jsonl__records_become_tokens_and_labels(void **state)
     int32_t t[18], l[18], p[18];
     uint8_t m[18];
     const int64_t rows[] = { 0, 1, 2 };
-    sheaf_data_batch(&(sheaf_batch){ t, l, p, m }, data, rows, 3);
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ t, l, p, m }, data, rows, 3));
     for (int r = 0; r < 3; r++) {
         CHECK_BYTES("tokens", t + r * 6, tokens[r], sizeof tokens[r]);
         CHECK_BYTES("labels", l + r * 6, labels[r], sizeof labels[r]);
@@ -355,7 +355,7 @@ static void test_safetensors__both_widths_with_and_without_mask(void **state)
             int32_t t[12], l[12];
             uint8_t m[12];
             const int64_t rows[] = { 1, -1, 0 };
-            sheaf_data_batch(&(sheaf_batch){ t, l, NULL, m }, data, rows, 3);
+            CHECK_OK(sheaf_data_batch(&(sheaf_batch){ t, l, NULL, m }, data, rows, 3));
             for (int i = 0; i < 4; i++) {
                 assert_int_equal(t[i], ids[4 + i]);
                 assert_int_equal(t[4 + i], 3);
@@ -390,7 +390,7 @@ static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
     for (int64_t seq = 3; seq <= 6; seq++) {
         CHECK_OK(open_tensors(&data, list, 3, seq));
         int32_t t[12], l[12];
-        sheaf_data_batch(&(sheaf_batch){ .tokens = t, .labels = l }, data, rows, 2);
+        CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = t, .labels = l }, data, rows, 2));
         assert_int_equal(t[2], 7);
         assert_int_equal(l[1], 7);
         assert_int_equal(t[seq + 1], 10);

@@ -97,7 +97,8 @@ static void check_case(size_t index, const json_t *one)
     if (n != (int64_t)json_array_size(ids))
         fail_msg("case %zu: %zu ids wanted, got %" PRId64, index, json_array_size(ids), n);
     int32_t *id = calloc((size_t)n, sizeof *id), *label = calloc((size_t)n, sizeof *label);
-    sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label }, data, (int64_t[]){ 0 }, 1);
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label }, data,
+                              (int64_t[]){ 0 }, 1));
     check_ids(index, ids, id, n, 0);
     check_ids(index, json_object_get(one, "labels"), label, n, 1);
     free(id);
@@ -133,7 +134,7 @@ static void test_text__marks_in_a_text_are_text(void **state)
                                .config = &config, .folder = recorded(), .specials = specials }));
         const int64_t n = sheaf_data_seq(data);
         int32_t *id = calloc((size_t)n, sizeof *id);
-        sheaf_data_batch(&(sheaf_batch){ .tokens = id }, data, (int64_t[]){ 0 }, 1);
+        CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = id }, data, (int64_t[]){ 0 }, 1));
         for (int64_t i = 0; i < n; i++)
             marks += id[i] == 3 || id[i] == 1; /* <|im_end|>, </s> */
         assert_int_equal(marks, specials ? 5 : 2);
@@ -390,7 +391,8 @@ static void test_text__on_long_cuts_or_leaves_out_and_says_so(void **state)
     CHECK_OK(open_text(&data, lines, &options));
     assert_int_equal(sheaf_data_rows(data), 2);
     int32_t id[12], label[12];
-    sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label }, data, (int64_t[]){ 0, 1 }, 2);
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label }, data,
+                              (int64_t[]){ 0, 1 }, 2));
     static const int32_t want[6] = { BOS, 'a', 'b', 'c', 'd', 'e' },
                          learned[6] = { -1, -1, 'c', 'd', 'e', -1 };
     CHECK_BYTES("ids", id + 6, want, sizeof want);
@@ -505,6 +507,40 @@ static void test_cache__rows_are_those_of_memory_and_damage_is_noticed(void **st
     assert_int_equal(entries(at("caches")), 3);
 }
 
+/* What another process does to the files meanwhile is an error where they are read, never the end
+ * of this process; files that are removed are read on. */
+static void test_cache__that_changes_in_use_is_an_error(void **state)
+{
+    static const char good[] = "{\"text\": \"abc\"}\n{\"text\": \"defg\"}\n";
+    char text[400], path[600], **names = NULL;
+    int32_t id[16];
+    int64_t n = 0;
+    sheaf_data *data = NULL;
+    const sheaf_batch batch = { .tokens = id, .seq = 8 };
+    file_with("data.jsonl", good, sizeof good - 1);
+    CHECK_OK(sheaf__remove_tree(at("caches"), NULL));
+    CHECK_OK(open_cached(&data, text, "data.jsonl"));
+    assert_true(sheaf_data_reads_files(data));
+    CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0, 1 }, 2));
+    assert_int_equal(id[8 + 4], 'g');
+    damage("token", 4 * 6 + 1); /* 'd' of the second row, and 256 */
+    CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0 }, 1));
+    CHECK_FAILS(sheaf_data_batch(&batch, data, (int64_t[]){ 0, 1 }, 2), SHEAF_E_FORMAT,
+                "token: row 1 (counted from 0) | tokens below 259, as they were written | 356 | "
+                "something changed this cache");
+    CHECK_OK(sheaf__list_dir(&names, &n, at("caches")));
+    snprintf(path, sizeof path, "%s/%s/token", at("caches"),
+             names[strcmp(names[0], "CACHEDIR.TAG") == 0]);
+    assert_int_equal(truncate(path, 4 * 7), 0);
+    sheaf__names_free(names, n);
+    CHECK_FAILS(sheaf_data_batch(&batch, data, (int64_t[]){ 1 }, 1), SHEAF_E_FORMAT,
+                "token: the file ends too early");
+    CHECK_OK(sheaf__remove_tree(at("caches"), NULL));
+    CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0 }, 1));
+    assert_int_equal(id[3], 'c');
+    sheaf_data_close(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_text__on_long_cuts_or_leaves_out_and_says_so),
         cmocka_unit_test(test_text__threads_change_nothing),
         cmocka_unit_test(test_cache__rows_are_those_of_memory_and_damage_is_noticed),
+        cmocka_unit_test(test_cache__that_changes_in_use_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -59,9 +59,9 @@ static void test_pack__first_fit_worked_by_hand(void **state)
     assert_int_equal(sheaf_data_used(data, rows + 3, 2), 3);
     assert_int_equal(sheaf_data_tokens(data, rows, 5), 25);
     assert_int_equal(sheaf_data_labels(data, rows, 5), 25 - 6);
-    sheaf_data_batch(
+    CHECK_OK(sheaf_data_batch(
         &(sheaf_batch){ .tokens = t, .labels = l, .position = p, .segment = s, .segments = &n },
-        data, rows, 5);
+        data, rows, 5));
     CHECK_BYTES("tokens", t, tokens, sizeof tokens);
     CHECK_BYTES("labels", l, labels, sizeof labels);
     CHECK_BYTES("positions", p, position, sizeof position);

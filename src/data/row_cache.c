@@ -1,12 +1,9 @@
 /* row_cache.c - see row_cache.h. */
 #include "data/row_cache.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -251,27 +248,57 @@ sheaf_status *sheaf__row_cache_commit(sheaf__row_cache_writer *w,
 
 /* ---- reading ---- */
 
-typedef struct mapping {
-    void *at;
-    size_t size;
-} mapping;
+enum { READ = 2 }; /* TOKEN and TRAINED are read row by row; the others lie in memory */
 
-struct sheaf__row_mapping {
-    mapping part[PARTS];
+/* The files stay open: whatever else removes or replaces them, these are read. One that another
+ * process shortens or writes to is an error where it is read. A mapping would end the process. */
+struct sheaf__row_files {
+    int fd[READ];
+    char *path[READ], *folder;
 };
 
-void sheaf__row_cache_unmap(sheaf_data *data)
+void sheaf__row_cache_close(sheaf_data *data)
 {
-    if (data->mapped == NULL)
+    if (data->files == NULL)
         return;
-    for (int i = 0; i < PARTS; i++)
-        if (data->mapped->part[i].at != NULL)
-            munmap(data->mapped->part[i].at, data->mapped->part[i].size);
-    free(data->mapped);
-    data->mapped = NULL;
-    data->begin = NULL;
-    data->token = data->labels = NULL;
-    data->trained = NULL;
+    for (int i = 0; i < READ; i++) {
+        if (data->files->fd[i] >= 0)
+            close(data->files->fd[i]);
+        free(data->files->path[i]);
+    }
+    free(data->files->folder);
+    free(data->files);
+    data->files = NULL;
+}
+
+static sheaf_status *changed(const sheaf_data *data, sheaf_status *st)
+{
+    sheaf_text word = { 0 };
+    sheaf__text_word(&word, data->files->folder);
+    sheaf_try_this(st,
+                   "something changed this cache while it was in use; run again, with --resume "
+                   "where there is a checkpoint: what does not agree is made anew (or remove %s)",
+                   word.at == NULL ? data->files->folder : word.at);
+    sheaf__text_release(&word);
+    return st;
+}
+
+sheaf_status *sheaf__row_cache_read(int32_t *token, uint8_t *trained, const sheaf_data *data,
+                                    int64_t row)
+{
+    const struct sheaf__row_files *f = data->files;
+    const int64_t at = data->begin[row], n = data->begin[row + 1] - at;
+    sheaf_status *st = sheaf__file_read_at(f->fd[0], token, (size_t)n * 4, at * 4, f->path[0]);
+    if (st == NULL)
+        st = sheaf__file_read_at(f->fd[1], trained, (size_t)n, at, f->path[1]);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        if (token[i] < 0 || token[i] >= data->vocab) {
+            st =
+                sheaf_fail(SHEAF_E_FORMAT, "%s: row %" PRId64 " (counted from 0)", f->path[0], row);
+            sheaf_expected(st, "tokens below %" PRId64 ", as they were written", data->vocab);
+            sheaf_found(st, "%d", (int)token[i]);
+        }
+    return st == NULL ? NULL : changed(data, st);
 }
 
 static sheaf_status *differs(const char *expected, const char *found)
@@ -280,19 +307,21 @@ static sheaf_status *differs(const char *expected, const char *found)
                        found);
 }
 
-/* As it was hashed: read from the disk, so that an error of it is ours and no signal. */
-static sheaf_status *check_hash(int fd, int64_t size, const char *path, const char *want,
-                                const sheaf_data_options *options)
+/* Reads all of it as it was hashed; `into` NULL: for the hash alone. */
+static sheaf_status *read_hashed(int fd, int64_t size, const char *path, const char *want,
+                                 char *into, const sheaf_data_options *options)
 {
-    char *buffer = malloc(BUFFER), text[33];
+    char *buffer = into == NULL ? malloc(BUFFER) : NULL, text[33];
     sheaf_hasher *hasher = sheaf__hasher_new();
-    sheaf_status *st =
-        buffer == NULL || hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data") : NULL;
+    sheaf_status *st = (buffer == NULL && into == NULL) || hasher == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data")
+                           : NULL;
     for (int64_t at = 0; at < size && st == NULL;) {
         const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
-        st = sheaf__file_read_at(fd, buffer, n, at, path);
+        char *to = into == NULL ? buffer : into + at;
+        st = sheaf__file_read_at(fd, to, n, at, path);
         if (st == NULL)
-            sheaf__hasher_add(hasher, buffer, n);
+            sheaf__hasher_add(hasher, to, n);
         at += (int64_t)n;
         if (st == NULL && options->stop != NULL && atomic_load(options->stop) != 0)
             st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", path), "a request to stop");
@@ -304,8 +333,9 @@ static sheaf_status *check_hash(int fd, int64_t size, const char *path, const ch
     return st;
 }
 
-static sheaf_status *map_part(mapping *out, const char *folder, int which, int64_t size,
-                              const char *hash, const sheaf_data_options *options)
+/* Into `into`, or kept open as the `which`-th of those that are read by rows. */
+static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder, int which,
+                               int64_t size, const char *hash, const sheaf_data_options *options)
 {
     char *path = NULL;
     int fd = -1;
@@ -315,14 +345,14 @@ static sheaf_status *map_part(mapping *out, const char *folder, int which, int64
         st = sheaf__file_open_read(&fd, &is, path);
     if (st == NULL && is != size)
         st = differs("files of the sizes in the manifest", "another size");
+    if (st == NULL && into != NULL && (*into = malloc((size_t)size)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
-        st = check_hash(fd, size, path, hash, options);
-    if (st == NULL && size > 0) {
-        void *at = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
-        if (at == MAP_FAILED)
-            st = sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "%s", path), "%s", strerror(errno));
-        else
-            *out = (mapping){ at, (size_t)size };
+        st = read_hashed(fd, size, path, hash, into == NULL ? NULL : *into, options);
+    if (st == NULL && into == NULL) {
+        data->files->fd[which - TOKEN] = fd;
+        data->files->path[which - TOKEN] = path;
+        return NULL;
     }
     if (fd >= 0)
         close(fd);
@@ -358,16 +388,21 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
     return NULL;
 }
 
-static sheaf_status *map_all(sheaf_data *data, sheaf__row_cache_facts *facts, const char *folder,
-                             const char *key, const sheaf_data_options *options)
+static sheaf_status *open_all(sheaf_data *data, sheaf__row_cache_facts *facts, const char *folder,
+                              const char *key, const sheaf_data_options *options)
 {
     char *path = NULL;
     json_t *json = NULL;
     int64_t tokens = 0;
     const char *hash[PARTS];
-    data->mapped = calloc(1, sizeof *data->mapped);
-    if (data->mapped == NULL)
+    void *into[2] = { NULL, NULL }; /* BEGIN and LABELS */
+    data->files = calloc(1, sizeof *data->files);
+    if (data->files == NULL || (data->files->folder = strdup(folder)) == NULL) {
+        free(data->files);
+        data->files = NULL;
         return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+    }
+    data->files->fd[0] = data->files->fd[1] = -1;
     sheaf_status *st = sheaf__path_join(&path, folder, "manifest.json");
     if (st == NULL)
         st = sheaf__json_load(&json, path);
@@ -376,14 +411,15 @@ static sheaf_status *map_all(sheaf_data *data, sheaf__row_cache_facts *facts, co
     const int64_t rows = facts->counts.rows,
                   size[PARTS] = { (rows + 1) * 8, rows * 4, tokens * 4, tokens };
     for (int i = 0; i < PARTS && st == NULL; i++)
-        st = map_part(&data->mapped->part[i], folder, i, size[i], hash[i], options);
+        st = open_part(data, i < TOKEN ? &into[i] : NULL, folder, i, size[i], hash[i], options);
     if (st == NULL) {
-        data->begin = data->mapped->part[BEGIN].at;
-        data->labels = data->mapped->part[LABELS].at;
-        data->token = data->mapped->part[TOKEN].at;
-        data->trained = data->mapped->part[TRAINED].at;
+        data->begin = into[BEGIN];
+        data->labels = into[LABELS];
         data->rows = rows;
         data->tokens = tokens;
+    } else {
+        free(into[BEGIN]);
+        free(into[LABELS]);
     }
     json_decref(json);
     free(path);
@@ -399,10 +435,10 @@ sheaf_status *sheaf__row_cache_open(bool *found, sheaf_data *data, sheaf__row_ca
     *found = false;
     sheaf_status *st = sheaf__path_join(&folder, dir, key);
     if (st == NULL && sheaf__path_kind(folder) != SHEAF_PATH_NONE) {
-        st = map_all(data, facts, folder, key, options);
+        st = open_all(data, facts, folder, key, options);
         *found = st == NULL;
         if (st != NULL) {
-            sheaf__row_cache_unmap(data);
+            sheaf__row_cache_close(data);
             *facts = before;
         }
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&

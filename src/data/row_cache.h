@@ -1,4 +1,4 @@
-/* row_cache.h - rows of tokenised text on disk, made once and mapped into memory afterwards.
+/* row_cache.h - rows of tokenised text on disk, made once and read from there afterwards.
  *
  * DIR/KEY/ holds four files of numbers (little-endian) and a manifest, and appears only when it is
  * complete:
@@ -23,13 +23,18 @@ typedef struct sheaf__row_cache_facts {
     char prompt_template[64]; /* "" for none */
 } sheaf__row_cache_facts;
 
-/* sheaf__row_cache_open - maps DIR/KEY into `data`, when it is there and whole: *found. One that is
- * not is warned of. Errors: SHEAF_E_IO, SHEAF_E_MEMORY, SHEAF_E_STOPPED. */
+/* sheaf__row_cache_open - `data` has the rows of DIR/KEY, when it is there and whole: *found. One
+ * that is not is warned of. Errors: SHEAF_E_IO, SHEAF_E_MEMORY, SHEAF_E_STOPPED. */
 sheaf_status *sheaf__row_cache_open(bool *found, sheaf_data *data, sheaf__row_cache_facts *facts,
                                     const char *dir, const char *key,
                                     const sheaf_data_options *options);
-/* sheaf__row_cache_unmap - accepts one that maps nothing. */
-void sheaf__row_cache_unmap(sheaf_data *data);
+/* sheaf__row_cache_close - accepts data that lie in memory. */
+void sheaf__row_cache_close(sheaf_data *data);
+/* sheaf__row_cache_read - the tokens of a row, and which of them are learned; space for all of
+ * both. Thread-safe. Errors: SHEAF_E_IO, SHEAF_E_FORMAT for files that changed since they were
+ * opened. */
+sheaf_status *sheaf__row_cache_read(int32_t *token, uint8_t *trained, const sheaf_data *data,
+                                    int64_t row);
 
 typedef struct sheaf__row_cache_writer sheaf__row_cache_writer;
 /* sheaf__row_cache_begin - what a killed process left of DIR/KEY goes first. Errors: SHEAF_E_IO,

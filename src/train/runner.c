@@ -140,11 +140,11 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     sheaf_status *st = NULL;
     r->batch.seq = r->in.mask_ld = r->in.keys = holds.seq;
     if (!is_dry(r)) {
-        sheaf_data_batch(&r->batch, r->data, row, rows);
-        if (r->model->begins)
+        st = sheaf_data_batch(&r->batch, r->data, row, rows);
+        if (st == NULL && r->model->begins)
             st = sheaf_data_pixels(&r->batch, r->data, row, rows);
     }
-    if (r->model->towers != NULL)
+    if (r->model->towers != NULL || sheaf_data_reads_files(r->data))
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
         sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds,

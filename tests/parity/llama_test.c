@@ -251,7 +251,7 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
     int64_t row[64];
     for (int64_t i = 0; i < rows; i++)
         row[i] = i;
-    sheaf_data_batch(&b, g->data, row, rows);
+    CHECK_OK(sheaf_data_batch(&b, g->data, row, rows));
     const sheaf__rows_in in = { b.tokens, b.position, b.mask, seq, seq };
     const sheaf__step_info info = { .training = true };
     sheaf__head_run head = { .label = b.labels,

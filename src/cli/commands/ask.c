@@ -331,10 +331,11 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     const sheaf_batch_images images = sheaf_data_images(data, &row, 1);
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
-    sheaf_data_batch(&r->batch, data, &row, 1);
+    sheaf_status *st = sheaf_data_batch(&r->batch, data, &row, 1);
     r->image = images.images > 0;
     r->expert_rows = images.image_rows;
-    sheaf_status *st = find_context(r);
+    if (st == NULL)
+        st = find_context(r);
     if (st == NULL && w->max_length > 0 && r->context - r->begin >= w->max_length)
         st =
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
