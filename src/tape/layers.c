@@ -328,6 +328,20 @@ static void rope_part_rows(void *arg, int64_t begin, int64_t end, int worker)
     rope_rows((void *)part->all, part->first + begin, part->first + end, worker);
 }
 
+/* Positions of the sequence in rows [begin, end), without the padding behind it, of which a row has
+ * as much as its neighbours are longer. */
+static int64_t own_length(const rope_params *p, int64_t begin, int64_t end)
+{
+    const sheaf__rows_in *in = p->in;
+    const uint8_t *mask = in->key_mask;
+    if (mask != NULL && in->keys >= p->queries) {
+        mask += begin / p->queries * in->mask_ld + in->keys - p->queries;
+        while (end > begin + 1 && mask[(end - 1) % p->queries] == 0)
+            end--;
+    }
+    return in->position[end - 1] + (int64_t)1;
+}
+
 /* Sequences turn by the angles of their own length: positions ascend by one, and begin again with
  * each that is packed behind another. */
 static void turn(const rope_args *a)
@@ -343,7 +357,7 @@ static void turn(const rope_args *a)
         for (end = begin + 1; end < rows && end % p->queries != 0; end++)
             if (position[end] != position[end - 1] + 1)
                 break;
-        p->table->lengthen(p->table, a->c, position[end - 1] + (int64_t)1);
+        p->table->lengthen(p->table, a->c, own_length(p, begin, end));
         rope_part part = { a, begin };
         sheaf__rows(a->c, end - begin, 32, rope_part_rows, &part);
     }

@@ -18,12 +18,22 @@ static int make_sources(void **state)
         "\"max_position_embeddings\": 512, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"float32\", \"head_dim\": 8, "
         "\"hidden_size\": 24, \"intermediate_size\": 40, \"num_attention_heads\": 3, \"num_key_value_heads\": 3, "
         "\"num_hidden_layers\": 2, \"vocab_size\": 259, \"tie_word_embeddings\": false, \"sheaf_tokenizer\": \"bytes\"}\n";
+    /* beyond 64 positions the angles are those of the length */
+    static const char longer[] =
+        ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 4.0}}\n";
+    char other[sizeof config + sizeof longer];
     sheaf_init_report report;
     if (make_scratch(state) != 0)
         return 1;
     put(at("config.json"), config);
     CHECK_OK(sheaf_init(&report, &(sheaf_init_options){
                                      .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
+    snprintf(other, sizeof other, "%.*s%s", (int)sizeof config - 3, config, longer);
+    memcpy(strstr(other, "512"), " 64", 3);
+    put(at("dynamic.json"), other);
+    CHECK_OK(sheaf_init(
+        &report,
+        &(sheaf_init_options){ .spec = at("dynamic.json"), .dst = at("dynamic"), .seed = 5 }));
     FILE *all = fopen(at("data.jsonl"), "w"), *first = fopen(at("first.jsonl"), "w");
     assert_true(all != NULL && first != NULL);
     for (int r = 0; r < ROWS; r++) {
@@ -38,7 +48,7 @@ static int make_sources(void **state)
 }
 
 typedef struct run {
-    const char *out, *data;
+    const char *out, *data, *model;
     sheaf_padding padding;
     int64_t rows, accumulate, steps;
     int tp;
@@ -68,7 +78,7 @@ static void train(run *r)
     sheaf_train_result result = { 0 };
     const sheaf_events events = { hear, r };
     sheaf_train_options_default(&o);
-    o.model = at("model");
+    o.model = at(r->model == NULL ? "model" : r->model);
     o.data = at(r->data == NULL ? "data.jsonl" : r->data);
     o.out = at(r->out);
     o.threads = 2;
@@ -272,6 +282,27 @@ static void test_pack__losses_are_those_of_the_rows_apart(void **state)
     }
 }
 
+/* Angles that look at a length take that of the row itself, not of its neighbours. */
+static void test_pack__angles_of_a_length_are_those_of_the_rows_apart(void **state)
+{
+    run apart = { .out = "dynamic-a",
+                  .model = "dynamic",
+                  .padding = SHEAF_PAD_MICRO_BATCH,
+                  .rows = ROWS,
+                  .seq = 512 };
+    run packed = apart, plain = apart;
+    packed.out = "dynamic-b";
+    packed.rows = 1;
+    packed.pack = true;
+    plain.out = "dynamic-c";
+    plain.model = NULL;
+    train(&apart);
+    train(&packed);
+    train(&plain);
+    assert_true(apart.loss == packed.loss && packed.loss != plain.loss);
+    assert_true(fabs(apart.norm - packed.norm) < 1e-5 * apart.norm);
+}
+
 /* A record has the dropout and the noise that it has alone, in a second epoch too. */
 static void test_pack__randomness_is_that_of_the_rows_apart(void **state)
 {
@@ -365,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_padding__its_rule_is_kept_with_the_run),
         cmocka_unit_test(test_padding__is_told),
         cmocka_unit_test(test_pack__losses_are_those_of_the_rows_apart),
+        cmocka_unit_test(test_pack__angles_of_a_length_are_those_of_the_rows_apart),
         cmocka_unit_test(test_pack__randomness_is_that_of_the_rows_apart),
         cmocka_unit_test(test_pack__a_run_of_version_3_is_not_gone_on_with),
         cmocka_unit_test(test_pack__ranks_checkpointing_and_stops_change_no_byte),

@@ -18,6 +18,7 @@
 #include "comm/process.h"
 #include "models/balance.h"
 #include "models/open.h"
+#include "models/rope.h"
 #include "train/export.h"
 #include "train/judged.h"
 #include "train/origin.h"
@@ -26,10 +27,13 @@
 #include "train/signals.h"
 
 /* The numeric contract's version: the first that has all that a run uses. */
-static int contract_of(const sheaf_train_options *o, const sheaf_lora *lora)
+static int contract_of(const sheaf_train_options *o, const sheaf__model *model)
 {
+    const sheaf_lora *lora = model->options.lora;
     const bool drops = lora != NULL && lora->options.dropout > 0;
     const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
+    if (sheaf__rope_looks(&model->schema->config))
+        return 4;
     if (o->dtype == SHEAF_F16 || o->label_smoothing > 0 || o->neftune_alpha > 0 ||
         o->eval_split > 0 || o->pack || o->by_length)
         return o->pack && (o->eval_split > 0 || o->neftune_alpha > 0 || drops) ? 4 : 3;
@@ -79,7 +83,7 @@ static sheaf_status *saved_init(saved *s, const sheaf__rank *rank, const sheaf_t
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
     *s = (saved){ .scaler = &rank->scaler,
                   .state = { .slices = o->slices,
-                             .contract = contract_of(o, rank->model->options.lora),
+                             .contract = contract_of(o, rank->model),
                              .count = 3 * (int64_t)set->count } };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
