@@ -5,6 +5,7 @@
 
 #include "ops/units.h"
 #include "sheaf/cut.h"
+#include "train/rank.h"
 #include "train/scaler.h"
 
 static const sheaf__choice methods[] = {
@@ -101,8 +102,9 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "start from this PEFT adapter", "DIR" },
         { "tp", SHEAF__IS_INT, &o->tp, "ranks that share the model, at most --slices", "T", 1,
           SHEAF_MAX_SLICES },
-        { "dp", SHEAF__IS_INT | SHEAF__IS_HIDDEN, &o->dp,
-          "groups of ranks that share a step's micro-batches", "D", 1, 4096 },
+        { "dp", SHEAF__IS_INT, &o->dp,
+          "groups of --tp ranks, each with the whole model, that share the micro-batches of a step; a divisor of --accumulators",
+          "D", 1, SHEAF_MAX_SLICES },
         { "transport", SHEAF__IS_CHOICE, &o->transport,
           "how ranks talk: as threads of one process, or as processes, also of several machines",
           .choices = transports, .was = "carrier" },
@@ -173,6 +175,9 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           .min = 1, .max = 1e6 },
         { "accumulate", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->accumulate,
           "micro-batches of one step, over all groups", .min = 1, .max = 1e6 },
+        { "accumulators", SHEAF__IS_INT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->accumulators,
+          "sums of gradients that these fall into, a power of two; part of the result; default 4, of method full 1",
+          "G", 0, SHEAF__MOST_ACCUMULATORS },
         { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->seq,
           "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
         { "padding", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->padding,
@@ -275,7 +280,7 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
     n += judging_flags(table + n, o);
     const sheaf__setting own[] = {
         { "resume", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED, &o->resume,
-          "go on from the newest checkpoint in --out, at any --tp; other settings stay as they were" },
+          "go on from the newest checkpoint in --out, at any --tp and --dp; other settings stay as they were" },
         { "recipe", SHEAF__IS_PATH | SHEAF__IS_UNSAVED, &o->recipe,
           "read settings from a file, or from a recipe that comes with sheaf (cogvlm-lora, ...)",
           "FILE" },
@@ -381,6 +386,36 @@ static sheaf_status *check_judging(const sheaf_train_options *o)
     return NULL;
 }
 
+/* Groups take whole accumulators, as many each. */
+static sheaf_status *check_groups(sheaf_train_options *o)
+{
+    if ((o->accumulators & (o->accumulators - 1)) != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--accumulators"),
+                                          "a power of two, at most %d", SHEAF__MOST_ACCUMULATORS),
+                           "%d", o->accumulators);
+    const sheaf_train_options as_it_is = { .method = o->method };
+    const int G = sheaf__accumulators_of(o);
+    if (G == sheaf__accumulators_of(&as_it_is))
+        o->accumulators = 0; /* the same, whether it was said or not */
+    if (G % o->dp != 0) {
+        sheaf_status *st =
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dp"), "a divisor of %d, the --accumulators%s",
+                           G, o->accumulators == 0 ? " of this method" : "");
+        sheaf_found(st, "%d", o->dp);
+        if ((o->dp & (o->dp - 1)) == 0 && o->dp <= SHEAF__MOST_ACCUMULATORS)
+            return sheaf_try_this(st,
+                                  "--accumulators %d from the start of a run: it is part of "
+                                  "the result",
+                                  o->dp);
+        return sheaf_try_this(st, "a power of two, up to %d", SHEAF__MOST_ACCUMULATORS);
+    }
+    if (o->dp > SHEAF_MAX_SLICES / o->tp)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp and --dp"),
+                                          "at most %d ranks in all", SHEAF_MAX_SLICES),
+                           "%d groups of %d", o->dp, o->tp);
+    return NULL;
+}
+
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
                                           sheaf_train_options *o)
 {
@@ -406,15 +441,9 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
         return sheaf_try_this(st, "fewer ranks; a new run may have more --slices, up to %d",
                               SHEAF_MAX_SLICES);
     }
-    const int accumulators = o->method == SHEAF_METHOD_FULL ? 1 : 4;
-    if (accumulators % o->dp != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dp"),
-                                          "a divisor of %d, the accumulators of method %s",
-                                          accumulators, methods[o->method].name),
-                           "%d", o->dp);
-    if (o->dp > 1)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp),
-                              "--dp 1; --tp up to %d", o->slices);
+    st = check_groups(o);
+    if (st != NULL)
+        return st;
     if (o->method != SHEAF_METHOD_HEAD && sheaf__settings_given(state, table, "head-patterns"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"),
                               "--method head beside it");

@@ -40,13 +40,13 @@ static sheaf_status *take_steps(trial *t, sheaf__rank *rank, sheaf_comm *comm)
     return st;
 }
 
-static sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
+static sheaf_status *trial_rank(void *arg, const sheaf__grid *grid)
 {
     trial *t = arg;
+    sheaf_comm *const comm = grid->all;
     sheaf__rank rank = { 0 };
     const int me = sheaf_comm_rank(comm);
-    sheaf_status *st =
-        sheaf__rank_open(&rank, SHEAF_CPU, t->job.options->tp == 1 ? NULL : comm, me, &t->job);
+    sheaf_status *st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &t->job);
     st = sheaf_comm_agree(comm, st);
     if (st == NULL)
         st = take_steps(t, &rank, comm);
@@ -84,7 +84,8 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
     if (st == NULL)
         st = sheaf_fits_train(&t.job, &(sheaf_fits_how){ .force = o.force, .events = events });
     if (st == NULL)
-        st = sheaf_comm_run_threads(o.tp, trial_rank, &t);
+        st = sheaf__grid_run(&(sheaf__grid_options){ .groups = o.dp, .ranks = o.tp }, trial_rank,
+                             &t);
     sheaf__opened_close(&opened);
     sheaf_lora_options_release(&fresh);
     return st;

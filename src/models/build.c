@@ -336,6 +336,7 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
     if (head != NULL) {
         table->packed = head->w;
         table->trained = head->weight_trained;
+        table->panels = m->trained->divided;
         return NULL;
     }
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__TABLE, table, t, NULL, 0 });
@@ -345,7 +346,9 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
         return st;
     note_trained(m, table->lora == NULL ? NULL : table->lora->a);
     if (is_saved(m, t))
-        return add_trained(&table->trained, m, t, t->shape[0], t->shape[1]);
+        st = add_trained(&table->trained, m, t, t->shape[0], t->shape[1]);
+    if (st != NULL || (table->trained != NULL && !m->trained->divided))
+        return st;
     int64_t rows = 0;
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);

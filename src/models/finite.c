@@ -3,26 +3,53 @@
 
 #include <stddef.h>
 
-/* Of one tensor that is trained. */
-static bool is_sound(const sheaf__trained *t)
+/* Are they finite in the compute dtype? */
+static bool round_well(const sheaf__context *c, const float *x, int64_t n)
 {
+    enum { PART = 1024 };
+    uint32_t part[PART];
     bool sound = true;
-    for (int s = t->first; s < t->first + t->count && sound; s++)
-        sound = sheaf__is_finite(t->master[s], t->numel[s], SHEAF_F32);
+    for (int64_t i = 0; i < n && sound; i += PART) {
+        const int64_t m = n - i < PART ? n - i : PART;
+        c->device->kernels->round(part, c->dtype, x + i, m);
+        sound = sheaf__is_finite(part, m, c->dtype);
+    }
     return sound;
 }
 
-static bool floats_are(const sheaf__trained *trained, const float *x, int64_t n)
+/* Of one tensor that is trained; slices whose masters are not here are looked at where they are
+ * computed with. */
+static bool is_sound(const sheaf__context *c, const sheaf__trained *t)
 {
-    return trained != NULL ? is_sound(trained) : x == NULL || sheaf__is_finite(x, n, SHEAF_F32);
+    bool sound = true;
+    for (int s = t->first; s < t->first + t->count && sound; s++)
+        sound = t->master[s] == NULL || round_well(c, t->master[s], t->numel[s]);
+    return sound;
+}
+
+/* Is the master of this slice here? */
+static bool is_here(const sheaf__trained *t, int slice)
+{
+    return t != NULL && t->master[t->cut.nparts == 0 ? 0 : slice] != NULL;
+}
+
+static bool floats_are(const sheaf__context *c, const sheaf__trained *t, const float *x, int64_t n)
+{
+    bool here = t != NULL;
+    for (int s = 0; here && s < t->count; s++)
+        here = is_here(t, t->first + s);
+    return (t == NULL || is_sound(c, t)) &&
+           (here || x == NULL || sheaf__is_finite(x, n, SHEAF_F32));
 }
 
 /* Panels are padded with zeros. */
-static bool panels_are(const sheaf__linear *l)
+static bool panels_are(const sheaf__context *c, const sheaf__linear *l)
 {
-    bool sound = l->weight_trained == NULL || is_sound(l->weight_trained);
-    for (int s = l->first; s < l->first + l->count && sound && l->weight_trained == NULL; s++) {
+    bool sound = l->weight_trained == NULL || is_sound(c, l->weight_trained);
+    for (int s = l->first; s < l->first + l->count && sound; s++) {
         const sheaf__packed *w = &l->w[s];
+        if (is_here(l->weight_trained, s))
+            continue;
         const size_t bytes = l->extent[s] == 0 ? 0 : sheaf__packed_bytes(w->dtype, w->n, w->k);
         sound =
             sheaf__is_finite(w->ahead, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)), w->dtype);
@@ -35,8 +62,8 @@ static bool table_is(const sheaf__model *m, const sheaf__table *t)
     int64_t rows = 0;
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
-    return t->trained != NULL ? is_sound(t->trained)
-                              : sheaf__is_finite(t->rows, rows * t->width, t->dtype);
+    return (t->trained == NULL || is_sound(m->context, t->trained)) &&
+           (t->rows == NULL || sheaf__is_finite(t->rows, rows * t->width, t->dtype));
 }
 
 /* What is not sound of a part: its weight (or A), or its bias (or B). */
@@ -49,20 +76,21 @@ static unsound unsound_of(bool weight, bool bias)
 
 static unsound bad_in(const sheaf__model *m, const sheaf__held *held)
 {
+    const sheaf__context *c = m->context;
     const sheaf__linear *l = held->part;
     const sheaf__layernorm *n = held->part;
     const sheaf__norm *r = held->part;
     const sheaf__vector *v = held->part;
     switch (held->kind) {
     case SHEAF__LINEAR:
-        return unsound_of(panels_are(l),
-                          floats_are(l->bias_trained, l->bias, l->rows ? l->out : l->owned));
+        return unsound_of(panels_are(c, l),
+                          floats_are(c, l->bias_trained, l->bias, l->rows ? l->out : l->owned));
     case SHEAF__LAYERNORM:
-        return unsound_of(floats_are(n->weight_trained, n->weight, n->owned),
-                          floats_are(n->bias_trained, n->bias, n->owned));
-    case SHEAF__RMSNORM: return unsound_of(floats_are(r->trained, r->weight, r->width), true);
+        return unsound_of(floats_are(c, n->weight_trained, n->weight, n->owned),
+                          floats_are(c, n->bias_trained, n->bias, n->owned));
+    case SHEAF__RMSNORM: return unsound_of(floats_are(c, r->trained, r->weight, r->width), true);
     case SHEAF__VECTOR:
-        return unsound_of(floats_are(v->trained, v->data, v->rows * v->width), true);
+        return unsound_of(floats_are(c, v->trained, v->data, v->rows * v->width), true);
     case SHEAF__TABLE: return unsound_of(table_is(m, held->part), true);
     }
     return NEITHER;
@@ -72,7 +100,8 @@ static unsound bad_in(const sheaf__model *m, const sheaf__held *held)
 static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
 {
     const sheaf_dtype dtype = m->context->dtype;
-    bool a = f->a == NULL || is_sound(f->a), b = f->b == NULL || is_sound(f->b);
+    bool a = f->a == NULL || is_sound(m->context, f->a),
+         b = f->b == NULL || is_sound(m->context, f->b);
     for (int p = 0; f->a == NULL && p < f->parts; p++)
         for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
             const sheaf__lora_part *part = &f->part[p];

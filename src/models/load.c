@@ -117,7 +117,7 @@ static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const
                                   .rows = rows.end - rows.begin,
                                   .col0 = cols.begin,
                                   .cols = cols.end - cols.begin,
-                                  .dst = t->master[s] + sheaf__trained_at(t, part, s),
+                                  .dst = t->weight[s] + sheaf__trained_at(t, part, s),
                                   .to = SHEAF_F32 });
         }
     return st;
@@ -411,7 +411,9 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
         st = load_frequencies(m, base);
     if (st == NULL)
         st = load_lora(m, adapter);
-    if (st == NULL)
+    if (st == NULL) {
+        sheaf__trained_take(m->trained);
         sheaf__model_refresh(m);
+    }
     return st;
 }

@@ -32,8 +32,10 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
     sheaf_status *st = m->layer == NULL || m->lora == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "model")
                            : sheaf__trained_set_new(&m->trained, context);
-    if (st == NULL)
+    if (st == NULL) {
+        m->trained->divided = options->divided && context->groups > 1;
         st = sheaf__family_for(&schema->config)->build(m);
+    }
     if (st == NULL && m->trained->count > 0)
         st = sheaf__trained_allocate(m->trained);
     if (st != NULL) {
@@ -65,9 +67,7 @@ void sheaf__model_refresh(sheaf__model *m)
         case SHEAF__RMSNORM: sheaf__norm_refresh(m->context, m->held[i].part); break;
         case SHEAF__LAYERNORM: sheaf__layernorm_refresh(m->context, m->held[i].part); break;
         case SHEAF__VECTOR: sheaf__vector_refresh(m->context, m->held[i].part); break;
-        case SHEAF__TABLE: /* read from the masters itself */
-            sheaf__lora_refresh(m->context, ((sheaf__table *)m->held[i].part)->lora);
-            break;
+        case SHEAF__TABLE: sheaf__table_refresh(m->context, m->held[i].part); break;
         }
 }
 

@@ -68,6 +68,7 @@ typedef struct sheaf__model_options {
     /* Which base tensors are trained besides (methods full, head); NULL = none. */
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
+    bool divided;      /* groups share what is trained (tape/trained.h) */
     bool backward;     /* a backward pass will run: pack for it */
     bool pack_back;    /* keep a second packed copy for the backward products */
     int64_t positions; /* length of the rotary table */
@@ -158,7 +159,8 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
  * logical index). */
 sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
 void sheaf__model_free(sheaf__model *model);
-/* sheaf__model_refresh - compute copies from the masters, after an update or a resume. */
+/* sheaf__model_refresh - compute copies from the masters, after an update or a resume; those of a
+ * divided set from what sheaf__trained_publish() left. */
 void sheaf__model_refresh(sheaf__model *model);
 /* sheaf__model_bad_weight - the first tensor, in the order of building, of which some rank holds
  * a number that is not finite; its name, borrowed, or NULL. Collective. */

@@ -66,8 +66,10 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
         size_t *bytes = out->component[sheaf__family_component(family, t->name)];
         for (int s = t->first; s < t->first + t->count; s++) {
             const size_t one = (size_t)t->numel[s] * sizeof(float);
-            bytes[SHEAF_MEM_TRAINED] += one;
             bytes[SHEAF_MEM_GRADIENTS] += one * (size_t)set->nsums;
+            if (!sheaf__trained_keeps(set, t, s))
+                continue;
+            bytes[SHEAF_MEM_TRAINED] += one;
             bytes[SHEAF_MEM_OPTIMIZER] += 2 * one;
         }
     }
@@ -82,6 +84,8 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     out->peak = device->peak;
     out->flops = device->flops;
     out->sent = model->context->sent;
+    out->sent_gradients = model->context->sent_gradients;
+    out->sent_weights = model->context->sent_weights;
     count_components(out, model);
 }
 
@@ -117,6 +121,7 @@ static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held,
     for (int i = 0; i < n && st == NULL; i++) {
         *flops = held->device->flops;
         *sent = held->context.sent;
+        held->context.sent_gradients = held->context.sent_weights = 0;
         sheaf__stepper_hold(held->stepper, of[i]);
         st = sheaf__stepper_run(&unused, held->stepper, 0, 0);
     }
@@ -217,7 +222,8 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
 
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
-    *out = (sheaf_plan){ .ranks = job->options->tp, .parameters = sheaf__parameters(job->schema) };
+    *out = (sheaf_plan){ .ranks = job->options->tp * job->options->dp,
+                         .parameters = sheaf__parameters(job->schema) };
     sheaf_status *st = job->train.data == NULL ? check_seq(&job->schema->config, job->seq) : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);

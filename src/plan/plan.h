@@ -12,7 +12,9 @@ typedef struct sheaf_plan_rank {
     size_t bytes[SHEAF_MEM_KINDS]; /* in use when the footprint was largest */
     size_t peak;                   /* footprint of the rank's device */
     double flops;                  /* of one optimizer step, products only */
-    double sent;                   /* bytes handed to other ranks in one step */
+    double sent;                   /* bytes handed to other ranks of its group in one step */
+    /* and to its peers in other groups: sums of gradients, and weights that were updated here */
+    double sent_gradients, sent_weights;
     /* What a run holds from its first step to its last: weights, trained, gradients, optimizer. */
     size_t component[SHEAF_PLAN_COMPONENTS][SHEAF_MEM_KINDS];
 } sheaf_plan_rank;

@@ -316,12 +316,12 @@ void sheaf__layernorm_refresh(sheaf__context *c, sheaf__layernorm *norm)
 {
     for (int s = norm->first; s < norm->first + norm->count; s++) {
         if (norm->weight_trained != NULL)
-            sheaf__refresh(c, norm->weight + norm->begin[s], norm->weight_trained->master[s],
+            sheaf__refresh(c, norm->weight + norm->begin[s], norm->weight_trained->weight[s],
                            norm->extent[s]);
         if (norm->weight_trained != NULL && norm->one)
             sheaf__add_one(c, norm->weight + norm->begin[s], norm->extent[s]);
         if (norm->bias_trained != NULL)
-            sheaf__refresh(c, norm->bias + norm->begin[s], norm->bias_trained->master[s],
+            sheaf__refresh(c, norm->bias + norm->begin[s], norm->bias_trained->weight[s],
                            norm->extent[s]);
     }
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/attention/attention.h"
+#include "tape/linear.h"
 #include "tape/rows.h"
 
 static sheaf_range slice_rows(const sheaf_cut *cut, int slice)
@@ -72,7 +73,7 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
         if (l->owner[r] != c->rank)
             continue;
         const int64_t in_slice = id - slice_rows(&t->cut, slice).begin;
-        if (t->trained != NULL)
+        if (t->trained != NULL && t->rows == NULL && !t->panels)
             c->device->kernels->round(x, c->dtype, t->trained->master[slice] + in_slice * t->width,
                                       t->width);
         else if (t->packed != NULL)
@@ -100,6 +101,18 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
         c->comm == NULL ? NULL : sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);
     free(owner);
     return st;
+}
+
+void sheaf__table_refresh(sheaf__context *c, const sheaf__table *t)
+{
+    for (int64_t s = c->own.begin, at = 0; s < c->own.end && t->rows != NULL; s++) {
+        const int64_t n = t->trained == NULL ? 0 : t->trained->numel[s];
+        if (n > 0 && c->device->kind != SHEAF_DRY)
+            c->device->kernels->round(sheaf__at(t->rows, at, c->dtype), c->dtype,
+                                      t->trained->weight[s], n);
+        at += n;
+    }
+    sheaf__lora_refresh(c, t->lora);
 }
 
 /* Each table row receives its tokens in ascending order; threads share columns. */
@@ -228,7 +241,7 @@ void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)
         return;
     for (int64_t i = 0; i < norm->width; i++) {
         uint32_t rounded;
-        c->device->kernels->round(&rounded, c->dtype, norm->trained->master[0] + i, 1);
+        c->device->kernels->round(&rounded, c->dtype, norm->trained->weight[0] + i, 1);
         c->device->kernels->widen(norm->weight + i, &rounded, c->dtype, 1);
     }
     if (norm->one)

@@ -31,8 +31,9 @@ typedef struct sheaf__table {
     sheaf_cut cut;
     void *rows;                  /* owned rows, in `dtype`; or */
     const sheaf__packed *packed; /* by slice: a tied head's panels; or */
-    sheaf__trained *trained;     /* its masters */
-    sheaf_dtype dtype;           /* of rows: the compute dtype, or 16 bits where that is float32 */
+    sheaf__trained *trained; /* its masters; of a divided set with `rows` or `packed` beside them */
+    bool panels;             /* trained, and `packed` is read all the same */
+    sheaf_dtype dtype;       /* of rows: the compute dtype, or 16 bits where that is float32 */
     struct sheaf__lora_part *lora; /* factors beside it (A by tokens, cut as it is), or NULL */
 } sheaf__table;
 
@@ -98,6 +99,8 @@ sheaf__value *sheaf__record_geglu(sheaf__tape *tape, sheaf__value *gate, sheaf__
 /* sheaf__record_scale - x = round(x * by) in place, `by` rounded to the compute dtype. */
 void sheaf__record_scale(sheaf__tape *tape, sheaf__value *x, float by);
 
+/* sheaf__table_refresh - rows, where it has some beside its masters, and factors. */
+void sheaf__table_refresh(sheaf__context *context, const sheaf__table *table);
 /* sheaf__norm_refresh - weight from the masters. */
 void sheaf__norm_refresh(sheaf__context *context, sheaf__norm *norm);
 /* sheaf__table_slice - the slice that holds row `row` of a cut axis of one part. */

@@ -280,12 +280,12 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
     for (int s = l->first; s < l->first + l->count; s++) {
         if (w != NULL)
             sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows,
-                        &(repack){ &l->w[s], w->master[s] + l->weight_at[s] });
+                        &(repack){ &l->w[s], w->weight[s] + l->weight_at[s] });
         if (bias != NULL && !l->rows)
-            sheaf__refresh(c, l->bias + l->begin[s], bias->master[s] + l->bias_at[s], l->extent[s]);
+            sheaf__refresh(c, l->bias + l->begin[s], bias->weight[s] + l->bias_at[s], l->extent[s]);
     }
     if (bias != NULL && l->rows)
-        sheaf__refresh(c, l->bias, bias->master[0], l->out);
+        sheaf__refresh(c, l->bias, bias->weight[0], l->out);
     sheaf__lora_refresh(c, l->lora);
 }
 
@@ -293,8 +293,8 @@ void sheaf__lora_refresh(sheaf__context *c, const sheaf__lora_part *lora)
 {
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
         if (lora->a != NULL && lora->a_copy[s] != NULL && lora->first == NULL)
-            copy_of(c, lora->a_copy[s], lora->a->master[s] + lora->a_at, lora->a_numel[s]);
+            copy_of(c, lora->a_copy[s], lora->a->weight[s] + lora->a_at, lora->a_numel[s]);
         if (lora->b != NULL && lora->b_copy[s] != NULL)
-            copy_of(c, lora->b_copy[s], lora->b->master[s] + lora->b_at[s], lora->b_numel[s]);
+            copy_of(c, lora->b_copy[s], lora->b->weight[s] + lora->b_at[s], lora->b_numel[s]);
     }
 }

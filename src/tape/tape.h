@@ -20,15 +20,21 @@ typedef struct sheaf__context {
     sheaf__device *device;
     sheaf_comm *comm;
     int rank, ranks, slices;
-    sheaf_range own;            /* slices this rank owns */
-    sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
-    double sent;                /* bytes this rank hands to others, counted also on dry */
+    sheaf_range own;   /* slices this rank owns */
+    sheaf_dtype dtype; /* activations and compute copies: F32, BF16 or F16 */
+    /* bytes this rank hands to others, counted also on dry: within its group; to its peers, sums of
+     * gradients and what they make of the weights */
+    double sent, sent_gradients, sent_weights;
     struct sheaf__doing *doing; /* where it is told which op runs; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */
     int stages;            /* 0 or 1: not placed */
     int stage, head_stage; /* this rank's, and the one that holds the output head */
     sheaf_comm *world;     /* all ranks of all stages; NULL on dry */
+    /* Of several groups that hold the model (comm/grid.h): how many, 0 or 1: one; which this is;
+     * and the ranks with the same slices, NULL on dry. */
+    int groups, group;
+    sheaf_comm *peers;
 } sheaf__context;
 
 /* sheaf__everyone - the group of all ranks that run the model; NULL when that is one. */

@@ -101,14 +101,46 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
     return NULL;
 }
 
-/* Points each member's slices into a flat array. */
-static void spread(sheaf__trained_set *set, float *flat, size_t field)
+static int groups_of(const sheaf__trained_set *set)
 {
+    return set->divided && set->context->groups > 1 ? set->context->groups : 1;
+}
+
+bool sheaf__trained_keeps(const sheaf__trained_set *set, const sheaf__trained *t, int slice)
+{
+    return t->cut.nparts == 0 || slice % groups_of(set) == set->context->group % groups_of(set);
+}
+
+int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group)
+{
+    int64_t n = 0;
     for (int i = 0; i < set->count; i++) {
-        sheaf__trained *t = set->item[i];
-        float **slot = (float **)((char *)t + field);
-        for (int s = t->first; s < t->first + t->count; s++) {
-            slot[s] = flat;
+        const sheaf__trained *t = set->item[i];
+        for (int s = t->first; t->cut.nparts > 0 && s < t->first + t->count; s++)
+            n += s % groups_of(set) == group ? padded(t->numel[s]) : 0;
+    }
+    return n;
+}
+
+/* Points each member's slices into a flat array: of all that this rank holds, or of what it
+ * keeps. */
+static void spread(sheaf__trained_set *set, float *flat, size_t field, bool kept)
+{
+    const int groups = groups_of(set);
+    for (int i = 0; i < set->count; i++)
+        if (set->item[i]->cut.nparts == 0) {
+            *(float **)((char *)set->item[i] + field) = flat;
+            flat += padded(set->item[i]->numel[0]);
+        }
+    const sheaf_range own = set->context->own;
+    for (int64_t at = 0; at < groups * (own.end - own.begin); at++) {
+        const int group = (int)(at / (own.end - own.begin)),
+                  s = (int)(own.begin + at % (own.end - own.begin));
+        for (int i = 0; i < set->count && s % groups == group; i++) {
+            sheaf__trained *t = set->item[i];
+            if (t->cut.nparts == 0 || (kept && !sheaf__trained_keeps(set, t, s)))
+                continue;
+            ((float **)((char *)t + field))[s] = flat;
             flat += padded(t->numel[s]);
         }
     }
@@ -123,31 +155,39 @@ static void clear_rows(void *arg, int64_t begin, int64_t end, int worker)
     memset(x + begin, 0, (size_t)(end - begin) * sizeof *x);
 }
 
-static void clear(sheaf__trained_set *set, float *flat)
+static void clear(sheaf__trained_set *set, float *flat, int64_t n)
 {
-    sheaf__rows(set->context, set->numel, CHUNK, clear_rows, &(struct clear){ flat });
+    sheaf__rows(set->context, n, CHUNK, clear_rows, &(struct clear){ flat });
 }
 
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
 {
-    const size_t bytes = (size_t)set->numel * sizeof(float);
+    set->common = set->numel;
+    for (int g = 0; g < groups_of(set); g++)
+        set->common -= sheaf__trained_stretch(set, g);
+    set->kept = set->common + sheaf__trained_stretch(set, set->context->group % groups_of(set));
+    const size_t bytes = (size_t)set->kept * sizeof(float);
     sheaf_status *st = sheaf__take(&set->master, set->context, bytes, SHEAF_MEM_TRAINED);
     if (st == NULL)
         st = sheaf__take(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER);
     if (st == NULL)
         st = sheaf__take(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER);
     if (st == NULL)
-        st = sheaf__take(&set->sum[0], set->context, bytes, SHEAF_MEM_GRADIENTS);
+        st = sheaf__take(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
+                         SHEAF_MEM_GRADIENTS);
     if (st != NULL)
         return sheaf_in(st, "trained tensors");
     set->nsums = 1;
-    spread(set, set->master, offsetof(sheaf__trained, master));
-    spread(set, set->moment1, offsetof(sheaf__trained, moment1));
-    spread(set, set->moment2, offsetof(sheaf__trained, moment2));
-    spread(set, set->sum[0], offsetof(sheaf__trained, grad));
-    clear(set, set->master); /* the padding is hashed by nobody, but let it be defined */
-    clear(set, set->moment1);
-    clear(set, set->moment2);
+    spread(set, set->master, offsetof(sheaf__trained, master), true);
+    spread(set, set->moment1, offsetof(sheaf__trained, moment1), true);
+    spread(set, set->moment2, offsetof(sheaf__trained, moment2), true);
+    spread(set, set->sum[0], offsetof(sheaf__trained, grad), false);
+    spread(set, groups_of(set) > 1 ? set->sum[0] : set->master, offsetof(sheaf__trained, weight),
+           false);
+    clear(set, set->master, set->kept); /* the padding is hashed by nobody, but let it be defined */
+    clear(set, set->moment1, set->kept);
+    clear(set, set->moment2, set->kept);
+    clear(set, set->sum[0], set->numel);
     return NULL;
 }
 
@@ -167,23 +207,6 @@ void sheaf__accumulators_open(sheaf__accumulators *stack, int count)
     *stack = (sheaf__accumulators){ .count = count };
 }
 
-sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g)
-{
-    if (stack->depth == set->nsums) {
-        sheaf_status *st = sheaf__take(&set->sum[set->nsums], set->context,
-                                       (size_t)set->numel * sizeof(float), SHEAF_MEM_GRADIENTS);
-        if (st != NULL)
-            return sheaf_in(st, "sum of gradient accumulator %d", g);
-        set->nsums++;
-    }
-    stack->begin[stack->depth] = g;
-    stack->end[stack->depth] = g + 1;
-    spread(set, set->sum[stack->depth], offsetof(sheaf__trained, grad));
-    clear(set, set->sum[stack->depth]);
-    stack->depth++;
-    return NULL;
-}
-
 /* Size of the smallest complete subtree that holds both [a, a+1) and [b, b+1). */
 static int meeting_span(int a, int b)
 {
@@ -200,6 +223,29 @@ static void join_top(sheaf__trained_set *set, sheaf__accumulators *stack)
                 &(struct add){ set->context->device->kernels, set->sum[top - 1], set->sum[top] });
     stack->end[top - 1] = stack->end[top];
     stack->depth--;
+}
+
+sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g)
+{
+    /* those that meet before they meet this one: accumulators between them may have been empty */
+    for (int top = stack->depth - 1;
+         top >= 1 && meeting_span(stack->begin[top - 1], stack->begin[top]) <
+                         meeting_span(stack->begin[top], g);
+         top--)
+        join_top(set, stack);
+    if (stack->depth == set->nsums) {
+        sheaf_status *st = sheaf__take(&set->sum[set->nsums], set->context,
+                                       (size_t)set->numel * sizeof(float), SHEAF_MEM_GRADIENTS);
+        if (st != NULL)
+            return sheaf_in(st, "sum of gradient accumulator %d", g);
+        set->nsums++;
+    }
+    stack->begin[stack->depth] = g;
+    stack->end[stack->depth] = g + 1;
+    spread(set, set->sum[stack->depth], offsetof(sheaf__trained, grad), false);
+    clear(set, set->sum[stack->depth], set->numel);
+    stack->depth++;
+    return NULL;
 }
 
 /* The two topmost entries join as soon as no later accumulator can come between them in the tree:
@@ -221,7 +267,7 @@ void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *sta
 {
     while (stack->depth >= 2)
         join_top(set, stack);
-    spread(set, set->sum[0], offsetof(sheaf__trained, grad));
+    spread(set, set->sum[0], offsetof(sheaf__trained, grad), false);
 }
 
 struct squares {
@@ -340,7 +386,8 @@ void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
         if (!t->decay)
             own.weight_decay = 0;
         for (int s = t->first; s < t->first + t->count; s++)
-            sheaf__rows(set->context, t->numel[s], CHUNK, update_rows,
-                        &(struct update){ set->context->device->kernels, t, s, &own });
+            if (sheaf__trained_keeps(set, t, s))
+                sheaf__rows(set->context, t->numel[s], CHUNK, update_rows,
+                            &(struct update){ set->context->device->kernels, t, s, &own });
     }
 }

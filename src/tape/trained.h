@@ -2,8 +2,13 @@
  *
  * All owned (tensor, slice) pairs lie one after the other in flat float32 arrays
  * (16-element aligned), the same order in masters, gradients and both moments, so
- * that sums over gradient accumulators and the optimizer walk plain memory. A replicated tensor is
- * stored as slice 0 by every rank. */
+ * that sums over gradient accumulators and the optimizer walk plain memory: what is replicated,
+ * then slice after slice. A replicated tensor is stored as slice 0 by every rank.
+ *
+ * A set that is `divided` keeps masters and moments of slice s in group s mod D alone (of a
+ * replicated tensor in all), as the group that writes it. Its slices are in the order of their
+ * groups then: what a group keeps is one stretch. Where the weights are needed, peers tell each
+ * other theirs, rounded to the compute dtype, in the array of gradients, which are done with. */
 #ifndef SHEAF_TAPE_TRAINED_H
 #define SHEAF_TAPE_TRAINED_H
 
@@ -23,18 +28,26 @@ typedef struct sheaf__trained {
      * in several parts, box after box), dense row-major: [rows of the slice, shape[1]] for axis 0,
      * [shape[0], cols of the slice] for axis 1. */
     int64_t numel[SHEAF_MAX_SLICES]; /* of every slice, held or not */
-    float *master[SHEAF_MAX_SLICES], *grad[SHEAF_MAX_SLICES];
-    float *moment1[SHEAF_MAX_SLICES], *moment2[SHEAF_MAX_SLICES];
+    float *grad[SHEAF_MAX_SLICES];
+    /* of a divided set only of slices that are kept here, else NULL */
+    float *master[SHEAF_MAX_SLICES], *moment1[SHEAF_MAX_SLICES], *moment2[SHEAF_MAX_SLICES];
+    /* what compute copies are made of: the masters; of a divided set the gradients' place, from
+     * sheaf__trained_publish() to the next accumulator */
+    float *weight[SHEAF_MAX_SLICES];
 } sheaf__trained;
 
-#define SHEAF__MAX_ACCUMULATED 8
+#define SHEAF__MOST_ACCUMULATORS 16
+#define SHEAF__MAX_ACCUMULATED 8 /* sums at once: one for each level of their tree, and more */
 
 typedef struct sheaf__trained_set {
     sheaf__context *context;
     int count;
     int64_t capacity;
     sheaf__trained **item; /* order of addition */
-    int64_t numel;         /* floats per flat array */
+    bool divided;          /* set before sheaf__trained_allocate() */
+    int64_t numel;         /* floats of a gradient array */
+    int64_t common;        /* of them, those of replicated tensors, which come first */
+    int64_t kept;          /* floats of masters, and of a moment */
     float *master, *moment1, *moment2;
     float *sum[SHEAF__MAX_ACCUMULATED]; /* gradient arrays; item grads point into the current one */
     int nsums;
@@ -48,6 +61,17 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
                                  int ndim, const int64_t *shape, const sheaf_cut *cut, bool decay);
 /* sheaf__trained_allocate - masters, moments (zeroed), and one gradient array. */
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set);
+/* sheaf__trained_keeps - are masters and moments of this slice kept here? */
+bool sheaf__trained_keeps(const sheaf__trained_set *set, const sheaf__trained *t, int slice);
+/* sheaf__trained_stretch - floats of what `group` keeps of this rank's slices, replicated tensors
+ * aside. */
+int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group);
+/* sheaf__trained_take - of a divided set: the masters from the weights, which all ranks have read.
+ */
+void sheaf__trained_take(sheaf__trained_set *set);
+/* sheaf__trained_publish - of a divided set: the weights from the masters of all peers. Collective
+ * among them. */
+sheaf_status *sheaf__trained_publish(sheaf__trained_set *set);
 /* The logical box of `slice` in part `part` of the cut (0 when there is one): rows and columns. */
 void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows,
                         sheaf_range *cols);
@@ -69,12 +93,18 @@ void sheaf__accumulators_open(sheaf__accumulators *stack, int count);
 sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g);
 void sheaf__accumulator_end(sheaf__trained_set *set, sheaf__accumulators *stack);
 void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack);
+/* sheaf__accumulators_own - the accumulators of this rank's group: [G d / D, G (d + 1) / D). */
+sheaf_range sheaf__accumulators_own(const sheaf__context *context, int count);
+/* sheaf__accumulators_meet - after the close: the sums of all groups meet in the tree, and all have
+ * the total. present[G]: accumulators that were begun, in whatever group. Collective among peers.
+ */
+sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const bool *present);
 
 /* sheaf__grad_norm - global L2 norm: squares in double per tensor and slice, tree over
  * slices, tensors in name order, replicated ones once. Collective. */
 sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set);
-/* sheaf__trained_update - one AdamW step on all members, each with lr_scale times how->lr;
- * how->weight_decay applies where decay is set. */
+/* sheaf__trained_update - one AdamW step on all that is kept here, each with lr_scale times
+ * how->lr; how->weight_decay applies where decay is set. */
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how);
 
 #endif

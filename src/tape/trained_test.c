@@ -1,9 +1,10 @@
 /* trained_test.c - sums of gradients over accumulators, and the norm of them. */
 #include "tests/check.h"
 
+#include "comm/grid.h"
 #include "tape/trained.h"
 
-enum { N = 70, MOST = 8 };
+enum { N = 70, MOST = 16 };
 
 static float number_of(int g, int64_t i)
 {
@@ -31,7 +32,8 @@ static void test_accumulators__meet_in_the_tree(void **state)
     CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 1, NULL, 0));
     int chains = 0;
     for (int count = 1; count <= MOST; count *= 2)
-        for (int n = 1; n <= 9; n++) { /* micro-batches: with fewer than `count` some stay empty */
+        for (int n = 1; n <= MOST + 1;
+             n++) { /* micro-batches: with fewer than `count` some stay empty */
             unsigned held = 0;
             for (int g = 0; g < count; g++)
                 held |= (unsigned)(n * (g + 1) / count > n * g / count) << g;
@@ -55,7 +57,7 @@ static void test_accumulators__meet_in_the_tree(void **state)
                 sheaf__accumulator_end(set, &stack);
             }
             sheaf__accumulators_close(set, &stack);
-            assert_true(set->nsums <= 4); /* one for each level of the tree */
+            assert_true(set->nsums <= 5); /* one for each level of the tree */
             for (int64_t i = 0; i < N; i++) {
                 float want = 0;
                 tree(&want, 0, count, held, i);
@@ -147,12 +149,199 @@ static void test_update__each_tensor_has_its_own_rate_and_decay(void **state)
     sheaf__device_close(c.device);
 }
 
+/* ---- several groups ---- */
+
+enum { WIDE = 3 * 40000, ALL_SLICES = 8 };
+
+typedef struct groups {
+    int count, micros; /* accumulators, and micro-batches */
+    sheaf_dtype dtype;
+    int ranks; /* of a group */
+} groups;
+
+static sheaf__context context_of(const sheaf__grid *grid, const groups *g, sheaf__device *device)
+{
+    const int rank = grid->group == NULL ? 0 : sheaf_comm_rank(grid->group);
+    return (sheaf__context){ .device = device,
+                             .comm = grid->group,
+                             .rank = rank,
+                             .ranks = g->ranks,
+                             .slices = ALL_SLICES,
+                             .own = sheaf_owner_slices(ALL_SLICES, g->ranks, rank),
+                             .dtype = g->dtype,
+                             .groups = grid->groups,
+                             .group = grid->number,
+                             .peers = grid->peers };
+}
+
+/* Each group adds its own accumulators; all have the tree over all of them afterwards. */
+static sheaf_status *meet_body(void *context, const sheaf__grid *grid)
+{
+    const groups *g = context;
+    sheaf__device *device = NULL;
+    sheaf__trained_set *set = NULL;
+    sheaf__trained *t = NULL;
+    sheaf__accumulators stack;
+    bool present[SHEAF__MOST_ACCUMULATORS];
+    unsigned held = 0;
+    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0);
+    sheaf__context c = context_of(grid, g, device);
+    const sheaf_range own = sheaf__accumulators_own(&c, g->count);
+    if (st == NULL)
+        st = sheaf__trained_set_new(&set, &c);
+    if (st == NULL)
+        st = sheaf__trained_add(&t, set, "x", 1, (int64_t[]){ N }, NULL, true);
+    if (st == NULL)
+        st = sheaf__trained_allocate(set);
+    sheaf__accumulators_open(&stack, g->count);
+    for (int a = 0; a < g->count && st == NULL; a++) {
+        present[a] = g->micros * (a + 1) / g->count > g->micros * a / g->count;
+        held |= (unsigned)present[a] << a;
+        if (!present[a] || a < own.begin || a >= own.end)
+            continue;
+        st = sheaf__accumulator_begin(set, &stack, a);
+        for (int64_t i = 0; i < N && st == NULL; i++)
+            t->grad[0][i] += number_of(a, i);
+        if (st == NULL)
+            sheaf__accumulator_end(set, &stack);
+    }
+    if (st == NULL) {
+        sheaf__accumulators_close(set, &stack);
+        st = sheaf__accumulators_meet(set, g->count, present);
+    }
+    for (int64_t i = 0; i < N && st == NULL; i++) {
+        float want = 0;
+        tree(&want, 0, g->count, held, i);
+        if (memcmp(&want, &t->grad[0][i], sizeof want) != 0)
+            st = sheaf_fail(SHEAF_E_NUMBER, "group %d of %d, %d accumulators, %d micro-batches",
+                            grid->number, grid->groups, g->count, g->micros);
+    }
+    sheaf__trained_set_free(set);
+    sheaf__device_close(device);
+    return st;
+}
+
+static void test_groups__their_sums_meet_in_the_same_tree(void **state)
+{
+    for (int count = 1; count <= 16; count *= 2)
+        for (int of = 1; of <= count; of *= 2)
+            for (int micros = 1; micros <= count + 1; micros++)
+                CHECK_OK(sheaf__grid_run(
+                    &(sheaf__grid_options){ .groups = of, .ranks = 1, .messages = micros % 2 == 0 },
+                    meet_body, &(groups){ count, micros, SHEAF_F32, 1 }));
+}
+
+static float first_of(int tensor, int slice, int64_t i)
+{
+    return number_of(tensor * 8 + slice, i) * 0.01f;
+}
+
+/* A tensor of each kind: cut in uneven slices of which one is empty, cut, replicated. */
+static sheaf_status *fill(sheaf__trained_set **out, sheaf__trained *t[3], sheaf__context *c,
+                          bool divided)
+{
+    const sheaf_cut few = { .slices = ALL_SLICES, .nparts = 1, .part = { { 7, 5 } } },
+                    wide = { .slices = ALL_SLICES, .nparts = 1, .part = { { WIDE, 1 } } };
+    sheaf_status *st = sheaf__trained_set_new(out, c);
+    if (st == NULL)
+        st = sheaf__trained_add(&t[0], *out, "few", 1, (int64_t[]){ 35 }, &few, true);
+    if (st == NULL)
+        st = sheaf__trained_add(&t[1], *out, "wide", 1, (int64_t[]){ WIDE }, &wide, true);
+    if (st == NULL)
+        st = sheaf__trained_add(&t[2], *out, "whole", 1, (int64_t[]){ 19 }, NULL, false);
+    if (st != NULL)
+        return st;
+    (*out)->divided = divided;
+    st = sheaf__trained_allocate(*out);
+    for (int k = 0; k < 3 && st == NULL; k++)
+        for (int s = t[k]->first; s < t[k]->first + t[k]->count; s++)
+            for (int64_t i = 0; i < t[k]->numel[s]; i++)
+                t[k]->weight[s][i] = first_of(k, s, i);
+    return st;
+}
+
+static void step(sheaf__trained_set *set, sheaf__trained *t[3])
+{
+    const sheaf__adamw how = { .lr = 0.1,
+                               .beta1 = 0.9,
+                               .beta2 = 0.99,
+                               .eps = 1e-8,
+                               .weight_decay = 0.5,
+                               .bias1 = 0.1,
+                               .bias2_sqrt = 0.1,
+                               .grad_scale = 1 };
+    for (int k = 0; k < 3; k++)
+        for (int s = t[k]->first; s < t[k]->first + t[k]->count; s++)
+            for (int64_t i = 0; i < t[k]->numel[s]; i++)
+                t[k]->grad[s][i] = first_of(k + 1, s, i + 3);
+    sheaf__trained_update(set, &how);
+}
+
+/* Two steps of a divided set, and of one that each rank has alone. */
+static sheaf_status *divide_body(void *context, const sheaf__grid *grid)
+{
+    const groups *g = context;
+    sheaf__device *device = NULL;
+    sheaf__trained_set *set = NULL, *alone = NULL;
+    sheaf__trained *t[3], *want[3];
+    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0);
+    sheaf__context c = context_of(grid, g, device), own = c;
+    own.groups = own.group = 0;
+    own.peers = NULL;
+    if (st == NULL)
+        st = fill(&set, t, &c, true);
+    if (st == NULL)
+        st = fill(&alone, want, &own, false);
+    if (st == NULL)
+        sheaf__trained_take(set);
+    for (int n = 0; n < 2 && st == NULL; n++) {
+        step(set, t);
+        step(alone, want);
+        st = sheaf__trained_publish(set);
+    }
+    for (int k = 0; k < 3 && st == NULL; k++)
+        for (int s = t[k]->first; s < t[k]->first + t[k]->count && st == NULL; s++) {
+            const bool kept = k == 2 || s % grid->groups == grid->number;
+            const size_t bytes = (size_t)t[k]->numel[s] * sizeof(float);
+            if (kept != (t[k]->master[s] != NULL) || kept != (t[k]->moment2[s] != NULL) ||
+                (kept && (memcmp(t[k]->master[s], want[k]->master[s], bytes) != 0 ||
+                          memcmp(t[k]->moment1[s], want[k]->moment1[s], bytes) != 0)))
+                st = sheaf_fail(SHEAF_E_NUMBER, "state of tensor %d, slice %d in group %d of %d", k,
+                                s, grid->number, grid->groups);
+            for (int64_t i = 0; i < t[k]->numel[s] && st == NULL; i++) {
+                uint32_t rounded[2] = { 0 };
+                device->kernels->round(&rounded[0], g->dtype, &want[k]->master[s][i], 1);
+                device->kernels->round(&rounded[1], g->dtype, &t[k]->weight[s][i], 1);
+                if (rounded[0] != rounded[1])
+                    st = sheaf_fail(SHEAF_E_NUMBER, "weight %d of tensor %d, slice %d in group %d",
+                                    (int)i, k, s, grid->number);
+            }
+        }
+    sheaf__trained_set_free(set);
+    sheaf__trained_set_free(alone);
+    sheaf__device_close(device);
+    return st;
+}
+
+static void test_groups__share_masters_and_moments(void **state)
+{
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (size_t d = 0; d < ARRAY_LEN(dtypes); d++)
+        for (int ranks = 1; ranks <= 3; ranks += 2)
+            for (int of = 1; of <= 8; of *= 2)
+                CHECK_OK(sheaf__grid_run(
+                    &(sheaf__grid_options){ .groups = of, .ranks = ranks, .messages = of == 2 },
+                    divide_body, &(groups){ .dtype = dtypes[d], .ranks = ranks }));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accumulators__meet_in_the_tree),
         cmocka_unit_test(test_norm__of_slices_in_the_tree_and_of_names_in_order),
         cmocka_unit_test(test_update__each_tensor_has_its_own_rate_and_decay),
+        cmocka_unit_test(test_groups__their_sums_meet_in_the_same_tree),
+        cmocka_unit_test(test_groups__share_masters_and_moments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -649,5 +649,5 @@ sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, s
 void sheaf__vector_refresh(sheaf__context *c, sheaf__vector *vector)
 {
     if (vector->trained != NULL)
-        sheaf__refresh(c, vector->data, vector->trained->master[0], vector->rows * vector->width);
+        sheaf__refresh(c, vector->data, vector->trained->weight[0], vector->rows * vector->width);
 }

@@ -89,6 +89,7 @@ typedef struct sheaf_train_options {
     double epochs;       /* passes over the rows that are trained on, in place of steps; 0 = none */
     int64_t micro_batch; /* rows of one forward */
     int64_t accumulate;  /* micro-batches of one step, over all groups */
+    int accumulators;    /* G; 0: as the method has it */
     int64_t seq;         /* longest row kept, 0 = the model's own limit */
     sheaf_padding padding;
     bool shuffle;

@@ -4,9 +4,9 @@
 #include "catalog/boxes.h"
 #include "models/crew.h"
 
-int sheaf__accumulators_of(sheaf_method method)
+int sheaf__accumulators_of(const sheaf_train_options *o)
 {
-    return method == SHEAF_METHOD_FULL ? 1 : 4;
+    return o->accumulators > 0 ? o->accumulators : o->method == SHEAF_METHOD_FULL ? 1 : 4;
 }
 
 bool sheaf__evaluates(const sheaf_train_options *o)
@@ -43,28 +43,33 @@ static bool keeps_back_panels(const sheaf_train_options *options)
     return options->dtype == SHEAF_BF16 && options->method != SHEAF_METHOD_FULL;
 }
 
-sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_comm *comm, int rank,
-                               const sheaf__job *job)
+sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,
+                               int rank, const sheaf__job *job)
 {
     const sheaf_train_options *o = job->options;
+    const int world = grid == NULL ? rank : sheaf_comm_rank(grid->all);
     *out = (sheaf__rank){ 0 };
-    sheaf_status *st = sheaf__device_open(&out->device, kind,
-                                          sheaf__threads_of(o->threads, o->tp, rank), o->isa, 0);
+    sheaf_status *st = sheaf__device_open(
+        &out->device, kind, sheaf__threads_of(o->threads, o->tp * o->dp, world), o->isa, 0);
     if (st != NULL)
         return st;
     out->device->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
     out->context = (sheaf__context){ .device = out->device,
-                                     .comm = comm,
-                                     .rank = rank,
+                                     .comm = grid == NULL ? NULL : grid->group,
+                                     .rank = world % o->tp,
                                      .ranks = o->tp,
                                      .slices = o->slices,
-                                     .own = sheaf_owner_slices(o->slices, o->tp, rank),
-                                     .dtype = o->dtype };
+                                     .own = sheaf_owner_slices(o->slices, o->tp, world % o->tp),
+                                     .dtype = o->dtype,
+                                     .groups = o->dp,
+                                     .group = world / o->tp,
+                                     .peers = grid == NULL ? NULL : grid->peers };
     const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
     const sheaf__model_options model = { .lora = job->lora,
                                          .train_lora = true,
                                          .trains = job->selection != NULL ? sheaf__selected : NULL,
                                          .self = (void *)job->selection,
+                                         .divided = o->method != SHEAF_METHOD_LORA,
                                          .backward = true,
                                          .pack_back = keeps_back_panels(o),
                                          .positions = job->seq > judged ? job->seq : judged,
@@ -82,7 +87,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                        .accumulate = o->accumulate,
                                        .seq = job->seq,
                                        .longest = o->padding == SHEAF_PAD_MICRO_BATCH,
-                                       .accumulators = sheaf__accumulators_of(o->method),
+                                       .accumulators = sheaf__accumulators_of(o),
                                        .checkpointing = o->checkpointing,
                                        .weight_decay = o->weight_decay,
                                        .beta1 = o->beta1,

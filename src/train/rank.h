@@ -3,6 +3,7 @@
 #ifndef SHEAF_TRAIN_RANK_H
 #define SHEAF_TRAIN_RANK_H
 
+#include "comm/grid.h"
 #include "train/options.h"
 #include "train/scaler.h"
 #include "train/evaluate.h"
@@ -32,10 +33,10 @@ typedef struct sheaf__rank {
     sheaf__scaler scaler; /* of a run in float16 */
 } sheaf__rank;
 
-/* sheaf__rank_open - `out` stays where it is. comm NULL with one rank or on dry. Release with
- * sheaf__rank_close also after a failure. */
-sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_comm *comm, int rank,
-                               const sheaf__job *job);
+/* sheaf__rank_open - `out` stays where it is. grid NULL: on dry, number `rank` of all the job's
+ * ranks. Release with sheaf__rank_close also after a failure. */
+sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,
+                               int rank, const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
 
 /* sheaf__evaluates - do they ask for evaluations while training? */
@@ -50,7 +51,8 @@ int64_t sheaf__parameters(const sheaf_schema *schema);
 /* sheaf__count_trained - elements that are trained, and those among them that the base does not
  * have (LoRA's factors). */
 void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *model);
-/* Gradient accumulators, G: 1 for method full, else 4 (docs/contract.md, section 1.6). */
-int sheaf__accumulators_of(sheaf_method method);
+/* Gradient accumulators, G: as asked, else 1 for method full and 4 for the others
+ * (docs/contract.md, section 1.6). */
+int sheaf__accumulators_of(const sheaf_train_options *options);
 
 #endif

@@ -132,16 +132,40 @@ static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t 
         name_positions(s, r * seq, seq, row[r], sample[r]);
 }
 
-/* This micro-batch and the one after it, of the next step if need be. One rank's word is enough.
- * `row` and `sample` have space for two. */
+/* Micro-batches that `group` runs, one accumulator after the other. */
+static sheaf_range micros_of(const sheaf__stepper *s, int group)
+{
+    const int64_t n = s->options.accumulate, count = s->options.accumulators;
+    sheaf__context c = *s->context;
+    c.group = group;
+    const sheaf_range own = sheaf__accumulators_own(&c, (int)count);
+    return (sheaf_range){ n * own.begin / count, n * own.end / count };
+}
+
+/* This micro-batch and the one after it, of the next step if need be. One rank's word is enough
+ * where ranks share what they read: the first one's, which takes other groups to be as far. `row`
+ * and `sample` have space for two of each group. */
 static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
 {
-    const int64_t n = s->options.micro_batch;
-    const bool last = micro + 1 == s->options.accumulate;
-    if (s->context->rank != 0)
+    const sheaf__context *c = s->context;
+    const sheaf_comm *any = c->peers != NULL ? c->peers : c->comm;
+    const bool alone = any != NULL && strcmp(sheaf_comm_transport(any), "threads") != 0;
+    const int64_t at = micro - micros_of(s, c->group).begin;
+    int64_t count = 0;
+    if (!alone && (c->rank != 0 || c->group > 0))
         return;
-    rows_of(s, last ? done + 1 : done, last ? 0 : micro + 1, row + n, sample + n);
-    sheaf_data_announce(s->subset.data, row, 2 * n);
+    for (int g = 0; g < (c->groups > 1 ? c->groups : 1); g++) {
+        const sheaf_range of = micros_of(s, g);
+        if (alone && g != c->group)
+            continue;
+        const bool last = of.begin + at + 1 >= of.end;
+        if (of.begin + at < of.end)
+            count += rows_of(s, done, of.begin + at, row + count, sample + count);
+        if (of.begin < of.end)
+            count += rows_of(s, last ? done + 1 : done, last ? of.begin : of.begin + at + 1,
+                             row + count, sample + count);
+    }
+    sheaf_data_announce(s->subset.data, row, count);
 }
 
 /* Label tokens of the whole step, before its first forward. */
@@ -256,53 +280,94 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     return advise(st, s, weight, all);
 }
 
-/* All micro-batches, accumulator by accumulator; gradients end in the trained set. */
+/* The micro-batches of one accumulator; loss: of each. */
+static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_range micros,
+                                     int64_t *row, int64_t *sample, double *loss)
+{
+    const bool dry = s->context->device->kind == SHEAF_DRY;
+    sheaf_status *st = NULL;
+    for (int64_t micro = micros.begin; micro < micros.end && st == NULL; micro++) {
+        const double flops = s->context->device->flops, sent = s->context->sent;
+        sheaf__doing_step(s->context->doing, done + 1, micro + 1);
+        if (!dry) {
+            announce(s, done, micro, row, sample);
+            choose_rows(s, done, micro, row, sample);
+        }
+        st = sheaf__runner_run(&s->runner, row);
+        loss[micro] = s->runner.head.loss_sum;
+        if (st == NULL && !dry && !isfinite(loss[micro]))
+            st = not_finite(s, done, micro, row, sample, "loss", loss[micro]);
+        if (dry && micro > micros.begin) { /* the others of the accumulator are as this one */
+            const double more = (double)(micros.end - 1 - micro);
+            s->context->device->flops += more * (s->context->device->flops - flops);
+            s->context->sent += more * (s->context->sent - sent);
+            break;
+        }
+    }
+    return st;
+}
+
+/* Every group has the losses of its own micro-batches, which follow each other; all are added in
+ * their order. */
+static sheaf_status *add_losses(double *sum, const sheaf__stepper *s, double *loss)
+{
+    const sheaf__context *c = s->context;
+    size_t size[SHEAF_MAX_SLICES];
+    sheaf_status *st = NULL;
+    *sum = 0;
+    for (int g = 0; g < c->groups && c->peers != NULL; g++) {
+        const sheaf_range of = micros_of(s, g);
+        size[g] = (size_t)(of.end - of.begin) * sizeof *loss;
+    }
+    if (c->peers != NULL)
+        st = sheaf_comm_gather(c->peers, loss, size);
+    for (int64_t micro = 0; micro < s->options.accumulate && st == NULL; micro++)
+        *sum += loss[micro];
+    return st;
+}
+
+/* This group's micro-batches, accumulator by accumulator, and what peers found in theirs;
+ * gradients end in the trained set. */
 static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *row,
                                       int64_t *sample, sheaf__step_result *out)
 {
-    const bool dry = s->context->device->kind == SHEAF_DRY;
     const int64_t n = s->options.accumulate, count = s->options.accumulators;
+    const sheaf_range own = sheaf__accumulators_own(s->context, (int)count);
+    bool present[SHEAF__MOST_ACCUMULATORS];
     sheaf__accumulators stack;
     sheaf_status *st = NULL;
-    double loss = 0;
+    double sum = 0, *loss = calloc((size_t)n, sizeof *loss);
+    if (loss == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "losses of a step");
     s->runner.info.step = (uint64_t)done;
     s->runner.head.gradient_scale =
         out->labels == 0 ? 0 : (float)((out->scale > 0 ? out->scale : 1) / (double)out->labels);
     sheaf__accumulators_open(&stack, (int)count);
     for (int64_t g = 0; g < count && st == NULL; g++) {
-        const int64_t begin = n * g / count, end = n * (g + 1) / count;
-        if (begin == end)
+        const sheaf_range micros = { n * g / count, n * (g + 1) / count };
+        present[g] = micros.begin < micros.end;
+        if (!present[g] || g < own.begin || g >= own.end)
             continue;
         st = sheaf__accumulator_begin(s->model->trained, &stack, (int)g);
-        for (int64_t micro = begin; micro < end && st == NULL; micro++) {
-            const double flops = s->context->device->flops, sent = s->context->sent;
-            sheaf__doing_step(s->context->doing, done + 1, micro + 1);
-            if (!dry) {
-                choose_rows(s, done, micro, row, sample);
-                announce(s, done, micro, row, sample);
-            }
-            st = sheaf__runner_run(&s->runner, row);
-            loss += s->runner.head.loss_sum;
-            if (st == NULL && !dry && !isfinite(s->runner.head.loss_sum))
-                st = not_finite(s, done, micro, row, sample, "loss", s->runner.head.loss_sum);
-            if (dry && micro > begin) { /* the others of the accumulator are as this one */
-                s->context->device->flops +=
-                    (double)(end - 1 - micro) * (s->context->device->flops - flops);
-                s->context->sent += (double)(end - 1 - micro) * (s->context->sent - sent);
-                break;
-            }
-        }
+        if (st == NULL)
+            st = run_accumulator(s, done, micros, row, sample, loss);
         if (st == NULL)
             sheaf__accumulator_end(s->model->trained, &stack);
     }
-    if (st == NULL)
+    if (st == NULL) {
         sheaf__accumulators_close(s->model->trained, &stack);
-    out->loss = out->labels == 0 ? 0 : loss / (double)out->labels;
+        st = sheaf__accumulators_meet(s->model->trained, (int)count, present);
+    }
+    if (st == NULL)
+        st = add_losses(&sum, s, loss);
+    out->loss = out->labels == 0 ? 0 : sum / (double)out->labels;
+    free(loss);
     return st;
 }
 
 /* updates: those before this one, which steps that were skipped are not. */
-static void update(sheaf__stepper *s, int64_t updates, double lr, const sheaf__step_result *step)
+static sheaf_status *update(sheaf__stepper *s, int64_t updates, double lr,
+                            const sheaf__step_result *step)
 {
     const sheaf__step_options *o = &s->options;
     const double t = (double)(updates + 1);
@@ -321,7 +386,10 @@ static void update(sheaf__stepper *s, int64_t updates, double lr, const sheaf__s
                                .grad_scale =
                                    step->scale > 0 ? clip * (float)(1 / step->scale) : clip };
     sheaf__trained_update(s->model->trained, &how);
-    sheaf__model_refresh(s->model);
+    sheaf_status *st = sheaf__trained_publish(s->model->trained);
+    if (st == NULL)
+        sheaf__model_refresh(s->model);
+    return st;
 }
 
 /* The norm of what the step found, before clipping. One that is not finite is the scale's business
@@ -351,8 +419,9 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     const bool dry = s->context->device->kind == SHEAF_DRY;
     const sheaf__scaler *scaler = s->options.scaler;
     const int64_t updates = done - (scaler == NULL ? 0 : scaler->skipped);
-    int64_t *row = calloc((size_t)s->options.micro_batch * 4, sizeof *row),
-            *sample = row + 2 * s->options.micro_batch;
+    const int64_t space =
+        2 * s->options.micro_batch * (s->context->groups > 1 ? s->context->groups : 1);
+    int64_t *row = calloc((size_t)space * 2, sizeof *row), *sample = row + space;
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
     if (row == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "rows of a step");
@@ -364,7 +433,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     if (st == NULL)
         st = judge(out, s, done, row, sample);
     if (st == NULL && !out->skipped)
-        update(s, updates, lr, out);
+        st = update(s, updates, lr, out);
     free(row);
     return st;
 }

@@ -555,9 +555,18 @@ static sheaf_status *tell_origin(run *r, bool from)
     return st;
 }
 
-static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
+/* Group s mod D writes slice s, which of a state that is divided it alone has. */
+static const int *choose_writers(int writer[SHEAF_MAX_SLICES], const sheaf_train_options *o)
+{
+    for (int s = 0; s < o->slices; s++)
+        writer[s] = s % o->dp * o->tp + sheaf_owner_rank(o->slices, o->tp, s);
+    return o->dp > 1 ? writer : NULL;
+}
+
+static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
 {
     run *r = arg;
+    sheaf_comm *const comm = grid->all;
     const sheaf_train_options *o = r->options;
     const int me = sheaf_comm_rank(comm);
     sheaf_checkpoints *store = NULL;
@@ -566,14 +575,16 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     saved s = { 0 };
     int64_t done = 0;
     bool begun = o->resume;
+    int writer[SHEAF_MAX_SLICES];
     const sheaf_checkpoints_options how = { .keep = (int)o->keep,
+                                            .writer = choose_writers(writer, o),
                                             .events = me == 0 ? r->hooks->events : NULL };
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
         goto done;
     if (me == 0)
         sheaf__out_sweep(&r->folder);
-    st = sheaf__rank_open(&rank, SHEAF_CPU, o->tp == 1 ? NULL : comm, me, &r->job);
+    st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     if (st == NULL)
         st = saved_init(&s, &rank, o);
     if ((st = know_origin(r, comm, st)) != NULL)
@@ -585,6 +596,8 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         goto done;
     if (from != NULL) {
         done = sheaf_checkpoint_step(from);
+        if ((st = sheaf__trained_publish(rank.model->trained)) != NULL)
+            goto done;
         sheaf__model_refresh(rank.model);
     }
     begun = true;
@@ -621,15 +634,10 @@ done:
 static sheaf_status *check_job(const run *r)
 {
     const sheaf_train_options *o = r->options;
-    const int processes = o->transport == SHEAF_TRANSPORT_MPI ? o->tp : 1;
-    if (o->dp > 1) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp);
-        sheaf_expected(st, "one group of ranks");
-        return sheaf_try_this(st, "use --tp for more ranks and --accumulate for a larger batch");
-    }
+    const int processes = o->transport == SHEAF_TRANSPORT_MPI ? o->tp * o->dp : 1;
     if (processes == sheaf__process_count())
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp %d, --dp %d", o->tp, o->dp);
     sheaf_expected(st, "%d process%s, one for each rank", processes, processes == 1 ? "" : "es");
     sheaf_found(st, "%d", sheaf__process_count());
     return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
@@ -694,9 +702,6 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
     return sheaf__process_agree(st);
 }
 
-static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
-{
-    return train_rank(context, grid->all);
 }
 
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,
@@ -742,8 +747,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         r.job.adapter = in.opened.adapter;
         sheaf__balance_note(in.opened.schema, o->tp, hooks->events);
         st = sheaf__grid_run(
-            &(sheaf__grid_options){ .transport = o->transport, .groups = 1, .ranks = o->tp },
-            grid_rank, &r);
+            &(sheaf__grid_options){ .transport = o->transport, .groups = o->dp, .ranks = o->tp },
+            train_rank, &r);
     }
     if (st == NULL && first)
         st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,
