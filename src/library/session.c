@@ -106,7 +106,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
         return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
     const sheaf_train_options *o = s->how->options;
     const sheaf_provenance run = { .step = keep_steps,
-                                   .ranks = o->tp,
+                                   .ranks = o->tp * o->dp,
                                    .threads = o->threads,
                                    .transport =
                                        o->transport == SHEAF_TRANSPORT_MPI ? "mpi" : "threads",

@@ -702,8 +702,6 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
     return sheaf__process_agree(st);
 }
 
-}
-
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks)
 {
