@@ -12,18 +12,14 @@ Prints "ok - ..." or "not ok - ..." per case; exit code 1 if any failed.
 import argparse
 import os
 import shutil
-import subprocess
 import sys
-import warnings
 
 import torch
-import transformers
 from peft import PeftModel
 from safetensors.torch import load_file
 
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
-warnings.filterwarnings("ignore")
+from live import Live, base_model, logits_of
+
 TOLERANCE = 2e-5
 VARIANTS = {
     "all-linear": ["--lora-rank", "8", "--lora-alpha", "16", "--lora-targets", "all-linear"],
@@ -34,72 +30,44 @@ VARIANTS = {
     "modules to save": ["--lora-rank", "4", "--lora-alpha", "8", "--lora-targets", "v_proj", "--modules-to-save", "up_proj,norm"],
     "head to save": ["--lora-rank", "4", "--lora-alpha", "8", "--lora-targets", "v_proj", "--modules-to-save", "lm_head"],
 }
-failures = 0
 
 
-def case(name, good, detail=""):
-    global failures
-    print("%s - %s%s" % ("ok" if good else "not ok", name, "" if good or not detail else ": " + detail), flush=True)
-    failures += not good
-
-
-def sheaf(*words):
-    done = subprocess.run([args.sheaf, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        raise RuntimeError("sheaf %s: %s" % (" ".join(words), done.stderr[-500:]))
-
-
-def theirs(model, inputs):
-    model.eval()
-    with torch.no_grad():
-        return model(input_ids=inputs["input_ids"].long(), attention_mask=inputs["attention_mask"].long()).logits.float()
-
-
-def ours(data, path, *words):
-    if os.path.exists(path):
-        os.remove(path)
-    sheaf("eval", *words, "--data", data, "--save-logits", path, "--tp", "3", "--json")
-    return load_file(path)["logits"]
+def ours(data, *words):
+    return live.logits(data, *words, "--tp", "3", "--json")
 
 
 def compare(name, mine, other, mask):
     difference = (mine - other).abs()[mask.bool()].max().item()
-    case("%s: logits differ by %.1e" % (name, difference), difference <= TOLERANCE, "more than %.0e" % TOLERANCE)
-
-
-def base_model(path):
-    return transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    live.case("%s: logits differ by %.1e" % (name, difference), difference <= TOLERANCE, "more than %.0e" % TOLERANCE)
 
 
 def check_variant(model, data, inputs, variant, flags):
     name = "%s, %s" % (os.path.basename(os.path.dirname(model)), variant)
-    out, merged = os.path.join(args.work, "out"), os.path.join(args.work, "merged")
+    out, merged = live.at("out"), live.at("merged")
     for folder in (out, merged):
         shutil.rmtree(folder, ignore_errors=True)
-    sheaf("train", "--model", model, "--data", data, "--out", out, "--method", "lora", *flags,
+    live.sheaf("train", "--model", model, "--data", data, "--out", out, "--method", "lora", *flags,
           "--steps", "4", "--micro-batch", "2", "--lr", "2e-2", "--tp", "2")
     adapter = os.path.join(out, "adapter")
-    logits = os.path.join(args.work, "logits.safetensors")
     adapted = PeftModel.from_pretrained(base_model(model), adapter)
-    compare(name + ": adapter", ours(data, logits, "--model", model, "--adapter", adapter), theirs(adapted, inputs), inputs["attention_mask"])
-    sheaf("merge", model, adapter, merged)
+    compare(name + ": adapter", ours(data, "--model", model, "--adapter", adapter), logits_of(adapted, inputs), inputs["attention_mask"])
+    live.sheaf("merge", model, adapter, merged)
     alone = base_model(merged)
-    compare(name + ": merged", ours(data, logits, "--model", merged), theirs(alone, inputs), inputs["attention_mask"])
+    compare(name + ": merged", ours(data, "--model", merged), logits_of(alone, inputs), inputs["attention_mask"])
     by_peft = adapted.merge_and_unload().state_dict()
     wrong = [n for n, t in alone.state_dict().items() if not torch.equal(t, by_peft[n])]
-    case(name + ": merged weights equal PEFT's bit for bit", not wrong, ", ".join(wrong[:3]))
+    live.case(name + ": merged weights equal PEFT's bit for bit", not wrong, ", ".join(wrong[:3]))
 
 
 def check_full(spec, data, inputs):
-    new, out = os.path.join(args.work, "new"), os.path.join(args.work, "full")
+    new, out = live.at("new"), live.at("full")
     for folder in (new, out):
         shutil.rmtree(folder, ignore_errors=True)
-    sheaf("init", spec, new, "--seed", "3")
-    logits = os.path.join(args.work, "logits.safetensors")
-    compare("init: " + spec.split(os.sep)[-3], ours(data, logits, "--model", new), theirs(base_model(new), inputs), inputs["attention_mask"])
-    sheaf("train", "--model", new, "--data", data, "--out", out, "--method", "full", "--steps", "3", "--micro-batch", "2", "--lr", "1e-3", "--tp", "3")
+    live.sheaf("init", spec, new, "--seed", "3")
+    compare("init: " + spec.split(os.sep)[-3], ours(data, "--model", new), logits_of(base_model(new), inputs), inputs["attention_mask"])
+    live.sheaf("train", "--model", new, "--data", data, "--out", out, "--method", "full", "--steps", "3", "--micro-batch", "2", "--lr", "1e-3", "--tp", "3")
     trained = os.path.join(out, "model")
-    compare("full: " + spec.split(os.sep)[-3], ours(data, logits, "--model", trained), theirs(base_model(trained), inputs), inputs["attention_mask"])
+    compare("full: " + spec.split(os.sep)[-3], ours(data, "--model", trained), logits_of(base_model(trained), inputs), inputs["attention_mask"])
 
 
 parser = argparse.ArgumentParser()
@@ -107,7 +75,7 @@ parser.add_argument("--sheaf", default="build/sheaf")
 parser.add_argument("--golden", required=True)
 parser.add_argument("--work", required=True)
 args = parser.parse_args()
-os.makedirs(args.work, exist_ok=True)
+live = Live(args.sheaf, args.work)
 torch.set_num_threads(2)
 for name in ("tiny_llama", "tiny_mistral", "tiny_qwen2", "tiny_llama3rope"):
     folder = os.path.join(args.golden, "llama", name)
@@ -120,9 +88,9 @@ for name in ("tiny_llama", "tiny_mistral", "tiny_qwen2", "tiny_llama3rope"):
         try:
             check_variant(model, data, inputs, variant, flags)
         except Exception as error:
-            case("%s, %s" % (name, variant), False, str(error))
+            live.case("%s, %s" % (name, variant), False, str(error))
     try:
         check_full(os.path.join(model, "config.json"), data, inputs)
     except Exception as error:
-        case("%s, init and full" % name, False, str(error))
-sys.exit(failures > 0)
+        live.case("%s, init and full" % name, False, str(error))
+sys.exit(live.failures > 0)

@@ -162,7 +162,7 @@ fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf wrote"; then
     if (. bench/rivals.sh); then
-        build/bench-venv/bin/python bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
+        build/bench-venv/bin/python -B bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
         build/bench-venv/bin/python -B bench/cog_parity.py --sheaf "$sheaf" --golden "$golden" --work "$work/live-cog" 2>&1 | tee "$work/live-cog.log"
         build/bench-venv/bin/python -B bench/families_live.py --sheaf "$sheaf" --work "$work/live-families" 2>&1 | tee "$work/live-families.log"
         grep -q ' compared, ' "$work/live-families.log" || fail "families: the comparison did not end"
