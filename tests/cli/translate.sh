@@ -61,7 +61,20 @@ runs "a file of Axolotl" 0 'Axolotl .*model: base .*data: talk\.jsonl template: 
 { printf 'base_model: a\nadapter:\n'; } >"$work/in.yaml"
 runs "without an adapter all is trained" 0 'method: full' translate "$work/in.yaml"
 { printf 'base_model: a\nload_in_4bit: true\nadapter: qlora\n'; } >"$work/in.yaml"
-runs "quantised weights are listed" 1 'method: qlora .*line 2: load_in_4bit: true: weights stay' translate "$work/in.yaml"
+runs "quantised weights are listed" 1 'method: lora .*line 2: load_in_4bit: true: weights stay' translate "$work/in.yaml"
+{ printf 'base_model: a\nadapter: lora\nmax_steps: 20\nnum_epochs: 3\nwarmup_steps: 0.1\nsequence_len: 500_000\nchat_template: qwen_25\n'; } >"$work/in.yaml"
+runs "steps count before epochs, a part of a step is a share, and numbers may have underscores" 0 \
+    'method: lora steps: 20 warmup-ratio: 0\.1 seq: 500000 template: qwen2\.5 # what Axolotl does.* on-long: skip schedule: cosine' translate "$work/in.yaml"
+check "and nothing else" bash -c "! grep -q epochs '$work/stdout'"
+{ printf 'base_model: a\nmax_steps: -1\nlr_scheduler: rex\nchat_template: llama4\nadapter: ia3\nrl: dpo\nval_set_size: 200\n'; } >"$work/in.yaml"
+runs "a value that sheaf does not take is listed with those it does" 1 \
+    'epochs: 1 .*line 3: lr_scheduler: rex: schedule takes constant, linear.*line 4: chat_template: llama4: template takes llama2, .*line 5: adapter: ia3: method takes lora, head or full.*line 6: rl: dpo.*line 7: val_set_size: 200: eval-split takes' \
+    translate "$work/in.yaml"
+check "and in no recipe" bash -c "! grep -qE 'rex|llama4|ia3|200|steps' '$work/stdout'"
+{ printf 'base_model: a\ndatasets:\n  - path: b\n    field_messages: conversations\n    message_property_mappings:\n      role: from\n      content: value\n'; } >"$work/in.yaml"
+runs "fields as ShareGPT names them" 0 'data: b' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\ntemplate: qwen\nfinetuning_type: full\n'; } >"$work/in.yaml"
+runs "what LLaMA-Factory does by default" 0 'template: qwen2\.5 method: full .*seq: 2048 on-long: cut epochs: 3 micro-batch: 8 checkpointing: true' translate "$work/in.yaml"
 { printf 'base_model: a\ndatasets:\n  - path: b\n  - path: c\n'; } >"$work/in.yaml"
 runs "a second data set too" 1 'line 4: datasets\[1\]\.path: c: one file of data' translate "$work/in.yaml"
 { printf 'base_model: a\ntokens: [x, y]\n'; } >"$work/in.yaml"

@@ -11,6 +11,8 @@
 #include "cli/lib/shared.h"
 #include "cli/lib/yaml.h"
 #include "commands.h"
+#include "inputs/chat/chat.h"
+#include "library/train_settings.h"
 
 const char cmd_translate_usage[] =
     "usage: sheaf translate FILE.yaml > NAME.recipe\n"
@@ -21,6 +23,9 @@ const char cmd_translate_usage[] =
 
 typedef struct translation {
     const translate_program *from;
+    sheaf__setting table[SHEAF__MAX_SETTINGS]; /* of train, over `options` */
+    sheaf_train_options options;
+    bool counts_steps; /* the file says max_steps, which counts before epochs */
     const cli_yaml *yaml;
     sheaf_text recipe; /* lines */
     char **lost;       /* "line 7: use_dora: DoRA is ..."; owned */
@@ -96,22 +101,75 @@ static bool has(const translation *t, const char *setting)
     return false;
 }
 
+/* What `setting` takes is copied; else it is told what there is. */
+static bool is_taken(translation *t, const cli_yaml_entry *e, const char *setting,
+                     const char *value)
+{
+    const sheaf__setting *s = sheaf__setting_find(t->table, setting);
+    const bool text = strcmp(setting, "template") == 0;
+    char why[400];
+    sheaf_status *st = NULL;
+    if (s == NULL || (text && sheaf__chat_template_known(value) != NULL))
+        return true;
+    if (text)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", setting), "%s",
+                            sheaf__chat_template_names());
+    else
+        st = sheaf__setting_set(s, value, setting);
+    if (st == NULL)
+        return true;
+    snprintf(why, sizeof why, "%s takes %s", setting, sheaf_status_expected(st));
+    lose(t, e, why);
+    sheaf_status_free(st);
+    return false;
+}
+
+/* Numbers as YAML has them: 500_000. */
+static void drop_underscores(char *value)
+{
+    char *to = value;
+    if (value[0] == '\0' || strspn(value, "0123456789_") < strlen(value))
+        return;
+    for (const char *from = value; *from != '\0'; from++)
+        if (*from != '_')
+            *to++ = *from;
+    *to = '\0';
+}
+
+/* max_steps counts before epochs, and below 1 not at all; a part of a warm-up step is a share of
+ * all steps, as transformers 5 has it. NULL: it is in no recipe. */
+static const char *setting_of(const translation *t, const translate_rule *rule, const char *value)
+{
+    const char *setting = rule->setting;
+    const double x = strtod(value, NULL);
+    if (strcmp(setting, "steps") == 0 && x < 1)
+        return NULL;
+    if (strcmp(setting, "epochs") == 0 && t->counts_steps)
+        return NULL;
+    if (strcmp(setting, "warmup") == 0 && x > 0 && x < 1)
+        return "warmup-ratio";
+    return setting;
+}
+
 static void put(translation *t, const cli_yaml_entry *e, const translate_rule *rule,
                 const char *value)
 {
-    if (value[0] == '\0')
+    const char *setting = setting_of(t, rule, value);
+    if (value[0] == '\0' || setting == NULL)
         return;
     if (strpbrk(value, "\n\r") != NULL) {
         lose(t, e, "a value of several lines");
         return;
     }
-    if (has(t, rule->setting)) {
+    if (has(t, setting)) {
         lose(t, e, "gives again what another key gave");
         return;
     }
+    if (!is_taken(t, e, setting, value))
+        return;
     if (rule->note != NULL)
         sheaf__text_add(&t->recipe, "# %s: %s\n", e->key, rule->note);
-    sheaf__text_add(&t->recipe, "%s: %s\n", rule->setting, value);
+    sheaf__text_add(&t->recipe, "%s: %s\n", setting, value);
 }
 
 static void apply(translation *t, const cli_yaml_entry *e, const translate_rule *rule)
@@ -122,6 +180,7 @@ static void apply(translation *t, const cli_yaml_entry *e, const translate_rule 
         t->failed = true;
         return;
     }
+    drop_underscores(value);
     switch (rule->kind) {
     case TRANSLATE_COPY: put(t, e, rule, value); break;
     case TRANSLATE_YES:
@@ -148,6 +207,11 @@ static void apply(translation *t, const cli_yaml_entry *e, const translate_rule 
 
 static void translate(translation *t)
 {
+    sheaf_train_options_default(&t->options);
+    sheaf__train_settings(t->table, &t->options, false);
+    for (int i = 0; i < t->yaml->count; i++)
+        t->counts_steps |= strcmp(t->yaml->entry[i].key, "max_steps") == 0 &&
+                           strtod(t->yaml->entry[i].value, NULL) >= 1;
     for (int i = 0; i < t->yaml->count; i++) {
         const cli_yaml_entry *e = &t->yaml->entry[i];
         const translate_rule *rule = t->from->rule;
@@ -166,7 +230,8 @@ static void translate(translation *t)
         const bool lora = begins(setting, "lora-", 5),
                    full = t->recipe.at != NULL && (strstr(t->recipe.at, "method: full") != NULL ||
                                                    strstr(t->recipe.at, "method: head") != NULL);
-        if (!has(t, setting) && !(lora && full)) {
+        const bool counted = strcmp(setting, "epochs") == 0 && has(t, "steps");
+        if (!has(t, setting) && !(lora && full) && !counted) {
             if (!titled)
                 sheaf__text_add(&t->recipe, "# what %s does where its file says nothing\n",
                                 t->from->name);
