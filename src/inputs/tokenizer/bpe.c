@@ -90,12 +90,11 @@ static bool fall_back(word *w, const char *bytes, size_t size, size_t begin, siz
     return true;
 }
 
-/* One character, with what its place in the word puts around it. What is unknown before it comes
- * after bytes that it falls back to: so it is in `tokenizers`. */
-static sheaf_status *take_character(word *w, const char *bytes, size_t size, size_t begin,
-                                    size_t end)
+/* One character, `id` unless that is negative, with what its place in the word puts around it. What
+ * is unknown before it comes after bytes that it falls back to: so it is in `tokenizers`. */
+static sheaf_status *take_character(word *w, int32_t id, const char *bytes, size_t size,
+                                    size_t begin, size_t end)
 {
-    const int32_t id = sheaf__vocab_find(w->b->vocab, bytes, size);
     if (id >= 0) {
         add_unk(w);
         add(w, (uint32_t)id, end);
@@ -112,9 +111,10 @@ static sheaf_status *from_characters(word *w, const char *bytes, size_t size, ch
     sheaf_status *st = NULL;
     for (size_t at = 0, n; st == NULL && at < size; at += n) {
         const char *text = bytes + at;
-        sheaf__unicode_take(text, size - at, &n);
+        const uint32_t code = sheaf__unicode_take(text, size - at, &n);
         const size_t before = at > 0 ? b->prefix_size : 0,
                      after = at + n == size ? b->suffix_size : 0;
+        int32_t id = (int32_t)b->character[code] - 1;
         if (before + after > 0) {
             if (before > 0)
                 memcpy(space, b->prefix, before);
@@ -122,8 +122,9 @@ static sheaf_status *from_characters(word *w, const char *bytes, size_t size, ch
             if (after > 0)
                 memcpy(space + before + n, b->suffix, after);
             text = space;
+            id = sheaf__vocab_find(b->vocab, text, before + n + after);
         }
-        st = take_character(w, text, before + n + after, at, at + n);
+        st = take_character(w, id, text, before + n + after, at, at + n);
     }
     add_unk(w);
     return st;
@@ -135,6 +136,9 @@ static void merge_few(word *w)
 {
     uint32_t rank[FEW + 1], id[FEW + 1];
     int32_t n = w->count;
+    for (int32_t i = 0; i + 1 < n; i++) /* the table is larger than a processor's cache */
+        __builtin_prefetch(
+            &w->b->slot[sheaf__pair_hash(w->symbol[i].id, w->symbol[i + 1].id) & w->b->mask]);
     for (int32_t i = 0; i + 1 < n; i++) {
         const sheaf__merge *m = sheaf__merge_find(w->b, w->symbol[i].id, w->symbol[i + 1].id);
         rank[i] = m != NULL ? m->rank : UINT32_MAX;
@@ -317,8 +321,8 @@ static sheaf_status *encode(const void *state, sheaf__work *work, const char *by
         sheaf__emit(work, whole, 0, size);
         return NULL;
     }
-    if (raw && size <= FEW) {
-        st = from_raw(&w, bytes, size);
+    if (size <= FEW && (raw || (b->prefix_size == 0 && b->suffix_size == 0))) {
+        st = raw ? from_raw(&w, bytes, size) : from_characters(&w, bytes, size, NULL);
         merge_few(&w);
     } else
         st = encode_long(&w, work, bytes, size, raw);
@@ -330,27 +334,29 @@ static sheaf_status *encode(const void *state, sheaf__work *work, const char *by
 
 /* ---- words in a long text ---- */
 
-static bool is_known(const sheaf__bpe_model *b, uint32_t code)
+static inline uint32_t take(const char *bytes, size_t size, bool blanks, size_t *n)
 {
-    return code < 0x10000 && (b->known[code / 64] >> code % 64 & 1) != 0;
+    *n = 1;
+    return blanks && bytes[0] == ' '        ? 0x2581
+           : (unsigned char)bytes[0] < 0x80 ? (unsigned char)bytes[0]
+                                            : sheaf__unicode_take(bytes, size, n);
 }
 
-static size_t cut(const void *state, const char *bytes, size_t size)
+static size_t cut(const void *state, const char *bytes, size_t size, bool blanks)
 {
     const sheaf__bpe_model *b = state;
     size_t n;
-    if (b->prefix_size > 0 || b->suffix_size > 0 || (b->ignore_merges && size <= b->longest))
+    if (b->prefix_size > 0 || b->suffix_size > 0 || b->ignore_merges)
         return size;
-    uint32_t before = sheaf__unicode_take(bytes, size, &n);
-    bool known = is_known(b, before);
+    uint32_t before = take(bytes, size, blanks, &n), row = sheaf__bpe_row(before);
     for (size_t at = n; at < size; at += n) {
-        const uint32_t code = sheaf__unicode_take(bytes + at, size - at, &n);
-        const bool now = is_known(b, code);
-        const uint64_t bit = sheaf__joint(before, code);
-        if (known && now && (b->joined[bit / 64] >> bit % 64 & 1) == 0)
+        const uint32_t code = take(bytes + at, size - at, blanks, &n), next = sheaf__bpe_row(code);
+        if (row <= SHEAF__BPE_BAR && next <= SHEAF__BPE_BAR
+                ? (b->apart[row][next / 64] >> next % 64 & 1) != 0
+                : sheaf__bpe_apart(b, before, code))
             return at;
         before = code;
-        known = now;
+        row = next;
     }
     return size;
 }

@@ -10,6 +10,8 @@ typedef struct sheaf__merge {
     uint32_t rank, id;    /* the least rank goes first; what they become */
 } sheaf__merge;
 
+enum { SHEAF__BPE_BAR = 128 };
+
 typedef struct sheaf__bpe_model {
     const sheaf__vocab *vocab;
     sheaf__merge *slot; /* open addressing */
@@ -21,11 +23,18 @@ typedef struct sheaf__bpe_model {
     size_t unk_size, prefix_size, suffix_size;
     int32_t unk_id; /* -1: there is no such token */
     bool fuse_unk, byte_fallback, ignore_merges;
-    size_t longest; /* bytes of a token, at most */
-    /* Where a text falls into words that no merge joins: between two characters that are tokens
-     * (a bit of `known` each), of which no merge has one at the end of its left side and the other
-     * at the beginning of its right side (a bit of `joined`; some have it for another pair). */
-    uint64_t known[0x10000 / 64], joined[0x20000 / 64];
+    /* [0x110000] of the token that is this character, its id + 1; 0: none is. (Only the pages of
+     * characters in use take memory.) */
+    uint32_t *character;
+    /* Where a text falls into words that no merge joins: between two characters that are tokens, of
+     * which no merge has one at the end of its left side and the other at the beginning of its
+     * right side (a bit of `joined`; some have it for another pair). With `lone_bytes` what is no
+     * token becomes its bytes, which no merge has: it stands alone. */
+    uint64_t joined[0x100000 / 64];
+    bool lone_bytes;
+    /* The same at once for ASCII and, as SHEAF__BPE_BAR, U+2581: bit `right` of row `left`. (While
+     * merges are read: the bits are of those that merges join.) */
+    uint64_t apart[SHEAF__BPE_BAR + 1][SHEAF__BPE_BAR / 64 + 1];
 } sheaf__bpe_model;
 
 /* bpe_open.c */
@@ -40,7 +49,22 @@ static inline uint64_t sheaf__pair_hash(uint32_t left, uint32_t right)
 
 static inline uint64_t sheaf__joint(uint32_t before, uint32_t after)
 {
-    return sheaf__pair_hash(before, after) >> 40 & 0x1ffff;
+    return sheaf__pair_hash(before, after) >> 40 & 0xfffff;
+}
+
+/* sheaf__bpe_row - of a character in sheaf__bpe_model.apart; more than SHEAF__BPE_BAR: none. */
+static inline uint32_t sheaf__bpe_row(uint32_t code)
+{
+    return code < SHEAF__BPE_BAR ? code : code == 0x2581 ? SHEAF__BPE_BAR : UINT32_MAX;
+}
+
+/* sheaf__bpe_apart - may a text be divided between these two characters? */
+static inline bool sheaf__bpe_apart(const sheaf__bpe_model *b, uint32_t before, uint32_t after)
+{
+    const uint64_t bit = sheaf__joint(before, after);
+    if (b->character[before] == 0 || b->character[after] == 0)
+        return b->lone_bytes;
+    return (b->joined[bit / 64] >> bit % 64 & 1) == 0;
 }
 
 /* sheaf__merge_find - NULL: the pair stays two. */

@@ -17,6 +17,7 @@ void sheaf__bpe_close(void *state)
     if (b == NULL)
         return;
     free(b->slot);
+    free(b->character);
     free(b->unk);
     free(b->prefix);
     free(b->suffix);
@@ -95,9 +96,13 @@ static void mark_joint(sheaf__bpe_model *b, const char *left, size_t left_size, 
     size_t last = left_size - 1;
     while (last > 0 && ((unsigned char)left[last] & 0xc0) == 0x80)
         last--;
-    const uint64_t bit = sheaf__joint(sheaf__unicode_take(left + last, left_size - last, NULL),
-                                      sheaf__unicode_take(right, right_size, NULL));
+    const uint32_t before = sheaf__unicode_take(left + last, left_size - last, NULL),
+                   after = sheaf__unicode_take(right, right_size, NULL);
+    const uint32_t row = sheaf__bpe_row(before), column = sheaf__bpe_row(after);
+    const uint64_t bit = sheaf__joint(before, after);
     b->joined[bit / 64] |= UINT64_C(1) << bit % 64;
+    if (row <= SHEAF__BPE_BAR && column <= SHEAF__BPE_BAR)
+        b->apart[row][column / 64] |= UINT64_C(1) << column % 64;
 }
 
 /* `left` and `right` lie in r->text, with space behind them. */
@@ -231,12 +236,50 @@ static void find_bytes(sheaf__bpe_model *b)
         const char *token = sheaf__vocab_token(b->vocab, id, &size);
         if (token == NULL || size == 0)
             continue;
-        b->longest = size > b->longest ? size : b->longest;
-        const uint32_t code = size < 4 ? sheaf__unicode_take(token, size, &length) : 0;
-        if (size < 4 && length == size)
-            b->known[code / 64] |= UINT64_C(1) << code % 64;
+        const uint32_t code = size <= 4 ? sheaf__unicode_take(token, size, &length) : 0;
+        if (size <= 4 && length == size && code < 0x110000)
+            b->character[code] = (uint32_t)id + 1;
     }
     b->unk_id = b->unk == NULL ? -1 : sheaf__vocab_find(b->vocab, b->unk, b->unk_size);
+}
+
+static bool is_fallback(const sheaf__bpe_model *b, uint32_t id)
+{
+    size_t size;
+    const char *token = sheaf__vocab_token(b->vocab, id, &size);
+    if (size != 6 || memcmp(token, "<0x", 3) != 0)
+        return false;
+    for (int byte = 0; byte < 256; byte++)
+        if (b->fallback_id[byte] == (int32_t)id)
+            return true;
+    return false;
+}
+
+static bool has_lone_bytes(const sheaf__bpe_model *b)
+{
+    for (int byte = 0; byte < 256; byte++)
+        if (b->fallback_id[byte] < 0)
+            return false;
+    for (uint64_t i = 0; i <= b->mask; i++)
+        if (b->slot[i].left != UINT32_MAX &&
+            (is_fallback(b, b->slot[i].left) || is_fallback(b, b->slot[i].right)))
+            return false;
+    return b->byte_fallback;
+}
+
+/* What is asked most often, so that it is at hand. */
+static void find_ascii(sheaf__bpe_model *b)
+{
+    for (uint32_t left = 0; left <= SHEAF__BPE_BAR; left++) {
+        const bool known = b->character[left < SHEAF__BPE_BAR ? left : 0x2581] != 0;
+        for (uint32_t right = 0; right <= SHEAF__BPE_BAR; right++) {
+            const uint64_t bit = UINT64_C(1) << right % 64;
+            uint64_t *bits = &b->apart[left][right / 64];
+            const bool both = known && b->character[right < SHEAF__BPE_BAR ? right : 0x2581] != 0;
+            const bool apart = both ? (*bits & bit) == 0 : b->lone_bytes;
+            *bits = apart ? *bits | bit : *bits & ~bit;
+        }
+    }
 }
 
 sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__model_file *file)
@@ -246,6 +289,9 @@ sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__mo
         return sheaf__no_memory(memory_for);
     *state = b;
     b->vocab = vocab;
+    b->character = calloc(0x110000, sizeof *b->character);
+    if (b->character == NULL)
+        return sheaf__no_memory(memory_for);
     read_options(b, file->options);
     if (file->options->st != NULL)
         return NULL; /* the caller looks */
@@ -262,7 +308,10 @@ sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__mo
         st = sheaf__no_memory(memory_for);
     if (st == NULL)
         st = read_merges(b, &file->merges);
-    if (st == NULL)
+    if (st == NULL) {
         find_bytes(b);
+        b->lone_bytes = has_lone_bytes(b);
+        find_ascii(b);
+    }
     return st;
 }

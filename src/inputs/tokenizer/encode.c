@@ -5,9 +5,9 @@
 #include "base/no_memory.h"
 #include "kinds.h"
 #include "pattern.h"
+#include "pieces.h"
 #include "split.h"
 #include "unicode.h"
-#include "work.h"
 
 typedef struct encoding {
     const sheaf__tokenizer *t;
@@ -16,83 +16,24 @@ typedef struct encoding {
     size_t size;
     const sheaf__encode_options *options;
     bool aligned;                  /* pieces know where they came from */
+    bool blanks;                   /* t->blanks is how it is done */
     const sheaf__scanner *scanner; /* all that the pre-tokenizer does, or NULL */
 } encoding;
-
-/* ---- one piece ---- */
-
-/* Remembers what the model made of the piece that is in `work`: ids from `first` on. */
-static void remember(sheaf__word *place, const sheaf__word *key, const sheaf__work *w,
-                     int64_t first)
-{
-    const int64_t count = w->out.count - first;
-    if (w->out.failed || count > SHEAF__WORD_IDS)
-        return;
-    for (int64_t i = 0; i < count; i++) {
-        place->id[i] = w->out.id[first + i];
-        *sheaf__word_end(place, i) = w->ends[i];
-    }
-    memcpy(place->key, key->key, sizeof key->key);
-    place->count = (uint8_t)count;
-    place->size = (uint8_t)w->size;
-}
-
-/* The piece that is in `work`, of whose bytes' place `readable` may be read. */
-static sheaf_status *encode_piece(const encoding *e, size_t readable, bool raw)
-{
-    sheaf__work *w = e->work;
-    const sheaf__model_kind *kind = e->t->model_kind;
-    sheaf__word key;
-    int found;
-    w->emitted = 0;
-    if (w->size > SHEAF__WORD_BYTES)
-        return kind->encode(e->t->model, w, w->bytes, w->size, raw);
-    sheaf__word *word = sheaf__word_find(w->cache, &key, w->bytes, w->size, readable, &found);
-    if (!found) {
-        const int64_t first = w->out.count;
-        sheaf_status *st = kind->encode(e->t->model, w, w->bytes, w->size, raw);
-        if (st == NULL)
-            remember(word, &key, w, first);
-        return st;
-    }
-    sheaf__emit_word(w, word);
-    return NULL;
-}
-
-/* A piece that the model may cut. */
-static sheaf_status *encode_cut(const encoding *e)
-{
-    const sheaf__model_kind *kind = e->t->model_kind;
-    sheaf__work *w = e->work;
-    sheaf_status *st = NULL;
-    for (size_t left = w->size, n; st == NULL && left > 0; left -= n) {
-        n = kind->cut(e->t->model, w->bytes, left);
-        w->size = n;
-        st = encode_piece(e, left + SHEAF__PREPARED_SPARE, false);
-        w->bytes += n;
-        w->origin += n;
-        w->from = w->from != NULL ? w->from + n : NULL;
-    }
-    return st;
-}
 
 /* ---- a text between added tokens ---- */
 
 /* What the pre-tokenizer only divides, and by a pattern that is known. */
 static sheaf_status *scan(const encoding *e, size_t begin, size_t end)
 {
-    sheaf__work *w = e->work;
     sheaf_status *st = NULL;
     const char *text = e->text + begin;
-    w->from = NULL;
+    sheaf__queue q;
+    sheaf__queue_begin(&q, e->t, e->work, true);
     for (size_t at = 0, next; st == NULL && begin + at < end; at = next) {
         next = sheaf__scanner_next(e->scanner, text, end - begin, at);
-        w->bytes = text + at;
-        w->size = next - at;
-        w->origin = begin + at;
-        st = encode_piece(e, e->size - begin - at, true);
+        st = sheaf__queue_put(&q, text + at, next - at, e->size - begin - at, begin + at, NULL);
     }
-    return st;
+    return st != NULL ? st : sheaf__queue_end(&q);
 }
 
 static void emit_added(sheaf__work *w, int32_t id, sheaf__text_range where)
@@ -102,10 +43,10 @@ static void emit_added(sheaf__work *w, int32_t id, sheaf__text_range where)
         w->out.where[w->out.count - 1] = where;
 }
 
-static sheaf_status *run_steps(const sheaf__steps *steps, sheaf__prepared *text)
+static sheaf_status *run_steps(const sheaf__steps *steps, int64_t count, sheaf__prepared *text)
 {
     sheaf_status *st = text->failed ? sheaf__no_memory("a text") : NULL;
-    for (int64_t i = 0; st == NULL && i < steps->count; i++) {
+    for (int64_t i = 0; st == NULL && i < count; i++) {
         st = steps->step[i].kind->run(steps->step[i].state, text);
         if (st == NULL && text->failed)
             st = sheaf__no_memory("a text");
@@ -113,28 +54,45 @@ static sheaf_status *run_steps(const sheaf__steps *steps, sheaf__prepared *text)
     return st;
 }
 
+static sheaf_status *put_piece(sheaf__queue *q, const sheaf__piece *piece)
+{
+    const sheaf__prepared *p = &q->w->prepared;
+    const sheaf__span *from = p->aligned ? p->now.from + piece->begin : NULL;
+    const char *bytes = p->now.bytes + piece->begin;
+    const size_t size = piece->end - piece->begin;
+    if (piece->id < 0)
+        return p->raw || q->t->model_kind->cut == NULL
+                   ? sheaf__queue_put(q, bytes, size, size + SHEAF__PREPARED_SPARE, piece->origin,
+                                      from)
+                   : sheaf__queue_cut(q, bytes, size, piece->origin, from);
+    sheaf_status *st = sheaf__queue_end(q);
+    sheaf__text_range where = { 0, 0 };
+    if (from != NULL)
+        where = (sheaf__text_range){ from[0].begin, from[size - 1].end };
+    emit_added(q->w, piece->id, where);
+    return st;
+}
+
 static sheaf_status *encode_pieces(const encoding *e)
 {
-    sheaf__work *w = e->work;
-    const sheaf__layer *l = &w->prepared.now;
+    const sheaf__prepared *p = &e->work->prepared;
     sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < l->pieces; i++) {
-        const sheaf__piece *piece = &l->piece[i];
-        w->bytes = l->bytes + piece->begin;
-        w->size = piece->end - piece->begin;
-        w->from = w->prepared.aligned ? l->from + piece->begin : NULL;
-        w->origin = piece->origin;
-        if (piece->id < 0) {
-            st = w->prepared.raw || e->t->model_kind->cut == NULL
-                     ? encode_piece(e, w->size + SHEAF__PREPARED_SPARE, w->prepared.raw)
-                     : encode_cut(e);
-        } else {
-            sheaf__text_range where = { 0, 0 };
-            if (w->from != NULL)
-                where = (sheaf__text_range){ w->from[0].begin, w->from[w->size - 1].end };
-            emit_added(w, piece->id, where);
-        }
-    }
+    sheaf__queue q;
+    sheaf__queue_begin(&q, e->t, e->work, p->raw);
+    for (int64_t i = 0; st == NULL && i < p->now.pieces; i++)
+        st = put_piece(&q, &p->now.piece[i]);
+    return st != NULL ? st : sheaf__queue_end(&q);
+}
+
+/* The pieces that normalizers left, where the rest is done word by word. */
+static sheaf_status *encode_normalized(const encoding *e)
+{
+    const sheaf__layer *l = &e->work->prepared.now;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < l->pieces; i++)
+        st = sheaf__encode_blanks(e->t, e->work, l->bytes + l->piece[i].begin,
+                                  l->piece[i].end - l->piece[i].begin, SHEAF__PREPARED_SPARE,
+                                  l->piece[i].origin);
     return st;
 }
 
@@ -248,8 +206,13 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
         return NULL;
     if (e->scanner != NULL)
         return scan_between(e, begin, end);
+    if (e->blanks && t->blanks.normalizers == 0)
+        return sheaf__encode_blanks(t, e->work, e->text + begin, end - begin, e->size - end, begin);
     sheaf__prepared_begin(text, e->text + begin, end - begin, (uint32_t)begin, e->aligned);
-    sheaf_status *st = run_steps(&t->normalizer, text);
+    sheaf_status *st =
+        run_steps(&t->normalizer, e->blanks ? t->blanks.normalizers : t->normalizer.count, text);
+    if (e->blanks)
+        return st != NULL ? st : encode_normalized(e);
     if (st == NULL && t->added.normalized.nodes > 0)
         st = sheaf__prepared_split(text, e, divide_at_added);
     else if (st == NULL && text->aligned && text->now.pieces > 0)
@@ -257,7 +220,7 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
          * moves the piece, for a Metaspace that looks where it begins. */
         text->now.piece[0].origin = text->now.from[text->now.piece[0].begin].begin;
     if (st == NULL)
-        st = run_steps(&t->pre_tokenizer, text);
+        st = run_steps(&t->pre_tokenizer, t->pre_tokenizer.count, text);
     return st != NULL ? st : encode_pieces(e);
 }
 
@@ -373,10 +336,18 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
     sheaf__work *work = sheaf__work_take(t->pool);
     if (work == NULL)
         return sheaf__no_memory("ids of a text");
-    encoding e = { t, work, text, size, options != NULL ? options : &none, false, NULL };
+    encoding e = { .t = t,
+                   .work = work,
+                   .text = text,
+                   .size = size,
+                   .options = options != NULL ? options : &none };
     e.aligned = where != NULL || t->needs_origin ||
                 (e.options->plain_ranges > 0 && t->added.normalized.nodes > 0);
     e.scanner = only_scanner(t);
+    /* What normalizers made of a text knows by itself where it came from. */
+    e.blanks = t->blanks.on && (where == NULL || t->blanks.normalizers == 0);
+    if (e.blanks)
+        e.aligned = false;
     begin_out(&work->out, where != NULL);
     st = encode_all(&e);
     if (st == NULL)
@@ -390,7 +361,7 @@ sheaf_status *sheaf__normalize(char **out, size_t *size, const sheaf__tokenizer 
 {
     sheaf__prepared prepared = { 0 };
     sheaf__prepared_begin(&prepared, text, bytes, 0, t->needs_origin);
-    sheaf_status *st = run_steps(&t->normalizer, &prepared);
+    sheaf_status *st = run_steps(&t->normalizer, t->normalizer.count, &prepared);
     char *copy = st == NULL ? malloc(prepared.now.size + 1) : NULL;
     if (st == NULL && copy == NULL)
         st = sheaf__no_memory("an added token");

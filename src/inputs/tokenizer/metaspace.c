@@ -105,6 +105,18 @@ static sheaf_status *run(const void *state, sheaf__prepared *text)
 
 const sheaf__step_kind sheaf__metaspace = { "Metaspace", open_metaspace, run, free };
 
+bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step)
+{
+    const metaspace *m = step->state;
+    if (step->kind != &sheaf__metaspace || strcmp(m->bytes, "\xe2\x96\x81") != 0)
+        return false;
+    how->prepend = m->prepend == ALWAYS  ? SHEAF__BAR_UNLESS_THERE
+                   : m->prepend == FIRST ? SHEAF__BAR_AT_START
+                                         : SHEAF__BAR_NEVER;
+    how->split = m->split;
+    return true;
+}
+
 /* ---- the decoder: the character becomes a blank; before the first token, nothing ---- */
 
 static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf__strings *in)

@@ -224,6 +224,15 @@ static sheaf_status *run_prepend(const void *state, sheaf__prepared *text)
 
 const sheaf__step_kind sheaf__prepend = { "Prepend", open_prepend, run_prepend, free };
 
+static const char bar[] = "\xe2\x96\x81";
+
+bool sheaf__prepends_bar(const sheaf__step *step)
+{
+    const string *s = step->state;
+    return step->kind == &sheaf__prepend && s->size == sizeof bar - 1 &&
+           memcmp(s->bytes, bar, s->size) == 0;
+}
+
 /* ---- Replace ---- */
 
 void sheaf__replacing_close(void *state)
@@ -320,3 +329,10 @@ static sheaf_status *run_replace(const void *state, sheaf__prepared *text)
 
 const sheaf__step_kind sheaf__replace = { "Replace", sheaf__replacing_open, run_replace,
                                           sheaf__replacing_close };
+
+bool sheaf__replaces_blanks(const sheaf__step *step)
+{
+    const sheaf__replacing *s = step->state;
+    return step->kind == &sheaf__replace && s->pattern == NULL && strcmp(s->literal, " ") == 0 &&
+           strcmp(s->content, bar) == 0;
+}

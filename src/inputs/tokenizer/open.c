@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/no_memory.h"
 #include "parts.h"
+#include "pieces.h"
 
 static const char memory_for[] = "tokenizer";
 
@@ -521,6 +522,8 @@ static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *
         st = index_added(t);
     for (int i = PRE_TOKENIZER; st == NULL && i <= POST; i++)
         st = open_list(t, i, &p->at[FIRST_LIST + i]);
+    if (st == NULL)
+        sheaf__blanks_find(t);
     return st;
 }
 

@@ -109,8 +109,9 @@ typedef struct sheaf__model_kind {
                             bool raw);
     bool (*takes_raw)(const void *state); /* NULL: never */
     /* cut - a piece that is not raw may be encoded in parts, of which this is the first: the same
-     * ids. Its bytes, at least one character. NULL: all. */
-    size_t (*cut)(const void *state, const char *bytes, size_t size);
+     * ids. Its bytes, at least one character. `blanks`: each blank stands for a bar, U+2581. NULL:
+     * all. */
+    size_t (*cut)(const void *state, const char *bytes, size_t size, bool blanks);
     void (*close)(void *state);
 } sheaf__model_kind;
 
@@ -148,12 +149,32 @@ typedef struct sheaf__post {
     void *state;
 } sheaf__post;
 
+/* The last that happens to a text before the model may be that blanks become bars, U+2581, as
+ * sentencepiece has it (Kudo and Richardson 2018). Then it is done word by word (pieces.h). */
+typedef struct sheaf__blanks {
+    bool on;
+    enum {
+        SHEAF__BAR_ALWAYS,
+        SHEAF__BAR_UNLESS_THERE,
+        SHEAF__BAR_AT_START, /* as UNLESS_THERE, where the user's text begins */
+        SHEAF__BAR_NEVER,
+    } prepend;           /* one more, before each text between added tokens */
+    bool split;          /* no token goes over a bar, but at its beginning */
+    int64_t normalizers; /* steps before it; no pre-tokenizer is before or after */
+} sheaf__blanks;
+/* Is the step this one? (normalize.c, split.c, metaspace.c) */
+bool sheaf__replaces_blanks(const sheaf__step *step);  /* Replace, " " by U+2581 */
+bool sheaf__prepends_bar(const sheaf__step *step);     /* Prepend, U+2581 */
+bool sheaf__splits_at_blanks(const sheaf__step *step); /* Split, at " " */
+bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step); /* and how it does it */
+
 struct sheaf__tokenizer {
     sheaf__vocab vocab;
     sheaf__added added;
     sheaf__steps normalizer, pre_tokenizer;
     const sheaf__model_kind *model_kind;
     void *model;
+    sheaf__blanks blanks;
     bool raw_model;    /* model_kind->takes_raw() */
     bool needs_origin; /* some step reads where its piece came from */
     bool has_decoder;

@@ -78,7 +78,7 @@ sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
 typedef struct splitting {
     sheaf__pattern *pattern;
     sheaf__behavior behavior;
-    bool invert;
+    bool invert, blank; /* blank: the pattern is a blank as it is */
 } splitting;
 
 static void close_split(void *state)
@@ -113,6 +113,7 @@ static sheaf_status *read_pattern(splitting *s, sheaf_json_reader *r)
         return sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
                                 "an object with a Regex or a String"),
                NULL;
+    s->blank = regex == NULL && strcmp(json_string_value(text), " ") == 0;
     return sheaf__pattern_open(&s->pattern, json_string_value(text), json_string_length(text),
                                regex == NULL);
 }
@@ -145,6 +146,12 @@ static sheaf_status *run_split(const void *state, sheaf__prepared *text)
 }
 
 const sheaf__step_kind sheaf__split = { "Split", open_split, run_split, close_split };
+
+bool sheaf__splits_at_blanks(const sheaf__step *step)
+{
+    const splitting *s = step->state;
+    return step->kind == &sheaf__split && s->blank && !s->invert;
+}
 
 const sheaf__scanner *sheaf__split_scanner(const void *state)
 {

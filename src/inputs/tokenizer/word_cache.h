@@ -3,6 +3,7 @@
 #ifndef SHEAF_INPUTS_TOKENIZER_WORD_CACHE_H
 #define SHEAF_INPUTS_TOKENIZER_WORD_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -42,28 +43,39 @@ static inline uint64_t sheaf__word_part(const char *bytes, size_t size, size_t r
     return x;
 }
 
-/* sheaf__word_find - where the word is, or (*found false) may be put; only for words of 1 to
- * SHEAF__WORD_BYTES bytes. */
-static inline sheaf__word *sheaf__word_find(sheaf__word_cache *cache, sheaf__word *key,
-                                            const char *bytes, size_t size, size_t readable,
-                                            int *found)
+/* sheaf__word_key - the key of a word of 1 to SHEAF__WORD_BYTES bytes; its hash. */
+static inline uint64_t sheaf__word_key(uint64_t key[3], const char *bytes, size_t size,
+                                       size_t readable)
 {
     for (size_t i = 0; i < 3; i++)
-        key->key[i] = sheaf__word_part(bytes, size, readable, i);
-    uint64_t h = (key->key[0] ^ size) * UINT64_C(0x9e3779b97f4a7c15);
-    h = (h ^ h >> 32 ^ key->key[1]) * UINT64_C(0xd6e8feb86659fd93);
-    h = (h ^ h >> 32 ^ key->key[2]) * UINT64_C(0xa0761d6478bd642f);
+        key[i] = sheaf__word_part(bytes, size, readable, i);
+    uint64_t h = (key[0] ^ size) * UINT64_C(0x9e3779b97f4a7c15);
+    h = (h ^ h >> 32 ^ key[1]) * UINT64_C(0xd6e8feb86659fd93);
+    return (h ^ h >> 32 ^ key[2]) * UINT64_C(0xa0761d6478bd642f);
+}
+
+/* sheaf__word_prefetch - begins to load what sheaf__word_find() will look at. */
+static inline void sheaf__word_prefetch(const sheaf__word_cache *cache, uint64_t hash)
+{
+    const sheaf__word *place = &cache->place[(hash >> 40) % SHEAF__WORD_PLACES];
+    __builtin_prefetch(place);
+    __builtin_prefetch(&cache->place[((hash >> 40) ^ 1) % SHEAF__WORD_PLACES]);
+}
+
+/* sheaf__word_find - where the word is, or (*found false) may be put. */
+static inline sheaf__word *sheaf__word_find(sheaf__word_cache *cache, const uint64_t key[3],
+                                            size_t size, uint64_t h, bool *found)
+{
     sheaf__word *first = &cache->place[(h >> 40) % SHEAF__WORD_PLACES];
     sheaf__word *second = &cache->place[((h >> 40) ^ 1) % SHEAF__WORD_PLACES];
     for (int i = 0; i < 2; i++) {
         sheaf__word *w = i == 0 ? first : second;
-        if (w->size == size && w->key[0] == key->key[0] && w->key[1] == key->key[1] &&
-            w->key[2] == key->key[2]) {
-            *found = 1;
+        if (w->size == size && w->key[0] == key[0] && w->key[1] == key[1] && w->key[2] == key[2]) {
+            *found = true;
             return w;
         }
     }
-    *found = 0;
+    *found = false;
     return first->size == 0 || (second->size != 0 && (h & 1) != 0) ? first : second;
 }
 

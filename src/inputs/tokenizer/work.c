@@ -26,6 +26,8 @@ static void work_free(sheaf__work *work)
     sheaf__prepared_release(&work->prepared);
     sheaf__matching_free(work->prepared.matching);
     free(work->cache);
+    free(work->barred);
+    free(work->barred_from);
     free(work->scratch);
     free(work->out.id);
     free(work->out.where);
@@ -72,6 +74,13 @@ static void let_go(sheaf__work *work)
     const int64_t bytes = work->prepared.now.capacity + work->prepared.next.capacity;
     if (bytes > MOST)
         sheaf__prepared_release(&work->prepared);
+    if (work->barred_size > MOST || work->barred_from_size > MOST) {
+        free(work->barred);
+        free(work->barred_from);
+        work->barred = NULL;
+        work->barred_from = NULL;
+        work->barred_size = work->barred_from_size = 0;
+    }
     if (work->scratch_size > MOST) {
         free(work->scratch);
         work->scratch = NULL;

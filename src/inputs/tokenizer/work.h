@@ -16,6 +16,10 @@ struct sheaf__work {
     int64_t emitted;               /* ids of it so far */
     uint8_t ends[SHEAF__WORD_IDS]; /* where the first of them end in it, if it is a word */
     sheaf__word_cache *cache;
+    char *barred; /* a long word with bars for blanks */
+    int64_t barred_size;
+    sheaf__span *barred_from;
+    int64_t barred_from_size;
     void *scratch;
     int64_t scratch_size;
     sheaf__work *next; /* in the pool */
