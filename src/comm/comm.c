@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/transport.h"
 
 static const char *const op_names[] = {
@@ -23,9 +24,23 @@ int sheaf_comm_ranks(const sheaf_comm *comm)
 {
     return comm->ranks;
 }
+sheaf__counters *sheaf_comm_counters(sheaf_comm *comm)
+{
+    return &comm->counters;
+}
+
 double sheaf_comm_sent(const sheaf_comm *comm)
 {
-    return comm->sent;
+    return (double)sheaf__counters_all(&comm->counters).sent;
+}
+
+sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose)
+{
+    if (comm == NULL)
+        return SHEAF__FOR_OTHER;
+    const sheaf__purpose before = comm->counters.purpose;
+    comm->counters.purpose = purpose;
+    return before;
 }
 
 const char *sheaf_comm_transport(const sheaf_comm *comm)
@@ -128,12 +143,61 @@ static sheaf_status *compare(const sheaf_comm *comm)
     return NULL;
 }
 
+/* ---- exchanges, counted ---- */
+
+static void count_sends(sheaf_comm *comm, sheaf__count *count, const sheaf__move *send, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < comm->ranks; r++)
+            if (r != comm->rank && (send[i].peer == SHEAF__ALL || send[i].peer == r)) {
+                comm->counters.to[r] += send[i].size;
+                count->sent += send[i].size;
+            }
+}
+
+static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *heading, const sheaf__move *send,
+                          int n)
+{
+    sheaf__count *count = sheaf__comm_count(comm, heading->op);
+    count->exchanges++;
+    if (comm->transport->counts_only)
+        return comm->transport->post(comm, heading, send, n);
+    const double began = sheaf__seconds();
+    sheaf_status *st = comm->transport->post(comm, heading, send, n);
+    count->waiting += sheaf__seconds() - began;
+    return st;
+}
+
+/* What is lent to be summed in place is no message; sum.c counts it. */
+static bool is_lent(const sheaf_comm *comm, sheaf__op op)
+{
+    return comm->transport->posted != NULL && (op == SHEAF__OP_SUM || op == SHEAF__OP_MAX);
+}
+
 sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
                                 int count)
 {
     heading->call = comm->call;
-    sheaf_status *st = comm->transport->post(comm, heading, send, count);
+    if (!is_lent(comm, heading->op))
+        count_sends(comm, sheaf__comm_count(comm, heading->op), send, count);
+    sheaf_status *st = post(comm, heading, send, count);
     return st != NULL ? st : compare(comm);
+}
+
+sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__move *receive, int n)
+{
+    sheaf__count *count = sheaf__comm_count(comm, op);
+    for (int i = 0; i < n; i++) {
+        comm->counters.from[receive[i].peer] += receive[i].size;
+        count->received += receive[i].size;
+    }
+    if (comm->transport->counts_only)
+        return comm->transport->collect(comm, receive, n);
+    const double began = sheaf__seconds();
+    sheaf_status *st = comm->transport->collect(comm, receive, n);
+    /* with nothing to fetch it only waits until the others have done so */
+    *(n == 0 ? &count->waiting : &count->moving) += sheaf__seconds() - began;
+    return st;
 }
 
 sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
@@ -141,6 +205,7 @@ sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const
 {
     comm->call++;
     sheaf__doing_call(comm->doing, op_names[heading->op], comm->group);
+    sheaf__comm_count(comm, heading->op)->calls++;
     return sheaf__comm_again(comm, heading, send, count);
 }
 
@@ -155,11 +220,9 @@ sheaf_status *sheaf__comm_left(sheaf_comm *comm, sheaf_status *st)
 static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
                                 int nsend, const sheaf__move *receive, int nreceive)
 {
-    for (int i = 0; i < nsend; i++)
-        comm->sent += (double)send[i].size * (comm->ranks - 1);
     sheaf_status *st = sheaf__comm_enter(comm, heading, send, nsend);
     if (st == NULL)
-        st = comm->transport->collect(comm, receive, nreceive);
+        st = sheaf__comm_collect(comm, heading->op, receive, nreceive);
     return sheaf__comm_left(comm, st);
 }
 
@@ -319,8 +382,9 @@ sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
 {
     const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
     sheaf__doing_call(comm->doing, op_names[SHEAF__OP_AGREE], comm->group);
+    sheaf__comm_count(comm, SHEAF__OP_AGREE)->calls++;
     for (;;) {
-        sheaf_status *st = comm->transport->post(comm, &heading, NULL, 0);
+        sheaf_status *st = post(comm, &heading, NULL, 0);
         if (st != NULL) {
             sheaf_status_free(mine);
             return sheaf__comm_left(comm, st);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/counters.h"
 #include "sheaf/owner.h"
 #include "sheaf/status.h"
 
@@ -90,8 +91,18 @@ void sheaf_comm_tell(sheaf_comm *comm, struct sheaf__doing *doing, const char *g
 /* sheaf_comm_doing - that record; NULL where there is none, or no comm. */
 struct sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm);
 
-/* sheaf_comm_sent - bytes this rank has sent so far, as if by messages: what peers read in
- * place counts too. */
+/* sheaf_comm_counters - what this rank's calls have cost so far (counters.h). */
+sheaf__counters *sheaf_comm_counters(sheaf_comm *comm);
+/* sheaf_comm_sent - bytes this rank has sent so far. */
 double sheaf_comm_sent(const sheaf_comm *comm);
+/* sheaf_comm_purpose - what the calls to come are made for; returns what was said before. Local;
+ * comm may be NULL. */
+sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose);
+
+/* sheaf_comm_dry_new - one rank of a group that is only planned: calls count as those of a real one
+ * and return at once, without touching a buffer. Free with sheaf_comm_dry_free(), which accepts
+ * NULL. */
+sheaf_status *sheaf_comm_dry_new(sheaf_comm **out, int rank, int ranks);
+void sheaf_comm_dry_free(sheaf_comm *comm);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "comm/transport.h"
 
@@ -145,8 +146,9 @@ static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, i
 
 /* Each rank has posted its output and its operands, in this order. */
 static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_t n,
-                                      const sheaf_comm_adder *how)
+                                      const sheaf_comm_adder *how, sheaf__op op)
 {
+    const double began = sheaf__seconds();
     in_place job = { .c = c,
                      .ranks = comm->ranks,
                      .rank = comm->rank,
@@ -163,7 +165,8 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_
         how->run(how->pool, tasks, in_place_task, &job);
     else
         run_here(tasks, in_place_task, &job);
-    return comm->transport->collect(comm, NULL, 0);
+    sheaf__comm_count(comm, op)->summing += sheaf__seconds() - began;
+    return sheaf__comm_collect(comm, op, NULL, 0);
 }
 
 /* ---- by messages ---- */
@@ -203,7 +206,7 @@ static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading
     }
     sheaf_status *st = first ? sheaf__comm_enter(comm, heading, send, nsend)
                              : sheaf__comm_again(comm, heading, send, nsend);
-    return st != NULL ? st : comm->transport->collect(comm, receive, nreceive);
+    return st != NULL ? st : sheaf__comm_collect(comm, heading->op, receive, nreceive);
 }
 
 static void combine_share(const sheaf_comm *comm, const segment *s)
@@ -234,7 +237,7 @@ static sheaf_status *trade_results(sheaf_comm *comm, const segment *s, sheaf__he
             all[count++] = move;
     }
     sheaf_status *st = sheaf__comm_again(comm, heading, &send, 1);
-    return st != NULL ? st : comm->transport->collect(comm, all, count);
+    return st != NULL ? st : sheaf__comm_collect(comm, heading->op, all, count);
 }
 
 static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
@@ -264,7 +267,9 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, flo
         if (st == NULL)
             st = trade_operands(comm, &s, heading, base == 0);
         if (st == NULL) {
+            const double began = sheaf__seconds();
             combine_share(comm, &s);
+            sheaf__comm_count(comm, heading->op)->summing += sheaf__seconds() - began;
             st = trade_results(comm, &s, heading);
         }
         base += s.n;
@@ -274,11 +279,41 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, flo
 
 /* ---- the calls ---- */
 
-static void count_sent(sheaf_comm *comm, int own, int64_t n)
+/* Elements that a rank sums when they travel by messages, all segments together. */
+static int64_t summed_by(int64_t n, int ranks, int rank)
 {
-    const sheaf_range mine = share_of(n, comm->ranks, comm->rank);
-    const double share = (double)(mine.end - mine.begin);
-    comm->sent += sizeof(float) * ((double)own * ((double)n - share) + share * (comm->ranks - 1));
+    const int64_t most = SEGMENT * ranks;
+    const sheaf_range rest = share_of(n % most, ranks, rank);
+    return n / most * SEGMENT + (rest.end - rest.begin);
+}
+
+/* Where nothing is sent, because ranks see each other's memory or none is there: what would be. */
+static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__op op)
+{
+    int own[SHEAF_MAX_SLICES] = { 0 };
+    sheaf__count *count = sheaf__comm_count(comm, op);
+    const int64_t mine = summed_by(n, comm->ranks, comm->rank);
+    for (int i = 0; i < c->operands; i++)
+        own[c->owner[i]]++;
+    for (int r = 0; r < comm->ranks; r++) {
+        if (r == comm->rank)
+            continue;
+        const int64_t theirs = summed_by(n, comm->ranks, r);
+        const uint64_t to = sizeof(float) * (uint64_t)(own[comm->rank] * theirs + mine),
+                       from = sizeof(float) * (uint64_t)(own[r] * mine + theirs);
+        comm->counters.to[r] += to;
+        comm->counters.from[r] += from;
+        count->sent += to;
+        count->received += from;
+    }
+}
+
+/* Of the planner: the exchanges that messages need, of which the first was counted. */
+static sheaf_status *only_count(sheaf_comm *comm, int64_t n, sheaf__op op)
+{
+    const int64_t most = SEGMENT * comm->ranks, segments = n == 0 ? 1 : (n + most - 1) / most;
+    sheaf__comm_count(comm, op)->exchanges += (uint64_t)(2 * segments - 1);
+    return NULL;
 }
 
 static sheaf_status *combine_alone(const combine *c, float *out, float *const *own, int64_t n)
@@ -294,16 +329,21 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out,
                                  int nown, int64_t n, const sheaf_comm_adder *how,
                                  sheaf__heading *heading)
 {
-    count_sent(comm, nown, n);
-    if (comm->ranks > 1 && comm->transport->posted == NULL)
+    const sheaf__op op = heading->op;
+    const bool counts_only = comm->transport->counts_only;
+    if (comm->ranks > 1 && (counts_only || comm->transport->posted != NULL))
+        count_unsent(comm, c, n, op);
+    else if (comm->ranks > 1)
         return combine_by_messages(comm, c, out, own, n, heading);
     sheaf__move lend[SHEAF_MAX_SLICES + 1] = { { SHEAF__ALL, out, (size_t)n * sizeof *out } };
     for (int i = 0; i < nown; i++)
         lend[i + 1] = (sheaf__move){ SHEAF__ALL, own[i], (size_t)n * sizeof *out };
-    sheaf_status *st = sheaf__comm_enter(comm, heading, lend, nown + 1);
+    sheaf_status *st = sheaf__comm_enter(comm, heading, lend, counts_only ? 0 : nown + 1);
     if (st != NULL)
         return st;
-    return comm->ranks == 1 ? combine_alone(c, out, own, n) : combine_in_place(comm, c, n, how);
+    if (counts_only)
+        return only_count(comm, n, op);
+    return comm->ranks == 1 ? combine_alone(c, out, own, n) : combine_in_place(comm, c, n, how, op);
 }
 
 static uint64_t digest_tree(const sheaf_tree *tree, int64_t rows, int64_t cols)

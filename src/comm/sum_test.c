@@ -258,6 +258,68 @@ static void test_sum__bytes_sent(void **state)
     }
 }
 
+/* Counters of a sum of `n` numbers, in place, by messages and on the planner's group. */
+typedef struct counted {
+    int64_t n;
+    sheaf__counters of[8];
+} counted;
+
+static sheaf_status *counted_body(void *context, sheaf_comm *comm)
+{
+    counted *c = context;
+    sheaf_tree tree;
+    sheaf_tree_init(&tree, 8, sheaf_comm_ranks(comm), NULL);
+    float *roots[8] = { NULL };
+    for (int i = 0; i < 8; i++)
+        roots[i] = calloc((size_t)c->n + 1, sizeof **roots);
+    const sheaf_comm_adder adder = { .add = plain_add };
+    sheaf_status *st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, &adder);
+    if (st == NULL)
+        st = sheaf_comm_max(comm, roots[0], c->n);
+    for (int i = 0; i < 8; i++)
+        free(roots[i]);
+    c->of[sheaf_comm_rank(comm)] = *sheaf_comm_counters(comm);
+    return st;
+}
+
+static void check_counted(const counted *a, const counted *b, int ranks, bool exchanges)
+{
+    for (int r = 0; r < ranks; r++) {
+        const sheaf__count x = sheaf__counters_all(&a->of[r]), y = sheaf__counters_all(&b->of[r]);
+        CHECK_NEAR("calls", (double)x.calls, (double)y.calls, 0);
+        CHECK_NEAR("sent", (double)x.sent, (double)y.sent, 0);
+        CHECK_NEAR("received", (double)x.received, (double)y.received, 0);
+        assert_memory_equal(a->of[r].to, b->of[r].to, sizeof a->of[r].to);
+        assert_memory_equal(a->of[r].from, b->of[r].from, sizeof a->of[r].from);
+        if (exchanges)
+            CHECK_NEAR("exchanges", (double)x.exchanges, (double)y.exchanges, 0);
+        for (int p = 0; p < ranks; p++)
+            assert_true(a->of[r].to[p] == a->of[p].from[r]);
+    }
+}
+
+/* What the moves of messages come to, in one segment and in several, is what is counted where no
+ * message goes. */
+static void test_sum__counts_the_same_however_it_is_made(void **state)
+{
+    static const int64_t sizes[] = { 0, 1, 80, 32768 * 3 + 17, 32768 * 8 * 2 + 1000 };
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        for (int ranks = 1; ranks <= 8; ranks += ranks > 2 ? 5 : 1) {
+            counted way[3] = { { sizes[i] }, { sizes[i] }, { sizes[i] } };
+            CHECK_OK(sheaf__run_threads(ranks, true, counted_body, &way[0]));
+            CHECK_OK(sheaf__run_threads(ranks, false, counted_body, &way[1]));
+            for (int r = 0; r < ranks && ranks > 1; r++) {
+                sheaf_comm *comm = NULL;
+                CHECK_OK(sheaf_comm_dry_new(&comm, r, ranks));
+                CHECK_OK(counted_body(&way[2], comm));
+                sheaf_comm_dry_free(comm);
+            }
+            check_counted(&way[0], &way[1], ranks, false);
+            if (ranks > 1)
+                check_counted(&way[0], &way[2], ranks, true);
+        }
+}
+
 /* ---- cost ---- */
 
 static double now(void)
@@ -324,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_sum__many_segments),
         cmocka_unit_test(test_sum__sixty_four_ranks),
         cmocka_unit_test(test_sum__bytes_sent),
+        cmocka_unit_test(test_sum__counts_the_same_however_it_is_made),
         cmocka_unit_test(test_sum__small_sums_are_quick_with_more_ranks_than_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

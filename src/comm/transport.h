@@ -60,6 +60,7 @@ typedef struct sheaf__transport {
     /* NULL: ranks do not share memory */
     const sheaf__move *(*posted)(const sheaf_comm *comm, int rank);
     sheaf_status *(*collect)(sheaf_comm *comm, const sheaf__move *receive, int count);
+    bool counts_only; /* no memory may be touched: the planner's */
 } sheaf__transport;
 
 struct sheaf_comm {
@@ -67,7 +68,7 @@ struct sheaf_comm {
     void *state; /* the transport's */
     int rank, ranks;
     uint64_t call; /* number of the call in progress or last made */
-    double sent;
+    sheaf__counters counters;
     sheaf__move *moves; /* scratch of select, kept between calls */
     int64_t moves_capacity;
     float *staging;          /* scratch of sums by messages, kept between calls */
@@ -85,6 +86,15 @@ sheaf_status *sheaf__comm_left(sheaf_comm *comm, sheaf_status *st);
 /* sheaf__comm_again - a further exchange inside the same call. */
 sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
                                 int count);
+
+/* sheaf__comm_collect - the second half of an exchange of call `op`: fills `receive`. */
+sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__move *receive,
+                                  int count);
+/* sheaf__comm_count - where the calls of that kind are counted now. */
+static inline sheaf__count *sheaf__comm_count(sheaf_comm *comm, sheaf__op op)
+{
+    return &comm->counters.of[comm->counters.purpose][op];
+}
 
 /* sheaf__comm_digest - goes on from `digest` with 8 more bytes; begin with 0. */
 static inline uint64_t sheaf__comm_digest(uint64_t digest, uint64_t with)

@@ -77,15 +77,36 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
 
 /* ---- the plan ---- */
 
+/* What was exchanged between two moments. */
+static void note_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *before,
+                          const sheaf__costs *after)
+{
+    for (int t = 0; t < SHEAF__TRAFFICS; t++) {
+        const sheaf__count then = sheaf__counters_of(&before->comm, (sheaf__traffic)t),
+                           now = sheaf__counters_of(&after->comm, (sheaf__traffic)t),
+                           world_then = sheaf__counters_of(&before->world, (sheaf__traffic)t),
+                           world_now = sheaf__counters_of(&after->world, (sheaf__traffic)t),
+                           world = sheaf__count_since(&world_now, &world_then),
+                           peers_then = sheaf__counters_of(&before->peers, (sheaf__traffic)t),
+                           peers_now = sheaf__counters_of(&after->peers, (sheaf__traffic)t),
+                           peers = sheaf__count_since(&peers_now, &peers_then);
+        out[t] = sheaf__count_since(&now, &then);
+        sheaf__count_add(&out[t], &world);
+        sheaf__count_add(&out[t], &peers);
+    }
+}
+
 static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
 {
+    static const sheaf__costs nothing;
     const sheaf__device *device = model->context->device;
+    sheaf__costs all;
+    sheaf__costs_of(&all, model->context);
     memcpy(out->bytes, device->at_peak, sizeof out->bytes);
     out->peak = device->peak;
     out->flops = device->flops;
-    out->sent = model->context->sent;
-    out->sent_gradients = model->context->sent_gradients;
-    out->sent_weights = model->context->sent_weights;
+    out->sent = sheaf__costs_sent(&all);
+    note_exchange(out->exchange, &nothing, &all);
     count_components(out, model);
 }
 
@@ -108,9 +129,8 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
     return n;
 }
 
-/* flops, sent: what came before the last of the steps. */
-static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held,
-                               const sheaf__job *job)
+/* before: what came before the last of the steps. */
+static sheaf_status *run_steps(sheaf__costs *before, sheaf__rank *held, const sheaf__job *job)
 {
     sheaf__step_result unused;
     sheaf_batch_images of[3];
@@ -119,9 +139,7 @@ static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held,
     const int n = choose_images(of, &job->train, job->options->micro_batch);
     sheaf_status *st = NULL;
     for (int i = 0; i < n && st == NULL; i++) {
-        *flops = held->device->flops;
-        *sent = held->context.sent;
-        held->context.sent_gradients = held->context.sent_weights = 0;
+        sheaf__costs_of(before, &held->context);
         sheaf__stepper_hold(held->stepper, of[i]);
         st = sheaf__stepper_run(&unused, held->stepper, 0, 0);
     }
@@ -173,19 +191,42 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
                                int rank)
 {
     sheaf__rank held;
-    double flops = 0, sent = 0;
+    sheaf__costs before = { 0 }, after = { 0 };
     sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, job);
     if (st == NULL)
-        st = run_steps(&flops, &sent, &held, job);
-    const double of_step = st == NULL ? held.device->flops - flops : 0,
-                 step_sent = st == NULL ? held.context.sent - sent : 0;
-    if (st == NULL)
+        st = run_steps(&before, &held, job);
+    if (st == NULL) {
+        sheaf__costs_of(&after, &held.context);
         st = run_judging(&held, job);
+    }
     if (st == NULL) {
         note_rank(out, held.model);
-        out->flops = of_step;
-        out->sent = step_sent;
+        out->flops = after.flops - before.flops;
+        out->sent = sheaf__costs_sent(&after) - sheaf__costs_sent(&before);
+        note_exchange(out->exchange, &before, &after);
+        out->sent_gradients = (double)out->exchange[SHEAF__TRAFFIC_GRADIENTS].sent;
+        out->sent_weights = (double)out->exchange[SHEAF__TRAFFIC_WEIGHTS].sent;
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
+    }
+    sheaf__rank_close(&held);
+    return st;
+}
+
+sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf__job *job,
+                                  int rank, int64_t done)
+{
+    sheaf__rank held;
+    sheaf__costs before = { 0 }, after = { 0 };
+    sheaf__step_result unused;
+    sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, job);
+    if (st == NULL) {
+        sheaf__stepper_follow(held.stepper);
+        sheaf__costs_of(&before, &held.context);
+        st = sheaf__stepper_run(&unused, held.stepper, done, 0);
+    }
+    if (st == NULL) {
+        sheaf__costs_of(&after, &held.context);
+        note_exchange(out, &before, &after);
     }
     sheaf__rank_close(&held);
     return st;
@@ -292,10 +333,17 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
     const int rank = world % g->tp, slices = g->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
+    sheaf_comm *group = NULL, *all = NULL;
     sheaf_status *st =
         sheaf__device_open(&device, SHEAF_DRY,
                            sheaf__threads_of(g->threads, g->place->stages * g->tp, world), NULL, 0);
+    if (st == NULL && g->tp > 1)
+        st = sheaf_comm_dry_new(&group, rank, g->tp);
+    if (st == NULL && g->place->stages > 1)
+        st = sheaf_comm_dry_new(&all, world, g->place->stages * g->tp);
     sheaf__context context = { .device = device,
+                               .comm = group,
+                               .world = all,
                                .rank = rank,
                                .ranks = g->tp,
                                .slices = slices,
@@ -319,6 +367,8 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
         note_rank(out, model);
     sheaf__model_free(model);
     sheaf__device_close(device);
+    sheaf_comm_dry_free(group);
+    sheaf_comm_dry_free(all);
     return st;
 }
 

@@ -3,6 +3,7 @@
 #ifndef SHEAF_PLAN_PLAN_H
 #define SHEAF_PLAN_PLAN_H
 
+#include "comm/counters.h"
 #include "models/placement.h"
 #include "ops/device.h"
 #include "schema/family.h"
@@ -15,6 +16,8 @@ typedef struct sheaf_plan_rank {
     double sent;                   /* bytes handed to other ranks of its group in one step */
     /* and to its peers in other groups: sums of gradients, and weights that were updated here */
     double sent_gradients, sent_weights;
+    /* The same by kind, with calls and exchanges; no seconds. */
+    sheaf__count exchange[SHEAF__TRAFFICS];
     /* What a run holds from its first step to its last: weights, trained, gradients, optimizer. */
     size_t component[SHEAF_PLAN_COMPONENTS][SHEAF_MEM_KINDS];
 } sheaf_plan_rank;
@@ -35,6 +38,12 @@ typedef struct sheaf_plan {
  * of the data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq.
  */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);
+/* sheaf_plan_exchange - what rank `rank` exchanges in step number `done` (from 0) of a run over
+ * job->data: with the tokens and labels that this step reads, so that it is what a run will count,
+ * byte for byte. */
+sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf__job *job,
+                                  int rank, int64_t done);
+
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL without an adapter */

@@ -57,12 +57,13 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
     size_t bytes[SHEAF_MAX_SLICES];
     for (int r = 0; r < c->ranks; r++)
         bytes[r] = (size_t)((p->begin[r + 1] - p->begin[r]) * rows * size);
-    c->sent += (double)bytes[c->rank] * (c->ranks - 1);
     char *all = NULL, *apart = NULL;
     sheaf_status *st = sheaf__take(&all, c, (size_t)(rows * p->x->cols * size), SHEAF_MEM_EXCHANGE);
     if (st == NULL && !p->x->grad_fresh)
         st = sheaf__take(&apart, c, (size_t)(rows * p->x->cols * size), SHEAF_MEM_SCRATCH);
-    if (st == NULL && c->device->kind != SHEAF_DRY) {
+    if (st == NULL && c->device->kind == SHEAF_DRY)
+        st = c->comm == NULL ? NULL : sheaf_comm_gather(c->comm, all, bytes);
+    else if (st == NULL) {
         memcpy(all + p->begin[c->rank] * rows * size, p->y->grad, bytes[c->rank]);
         st = c->comm == NULL ? NULL : sheaf_comm_gather(c->comm, all, bytes);
         char *dx = apart != NULL ? apart : p->x->grad;

@@ -28,21 +28,18 @@ static void run_on_pool(void *pool, int64_t tasks,
 sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const bool *present)
 {
     sheaf__context *c = set->context;
-    const double numbers = (double)set->numel * (c->groups - 1) / (c->groups > 1 ? c->groups : 1);
     sheaf_tree tree;
-    int own;
-    if (c->groups < 2)
+    if (c->groups < 2 || c->peers == NULL)
         return NULL;
     sheaf_tree_init(&tree, count, c->groups, present);
-    sheaf_tree_own(&tree, c->group, &own);
-    c->sent_gradients += sizeof(float) * numbers * (own + 1);
-    if (c->device->kind == SHEAF_DRY || c->peers == NULL)
-        return NULL;
     const sheaf_comm_adder adder = { .add = c->device->kernels->add,
                                      .run = run_on_pool,
                                      .pool = c->device->pool };
-    return sheaf_comm_sum(c->peers, &tree, set->sum[0], (float *[]){ set->sum[0] }, 1, set->numel,
-                          &adder);
+    sheaf_comm_purpose(c->peers, SHEAF__FOR_GRADIENTS);
+    sheaf_status *st = sheaf_comm_sum(c->peers, &tree, set->sum[0], (float *[]){ set->sum[0] }, 1,
+                                      set->numel, &adder);
+    sheaf_comm_purpose(c->peers, SHEAF__FOR_OTHER);
+    return st;
 }
 
 /* ---- weights of a divided set ---- */
@@ -135,9 +132,7 @@ sheaf_status *sheaf__trained_publish(sheaf__trained_set *set)
         return NULL;
     for (int g = 0; g < c->groups; g++)
         size[g] = (size_t)sheaf__trained_stretch(set, g) * bytes;
-    c->sent_weights += (double)size[c->group] * (c->groups - 1);
-    if (c->device->kind == SHEAF_DRY)
-        return NULL;
+    sheaf_comm_purpose(c->peers, SHEAF__FOR_WEIGHTS);
     float *const cut = set->sum[0] + set->common;
     char *const all = (char *)cut + (size_t)n * (sizeof(float) - bytes);
     sheaf__rows(c, set->common, CHUNK, copy_floats,
@@ -148,7 +143,8 @@ sheaf_status *sheaf__trained_publish(sheaf__trained_set *set)
                                .wide = set->master + set->common,
                                .narrow = all + (size_t)stretch_begin(set) * bytes });
     sheaf_status *st = sheaf_comm_gather(c->peers, all, size);
-    if (st == NULL && bytes < sizeof(float))
+    sheaf_comm_purpose(c->peers, SHEAF__FOR_OTHER);
+    if (st == NULL && bytes < sizeof(float) && c->device->kind != SHEAF_DRY)
         widen_in_place(c, &(conversion){ c->device->kernels, c->dtype, cut, all }, n);
     return st;
 }

@@ -26,6 +26,7 @@ typedef struct block {
     sheaf__context *c;
     const head_params *p;
     int64_t n;           /* rows in this block */
+    int64_t from, to;    /* which are among these candidates */
     int32_t *row;        /* [n] their numbers in x */
     int32_t *label;      /* [n] */
     void *x;             /* [n, hidden] gathered */
@@ -278,26 +279,31 @@ static sheaf_status *block_statistics(block *b)
     return st == NULL && smooths(b->p->run) ? sum_slices(b, b->logit_sums, &b->logit_total) : st;
 }
 
+/* Labels of the block's rows that are known on the dry device; NULL: none are. */
+static const int32_t *known_labels(const block *b, int32_t *label)
+{
+    const sheaf__head_run *run = b->p->run;
+    int64_t n = 0;
+    if (run->known == NULL)
+        return NULL;
+    for (int64_t i = b->from; i < b->to; i++)
+        if (run->all_rows || run->known[i] != SHEAF__IGNORED)
+            label[n++] = run->known[i];
+    return label;
+}
+
 static sheaf_status *block_targets(block *b)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    if (c->device->kind == SHEAF_DRY)
-        return NULL;
-    int32_t owner[SHEAF__HEAD_BLOCK];
-    for (int64_t i = 0; i < b->n; i++) {
-        const int64_t label = b->label[i];
-        const int64_t column = label - l->logical0;
-        owner[i] =
-            label < 0
-                ? 0
-                : sheaf_owner_rank(c->slices, c->ranks,
-                                   sheaf__cut_slice_of(&(sheaf_cut){ .slices = c->slices,
-                                                                     .nparts = 1,
-                                                                     .part = { { l->out, 1 } } },
-                                                       label));
-        b->target[i] = label >= 0 && owner[i] == c->rank ? b->logits[i * l->owned + column] : 0;
-    }
+    const bool dry = c->device->kind == SHEAF_DRY;
+    const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
+    int32_t owner[SHEAF__HEAD_BLOCK], label[SHEAF__HEAD_BLOCK];
+    sheaf__owners(c, owner, &cut, dry ? known_labels(b, label) : b->label, b->n);
+    for (int64_t i = 0; i < b->n && !dry; i++)
+        b->target[i] = b->label[i] >= 0 && owner[i] == c->rank
+                           ? b->logits[i * l->owned + b->label[i] - l->logical0]
+                           : 0;
     return c->comm == NULL ? NULL
                            : sheaf_comm_select(c->comm, b->target, sizeof(float), b->n, owner);
 }
@@ -361,7 +367,9 @@ static sheaf_status *block_gradients(block *b)
     };
     sheaf__value *ys[] = { &y }, *hs[] = { &h };
     sheaf__linear *const layers[] = { b->p->head };
+    sheaf__purpose_of(c, SHEAF__FOR_BACKWARD);
     sheaf_status *st = sheaf__columns_back(c, ys, &x, hs, layers, 1);
+    sheaf__purpose_of(c, SHEAF__FOR_FORWARD);
     if (st == NULL && x.needs_grad)
         sheaf__rows(c, b->n, 32, scatter_rows, b);
     return st;
@@ -393,8 +401,7 @@ static sheaf_status *block_take(block *b, int64_t done)
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
     const sheaf__head_run *run = b->p->run;
-    if (c->device->kind == SHEAF_DRY)
-        return NULL;
+    const bool dry = c->device->kind == SHEAF_DRY;
     if (c->comm == NULL)
         return give_rows(c, run, done, b->row, b->n, b->logits, l->out);
     const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
@@ -407,7 +414,7 @@ static sheaf_status *block_take(block *b, int64_t done)
         for (int64_t s = own.begin; s < own.end; s++)
             cols[r] += sheaf_cut_slice_rows(&cut, (int)s);
         size[r] = (size_t)(cols[r] * b->n) * sizeof(float);
-        if (r == c->rank)
+        if (r == c->rank && !dry)
             memcpy(at, b->logits, size[r]);
         at += cols[r] * b->n;
     }
@@ -415,7 +422,7 @@ static sheaf_status *block_take(block *b, int64_t done)
     if (st != NULL)
         return st;
     at = b->all;
-    for (int64_t r = 0, col = 0; r < c->ranks; col += cols[r++])
+    for (int64_t r = 0, col = 0; r < c->ranks && !dry; col += cols[r++])
         for (int64_t i = 0; i < b->n; i++, at += cols[r])
             memcpy(full + i * l->out + col, at, (size_t)cols[r] * sizeof(float));
     return give_rows(c, run, done, b->row, b->n, full, l->out);
@@ -455,12 +462,11 @@ static void zero_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 /* On dry every full block is as the one before it: what it cost is counted as often as there are
  * more. Returns the first candidate behind them. */
-static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates, double flops,
-                          double sent)
+static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates,
+                          const sheaf__costs *before)
 {
     const int64_t rest = (candidates - i) / SHEAF__HEAD_BLOCK;
-    c->device->flops += (double)rest * (c->device->flops - flops);
-    c->sent += (double)rest * (c->sent - sent);
+    sheaf__costs_repeat(c, before, rest);
     return i + rest * SHEAF__HEAD_BLOCK;
 }
 
@@ -468,18 +474,24 @@ static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates, doub
 static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates,
                           bool dry)
 {
-    if (dry) {
+    const int32_t *labels = dry ? run->known : run->label;
+    b->from = i;
+    if (dry && labels == NULL) {
         b->n = candidates - i < SHEAF__HEAD_BLOCK ? candidates - i : SHEAF__HEAD_BLOCK;
         return i + b->n;
     }
     for (b->n = 0; i < candidates && b->n < SHEAF__HEAD_BLOCK; i++) {
-        const int32_t row = run->pick == NULL ? (int32_t)i : run->pick[i];
-        const int32_t label = run->label == NULL ? SHEAF__IGNORED : run->label[row];
+        const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
+        const int32_t label = labels == NULL ? SHEAF__IGNORED : labels[row];
         if (!run->all_rows && label == SHEAF__IGNORED)
             continue;
-        b->row[b->n] = row;
-        b->label[b->n++] = label;
+        if (!dry) {
+            b->row[b->n] = row;
+            b->label[b->n] = label;
+        }
+        b->n++;
     }
+    b->to = i;
     return i;
 }
 
@@ -499,13 +511,14 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     const int64_t candidates = run->pick != NULL ? run->npick : p->x->rows;
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {
-        const double flops = c->device->flops, sent = c->sent;
+        sheaf__costs before;
+        sheaf__costs_of(&before, c);
         i = next_block(&b, run, i, candidates, dry);
         if (b.n > 0)
             st = run_block(&b, training, done);
         done += b.n;
-        if (dry && b.n == SHEAF__HEAD_BLOCK)
-            i = count_rest(c, i, candidates, flops, sent);
+        if (dry && run->known == NULL && b.n == SHEAF__HEAD_BLOCK)
+            i = count_rest(c, i, candidates, &before);
     }
     if (st == NULL && c->stages > 1)
         st = give_loss(c, run);

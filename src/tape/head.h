@@ -19,6 +19,8 @@ enum { SHEAF__HEAD_BLOCK = 256 };
 typedef struct sheaf__head_run {
     /* in; read when the tape runs */
     const int32_t *label; /* [rows] or SHEAF__IGNORED; NULL: no loss */
+    const int32_t *known; /* the same on the dry device, where `label` is no memory; NULL: every row
+                             is labelled */
     float gradient_scale; /* 1 / label tokens of the step */
     double smoothing;     /* share of each label that is spread over the vocabulary; 0 = none */
     bool all_rows;        /* also unlabelled rows: evaluation, generation */

@@ -29,6 +29,16 @@ int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row)
     return low;
 }
 
+void sheaf__owners(const sheaf__context *c, int32_t *owner, const sheaf_cut *cut,
+                   const int32_t *known, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        owner[i] = known == NULL ? (int32_t)(i * c->ranks / n)
+                   : known[i] < 0
+                       ? 0
+                       : sheaf_owner_rank(c->slices, c->ranks, sheaf__cut_slice_of(cut, known[i]));
+}
+
 /* ---- embedding ---- */
 
 typedef struct embedding_params {
@@ -90,12 +100,14 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const embedding_params *p = op->params;
     const size_t row = (size_t)p->table->width * sheaf_dtype_bytes(c->dtype);
-    c->sent += (double)row * (double)p->x->rows * (c->ranks - 1) / c->ranks;
-    if (c->device->kind == SHEAF_DRY)
+    const bool dry = c->device->kind == SHEAF_DRY;
+    if (dry && c->comm == NULL)
         return NULL;
     int32_t *owner = malloc((size_t)p->x->rows * sizeof *owner + 1);
     if (owner == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)p->x->rows);
+    if (dry)
+        sheaf__owners(c, owner, &p->table->cut, p->in->known, p->x->rows);
     sheaf__rows(c, p->x->rows, 32, look_up, &(lookup){ c, p, owner });
     sheaf_status *st =
         c->comm == NULL ? NULL : sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);

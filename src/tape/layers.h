@@ -11,6 +11,7 @@
 /* What one run reads besides the weights; pointers are read when the tape runs. */
 typedef struct sheaf__rows_in {
     const int32_t *ids;      /* [rows] token ids, checked against the table by the caller */
+    const int32_t *known;    /* the same on the dry device, where `ids` is no memory; may be NULL */
     const int32_t *position; /* [rows] for the rotary embedding */
     const uint8_t *key_mask; /* [batch, mask_ld] or NULL */
     int64_t mask_ld;
@@ -105,5 +106,11 @@ void sheaf__table_refresh(sheaf__context *context, const sheaf__table *table);
 void sheaf__norm_refresh(sheaf__context *context, sheaf__norm *norm);
 /* sheaf__table_slice - the slice that holds row `row` of a cut axis of one part. */
 int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row);
+/* sheaf__owners - of n rows of a cut table, by token: on the dry device, where `known` may be NULL,
+ * as if they were spread evenly.
+ *   owner  out: [n]
+ *   known  [n] tokens that the table has; one below 0 is rank 0's */
+void sheaf__owners(const sheaf__context *context, int32_t *owner, const sheaf_cut *cut,
+                   const int32_t *known, int64_t n);
 
 #endif

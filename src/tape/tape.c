@@ -339,7 +339,7 @@ static int bad_argument(const step *s)
 
 /* bad: gets step * SHEAF__MAX_ARGS + argument of the first bad one; stays where none is. NULL:
  * nothing is looked at. */
-static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
+static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
 {
     bool found = false;
     for (int i = 0; i < tape->npinned; i++)
@@ -352,6 +352,7 @@ static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
                                     : "forward",
                         s->op->name, s->op->layer);
         sheaf_status *st = reserve(tape, s);
+        sheaf__purpose_of(tape->context, s->backward ? SHEAF__FOR_BACKWARD : SHEAF__FOR_FORWARD);
         if (st == NULL)
             st = (s->backward ? s->op->backward : s->op->forward)(tape, s->op);
         if (st != NULL) {
@@ -367,6 +368,13 @@ static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
         give_back(tape, s);
     }
     return NULL;
+}
+
+static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
+{
+    sheaf_status *st = run_steps(tape, bad);
+    sheaf__purpose_of(tape->context, SHEAF__FOR_OTHER);
+    return st;
 }
 
 sheaf_status *sheaf__tape_run(sheaf__tape *tape)
@@ -402,6 +410,32 @@ void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
         sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
 }
 
+void sheaf__costs_of(sheaf__costs *out, const sheaf__context *c)
+{
+    *out = (sheaf__costs){ .flops = c->device->flops };
+    if (c->comm != NULL)
+        out->comm = *sheaf_comm_counters(c->comm);
+    if (c->world != NULL)
+        out->world = *sheaf_comm_counters(c->world);
+    if (c->peers != NULL)
+        out->peers = *sheaf_comm_counters(c->peers);
+}
+
+void sheaf__costs_repeat(sheaf__context *c, const sheaf__costs *before, int64_t times)
+{
+    c->device->flops += (double)times * (c->device->flops - before->flops);
+    if (c->comm != NULL)
+        sheaf__counters_repeat(sheaf_comm_counters(c->comm), &before->comm, (uint64_t)times);
+    if (c->world != NULL)
+        sheaf__counters_repeat(sheaf_comm_counters(c->world), &before->world, (uint64_t)times);
+}
+
+double sheaf__costs_sent(const sheaf__costs *costs)
+{
+    return (double)sheaf__counters_all(&costs->comm).sent +
+           (double)sheaf__counters_all(&costs->world).sent;
+}
+
 static void run_on_pool(void *pool, int64_t tasks,
                         void (*task)(void *context, int64_t index, int worker), void *context)
 {
@@ -411,11 +445,7 @@ static void run_on_pool(void *pool, int64_t tasks,
 sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree, float *const *roots,
                                int64_t rows, int64_t cols)
 {
-    int own;
-    sheaf_tree_own(tree, context->rank, &own);
-    const double share = (double)rows * (double)cols * 4 * (context->ranks - 1) / context->ranks;
-    context->sent += share * (own + 1); /* roots out to the summers, then the summed share to all */
-    if (context->device->kind == SHEAF_DRY || context->comm == NULL)
+    if (context->comm == NULL)
         return NULL;
     const sheaf_comm_adder adder = { .add = context->device->kernels->add,
                                      .run = run_on_pool,

@@ -15,27 +15,32 @@
 #include "ops/device.h"
 #include "sheaf/owner.h"
 
-/* Who and where this rank is. comm is NULL with one rank and on the dry device. */
+/* Who and where this rank is. comm is NULL with one rank; on the dry device it only counts
+ * (sheaf_comm_dry_new). */
 typedef struct sheaf__context {
     sheaf__device *device;
     sheaf_comm *comm;
     int rank, ranks, slices;
-    sheaf_range own;   /* slices this rank owns */
-    sheaf_dtype dtype; /* activations and compute copies: F32, BF16 or F16 */
-    /* bytes this rank hands to others, counted also on dry: within its group; to its peers, sums of
-     * gradients and what they make of the weights */
-    double sent, sent_gradients, sent_weights;
+    sheaf_range own;            /* slices this rank owns */
+    sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
     struct sheaf__doing *doing; /* where it is told which op runs; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */
     int stages;            /* 0 or 1: not placed */
     int stage, head_stage; /* this rank's, and the one that holds the output head */
-    sheaf_comm *world;     /* all ranks of all stages; NULL on dry */
+    sheaf_comm *world;     /* all ranks of all stages */
     /* Of several groups that hold the model (comm/grid.h): how many, 0 or 1: one; which this is;
-     * and the ranks with the same slices, NULL on dry. */
+     * and the ranks with the same slices. */
     int groups, group;
     sheaf_comm *peers;
 } sheaf__context;
+
+/* sheaf__purpose_of - what its exchanges are for from now on. */
+static inline void sheaf__purpose_of(const sheaf__context *c, sheaf__purpose purpose)
+{
+    sheaf_comm_purpose(c->comm, purpose);
+    sheaf_comm_purpose(c->world, purpose);
+}
 
 /* sheaf__everyone - the group of all ranks that run the model; NULL when that is one. */
 static inline sheaf_comm *sheaf__everyone(const sheaf__context *c)
@@ -137,6 +142,17 @@ void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
 /* Runs body over rows on the device's threads; nothing on dry. */
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
                  void (*body)(void *, int64_t begin, int64_t end, int worker), void *arg);
+/* What a rank has spent so far; for planners that run one of several equal parts. */
+typedef struct sheaf__costs {
+    double flops;
+    sheaf__counters comm, world, peers;
+} sheaf__costs;
+void sheaf__costs_of(sheaf__costs *out, const sheaf__context *context);
+/* sheaf__costs_repeat - what was spent since `before` counts `times` times more. */
+void sheaf__costs_repeat(sheaf__context *context, const sheaf__costs *before, int64_t times);
+/* sheaf__costs_sent - bytes handed to other ranks of its group. */
+double sheaf__costs_sent(const sheaf__costs *costs);
+
 /* sheaf__sum_roots - the sum of own roots over all ranks, into roots[0] (float32 [rows, cols]).
  * Counts bytes on dry. */
 sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree, float *const *roots,

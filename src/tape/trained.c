@@ -334,8 +334,9 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
 {
     sheaf__context *c = set->context;
     *out = 0;
-    if (c->device->kind == SHEAF_DRY || set->count == 0)
+    if (set->count == 0)
         return NULL;
+    const bool dry = c->device->kind == SHEAF_DRY; /* what is exchanged counts */
     struct squares q = { set, malloc((size_t)set->count * sizeof *q.sorted),
                          calloc((size_t)set->count * SHEAF_MAX_SLICES, sizeof *q.own) };
     sheaf_status *st = NULL;
@@ -345,11 +346,14 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     }
     memcpy(q.sorted, set->item, (size_t)set->count * sizeof *q.sorted);
     qsort(q.sorted, (size_t)set->count, sizeof *q.sorted, sheaf__by_name_behind);
-    sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
+    if (!dry)
+        sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
+    sheaf__purpose_of(c, SHEAF__FOR_NORM);
     if (c->comm != NULL)
         st = share_squares(&q, c->slices);
+    sheaf__purpose_of(c, SHEAF__FOR_OTHER);
     double total = 0;
-    for (int i = 0; i < set->count && st == NULL; i++) {
+    for (int i = 0; i < set->count && st == NULL && !dry; i++) {
         bool any;
         const double *x = q.own + (size_t)i * SHEAF_MAX_SLICES;
         total += q.sorted[i]->cut.nparts == 0 ? x[0]

@@ -973,7 +973,7 @@ static sheaf_status *cut_body(void *arg, sheaf_comm *comm, int rank)
     }
     if (st == NULL)
         st = sheaf__tape_run(tape);
-    r->sent[rank] = c.sent;
+    r->sent[rank] = c.comm == NULL ? 0 : sheaf_comm_sent(c.comm);
     memcpy(r->peak[rank], device->peak_of, sizeof r->peak[rank]);
     sheaf__tape_free(tape);
     sheaf__device_close(device);
@@ -994,8 +994,12 @@ static void run_cut(cut_run *r)
             out[i][e] = START;
     if (!r->dry)
         CHECK_OK(sheaf_comm_run_threads(r->ranks, cut_rank, r));
-    for (int rank = 0; rank < r->ranks && r->dry; rank++)
-        CHECK_OK(cut_body(r, NULL, rank));
+    for (int rank = 0; rank < r->ranks && r->dry; rank++) {
+        sheaf_comm *comm = NULL;
+        CHECK_OK(sheaf_comm_dry_new(&comm, rank, r->ranks));
+        CHECK_OK(cut_body(r, comm, rank));
+        sheaf_comm_dry_free(comm);
+    }
 }
 
 /* The result of one rank against the formula, by way of a problem with the same numbers. */
@@ -1122,8 +1126,8 @@ static void test_refresh(void **state)
     for (int i = 0; i < 2 * WIDTH; i++)
         master[i / WIDTH][i % WIDTH] =
             1.0f + (float)(i % 256) / 4096; /* bfloat16 has steps of 32 of these */
-    sheaf__trained trained[2] = { { .master = { [1] = master[0], [2] = master[0] + 100 } },
-                                  { .master = { [1] = master[1], [2] = master[1] + 100 } } };
+    sheaf__trained trained[2] = { { .weight = { [1] = master[0], [2] = master[0] + 100 } },
+                                  { .weight = { [1] = master[1], [2] = master[1] + 100 } } };
     sheaf__layernorm norm = { .cut = true,
                               .first = 1,
                               .count = 2,
@@ -1135,7 +1139,7 @@ static void test_refresh(void **state)
                               .weight_trained = &trained[0],
                               .bias_trained = &trained[1] };
     sheaf__layernorm_refresh(&c, &norm);
-    sheaf__trained table = { .master[0] = master[0] };
+    sheaf__trained table = { .weight[0] = master[0] };
     float of_table[WIDTH] = { 0 };
     sheaf__vector_refresh(&c, &(sheaf__vector){ "table", 3, WIDTH / 3, of_table, &table });
     for (int i = 0; i < 2 * WIDTH; i++) {

@@ -64,6 +64,16 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                      .groups = o->dp,
                                      .group = world / o->tp,
                                      .peers = grid == NULL ? NULL : grid->peers };
+    if (kind == SHEAF_DRY && o->tp > 1)
+        st = sheaf_comm_dry_new(&out->dry[0], out->context.rank, o->tp);
+    if (st == NULL && kind == SHEAF_DRY && o->dp > 1)
+        st = sheaf_comm_dry_new(&out->dry[1], out->context.group, o->dp);
+    if (st != NULL)
+        return st;
+    if (kind == SHEAF_DRY) {
+        out->context.comm = out->dry[0];
+        out->context.peers = out->dry[1];
+    }
     const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
     const sheaf__model_options model = { .lora = job->lora,
                                          .train_lora = true,
@@ -112,6 +122,8 @@ void sheaf__rank_close(sheaf__rank *rank)
     sheaf__stepper_free(rank->stepper);
     sheaf__model_free(rank->model);
     sheaf__device_close(rank->device);
+    sheaf_comm_dry_free(rank->dry[0]);
+    sheaf_comm_dry_free(rank->dry[1]);
     *rank = (sheaf__rank){ 0 };
 }
 

@@ -31,6 +31,7 @@ typedef struct sheaf__rank {
     sheaf__model *model;
     sheaf__stepper *stepper;
     sheaf__scaler scaler; /* of a run in float16 */
+    sheaf_comm *dry[2];   /* of a rank that is only planned: its group, its peers */
 } sheaf__rank;
 
 /* sheaf__rank_open - `out` stays where it is. grid NULL: on dry, number `rank` of all the job's

@@ -128,9 +128,24 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
 sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *row)
 {
     sheaf_batch_images holds =
-        is_dry(r) ? r->holds : sheaf_data_images(r->data, row, r->options.rows);
+        row == NULL ? r->holds : sheaf_data_images(r->data, row, r->options.rows);
     holds.seq = r->options.longest ? holds.seq : r->options.seq;
     return holds;
+}
+
+/* Which rank owns a token or a label decides who sends. */
+static sheaf_status *know(sheaf__runner *r, const int64_t *row, int64_t seq)
+{
+    const size_t n = (size_t)r->options.rows * (size_t)r->options.seq;
+    if (r->known == NULL)
+        r->known = malloc(2 * n * sizeof *r->known + 1);
+    if (r->known == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "tokens of %zu positions", n);
+    r->in.known = r->known;
+    r->head.known = r->known + n;
+    const sheaf_batch batch = { .tokens = r->known, .labels = r->known + n, .seq = seq };
+    sheaf_data_batch(&batch, r->data, row, r->options.rows);
+    return NULL;
 }
 
 sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
@@ -143,6 +158,8 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
         st = sheaf_data_batch(&r->batch, r->data, row, rows);
         if (st == NULL && r->model->begins)
             st = sheaf_data_pixels(&r->batch, r->data, row, rows);
+    } else if (row != NULL) {
+        st = know(r, row, holds.seq);
     }
     if (r->model->towers != NULL || sheaf_data_reads_files(r->data))
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
@@ -168,6 +185,7 @@ void sheaf__runner_release(sheaf__runner *r)
     for (int t = 0; r->model != NULL && t < SHEAF__MOST_TOWERS; t++)
         sheaf__give(r->model->context, r->pixels[t]);
     free(r->batch.picture);
+    free(r->known);
     if (r->model != NULL)
         sheaf__row_kinds_release(&r->kinds, r->model);
     *r = (sheaf__runner){ 0 };

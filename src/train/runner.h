@@ -40,6 +40,7 @@ typedef struct sheaf__runner {
     sheaf__runner_tape tape[SHEAF__RUNNER_TAPES]; /* the one that ran last comes first */
     int ntapes;
     sheaf__tape *last; /* that one */
+    int32_t *known;    /* on the dry device: tokens and labels of the rows that it was given */
     sheaf__bad *watch; /* where a run says what was not finite; NULL: nobody looks */
 } sheaf__runner;
 
@@ -47,9 +48,10 @@ typedef struct sheaf__runner {
  * failure. */
 sheaf_status *sheaf__runner_open(sheaf__runner *out, sheaf__model *model, const sheaf_data *data,
                                  const sheaf__runner_options *options);
-/* sheaf__runner_holds - what these rows hold as they are run; row NULL on dry. */
+/* sheaf__runner_holds - what these rows hold as they are run; row NULL on dry: runner->holds. */
 sheaf_batch_images sheaf__runner_holds(const sheaf__runner *runner, const int64_t *row);
-/* sheaf__runner_run - rows `row[0..rows)` of the data set (-1: padding); row NULL on dry.
+/* sheaf__runner_run - rows `row[0..rows)` of the data set (-1: padding); row NULL on dry: what a
+ * micro-batch holds, its tokens unknown.
  * Collective. */
 sheaf_status *sheaf__runner_run(sheaf__runner *runner, const int64_t *row);
 void sheaf__runner_release(sheaf__runner *runner);

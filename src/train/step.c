@@ -20,6 +20,7 @@ struct sheaf__stepper {
     int64_t *sample, *position; /* per token row, for dropout and noise; NULL without */
     float *half;                /* per token row, of noise; NULL without */
     sheaf__noise_in noise;
+    bool follows; /* dry: the rows of the data, as a real run takes them */
 };
 
 static sheaf_status *take_random(sheaf__stepper *s)
@@ -85,6 +86,11 @@ void sheaf__stepper_free(sheaf__stepper *s)
 void sheaf__stepper_hold(sheaf__stepper *s, sheaf_batch_images holds)
 {
     s->runner.holds = holds;
+}
+
+void sheaf__stepper_follow(sheaf__stepper *s)
+{
+    s->follows = true;
 }
 
 /* Rows of the data set that micro-batch `micro` of step `done` reads. */
@@ -287,20 +293,21 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
     const bool dry = s->context->device->kind == SHEAF_DRY;
     sheaf_status *st = NULL;
     for (int64_t micro = micros.begin; micro < micros.end && st == NULL; micro++) {
-        const double flops = s->context->device->flops, sent = s->context->sent;
+        sheaf__costs before;
+        sheaf__costs_of(&before, s->context);
+        if (s->follows)
+            rows_of(s, done, micro, row, sample);
         sheaf__doing_step(s->context->doing, done + 1, micro + 1);
         if (!dry) {
             announce(s, done, micro, row, sample);
             choose_rows(s, done, micro, row, sample);
         }
-        st = sheaf__runner_run(&s->runner, row);
+        st = sheaf__runner_run(&s->runner, dry && !s->follows ? NULL : row);
         loss[micro] = s->runner.head.loss_sum;
         if (st == NULL && !dry && !isfinite(loss[micro]))
             st = not_finite(s, done, micro, row, sample, "loss", loss[micro]);
-        if (dry && micro > micros.begin) { /* the others of the accumulator are as this one */
-            const double more = (double)(micros.end - 1 - micro);
-            s->context->device->flops += more * (s->context->device->flops - flops);
-            s->context->sent += more * (s->context->sent - sent);
+        if (dry && !s->follows && micro > micros.begin) { /* the accumulator's others are as this */
+            sheaf__costs_repeat(s->context, &before, micros.end - 1 - micro);
             break;
         }
     }

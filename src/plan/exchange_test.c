@@ -1,0 +1,269 @@
+/* exchange_test.c - what a step exchanges is what the plan says, byte for byte and call for call:
+ * the counters of real ranks, that share memory and that pass messages, against the same step on
+ * the dry device. SHEAF_SOAK=1 takes all settings, else a cover. */
+#include "checkpoint/tools/init.h"
+#include "comm/grid.h"
+#include "formats/safetensors.h"
+#include "models/open.h"
+#include "plan/plan.h"
+#include "tests/files.h"
+#include "tests/golden.h"
+
+enum { SLICES = 8, ROWS = 7, LENGTH = 23, STEPS = 2, MAX_RANKS = SLICES };
+
+/* The vocabularies are uneven over eight slices; rows differ in length. */
+static const struct {
+    const char *name, *config; /* NULL: the one below, or a recorded model */
+} families[] = {
+    { "llama", NULL },
+    { "qwen3", "tests/data/families/qwen3/hf/config.json" },
+    { "mixtral", "tests/data/families/mixtral/hf/config.json" },
+    { "gemma3", "tests/data/families/gemma3/hf/config.json" },
+    { "olmo2", "tests/data/families/olmo2/hf/config.json" },
+    { "phi3", "tests/data/families/phi3/hf/config.json" },
+    { "cogagent", NULL },
+    { "cogvlm", NULL },
+};
+
+static const char llama[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"attention_bias\": false, \"mlp_bias\": false, "
+    "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": 0, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
+    "\"max_position_embeddings\": 64, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"float32\", \"head_dim\": 4, "
+    "\"hidden_size\": 24, \"intermediate_size\": 43, \"num_attention_heads\": 6, \"num_key_value_heads\": 3, "
+    "\"num_hidden_layers\": 2, \"vocab_size\": 259, \"tie_word_embeddings\": false}\n";
+
+static const char *from_source(const char *path)
+{
+    static char whole[1024];
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(whole, sizeof whole, "%s/%s", root == NULL ? "." : root, path);
+    return whole;
+}
+
+/* Rows of 5 to 23 tokens, of which the first few have no label. */
+static void make_data(const char *path, int vocab)
+{
+    const sheaf_safetensors_spec spec[] = { { "attention_mask", SHEAF_I32, 2, { ROWS, LENGTH } },
+                                            { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
+                                            { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
+    sheaf_safetensors_writer *file = NULL;
+    int32_t mask[ROWS * LENGTH], ids[ROWS * LENGTH], labels[ROWS * LENGTH];
+    for (int i = 0; i < ROWS * LENGTH; i++) {
+        const int row = i / LENGTH, t = i % LENGTH;
+        mask[i] = t < 5 + row * 18 / (ROWS - 1);
+        ids[i] = mask[i] ? 3 + (i * i * 7 + row) % (vocab - 3) : 0;
+        labels[i] = mask[i] && t > row ? ids[i] : -100;
+    }
+    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 3, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_write(file, 0, 0, mask, sizeof mask));
+    CHECK_OK(sheaf__safetensors_write(file, 1, 0, ids, sizeof ids));
+    CHECK_OK(sheaf__safetensors_write(file, 2, 0, labels, sizeof labels));
+    CHECK_OK(sheaf__safetensors_finish(file));
+}
+
+/* A run as sheaf_train() makes it. */
+typedef struct asked {
+    char name[200];
+    sheaf_train_options o;
+    sheaf__opened opened;
+    sheaf__selection selection;
+    sheaf_lora_options fresh;
+    sheaf__sets sets;
+    sheaf__job job;
+    sheaf__counters counted[MAX_RANKS][STEPS][2]; /* of each step: in its group, among its peers */
+} asked;
+
+static void open_asked(asked *a)
+{
+    sheaf_train_options *o = &a->o;
+    const bool lora = o->method == SHEAF_METHOD_LORA;
+    if (lora)
+        CHECK_OK(sheaf_train_options_lora(&a->fresh, o));
+    CHECK_OK(
+        sheaf__open_model(&a->opened, &(sheaf__open_options){ .model = o->model,
+                                                              .slices = SLICES,
+                                                              .for_training = true,
+                                                              .fresh = lora ? &a->fresh : NULL }));
+    CHECK_OK(sheaf__select(&a->selection, a->opened.schema, a->opened.lora, o, NULL));
+    if (a->opened.lora != NULL)
+        CHECK_OK(
+            sheaf_lora_save_also(a->opened.lora, a->opened.schema, sheaf__selected, &a->selection));
+    CHECK_OK(sheaf__sets_open(&a->sets, o, &a->opened.config, NULL, NULL));
+    a->job = (sheaf__job){ .options = o,
+                           .schema = a->opened.schema,
+                           .lora = a->opened.lora,
+                           .selection = &a->selection,
+                           .train = a->sets.train,
+                           .seq = sheaf__subset_seq(&a->sets.train, o->padding) };
+}
+
+static void close_asked(asked *a)
+{
+    sheaf__sets_close(&a->sets);
+    sheaf__selection_release(&a->selection);
+    sheaf_lora_options_release(&a->fresh);
+    sheaf__opened_close(&a->opened);
+}
+
+static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
+{
+    asked *a = arg;
+    const int me = sheaf_comm_rank(grid->all);
+    sheaf_comm *const comm[2] = { grid->group, grid->peers };
+    sheaf__rank rank = { 0 };
+    sheaf__job job = a->job;
+    job.base = a->opened.weights;
+    sheaf_status *st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &job);
+    st = sheaf__grid_agree(grid, st);
+    for (int64_t done = 0; done < STEPS && st == NULL; done++) {
+        sheaf__step_result unused;
+        for (int i = 0; i < 2; i++)
+            if (comm[i] != NULL)
+                *sheaf_comm_counters(comm[i]) = (sheaf__counters){ 0 };
+        st = sheaf__stepper_run(&unused, rank.stepper, done, 1e-3);
+        for (int i = 0; i < 2; i++)
+            if (comm[i] != NULL)
+                a->counted[me][done][i] = *sheaf_comm_counters(comm[i]);
+    }
+    sheaf__rank_close(&rank);
+    return st;
+}
+
+/* What one sends is what the other receives, and all of it is somebody's. */
+static void compare_peers(const asked *a, int world, int64_t done)
+{
+    for (int i = 0; i < 2; i++) {
+        const sheaf__counters *mine = &a->counted[world][done][i];
+        const sheaf__count all = sheaf__counters_all(mine);
+        const int n = i == 0 ? a->o.tp : a->o.dp, me = i == 0 ? world % n : world / a->o.tp;
+        uint64_t to = 0, from = 0;
+        for (int p = 0; p < n; p++) {
+            const int other = i == 0 ? world - me + p : p * a->o.tp + world % a->o.tp;
+            to += mine->to[p];
+            from += mine->from[p];
+            assert_true(mine->to[p] == a->counted[other][done][i].from[me]);
+        }
+        assert_true(to == all.sent && from == all.received);
+        assert_true((all.sent > 0) == (n > 1));
+    }
+}
+
+/* Messages need more exchanges where ranks that share memory sum in place. */
+static void compare(const asked *a, int world, int64_t done, bool messages)
+{
+    sheaf__count plan[SHEAF__TRAFFICS];
+    CHECK_OK(sheaf_plan_exchange(plan, &a->job, world, done));
+    for (int t = 0; t < SHEAF__TRAFFICS; t++) {
+        const sheaf__count *want = &plan[t], peers = sheaf__counters_of(&a->counted[world][done][1],
+                                                                        (sheaf__traffic)t);
+        sheaf__count real = sheaf__counters_of(&a->counted[world][done][0], (sheaf__traffic)t);
+        sheaf__count_add(&real, &peers);
+        if (real.calls != want->calls || real.sent != want->sent ||
+            real.received != want->received || (messages && real.exchanges != want->exchanges))
+            fail_msg("%s, rank %d, step %d, %s: %llu calls (%llu exchanges), %llu bytes sent, "
+                     "%llu received; planned %llu (%llu), %llu, %llu",
+                     a->name, world, (int)done + 1, sheaf__traffic_name((sheaf__traffic)t),
+                     (unsigned long long)real.calls, (unsigned long long)real.exchanges,
+                     (unsigned long long)real.sent, (unsigned long long)real.received,
+                     (unsigned long long)want->calls, (unsigned long long)want->exchanges,
+                     (unsigned long long)want->sent, (unsigned long long)want->received);
+    }
+    compare_peers(a, world, done);
+}
+
+static bool recorded(const char *family)
+{
+    return strncmp(family, "cog", 3) == 0;
+}
+
+static void try(const char *family, sheaf_method method, int tp, int dp, bool again,
+                int64_t accumulate)
+{
+    static const char *const methods[] = {
+        [SHEAF_METHOD_LORA] = "lora", [SHEAF_METHOD_HEAD] = "head", [SHEAF_METHOD_FULL] = "full"
+    };
+    char model[40], data[40];
+    asked *a = calloc(1, sizeof *a);
+    assert_non_null(a);
+    snprintf(model, sizeof model, recorded(family) ? "%s/mp1" : "model-%s", family);
+    snprintf(data, sizeof data, recorded(family) ? "%s/inputs.safetensors" : "data-%s.safetensors",
+             family);
+    snprintf(a->name, sizeof a->name, "%s, %s, T = %d, D = %d%s, %d micro-batches", family,
+             methods[method], tp, dp, again ? ", checkpointing" : "", (int)accumulate);
+    sheaf_train_options_default(&a->o);
+    a->o.model = recorded(family) ? golden(model) : at(model);
+    a->o.data = recorded(family) ? golden(data) : at(data);
+    a->o.method = method;
+    a->o.slices = SLICES;
+    a->o.tp = tp;
+    a->o.dp = dp;
+    a->o.threads = tp * dp;
+    a->o.accumulators = dp == 1 ? 0 : 4;
+    a->o.checkpointing = again;
+    a->o.micro_batch = 2;
+    a->o.accumulate = accumulate;
+    a->o.steps = STEPS;
+    a->o.lora_rank = 3;
+    a->o.lora_targets = "all-linear";
+    a->o.seed = 3;
+    open_asked(a);
+    for (int messages = 0; messages < 2; messages++) {
+        CHECK_OK(sheaf__grid_run(
+            &(sheaf__grid_options){ .groups = dp, .ranks = tp, .messages = messages }, train_rank,
+            a));
+        for (int r = 0; r < tp * dp; r++)
+            for (int64_t done = 0; done < STEPS; done++)
+                compare(a, r, done, messages);
+    }
+    close_asked(a);
+    free(a);
+}
+
+static int make_sources(void **state)
+{
+    if (make_scratch(state) != 0)
+        return 1;
+    put(at("llama.json"), llama);
+    for (size_t f = 0; f < ARRAY_LEN(families); f++) {
+        char model[40], data[40];
+        sheaf_init_report report;
+        sheaf_config config;
+        const char *spec =
+            families[f].config == NULL ? at("llama.json") : from_source(families[f].config);
+        if (recorded(families[f].name))
+            continue;
+        snprintf(model, sizeof model, "model-%s", families[f].name);
+        snprintf(data, sizeof data, "data-%s.safetensors", families[f].name);
+        CHECK_OK(sheaf_init(&report,
+                            &(sheaf_init_options){ .spec = spec, .dst = at(model), .seed = 5 }));
+        CHECK_OK(sheaf_config_read(&config, spec));
+        make_data(at(data), (int)config.vocab);
+        sheaf_config_release(&config);
+    }
+    return 0;
+}
+
+/* D divides the accumulators. */
+static void test_exchange__is_what_the_plan_says(void **state)
+{
+    const bool all = getenv("SHEAF_SOAK") != NULL;
+    static const sheaf_method methods[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD,
+                                            SHEAF_METHOD_FULL };
+    int i = 0;
+    for (int f = 0; f < (int)ARRAY_LEN(families); f++)
+        for (int m = 0; m < 3; m++)
+            for (int dp = 1; dp <= 4; dp *= 2)
+                for (int tp = 1; tp * dp <= MAX_RANKS; tp++)
+                    for (int again = 0; again < 2; again++, i++)
+                        if ((all || i % 23 == f) &&
+                            (strcmp(families[f].name, "cogvlm") != 0 || golden_is_full()))
+                            try(families[f].name, methods[m], tp, dp, again, tp % 2 == 0 ? 5 : 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exchange__is_what_the_plan_says),
+    };
+    return cmocka_run_group_tests_name("plan/exchange", tests, make_sources, remove_scratch);
+}
