@@ -48,7 +48,11 @@ function conversation(first, second, asked, answered,    s) {
     return "{\"messages\": [" s "]}"
 }
 
-function seen() { return number[held + 1 + below(most - held)] }
+# Tens that are words of their own, and hundreds alone, are a fifth of all numbers: they come more often.
+function seen(    n) {
+    n = number[held + 1 + below(most - held)]
+    return n % 100 < 20 || below(2) ? n : number[held + 1 + below(most - held)]
+}
 
 BEGIN {
     state = 20261122

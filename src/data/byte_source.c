@@ -32,6 +32,9 @@ static const struct {
       6, "a file that xz packed", "xz -dc %s > %s" },
     { "BZh", 3, "a file that bzip2 packed", "bzip2 -dc %s > %s" },
     { "PK\3\4", 4, "a zip archive", "unzip -p %s > %s" },
+    { ".csv", 0, "a table of comma-separated values", /* by its name */
+      "python3 -c 'import csv, json, sys; [print(json.dumps(r)) for r in csv.DictReader(sys.stdin)]' "
+      "<%s >%s" },
 };
 
 /* "DATA.parquet" becomes "DATA.jsonl". */
@@ -40,7 +43,7 @@ static void add_turned(sheaf_text *out, const char *path)
     sheaf_text name = { 0 };
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash == NULL ? path : slash, '.');
     sheaf__text_bytes(&name, path, dot == NULL ? strlen(path) : (size_t)(dot - path));
-    sheaf__text_add(&name, ".jsonl");
+    sheaf__text_add(&name, sheaf__ends_with(path, ".jsonl") ? ".rows.jsonl" : ".jsonl");
     sheaf__text_word(out, name.at == NULL ? "out.jsonl" : name.at);
     sheaf__text_release(&name);
 }
@@ -76,7 +79,9 @@ static sheaf_status *recognise(sheaf__byte_source *s)
     if (st != NULL)
         return st;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (n >= others[i].size && memcmp(mark, others[i].mark, others[i].size) == 0)
+        if (others[i].size > 0
+                ? n >= others[i].size && memcmp(mark, others[i].mark, others[i].size) == 0
+                : sheaf__ends_with(s->path, others[i].mark))
             return refuse(s->path, i);
     if (n >= 2 && memcmp(mark, "\x1f\x8b", 2) == 0)
         s->packing = GZIP;

@@ -173,6 +173,19 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
 
 /* ---- the template ---- */
 
+/* A template of another model, most likely: its marks are read as the letters they are written
+ * with. */
+static void warn_of_end(const sheaf__text_sources *s, const sheaf_events *events)
+{
+    const char *end =
+        s->tokenizer == NULL ? NULL : sheaf__chat_template_stop(s->chat, s->stored.eos);
+    if (end != NULL && sheaf__tokenizer_find(s->tokenizer, end) < 0)
+        sheaf_warn(events,
+                   "the chat template %s ends answers with '%s', which is no token of this "
+                   "tokenizer: it is learned letter by letter",
+                   sheaf__chat_template_name(s->chat), end);
+}
+
 sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_options *options)
 {
     sheaf_status *st = NULL;
@@ -181,6 +194,8 @@ sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_
     if (is_given(options->prompt_template) || s->stored.program != NULL)
         st = sheaf__chat_template_choose(&s->chat, options->prompt_template, &s->stored);
     s->encoder.chat = s->chat;
+    if (st == NULL && s->chat != NULL)
+        warn_of_end(s, options->events);
     return st;
 }
 

@@ -81,6 +81,9 @@ runs "a smaller model" 0 . init "$work/small.json" "$work/small"
 runs "another model's tokenizer" 3 'at most 300 tokens.*400' train --model "$work/small" --tokenizer "$work/model" --data "$work/talk.jsonl" --out "$work/none" --steps 1
 printf 'PAR1....PAR1' >"$work/rows.parquet"
 fails "Parquet" 3 "read_parquet.*$work/rows.parquet $work/rows.jsonl" "$work/rows.parquet"
+train "a template of another model" "warning: the chat template llama3 ends answers with '<.eot_id.>', which is no token of this tokenizer" marks --data "$work/talk.jsonl" --template llama3 --on-long cut
+printf 'a,b\n1,2\n' >"$work/table.csv"
+fails "a table" 3 "a table of comma-separated values.*csv.DictReader.*$work/table.csv" "$work/table.csv"
 fails "rows of no length" 2 '--pack.*--seq N beside it' "$work/talk.jsonl" --pack
 fails "an order that is none" 2 '--group-by-length.*random order' "$work/talk.jsonl" --group-by-length --no-shuffle
 train "long ones are left out, and it is said" '[1-9][0-9]* of 24 records are longer than 40 tokens and left out' skip --data "$work/talk.jsonl" --seq 40 --on-long skip
