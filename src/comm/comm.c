@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,14 @@ void sheaf__comm_release(sheaf_comm *comm)
     free(comm->staging);
 }
 
+const char *sheaf__comm_name(char out[SHEAF__RANK_NAME], const sheaf_comm *comm, int rank)
+{
+    const int number = comm->world == NULL ? rank : comm->world[rank];
+    snprintf(out, SHEAF__RANK_NAME, comm->host == NULL ? "rank %d" : "rank %d on %s", number,
+             comm->host == NULL ? "" : comm->host[rank]);
+    return out;
+}
+
 /* ---- do the headings fit together? ---- */
 
 static const sheaf__heading *heading_of(const sheaf_comm *comm, int rank)
@@ -100,12 +109,15 @@ static int first_failed(const sheaf_comm *comm)
 static sheaf_status *peer_failed(const sheaf_comm *comm, int rank)
 {
     const sheaf_status *why = heading_of(comm, rank)->status;
+    char name[SHEAF__RANK_NAME], mine[SHEAF__RANK_NAME];
+    sheaf__comm_name(name, comm, rank);
     if (why == NULL) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d", rank);
-        sheaf_expected(st, "call %" PRIu64 " of the run, like on rank %d", comm->call, comm->rank);
+        sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "%s", name);
+        sheaf_expected(st, "call %" PRIu64 " of the run, like on %s", comm->call,
+                       sheaf__comm_name(mine, comm, comm->rank));
         return sheaf_found(st, "it has ended without an error");
     }
-    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d: %s", rank, sheaf_status_where(why));
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "%s: %s", name, sheaf_status_where(why));
     if (sheaf_status_expected(why)[0] != '\0')
         sheaf_expected(st, "%s", sheaf_status_expected(why));
     if (sheaf_status_found(why)[0] != '\0')
@@ -375,7 +387,8 @@ static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
         return mine;
     sheaf_status_free(mine);
     return why == NULL ? peer_failed(comm, culprit)
-                       : sheaf_in(sheaf_status_copy(why), "rank %d", culprit);
+                       : sheaf_in(sheaf_status_copy(why), "%s",
+                                  sheaf__comm_name((char[SHEAF__RANK_NAME]){ 0 }, comm, culprit));
 }
 
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "comm/transport.h"
+#include "comm/run_test.h"
 
 /* Cmocka's assertions may not leave a rank's thread: bodies return a status instead. */
 #define EXPECT(what, condition)                                                                    \
@@ -29,13 +29,14 @@ static void check_at_every_T(body_fn *body)
 {
     for (int ranks = 1; ranks <= 8; ranks++)
         for (int messages = 0; messages < 2; messages++)
-            CHECK_OK(sheaf__run_threads(ranks, messages, body, NULL));
+            CHECK_OK(run_ranks(ranks, messages, body, NULL));
 }
 
 static sheaf_status *broadcast_body(void *context, sheaf_comm *comm)
 {
     const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
-    EXPECT("transport", strcmp(sheaf_comm_transport(comm), ranks == 1 ? "self" : "threads") == 0);
+    const char *const transport = sheaf__process_count() > 1 ? "mpi" : "threads";
+    EXPECT("transport", strcmp(sheaf_comm_transport(comm), ranks == 1 ? "self" : transport) == 0);
     for (int root = 0; root < ranks; root++)
         for (int size = 0; size <= 40; size += 8) {
             char bytes[48];
@@ -167,9 +168,11 @@ static sheaf_status *agree_body(void *context, sheaf_comm *comm)
         int first = 0;
         while (!(set >> first & 1))
             first++;
-        char want[64];
-        snprintf(want, sizeof want, set >> rank & 1 ? "file %d" : "rank %d: file %d",
-                 set >> rank & 1 ? rank : first, first);
+        char want[SHEAF__RANK_NAME + 32], name[SHEAF__RANK_NAME];
+        if (set >> rank & 1)
+            snprintf(want, sizeof want, "file %d", rank);
+        else
+            snprintf(want, sizeof want, "%s: file %d", sheaf__comm_name(name, comm, first), first);
         EXPECT("failed", st != NULL && sheaf_status_code(st) == SHEAF_E_IO);
         EXPECT("place", strcmp(sheaf_status_where(st), want) == 0);
         EXPECT("found", strcmp(sheaf_status_found(st), "trouble") == 0);
@@ -274,7 +277,7 @@ static void test_comm__bytes_sent(void **state)
 {
     for (int ranks = 2; ranks <= 8; ranks++)
         for (int messages = 0; messages < 2; messages++)
-            CHECK_OK(sheaf__run_threads(ranks, messages, sent_body, NULL));
+            CHECK_OK(run_ranks(ranks, messages, sent_body, NULL));
 }
 
 static void test_comm__numbers_of_ranks_that_cannot_be(void **state)
@@ -286,6 +289,7 @@ static void test_comm__numbers_of_ranks_that_cannot_be(void **state)
 int main(void)
 {
     alarm(120); /* nothing here may hang */
+    const bool processes = meet_for_test();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comm__broadcast),
         cmocka_unit_test(test_comm__gather),
@@ -294,9 +298,11 @@ int main(void)
         cmocka_unit_test(test_comm__any_and_barrier),
         cmocka_unit_test(test_comm__agree_on_every_set_of_failures),
         cmocka_unit_test(test_comm__agree_prefers_the_cause),
-        cmocka_unit_test(test_comm__nobody_passes_a_barrier_alone),
         cmocka_unit_test(test_comm__bytes_sent),
+    }, of_threads[] = { /* they look into each other's memory */
+        cmocka_unit_test(test_comm__nobody_passes_a_barrier_alone),
         cmocka_unit_test(test_comm__numbers_of_ranks_that_cannot_be),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + (processes ? 0 : cmocka_run_group_tests(of_threads, NULL, NULL));
 }

@@ -41,7 +41,6 @@ typedef struct stream {
 } stream;
 
 typedef struct peer {
-    int process;
     bool left;
     sheaf__heading heading; /* the newest; its status is owned */
     uint64_t total;
@@ -55,6 +54,8 @@ typedef struct peer {
 
 typedef struct mesh {
     sheaf_comm comm; /* first */
+    int process[SHEAF_MAX_SLICES];
+    const char *host[SHEAF_MAX_SLICES];
     const sheaf__mpi *mpi;
     int tag;
     bool crowded, left;
@@ -107,7 +108,9 @@ static sheaf_status *lose(mesh *m, int rank, int error, const char *doing)
 {
     char text[SHEAF__MPI_TEXT] = "";
     m->mpi->explain(text, error);
-    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d: %s", rank, doing);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_PEER, "%s: %s",
+                   sheaf__comm_name((char[SHEAF__RANK_NAME]){ 0 }, &m->comm, rank), doing);
     sheaf_expected(st, "a message");
     sheaf_found(st, "%s", text);
     if (m->broken == NULL)
@@ -118,7 +121,8 @@ static sheaf_status *lose(mesh *m, int rank, int error, const char *doing)
 static sheaf_status *wrong_size(mesh *m, int rank, uint64_t expected, uint64_t found)
 {
     sheaf_status *st =
-        sheaf_fail(SHEAF_E_PEER, "rank %d: what it sends to rank %d", rank, m->comm.rank);
+        sheaf_fail(SHEAF_E_PEER, "%s: what it sends to rank %d",
+                   sheaf__comm_name((char[SHEAF__RANK_NAME]){ 0 }, &m->comm, rank), m->comm.rank);
     sheaf_expected(st, "%llu bytes", (unsigned long long)expected);
     sheaf_found(st, "%llu bytes", (unsigned long long)found);
     if (m->broken == NULL)
@@ -222,7 +226,7 @@ static sheaf_status *unpack(mesh *m, peer *from, int rank)
 static sheaf_status *begin_receive(mesh *m, int rank)
 {
     peer *l = &m->peer[rank];
-    const int error = m->mpi->receive(&l->receiving, l->in, MESSAGE, l->process, m->tag);
+    const int error = m->mpi->receive(&l->receiving, l->in, MESSAGE, m->process[rank], m->tag);
     l->receives = error == 0;
     return error == 0 ? NULL : lose(m, rank, error, "waiting for a message");
 }
@@ -231,7 +235,7 @@ static sheaf_status *begin_send(mesh *m, const sheaf__heading *mine, int rank)
 {
     peer *l = &m->peer[rank];
     const int size = pack(m, mine, l, rank);
-    const int error = m->mpi->send(&l->sending, l->out, size, l->process, m->tag);
+    const int error = m->mpi->send(&l->sending, l->out, size, m->process[rank], m->tag);
     l->sends = error == 0;
     return error == 0 ? NULL : lose(m, rank, error, "sending it a message");
 }
@@ -370,8 +374,9 @@ static sheaf_status *advance(flow *f, int rank, bool sends)
     while (s->pending < WINDOW && next_piece(&bytes, &size, s, move, count, rank)) {
         const int at = (s->first + s->pending) % WINDOW;
         const int error =
-            sends ? m->mpi->send(&s->request[at], bytes, (int)size, l->process, m->tag + 1)
-                  : m->mpi->receive(&s->request[at], bytes, (int)size, l->process, m->tag + 1);
+            sends
+                ? m->mpi->send(&s->request[at], bytes, (int)size, m->process[rank], m->tag + 1)
+                : m->mpi->receive(&s->request[at], bytes, (int)size, m->process[rank], m->tag + 1);
         if (error != 0)
             return lose(m, rank, error, sends ? "sending to it" : "receiving from it");
         s->size[at] = size;
@@ -460,10 +465,13 @@ sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_optio
     m->mpi = o->mpi;
     m->tag = o->tag;
     m->crowded = o->crowded;
+    m->comm.world = m->process;
+    m->comm.host = o->host == NULL ? NULL : m->host;
     bool failed = false;
     for (int r = 0; r < o->ranks; r++) {
         peer *l = &m->peer[r];
-        l->process = o->process[r];
+        m->process[r] = o->process[r];
+        m->host[r] = o->host == NULL ? NULL : o->host[r];
         l->in = calloc(1, MESSAGE);
         l->out = calloc(1, MESSAGE);
         failed |= l->in == NULL || l->out == NULL;
@@ -484,7 +492,7 @@ void sheaf__messages_leave(sheaf_comm *comm, const sheaf_status *result)
     m->send = NULL;
     m->nsend = 0;
     for (int r = 0; r < comm->ranks && m->broken == NULL; r++)
-        if (r != comm->rank && !m->peer[r].left)
+        if (r != comm->rank) /* also who has left waits for it, in close */
             sheaf_status_free(begin_send(m, &heading, r));
 }
 

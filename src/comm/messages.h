@@ -14,8 +14,10 @@ typedef struct sheaf__messages_options {
     const sheaf__mpi *mpi;
     int rank, ranks;
     const int *process; /* [ranks] their numbers in the MPI; copied */
-    int tag;            /* this and the next one are the group's own */
-    bool crowded;       /* more processes than cores: whoever waits gives its core away at once */
+    const char *const
+        *host;    /* [ranks] where they run: the texts are borrowed; NULL: not known yet */
+    int tag;      /* this and the next one are the group's own */
+    bool crowded; /* more processes than cores: whoever waits gives its core away at once */
 } sheaf__messages_options;
 
 /* sheaf__messages_open - of a group; ends with sheaf__messages_leave(), then _close(). */

@@ -1,6 +1,7 @@
 /* process.c - see process.h. */
 #include "comm/process.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ enum {
 typedef struct place {
     char host[HOST];
     uint64_t machine; /* the same on all hosts of one kernel, be they containers */
+    uint64_t cores;   /* which of its cores: the same where processes share them */
 } place;
 
 /* What this process is to the others; see process.h. */
@@ -33,6 +35,7 @@ static struct {
     unsigned runs;
     bool broken;
     place place[SHEAF_MAX_SLICES];
+    const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
 
 int sheaf__process_count(void)
@@ -53,16 +56,60 @@ const char *sheaf__process_host(int number)
     return process_view.place[number].host;
 }
 
-int sheaf__process_local(int *number)
+/* Processes on this machine, or those of them that may use the same cores. */
+static int neighbours(int *number, bool same_cores)
 {
+    const place *self = &process_view.place[process_view.number];
     int count = 0, mine = 0;
-    for (int i = 0; i < process_view.count; i++)
-        if (process_view.place[i].machine == process_view.place[process_view.number].machine) {
+    for (int i = 0; i < process_view.count; i++) {
+        const place *p = &process_view.place[i];
+        if (p->machine == self->machine && (!same_cores || p->cores == self->cores)) {
             mine += i < process_view.number;
             count++;
         }
+    }
     *number = mine;
     return count;
+}
+
+int sheaf__process_local(int *number)
+{
+    return neighbours(number, false);
+}
+
+static int share_of(int total, int parts, int part)
+{
+    return (int)((int64_t)total * (part + 1) / parts - (int64_t)total * part / parts);
+}
+
+int sheaf__process_threads(int total)
+{
+    int number;
+    const int count = neighbours(&number, total == 0),
+              share = share_of(sheaf__cores(total), count, number);
+    return share < 1 ? 1 : share;
+}
+
+bool sheaf__process_pin(void)
+{
+    cpu_set_t all, mine;
+    int number;
+    const int count = neighbours(&number, true);
+    if (count == 1 || sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < count)
+        return false;
+    const int cores = CPU_COUNT(&all), first = (int)((int64_t)cores * number / count),
+              end = (int)((int64_t)cores * (number + 1) / count);
+    CPU_ZERO(&mine);
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all)) {
+            if (seen >= first && seen < end)
+                CPU_SET(cpu, &mine);
+            seen++;
+        }
+    if (sched_setaffinity(0, sizeof mine, &mine) != 0)
+        return false;
+    process_view.place[process_view.number].cores = ~(uint64_t)number; /* its own from now on */
+    return true;
 }
 
 const char *sheaf__process_launched(int *count, int *number)
@@ -124,6 +171,10 @@ static place here(void)
     const sheaf_hash hash =
         size == 0 ? sheaf__hash(p.host, strlen(p.host)) : sheaf__hash(boot, size);
     p.machine = hash.high ^ hash.low;
+    cpu_set_t set;
+    memset(&set, 0, sizeof set);
+    sched_getaffinity(0, sizeof set, &set);
+    p.cores = sheaf__hash(&set, sizeof set).low;
     return p;
 }
 
@@ -201,6 +252,10 @@ static sheaf_status *meet(void)
     process_view.place[process_view.number] = here();
     if (st == NULL)
         st = sheaf_comm_gather(process_view.comm, process_view.place, size);
+    for (int i = 0; i < process_view.count; i++)
+        process_view.host[i] = process_view.place[i].host;
+    if (st == NULL)
+        process_view.comm->host = process_view.host;
     return st;
 }
 
@@ -239,10 +294,12 @@ static bool crowded(void)
 static sheaf_status *open_group(sheaf_comm **out, const int *color, int tag, int ranks)
 {
     int process[SHEAF_MAX_SLICES], count = 0, mine = 0;
+    const char *host[SHEAF_MAX_SLICES];
     const int number = process_view.number;
     for (int i = 0; i < ranks; i++)
         if (color[i] == color[number]) {
             mine = i == number ? count : mine;
+            host[count] = process_view.host[i];
             process[count++] = i;
         }
     if (count == 1)
@@ -251,6 +308,7 @@ static sheaf_status *open_group(sheaf_comm **out, const int *color, int tag, int
                                                                  .rank = mine,
                                                                  .ranks = count,
                                                                  .process = process,
+                                                                 .host = host,
                                                                  .tag = tag,
                                                                  .crowded = crowded() });
 }

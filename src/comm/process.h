@@ -20,6 +20,13 @@ const char *sheaf__process_host(int number);
 /* sheaf__process_local - how many processes run on this machine; *number: which of them this is. */
 int sheaf__process_local(int *number);
 
+/* sheaf__process_threads - compute threads of this process when `total` are shared by all that are
+ * on this machine; 0: the cores at hand, by those that have the same. At least one. */
+int sheaf__process_threads(int total);
+/* sheaf__process_pin - from now on this process runs on its share of the cores, if there are enough
+ * of them; before it starts threads. False: it runs where it did. */
+bool sheaf__process_pin(void);
+
 /* Collective: all processes call them. */
 /* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. */
 sheaf_status *sheaf__process_agree(sheaf_status *mine);

@@ -73,6 +73,8 @@ struct sheaf_comm {
     int64_t moves_capacity;
     float *staging;          /* scratch of sums by messages, kept between calls */
     size_t staging_capacity; /* floats */
+    const int *world;        /* [ranks] their numbers among all of the run; NULL: the same */
+    const char *const *host; /* [ranks] of processes: where they run; NULL: here */
     sheaf__doing *doing;     /* where its calls are told; NULL: nowhere */
     const char *group;       /* what this group is called there */
 };
@@ -95,6 +97,11 @@ static inline sheaf__count *sheaf__comm_count(sheaf_comm *comm, sheaf__op op)
 {
     return &comm->counters.of[comm->counters.purpose][op];
 }
+
+/* sheaf__comm_name - "rank 3", or of processes "rank 3 on n7", by its number in the run. Returns
+ * out. */
+enum { SHEAF__RANK_NAME = 96 };
+const char *sheaf__comm_name(char out[SHEAF__RANK_NAME], const sheaf_comm *comm, int rank);
 
 /* sheaf__comm_digest - goes on from `digest` with 8 more bytes; begin with 0. */
 static inline uint64_t sheaf__comm_digest(uint64_t digest, uint64_t with)

@@ -72,7 +72,7 @@ static sheaf_status *take_base(void *self, const char *json)
 static void warn_of_warmup(const session *s, const sheaf_train_options *o)
 {
     const sheaf_schedule schedule = sheaf_train_options_schedule(o);
-    if (o->steps > 0 && o->warmup >= o->steps)
+    if (o->steps > 0 && o->warmup >= o->steps && sheaf__process_first())
         sheaf_warn(
             s->how->events,
             "--warmup %lld is not over after --steps %lld: the learning rate ends at %.3g of --lr %g",
@@ -185,8 +185,9 @@ static sheaf_status *settle(session *s)
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
-    if (st == NULL)
-        warn_of_warmup(s, o);
+    if (st == NULL &&
+        (o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL))
+        warn_of_warmup(s, o); /* else those that this process starts do */
     if (st == NULL)
         st = sheaf__run_paths_begin(how->state, how->table, o);
     if (st == NULL)

@@ -108,8 +108,13 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "transport", SHEAF__IS_CHOICE, &o->transport,
           "how ranks talk: as threads of one process, or as processes, also of several machines",
           .choices = transports, .was = "carrier" },
-        { "mpi", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED, &o->mpi,
+        { "mpi", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0), &o->mpi,
           "openmpi, mpich, or the path of a module; default: what is there", "NAME" },
+        { "hosts", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
+          &o->hosts, "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2",
+          "LIST" },
+        { "hostfile", SHEAF__IS_PATH | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
+          &o->hostfile, "the same as a file, as that MPI's mpirun takes it", "FILE" },
         { "threads", SHEAF__IS_INT, &o->threads, "compute threads in all; 0 = every core at hand",
           .max = 4096 },
         { "checkpointing", SHEAF__IS_FLAG, &o->checkpointing,
@@ -444,6 +449,12 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     st = check_groups(o);
     if (st != NULL)
         return st;
+    static const char *const of_processes[] = { "mpi", "hosts", "hostfile" };
+    for (size_t i = 0; i < sizeof of_processes / sizeof *of_processes; i++)
+        if (o->transport == SHEAF_TRANSPORT_THREADS &&
+            sheaf__settings_given(state, table, of_processes[i]))
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", of_processes[i]),
+                                  "--transport mpi beside it");
     if (o->method != SHEAF_METHOD_HEAD && sheaf__settings_given(state, table, "head-patterns"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"),
                               "--method head beside it");

@@ -2,6 +2,7 @@
 #include "models/crew.h"
 
 #include "base/cores.h"
+#include "comm/process.h"
 #include "comm/grid.h"
 #include "models/balance.h"
 
@@ -15,6 +16,8 @@ typedef struct crew {
 
 int sheaf__threads_of(int total, int ranks, int rank)
 {
+    if (sheaf__process_count() > 1)
+        return sheaf__process_threads(total);
     total = sheaf__cores(total);
     const int share = total * (rank + 1) / ranks - total * rank / ranks;
     return share < 1 ? 1 : share;

@@ -23,7 +23,8 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
 
 /* sheaf__threads_of - compute threads of `rank` when `total` (0 = all cores this process may
- * use) are shared by `ranks`: an even share, at least one each. */
+ * use) are shared by `ranks`: an even share, at least one each. A rank that is a process has its
+ * share of what is on its machine (comm/process.h). */
 int sheaf__threads_of(int total, int ranks, int rank);
 
 #endif

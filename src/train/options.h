@@ -58,9 +58,10 @@ typedef struct sheaf_train_options {
     /* how many devices; never changes a byte of the result */
     int tp, dp;
     sheaf_transport transport;
-    const char *mpi;    /* which MPI the transport is; NULL: the launcher's, or what is there */
-    int threads;        /* compute threads in all, 0 = every core this process may use */
-    bool checkpointing; /* recompute activations instead of keeping them */
+    const char *mpi; /* which MPI the transport is; NULL: the launcher's, or what is there */
+    const char *hosts, *hostfile; /* where its processes are started; NULL: here */
+    int threads;                  /* compute threads in all, 0 = every core this process may use */
+    bool checkpointing;           /* recompute activations instead of keeping them */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
 

@@ -702,6 +702,22 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
     return sheaf__process_agree(st);
 }
 
+/* Where the ranks run, and on what. */
+static void settle_down(const run *r)
+{
+    const sheaf_train_options *o = r->options;
+    int number;
+    const int count = sheaf__process_count(), here = sheaf__process_local(&number);
+    if (count == 1)
+        return;
+    const bool pinned = o->threads == 0 && sheaf__process_pin();
+    const int threads = sheaf__process_threads(o->threads);
+    sheaf_note(r->hooks->events,
+               "%d processes, %d of them on %s: %d compute thread%s in the first%s", count, here,
+               sheaf__process_host(0), threads, threads == 1 ? "" : "s",
+               pinned ? ", on cores of its own" : "");
+}
+
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks)
 {
@@ -744,6 +760,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         r.job.base = in.opened.weights;
         r.job.adapter = in.opened.adapter;
         sheaf__balance_note(in.opened.schema, o->tp, hooks->events);
+        settle_down(&r);
         st = sheaf__grid_run(
             &(sheaf__grid_options){ .transport = o->transport, .groups = o->dp, .ranks = o->tp },
             train_rank, &r);

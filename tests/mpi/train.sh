@@ -1,19 +1,65 @@
 #!/usr/bin/env bash
-# Ranks that are processes give the bytes of ranks that are threads.
+# Ranks that are processes give the bytes of ranks that are threads, started by mpirun or by the command itself;
+# what goes wrong in one of them is told once, and leaves nothing behind.
 #
 #   train.sh MPI
 . "$(dirname "$0")/lib.sh"
 
 data=$llama/tiny_llama/fwd_inputs.safetensors
 odd_model "$work/odd" || fail "init of the odd model"
-flags=(--model "$work/odd" --data "$data" --micro-batch 1 --accumulate 4 --steps 4 --save-every 2 --lr 3e-3 --seed 11
-       --lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lora-dropout 0.1 --threads 2)
+flags=(--data "$data" --micro-batch 1 --accumulate 4 --save-every 1000 --lr 3e-3 --seed 11
+       --lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lora-dropout 0.1 --threads 2 --schedule constant)
+processes=(--transport mpi --mpi "$mpi")
+other=$([ "$mpi" = mpich ] && echo openmpi || echo mpich)
+same_run() { # same_run NAME OUT
+    same "$1: the checkpoint" "$work/one/checkpoints/step-00000004" "$2/checkpoints/step-00000004"
+    same "$1: the adapter" "$work/one/adapter" "$2/adapter"
+}
 
-check "one rank" "$sheaf" train "${flags[@]}" --out "$work/one"
-for n in 2 3; do
-    check "$mpi, $n processes" ranks $n "$sheaf" train "${flags[@]}" --tp $n --transport mpi --out "$work/$n"
-    same "$mpi, $n processes: the checkpoint" "$work/one/checkpoints/step-00000004" "$work/$n/checkpoints/step-00000004"
-    same "$mpi, $n processes: the adapter" "$work/one/adapter" "$work/$n/adapter"
-done
+check "one rank" "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 4 --out "$work/one"
+check "$mpi, 3 processes" ranks 3 "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 4 --tp 3 --transport mpi --out "$work/3"
+same_run "$mpi, 3 processes" "$work/3"
+runs "mpirun is started" 0 "2 steps done.* 2 processes, 2 of them on .*: 1 compute thread" \
+    train --model "$work/odd" "${flags[@]}" --steps 2 --tp 2 "${processes[@]}" --out "$work/2"
+runs "and for a run that goes on" 0 "going on after step 2" train --resume --steps 4 --tp 3 --out "$work/2"
+same_run "2 processes, then 3" "$work/2"
+runs "2 groups of 2 processes" 0 "4 steps done.* 4 processes" \
+    train --model "$work/odd" "${flags[@]}" --steps 4 --tp 2 --dp 2 "${processes[@]}" --out "$work/groups"
+same_run "2 groups of 2 processes" "$work/groups"
 check "no MPI in the command itself" bash -c '! ldd "$0" | grep -i mpi' "$sheaf"
+
+# Each process for itself would train in the same folder.
+if ls "$SHEAF_PLUGINS/sheaf-$other.so" >/dev/null 2>&1; then
+    ranks 2 "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 2 --transport mpi --mpi "$other" --out "$work/apart" >"$work/log" 2>&1
+    check "processes that are not together" grep -q "each for itself: .* finds 1" "$work/log"
+    check "is told once" test "$(grep -c '^sheaf: ' "$work/log")" = 1
+    absent "and nothing is begun" "$work/apart"
+fi
+ranks 2 "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 3 --transport mpi --out "$work/apart" >"$work/log" 2>&1
+check "a number of processes that is not that of ranks" grep -q "expected: 3 processes, one for each rank" "$work/log"
+runs "flags of processes without them" 2 "hosts.*transport mpi beside it" train --model "$work/odd" "${flags[@]}" --steps 1 --hosts a:1 --out "$work/apart"
+SHEAF_PLUGINS=$work runs "no module" 3 "sheaf-nothing.so.*install libopenmpi-dev" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 2 --transport mpi --mpi nothing --out "$work/apart"
+
+# One of them has no model.
+cat >"$work/odd_one" <<'END'
+[ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" != 1 ] || set -- "${@/%odd/nowhere}"
+exec "$@"
+END
+ranks 2 bash "$work/odd_one" "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 2 --transport mpi --out "$work/apart" >"$work/log" 2>&1
+check "a failure of another process names it" grep -q "^sheaf: rank 1 on $(hostname): $work/nowhere" "$work/log"
+check "once" test "$(grep -c '^sheaf: ' "$work/log")" = 1
+absent "and leaves nothing" "$work/apart"
+
+# What the caller is asked to do, all do.
+"$sheaf" train --model "$work/odd" "${flags[@]}" --steps 100000 --tp 2 "${processes[@]}" --out "$work/stopped" >"$work/log" 2>&1 &
+caller=$!
+check "a long run has begun" waits grep -q '"step": *1\b' "$work/stopped/metrics.jsonl"
+kill -USR1 $caller
+check "a request to save" waits bash -c 'ls "$0" | grep -q step-' "$work/stopped/checkpoints"
+kill -INT $caller
+wait $caller
+code=$?
+check "Ctrl-C ends it, saved" grep -q "asked to stop after step" "$work/log"
+check "with the code of a run that was stopped" test $code = 3
+check "and the checkpoint is sound" "$sheaf" verify "$work/stopped"
 finish

@@ -5,6 +5,7 @@
 #include "base/print.h"
 #include "commands.h"
 #include "comm/process.h"
+#include "cli/lib/launch.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "library/session.h"
@@ -65,9 +66,30 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
     sheaf__print(cli->out, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
 }
 
+/* What the settings turn out to ask for. */
+typedef struct start {
+    const sheaf_train_options *o;
+    int argc;
+    char **argv;
+    bool elsewhere; /* other processes did it, and ended with... */
+    int code;
+} start;
+
 static sheaf_status *ready(void *self)
 {
-    return cli_signals_install();
+    start *s = self;
+    const sheaf_train_options *o = s->o;
+    if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
+        sheaf__process_launched(NULL, NULL) != NULL)
+        return cli_signals_install();
+    sheaf_status *st = cli_launch(&s->code, &(cli_launch_options){ .processes = o->tp * o->dp,
+                                                                   .mpi = o->mpi,
+                                                                   .hosts = o->hosts,
+                                                                   .hostfile = o->hostfile,
+                                                                   .argc = s->argc,
+                                                                   .argv = s->argv });
+    s->elsewhere = st == NULL;
+    return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
 }
 
 int cmd_train(cli *cli, int argc, char **argv)
@@ -77,6 +99,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     cli_option table[CLI_MAX_OPTIONS];
     sheaf__train_settings(table, &o, false);
     sheaf_train_result result = { 0 };
+    start begun = { .o = &o, .argc = argc, .argv = argv };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
         st = sheaf__session_run(&result,
@@ -88,7 +111,13 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                            .nwords = argc,
                                                            .word = (const char *const *)argv,
                                                            .signals = cli_signals(),
-                                                           .ready = ready });
+                                                           .ready = ready,
+                                                           .self = &begun });
+    if (begun.elsewhere) {
+        sheaf_status_free(st);
+        sheaf_train_result_release(&result);
+        return begun.code;
+    }
     if (st != NULL && cli_signals_stopped_by() != NULL)
         st = sheaf_in(st, "%s", cli_signals_stopped_by());
     if (st == NULL && sheaf__process_first())

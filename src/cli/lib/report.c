@@ -6,6 +6,7 @@
 
 #include "base/print.h"
 #include "comm/process.h"
+#include "launch.h"
 #include "shared.h"
 
 int cli_exit_code(const sheaf_status *st)
@@ -73,6 +74,7 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
         sheaf__print(cli->err, "sheaf: standard output\n  found: %s\n", strerror(errno));
         code = CLI_FAILED;
     }
+    cli_launch_tell(code);
     return code;
 }
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm/process.h"
+
 static sheaf_signals asked;
 static atomic_int interrupts;
 static _Atomic(const char *) unfinished;
@@ -26,8 +28,9 @@ static void on_signal(int number)
 
 sheaf_status *cli_signals_install(void)
 {
-    static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ };
-    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) {
+    static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ, SIGUSR2 };
+    const size_t count = sizeof handled / sizeof *handled;
+    for (size_t i = 0; i < (sheaf__process_launched(NULL, NULL) != NULL ? count : count - 1); i++) {
         struct sigaction action = { .sa_flags = SA_RESTART }, before;
         action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : on_signal;
         sigemptyset(&action.sa_mask);
@@ -54,10 +57,11 @@ void cli_signals_unfinished(const char *path)
 const char *cli_signals_stopped_by(void)
 {
     const int number = atomic_load(&asked.stop);
-    return number == 0        ? NULL
-           : number == SIGINT ? "SIGINT"
-           : number == SIGHUP ? "SIGHUP"
-                              : "SIGTERM";
+    return number == 0         ? NULL
+           : number == SIGINT  ? "SIGINT"
+           : number == SIGHUP  ? "SIGHUP"
+           : number == SIGUSR2 ? "SIGUSR2"
+                               : "SIGTERM";
 }
 
 sheaf_status *cli_signals_stop(const atomic_int **stop)

@@ -4,8 +4,9 @@
  *   SIGUSR1           save at the end of the step, then go on
  *   another SIGINT    ends the process at once (saves are atomic, nothing breaks)
  *   SIGHUP            as SIGTERM: the terminal is gone. Under nohup it stays ignored
- *   SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe or past `ulimit -f` is an error, not the
- *                     end
+ *   SIGUSR2           as SIGTERM, where mpirun or srun started this process: Open MPI's mpirun
+ * passes it on, and ends everything at SIGTERM SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe
+ * or past `ulimit -f` is an error, not the end
  */
 #ifndef SHEAF_CLI_LIB_SIGNALS_H
 #define SHEAF_CLI_LIB_SIGNALS_H
@@ -26,7 +27,7 @@ void cli_signals_unfinished(const char *path);
 /* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays
  * NULL. */
 sheaf_status *cli_signals_explain(sheaf_status *st);
-/* "SIGTERM", "SIGINT" or "SIGHUP" after a request to stop, else NULL. */
+/* "SIGTERM", "SIGINT", "SIGHUP" or "SIGUSR2" after a request to stop, else NULL. */
 const char *cli_signals_stopped_by(void);
 
 #endif

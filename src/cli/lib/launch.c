@@ -1,0 +1,254 @@
+/* launch.c - see launch.h. */
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "comm/process.h"
+#include "signals.h"
+
+extern char **environ;
+
+/* In the environment of those that are launched: a file for the code that the first ends with. */
+static const char launched[] = "SHEAF_LAUNCHED";
+
+/* ---- the words of the command ---- */
+
+typedef struct words {
+    char **at; /* owned, each of them too; ends with NULL */
+    int64_t count, capacity;
+    bool failed;
+} words;
+
+static void add(words *w, const char *word)
+{
+    char *copy = strdup(word);
+    if (copy == NULL || !SHEAF_GROW(&w->at, &w->capacity, w->count + 2)) {
+        free(copy);
+        w->failed = true;
+        return;
+    }
+    w->at[w->count++] = copy;
+    w->at[w->count] = NULL;
+}
+
+static void add_two(words *w, const char *first, const char *second)
+{
+    add(w, first);
+    add(w, second);
+}
+
+static void release(words *w)
+{
+    for (int64_t i = 0; i < w->count; i++)
+        free(w->at[i]);
+    free(w->at);
+}
+
+static bool given(const char *text)
+{
+    return text != NULL && *text != '\0';
+}
+
+/* Has a scheduler given this job its machines? Then the MPI knows how many may run where. */
+static bool is_scheduled(void)
+{
+    static const char *const marks[] = { "SLURM_JOB_ID", "PBS_NODEFILE", "PE_HOSTFILE",
+                                         "LSB_HOSTS" };
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (getenv(marks[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* Open MPI keeps the environment to itself on other hosts. */
+static void add_environment(words *w)
+{
+    static const char *const kept[] = { "LD_LIBRARY_PATH=", "OMP_", "SHEAF_" };
+    for (char **e = environ; *e != NULL; e++)
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+            if (strncmp(*e, kept[i], strlen(kept[i])) == 0) {
+                char *name = strndup(*e, strcspn(*e, "="));
+                add_two(w, "-x", name == NULL ? launched : name);
+                free(name);
+                break;
+            }
+}
+
+static void command_of(words *w, const char *mpirun, bool is_open, const char *program,
+                       const cli_launch_options *o)
+{
+    char count[16];
+    snprintf(count, sizeof count, "%d", o->processes);
+    add(w, mpirun);
+    add_two(w, "-n", count);
+    if (is_open) {
+        add(w, "-q"); /* it would explain an exit code that sheaf has explained */
+        add_two(w, "--bind-to", "none");
+        if (!given(o->hosts) && !given(o->hostfile) && !is_scheduled())
+            add(w, "--oversubscribe");
+        add_environment(w);
+    }
+    if (given(o->hosts))
+        add_two(w, is_open ? "--host" : "-hosts", o->hosts);
+    if (given(o->hostfile))
+        add_two(w, is_open ? "--hostfile" : "-f", o->hostfile);
+    add(w, program);
+    bool said = false;
+    for (int i = 0; i < o->argc; i++) {
+        said |= strncmp(o->argv[i], "--transport", 11) == 0;
+        add(w, o->argv[i]);
+    }
+    if (!said) /* by a recipe, or by the run that goes on: they are to know it before they look */
+        add_two(w, "--transport", "mpi");
+}
+
+/* ---- which mpirun ---- */
+
+/* Its path, if it is on PATH; NULL: it is not. */
+static char *on_path(const char *name)
+{
+    const char *at = getenv("PATH");
+    while (given(at)) {
+        const size_t n = strcspn(at, ":");
+        char *path = NULL;
+        if (asprintf(&path, "%.*s/%s", (int)n, at, name) < 0)
+            return NULL;
+        if (access(path, X_OK) == 0 && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            return path;
+        free(path);
+        at += n + (at[n] == ':');
+    }
+    return NULL;
+}
+
+static sheaf_status *find_mpirun(char **path, bool *is_open, const char *module)
+{
+    static const char *const names[2][3] = { { "mpirun.mpich", "mpiexec.hydra", "mpirun" },
+                                             { "mpirun.openmpi", "orterun", "mpirun" } };
+    *is_open = strstr(module, "mpich") == NULL;
+    *path = NULL;
+    for (int i = 0; i < 3 && *path == NULL; i++)
+        *path = on_path(names[*is_open][i]);
+    if (*path != NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
+    sheaf_expected(st, "mpirun of %s on PATH", *is_open ? "Open MPI" : "MPICH");
+    sheaf_found(st, "none");
+    return sheaf_try_this(st, "install %s", *is_open ? "openmpi-bin" : "mpich");
+}
+
+/* ---- its life ---- */
+
+static void become(const words *w, const char *note)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    setenv(launched, note, 1);
+    static const int taken[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ };
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        signal(taken[i], SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (freopen("/dev/null", "r", stdin) != NULL)
+        execv(w->at[0], w->at);
+    _exit(127);
+}
+
+/* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
+static void watch(int *code, pid_t child, bool is_open)
+{
+    const struct timespec nap = { .tv_nsec = 20000000 };
+    bool told = false;
+    int status = 0;
+    pid_t ended;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+        const int asked = sheaf_signals_poll(cli_signals());
+        if (asked & SHEAF_SIGNAL_SAVE)
+            kill(child, SIGUSR1);
+        if ((asked & SHEAF_SIGNAL_STOP) && !told) {
+            kill(child, is_open ? SIGUSR2 : SIGTERM);
+            told = true;
+        }
+        nanosleep(&nap, NULL);
+    }
+    *code = ended < 0 ? CLI_FAILED : WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
+}
+
+static void read_note(int *code, int note)
+{
+    char digit = 0;
+    if (pread(note, &digit, 1, 0) == 1)
+        *code = digit - '0';
+    close(note);
+}
+
+void cli_launch_tell(int code)
+{
+    const char *path = sheaf__process_first() ? getenv(launched) : NULL;
+    const int note = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+    const char digit = (char)('0' + code);
+    if (note >= 0 && write(note, &digit, 1) == 1)
+        close(note);
+}
+
+/* A file that others of this user may write. */
+static sheaf_status *make_note(char path[PATH_MAX], int *note)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, PATH_MAX, "%s/sheaf-launch.XXXXXX", given(folder) ? folder : "/tmp");
+    *note = mkostemp(path, O_CLOEXEC);
+    return *note >= 0 ? NULL : sheaf__io_fail(errno, path, "creating");
+}
+
+sheaf_status *cli_launch(int *code, const cli_launch_options *o)
+{
+    char *module = NULL, *mpirun = NULL, self[PATH_MAX], note[PATH_MAX];
+    int fd = -1;
+    words w = { 0 };
+    bool is_open = false;
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (getenv(launched) != NULL || n <= 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
+                                          "a launcher that numbers its processes"),
+                           "neither OMPI_COMM_WORLD_RANK, PMIX_RANK nor PMI_RANK");
+    self[n] = '\0';
+    sheaf_status *st = sheaf__process_plugin(&module, o->mpi);
+    if (st == NULL)
+        st = find_mpirun(&mpirun, &is_open, module);
+    if (st == NULL) {
+        command_of(&w, mpirun, is_open, self, o);
+        if (w.failed)
+            st = sheaf_fail(SHEAF_E_MEMORY, "the command of mpirun");
+    }
+    if (st == NULL)
+        st = cli_signals_install();
+    if (st == NULL)
+        st = make_note(note, &fd);
+    const pid_t child = st == NULL ? fork() : -1;
+    if (child == 0)
+        become(&w, note);
+    if (st == NULL && child < 0)
+        st = sheaf_found(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), "%s", strerror(errno));
+    if (st == NULL)
+        watch(code, child, is_open);
+    if (fd >= 0) {
+        read_note(code, fd);
+        unlink(note);
+    }
+    release(&w);
+    free(module);
+    free(mpirun);
+    return st;
+}

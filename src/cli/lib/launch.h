@@ -1,0 +1,29 @@
+/* launch.h - a command that runs as several processes starts them itself: with the mpirun of the
+ * MPI whose module sheaf has.
+ *
+ * What the caller is asked to do reaches all: SIGINT, SIGTERM and SIGHUP ask them to stop, SIGUSR1
+ * to save. Another SIGINT ends them at once. */
+#ifndef SHEAF_CLI_LIB_LAUNCH_H
+#define SHEAF_CLI_LIB_LAUNCH_H
+
+#include "cli.h"
+
+typedef struct cli_launch_options {
+    int processes;
+    const char *mpi;      /* as sheaf__process_plugin() takes it */
+    const char *hosts;    /* "a:2,b:2"; NULL or empty: this one, or what the scheduler gave */
+    const char *hostfile; /* in the words of that MPI; NULL or empty: none */
+    int argc;             /* the subcommand and its flags */
+    char **argv;
+} cli_launch_options;
+
+/* cli_launch - waits for their end. *code: what the first of them that failed ended with, else 0.
+ * Errors: SHEAF_E_UNSUPPORTED: no module, or no mpirun. */
+sheaf_status *cli_launch(int *code, const cli_launch_options *options);
+
+/* cli_launch_tell - a process that was launched ends with `code`: the first says so to the one that
+ * launched it, where that is on its host. (An mpirun may lose it: MPICH's does when a signal came.)
+ * Elsewhere it does nothing. */
+void cli_launch_tell(int code);
+
+#endif

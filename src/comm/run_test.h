@@ -1,0 +1,55 @@
+/* run_test.h - the same tests on ranks that are threads and, where a launcher started the test, on
+ * ranks that are processes: then those that take as many as there are. */
+#ifndef SHEAF_COMM_RUN_TEST_H
+#define SHEAF_COMM_RUN_TEST_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "comm/process.h"
+#include "comm/transport.h"
+
+typedef struct run_test {
+    sheaf_status *(*body)(void *context, sheaf_comm *comm);
+    void *context;
+} run_test;
+
+/* meet_for_test - before anything else. Returns whether ranks are processes. */
+static inline bool meet_for_test(void)
+{
+    if (sheaf__process_launched(NULL, NULL) == NULL)
+        return false;
+    sheaf_status *st = sheaf__process_start(NULL);
+    if (st != NULL) {
+        sheaf_status_print(st, stderr);
+        abort();
+    }
+    return true;
+}
+
+/* can_run - is this one of the settings to be tested here? */
+static inline bool can_run(int ranks, bool messages)
+{
+    return sheaf__process_count() == 1 || (messages && ranks == sheaf__process_count());
+}
+
+static inline sheaf_status *run_test_rank(void *context, sheaf_comm *const *comm)
+{
+    const run_test *t = context;
+    return t->body(t->context, comm[0]);
+}
+
+/* run_ranks - as sheaf__run_threads(); NULL where it cannot run here. */
+static inline sheaf_status *run_ranks(int ranks, bool messages,
+                                      sheaf_status *(*body)(void *context, sheaf_comm *comm),
+                                      void *context)
+{
+    static const int all[SHEAF_MAX_SLICES] = { 0 };
+    if (sheaf__process_count() == 1)
+        return sheaf__run_threads(ranks, messages, body, context);
+    return can_run(ranks, messages)
+               ? sheaf__process_run(ranks, all, 1, run_test_rank, &(run_test){ body, context })
+               : NULL;
+}
+
+#endif
