@@ -7,6 +7,8 @@
 #include "comm/comm.h"
 #include "plan/fits.h"
 
+enum { MOST = 1000 }; /* steps that tell the speed of a small model */
+
 typedef struct trial {
     sheaf__job job;
     sheaf__trial *out;
@@ -32,8 +34,8 @@ static sheaf_status *take_steps(trial *t, sheaf__rank *rank, sheaf_comm *comm)
             t->out->tokens += step.tokens;
             t->out->seconds += sheaf__seconds() - began;
         }
-        over = first_rank &&
-               (done + 1 >= o->steps || (done > 0 && sheaf__seconds() - begin >= t->seconds));
+        over = first_rank && (done + 1 >= o->steps || done >= MOST ||
+                              (done > 0 && sheaf__seconds() - begin >= t->seconds));
         if (st == NULL)
             st = sheaf_comm_any(comm, &over);
     }

@@ -79,6 +79,13 @@ fails "if all are, nothing is left" 3 'nothing is left of it' "$work/talk.jsonl"
 sed 's/400/300/' "$work/config.json" >"$work/small.json"
 runs "a smaller model" 0 . init "$work/small.json" "$work/small"
 runs "another model's tokenizer" 3 'at most 300 tokens.*400' train --model "$work/small" --tokenizer "$work/model" --data "$work/talk.jsonl" --out "$work/none" --steps 1
+{ printf '\xef\xbb\xbf'; sed 's/$/\r/' "$work/talk.jsonl"; } >"$work/windows.jsonl"
+train "a byte order mark and lines that end as on Windows" . windows --data "$work/windows.jsonl"
+like "are the same data" talk windows
+{ printf '{"messages": '; printf '[%.0s' {1..3000}; echo; } >"$work/deep.jsonl"
+fails "no end of lists" 3 'deep.jsonl: line 1: .*fewer levels' "$work/deep.jsonl"
+mkdir "$work/nothing"
+fails "a folder with nothing" 3 'a file, or a folder of .json.*found: *a folder with none' "$work/nothing"
 printf 'PAR1....PAR1' >"$work/rows.parquet"
 fails "Parquet" 3 "read_parquet.*$work/rows.parquet $work/rows.jsonl" "$work/rows.parquet"
 train "a template of another model" "warning: the chat template llama3 ends answers with '<.eot_id.>', which is no token of this tokenizer" marks --data "$work/talk.jsonl" --template llama3 --on-long cut

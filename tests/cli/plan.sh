@@ -83,8 +83,8 @@ check "planned and measured: one long row" predicted "$work/mini" "$work/uneven.
 runs "and how much is padding" 0 '4 x 400 tokens in the longest micro-batch, 69.[0-9] % of all positions padding' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4
 runs "for programs" 0 '"padding":0\.69' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --json
 runs "of rows alone none" 0 '"padding":0\.0,' plan --model "$work/mini" --data "$work/uneven.jsonl" --json
-runs "what the data mean" 0 'data: 12 rows, 510 tokens, 498 of them labels; an epoch is 3 steps; 6 steps read 0.00102 million tokens' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 6
-runs "and how long that takes" 0 'trial: 2 steps in [0-9.]+ s, [0-9]+ tokens/s; the run would take [0-9.e-]+ hours' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 3 --trial --threads 2 --tp 2
+runs "what the data mean" 0 'data: 12 rows, 510 tokens, 498 of them labels; an epoch is 3 steps; 6 steps read 1020 tokens' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 6
+runs "and how long that takes" 0 'trial: 2 steps in [0-9.]+ s, [0-9]+ tokens/s; the run would take [0-9.e-]+ seconds' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 3 --trial --threads 2 --tp 2
 runs "for programs" 0 '"rows":12,"epoch_tokens":510,.*"trial":\{"steps":2,.*"hours":' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --steps 3 --trial --json
 runs "a trial without data" 2 '--model and --data' plan --model "$work/mini" --trial
 runs "padded to the longest of all" 0 '"padding":0\.89' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --padding file --json

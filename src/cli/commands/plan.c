@@ -212,9 +212,10 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
     if (q->ask.padding >= 0.0005)
         sheaf__print(cli->out, " in the longest micro-batch, %.1f %% of all positions padding",
                      100 * q->ask.padding);
-    sheaf__print(cli->out, ", %s, %d rank%s of %d slices%s\n",
+    sheaf__print(cli->out, ", %s, %d rank%s of %d slice%s%s\n",
                  sheaf_dtype_torch_name(q->ask.o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
-                 q->ask.o.slices, q->ask.o.checkpointing ? ", checkpointing" : "");
+                 q->ask.o.slices, q->ask.o.slices == 1 ? "" : "s",
+                 q->ask.o.checkpointing ? ", checkpointing" : "");
     for (int s = 0; q->ask.place_text != NULL && s < q->ask.place.stages; s++)
         sheaf__print(cli->out, "stage %d, ranks %d to %d: layers %lld to %lld\n", s,
                      s * q->ask.o.tp, (s + 1) * q->ask.o.tp - 1, (long long)q->ask.place.begin[s],
@@ -411,18 +412,33 @@ static sheaf_status *try_speed(question *q, const sheaf_events *events)
     return st;
 }
 
+static const char *more(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void print_work(const cli *cli, const work *w)
 {
+    const bool many = w->all_tokens >= 1e5;
+    const double minutes = 60 * w->hours;
     sheaf__print(cli->out,
-                 "data: %lld rows, %lld tokens, %lld of them labels; an epoch is %lld steps; "
-                 "%lld steps read %.4g million tokens\n",
-                 (long long)w->rows, (long long)w->tokens, (long long)w->labels,
-                 (long long)w->epoch_steps, (long long)w->steps, w->all_tokens / 1e6);
+                 "data: %lld row%s, %lld tokens, %lld of them labels; an epoch is %lld step%s; "
+                 "%lld step%s read %.*f%s tokens\n",
+                 (long long)w->rows, more(w->rows), (long long)w->tokens, (long long)w->labels,
+                 (long long)w->epoch_steps, more(w->epoch_steps), (long long)w->steps,
+                 more(w->steps), many ? 2 : 0, many ? w->all_tokens / 1e6 : w->all_tokens,
+                 many ? " million" : "");
     if (w->trial.steps > 0)
         sheaf__print(cli->out,
-                     "trial: %lld steps in %.1f s, %.0f tokens/s; the run would take %.3g hours\n",
-                     (long long)w->trial.steps, w->trial.seconds,
-                     (double)w->trial.tokens / w->trial.seconds, w->hours);
+                     "trial: %lld step%s in %.1f s, %.0f tokens/s; the run would take %.3g %s\n",
+                     (long long)w->trial.steps, more(w->trial.steps), w->trial.seconds,
+                     (double)w->trial.tokens / w->trial.seconds,
+                     minutes < 1     ? 60 * minutes
+                     : minutes < 120 ? minutes
+                                     : w->hours,
+                     minutes < 1     ? "seconds"
+                     : minutes < 120 ? "minutes"
+                                     : "hours");
 }
 
 static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
