@@ -30,6 +30,19 @@ typedef struct sheaf_event_step {
     double loss_scale; /* by which the loss of this step was multiplied; 0: it was not */
 } sheaf_event_step;
 
+/* What one rank spent on a step, measured: seconds, of which all but `save` make up the step, and
+ * bytes. */
+typedef struct sheaf_event_rank {
+    double compute;
+    double wait;             /* for other ranks to come to an exchange */
+    double exchange;         /* bytes on their way, and sums of what came */
+    double read;             /* rows and images */
+    double save;             /* checkpoints, since the step before */
+    uint64_t sent, received; /* to and from all other ranks */
+    uint64_t memory;         /* of its device, so far at most */
+    uint64_t process;        /* resident memory of its process, all its ranks */
+} sheaf_event_rank;
+
 typedef struct sheaf_event_evaluation {
     int64_t step, steps;   /* steps done; of the whole run */
     double loss, accuracy; /* mean over label tokens; share of them that was predicted */
@@ -44,6 +57,8 @@ typedef struct sheaf_event {
     int64_t done, total;
     sheaf_event_step step;
     sheaf_event_evaluation evaluation;
+    const sheaf_event_rank *rank; /* of a step: [ranks]; NULL: not known */
+    int ranks;
 } sheaf_event;
 
 typedef struct sheaf_events {

@@ -112,7 +112,34 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
 
 /* ---- lines ---- */
 
-static void add_line(sheaf_text *text, const sheaf_event_step *step)
+/* To a microsecond. */
+static void put_seconds(sheaf_json_writer *j, const char *key, double seconds)
+{
+    sheaf__json_put_real(j, key, round(seconds * 1e6) / 1e6);
+}
+
+static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank, int ranks)
+{
+    sheaf__json_open(j, "ranks", '[');
+    for (int r = 0; r < ranks; r++) {
+        const sheaf_event_rank *one = &rank[r];
+        sheaf__json_open(j, NULL, '{');
+        put_seconds(j, "compute", one->compute);
+        put_seconds(j, "wait", one->wait);
+        put_seconds(j, "exchange", one->exchange);
+        put_seconds(j, "read", one->read);
+        put_seconds(j, "save", one->save);
+        sheaf__json_put_int(j, "sent", (int64_t)one->sent);
+        sheaf__json_put_int(j, "received", (int64_t)one->received);
+        sheaf__json_put_int(j, "memory", (int64_t)one->memory);
+        sheaf__json_put_int(j, "process", (int64_t)one->process);
+        sheaf__json_close(j, '}');
+    }
+    sheaf__json_close(j, ']');
+}
+
+static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf_event_rank *rank,
+                     int ranks)
 {
     /* to a tenth: a measurement has no more digits to keep */
     const double per_s =
@@ -129,6 +156,8 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step)
         sheaf__json_put_bool(&j, "skipped", true);
     if (step->loss_scale > 0)
         sheaf__json_put_real(&j, "loss_scale", step->loss_scale);
+    if (rank != NULL)
+        add_ranks(&j, rank, ranks);
     sheaf__json_end(&j);
     *text = j.text;
     sheaf__text_add(text, "\n");
@@ -171,11 +200,12 @@ static int write_pending(sheaf_metrics *metrics)
     return 0;
 }
 
-void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step)
+void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
+                         const sheaf_event_rank *rank, int ranks)
 {
     if (metrics->fd < 0)
         return;
-    add_line(&metrics->pending, step);
+    add_line(&metrics->pending, step, rank, ranks);
     write_pending(metrics);
 }
 

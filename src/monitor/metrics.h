@@ -20,7 +20,9 @@ typedef struct sheaf_metrics {
  * of a crash, anything else. */
 sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps,
                                   int64_t keep_evaluations);
-void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step);
+/* sheaf__metrics_step - rank: [ranks] what it took each; NULL: not known. */
+void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
+                         const sheaf_event_rank *rank, int ranks);
 void sheaf__metrics_evaluation(sheaf_metrics *metrics, const sheaf_event_evaluation *evaluation);
 /* sheaf__metrics_sync - SHEAF_E_IO when lines still wait or the disk refuses. */
 sheaf_status *sheaf__metrics_sync(sheaf_metrics *metrics);

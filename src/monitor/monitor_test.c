@@ -70,6 +70,27 @@ static void test_metrics__one_line_a_step(void **state)
         "{\"step\": 3, \"loss\": 2.0333333015441895, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120, \"skipped\": true}\n");
 }
 
+static void test_metrics__ranks_are_told_with_their_step(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    const sheaf_event_rank rank[2] = { { 0.5, 0.25, 0.1234567, 0.01, 2, 1000, 2000, 3000, 4000 },
+                                       { .compute = 1 } };
+    sheaf_emit(sheaf_monitor_events(m),
+               &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+                               .step = { .step = 1, .steps = 1, .tokens = 6, .seconds = 0.5 },
+                               .rank = rank,
+                               .ranks = 2 });
+    CHECK_OK(sheaf_monitor_close(m));
+    assert_string_equal(
+        text_of(path),
+        "{\"step\": 1, \"loss\": 0, \"grad_norm\": 0, \"lr\": 0, \"tokens\": 6, \"tokens_per_s\": 12, \"ranks\": ["
+        "{\"compute\": 0.5, \"wait\": 0.25, \"exchange\": 0.123457, \"read\": 0.01, \"save\": 2, \"sent\": 1000, "
+        "\"received\": 2000, \"memory\": 3000, \"process\": 4000}, "
+        "{\"compute\": 1, \"wait\": 0, \"exchange\": 0, \"read\": 0, \"save\": 0, \"sent\": 0, \"received\": 0, "
+        "\"memory\": 0, \"process\": 0}]}\n");
+}
+
 static void check_steps(int64_t count)
 {
     int64_t n = 0;
@@ -362,6 +383,7 @@ int main(void)
     snprintf(path, sizeof path, "/tmp/sheaf-monitor-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics__one_line_a_step),
+        cmocka_unit_test(test_metrics__ranks_are_told_with_their_step),
         cmocka_unit_test(test_metrics__a_resumed_run_shows_every_step_once),
         cmocka_unit_test(test_metrics__evaluations_are_lines_of_their_own),
         cmocka_unit_test(test_metrics__what_is_not_finite_is_null),

@@ -8,6 +8,8 @@
 #include "plan/plan.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "train/spent.h"
+#include "train/train.h"
 
 enum { SLICES = 8, ROWS = 7, LENGTH = 23, STEPS = 2, MAX_RANKS = SLICES };
 
@@ -176,15 +178,13 @@ static bool recorded(const char *family)
     return strncmp(family, "cog", 3) == 0;
 }
 
-static void try(const char *family, sheaf_method method, int tp, int dp, bool again,
+static void ask(asked *a, const char *family, sheaf_method method, int tp, int dp, bool again,
                 int64_t accumulate)
 {
     static const char *const methods[] = {
         [SHEAF_METHOD_LORA] = "lora", [SHEAF_METHOD_HEAD] = "head", [SHEAF_METHOD_FULL] = "full"
     };
     char model[40], data[40];
-    asked *a = calloc(1, sizeof *a);
-    assert_non_null(a);
     snprintf(model, sizeof model, recorded(family) ? "%s/mp1" : "model-%s", family);
     snprintf(data, sizeof data, recorded(family) ? "%s/inputs.safetensors" : "data-%s.safetensors",
              family);
@@ -206,6 +206,14 @@ static void try(const char *family, sheaf_method method, int tp, int dp, bool ag
     a->o.lora_rank = 3;
     a->o.lora_targets = "all-linear";
     a->o.seed = 3;
+}
+
+static void try(const char *family, sheaf_method method, int tp, int dp, bool again,
+                int64_t accumulate)
+{
+    asked *a = calloc(1, sizeof *a);
+    assert_non_null(a);
+    ask(a, family, method, tp, dp, again, accumulate);
     open_asked(a);
     for (int messages = 0; messages < 2; messages++) {
         CHECK_OK(sheaf__grid_run(
@@ -260,10 +268,107 @@ static void test_exchange__is_what_the_plan_says(void **state)
                             try(families[f].name, methods[m], tp, dp, again, tp % 2 == 0 ? 5 : 4);
 }
 
+/* ---- what a run tells ---- */
+
+typedef struct told {
+    int64_t steps;
+    int ranks;
+    sheaf_event_rank sum[MAX_RANKS];
+    uint64_t sent[STEPS][MAX_RANKS];
+} told;
+
+static void hear(void *self, const sheaf_event *event)
+{
+    told *t = self;
+    if (event->kind != SHEAF_EVENT_STEP)
+        return;
+    assert_int_equal(event->ranks, t->ranks);
+    assert_true(t->steps < STEPS);
+    for (int r = 0; r < event->ranks; r++) {
+        const sheaf_event_rank *one = &event->rank[r];
+        const double all = one->compute + one->wait + one->exchange + one->read;
+        assert_true(one->compute > 0 && one->wait >= 0 && one->exchange >= 0 && one->read > 0);
+        /* ranks end a step together, but for the update */
+        assert_true(r > 0 || all <= event->step.seconds);
+        assert_true(one->memory > 0 && one->process > 0);
+        assert_true((one->sent > 0) == (t->ranks > 1));
+        t->sent[t->steps][r] = one->sent;
+        t->sum[r].compute += one->compute;
+        t->sum[r].sent += one->sent;
+    }
+    t->steps++;
+}
+
+static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
+{
+    static const struct {
+        int tp, dp;
+    } grids[] = { { 1, 1 }, { 3, 1 }, { 1, 2 }, { 2, 2 } };
+    for (size_t i = 0; i < ARRAY_LEN(grids); i++) {
+        const int tp = grids[i].tp, dp = grids[i].dp;
+        char out[20];
+        asked *a = calloc(1, sizeof *a);
+        assert_non_null(a);
+        snprintf(out, sizeof out, "out-%zu", i);
+        ask(a, "llama", SHEAF_METHOD_LORA, tp, dp, false, 4);
+        a->o.out = at(out);
+        a->o.lr = 1e-3;
+        open_asked(a);
+        told t = { .ranks = tp * dp };
+        const sheaf_events events = { hear, &t };
+        sheaf_train_result result;
+        CHECK_OK(sheaf_train(&result, &a->o, "settings: none\n", "steps: 2\n",
+                             &(sheaf_train_hooks){ .events = &events }));
+        assert_int_equal(t.steps, STEPS);
+        assert_int_equal(result.ranks, tp * dp);
+        for (int r = 0; r < tp * dp; r++) {
+            const sheaf__spent_all *all = &result.rank[r];
+            uint64_t to = 0;
+            for (int64_t done = 0; done < STEPS; done++) {
+                sheaf__count plan[SHEAF__TRAFFICS], sum = { 0 };
+                CHECK_OK(sheaf_plan_exchange(plan, &a->job, r, done));
+                for (int k = 0; k < SHEAF__TRAFFICS; k++)
+                    sheaf__count_add(&sum, &plan[k]);
+                assert_true(t.sent[done][r] == sum.sent);
+            }
+            for (int p = 0; p < tp * dp; p++) {
+                to += all->to[p];
+                assert_true(all->to[p] == result.rank[p].from[r]);
+            }
+            assert_int_equal(all->steps, STEPS);
+            assert_true(all->sum.sent == t.sum[r].sent && all->sum.compute == t.sum[r].compute);
+            assert_true(to >= all->sum.sent && all->sum.save > 0);
+            assert_true(all->most[SHEAF_MEM_WEIGHTS] > 0);
+        }
+        const int slowest = sheaf__spent_slowest(result.rank, tp * dp);
+        assert_in_range(slowest, 0, tp * dp - 1);
+        sheaf_train_result_release(&result);
+        close_asked(a);
+        free(a);
+    }
+}
+
+/* By hand: two steps of three ranks. */
+static void test_slowest__computes_or_reads_longest(void **state)
+{
+    sheaf__spent_all list[3] = { { .sum = { .compute = 2, .wait = 1 }, .steps = 2 },
+                                 { .sum = { .compute = 1, .wait = 0, .read = 2 }, .steps = 2 },
+                                 { .sum = { .compute = 2.4, .wait = 0.6 }, .steps = 2 } };
+    sheaf_text text = { 0 };
+    assert_int_equal(sheaf__spent_slowest(list, 3), 1);
+    sheaf__spent_why(&text, list, 3);
+    assert_string_equal(text.at,
+                        "slowest: rank 1 computes 1.5 s a step, reading included, and waits 0 s; "
+                        "the others compute 1.1 s and wait 0.4 s");
+    sheaf__text_release(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchange__is_what_the_plan_says),
+        cmocka_unit_test(test_run__tells_of_every_rank_what_the_plan_says),
+        cmocka_unit_test(test_slowest__computes_or_reads_longest),
     };
     return cmocka_run_group_tests_name("plan/exchange", tests, make_sources, remove_scratch);
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 static bool is_dry(const sheaf__runner *r)
 {
     return r->model->context->device->kind == SHEAF_DRY;
@@ -144,8 +146,7 @@ static sheaf_status *know(sheaf__runner *r, const int64_t *row, int64_t seq)
     r->in.known = r->known;
     r->head.known = r->known + n;
     const sheaf_batch batch = { .tokens = r->known, .labels = r->known + n, .seq = seq };
-    sheaf_data_batch(&batch, r->data, row, r->options.rows);
-    return NULL;
+    return sheaf_data_batch(&batch, r->data, row, r->options.rows);
 }
 
 sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
@@ -155,9 +156,11 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     sheaf_status *st = NULL;
     r->batch.seq = r->in.mask_ld = r->in.keys = holds.seq;
     if (!is_dry(r)) {
+        const double began = sheaf__seconds();
         st = sheaf_data_batch(&r->batch, r->data, row, rows);
         if (st == NULL && r->model->begins)
             st = sheaf_data_pixels(&r->batch, r->data, row, rows);
+        r->reading += sheaf__seconds() - began;
     } else if (row != NULL) {
         st = know(r, row, holds.seq);
     }

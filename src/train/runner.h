@@ -41,6 +41,7 @@ typedef struct sheaf__runner {
     int ntapes;
     sheaf__tape *last; /* that one */
     int32_t *known;    /* on the dry device: tokens and labels of the rows that it was given */
+    double reading;    /* seconds in which rows and images were read, so far */
     sheaf__bad *watch; /* where a run says what was not finite; NULL: nobody looks */
 } sheaf__runner;
 

@@ -88,6 +88,11 @@ void sheaf__stepper_hold(sheaf__stepper *s, sheaf_batch_images holds)
     s->runner.holds = holds;
 }
 
+double sheaf__stepper_reading(const sheaf__stepper *s)
+{
+    return s->runner.reading;
+}
+
 void sheaf__stepper_follow(sheaf__stepper *s)
 {
     s->follows = true;

@@ -42,6 +42,8 @@ void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
 /* sheaf__stepper_follow - on the dry device: the steps to come read their rows, as those of a run
  * do, so that what is exchanged is counted exactly. There are data. */
 void sheaf__stepper_follow(sheaf__stepper *stepper);
+/* sheaf__stepper_reading - seconds in which rows and images were read, so far. */
+double sheaf__stepper_reading(const sheaf__stepper *stepper);
 /* sheaf__stepper_run - step number `done` (steps done before, from 0) with learning rate lr.
  * Collective. Errors: SHEAF_E_NUMBER when a loss is not finite, or the norm and scaling does not
  * explain it (names the micro-batch and its rows, the layer, op and value where it began, and a

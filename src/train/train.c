@@ -25,6 +25,7 @@
 #include "train/out_folder.h"
 #include "train/rank.h"
 #include "train/signals.h"
+#include "train/spent.h"
 
 /* The numeric contract's version: the first that has all that a run uses. */
 static int contract_of(const sheaf_train_options *o, const sheaf__model *model)
@@ -63,6 +64,7 @@ typedef struct saved {
     sheaf_state_tensor *tensor;
     char **name; /* owned */
     sheaf__judged judged;
+    sheaf__spent spent; /* what the rank has spent; no part of a checkpoint */
 } saved;
 
 /* ---- state ---- */
@@ -145,6 +147,7 @@ static sheaf_status *progress_text(char **out, const run *r, const saved *s, int
 static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, saved *s,
                           int64_t done)
 {
+    const double began = sheaf__seconds();
     free((char *)s->state.progress);
     s->state.progress = NULL;
     char *text = NULL;
@@ -155,7 +158,10 @@ static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, sa
     if (st == NULL && sheaf_comm_rank(comm) == 0 && r->hooks->before_save != NULL)
         st = r->hooks->before_save(r->hooks->self);
     st = sheaf_comm_agree(comm, st);
-    return st == NULL ? sheaf_checkpoints_save(store, comm, &s->state) : st;
+    if (st == NULL)
+        st = sheaf_checkpoints_save(store, comm, &s->state);
+    sheaf__spent_saved(&s->spent, sheaf__seconds() - began);
+    return st;
 }
 
 /* ---- going on ---- */
@@ -364,7 +370,7 @@ static sheaf_status *evaluate_end(run *r, const sheaf__rank *rank, sheaf_comm *c
 /* ---- the loop ---- */
 
 static void report(const run *r, const sheaf__rank *rank, const sheaf__step_result *step,
-                   int64_t done, double lr, double seconds)
+                   int64_t done, double lr, double seconds, const sheaf_event_rank *spent)
 {
     const sheaf_event event = { .kind = SHEAF_EVENT_STEP,
                                 .step = { .step = done,
@@ -376,7 +382,9 @@ static void report(const run *r, const sheaf__rank *rank, const sheaf__step_resu
                                           .seconds = seconds,
                                           .memory = rank->device->peak,
                                           .skipped = step->skipped,
-                                          .loss_scale = step->scale } };
+                                          .loss_scale = step->scale },
+                                .rank = spent,
+                                .ranks = r->options->tp * r->options->dp };
     sheaf_emit(r->hooks->events, &event);
     r->result->loss = step->loss;
     r->result->tokens += step->tokens;
@@ -384,6 +392,39 @@ static void report(const run *r, const sheaf__rank *rank, const sheaf__step_resu
     r->result->step = done;
     r->result->skipped = rank->scaler.skipped;
     r->result->loss_scale = rank->scaler.scale;
+}
+
+/* A step, and what it took every rank; told by the first. */
+static sheaf_status *take_step(run *r, sheaf__rank *rank, sheaf_comm *comm, saved *s, int64_t done,
+                               double lr)
+{
+    sheaf_event_rank spent[SHEAF_MAX_SLICES];
+    sheaf__step_result step;
+    const double began = sheaf__seconds();
+    sheaf__spent_begin(&s->spent);
+    sheaf_status *st = sheaf__stepper_run(&step, rank->stepper, done, lr);
+    if (st != NULL)
+        return st;
+    sheaf__spent_end(&spent[sheaf_comm_rank(comm)], &s->spent);
+    const double seconds = sheaf__seconds() - began;
+    st = sheaf__spent_share(spent, s->spent.grid);
+    if (st == NULL && sheaf_comm_rank(comm) == 0)
+        report(r, rank, &step, done + 1, lr, seconds, spent);
+    return st;
+}
+
+/* What the whole run took. */
+static sheaf_status *account(run *r, sheaf_comm *comm, saved *s)
+{
+    sheaf__spent_all *list = NULL;
+    sheaf_status *st = sheaf__spent_gather(&list, &s->spent);
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        r->result->rank = list;
+        r->result->ranks = sheaf_comm_ranks(comm);
+        list = NULL;
+    }
+    free(list);
+    return st;
 }
 
 /* Signals, and the end of a time, reach one rank first: all must decide alike. */
@@ -448,16 +489,13 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
         st = make_up(&found, r, rank, store, comm, s, done);
     stop = found.stopped;
     while (done < o->steps && !stop && !out_of_patience(r, &s->judged) && st == NULL) {
-        const double began = sheaf__seconds(), /* a step that is skipped does not count */
-            lr = sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
-        sheaf__step_result step;
+        const double lr = /* a step that is skipped does not count */
+            sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
         bool save_now = false;
-        st = sheaf__stepper_run(&step, rank->stepper, done, lr);
+        st = take_step(r, rank, comm, s, done, lr);
         if (st != NULL)
             break;
         done++;
-        if (sheaf_comm_rank(comm) == 0)
-            report(r, rank, &step, done, lr, sheaf__seconds() - began);
         found = (verdict){ 0 };
         if (evaluation_due(r, s, done))
             st = evaluate(&found, r, rank, comm, &s->judged, done);
@@ -587,6 +625,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     if (st == NULL)
         st = saved_init(&s, &rank, o);
+    sheaf__spent_open(&s.spent, &rank, grid);
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
     if (o->resume)
@@ -619,6 +658,8 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     st = sheaf_comm_agree(comm, st);
     if (st == NULL)
         st = loop(r, &rank, store, comm, &s, done);
+    if (st == NULL)
+        st = account(r, comm, &s);
 done:
     saved_release(&s);
     sheaf__rank_close(&rank);
@@ -783,5 +824,6 @@ void sheaf_train_result_release(sheaf_train_result *result)
 {
     free(result->result);
     free(result->checkpoint);
+    free(result->rank);
     *result = (sheaf_train_result){ 0 };
 }

@@ -13,7 +13,8 @@
 #include "train/options.h"
 #include "train/signals.h"
 
-struct sheaf__job; /* rank.h */
+struct sheaf__job;       /* rank.h */
+struct sheaf__spent_all; /* spent.h */
 
 typedef struct sheaf_train_hooks {
     /* Called once everything was checked and OUT exists, before the first step; lines of
@@ -53,9 +54,11 @@ typedef struct sheaf_train_result {
     int64_t eval_tokens;
     int64_t best_step; /* 0: none */
     double best_loss;
-    bool early;       /* --patience was over */
-    char *result;     /* OUT/adapter or OUT/model; owned */
-    char *checkpoint; /* folder of the last checkpoint; owned */
+    bool early;                    /* --patience was over */
+    char *result;                  /* OUT/adapter or OUT/model; owned */
+    char *checkpoint;              /* folder of the last checkpoint; owned */
+    struct sheaf__spent_all *rank; /* [ranks] what each spent since `first`; owned; NULL: no step */
+    int ranks;
 } sheaf_train_result;
 
 /* What lies in OUT: settings text (malloc'd, NULL when there is none) and the step of the

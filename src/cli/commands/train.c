@@ -10,6 +10,8 @@
 #include "cli/lib/signals.h"
 #include "library/session.h"
 #include "library/train_settings.h"
+#include "plan/plan.h"
+#include "train/spent.h"
 
 const char cmd_train_usage[] =
     "usage: sheaf train --model DIR --data FILE --out DIR --steps N | --epochs X [flags]\n"
@@ -17,6 +19,75 @@ const char cmd_train_usage[] =
     "Fine-tunes a model with LoRA, in parts or in full, on any number of ranks; the\n"
     "result is the same bytes whatever their number. OUT then holds metrics.jsonl,\n"
     "checkpoints, and adapter/ (PEFT form) or model/ (Hugging Face form).\n";
+
+/* Where one rank sent to and received from: bytes, and bytes a second of the time that it
+ * exchanged, all its peers together. */
+static json_t *peers_json(const sheaf__spent_all *one, int ranks, int me)
+{
+    json_t *list = json_array();
+    for (int p = 0; p < ranks; p++)
+        if (p != me && one->to[p] + one->from[p] > 0)
+            json_array_append_new(
+                list, json_pack("{s:i, s:I, s:I, s:f}", "rank", p, "sent", (json_int_t)one->to[p],
+                                "received", (json_int_t)one->from[p], "bytes_per_s",
+                                one->sum.exchange > 0
+                                    ? (double)(one->to[p] + one->from[p]) / one->sum.exchange
+                                    : 0.0));
+    return list;
+}
+
+static json_t *rank_json(const sheaf__spent_all *one, int ranks, int me)
+{
+    json_t *memory = json_object(), *exchange = json_object();
+    for (int k = 0; k < SHEAF_MEM_KINDS; k++)
+        json_object_set_new(memory, sheaf_plan_kind((sheaf_memory)k),
+                            json_pack("{s:I, s:I}", "held", (json_int_t)one->held[k], "most",
+                                      (json_int_t)one->most[k]));
+    for (int t = 0; t < SHEAF__TRAFFICS; t++) {
+        const sheaf__count *c = &one->exchange[t];
+        json_object_set_new(exchange, sheaf__traffic_name((sheaf__traffic)t),
+                            json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "calls",
+                                      (json_int_t)c->calls, "sent", (json_int_t)c->sent, "received",
+                                      (json_int_t)c->received, "waiting", c->waiting, "moving",
+                                      c->moving, "summing", c->summing));
+    }
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
+                     "steps", (json_int_t)one->steps, "seconds", one->seconds, "compute",
+                     one->sum.compute, "wait", one->sum.wait, "exchange", one->sum.exchange, "read",
+                     one->sum.read, "save", one->sum.save, "sent", (json_int_t)one->sum.sent,
+                     "received", (json_int_t)one->sum.received, "memory",
+                     (json_int_t)one->sum.memory, "process", (json_int_t)one->sum.process, "kinds",
+                     memory, "exchanges", exchange, "peers", peers_json(one, ranks, me));
+}
+
+static void add_ranks(json_t *to, const sheaf_train_result *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->ranks; i++)
+        json_array_append_new(list, rank_json(&r->rank[i], r->ranks, i));
+    json_object_set_new(to, "ranks", list);
+    if (r->ranks > 1)
+        json_object_set_new(to, "slowest", json_integer(sheaf__spent_slowest(r->rank, r->ranks)));
+}
+
+static void print_spent(const cli *cli, const sheaf_train_result *r)
+{
+    sheaf_text why = { 0 };
+    sheaf__print(cli->out, "of a step in ms:  compute      wait  exchange      read  MiB sent;  of "
+                           "the run:  saving s  MiB at most\n");
+    for (int i = 0; i < r->ranks; i++) {
+        const sheaf__spent_all *one = &r->rank[i];
+        const double steps = (double)one->steps, ms = 1e3 / steps;
+        sheaf__print(cli->out, "  rank %-10d%8.2f%10.2f%10.2f%10.2f%10.3f%23.2f%13.1f\n", i,
+                     one->sum.compute * ms, one->sum.wait * ms, one->sum.exchange * ms,
+                     one->sum.read * ms, (double)one->sum.sent / 1048576 / steps, one->sum.save,
+                     (double)one->sum.memory / 1048576);
+    }
+    sheaf__spent_why(&why, r->rank, r->ranks);
+    if (why.at != NULL)
+        sheaf__print(cli->out, "%s\n", why.at);
+    sheaf__text_release(&why);
+}
 
 static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_train_result *r)
 {
@@ -47,6 +118,8 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
         if (o->dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums",
                                 json_string(sheaf__sums_name(o->dtype, o->sums)));
+        if (r->ranks > 0 && r->rank[0].steps > 0)
+            add_ranks(object, r);
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -64,6 +137,8 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
         sheaf__print(cli->out, "best:       step %lld, loss %.6g%s\n", (long long)r->best_step,
                      r->best_loss, o->use_best ? ", which is the result" : "");
     sheaf__print(cli->out, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
+    if (r->ranks > 1 && r->rank[0].steps > 0)
+        print_spent(cli, r);
 }
 
 /* What the settings turn out to ask for. */

@@ -1,0 +1,190 @@
+/* spent.c - see spent.h. */
+#include "train/spent.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "train/rank.h"
+
+/* The group or the peers of a rank, and which rank of all each of them is. */
+typedef struct circle {
+    sheaf_comm *comm; /* NULL: none */
+    int first, stride;
+} circle;
+
+static void circles_of(circle of[2], const sheaf__grid *grid)
+{
+    const int me = sheaf_comm_rank(grid->all),
+              ranks = grid->group == NULL ? 1 : sheaf_comm_ranks(grid->group);
+    of[0] = (circle){ grid->group, me - me % ranks, 1 };
+    of[1] = (circle){ grid->peers, me % ranks, ranks };
+}
+
+/* Without the calls among all ranks: they are no part of a step's work. */
+static sheaf__count exchanged(const sheaf__grid *grid)
+{
+    sheaf__count sum = { 0 };
+    circle of[2];
+    circles_of(of, grid);
+    for (int i = 0; i < 2; i++)
+        if (of[i].comm != NULL) {
+            const sheaf__count one = sheaf__counters_all(sheaf_comm_counters(of[i].comm));
+            sheaf__count_add(&sum, &one);
+        }
+    return sum;
+}
+
+/* Resident bytes of this process; 0: not known. */
+static uint64_t process_bytes(void)
+{
+    unsigned long long all, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%llu %llu", &all, &resident) != 2)
+        resident = 0;
+    fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void sheaf__spent_open(sheaf__spent *s, const struct sheaf__rank *rank, const sheaf__grid *grid)
+{
+    *s = (sheaf__spent){ .rank = rank, .grid = grid };
+}
+
+void sheaf__spent_begin(sheaf__spent *s)
+{
+    s->then = exchanged(s->grid);
+    s->reading = sheaf__stepper_reading(s->rank->stepper);
+    s->began = sheaf__seconds();
+}
+
+void sheaf__spent_saved(sheaf__spent *s, double seconds)
+{
+    s->saving += seconds;
+}
+
+void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *s)
+{
+    const double seconds = sheaf__seconds() - s->began;
+    const sheaf__count now = exchanged(s->grid), of = sheaf__count_since(&now, &s->then);
+    sheaf_event_rank *sum = &s->all.sum;
+    *one = (sheaf_event_rank){ .wait = of.waiting,
+                               .exchange = of.moving + of.summing,
+                               .read = sheaf__stepper_reading(s->rank->stepper) - s->reading,
+                               .save = s->saving,
+                               .sent = of.sent,
+                               .received = of.received,
+                               .memory = s->rank->device->peak,
+                               .process = process_bytes() };
+    one->compute = seconds - one->wait - one->exchange - one->read;
+    s->saving = 0;
+    s->all.steps++;
+    s->all.seconds += seconds;
+    sum->compute += one->compute;
+    sum->wait += one->wait;
+    sum->exchange += one->exchange;
+    sum->read += one->read;
+    sum->save += one->save;
+    sum->sent += one->sent;
+    sum->received += one->received;
+    sum->memory = one->memory > sum->memory ? one->memory : sum->memory;
+    sum->process = one->process > sum->process ? one->process : sum->process;
+}
+
+/* Equal pieces, of each rank one. */
+static sheaf_status *gather(void *list, size_t one, const sheaf__grid *grid)
+{
+    size_t size[SHEAF_MAX_SLICES];
+    for (int r = 0; r < sheaf_comm_ranks(grid->all); r++)
+        size[r] = one;
+    return sheaf_comm_gather(grid->all, list, size);
+}
+
+sheaf_status *sheaf__spent_share(sheaf_event_rank *list, const sheaf__grid *grid)
+{
+    return sheaf_comm_ranks(grid->all) == 1 ? NULL : gather(list, sizeof *list, grid);
+}
+
+/* What is left over of the run: what was saved after the last step, memory, and who was told what.
+ */
+static void finish(sheaf__spent *s)
+{
+    const sheaf__device *device = s->rank->device;
+    circle of[2];
+    circles_of(of, s->grid);
+    s->all.sum.save += s->saving;
+    s->saving = 0;
+    for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
+        s->all.held[k] = device->in_use[k];
+        s->all.most[k] = device->peak_of[k];
+    }
+    for (int i = 0; i < 2; i++) {
+        if (of[i].comm == NULL)
+            continue;
+        const sheaf__counters *counters = sheaf_comm_counters(of[i].comm);
+        for (int t = 0; t < SHEAF__TRAFFICS; t++) {
+            const sheaf__count one = sheaf__counters_of(counters, (sheaf__traffic)t);
+            sheaf__count_add(&s->all.exchange[t], &one);
+        }
+        for (int p = 0; p < sheaf_comm_ranks(of[i].comm); p++) {
+            s->all.to[of[i].first + p * of[i].stride] += counters->to[p];
+            s->all.from[of[i].first + p * of[i].stride] += counters->from[p];
+        }
+    }
+}
+
+sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *s)
+{
+    const int ranks = sheaf_comm_ranks(s->grid->all);
+    sheaf__spent_all *list = calloc((size_t)ranks, sizeof *list);
+    sheaf_status *st = sheaf_comm_agree(
+        s->grid->all, list == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what ranks spent") : NULL);
+    if (st == NULL) {
+        finish(s);
+        list[sheaf_comm_rank(s->grid->all)] = s->all;
+        st = gather(list, sizeof *list, s->grid);
+    }
+    if (st != NULL) {
+        free(list);
+        return st;
+    }
+    *out = list;
+    return NULL;
+}
+
+static double busy(const sheaf__spent_all *one)
+{
+    return one->steps == 0 ? 0 : (one->sum.compute + one->sum.read) / (double)one->steps;
+}
+
+int sheaf__spent_slowest(const sheaf__spent_all *list, int ranks)
+{
+    int slowest = 0;
+    for (int r = 1; r < ranks; r++)
+        if (busy(&list[r]) > busy(&list[slowest]))
+            slowest = r;
+    return slowest;
+}
+
+void sheaf__spent_why(sheaf_text *text, const sheaf__spent_all *list, int ranks)
+{
+    const int slowest = sheaf__spent_slowest(list, ranks);
+    const sheaf__spent_all *it = &list[slowest];
+    double others = 0, wait = 0;
+    for (int r = 0; r < ranks; r++)
+        if (r != slowest) {
+            others += busy(&list[r]) / (ranks - 1);
+            wait += list[r].steps == 0 ? 0 : list[r].sum.wait / (double)list[r].steps / (ranks - 1);
+        }
+    sheaf__text_add(
+        text,
+        "slowest: rank %d computes %.3g s a step%s and waits %.3g s; the others compute "
+        "%.3g s and wait %.3g s",
+        slowest, busy(it), it->sum.read > 0.1 * it->sum.compute ? ", reading included," : "",
+        it->steps == 0 ? 0 : it->sum.wait / (double)it->steps, others, wait);
+}

@@ -1,0 +1,53 @@
+/* spent.h - what each rank of a run has spent: measured seconds, bytes and memory, of every step
+ * and of the whole run. */
+#ifndef SHEAF_TRAIN_SPENT_H
+#define SHEAF_TRAIN_SPENT_H
+
+#include "base/events.h"
+#include "base/text.h"
+#include "comm/counters.h"
+#include "comm/grid.h"
+#include "ops/device.h"
+
+struct sheaf__rank;
+
+/* The whole run of one rank. */
+typedef struct sheaf__spent_all {
+    sheaf_event_rank sum; /* of its steps, and what was saved; memory and process: the most */
+    int64_t steps;
+    double seconds;                         /* of these steps */
+    sheaf__count exchange[SHEAF__TRAFFICS]; /* all calls of the run, evaluations too */
+    uint64_t held[SHEAF_MEM_KINDS], most[SHEAF_MEM_KINDS]; /* bytes at the end, and at most */
+    uint64_t to[SHEAF_MAX_SLICES], from[SHEAF_MAX_SLICES]; /* bytes by rank of all */
+} sheaf__spent_all;
+
+/* One rank's account; `rank` and `grid` are borrowed. */
+typedef struct sheaf__spent {
+    const struct sheaf__rank *rank;
+    const sheaf__grid *grid;
+    double began, reading; /* of the step at hand */
+    sheaf__count then;     /* exchanged before it */
+    double saving;         /* seconds since the last step's line */
+    sheaf__spent_all all;
+} sheaf__spent;
+
+void sheaf__spent_open(sheaf__spent *spent, const struct sheaf__rank *rank,
+                       const sheaf__grid *grid);
+/* sheaf__spent_begin, _end - around a step. one: what it took this rank. */
+void sheaf__spent_begin(sheaf__spent *spent);
+void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *spent);
+/* sheaf__spent_saved - a checkpoint took so many seconds. */
+void sheaf__spent_saved(sheaf__spent *spent, double seconds);
+
+/* sheaf__spent_share - what a step took every rank: list[ranks], of which the caller has filled in
+ * its own entry. One exchange. Collective. */
+sheaf_status *sheaf__spent_share(sheaf_event_rank *list, const sheaf__grid *grid);
+/* sheaf__spent_gather - the whole run, by rank; the list is the caller's to free. Collective. */
+sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *spent);
+
+/* sheaf__spent_slowest - the rank that computes and reads longest: for it the others wait. */
+int sheaf__spent_slowest(const sheaf__spent_all *list, int ranks);
+/* sheaf__spent_why - that in words, on one line without its end. */
+void sheaf__spent_why(sheaf_text *text, const sheaf__spent_all *list, int ranks);
+
+#endif
