@@ -169,7 +169,6 @@ const sheaf__decoder_kind sheaf__byte_level_decoder = {
     .open = open_nothing,
     .run = decode,
     .close = close_nothing,
-    .local = true,
 };
 
 /* ---- the post-processor: it trims offsets in `tokenizers`. Ours are the bytes that a token stands

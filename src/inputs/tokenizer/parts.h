@@ -65,8 +65,18 @@ typedef struct sheaf__decoder_kind {
     void (*close)(void *state);
     bool (*open_end)(const void *state, const char *token, size_t size);
     bool (*whole)(const void *state);
-    bool local; /* after whole characters, what follows is decoded as if it came first */
 } sheaf__decoder_kind;
+
+/* decode.c: what an id stands for before the decoders, NULL: nothing; */
+const char *sheaf__string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special,
+                             size_t *size);
+/* an error unless the id, number `at` from 0, may be one; */
+sheaf_status *sheaf__check_id(int32_t id, int64_t at);
+/* the text of ids, which is then s->bytes. */
+sheaf_status *sheaf__decode_to(sheaf__strings *s, const sheaf__tokenizer *t, const int32_t *ids,
+                               int64_t n, bool skip_special);
+/* sheaf__token_stream_work - ids that it has put through the decoders so far (stream.c). */
+int64_t sheaf__token_stream_work(const sheaf__token_stream *stream);
 
 /* The ids of one text. */
 typedef struct sheaf__ids_out {

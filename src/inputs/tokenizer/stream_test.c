@@ -1,0 +1,181 @@
+/* stream_test.c - texts that come id by id are those of all ids at once, for every decoder, and
+ * take work that grows with the ids alone. */
+#include "tests/check.h"
+
+#include <inttypes.h>
+
+#include "base/text.h"
+#include "parts.h"
+#include "unicode.h"
+
+static uint32_t chance(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+#define BAR "\xe2\x96\x81"
+#define METASPACE                                                                                  \
+    "{\"type\":\"Metaspace\",\"replacement\":\"" BAR                                               \
+    "\",\"prepend_scheme\":\"always\",\"split\":true}"
+#define CTC                                                                                        \
+    "{\"type\":\"CTC\",\"pad_token\":\"<pad>\",\"word_delimiter_token\":\"|\",\"cleanup\":true}"
+#define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" BAR "\"},\"content\":\" \"}"
+#define STRIP(start, stop)                                                                         \
+    "{\"type\":\"Strip\",\"content\":\" \",\"start\":" start ",\"stop\":" stop "}"
+#define LIST(members) "{\"type\":\"Sequence\",\"decoders\":[" members "]}"
+#define BYTES "{\"type\":\"ByteFallback\"}"
+#define FUSE "{\"type\":\"Fuse\"}"
+#define BYTE_LEVEL                                                                                 \
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":true}"
+
+static const char *const decoders[] = {
+    "null",
+    LIST(REPLACE "," BYTES "," FUSE "," STRIP("1", "0")),
+    LIST(REPLACE "," BYTES "," FUSE "," STRIP("3", "0")),
+    LIST(REPLACE "," BYTES "," FUSE "," STRIP("1", "1")),
+    METASPACE,
+    LIST(CTC "," METASPACE),
+    CTC,
+    "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}",
+    "{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}",
+    STRIP("1", "0"),
+    BYTES,
+    FUSE,
+    BYTE_LEVEL,
+    LIST(BYTE_LEVEL "," STRIP("1", "0")),
+};
+
+static const char *const tokens[] = { "a",
+                                      "b",
+                                      BAR,
+                                      BAR BAR,
+                                      BAR "a",
+                                      "##b",
+                                      "<0xE2>",
+                                      "<0x82>",
+                                      "<0xAC>",
+                                      "<0x41>",
+                                      "\xef\xbf\xbd",
+                                      " ",
+                                      ".",
+                                      "n't",
+                                      "|",
+                                      "<pad>",
+                                      "a</w>",
+                                      "</w>",
+                                      "\xc3\xa9",
+                                      "\xc3\xa2",
+                                      "\xc4\xa4",
+                                      "\xc2\xac",
+                                      "",
+                                      "long" BAR "word" };
+enum { TOKENS = ARRAY_LEN(tokens) };
+
+static sheaf__tokenizer *made(const char *decoder)
+{
+    sheaf_text json = { 0 };
+    sheaf__tokenizer *t = NULL;
+    sheaf__text_add(&json, "{\"version\":\"1.0\",\"decoder\":%s,\"model\":{", decoder);
+    sheaf__text_add(&json, "\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{");
+    for (int i = 0; i < TOKENS; i++)
+        sheaf__text_add(&json, "%s\"%s\":%d", i > 0 ? "," : "", tokens[i], i);
+    sheaf__text_add(&json, "}}}");
+    CHECK_OK(sheaf__tokenizer_parse(&t, json.at, json.size, NULL));
+    sheaf__text_release(&json);
+    return t;
+}
+
+/* What it took, in ids put through the decoders. */
+static int64_t check_stream(const char *decoder, const sheaf__tokenizer *t, const int32_t *ids,
+                            int64_t count)
+{
+    sheaf__token_stream *s = NULL;
+    const char *piece;
+    char *whole = NULL;
+    size_t size, n, at = 0;
+    CHECK_OK(sheaf__tokenizer_decode(&whole, &size, t, ids, count, false));
+    CHECK_OK(sheaf__token_stream_new(&s, t, false));
+    for (int64_t i = 0; i <= count; i++) {
+        if (i < count)
+            CHECK_OK(sheaf__token_stream_push(&piece, &n, s, ids[i]));
+        else
+            CHECK_OK(sheaf__token_stream_finish(&piece, &n, s));
+        assert_int_equal(sheaf__utf8_valid(piece, n), n);
+        if (at + n > size || memcmp(piece, whole + at, n) != 0)
+            fail_msg("%s: after id %" PRId64 " '%s' is shown, of '%s'", decoder, i, piece, whole);
+        at += n;
+    }
+    assert_int_equal(at, size);
+    const int64_t work = sheaf__token_stream_work(s);
+    sheaf__token_stream_free(s);
+    free(whole);
+    return work;
+}
+
+static void test_stream__any_ids_join_to_the_whole(void **state)
+{
+    uint64_t seed = 3;
+    for (size_t d = 0; d < ARRAY_LEN(decoders); d++) {
+        sheaf__tokenizer *t = made(decoders[d]);
+        for (int round = 0; round < 600; round++) {
+            int32_t ids[60];
+            const uint32_t few = 1 + chance(&seed, TOKENS); /* of the tokens, some more often */
+            for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+                ids[i] = (int32_t)((round + chance(&seed, few)) % (TOKENS + 1));
+            check_stream(decoders[d], t, ids, 1 + chance(&seed, ARRAY_LEN(ids)));
+        }
+        sheaf__tokenizer_close(t);
+    }
+    (void)state;
+}
+
+/* A window that lets go of bytes in the middle of a character. */
+static void test_stream__many_bytes_that_are_no_character_join_to_the_whole(void **state)
+{
+    uint64_t seed = 9;
+    sheaf__tokenizer *t = made(BYTE_LEVEL);
+    for (int round = 0; round < 500; round++) {
+        int32_t ids[80];
+        for (size_t i = 0; i < ARRAY_LEN(ids); i++) /* 0x82; then 0xe2, 0x82 and 0xac too */
+            ids[i] = i % 40 < 28 + chance(&seed, 8) ? 20 : 19 + (int32_t)chance(&seed, 3);
+        check_stream(BYTE_LEVEL, t, ids, ARRAY_LEN(ids));
+    }
+    sheaf__tokenizer_close(t);
+    (void)state;
+}
+
+static void test_stream__work_grows_with_the_ids_alone(void **state)
+{
+    enum { COUNT = 100000 };
+    int32_t *ids = malloc(COUNT * sizeof *ids);
+    uint64_t seed = 5;
+    assert_non_null(ids);
+    for (size_t d = 0; d < ARRAY_LEN(decoders); d++) {
+        sheaf__tokenizer *t = made(decoders[d]);
+        for (int i = 0; i < COUNT; i++)
+            ids[i] = (int32_t)chance(&seed, TOKENS + 1); /* the last is none */
+        assert_true(check_stream(decoders[d], t, ids, COUNT) < 16 * (int64_t)COUNT);
+        for (int i = 0; i < COUNT; i++)
+            ids[i] = 7; /* a byte that begins no character, or six letters */
+        assert_true(check_stream(decoders[d], t, ids, COUNT) < 16 * (int64_t)COUNT);
+        for (int i = 0; i < COUNT; i++)
+            ids[i] = 20; /* the same of ByteLevel */
+        /* Of ByteLevel with others nothing but the whole tells what such bytes become. */
+        if (strcmp(decoders[d], LIST(BYTE_LEVEL "," STRIP("1", "0"))) != 0)
+            assert_true(check_stream(decoders[d], t, ids, COUNT) < 48 * (int64_t)COUNT);
+        sheaf__tokenizer_close(t);
+    }
+    free(ids);
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stream__any_ids_join_to_the_whole),
+        cmocka_unit_test(test_stream__many_bytes_that_are_no_character_join_to_the_whole),
+        cmocka_unit_test(test_stream__work_grows_with_the_ids_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
