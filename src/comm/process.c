@@ -140,6 +140,14 @@ sheaf_status *sheaf__process_broadcast(void *bytes, size_t size)
                                      : sheaf_comm_broadcast(process_view.comm, bytes, size, 0);
 }
 
+sheaf_status *sheaf__process_gather(void *all, size_t size)
+{
+    size_t sizes[SHEAF_MAX_SLICES];
+    for (int i = 0; i < process_view.count; i++)
+        sizes[i] = size;
+    return process_view.comm == NULL ? NULL : sheaf_comm_gather(process_view.comm, all, sizes);
+}
+
 sheaf_status *sheaf__process_share(char **text)
 {
     const bool first = sheaf__process_first();

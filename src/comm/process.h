@@ -32,6 +32,8 @@ bool sheaf__process_pin(void);
 sheaf_status *sheaf__process_agree(sheaf_status *mine);
 /* sheaf__process_broadcast - the first's bytes to all. */
 sheaf_status *sheaf__process_broadcast(void *bytes, size_t size);
+/* sheaf__process_gather - `size` bytes of each, which it has put at its number, to all. */
+sheaf_status *sheaf__process_gather(void *all, size_t size);
 /* sheaf__process_share - the first's text, which may be NULL, to all: *text of the others is
  * replaced and owned by the caller. */
 sheaf_status *sheaf__process_share(char **text);

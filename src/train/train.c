@@ -19,6 +19,7 @@
 #include "models/balance.h"
 #include "models/open.h"
 #include "models/rope.h"
+#include "train/alike.h"
 #include "train/export.h"
 #include "train/judged.h"
 #include "train/origin.h"
@@ -28,12 +29,12 @@
 #include "train/spent.h"
 
 /* The numeric contract's version: the first that has all that a run uses. */
-static int contract_of(const sheaf_train_options *o, const sheaf__model *model)
+static int contract_of(const sheaf_train_options *o, const sheaf_lora *lora,
+                       const sheaf_config *config)
 {
-    const sheaf_lora *lora = model->options.lora;
     const bool drops = lora != NULL && lora->options.dropout > 0;
     const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
-    if (sheaf__rope_looks(&model->schema->config))
+    if (sheaf__rope_looks(config))
         return 4;
     if (o->dtype == SHEAF_F16 || o->label_smoothing > 0 || o->neftune_alpha > 0 ||
         o->eval_split > 0 || o->pack || o->by_length)
@@ -85,7 +86,8 @@ static sheaf_status *saved_init(saved *s, const sheaf__rank *rank, const sheaf_t
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
     *s = (saved){ .scaler = &rank->scaler,
                   .state = { .slices = o->slices,
-                             .contract = contract_of(o, rank->model),
+                             .contract = contract_of(o, rank->model->options.lora,
+                                                     &rank->model->schema->config),
                              .count = 3 * (int64_t)set->count } };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
@@ -571,7 +573,8 @@ static sheaf_status *know_origin(run *r, sheaf_comm *comm, sheaf_status *st)
             st = sheaf__origin_text(&r->origin_text, &r->origin);
         sheaf__hashed_stop(r->opened->hashed);
     }
-    return sheaf_comm_agree(comm, st);
+    st = sheaf_comm_agree(comm, st);
+    return st == NULL ? sheaf__alike_weights(&r->origin) : st;
 }
 
 /* Rank 0, where there is a checkpoint to go on from, none yet, or a new run begins. */
@@ -738,6 +741,14 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
             &r->origin, &in->opened,
             &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
     st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = sheaf__alike_begin(&(sheaf__alike_of){
+            .options = o,
+            .settings = r->settings,
+            .contract = contract_of(o, in->opened.lora, &in->opened.schema->config),
+            .origin = &r->origin,
+            .sets = &in->sets,
+            .events = hooks->events });
     if (st == NULL && sheaf__process_first())
         st = sheaf__out_prepare(&r->folder, recipe);
     return sheaf__process_agree(st);

@@ -1,0 +1,184 @@
+/* alike.c - see alike.h.
+ *
+ * The first process shares a text of lines NAME, tab, VALUE; each other one compares it with its
+ * own. */
+#include "train/alike.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "comm/process.h"
+#include "ops/kernels.h"
+#include "train/probe.h"
+
+static void add(sheaf_text *t, const char *name, const char *value)
+{
+    sheaf__text_add(t, "%s\t%s\n", name, value == NULL || *value == '\0' ? "none" : value);
+}
+
+/* "lr: 0.003" of the settings becomes "--lr", tab, "0.003". */
+static void add_settings(sheaf_text *t, const char *settings)
+{
+    while (*settings != '\0') {
+        const size_t line = strcspn(settings, "\n"), name = strcspn(settings, ":\n");
+        const size_t value = name + 2 < line ? name + 2 : line;
+        if (name < line)
+            sheaf__text_add(t, "--%.*s\t%.*s\n", (int)name, settings, (int)(line - value),
+                            settings + value);
+        settings += line + (settings[line] == '\n');
+    }
+}
+
+/* Flags that may change when a run goes on, but not from process to process. */
+static void add_flags(sheaf_text *t, const sheaf_train_options *o)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } flags[] = {
+        { "--tp", o->tp },
+        { "--dp", o->dp },
+        { "--steps", o->steps },
+        { "--save-every", o->save_every },
+        { "--export-every", o->export_every },
+        { "--eval-every", o->eval_every },
+        { "--patience", o->patience },
+        { "--keep", o->keep },
+        { "--resume", o->resume },
+        { "--checkpointing", o->checkpointing },
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        sheaf__text_add(t, "%s\t%" PRId64 "\n", flags[i].name, flags[i].value);
+}
+
+static sheaf_status *describe(char **out, const sheaf__alike_of *of)
+{
+    const sheaf_train_options *o = of->options;
+    const sheaf_data *eval = of->sets->eval_data;
+    sheaf_text t = { 0 };
+    struct utsname machine;
+    char probe[33] = "", contract[16];
+    sheaf_status *st = sheaf__probe(probe, o);
+    snprintf(contract, sizeof contract, "%d", of->contract);
+    add(&t, "the version of sheaf", SHEAF_VERSION);
+    add(&t, "the version of the numeric contract", contract);
+    add(&t, "the kind of processor", uname(&machine) == 0 ? machine.machine : "unknown");
+    add(&t, "the order of sums", o->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
+    add_settings(&t, of->settings);
+    add_flags(&t, o);
+    add(&t, "the base model", of->origin->first_and_last);
+    add(&t, "the tokenizer", of->origin->tokenizer);
+    add(&t, "the adapter", of->origin->adapter);
+    add(&t, "the data", sheaf_data_hash(of->sets->data));
+    add(&t, "the data of evaluations", eval == NULL ? "none" : sheaf_data_hash(eval));
+    add(&t, "the arithmetic", probe);
+    if (st == NULL)
+        return sheaf__text_take(out, &t);
+    sheaf__text_release(&t);
+    return st;
+}
+
+/* ---- comparing ---- */
+
+static sheaf_status *differs(const char *a, const char *b)
+{
+    const size_t name = strcspn(a, "\t\n"), end_a = strcspn(a, "\n"), end_b = strcspn(b, "\n");
+    const size_t name_b = strcspn(b, "\t\n");
+    const bool other = name != name_b || strncmp(a, b, name) != 0;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%.*s", (int)name, a);
+    sheaf_expected(st, "%.*s, as in the first process, on %s",
+                   (int)(end_a > name ? end_a - name - 1 : 0), a + name + (end_a > name),
+                   sheaf__process_host(0));
+    sheaf_found(st, "%.*s", (int)(other ? end_b : end_b - name - 1), other ? b : b + name + 1);
+    return sheaf_try_this(
+        st, strncmp(a, "the arithmetic", name) == 0
+                ? "these processors do not compute the same bytes: run on one kind, and tell us"
+                : "give all processes the same: they may see other folders, or another sheaf");
+}
+
+static sheaf_status *compare(char *mine)
+{
+    char *first = strdup(mine);
+    sheaf_status *st = first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what processes compare") : NULL;
+    st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = sheaf__process_share(&first);
+    const char *a = first, *b = mine;
+    while (st == NULL && a != NULL && *a != '\0' && *b != '\0' &&
+           strcspn(a, "\n") == strcspn(b, "\n") && strncmp(a, b, strcspn(a, "\n")) == 0) {
+        const size_t line = strcspn(a, "\n") + 1;
+        a += line;
+        b += line;
+    }
+    if (st == NULL && a != NULL && (*a != '\0' || *b != '\0'))
+        st = differs(a, b);
+    free(first);
+    return sheaf__process_agree(st);
+}
+
+/* ---- what may differ ---- */
+
+typedef struct machine {
+    char isa[16], program[40];
+} machine;
+
+static void look(machine *m, const char *isa)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    const sheaf__kernels *k = sheaf__kernels_for(isa);
+    snprintf(m->isa, sizeof m->isa, "%s", k == NULL ? "none" : k->isa);
+    sheaf_status_free(sheaf__file_read_all(&bytes, &size, "/proc/self/exe", (size_t)1 << 28));
+    if (bytes != NULL)
+        sheaf__hash_text(m->program, sheaf__hash(bytes, size));
+    free(bytes);
+}
+
+static sheaf_status *note_machines(const sheaf__alike_of *of)
+{
+    machine all[SHEAF_MAX_SLICES] = { { "", "" } };
+    const int count = sheaf__process_count();
+    look(&all[sheaf__process_number()], of->options->isa);
+    sheaf_status *st = sheaf__process_gather(all, sizeof *all);
+    for (int i = 1; i < count && st == NULL; i++) {
+        if (strcmp(all[0].isa, all[i].isa) != 0)
+            sheaf_note(of->events,
+                       "%s computes with %s, %s with %s: the same bytes, by the contract",
+                       sheaf__process_host(0), all[0].isa, sheaf__process_host(i), all[i].isa);
+        if (strcmp(all[0].program, all[i].program) != 0)
+            sheaf_note(of->events,
+                       "the program on %s is another build than on %s, of the same version",
+                       sheaf__process_host(i), sheaf__process_host(0));
+    }
+    return st;
+}
+
+sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of)
+{
+    char *mine = NULL;
+    if (sheaf__process_count() == 1)
+        return NULL;
+    sheaf_status *st = sheaf__process_agree(describe(&mine, of));
+    if (st == NULL)
+        st = compare(mine);
+    if (st == NULL)
+        st = note_machines(of);
+    free(mine);
+    return st;
+}
+
+sheaf_status *sheaf__alike_weights(const sheaf__origin *origin)
+{
+    char mine[80];
+    if (sheaf__process_count() == 1)
+        return NULL;
+    snprintf(mine, sizeof mine, "the base model\t%s\n", origin->weights);
+    return compare(mine);
+}

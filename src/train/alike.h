@@ -1,0 +1,27 @@
+/* alike.h - the processes of a run must agree in all that decides about its bytes: they are
+ * compared before the first step, and a difference is told with rank and host. */
+#ifndef SHEAF_TRAIN_ALIKE_H
+#define SHEAF_TRAIN_ALIKE_H
+
+#include "train/options.h"
+#include "train/origin.h"
+#include "train/sets.h"
+
+typedef struct sheaf__alike_of {
+    const sheaf_train_options *options;
+    const char *settings; /* that may not change */
+    int contract;
+    const sheaf__origin *origin; /* its weights need not be known yet */
+    const sheaf__sets *sets;
+    const sheaf_events *events; /* hear of processors and builds that differ, and may */
+} sheaf__alike_of;
+
+/* Collective of all processes; with one nothing happens. Errors: SHEAF_E_ARG, the same on all.
+ * sheaf__alike_begin - before the ranks are made: version, contract, order of sums, what the
+ * arithmetic gives (probe.h), settings, base model as far as it is known, tokenizer, adapter, data.
+ */
+sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of);
+/* sheaf__alike_weights - once each has read, or knows, all of the base. */
+sheaf_status *sheaf__alike_weights(const sheaf__origin *origin);
+
+#endif
