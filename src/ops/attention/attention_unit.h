@@ -157,6 +157,37 @@ static void unit_1x2(float *c, const strip *a, const uint32_t *const *b,
     _tile_stored(1, c + SQUARE, 64);
 }
 
+/* end_tile() of `rows` rows of one panel. Half of a product of few steps would go into asking for
+ * each row what is to be done. */
+SHEAF__INLINE void end_square(const tile *t, const float *c, int64_t row, int64_t rows,
+                              int64_t panel)
+{
+    float *to = t->c + row * t->c_row + panel * t->c_panel;
+    const int64_t ld = t->c_row;
+    const vec scale = v_set(t->scale);
+    if (t->add && rows == 16)
+        UNROLL for (int r = 0; r < 16; r++)
+            store(to + r * ld, v_add(load(to + r * ld), load(c + r * 16)));
+    else if (t->add)
+        for (int64_t r = 0; r < rows; r++)
+            store(to + r * ld, v_add(load(to + r * ld), load(c + r * 16)));
+    else if (rows == 16)
+        UNROLL for (int r = 0; r < 16; r++) store(to + r * ld, v_mul(scale, load(c + r * 16)));
+    else
+        for (int64_t r = 0; r < rows; r++)
+            store(to + r * ld, v_mul(scale, load(c + r * 16)));
+}
+
+/* Of [2][2][16][16] those that are there. */
+static void end_squares(const tile *t, const float *c, int64_t row, int64_t rows, int64_t panel,
+                        int64_t panels)
+{
+    for (int64_t i = 0; i * 16 < rows; i++)
+        for (int64_t p = 0; p < panels; p++)
+            end_square(t, c + (i * 2 + p) * SQUARE, row + i * 16, least(rows - i * 16, 16),
+                       panel + p);
+}
+
 static void product_unit(const tile *t, int64_t rows, int64_t panels)
 {
     uint32_t buffer[2][MOST_CHUNKS * SQUARE] __attribute__((aligned(64)));
@@ -185,10 +216,7 @@ static void product_unit(const tile *t, int64_t rows, int64_t panels)
                 unit_2x1(c, a, b, last, chunks);
             else
                 unit_1x2(c, a, b, last, chunks);
-            for (int64_t r = row; r < least(row + 32, rows); r++)
-                for (int64_t i = 0; i < wide; i++)
-                    end_tile(t, (int)r, (int)(p + i),
-                             load(c + ((r - row) / 16 * 2 + i) * SQUARE + (r - row) % 16 * 16));
+            end_squares(t, c, row, least(rows - row, 32), p, wide);
         }
     }
 }
