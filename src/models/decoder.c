@@ -153,18 +153,23 @@ static streams cross_attention(const pass *p, int index, streams h)
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, NULL, h);
 }
 
+static bool expert_trains(const sheaf__mixture *mix, int64_t i)
+{
+    return sheaf__linear_trains(&mix->expert[i].gate) || sheaf__linear_trains(&mix->expert[i].up) ||
+           sheaf__linear_trains(&mix->expert[i].down);
+}
+
 static bool mixture_flows(const sheaf__mixture *mix, const sheaf__value *weights)
 {
     bool flows = weights->needs_grad;
     for (int64_t i = 0; i < mix->experts; i++)
-        flows = flows || sheaf__linear_trains(&mix->expert[i].gate) ||
-                sheaf__linear_trains(&mix->expert[i].up) ||
-                sheaf__linear_trains(&mix->expert[i].down);
+        flows = flows || expert_trains(mix, i);
     return flows;
 }
 
-/* Every expert sees all rows, one expert after the other in ascending order; rows that did not
- * choose it do not get its share. */
+/* One expert after the other in ascending order; each sees the rows that chose it. One that is
+ * trained sees all of them, because gradients of weights are sums over all rows in blocks, and the
+ * others' are zero. */
 static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x, sheaf__value *h)
 {
     const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
@@ -174,13 +179,15 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
     sheaf__value *sum =
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
     for (int64_t i = 0; i < mix->experts; i++) {
-        sheaf__value *gate_up[2];
-        sheaf__record_columns(p->tape, gate_up, x,
+        sheaf__value *gate_up[2], *which = NULL;
+        sheaf__value *in =
+            expert_trains(mix, i) ? x : sheaf__record_taken(p->tape, &which, x, weights, i);
+        sheaf__record_columns(p->tape, gate_up, in,
                               (sheaf__linear *const[]){ &mix->expert[i].gate, &mix->expert[i].up },
                               2, info);
         sheaf__value *y = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
         y = sheaf__record_rows(p->tape, y, &mix->expert[i].down, NULL, info);
-        sheaf__record_share(p->tape, sum, y, weights, i);
+        sheaf__record_share(p->tape, sum, y, which, weights, i);
     }
     sheaf__record_mixed(p->tape, sum, h);
     return sum;

@@ -569,7 +569,8 @@ static void swiglu_elements(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
 {
     swiglu_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->h->rows * args.p->h->cols, 1 << 14, swiglu_elements, &args);
+    sheaf__rows(args.c, sheaf__rows_there(args.p->h) * args.p->h->cols, 1 << 14, swiglu_elements,
+                &args);
     return NULL;
 }
 
@@ -588,7 +589,8 @@ static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int work
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
 {
     swiglu_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->h->rows * args.p->h->cols, 1 << 14, swiglu_back_elements, &args);
+    sheaf__rows(args.c, sheaf__rows_there(args.p->h) * args.p->h->cols, 1 << 14,
+                swiglu_back_elements, &args);
     return NULL;
 }
 
@@ -602,6 +604,7 @@ static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__
     swiglu_params *p = op->params;
     *p = (swiglu_params){ gelu, gate, up,
                           sheaf__tape_value(tape, name, gate->rows, gate->cols, gate->dtype) };
+    p->h->there = gate->there;
     p->h->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
     sheaf__op_arg(op, gate, use);

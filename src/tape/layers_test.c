@@ -273,6 +273,72 @@ static void test_choice__largest_first_and_the_first_of_equals(void **state)
     }
 }
 
+enum { WIDE = 2 };
+static float back_of_x[5 * WIDE];
+
+static sheaf_status *give_rows(sheaf__tape *tape, sheaf__op *op)
+{
+    for (int i = 0; i < 5 * WIDE; i++)
+        ((float *)op->arg[0].value->data)[i] = (float)(i + 1);
+    return NULL;
+}
+
+static sheaf_status *keep_back(sheaf__tape *tape, sheaf__op *op)
+{
+    memcpy(back_of_x, op->arg[0].value->grad, sizeof back_of_x);
+    return NULL;
+}
+
+static sheaf_status *give_ones(sheaf__tape *tape, sheaf__op *op)
+{
+    for (int i = 0; i < 5 * WIDE; i++)
+        ((float *)op->arg[0].value->grad)[i] = 1;
+    return NULL;
+}
+
+/* The expert gives what it gets: sums and gradients are weights, at the rows that took it. */
+static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
+{
+    static const struct {
+        int count, row[5];
+    } taken[EXPERTS] = { { 2, { 1, 4 } }, { 5, { 0, 1, 2, 3, 4 } }, { 1, { 0 } }, { 1, { 3 } } };
+    for (int e = 0; e < EXPERTS; e++) {
+        sheaf__context c = context_of(SHEAF_F32);
+        sheaf__tape *tape;
+        CHECK_OK(sheaf__tape_new(&tape, &c));
+        sheaf__value *logits = sheaf__tape_value(tape, "logits", 5, EXPERTS, SHEAF_F32),
+                     *x = sheaf__tape_value(tape, "x", 5, WIDE, SHEAF_F32), *which;
+        x->needs_grad = true;
+        sheaf__op_arg(sheaf__tape_op(tape, "logits", give_logits, NULL, 0), logits, SHEAF__MAKE);
+        sheaf__op_arg(sheaf__tape_op(tape, "x", give_rows, keep_back, 0), x,
+                      SHEAF__MAKE | SHEAF__GIVES);
+        sheaf__value *w = sheaf__record_choice(tape, logits, 2),
+                     *sum = sheaf__record_mixture(tape, 5, WIDE, true),
+                     *y = sheaf__record_taken(tape, &which, x, w, e);
+        sheaf__record_share(tape, sum, y, which, w, e);
+        sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_ones, 0), sum,
+                      SHEAF__READ | SHEAF__TAKES);
+        sheaf__tape_pin(tape, w);
+        sheaf__tape_pin(tape, sum);
+        sheaf__tape_pin(tape, which);
+        assert_int_equal(sheaf__rows_there(y), 5); /* on dry it stays so */
+        CHECK_OK(sheaf__tape_compile(tape, true, false));
+        CHECK_OK(sheaf__tape_run(tape));
+        assert_int_equal(sheaf__rows_there(y), taken[e].count);
+        for (int i = 0; i < taken[e].count; i++)
+            assert_int_equal(((const int32_t *)which->data)[i], taken[e].row[i]);
+        for (int r = 0; r < 4; r++)
+            for (int k = 0; k < WIDE; k++) {
+                const float of = ((const float *)w->data)[r * EXPERTS + e];
+                CHECK_NEAR("share", ((const float *)sum->data)[r * WIDE + k],
+                           of * (float)(r * WIDE + k + 1), 0);
+                CHECK_NEAR("gradient", back_of_x[r * WIDE + k], of, 0);
+            }
+        sheaf__tape_free(tape);
+        sheaf__device_close(c.device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_embedding__with_factors_beside_it),
         cmocka_unit_test(test_copies__are_rounded_to_the_dtype),
         cmocka_unit_test(test_choice__largest_first_and_the_first_of_equals),
+        cmocka_unit_test(test_mixture__an_expert_sees_the_rows_that_took_it),
         cmocka_unit_test(test_tape__finite_is_below_infinity_in_every_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,10 +39,10 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const columns_params *p = op->params;
-    const int64_t m = p->x->rows, in = p->x->cols;
+    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
     sheaf__batch *b;
-    sheaf_status *st = sheaf__batch_new(&b);
-    if (st != NULL)
+    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
+    if (st != NULL || m == 0)
         return st;
     for (int i = 0; i < p->n; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
@@ -94,7 +94,7 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
 static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params *p,
                                         sheaf__lora_back *l, sheaf__batch *b)
 {
-    const int64_t m = p->x->rows;
+    const int64_t m = sheaf__rows_there(p->x);
     const sheaf__linear *first = p->linear[0];
     for (int i = 0; i < p->n; i++)
         for (int s = first->first; s < first->first + first->count && own_lora(p, i) != NULL; s++) {
@@ -137,7 +137,7 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
 static void columns_weight_gradients(sheaf__context *c, const columns_params *p,
                                      const sheaf__lora_back *l, sheaf__batch *b)
 {
-    const int64_t m = p->x->rows, in = p->x->cols;
+    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
     for (int i = 0; i < p->n; i++) {
         const sheaf__linear *layer = p->linear[i];
         const sheaf__lora_part *lora = layer->lora;
@@ -168,7 +168,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
                                             const sheaf__lora_back *l, sheaf__batch *b)
 {
     const sheaf__linear *first = p->linear[0];
-    const int64_t m = p->x->rows, in = p->x->cols;
+    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
     sheaf__batch_begin_tree(b);
     for (int s = first->first; s < first->first + first->count; s++) {
         if (first->extent[s] == 0)
@@ -211,7 +211,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
 static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_params *p,
                                               const sheaf__lora_back *l, sheaf__batch *b)
 {
-    const int64_t m = p->x->rows, in = p->x->cols;
+    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
     for (int i = 0; i < p->n; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
         if (p->xd[i] == NULL || lora == NULL)
@@ -244,12 +244,13 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p)
         l.at[i] = l.width;
         l.width += own_lora(p, i) == NULL ? 0 : p->linear[i]->lora->rank;
     }
+    const int64_t m = sheaf__rows_there(p->x);
     sheaf__batch *b;
-    sheaf_status *st = sheaf__batch_new(&b);
-    if (st != NULL)
+    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
+    if (st != NULL || m == 0)
         return st;
     if (l.width > 0) {
-        st = sheaf__lora_back_take(c, &l, p->linear[0]->count, p->x->rows);
+        st = sheaf__lora_back_take(c, &l, p->linear[0]->count, m);
         if (st == NULL)
             st = columns_lora_inner(c, p, &l, b);
     }
@@ -301,6 +302,7 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
         y[i] = p->y[i] = sheaf__tape_value(tape, l->name, x->rows, l->owned, x->dtype);
+        y[i]->there = x->there;
         y[i]->needs_grad = flows;
         sheaf__op_arg(op, y[i], SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);

@@ -20,7 +20,7 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
-    const int64_t m = p->x->rows;
+    const int64_t m = sheaf__rows_there(p->x);
     const void *x = p->xd != NULL ? p->xd->data : p->x->data;
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (layer->extent[s] == 0)
@@ -55,11 +55,11 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const rows_params *p = op->params;
     const sheaf__linear *layer = p->linear;
-    const int64_t m = p->x->rows;
+    const int64_t m = sheaf__rows_there(p->x);
     sheaf__lora_back l = { .width = layer->lora == NULL ? 0 : layer->lora->rank };
     sheaf__batch *b;
-    sheaf_status *st = sheaf__batch_new(&b);
-    if (st != NULL)
+    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
+    if (st != NULL || m == 0)
         return st;
     if (p->xd != NULL)
         sheaf__lora_drop(c, p->xd->data, p->x->data, m, layer->owned, layer->logical0, layer->lora,
@@ -100,7 +100,7 @@ static void rows_weight_gradients(sheaf__context *c, const rows_params *p, const
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
-    const int64_t m = p->x->rows;
+    const int64_t m = sheaf__rows_there(p->x);
     const void *dy = p->y->grad;
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (lora != NULL && lora->a != NULL)
@@ -126,7 +126,7 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
                                          sheaf__batch *b)
 {
     const sheaf__linear *layer = p->linear;
-    const int64_t m = p->x->rows;
+    const int64_t m = sheaf__rows_there(p->x);
     void *dx = p->x->grad, *apart = NULL;
     const size_t bytes = (size_t)(m * layer->owned) * sheaf_dtype_bytes(c->dtype);
     sheaf_status *st = p->x->grad_fresh ? NULL : sheaf__take(&apart, c, bytes, SHEAF_MEM_SCRATCH);
@@ -179,11 +179,11 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const rows_params *p = op->params;
     const sheaf__lora_part *lora = p->linear->lora;
-    const int64_t m = p->y->rows;
+    const int64_t m = sheaf__rows_there(p->y);
     void *g = NULL;
     sheaf__batch *b;
-    sheaf_status *st = sheaf__batch_new(&b);
-    if (st != NULL)
+    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
+    if (st != NULL || m == 0)
         return st;
     if (lora != NULL) {
         st = sheaf__take(&g, c, (size_t)(m * lora->rank) * sheaf_dtype_bytes(c->dtype),
@@ -231,6 +231,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     const bool keep_x = linear->weight_trained != NULL ||
                         (linear->lora != NULL && linear->lora->a != NULL && !drops);
     p->y = sheaf__tape_value(tape, linear->name, x->rows, linear->out, x->dtype);
+    p->y->there = x->there;
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x,
                   SHEAF__READ | (flows ? SHEAF__TAKES : 0) | (flows && keep_x ? SHEAF__KEEP : 0));

@@ -140,8 +140,91 @@ sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t col
     return sum;
 }
 
+typedef struct taken_params {
+    sheaf__value *x, *y, *which, *weights;
+    int64_t expert, count; /* rows that took it in this run; on dry all */
+} taken_params;
+
+typedef struct taken_args {
+    const sheaf__context *c;
+    const taken_params *p;
+} taken_args;
+
+static void taken_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const taken_args *a = arg;
+    const taken_params *p = a->p;
+    const int32_t *which = p->which->data;
+    const int64_t cols = p->x->cols;
+    for (int64_t i = begin; i < end; i++)
+        memcpy(sheaf__at(p->y->data, i * cols, p->x->dtype),
+               sheaf__at(p->x->data, which[i] * cols, p->x->dtype),
+               (size_t)cols * sheaf_dtype_bytes(p->x->dtype));
+}
+
+/* Every rank has the same weights, and so the same rows. */
+static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    taken_params *p = op->params;
+    if (c->device->kind == SHEAF_DRY)
+        return NULL;
+    int32_t *which = p->which->data;
+    p->count = 0;
+    for (int64_t r = 0; r < p->x->rows; r++)
+        if (((const float *)p->weights->data)[r * p->weights->cols + p->expert] != 0)
+            which[p->count++] = (int32_t)r;
+    sheaf__rows(c, p->count, 32, taken_rows, &(taken_args){ c, p });
+    return NULL;
+}
+
+static void taken_back_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const taken_args *a = arg;
+    const taken_params *p = a->p;
+    const int32_t *which = p->which->data;
+    const int64_t cols = p->x->cols;
+    for (int64_t i = begin; i < end; i++)
+        a->c->device->kernels->accumulate(sheaf__at(p->x->grad, which[i] * cols, p->x->dtype),
+                                          sheaf__at(p->y->grad, i * cols, p->x->dtype), cols,
+                                          p->x->dtype);
+}
+
+static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const taken_params *p = op->params;
+    if (c->device->kind != SHEAF_DRY && p->x->grad_fresh)
+        memset(p->x->grad, 0, (size_t)(p->x->rows * p->x->cols) * sheaf_dtype_bytes(p->x->dtype));
+    sheaf__rows(c, p->count, 32, taken_back_rows, &(taken_args){ c, p });
+    return NULL;
+}
+
+sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
+                                  sheaf__value *weights, int64_t expert)
+{
+    const bool flows = x->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "rows of an expert", taken_forward,
+                                   flows ? taken_backward : NULL, sizeof(taken_params));
+    taken_params *p = op->params;
+    *p = (taken_params){ x,
+                         sheaf__tape_value(tape, "rows of an expert", x->rows, x->cols, x->dtype),
+                         sheaf__tape_value(tape, "numbers of rows", x->rows, 1, SHEAF_F32),
+                         weights,
+                         expert,
+                         x->rows };
+    p->y->there = p->which->there = &p->count;
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, weights, SHEAF__READ);
+    sheaf__op_arg(op, p->which, SHEAF__MAKE | (flows ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    *which = p->which;
+    return p->y;
+}
+
 typedef struct share_params {
-    sheaf__value *sum, *y, *weights;
+    sheaf__value *sum, *y, *which, *weights;
     int64_t expert;
 } share_params;
 
@@ -168,17 +251,24 @@ static float weight_of(const share_params *p, int64_t row)
     return ((const float *)p->weights->data)[row * p->weights->cols + p->expert];
 }
 
+/* The row of the sequences that is row i of y. */
+static int64_t row_of(const share_params *p, int64_t i)
+{
+    return p->which == NULL ? i : ((const int32_t *)p->which->data)[i];
+}
+
 static void share_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const share_args *a = arg;
     const int64_t cols = a->p->sum->cols;
     const sheaf_dtype t = a->c->dtype;
     float part[PART]; /* space for any dtype */
-    for (int64_t r = begin; r < end; r++) {
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t r = row_of(a->p, i);
         const float w = weight_of(a->p, r);
         for (int64_t at = 0, n; at < cols && w != 0; at += n) {
             n = cols - at < PART ? cols - at : PART;
-            scaled(a->c, part, sheaf__at(a->p->y->data, r * cols + at, t), w, n);
+            scaled(a->c, part, sheaf__at(a->p->y->data, i * cols + at, t), w, n);
             a->c->device->kernels->accumulate(sheaf__at(a->p->sum->data, r * cols + at, t), part, n,
                                               t);
         }
@@ -188,7 +278,7 @@ static void share_rows(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *share_forward(sheaf__tape *tape, sheaf__op *op)
 {
     share_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->sum->rows, 32, share_rows, &args);
+    sheaf__rows(args.c, sheaf__rows_there(args.p->y), 32, share_rows, &args);
     return NULL;
 }
 
@@ -213,18 +303,19 @@ static void share_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     const share_params *p = a->p;
     const int64_t cols = p->sum->cols, experts = p->weights->cols;
     const sheaf_dtype t = a->c->dtype;
-    for (int64_t r = begin; r < end; r++) {
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t r = row_of(p, i);
         const float w = weight_of(p, r);
         const void *ds = sheaf__at(p->sum->grad, r * cols, t);
-        if (p->weights->needs_grad) /* each expert writes its own column: none is left out */
+        if (p->weights->needs_grad)
             ((float *)p->weights->grad)[r * experts + p->expert] =
-                w != 0 ? dot(a->c, sheaf__at(p->y->data, r * cols, t), ds, cols) : 0;
+                w != 0 ? dot(a->c, sheaf__at(p->y->data, i * cols, t), ds, cols) : 0;
         if (!p->y->needs_grad)
             continue;
         if (w != 0)
-            scaled(a->c, sheaf__at(p->y->grad, r * cols, t), ds, w, cols);
+            scaled(a->c, sheaf__at(p->y->grad, i * cols, t), ds, w, cols);
         else
-            memset(sheaf__at(p->y->grad, r * cols, t), 0, (size_t)cols * sheaf_dtype_bytes(t));
+            memset(sheaf__at(p->y->grad, i * cols, t), 0, (size_t)cols * sheaf_dtype_bytes(t));
     }
 }
 
@@ -232,21 +323,29 @@ static void share_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *share_backward(sheaf__tape *tape, sheaf__op *op)
 {
     share_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->sum->rows, 32, share_back_rows, &args);
+    const share_params *p = args.p;
+    /* Each expert writes its own column: rows that did not take it are not left out. */
+    for (int64_t r = 0; p->which != NULL && p->weights->needs_grad && r < p->sum->rows &&
+                        args.c->device->kind != SHEAF_DRY;
+         r++)
+        ((float *)p->weights->grad)[r * p->weights->cols + p->expert] = 0;
+    sheaf__rows(args.c, sheaf__rows_there(p->y), 32, share_back_rows, &args);
     return NULL;
 }
 
-void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y,
+void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y, sheaf__value *which,
                          sheaf__value *weights, int64_t expert)
 {
     const bool flows = y->needs_grad || weights->needs_grad;
     sheaf__op *op = sheaf__tape_op(tape, "share of an expert", share_forward,
                                    flows ? share_backward : NULL, sizeof(share_params));
-    *(share_params *)op->params = (share_params){ sum, y, weights, expert };
+    *(share_params *)op->params = (share_params){ sum, y, which, weights, expert };
     sheaf__op_arg(op, sum, SHEAF__CHANGE | (flows ? SHEAF__TURNS : 0));
     sheaf__op_arg(op, y,
                   SHEAF__READ | (y->needs_grad ? SHEAF__TAKES : 0) |
                       (weights->needs_grad ? SHEAF__KEEP : 0));
+    if (which != NULL)
+        sheaf__op_arg(op, which, SHEAF__READ | (flows ? SHEAF__KEEP : 0));
     sheaf__op_arg(op, weights,
                   SHEAF__READ | (flows ? SHEAF__KEEP : 0) |
                       (weights->needs_grad ? SHEAF__TAKES : 0));

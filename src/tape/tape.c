@@ -330,8 +330,8 @@ static int bad_argument(const step *s)
         const unsigned use = s->op->arg[a].use;
         const bool looked_at = s->backward ? (use & backward) && v->live_grad
                                            : (use & forward) && v->live_data && !v->statistic;
-        if (looked_at &&
-            !sheaf__is_finite(s->backward ? v->grad : v->data, v->rows * v->cols, v->dtype))
+        if (looked_at && !sheaf__is_finite(s->backward ? v->grad : v->data,
+                                           sheaf__rows_there(v) * v->cols, v->dtype))
             return a;
     }
     return -1;

@@ -65,6 +65,9 @@ typedef struct sheaf__value {
     const char *name; /* static text, for messages */
     int layer;        /* for messages, -1 = outside layers */
     int64_t rows, cols;
+    /* Of rows that a run chooses: how many of the first are there; NULL: all. Memory is taken for
+     * all, and on dry all are there. */
+    const int64_t *there;
     sheaf_dtype dtype;
     bool needs_grad;
     bool statistic;    /* kept for backward only; may hold -inf in a healthy run */
@@ -72,6 +75,12 @@ typedef struct sheaf__value {
     bool live_data, live_grad,
         grad_fresh; /* fresh: allocated by this step, must be written, not added to */
 } sheaf__value;
+
+/* sheaf__rows_there - the rows that ops compute. */
+static inline int64_t sheaf__rows_there(const sheaf__value *v)
+{
+    return v->there == NULL ? v->rows : *v->there;
+}
 
 enum {
     SHEAF__READ = 1,   /* forward reads data */

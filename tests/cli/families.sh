@@ -51,14 +51,15 @@ middle() {
 }
 make_tokens "$work/tokens.jsonl" 4 120
 base=$(peak_of --version)
-lora="lora --lora-targets all-linear --lora-rank 8"
+# shellcheck disable=SC2034 # named by $how
+lora="lora --lora-targets all-linear --lora-rank 8" few="lora --lora-targets q_proj,v_proj" full=full
 while read -r f hows; do
     one_family "$f"
     check "$f: a model to measure" middle "$f"
     for how in $hows; do
         # shellcheck disable=SC2086 # a method with its flags
         check "$f: plan knows what $how needs" predicted "$work/$f.middle" "$work/tokens.jsonl" --seq 128 --micro-batch 4 --threads 2 --tp 2 \
-            --dtype float32 --method ${how/lora/$lora}
+            --dtype float32 --method ${!how}
     done
     rm -rf "$work/$f".*
 done <<'END'
@@ -66,7 +67,7 @@ qwen3 lora
 smollm3 full
 olmo2 lora
 phi3 lora
-mixtral lora full
+mixtral few full
 gemma2 lora
 gemma3 full
 END
