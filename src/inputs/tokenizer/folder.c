@@ -470,13 +470,19 @@ static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
 static sheaf_status *read_spm(opening *o)
 {
     sheaf_text json = { 0 };
-    if (o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER)
-        return sheaf_expected(
+    const char *declared = o->settings.declared, *model_type = o->settings.model_type;
+    const bool otherwise = sheaf__beside_does_more(&o->settings);
+    if (otherwise || o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER) {
+        sheaf_status *st = sheaf_expected(
             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s '%s'",
-                       o->settings.declared == NULL ? "model_type" : "tokenizer_class",
-                       o->settings.declared == NULL ? o->settings.model_type
-                                                    : o->settings.declared),
-            "a tokenizer.json: the tokenizer of this name reads no tokenizer.model");
+                       declared == NULL ? "model_type" : "tokenizer_class",
+                       declared == NULL ? model_type : declared),
+            otherwise ? "a tokenizer.json: the tokenizer of this name does more than its "
+                        "tokenizer.model says"
+                      : "a tokenizer.json: the tokenizer of this name reads no tokenizer.model");
+        return sheaf_try_this(st, "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
+                                  "of transformers writes one");
+    }
     sheaf_status *st =
         sheaf__spm_convert(&json, &o->spm, o->text, o->size, o->class != SHEAF__GENERIC);
     free(o->text);

@@ -128,6 +128,16 @@ static void test_folder__what_cannot_be_opened_is_named(void **state)
     put(at("none/tokenizer.model"), "\n\x03\n\x01"
                                     "a\x12\x02\x18\x03");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_UNSUPPORTED, "| 3");
+    put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"T5TokenizerFast\"}");
+    assert_int_equal(unlink(at("none/tokenizer.json")), 0);
+    CHECK_FAILS(
+        sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED,
+        "tokenizer_class 'T5TokenizerFast' | a tokenizer.json: the tokenizer of this name does more than its tokenizer.model says");
+    put(at("none/tokenizer_config.json"), "{}");
+    put(at("none/config.json"), "{\"model_type\": \"xlm-roberta\"}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED,
+                "model_type 'xlm-roberta'");
+    put(at("none/config.json"), "{\"model_type\": \"t5gemma\"}"); /* another name */
     put(at("none/tokenizer.model"), "\n\x09\n\x01"
                                     "a");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_FORMAT, "byte 2");

@@ -373,9 +373,12 @@ static sheaf_status *add_token(sheaf__tokenizer *t, const json_t *object, int64_
     sheaf__added_token *token = &a->token[a->count];
     *token = (sheaf__added_token){ 0 };
     sheaf_status *st = read_added(token, &said, object);
-    if (st == NULL && sheaf__vocab_find(&a->names, token->content, token->size) >= 0)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'content'"), "each token once"),
-                         "'%.80s' again", token->content);
+    const int32_t there =
+        st == NULL ? sheaf__vocab_find(&a->names, token->content, token->size) : -1;
+    if (there >= 0)
+        st =
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'content'"), "each token once"),
+                        "'%.80s' again: ids %" PRId32 " and %" PRId64, token->content, there, said);
     if (st == NULL && token->size > 0) {
         st = give_id(t, token, said, next);
         if (st == NULL)

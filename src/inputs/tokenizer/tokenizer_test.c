@@ -434,7 +434,12 @@ static const struct {
     { "{\"model\":{\"type\":\"LSTM\"}}", SHEAF_E_UNSUPPORTED, "'LSTM'" },
     { "{\"model\":" BPE("{\"a\":0}", "[]") ",\"model\":1}", SHEAF_E_FORMAT, "'model' again" },
     { "{\"model\":" BPE("{\"a\":0,\"a\":1}", "[]") "}", SHEAF_E_FORMAT,
-      "token 'a' | each token once" },
+      "token 'a' | each token once | a duplicate: ids 0 and 1" },
+    { "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a\",-1],[\"u\",-2]]}}",
+      SHEAF_E_FORMAT, "token 'u' | each token once | a duplicate: ids 0 and 2" },
+    { "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"continuing_subword_prefix\":\"#\",\"max_"
+      "input_chars_per_word\":9,\"vocab\":{\"a\":4,\"a\":2}}}",
+      SHEAF_E_FORMAT, "token 'a' | each token once | a duplicate: ids 4 and 2" },
     { "{\"model\":" BPE("{\"a\":0,\"b\":0}", "[]") "}", SHEAF_E_FORMAT,
       "each id once | 0, the id of 'a'" },
     { "{\"model\":" BPE("{\"a\":-1}", "[]") "}", SHEAF_E_FORMAT, "a whole number" },
@@ -483,7 +488,7 @@ static const struct {
     { WITH("\"added_tokens\":[" ADDED("1", "a") "]"), SHEAF_E_LAYOUT,
       "0, its id in the model | 1" },
     { WITH("\"added_tokens\":[" ADDED("3", "x") "," ADDED("4", "x") "]"), SHEAF_E_FORMAT,
-      "'x' again" },
+      "'x' again: ids 3 and 4" },
     { WITH("\"padding\":nil"), SHEAF_E_FORMAT, "a JSON value" },
 };
 

@@ -107,8 +107,10 @@ sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, 
         return sheaf_found(sheaf_expected(st, "an id of at most %d", SHEAF__ID_MAX), "%" PRIu64,
                            id);
     }
-    if (sheaf__vocab_find(v, token, size) >= 0)
-        return sheaf_found(fail_token(token, size, "each token once"), "a duplicate");
+    const int32_t there = sheaf__vocab_find(v, token, size);
+    if (there >= 0)
+        return sheaf_found(fail_token(token, size, "each token once"),
+                           "a duplicate: ids %" PRId32 " and %" PRIu64, there, id);
     if ((int64_t)id < v->ids && v->token[id].at != UINT32_MAX)
         return sheaf_found(fail_token(token, size, "each id once"),
                            "%" PRIu64 ", the id of '%.80s' too", id, v->bytes + v->token[id].at);
