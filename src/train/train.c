@@ -758,16 +758,23 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
 static void settle_down(const run *r)
 {
     const sheaf_train_options *o = r->options;
-    int number;
-    const int count = sheaf__process_count(), here = sheaf__process_local(&number);
+    const int count = sheaf__process_count();
+    sheaf_text hosts = { 0 };
     if (count == 1)
         return;
     const bool pinned = o->threads == 0 && sheaf__process_pin();
     const int threads = sheaf__process_threads(o->threads);
-    sheaf_note(r->hooks->events,
-               "%d processes, %d of them on %s: %d compute thread%s in the first%s", count, here,
-               sheaf__process_host(0), threads, threads == 1 ? "" : "s",
+    for (int i = 0; i < count; i++) {
+        bool told = false;
+        for (int k = 0; k < i; k++)
+            told |= strcmp(sheaf__process_host(k), sheaf__process_host(i)) == 0;
+        if (!told)
+            sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", sheaf__process_host(i));
+    }
+    sheaf_note(r->hooks->events, "%d processes on %s: %d compute thread%s in the first%s", count,
+               hosts.at == NULL ? "" : hosts.at, threads, threads == 1 ? "" : "s",
                pinned ? ", on cores of its own" : "");
+    sheaf__text_release(&hosts);
 }
 
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,

@@ -19,7 +19,7 @@ same_run() { # same_run NAME OUT
 check "one rank" "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 4 --out "$work/one"
 check "$mpi, 3 processes" ranks 3 "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 4 --tp 3 --transport mpi --out "$work/3"
 same_run "$mpi, 3 processes" "$work/3"
-runs "mpirun is started" 0 "2 steps done.* 2 processes, 2 of them on .*: 1 compute thread" \
+runs "mpirun is started" 0 "2 steps done.* 2 processes on $(hostname): 1 compute thread" \
     train --model "$work/odd" "${flags[@]}" --steps 2 --tp 2 "${processes[@]}" --out "$work/2"
 runs "and for a run that goes on" 0 "going on after step 2" train --resume --steps 4 --tp 3 --out "$work/2"
 same_run "2 processes, then 3" "$work/2"
