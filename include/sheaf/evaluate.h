@@ -46,6 +46,8 @@ typedef struct sheaf_model_evaluate_options {
     const char *on_long; /* what becomes of those longer than `seq`: "error", "cut", "skip" */
     int specials;        /* special tokens that are written in them are text (-1) or tokens (1) */
     const char *data_cache; /* folder that keeps tokenised texts; NULL: none */
+    int dp; /* groups of `tp` ranks, each with the whole model, that share the rows; with `take`
+               one; 0: one */
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {

@@ -45,6 +45,8 @@ typedef struct sheaf_model_open_options {
                               this machine computes faster */
     const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best that
                         this machine has */
+    int dp;          /* groups of `tp` ranks, each with the whole model, that share the prompts of
+                        sheaf_model_generate_all(); 0: one */
 } sheaf_model_open_options;
 
 /* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a

@@ -1,5 +1,6 @@
 /* generate.c - see generate.h. */
 #include "infer/past.h"
+#include "infer/share.h"
 #include "models/rope.h"
 
 #include <stdlib.h>
@@ -467,6 +468,9 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                               const sheaf__prompt *prompt, int64_t count,
                               const sheaf__generate_options *options)
 {
+    const bool divided = options->divided && model->context->peers != NULL;
+    const sheaf_range own = divided ? sheaf__share_of(count, model->context, model->context->group)
+                                    : (sheaf_range){ 0, count };
     int64_t longest = 1;
     for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
@@ -498,8 +502,10 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         st = check_image(model, &prompt[i], i, options);
     if (st == NULL)
         st = take_images(&b, most, longest);
-    for (b.first = 0; b.first < count && st == NULL; b.first += b.n) {
-        b.n = count - b.first < most ? count - b.first : most;
+    for (int64_t i = 0; i < count && divided; i++)
+        out[i].n = 0;
+    for (b.first = own.begin; b.first < own.end && st == NULL; b.first += b.n) {
+        b.n = own.end - b.first < most ? own.end - b.first : most;
         b.longest = 1;
         for (int64_t i = 0; i < b.n; i++)
             b.longest = prompt[b.first + i].n > b.longest ? prompt[b.first + i].n : b.longest;
@@ -507,9 +513,9 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         st = run_batch(&b);
         sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                     .text = "prompts",
-                                                    .done = b.first + b.n,
-                                                    .total = count });
+                                                    .done = b.first + b.n - own.begin,
+                                                    .total = own.end - own.begin });
     }
     free_batch(&b);
-    return st;
+    return divided ? sheaf__share_answers(out, model->context, count, options->best, st) : st;
 }

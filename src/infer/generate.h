@@ -43,6 +43,10 @@ typedef struct sheaf__generate_options {
     int nstop;
     int64_t max_length; /* positions of prompt and answer together; 0 = no limit */
     int64_t number;     /* of the first prompt, for the random numbers of sampling */
+    /* Groups of ranks share the prompts, and have all answers afterwards; told() and over() hear of
+     * those of their own group. All ranks keep log-probabilities or none does. Else each group
+     * answers all of them. */
+    bool divided;
     /* The image of a prompt that has `embed` and no picture, over the pixels of `picture`, which
      * has the towers' sizes. Called on every rank that has the towers, those of the first stage, a
      * batch at a time; a failure reaches all ranks. */

@@ -131,7 +131,7 @@ static bool is_over(void *self, int64_t prompt, const sheaf__continuation *so_fa
 static sheaf_status *find_past(sheaf__generate_options *how, const work *w, sheaf__model *model)
 {
     const int64_t look = w->count == 1 ? w->prompt->look : 0;
-    sheaf__rank_past *p = &w->m->past[model->context->stage * w->m->tp + model->context->rank];
+    sheaf__rank_past *p = sheaf__model_past(w->m, model->context);
     sheaf_status *st = NULL;
     how->past = &p->past;
     if (look == 0)
@@ -146,6 +146,12 @@ static sheaf_status *find_past(sheaf__generate_options *how, const work *w, shea
     p->look = look;
     how->sight = &p->sight;
     return NULL;
+}
+
+/* Whoever listens hears of the first group alone. */
+static bool divides(const work *w)
+{
+    return w->m->dp > 1 && w->count > 1 && w->a->told == NULL && w->a->said == NULL;
 }
 
 static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model *model)
@@ -164,6 +170,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
                                     .stop = stop,
                                     .nstop = nstop,
                                     .number = a->number,
+                                    .divided = divides(w),
                                     .load = a->load != NULL ? load_image : NULL,
                                     .told = r->first && (a->told != NULL || a->said != NULL) ? tell
                                                                                              : NULL,
@@ -172,7 +179,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
                                     .best = a->best,
                                     .stop_now = a->stop_now,
                                     .events = r->first ? a->events : NULL };
-    sheaf_status *st = sheaf__agree_all(model->context, find_past(&how, w, model));
+    sheaf_status *st = sheaf__agree_groups(model->context, find_past(&how, w, model));
     if (st == NULL)
         st = sheaf__generate(out, model, w->prompt, w->count, &how);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && a->partial) {
@@ -195,11 +202,28 @@ static sheaf__spoken *new_spoken(const work *w)
     return s;
 }
 
+/* Other groups' are passed on, so their ranks have space for them: in one block. */
+static sheaf_status *keep_logprobs(sheaf__continuation *own, float **block, const work *w)
+{
+    const int64_t n = w->a->max_new, best = n * w->a->best;
+    *block = malloc((size_t)(w->count * (n + 2 * best)) * sizeof **block + 1);
+    if (*block == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "answers");
+    for (int64_t i = 0; i < w->count; i++) {
+        float *at = *block + i * (n + 2 * best);
+        own[i].logprob = at;
+        own[i].best_logprob = at + n;
+        own[i].best_ids = (int32_t *)(at + n + best);
+    }
+    return NULL;
+}
+
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     const work *w = self;
     member r = { .w = w, .first = sheaf__is_first(model->context) };
     sheaf__continuation *own = NULL;
+    float *logprobs = NULL;
     int32_t *ids = NULL;
     sheaf_status *st = NULL;
     r.spoken = r.first ? w->spoken : new_spoken(w);
@@ -210,8 +234,10 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
             st = sheaf_fail(SHEAF_E_MEMORY, "answers");
         for (int64_t i = 0; i < w->count && st == NULL; i++)
             own[i].ids = ids + i * w->a->max_new;
+        if (st == NULL && divides(w) && w->a->logprobs)
+            st = keep_logprobs(own, &logprobs, w);
     }
-    st = sheaf__agree_all(model->context, st);
+    st = sheaf__agree_groups(model->context, st);
     if (st == NULL)
         st = generate(&r, r.first ? w->first : own, model);
     sheaf_status_free(r.failed);
@@ -221,6 +247,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
         free(r.spoken);
     free(own);
     free(ids);
+    free(logprobs);
     return st;
 }
 

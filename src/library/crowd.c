@@ -47,7 +47,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
             break;
         did = c->asked;
         pthread_mutex_unlock(&c->lock);
-        sheaf_status *st = sheaf__agree_all(model->context, c->work(c->self, model));
+        sheaf_status *st = sheaf__agree_groups(model->context, c->work(c->self, model));
         pthread_mutex_lock(&c->lock);
         finish(c, st, first);
     }
@@ -88,7 +88,7 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
         return st != NULL ? st : sheaf_fail(SHEAF_E_MEMORY, "ranks of a model");
     c->opened = opened;
     c->options = *options;
-    c->ranks = options->ranks * place.stages;
+    c->ranks = options->ranks * place.stages * (options->groups > 0 ? options->groups : 1);
     pthread_mutex_init(&c->turn, NULL);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);

@@ -21,8 +21,9 @@ static sheaf_status *take(void *self, int64_t row, int64_t position, const float
 
 static sheaf_status *check(const sheaf_model_evaluate_options *o)
 {
-    const bool sound = o->model != NULL && o->data != NULL && o->tp >= 0 && o->threads >= 0 &&
-                       o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 && o->specials <= 1;
+    const bool sound = o->model != NULL && o->data != NULL && o->tp >= 0 && o->dp >= 0 &&
+                       o->threads >= 0 && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
+                       o->specials <= 1;
     return sound ? NULL
                  : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
                                   "a model, data, specials from -1 to 1, and no other number below "
@@ -62,6 +63,7 @@ static sheaf_status *fill(work *w)
                                .specials = o->specials > 0,
                                .specials_given = o->specials != 0,
                                .tp = o->tp > 0 ? o->tp : 1,
+                               .dp = o->dp,
                                .threads = o->threads,
                                .slices = 8,
                                .micro_batch = o->micro_batch > 0 ? o->micro_batch : 4,

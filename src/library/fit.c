@@ -87,6 +87,14 @@ static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t mos
     return st;
 }
 
+/* Ranks of a group or of a stage, at most. */
+static int most_of(const sheaf__question *q)
+{
+    const int copies = q->place_text == NULL ? q->o.dp : q->place.stages,
+              each = SHEAF_MAX_SLICES / copies;
+    return q->o.slices < each ? q->o.slices : each;
+}
+
 /* Ranks upwards, each without and with checkpointing: `micro_batch` as it is, or the largest below
  * it. */
 static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool below)
@@ -110,6 +118,30 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
             if (*fits || st != NULL)
                 return st;
         }
+    return st;
+}
+
+/* The same with groups upwards, which share masters and moments. Where none fits it is as asked
+ * again. */
+static sheaf_status *over_groups(bool *fits, search *s, int64_t micro_batch, bool below)
+{
+    sheaf_train_options *o = &s->q->o;
+    const int first = o->tp, groups = o->dp;
+    const bool checkpointing = o->checkpointing,
+               shares = s->q->place_text == NULL && o->method != SHEAF_METHOD_LORA;
+    sheaf_status *st = over_ranks(fits, s, micro_batch, below);
+    while (st == NULL && !*fits && shares && sheaf__accumulators_of(o) % (2 * o->dp) == 0 &&
+           first * 2 * o->dp <= SHEAF_MAX_SLICES) {
+        o->dp *= 2;
+        o->tp = first;
+        o->checkpointing = checkpointing;
+        s->most = most_of(s->q);
+        st = over_ranks(fits, s, micro_batch, below);
+    }
+    if (st == NULL && !*fits) {
+        o->dp = groups;
+        s->most = o->tp = most_of(s->q);
+    }
     return st;
 }
 
@@ -168,6 +200,13 @@ static sheaf_status *tell_helps(sheaf__fit *out, const search *s)
         change[n].slices = 2 * o->slices;
         change[n++].tp = 2 * o->slices;
     }
+    if (o->method == SHEAF_METHOD_FULL && sheaf__accumulators_of(o) < 4 &&
+        4 * o->tp <= SHEAF_MAX_SLICES) {
+        out->help[n].flags = "--accumulators 4 --dp 4";
+        change[n] = *o;
+        change[n].accumulators = 4;
+        change[n++].dp = 4;
+    }
     sheaf_status *st = NULL;
     for (int i = 0; i < n && st == NULL; i++) {
         sheaf__question other = { .o = change[i], .whole = s->q->whole, .warned = true };
@@ -207,23 +246,21 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
 {
     sheaf_train_options *o = &q->o;
     const bool trains = q->place_text == NULL;
-    const int stages = trains ? 1 : q->place.stages;
     search s = { .q = q,
                  .plan = plan,
                  .events = events,
                  .memory = memory,
                  .rows = o->micro_batch * o->accumulate,
-                 .most = o->slices < SHEAF_MAX_SLICES / stages ? o->slices
-                                                               : SHEAF_MAX_SLICES / stages };
+                 .most = most_of(q) };
     const int first = o->tp;
     const bool checkpointing = o->checkpointing;
     const int64_t micro_batch = o->micro_batch;
     *out = (sheaf__fit){ 0 };
-    sheaf_status *st = over_ranks(&out->fits, &s, micro_batch, false);
+    sheaf_status *st = over_groups(&out->fits, &s, micro_batch, false);
     if (st == NULL && !out->fits && trains && micro_batch > 1) {
         o->tp = first;
         o->checkpointing = checkpointing;
-        st = over_ranks(&out->fits, &s, micro_batch, true);
+        st = over_groups(&out->fits, &s, micro_batch, true);
         if (st == NULL && !out->fits)
             st = attempt(&out->fits, &s, 1);
     }

@@ -12,7 +12,7 @@ typedef struct sheaf__fit_help {
     size_t fullest;    /* bytes of the fullest rank then */
 } sheaf__fit_help;
 
-enum { SHEAF__FIT_HELPS = 3 };
+enum { SHEAF__FIT_HELPS = 4 };
 
 typedef struct sheaf__fit {
     bool fits;
@@ -25,6 +25,8 @@ typedef struct sheaf__fit {
 
 /* sheaf__fit_find - tries settings in this order, and stops at the first that fits:
  *   1. as asked: ranks upwards from --tp, each without and with --checkpointing
+ *      and then, of methods that share their state, with twice the groups and again, as
+ *      --accumulators allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
  *      without and with --checkpointing, the largest micro-batch of those that fit
  *   3. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple

@@ -31,6 +31,10 @@ static void take_from_run(sheaf__judge *j)
 
 sheaf_status *sheaf__judge_open(sheaf__judge *j)
 {
+    if (j->dp > 1 && j->padded) /* rows of other groups are elsewhere */
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dp"), "one group where logits are kept"),
+            "%d", j->dp);
     sheaf_status *st = sheaf__run_model_open(&j->opened, &j->run,
                                              &(sheaf__open_options){ .model = j->model,
                                                                      .config = j->config,
@@ -90,6 +94,7 @@ static sheaf_status *check_memory(const sheaf__judge *j)
                                   .lora = j->opened.lora,
                                   .place = &place,
                                   .tp = j->tp,
+                                  .groups = j->dp,
                                   .threads = j->threads,
                                   .dtype = j->dtype,
                                   .batch = j->micro_batch < rows ? j->micro_batch : rows,
@@ -104,7 +109,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     sheaf__evaluation result;
     sheaf_status *st = j->before == NULL ? NULL : j->before(j->self, first);
     if (j->before != NULL)
-        st = sheaf__agree_all(model->context, st);
+        st = sheaf__agree_groups(model->context, st);
     if (st == NULL)
         st =
             sheaf__evaluate(&result, model, j->rows,
@@ -133,6 +138,7 @@ sheaf_status *sheaf__judge_run(sheaf__judge *j)
     return sheaf__crew_run(
         &j->opened,
         &(sheaf__crew_options){ .ranks = j->tp,
+                                .groups = j->dp,
                                 .place = j->place,
                                 .threads = j->threads,
                                 .dtype = j->dtype,

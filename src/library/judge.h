@@ -21,6 +21,7 @@ typedef struct sheaf__judge {
     sheaf_on_long on_long;
     bool specials, specials_given;
     int tp, threads, slices;
+    int dp; /* groups of ranks, which share the rows; 0 is 1. With `take` one */
     int64_t micro_batch, seq;
     bool force;
     bool words;  /* the model's own are needed, whatever the data are */

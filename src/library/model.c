@@ -36,7 +36,8 @@ static sheaf_status *take_sums(sheaf_bf16_sums *out, const char *name)
 
 static sheaf_status *check_open(const sheaf_model_open_options *o)
 {
-    if (o->model == NULL || o->tp < 0 || o->threads < 0 || o->positions < 0 || o->slices < 0)
+    if (o->model == NULL || o->tp < 0 || o->dp < 0 || o->threads < 0 || o->positions < 0 ||
+        o->slices < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
                               "a model, and no number below 0");
     return NULL;
@@ -98,6 +99,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
         st = copy_text(&m->isa, o.isa);
     if (st == NULL) {
         m->tp = o.tp > 0 ? o.tp : 1;
+        m->dp = o.dp > 0 ? o.dp : 1;
         m->threads = o.threads;
         m->force = o.force;
         m->events = o.events;
@@ -121,6 +123,7 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
                                                          .lora = m->opened.lora,
                                                          .place = &m->placement,
                                                          .tp = m->tp,
+                                                         .groups = m->dp,
                                                          .threads = m->threads,
                                                          .dtype = m->dtype,
                                                          .batch = batch,
@@ -133,6 +136,7 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
 static sheaf_status *load(sheaf_model *m)
 {
     const sheaf__crew_options crew = { .ranks = m->tp,
+                                       .groups = m->dp,
                                        .place = m->place,
                                        .threads = m->threads,
                                        .dtype = m->dtype,
@@ -141,7 +145,7 @@ static sheaf_status *load(sheaf_model *m)
                                                                            : SHEAF__PAIRS,
                                        .positions = m->positions,
                                        .events = m->events };
-    const int ranks = m->placement.stages * m->tp;
+    const int ranks = m->dp * m->placement.stages * m->tp;
     if (m->past == NULL && (m->past = calloc((size_t)ranks, sizeof *m->past)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);
     for (int r = 0; r < ranks; r++)
@@ -178,10 +182,15 @@ sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, in
     return load(m);
 }
 
+sheaf__rank_past *sheaf__model_past(const sheaf_model *m, const sheaf__context *c)
+{
+    return &m->past[(c->group * m->placement.stages + c->stage) * m->tp + c->rank];
+}
+
 static sheaf_status *forget(void *self, sheaf__model *model)
 {
     const sheaf_model *m = self;
-    sheaf__rank_past *p = &m->past[model->context->stage * m->tp + model->context->rank];
+    sheaf__rank_past *p = sheaf__model_past(m, model->context);
     sheaf__past_release(&p->past, model);
     if (p->look != 0)
         sheaf__sight_release(&p->sight, model);

@@ -30,13 +30,13 @@ struct sheaf_model {
     /* for when it is loaded */
     char *place, *isa;
     sheaf__placement placement;
-    int tp, threads;
+    int tp, dp, threads;
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;
     bool force;
     const sheaf_events *events;
     sheaf__crowd *crowd;    /* NULL until then */
-    sheaf__rank_past *past; /* [stages * tp] */
+    sheaf__rank_past *past; /* [dp * stages * tp] */
     _Atomic int64_t looks;  /* pictures that have a number */
 };
 
@@ -45,6 +45,9 @@ struct sheaf_answer {
     int64_t best;
     char *text;
 };
+
+/* sheaf__model_past - what this rank keeps. */
+sheaf__rank_past *sheaf__model_past(const sheaf_model *model, const sheaf__context *context);
 
 /* How prompts are answered: sheaf__generate_options, and what becomes of the answers. */
 typedef struct sheaf__asking {

@@ -120,7 +120,8 @@ sheaf_status *sheaf_needs_rank(sheaf_needs_rank_facts *facts, const sheaf_needs 
             rank);
     const sheaf_plan_rank *r = &needs->plan.rank[rank];
     sheaf__give_report(
-        facts, &(sheaf_needs_rank_facts){ .peak = r->peak, .flops = r->flops, .sent = r->sent },
+        facts,
+        &(sheaf_needs_rank_facts){ .peak = r->peak, .flops = r->flops, .sent = sheaf_plan_sent(r) },
         sizeof *facts);
     return NULL;
 }

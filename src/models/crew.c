@@ -29,7 +29,7 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
     const crew *c = arg;
     const sheaf__crew_options *o = c->options;
     const int world = sheaf_comm_rank(all), rank = world % o->ranks,
-              slices = c->opened->schema->slices;
+              stage = world / o->ranks % c->place.stages, slices = c->opened->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf_status *st = sheaf__device_open(
@@ -42,9 +42,12 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
                                .own = sheaf_owner_slices(slices, o->ranks, rank),
                                .dtype = o->dtype,
                                .stages = c->place.stages,
-                               .stage = world / o->ranks,
+                               .stage = stage,
                                .head_stage = c->place.head_stage,
-                               .world = all };
+                               .world = grid->group,
+                               .groups = grid->groups,
+                               .group = grid->number,
+                               .peers = grid->peers };
     const sheaf__model_options options = { .lora = c->opened->lora,
                                            .positions = o->positions,
                                            .place = &c->place };
@@ -76,6 +79,8 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
         return st;
     sheaf__balance_note(opened->schema, options->ranks, options->events);
     return sheaf__grid_run(
-        &(sheaf__grid_options){ .groups = 1, .stages = c.place.stages, .ranks = options->ranks },
+        &(sheaf__grid_options){ .groups = options->groups > 0 ? options->groups : 1,
+                                .stages = c.place.stages,
+                                .ranks = options->ranks },
         crew_rank, &c);
 }

@@ -7,6 +7,7 @@
 
 typedef struct sheaf__crew_options {
     int ranks, threads; /* threads in all, 0 = every core at hand */
+    int groups;         /* that each load the model; 0 is 1 */
     sheaf_dtype dtype;
     sheaf__sums sums; /* of bfloat16 */
     const char *isa;
@@ -16,9 +17,9 @@ typedef struct sheaf__crew_options {
     const sheaf_events *events; /* told when the ranks share the heads unevenly; may be NULL */
 } sheaf__crew_options;
 
-/* sheaf__crew_run - with `ranks` ranks, or with that many in each stage: opens a device and loads
- * the model on every rank, then calls body on each; the first failure by rank number.
- * opened->schema decides the slices. */
+/* sheaf__crew_run - with `ranks` ranks, or with that many in each stage, in each group: opens a
+ * device and loads the model on every rank, then calls body on each; the first failure by rank
+ * number. opened->schema decides the slices. */
 sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_options *options,
                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
 

@@ -40,6 +40,11 @@ size_t sheaf_plan_fullest(const sheaf_plan *plan)
     return most;
 }
 
+double sheaf_plan_sent(const sheaf_plan_rank *rank)
+{
+    return rank->sent + rank->sent_gradients + rank->sent_weights;
+}
+
 /* ---- what each component holds ---- */
 
 typedef struct count {
@@ -265,6 +270,10 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 {
     *out = (sheaf_plan){ .ranks = job->options->tp * job->options->dp,
                          .parameters = sheaf__parameters(job->schema) };
+    if (job->options->dp > SHEAF_MAX_SLICES / job->options->tp)
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_ARG, "--tp %d, --dp %d", job->options->tp, job->options->dp),
+            "at most %d ranks in all", SHEAF_MAX_SLICES);
     sheaf_status *st = job->train.data == NULL ? check_seq(&job->schema->config, job->seq) : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
@@ -326,21 +335,26 @@ typedef struct evaluation {
     bool padded;
 } evaluation;
 
+static int groups_of(const sheaf_plan_generation *g)
+{
+    return g->groups > 1 ? g->groups : 1;
+}
+
 /* of: what is evaluated, or NULL. */
 static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world,
                                 const evaluation *of)
 {
-    const int rank = world % g->tp, slices = g->schema->slices;
+    const int rank = world % g->tp, slices = g->schema->slices, stages = g->place->stages;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf_comm *group = NULL, *all = NULL;
-    sheaf_status *st =
-        sheaf__device_open(&device, SHEAF_DRY,
-                           sheaf__threads_of(g->threads, g->place->stages * g->tp, world), NULL, 0);
+    sheaf_status *st = sheaf__device_open(
+        &device, SHEAF_DRY, sheaf__threads_of(g->threads, groups_of(g) * stages * g->tp, world),
+        NULL, 0);
     if (st == NULL && g->tp > 1)
         st = sheaf_comm_dry_new(&group, rank, g->tp);
-    if (st == NULL && g->place->stages > 1)
-        st = sheaf_comm_dry_new(&all, world, g->place->stages * g->tp);
+    if (st == NULL && stages > 1)
+        st = sheaf_comm_dry_new(&all, world % (stages * g->tp), stages * g->tp);
     sheaf__context context = { .device = device,
                                .comm = group,
                                .world = all,
@@ -349,8 +363,8 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
                                .slices = slices,
                                .own = sheaf_owner_slices(slices, g->tp, rank),
                                .dtype = g->dtype,
-                               .stages = g->place->stages,
-                               .stage = world / g->tp,
+                               .stages = stages,
+                               .stage = world / g->tp % stages,
                                .head_stage = g->place->head_stage };
     const sheaf__model_options options = { .lora = g->lora,
                                            .positions = g->seq,
@@ -387,12 +401,16 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
                            size_t pictures)
 {
     *out = (sheaf_plan){ .parameters = sheaf__parameters(g->schema) };
-    if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place"),
-                                          "at most %d ranks in all, %d in a stage",
-                                          SHEAF_MAX_SLICES, g->schema->slices),
-                           "%d stages of %d", g->place->stages, g->tp);
-    out->ranks = g->place->stages * g->tp;
+    if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp ||
+        groups_of(g) > SHEAF_MAX_SLICES / (g->place->stages * g->tp)) {
+        sheaf_status *st = sheaf_expected(
+            sheaf_fail(SHEAF_E_ARG, groups_of(g) > 1 ? "--dp" : "--place"),
+            "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES, g->schema->slices);
+        return groups_of(g) > 1 ? sheaf_found(st, "%d groups of %d stages of %d", groups_of(g),
+                                              g->place->stages, g->tp)
+                                : sheaf_found(st, "%d stages of %d", g->place->stages, g->tp);
+    }
+    out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(infer_rank(&out->rank[r], g, r, of), "rank %d of %d", r, out->ranks);

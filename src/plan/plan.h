@@ -49,6 +49,7 @@ typedef struct sheaf_plan_generation {
     const sheaf_lora *lora; /* NULL without an adapter */
     const sheaf__placement *place;
     int tp, threads; /* ranks of each stage; compute threads in all, 0 = every core at hand */
+    int groups;      /* that each hold the model; 0 is 1 */
     sheaf_dtype dtype;
     int64_t batch, seq; /* sequences together; positions of prompt and answer */
     int64_t prompt;     /* of these, the prompt's; 0: all of them */
@@ -68,6 +69,8 @@ sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *
 /* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit
  * but at most 4096; of a model with images, BOI, patches, EOI and 256 tokens of text. */
 int64_t sheaf_plan_seq(const sheaf_config *config);
+/* Bytes that a rank hands to others in one step. */
+double sheaf_plan_sent(const sheaf_plan_rank *rank);
 /* Bytes of the fullest rank. */
 size_t sheaf_plan_fullest(const sheaf_plan *plan);
 

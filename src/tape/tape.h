@@ -54,10 +54,24 @@ static inline sheaf_status *sheaf__agree_all(const sheaf__context *c, sheaf_stat
     return sheaf__everyone(c) == NULL ? st : sheaf_comm_agree(sheaf__everyone(c), st);
 }
 
-/* sheaf__is_first - is this the one rank of them that writes results? */
+/* sheaf__agree_groups - the same among all ranks of all groups: within each, then among peers. */
+static inline sheaf_status *sheaf__agree_groups(const sheaf__context *c, sheaf_status *st)
+{
+    st = sheaf__agree_all(c, st);
+    return c->peers == NULL ? st : sheaf_comm_agree(c->peers, st);
+}
+
+/* sheaf__is_first - is this the one rank of all groups that writes results? */
 static inline bool sheaf__is_first(const sheaf__context *c)
 {
-    return c->rank == 0 && c->stage == 0;
+    return c->rank == 0 && c->stage == 0 && c->group == 0;
+}
+
+/* sheaf__share_of - what of `all` things in a row falls to a group: as even as can be. */
+static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, int group)
+{
+    const int groups = c->groups > 1 ? c->groups : 1;
+    return (sheaf_range){ all * group / groups, all * (group + 1) / groups };
 }
 
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */

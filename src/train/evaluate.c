@@ -8,7 +8,6 @@
 
 typedef struct pass {
     const sheaf__evaluate_options *options;
-    sheaf__evaluation *out;
     const sheaf_batch *batch;
     int64_t first, rows; /* this batch holds the rows numbered [first, first + rows) of... */
     int64_t all;         /* ...so many that are read */
@@ -44,7 +43,7 @@ static sheaf_status *asked_to_stop(const pass *p, const sheaf__model *model)
         return NULL;
     if (atomic_load(stop) != 0)
         st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop");
-    return sheaf__agree_all(model->context, st);
+    return sheaf__agree_groups(model->context, st);
 }
 
 static int64_t longest(const pass *p, const sheaf_data *data)
@@ -84,59 +83,146 @@ static sheaf_status *warn_of(pass *p, sheaf__runner *runner, const int64_t *row)
     return st;
 }
 
-/* Rows p->first .. p->first + n - 1, micro-batches of `batch` rows; n is a multiple of it. */
-static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *data, int64_t batch,
-                              int64_t n)
+/* What one micro-batch gave. */
+typedef struct found {
+    double loss;
+    int64_t tokens, correct;
+} found;
+
+/* Micro-batches of `batch` rows, and of the `rest`; this group's are `own`. */
+typedef struct course {
+    sheaf__model *model;
+    const sheaf_data *data;
+    int64_t batch, rest, micros, groups, rounds;
+    sheaf_range own;
+    sheaf__runner runner;
+    bool open;
+    int64_t *row;
+    found *found; /* [micros] */
+} course;
+
+static int64_t rows_of(const course *c, int64_t micro)
+{
+    return micro == c->micros - 1 && c->rest > 0 ? c->rest : c->batch;
+}
+
+static sheaf_status *open_runner(course *c, pass *p, int64_t rows)
 {
     const bool whole = p->options->padded;
-    sheaf__runner runner;
-    int64_t *row = malloc(2 * (size_t)batch * sizeof *row);
+    if (c->open)
+        sheaf__runner_release(&c->runner);
+    c->open = true;
     sheaf_status *st = sheaf__runner_open(
-        &runner, model, data,
-        &(sheaf__runner_options){ .rows = batch,
-                                  .seq = whole ? sheaf_data_seq(data) : longest(p, data),
+        &c->runner, c->model, c->data,
+        &(sheaf__runner_options){ .rows = rows,
+                                  .seq = whole ? sheaf_data_seq(c->data) : longest(p, c->data),
                                   .longest = !whole });
-    if (st == NULL && row == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
-    runner.head.all_rows = whole;
-    runner.head.judge = true;
-    runner.head.take = whole ? take_logits : NULL;
-    runner.head.self = p;
-    p->batch = &runner.batch;
-    p->rows = batch;
-    for (const int64_t end = p->first + n; p->first < end && st == NULL; p->first += batch) {
-        for (int64_t i = 0; i < 2 * batch; i++) /* these, and what is to be ready then */
-            row[i] = p->first + i < end ? row_at(p, p->first + i) : -1;
-        if (sheaf__is_first(model->context))
-            sheaf_data_announce(data, row, 2 * batch);
-        st = asked_to_stop(p, model);
-        if (st == NULL)
-            st = sheaf__runner_run(&runner, row);
-        p->out->loss += runner.head.loss_sum;
-        p->out->tokens += runner.head.labels;
-        p->out->correct += runner.head.correct;
-        if (st == NULL && !p->warned && !isfinite(runner.head.loss_sum))
-            st = warn_of(p, &runner, row);
-        sheaf_emit(p->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
-                                                       .text = "rows",
-                                                       .done = p->first + batch,
-                                                       .total = p->all });
-    }
-    sheaf__runner_release(&runner);
-    free(row);
+    c->runner.head.all_rows = whole;
+    c->runner.head.judge = true;
+    c->runner.head.take = whole ? take_logits : NULL;
+    c->runner.head.self = p;
+    p->batch = &c->runner.batch;
+    p->rows = rows;
     return st;
+}
+
+static sheaf_status *run_micro(course *c, pass *p, int64_t micro)
+{
+    const int64_t n = rows_of(c, micro);
+    sheaf_status *st = c->open && p->rows == n ? NULL : open_runner(c, p, n);
+    p->first = micro * c->batch;
+    for (int64_t i = 0; i < 2 * n; i++) /* these, and what is to be ready then */
+        c->row[i] = p->first + i < p->all && (i < n || micro + 1 < c->own.end)
+                        ? row_at(p, p->first + i)
+                        : -1;
+    if (sheaf__is_first(c->model->context))
+        sheaf_data_announce(c->data, c->row, 2 * n);
+    if (st == NULL)
+        st = sheaf__runner_run(&c->runner, c->row);
+    c->found[micro] =
+        (found){ c->runner.head.loss_sum, c->runner.head.labels, c->runner.head.correct };
+    if (st == NULL && !p->warned && !isfinite(c->found[micro].loss))
+        st = warn_of(p, &c->runner, c->row);
+    return st;
+}
+
+/* All groups ask at the same time whether they are to stop; one of them may be done by then. */
+static sheaf_status *run_course(course *c, pass *p)
+{
+    sheaf_status *st = NULL;
+    for (int64_t round = 0; round < c->rounds && st == NULL; round++) {
+        const int64_t micro = c->own.begin + round, done = (round + 1) * c->groups * c->batch;
+        st = asked_to_stop(p, c->model);
+        if (st == NULL && micro < c->own.end)
+            st = run_micro(c, p, micro);
+        sheaf_emit(p->options->events,
+                   &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                   .text = "rows",
+                                   .done = round + 1 < c->rounds && done < p->all ? done : p->all,
+                                   .total = p->all });
+    }
+    return st;
+}
+
+/* Of what another group found the first says where it began. */
+static sheaf_status *warn_of_others(course *c, pass *p)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < c->micros && c->model->context->group == 0 && st == NULL; i++)
+        if (!p->warned && !isfinite(c->found[i].loss))
+            st = run_micro(c, p, i);
+    return st;
+}
+
+/* What peers found in theirs. */
+static sheaf_status *share(course *c, pass *p)
+{
+    const sheaf__context *context = c->model->context;
+    size_t size[SHEAF_MAX_SLICES];
+    if (context->peers == NULL)
+        return NULL;
+    for (int g = 0; g < context->groups; g++) {
+        const sheaf_range of = sheaf__share_of(c->micros, context, g);
+        size[g] = (size_t)(of.end - of.begin) * sizeof *c->found;
+    }
+    sheaf_status *st = sheaf_comm_gather(context->peers, c->found, size);
+    return st == NULL ? warn_of_others(c, p) : st;
 }
 
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
                               const sheaf__evaluate_options *options)
 {
+    const sheaf__context *context = model->context;
     const int64_t rows = options->row == NULL ? sheaf_data_rows(data) : options->rows,
-                  batch = options->micro_batch < rows ? options->micro_batch : rows;
-    pass p = { .options = options, .out = out, .all = rows, .vocab = model->schema->config.vocab };
+                  batch = options->micro_batch < rows ? options->micro_batch : rows,
+                  micros = batch == 0 ? 0 : (rows + batch - 1) / batch,
+                  groups = context->groups > 1 ? context->groups : 1;
+    pass p = { .options = options, .all = rows, .vocab = model->schema->config.vocab };
+    course c = { .model = model,
+                 .data = data,
+                 .batch = batch,
+                 .rest = batch == 0 ? 0 : rows % batch,
+                 .micros = micros,
+                 .groups = groups,
+                 .rounds = (micros + groups - 1) / groups,
+                 .own = sheaf__share_of(micros, context, context->group),
+                 .row = malloc(2 * (size_t)batch * sizeof *c.row + 1),
+                 .found = calloc((size_t)micros + 1, sizeof *c.found) };
     *out = (sheaf__evaluation){ 0 };
-    sheaf_status *st = run_rows(&p, model, data, batch, rows / batch * batch);
-    if (st == NULL && rows % batch > 0)
-        st = run_rows(&p, model, data, rows % batch, rows % batch);
+    sheaf_status *st = c.row == NULL || c.found == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch)
+                           : run_course(&c, &p);
+    if (st == NULL)
+        st = share(&c, &p);
+    for (int64_t i = 0; i < micros && st == NULL; i++) {
+        out->loss += c.found[i].loss;
+        out->tokens += c.found[i].tokens;
+        out->correct += c.found[i].correct;
+    }
     out->loss = out->tokens == 0 ? 0 : out->loss / (double)out->tokens;
+    if (c.open)
+        sheaf__runner_release(&c.runner);
+    free(c.row);
+    free(c.found);
     return st;
 }

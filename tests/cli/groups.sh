@@ -53,6 +53,29 @@ family "full in float16, whose scale overflows" "2:2 1:1 1:2" --model "$tiny" "$
 tied=$llama/tiny_llama3rope/hf
 family "full with a tied table" "1:2 2:2 1:1" --model "$tied" --data "$llama/tiny_llama3rope/fwd_inputs.safetensors" --micro-batch 1 --lr 3e-3 --schedule constant --seed 3 --method full --accumulate 2 --accumulators 2
 
+family "evaluations while it trains" "2:2 1:4 1:1" --model "$tiny" "${small[@]}" "${lora[@]}" --accumulate 4 --eval-data "$data" --eval-every 1 --use-best
+
+# ---- evaluations and answers: rows and prompts are shared, results come in their order ----
+for n in 5,6,7 8 9,10 11,12,13,14 15,16 17 18,19; do echo "{\"tokens\": [$n], \"completion\": \"$n\"}"; done >"$work/prompts.jsonl"
+ids=$(for i in $(seq 77); do echo $(((i * 37) % 500 + 3)); done | tr '\n' ' ')
+tokens_file "$work/rows.safetensors" 7 11 "$ids" "$ids"
+for to in 1:1 1:2 2:3 1:5 1:8; do
+    # shellcheck disable=SC2046
+    for batch in 1 2 3; do
+        runs "seven rows at $to, $batch at a time" 0 . eval --model "$tiny" --data "$work/rows.safetensors" $(grid $to) --micro-batch $batch --json
+        cp "$work/stdout" "$work/eval-$batch.$to"
+        same "give the same numbers" "$work/eval-$batch.1:1" "$work/eval-$batch.$to"
+    done
+    # shellcheck disable=SC2046
+    runs "seven prompts at $to" 0 '"tokens"' generate --model "$tiny" --data "$work/prompts.jsonl" --max-new 9 --batch 2 --temperature 0.9 --seed 5 --logprobs 2 --json $(grid $to)
+    cp "$work/stdout" "$work/generate.$to"
+    same "give the same answers" "$work/generate.1:1" "$work/generate.$to"
+done
+check "seven of them" test "$(grep -o '"logprobs"' "$work/generate.1:8" | wc -l)" -eq 7
+runs "one prompt is answered by each group" 0 '^[0-9]+,' generate --model "$tiny" --tokens 5,6 --max-new 3 --greedy --dp 3
+runs "logits stay with one group" 2 'one group where logits are kept.*found: *2' eval --model "$tiny" --data "$data" --dp 2 --save-logits "$work/logits"
+runs "more groups than there can be ranks" 2 'at most 64 ranks' eval --model "$tiny" --data "$data" --dp 33 --tp 2
+
 # ---- pictures ----
 if [ -d "$golden/cogvlm/mp1" ]; then
     vision=$golden/cogvlm/mp1
@@ -68,6 +91,12 @@ for p in rgb8.png turned6.jpg lossy.webp cmyk.jpg grey16.png; do cp "$pictures/$
 see=(--model "$vision" "${words[@]}" --data "$work/caps" --micro-batch 2 --accumulate 4 --lr 1e-3 --schedule constant --seed 3)
 family "pictures" "2:2 1:4 1:1" "${see[@]}" --lora-rank 2 --lora-targets all-linear
 family "pictures, full" "1:2 2:1" "${see[@]}" --method full --accumulators 2
+for to in 1:1 2:2; do
+    # shellcheck disable=SC2046
+    runs "pictures are judged and answered at $to" 0 '"exact_match"' eval --model "$vision" "${words[@]}" --data "$work/caps" --match --max-new 3 --micro-batch 2 --json $(grid $to)
+    cp "$work/stdout" "$work/judged.$to"
+    same "the same way" "$work/judged.1:1" "$work/judged.$to"
+done
 
 # ---- what cannot be ----
 runs "groups that do not divide the accumulators" 2 'expected: a divisor of 1, the --accumulators of this method.*found: *2.*--accumulators 2 from the start' \

@@ -38,7 +38,7 @@ for memory in 24G 6G 4G; do
     check "what is proposed for $memory fits" proposed $memory
 done
 runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --memory 5G
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":832\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --memory 4096M --json
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":832\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --memory 4096M --json
 runs "more rows at once that fit too" 0 'fits: --tp 2; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --accumulate 16 --memory 24GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
@@ -74,7 +74,18 @@ done <<'END'
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
 --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float16 --threads 2 --tp 2
+--method full --micro-batch 2 --accumulate 4 --accumulators 4 --dtype bfloat16 --threads 2 --dp 4
+--method full --micro-batch 2 --accumulate 4 --accumulators 2 --dtype float32 --threads 2 --dp 2 --tp 2
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --accumulate 4 --dtype bfloat16 --threads 2 --dp 2
 END
+groups=(plan --model "$work/mini" --method full --micro-batch 1 --accumulate 4 --seq 64)
+runs "groups, with what they send" 0 '2 groups of 2 ranks.*MiB by rank +0 +1 +2 +3 .*MiB sent.*  sums .*  gradients .*  weights' "${groups[@]}" --accumulators 2 --dp 2 --tp 2
+runs "groups, for programs" 0 '"group":1,"sent_sums":[0-9.]*,"sent_gradients":[1-9][0-9.]*,"sent_weights":[1-9]' "${groups[@]}" --accumulators 2 --dp 2 --tp 2 --json
+runs "groups share masters and moments" 0 'fits: --tp 8 --dp [24]' "${groups[@]}" --accumulators 4 --memory 48M
+runs "in the answer for programs too" 0 '"proposal":\{"tp":8,"dp":[24],' "${groups[@]}" --accumulators 4 --memory 48M --json
+runs "what more accumulators would help" 1 'accumulators 4 --dp 4' "${groups[@]}" --memory 40M
+runs "LoRA is not divided, but sums are" 0 '  weights +0.0 +0.0' plan --model "$work/mini" --lora-targets all-linear --accumulate 4 --dp 2
+runs "no more than 64 ranks" 2 'at most 64' "${groups[@]}" --accumulators 16 --slices 16 --tp 8 --dp 16
 "$sheaf" init cogvlm-tiny "$work/cogvlm" --seed 1 >/dev/null 2>&1 || fail "init of a model with images"
 make_pictures "$work/caps"
 # rows of 10 and one of 400: the fullest micro-batch is the one that has it

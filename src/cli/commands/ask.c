@@ -27,7 +27,7 @@ static void append(cli_option *table, const cli_option *rows, size_t bytes)
 
 void ask_model_table(cli_option *table, ask_model *m)
 {
-    *m = (ask_model){ .tp = 1, .slices = 8, .dtype = SHEAF_F32 };
+    *m = (ask_model){ .tp = 1, .dp = 1, .slices = 8, .dtype = SHEAF_F32 };
     const cli_option rows[] = {
         { "model", CLI_PATH | CLI_REQUIRED, &m->model, "folder of the model, or of a training run",
           "DIR" },
@@ -102,6 +102,7 @@ sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, co
     how.prompt_template = f->version;
     how.dtype = sheaf_dtype_torch_name(m->dtype);
     how.tp = m->tp;
+    how.dp = m->dp;
     how.threads = m->threads;
     how.place = m->place;
     how.positions = positions;
@@ -404,6 +405,7 @@ static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__placement *place
                                     .lora = opened->lora,
                                     .place = place,
                                     .tp = l->tp,
+                                    .groups = l->dp,
                                     .threads = l->threads,
                                     .dtype = l->dtype };
     return sheaf__placement_read(place, l->place, opened->schema);

@@ -14,7 +14,7 @@
 /* Which model, and how it is loaded. */
 typedef struct ask_model {
     const char *model, *config, *adapter, *isa, *place;
-    int tp, threads, slices;
+    int tp, dp, threads, slices;
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;
     bool force;
@@ -73,6 +73,7 @@ void ask_answers_free(sheaf__continuation *list);
 typedef struct ask_layout {
     const char *place;
     int tp, threads;
+    int dp; /* 0 is 1 */
     sheaf_dtype dtype;
     bool force;
     const sheaf_events *events;

@@ -61,6 +61,7 @@ static sheaf_status *answer_all(void *self, sheaf__model *model)
     sheaf__continuation *own = NULL;
     how.events = first ? w->judge.events : NULL;
     how.stop_now = w->stop;
+    how.divided = true;
     sheaf_status *st = first ? NULL : ask_answers_new(&own, w->prompts.count, how.max_new);
     if (st == NULL)
         st =
@@ -301,6 +302,7 @@ static sheaf_status *ready(void *self)
         return NULL;
     const ask_layout layout = { .place = j->place,
                                 .tp = j->tp,
+                                .dp = j->dp,
                                 .threads = j->threads,
                                 .dtype = j->dtype,
                                 .force = j->force,
@@ -349,6 +351,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
 {
     work w = { .max_new = 64,
                .judge = { .tp = 1,
+                          .dp = 1,
                           .slices = 8,
                           .dtype = SHEAF_F32,
                           .micro_batch = 4,
@@ -381,6 +384,9 @@ int cmd_eval(cli *cli, int argc, char **argv)
           "keep tokenised texts in this folder and find them again", "DIR" },
         { "on-long", CLI_CHOICE, &j->on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
         { "tp", CLI_INT, &j->tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
+        { "dp", CLI_INT, &j->dp,
+          "groups of such ranks, each with the whole model, that share the rows", "D", 1,
+          SHEAF_MAX_SLICES },
         { "place", CLI_TEXT, &j->place,
           "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
         { "threads", CLI_INT, &j->threads, "compute threads in all; 0 = every core at hand",

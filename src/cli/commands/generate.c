@@ -235,6 +235,9 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
         { "batch", CLI_COUNT, &s.batch, "prompts run together", .min = 1, .max = 4096 },
+        { "dp", CLI_INT, &s.model.dp,
+          "groups of --tp ranks, each with the whole model, that share the prompts of --data", "D",
+          1, SHEAF_MAX_SLICES },
         { 0 },
     };
     ask_model_table(table, &s.model);

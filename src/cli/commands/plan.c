@@ -80,8 +80,8 @@ static void add_fit(json_t *to, const question *q)
     json_object_set_new(to, "fits", json_boolean(q->fit.fits));
     if (q->fit.fits) {
         json_object_set_new(to, "proposal",
-                            json_pack("{s:i, s:I, s:I, s:b, s:I}", "tp", o->tp, "micro_batch",
-                                      (json_int_t)o->micro_batch, "accumulate",
+                            json_pack("{s:i, s:i, s:I, s:I, s:b, s:I}", "tp", o->tp, "dp", o->dp,
+                                      "micro_batch", (json_int_t)o->micro_batch, "accumulate",
                                       (json_int_t)o->accumulate, "checkpointing", o->checkpointing,
                                       "seq", (json_int_t)q->ask.seq));
         if (q->fit.larger_micro_batch > 0)
@@ -134,7 +134,13 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_object_set_new(one, "components", components_json(&plan->rank[r]));
         json_object_set_new(one, "peak", json_integer((json_int_t)plan->rank[r].peak));
         json_object_set_new(one, "flops_per_step", json_real(plan->rank[r].flops));
-        json_object_set_new(one, "sent_per_step", json_real(plan->rank[r].sent));
+        json_object_set_new(one, "sent_per_step", json_real(sheaf_plan_sent(&plan->rank[r])));
+        if (q->ask.o.dp > 1) {
+            json_object_set_new(one, "group", json_integer(r / q->ask.o.tp));
+            json_object_set_new(one, "sent_sums", json_real(plan->rank[r].sent));
+            json_object_set_new(one, "sent_gradients", json_real(plan->rank[r].sent_gradients));
+            json_object_set_new(one, "sent_weights", json_real(plan->rank[r].sent_weights));
+        }
         json_array_append_new(ranks, one);
     }
     json_t *all =
@@ -147,6 +153,8 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
                   "micro_batch", (json_int_t)q->ask.o.micro_batch, "seq", (json_int_t)q->ask.seq,
                   "image", (json_int_t)image_of(q), "images", (json_int_t)q->ask.images, "padding",
                   q->ask.padding, "checkpointing", q->ask.o.checkpointing);
+    if (q->ask.place_text == NULL)
+        json_object_set_new(all, "dp", json_integer(q->ask.o.dp));
     if (q->memory > 0)
         add_fit(all, q);
     if (q->work.rows > 0)
@@ -196,6 +204,21 @@ static void print_bytes(const cli *cli, const question *q, const sheaf_plan *pla
     }
 }
 
+/* Of groups also what it is: sums within one, then gradients and weights between them. */
+static void print_sent(const cli *cli, const question *q, const sheaf_plan *plan)
+{
+    static const char *const kind[] = { "MiB sent", "  sums", "  gradients", "  weights" };
+    for (int k = 0; k < (q->ask.o.dp > 1 ? 4 : 1); k++) {
+        sheaf__print(cli->out, "\n%-17s", kind[k]);
+        for (int r = 0; r < plan->ranks; r++) {
+            const sheaf_plan_rank *rank = &plan->rank[r];
+            const double sent[] = { sheaf_plan_sent(rank), rank->sent, rank->sent_gradients,
+                                    rank->sent_weights };
+            sheaf__print(cli->out, "%10.1f", sent[k] / 1048576);
+        }
+    }
+}
+
 static void print_ranks(const cli *cli, const question *q, const sheaf_plan *plan)
 {
     sheaf__print(cli->out,
@@ -212,9 +235,13 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
     if (q->ask.padding >= 0.0005)
         sheaf__print(cli->out, " in the longest micro-batch, %.1f %% of all positions padding",
                      100 * q->ask.padding);
-    sheaf__print(cli->out, ", %s, %d rank%s of %d slice%s%s\n",
-                 sheaf_dtype_torch_name(q->ask.o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
-                 q->ask.o.slices, q->ask.o.slices == 1 ? "" : "s",
+    sheaf__print(cli->out, ", %s, ", sheaf_dtype_torch_name(q->ask.o.dtype));
+    if (q->ask.o.dp > 1)
+        sheaf__print(cli->out, "%d groups of %d rank%s", q->ask.o.dp, q->ask.o.tp,
+                     q->ask.o.tp == 1 ? "" : "s");
+    else
+        sheaf__print(cli->out, "%d rank%s", plan->ranks, plan->ranks == 1 ? "" : "s");
+    sheaf__print(cli->out, " of %d slice%s%s\n", q->ask.o.slices, q->ask.o.slices == 1 ? "" : "s",
                  q->ask.o.checkpointing ? ", checkpointing" : "");
     for (int s = 0; q->ask.place_text != NULL && s < q->ask.place.stages; s++)
         sheaf__print(cli->out, "stage %d, ranks %d to %d: layers %lld to %lld\n", s,
@@ -230,9 +257,7 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
     sheaf__print(cli->out, "\n%-17s", q->ask.place_text == NULL ? "GFLOP a step" : "GFLOP");
     for (int r = 0; r < plan->ranks; r++)
         sheaf__print(cli->out, "%10.1f", plan->rank[r].flops / 1e9);
-    sheaf__print(cli->out, "\n%-17s", "MiB sent");
-    for (int r = 0; r < plan->ranks; r++)
-        sheaf__print(cli->out, "%10.1f", plan->rank[r].sent / 1048576);
+    print_sent(cli, q, plan);
     sheaf__print(cli->out,
                  "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n",
                  mib(plan->process), mib(plan->host));
@@ -245,13 +270,20 @@ typedef struct cell {
     int64_t trained;
 } cell;
 
+/* Ranks of a group, at most. */
+static int most_ranks(const question *q)
+{
+    const int each = SHEAF_MAX_SLICES / q->ask.o.dp;
+    return q->ask.o.slices < each ? q->ask.o.slices : each;
+}
+
 /* of[T - 1][checkpointing]; the question is asked anew for its method. */
 static sheaf_status *fill_column(cell of[][2], question *q, const cli *cli)
 {
     const question as_asked = *q;
     sheaf_plan plan;
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
-    for (int tp = 1; tp <= q->ask.o.slices && st == NULL; tp++)
+    for (int tp = 1; tp <= most_ranks(q) && st == NULL; tp++)
         for (int again = 0; again < 2 && st == NULL; again++) {
             q->ask.o.tp = tp;
             q->ask.o.checkpointing = again;
@@ -273,7 +305,7 @@ static bool in_mib(const question *q, cell of[][SHEAF_MAX_SLICES][2], int n)
 {
     size_t most = 0;
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < 2 * q->ask.o.slices; i++)
+        for (int i = 0; i < 2 * most_ranks(q); i++)
             most = of[m][i / 2][i % 2].peak > most ? of[m][i / 2][i % 2].peak : most;
     return most < (size_t)1 << 30;
 }
@@ -295,7 +327,7 @@ static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX
             sheaf__print(cli->out, "---|---|");
         fputc('\n', cli->out);
     }
-    for (int tp = 1; tp <= q->ask.o.slices; tp++) {
+    for (int tp = 1; tp <= most_ranks(q); tp++) {
         if (!cli->json)
             sheaf__print(cli->out, "| %d |", tp);
         for (int m = 0; m < n; m++)
@@ -357,8 +389,10 @@ static void print_fit(const cli *cli, const question *q, const sheaf_train_optio
     const char *unit, *missing_unit;
     const double memory = gib_or_mib(q->memory, &unit);
     if (f->fits) {
-        sheaf__print(cli->err, "fits: --tp %d%s", o->tp,
-                     o->checkpointing ? " --checkpointing" : "");
+        sheaf__print(cli->err, "fits: --tp %d", o->tp);
+        if (o->dp != asked->dp)
+            sheaf__print(cli->err, " --dp %d", o->dp);
+        sheaf__print(cli->err, "%s", o->checkpointing ? " --checkpointing" : "");
         if (o->micro_batch != asked->micro_batch)
             sheaf__print(cli->err, " --micro-batch %lld --accumulate %lld",
                          (long long)o->micro_batch, (long long)o->accumulate);
