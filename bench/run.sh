@@ -2,10 +2,12 @@
 # run.sh - `./run bench`: sheaf beside PyTorch + PEFT, alternating, on the same files.
 #
 # `./run bench checkpoints` compares merging and resharding with cp and PEFT instead,
-# `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch.
+# `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
+# `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
+# `./run bench attention` attention of long sequences with PyTorch's.
 #
 # Needs python3 with venv and a network once, to put the rivals into
-# build/bench-venv. Arguments go to compare.py (see its --help).
+# build/bench-venv. Arguments go to compare.py or what runs instead (see its --help).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=build/bench
@@ -15,6 +17,7 @@ mkdir -p "$work"
 case ${1:-} in
     checkpoints) shift; exec "$rivals_python" bench/checkpoints.py --work "$work" "$@" ;;
     vision) shift; exec "$rivals_python" bench/cog_bench.py --work "$work" "$@" ;;
+    attention) shift; ninja -C build bench/attention_bench >/dev/null; exec "$rivals_python" -B bench/attention.py "$@" ;;
 esac
 
 for model in mini:8192 tiny1b-4l:32000; do
@@ -25,4 +28,10 @@ for model in mini:8192 tiny1b-4l:32000; do
     [ -f "$work/$name-data.safetensors" ] ||
         "$rivals_python" bench/make_data.py "$work/$name-data.safetensors" 64 512 "${model#*:}"
 done
+if [ "${1:-}" = decode ]; then
+    shift
+    ninja -C build bench/memory_bench >/dev/null
+    "$rivals_python" -c 'import xllamacpp, gguf' 2>/dev/null || "$rivals_python" -m pip install --quiet xllamacpp gguf || true
+    exec "$rivals_python" -B bench/decode.py --work "$work" "$@"
+fi
 exec "$rivals_python" bench/compare.py --work "$work" "$@"
