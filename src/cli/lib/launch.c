@@ -214,7 +214,8 @@ static sheaf_status *make_note(char path[PATH_MAX], int *note)
 
 sheaf_status *cli_launch(int *code, const cli_launch_options *o)
 {
-    char *module = NULL, *mpirun = NULL, self[PATH_MAX], note[PATH_MAX];
+    char *module = NULL, *mpirun = NULL, self[PATH_MAX];
+    static char note[PATH_MAX]; /* which a handler of signals reads */
     int fd = -1;
     words w = { 0 };
     bool is_open = false;
@@ -239,12 +240,15 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     const pid_t child = st == NULL ? fork() : -1;
     if (child == 0)
         become(&w, note);
+    if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
+        cli_signals_unfinished(note);
     if (st == NULL && child < 0)
         st = sheaf_found(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), "%s", strerror(errno));
     if (st == NULL)
         watch(code, child, is_open);
     if (fd >= 0) {
         read_note(code, fd);
+        cli_signals_unfinished(NULL);
         unlink(note);
     }
     release(&w);
