@@ -48,8 +48,11 @@ function conversation(first, second, asked, answered,    s) {
     return "{\"messages\": [" s "]}"
 }
 
-# Tens that are words of their own, and hundreds alone, are a fifth of all numbers: they come more often.
+# Numbers without hundreds are a tenth of all, and those that end in a word of its own a fifth: both
+# come more often.
 function seen(    n) {
+    if (below(4) == 0)
+        return low[1 + below(lows)]
     n = number[held + 1 + below(most - held)]
     return n % 100 < 20 || below(2) ? n : number[held + 1 + below(most - held)]
 }
@@ -67,12 +70,15 @@ BEGIN {
         j = 1 + below(i)
         n = number[i]; number[i] = number[j]; number[j] = n
     }
+    for (i = held + 1; i <= most; i++)
+        if (number[i] < 100)
+            low[++lows] = number[i]
     for (i = 1; i <= held; i++) {
         print conversation(number[i], 0, "english", "english") > (out "/base-heldout.jsonl")
         print conversation(number[i], 0, "english", "german") > (out "/adapter-heldout.jsonl")
     }
     for (i = 0; i < train; i++) {
-        language = below(2) ? "english" : "german"
+        language = below(5) < 3 ? "english" : "german"
         print conversation(seen(), below(2) ? seen() : 0, language, language) > (out "/base-train.jsonl")
         print conversation(seen(), below(2) ? seen() : 0, "english", "german") > (out "/adapter-train.jsonl")
     }
