@@ -15,6 +15,17 @@ void sheaf__doing_begin(sheaf__doing *doing, int rank)
     SHEAF__STORE(doing->since, sheaf__doing_now());
 }
 
+void sheaf__doing_here(sheaf__doing *doing)
+{
+    sigset_t asks;
+    if (doing == NULL)
+        return;
+    sigemptyset(&asks);
+    sigaddset(&asks, SHEAF__ASKS);
+    pthread_sigmask(SIG_UNBLOCK, &asks, NULL);
+    SHEAF__STORE(doing->thread, gettid());
+}
+
 static void take(char *to, size_t size, const char *text)
 {
     size_t n = text == NULL ? 0 : strlen(text);

@@ -6,6 +6,7 @@
 #ifndef SHEAF_COMM_DOING_H
 #define SHEAF_COMM_DOING_H
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,7 @@ typedef struct sheaf__doing {
     _Atomic int64_t step, micro; /* counted from 1, 0: none */
     atomic_int layer;            /* -1: none */
     _Atomic int64_t since;  /* when the call began, or the last one ended: sheaf__doing_now() */
+    atomic_int thread;      /* the kernel's number of its thread, 0: not known */
     _Atomic uint64_t ticks; /* grows with all that it gets done */
 } sheaf__doing;
 
@@ -45,6 +47,11 @@ static inline int64_t sheaf__doing_now(void)
 
 /* sheaf__doing_begin - a record of `rank` on this host that does nothing yet. */
 void sheaf__doing_begin(sheaf__doing *doing, int rank);
+
+/* sheaf__doing_here - the calling thread is that rank's, and may be asked by SHEAF__ASKS where in
+ * its code it is. Accepts NULL. */
+void sheaf__doing_here(sheaf__doing *doing);
+#define SHEAF__ASKS SIGURG /* ignored where nobody handles it */
 
 #define SHEAF__STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define SHEAF__LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)

@@ -127,6 +127,12 @@ sheaf_status *sheaf__process_plugin(char **path, const char *mpi)
     return sheaf__plugin_find(path, mpi);
 }
 
+void sheaf__process_tell(struct sheaf__doing *doing)
+{
+    if (process_view.comm != NULL)
+        sheaf_comm_tell(process_view.comm, doing, "all processes");
+}
+
 /* ---- all processes together ---- */
 
 sheaf_status *sheaf__process_agree(sheaf_status *mine)

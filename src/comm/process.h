@@ -26,6 +26,9 @@ int sheaf__process_threads(int total);
 /* sheaf__process_pin - from now on this process runs on its share of the cores, if there are enough
  * of them; before it starts threads. False: it runs where it did. */
 bool sheaf__process_pin(void);
+/* sheaf__process_tell - from now on calls of all processes are written into `doing`; see
+ * sheaf_comm_tell(). */
+void sheaf__process_tell(struct sheaf__doing *doing);
 
 /* Collective: all processes call them. */
 /* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. */

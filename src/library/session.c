@@ -8,6 +8,7 @@
 #include "comm/process.h"
 #include "library/run_paths.h"
 #include "library/train_settings.h"
+#include "library/watched.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
 #include "plan/fits.h"
@@ -203,14 +204,15 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
 {
     session s = { .how = how };
     const sheaf_events events = { forward_event, &s };
-    const sheaf_train_hooks hooks = { .begin = begin,
-                                      .base = take_base,
-                                      .chosen = chosen,
-                                      .planned = planned,
-                                      .events = &events,
-                                      .before_save = before_save,
-                                      .self = &s,
-                                      .signals = how->signals };
+    sheaf__watched watched = { 0 };
+    sheaf_train_hooks hooks = { .begin = begin,
+                                .base = take_base,
+                                .chosen = chosen,
+                                .planned = planned,
+                                .events = &events,
+                                .before_save = before_save,
+                                .self = &s,
+                                .signals = how->signals };
     *result = (sheaf_train_result){ 0 };
     sheaf_status *st = settle(&s);
     if (st == NULL && how->ready != NULL)
@@ -220,7 +222,11 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
             &s.early,
             &(sheaf_monitor_options){ .progress = sheaf__process_first() ? how->progress : NULL });
     if (st == NULL)
+        st = sheaf__watched_open(&watched, how->options, how->watch, how->signals, &events);
+    hooks.doing = watched.doing;
+    if (st == NULL)
         st = sheaf_train(result, how->options, s.fixed, s.all, &hooks);
+    sheaf__watched_close(&watched);
     sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */
     sheaf_status *closed = sheaf_monitor_close(s.monitor);
     if (st == NULL)

@@ -22,6 +22,7 @@ typedef struct sheaf__session_options {
     sheaf_status *(*ready)(void *self); /* called once the settings are known to be sound; may be
                                            NULL */
     void *self;
+    const struct sheaf__watch_hooks *watch; /* watched.h; NULL: nobody can end the program */
 } sheaf__session_options;
 
 /* sheaf__session_run - begins a run, or goes on with the one in options->out where options->resume

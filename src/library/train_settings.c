@@ -277,12 +277,32 @@ static int judging_flags(sheaf__setting *to, sheaf_train_options *o)
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }
 
+static int failure_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
+{
+    const unsigned hidden = planning ? SHEAF__IS_HIDDEN : 0;
+    const sheaf__setting flags[] = {
+        { "heartbeat", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | hidden, &o->heartbeat,
+          "several processes: one that is silent for so long is given up, with the run; 0 = none",
+          "TIME" },
+        { "hang-after", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | hidden, &o->hang_after,
+          "the run ends, and says who waits for whom, when no rank gets on for so long; 0 = never",
+          "TIME" },
+        { "restarts", SHEAF__IS_COUNT | SHEAF__IS_UNSAVED | hidden, &o->restarts,
+          "go on from the newest checkpoint after a rank or a machine failed, N times at most", "N",
+          .max = 1e6 },
+        { "inject", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | SHEAF__IS_HIDDEN, &o->inject,
+          "a fault for tests: RANK:CALL:N:FAULT" },
+    };
+    return add(to, flags, (int)(sizeof flags / sizeof *flags));
+}
+
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool planning)
 {
     int n = path_flags(table, o, planning);
     n += what_flags(table + n, o);
     n += how_flags(table + n, o, planning);
     n += judging_flags(table + n, o);
+    n += failure_flags(table + n, o, planning);
     const sheaf__setting own[] = {
         { "resume", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED, &o->resume,
           "go on from the newest checkpoint in --out, at any --tp and --dp; other settings stay as they were" },

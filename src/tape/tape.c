@@ -367,6 +367,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
         found = found || argument >= 0;
         give_back(tape, s);
     }
+    sheaf__doing_phase(tape->context->doing, NULL);
     return NULL;
 }
 

@@ -35,6 +35,8 @@ void sheaf_train_options_default(sheaf_train_options *options)
         .dtype = SHEAF_F32,
         .save_every = 500,
         .keep = 2,
+        .heartbeat = 10,
+        .hang_after = 600,
     };
 }
 

@@ -128,6 +128,12 @@ typedef struct sheaf_train_options {
     bool use_best;         /* the result is the best step's, not the last one's */
     double max_time;       /* seconds after which it saves and stops, 0 = never */
 
+    /* when it cannot go on (comm/watch/watch.h) */
+    double heartbeat;   /* seconds of silence after which a process counts as dead, 0 = none does */
+    double hang_after;  /* seconds without progress, 0 = never */
+    int64_t restarts;   /* how often the run is begun again */
+    const char *inject; /* a fault, for tests: comm/injected.h */
+
     /* the command's own */
     const char *recipe;
     bool force; /* begin what memory does not suffice for */

@@ -15,6 +15,8 @@
 #include "base/text.h"
 #include "checkpoint/store/checkpoint.h"
 #include "comm/grid.h"
+#include "comm/doing.h"
+#include "comm/injected.h"
 #include "comm/process.h"
 #include "models/balance.h"
 #include "models/open.h"
@@ -153,6 +155,7 @@ static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, sa
     free((char *)s->state.progress);
     s->state.progress = NULL;
     char *text = NULL;
+    sheaf__doing_phase(sheaf_comm_doing(comm), "saving");
     sheaf_status *st = progress_text(&text, r, s, done);
     s->state.progress = text;
     s->state.step = done;
@@ -447,6 +450,7 @@ static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *
 static sheaf_status *export_step(const run *r, sheaf_comm *comm, int64_t done, bool only_missing)
 {
     sheaf_status *st = NULL;
+    sheaf__doing_phase(sheaf_comm_doing(comm), "exporting");
     if (sheaf_comm_rank(comm) == 0)
         st = sheaf__export_step(r->options, r->opened, done, only_missing, r->hooks->events);
     return sheaf_comm_agree(comm, st);
@@ -495,8 +499,11 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
             sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
         bool save_now = false;
         st = take_step(r, rank, comm, s, done, lr);
-        if (st != NULL)
+        if (st != NULL) {
+            if (sheaf_status_code(st) != SHEAF_E_NUMBER) /* which names the step itself */
+                st = sheaf_in(st, "step %" PRId64, done + 1);
             break;
+        }
         done++;
         found = (verdict){ 0 };
         if (evaluation_due(r, s, done))
@@ -625,7 +632,9 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         goto done;
     if (me == 0)
         sheaf__out_sweep(&r->folder);
+    sheaf__doing_phase(sheaf_comm_doing(comm), "loading");
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
+    rank.context.doing = sheaf_comm_doing(comm);
     if (st == NULL)
         st = saved_init(&s, &rank, o);
     sheaf__spent_open(&s.spent, &rank, grid);
@@ -777,6 +786,23 @@ static void settle_down(const run *r)
     sheaf__text_release(&hosts);
 }
 
+static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
+{
+    const run *r = context;
+    const int number = sheaf__process_count() > 1 ? 0 : sheaf_comm_rank(grid->all);
+    sheaf__doing *doing = r->hooks->doing == NULL ? NULL : &r->hooks->doing[number];
+    sheaf__injected *injected = NULL;
+    sheaf__doing_here(doing);
+    sheaf__grid_tell(grid, doing);
+    sheaf_status *st = r->options->inject == NULL || r->options->inject[0] == '\0'
+                           ? NULL
+                           : sheaf__inject(&injected, grid, r->options->inject);
+    if (st == NULL)
+        st = train_rank(context, grid);
+    sheaf__injected_free(injected);
+    return st;
+}
+
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks)
 {
@@ -822,7 +848,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         settle_down(&r);
         st = sheaf__grid_run(
             &(sheaf__grid_options){ .transport = o->transport, .groups = o->dp, .ranks = o->tp },
-            train_rank, &r);
+            grid_rank, &r);
     }
     if (st == NULL && first)
         st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,

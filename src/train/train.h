@@ -37,6 +37,9 @@ typedef struct sheaf_train_hooks {
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
     sheaf_signals *signals; /* asked to save or stop; may be NULL */
+    /* What the ranks are doing (comm/doing.h): a record of each rank of this process, begun by the
+     * caller; may be NULL. */
+    struct sheaf__doing *doing;
 } sheaf_train_hooks;
 
 typedef struct sheaf_train_result {

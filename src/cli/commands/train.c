@@ -5,9 +5,12 @@
 #include "base/print.h"
 #include "commands.h"
 #include "comm/process.h"
+#include "cli/lib/ending.h"
 #include "cli/lib/launch.h"
+#include "cli/lib/restarts.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
+#include "cli/lib/stack.h"
 #include "library/session.h"
 #include "library/train_settings.h"
 #include "plan/plan.h"
@@ -154,6 +157,7 @@ static sheaf_status *ready(void *self)
 {
     start *s = self;
     const sheaf_train_options *o = s->o;
+    cli_stack_install();
     if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
         sheaf__process_launched(NULL, NULL) != NULL)
         return cli_signals_install();
@@ -175,7 +179,15 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf__train_settings(table, &o, false);
     sheaf_train_result result = { 0 };
     start begun = { .o = &o, .argc = argc, .argv = argv };
+    const sheaf__watch_hooks watch = {
+        .end = cli_end, .say = cli_end_say, .stack = cli_end_stack, .self = cli
+    };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    if (st == NULL && o.restarts > 0 && !cli_is_supervised()) {
+        int code = CLI_DONE;
+        st = cli_supervise(&code, cli, &o, argc, argv);
+        return st == NULL ? code : cli_report(cli, st);
+    }
     if (st == NULL)
         st = sheaf__session_run(&result,
                                 &(sheaf__session_options){ .state = &cli->settings,
@@ -187,7 +199,8 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                            .word = (const char *const *)argv,
                                                            .signals = cli_signals(),
                                                            .ready = ready,
-                                                           .self = &begun });
+                                                           .self = &begun,
+                                                           .watch = &watch });
     if (begun.elsewhere) {
         sheaf_status_free(st);
         sheaf_train_result_release(&result);
@@ -198,5 +211,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     if (st == NULL && sheaf__process_first())
         answer(cli, &o, &result);
     sheaf_train_result_release(&result);
+    if (st != NULL && sheaf__process_first())
+        cli_verdict(st);
     return cli_report(cli, st);
 }

@@ -12,7 +12,8 @@
 
 #include "base/hash.h"
 
-/* The 22nd field of /proc/PID/stat; the second, a name in parentheses, may hold anything. */
+/* The 22nd field of /proc/PID/stat; the second, a name in parentheses, may hold anything. -1: there
+ * is none, or it is dead and not yet buried. */
 static int64_t began_of(int64_t pid)
 {
     char path[64], text[1024] = "";
@@ -25,6 +26,8 @@ static int64_t began_of(int64_t pid)
     fclose(file);
     text[size] = '\0';
     const char *at = strrchr(text, ')');
+    if (at != NULL && (strncmp(at, ") Z", 3) == 0 || strncmp(at, ") X", 3) == 0))
+        return -1;
     for (int field = 2; at != NULL && field < 22; field++)
         at = strchr(at + 1, ' ');
     if (at != NULL)
@@ -52,10 +55,14 @@ void sheaf__self_look(sheaf__self *out)
     out->began = began_of(out->pid);
 }
 
+bool sheaf__self_lives(const sheaf__self *process)
+{
+    return process->pid > 1 && process->began >= 0 && began_of(process->pid) == process->began;
+}
+
 bool sheaf__self_kill(const sheaf__self *process)
 {
-    return process->pid > 1 && process->began >= 0 && began_of(process->pid) == process->began &&
-           kill((pid_t)process->pid, SIGKILL) == 0;
+    return sheaf__self_lives(process) && kill((pid_t)process->pid, SIGKILL) == 0;
 }
 
 static double seconds_of(clockid_t clock)

@@ -12,6 +12,8 @@ typedef struct sheaf__self {
 } sheaf__self;
 
 void sheaf__self_look(sheaf__self *out);
+/* sheaf__self_lives - does a process of this machine still run? */
+bool sheaf__self_lives(const sheaf__self *process);
 /* sheaf__self_kill - SIGKILL to a process of this machine, if it still is that one. */
 bool sheaf__self_kill(const sheaf__self *process);
 /* sheaf__self_busy - processor seconds that this process took, but for the calling thread. */

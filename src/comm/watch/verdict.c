@@ -66,8 +66,19 @@ static void show_blocking(sheaf_text *out, const sheaf__ranks *r)
                             i, r->told[i].host);
 }
 
+const char *sheaf__verdict_says(sheaf__verdict_kind kind)
+{
+    switch (kind) {
+    case SHEAF__DIED: return "has died";
+    case SHEAF__LOST: return "has lost its connection: it died, or the network failed";
+    case SHEAF__STOPPED: return "is silent: it was stopped, or its host is gone; it is killed";
+    case SHEAF__HANGS: break;
+    }
+    return "hangs";
+}
+
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *r, int rank,
-                         double s, int64_t pid)
+                         double s, const sheaf__self *self)
 {
     char line[512];
     if (kind == SHEAF__HANGS) {
@@ -75,15 +86,12 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
         show_blocking(out, r);
         sheaf__text_add(out, "\n");
     } else {
-        const char *host = r->known[rank] ? r->told[rank].host : "unknown";
         sheaf__text_add(out, "sheaf: rank %d of %d (host %s, process %" PRId64 ") ", rank, r->count,
-                        host, pid);
-        if (kind == SHEAF__DIED)
-            sheaf__text_add(out, "has died\n");
-        else
-            sheaf__text_add(
-                out, "is silent for %.0f s: it was stopped, or its host is gone; it is killed\n",
-                s);
+                        self->host, self->pid);
+        sheaf__text_add(out, "%s", sheaf__verdict_says(kind));
+        if (kind == SHEAF__STOPPED)
+            sheaf__text_add(out, " (%.0f s)", s);
+        sheaf__text_add(out, "\n");
         if (r->known[rank])
             sheaf__text_add(out, "  last:     %s\n",
                             sheaf__told_show(line, sizeof line, &r->told[rank]));

@@ -7,10 +7,12 @@
 
 #include "base/text.h"
 #include "comm/doing.h"
+#include "comm/watch/self.h"
 #include "sheaf/owner.h"
 
 typedef enum sheaf__verdict_kind {
     SHEAF__DIED = 1, /* its connection closed without a word */
+    SHEAF__LOST,     /* the same, but it lives, or may live on another machine */
     SHEAF__STOPPED,  /* it is silent */
     SHEAF__HANGS,    /* all are there and none gets on */
 } sheaf__verdict_kind;
@@ -30,8 +32,10 @@ bool sheaf__blocking(const sheaf__ranks *ranks, int rank);
 /* sheaf__verdict_text - what is told of it.
  *   rank  the one that died or is silent; -1: all hang
  *   s     seconds it is silent, or that nothing happens
- *   pid   of its process */
+ *   self  its process */
+/* sheaf__verdict_says - what happened to the one process, in words. */
+const char *sheaf__verdict_says(sheaf__verdict_kind kind);
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *ranks,
-                         int rank, double s, int64_t pid);
+                         int rank, double s, const sheaf__self *self);
 
 #endif

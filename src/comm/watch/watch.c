@@ -25,8 +25,7 @@ enum {
     LAST_WORDS_MS = 300,
     ANSWER_MS = 3000,
     GREET_MS = 5000,
-    STACK_BYTES = 6000,
-    MOST_TEXT = 120000
+    STACK_BYTES = 6000
 };
 
 typedef struct hello {
@@ -114,13 +113,32 @@ static void kill_here(const sheaf__watch *w, const ending *e)
 }
 
 /* The first process: nobody goes on. */
-static void end_all(sheaf__watch *w, const sheaf_text *text, const ending *e)
+static void end_all(sheaf__watch *w, const sheaf_text *text, const ending *e, int gone)
 {
     for (int i = 0; i < w->peers; i++)
         if (w->peer[i].process > 0)
             sheaf__line_send(w->peer[i].fd, END, e, sizeof *e);
     kill_here(w, e);
-    w->o.end(w->o.self, text->at == NULL ? "sheaf: the run cannot go on\n" : text->at);
+    w->o.end(w->o.self, &(sheaf__watch_end){
+                            .text = text->at == NULL ? "sheaf: the run cannot go on\n" : text->at,
+                            .gone = gone });
+}
+
+/* How many processes of the machine of `p` there are, if all of them are silent; else 0. */
+static int gone_with(const sheaf__watch *w, const peer *p, double now)
+{
+    int gone = 0;
+    if (p->self.machine == w->self.machine)
+        return 0;
+    for (int i = 0; i < w->peers; i++) {
+        const peer *other = &w->peer[i];
+        if (other->process <= 0 || other->self.machine != p->self.machine)
+            continue;
+        if (now - other->heard < w->o.heartbeat / 2)
+            return 0;
+        gone++;
+    }
+    return gone;
 }
 
 static void lost(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, double now)
@@ -128,23 +146,31 @@ static void lost(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, doubl
     sheaf_text text = { 0 };
     ending e = { .victims = 1, .victim = { p->self } };
     tell_own(w);
-    sheaf__verdict_text(&text, kind, &w->ranks, p->process, now - p->heard, p->self.pid);
-    end_all(w, &text, &e);
+    sheaf__verdict_text(&text, kind, &w->ranks, p->process, now - p->heard, &p->self);
+    end_all(w, &text, &e, kind == SHEAF__STOPPED ? gone_with(w, p, now) : 0);
     sheaf__text_release(&text);
 }
 
+/* What closed the connection? */
+static sheaf__verdict_kind closed_by(const sheaf__watch *w, const peer *p)
+{
+    return p->self.machine == w->self.machine && !sheaf__self_lives(&p->self) ? SHEAF__DIED
+                                                                              : SHEAF__LOST;
+}
+
 /* Another process: the first is gone, and nobody else can tell this one anything. */
-static void lost_first(sheaf__watch *w, const char *how, double now)
+static void lost_first(sheaf__watch *w, sheaf__verdict_kind kind)
 {
     char line[512];
     sheaf_text text = { 0 };
     const ending e = { .victims = 1, .victim = { w->peer[0].self } };
     tell_own(w);
     sheaf__text_add(&text, "sheaf: the first process (rank 0, host %s, process %lld) %s\n  %s\n",
-                    w->peer[0].self.host, (long long)w->peer[0].self.pid, how,
+                    w->peer[0].self.host, (long long)w->peer[0].self.pid, sheaf__verdict_says(kind),
                     sheaf__told_show(line, sizeof line, &w->ranks.told[first_rank(w)]));
-    kill_here(w, &e);
-    w->o.end(w->o.self, text.at);
+    if (kind == SHEAF__STOPPED)
+        kill_here(w, &e);
+    w->o.end(w->o.self, &(sheaf__watch_end){ .text = text.at });
     sheaf__text_release(&text);
 }
 
@@ -152,22 +178,26 @@ static void lost_first(sheaf__watch *w, const char *how, double now)
 
 static void own_stacks(const sheaf__watch *w, sheaf_text *text)
 {
-    char *stacks = w->o.stacks == NULL ? NULL : calloc(1, MOST_TEXT);
-    if (stacks != NULL && w->o.stacks(w->o.self, stacks, MOST_TEXT) > 0)
-        sheaf__text_add(text, "%s", stacks);
-    free(stacks);
+    char *stack = w->o.stack == NULL ? NULL : calloc(1, STACK_BYTES + 1);
+    for (int i = 0; i < own_ranks(w) && stack != NULL; i++) {
+        const int thread = SHEAF__LOAD(w->o.doing[i].thread);
+        if (thread == 0 || w->o.stack(w->o.self, thread, stack, STACK_BYTES) == 0)
+            continue;
+        sheaf__text_add(text, "  stack of rank %d:\n%s", first_rank(w) + i, stack);
+    }
+    free(stack);
 }
 
 static void hangs(sheaf__watch *w, double now)
 {
     sheaf_text text = { 0 };
     const ending none = { 0 };
-    sheaf__verdict_text(&text, SHEAF__HANGS, &w->ranks, -1, now - w->progressed, 0);
+    sheaf__verdict_text(&text, SHEAF__HANGS, &w->ranks, -1, now - w->progressed, NULL);
     own_stacks(w, &text);
     for (int i = 0; i < w->peers; i++)
         if (w->peer[i].stack != NULL)
             sheaf__text_add(&text, "%s", w->peer[i].stack);
-    end_all(w, &text, &none);
+    end_all(w, &text, &none, 0);
     sheaf__text_release(&text);
 }
 
@@ -258,7 +288,7 @@ static void take_frame(sheaf__watch *w, peer *p, int kind, const void *bytes, si
     } else if (!is_first(w) && kind == END && size == sizeof e) {
         memcpy(&e, bytes, size);
         kill_here(w, &e);
-        w->o.end(w->o.self, NULL);
+        w->o.end(w->o.self, &(sheaf__watch_end){ 0 });
     }
 }
 
@@ -328,9 +358,9 @@ static void judge_peers(sheaf__watch *w, double now)
         if (p->died > 0 && now - p->died >= 1e-3 * LAST_WORDS_MS) {
             p->died = 0;
             if (is_first(w))
-                lost(w, SHEAF__DIED, p, now);
+                lost(w, closed_by(w, p), p, now);
             else
-                lost_first(w, "has died", now);
+                lost_first(w, closed_by(w, p));
         }
         if (p->fd < 0 || p->bye)
             continue;
@@ -343,7 +373,7 @@ static void judge_peers(sheaf__watch *w, double now)
         else if (is_first(w))
             lost(w, SHEAF__STOPPED, p, now);
         else
-            lost_first(w, "is silent: it was stopped, or its host is gone; it is killed", now);
+            lost_first(w, SHEAF__STOPPED);
     }
 }
 

@@ -21,6 +21,12 @@
 
 typedef struct sheaf__watch sheaf__watch;
 
+/* Why a run cannot go on. */
+typedef struct sheaf__watch_end {
+    const char *text; /* to be shown; NULL: the first process shows it */
+    int gone;         /* ranks of a host of which nothing is heard any more, 0: all are there */
+} sheaf__watch_end;
+
 typedef struct sheaf__watch_options {
     int process, processes; /* this one's number; how many there are */
     int ranks, in_group;    /* of the run: T * D; T */
@@ -29,13 +35,12 @@ typedef struct sheaf__watch_options {
     double heartbeat;       /* seconds */
     double hang_after;      /* seconds, 0 = never */
     const atomic_int *stop; /* a signal asked to stop; may be NULL */
-    /* Called once, in the watching thread: ends the process at once. `text` is to be shown, NULL:
-     * the first process shows it. */
-    void (*end)(void *self, const char *text);
+    /* Called once, in the watching thread: ends the process at once. */
+    void (*end)(void *self, const sheaf__watch_end *why);
     /* To be shown; the run goes on. */
     void (*say)(void *self, const char *text);
-    /* Writes where the ranks of this process are in their code; NULL: nobody can tell. */
-    size_t (*stacks)(void *self, char *to, size_t size);
+    /* Writes where in its code a thread of this process is; NULL: nobody can tell. */
+    size_t (*stack)(void *self, int thread, char *to, size_t size);
     void *self;
 } sheaf__watch_options;
 

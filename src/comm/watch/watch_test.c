@@ -20,16 +20,16 @@ typedef enum what { NOTHING, DIES, STOPS, HANGS, SLOW } what;
 static int told[2]; /* a pipe for what they say */
 static char said[TEXT];
 
-static void end(void *self, const char *text)
+static void end(void *self, const sheaf__watch_end *why)
 {
-    if (text != NULL && write(told[1], text, strlen(text)) < 0)
+    if (why->text != NULL && write(told[1], why->text, strlen(why->text)) < 0)
         _exit(98);
     _exit(ENDED);
 }
 
-static size_t stacks(void *self, char *to, size_t size)
+static size_t stack(void *self, int thread, char *to, size_t size)
 {
-    return (size_t)snprintf(to, size, "  stack of %d\n", *(int *)self);
+    return (size_t)snprintf(to, size, "    somewhere in %d\n", thread - gettid() + *(int *)self);
 }
 
 static void doze(double s)
@@ -45,6 +45,7 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
     sheaf__watch *watch = NULL;
     sheaf__doing doing;
     sheaf__doing_begin(&doing, me);
+    sheaf__doing_here(&doing);
     CHECK_OK(sheaf__watch_open(&watch, listens, place,
                                &(sheaf__watch_options){ .process = me,
                                                         .processes = PROCESSES,
@@ -54,7 +55,7 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
                                                         .heartbeat = w == STOPS ? 1.5 : 60,
                                                         .hang_after = w == HANGS ? 1 : 0,
                                                         .end = end,
-                                                        .stacks = stacks,
+                                                        .stack = stack,
                                                         .self = &me }));
     doze(0.3); /* all have met */
     sheaf__doing_step(&doing, 7, 2);
@@ -153,7 +154,7 @@ static void test_watch__one_is_stopped(void **state)
     assert_true(ended(code[0]) && ended(code[1]));
     assert_true(WIFSIGNALED(code[2]) && WTERMSIG(code[2]) == SIGKILL); /* nothing is left over */
     says("rank 2 of 3 (host ");
-    says(" s: it was stopped, or its host is gone; it is killed\n");
+    says(") is silent: it was stopped, or its host is gone; it is killed (");
 }
 
 static void test_watch__the_first(void **state)
@@ -180,8 +181,8 @@ static void test_watch__a_hang(void **state)
     says("the run hangs: no rank got on for ");
     says(": others wait for rank 1 (host ");
     for (int i = 0; i < PROCESSES; i++) {
-        char line[32];
-        snprintf(line, sizeof line, "  stack of %d\n", i);
+        char line[64];
+        snprintf(line, sizeof line, "  stack of rank %d:\n    somewhere in ", i);
         says(line);
     }
 }

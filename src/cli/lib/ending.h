@@ -1,0 +1,23 @@
+/* ending.h - the end of a run that cannot go on: from the watching thread, while ranks still wait.
+ */
+#ifndef SHEAF_CLI_LIB_ENDING_H
+#define SHEAF_CLI_LIB_ENDING_H
+
+#include <stddef.h>
+
+#include "library/watched.h"
+#include "sheaf/status.h"
+
+/* The hooks of library/watched.h; `self` is the cli. Ends the process with exit code 3. */
+void cli_end(void *self, const sheaf__watch_end *why);
+void cli_end_say(void *self, const char *text);
+size_t cli_end_stack(void *self, int thread, char *to, size_t size);
+
+/* cli_verdict - tells the process that supervises this one (restarts.h), where there is one, why it
+ * ends. */
+void cli_verdict(const sheaf_status *st);
+
+/* Where it is told: the file that this variable of the environment names. */
+#define CLI_VERDICT "SHEAF_SUPERVISED"
+
+#endif

@@ -1,0 +1,272 @@
+/* restarts.c - see restarts.h. */
+#include "restarts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/no_memory.h"
+#include "base/print.h"
+#include "comm/process.h"
+#include "ending.h"
+#include "train/rank.h"
+#include "train/train.h"
+
+enum { MORE = 8 }; /* words beside those that were given */
+
+typedef struct supervised {
+    cli *cli;
+    const sheaf_train_options *o;
+    int argc;
+    char **argv;
+    char verdict[64]; /* the file that CLI_VERDICT names */
+    int tp, dp;       /* of the next run; 0: as the words say */
+    bool stopped;     /* a signal asked for it */
+} supervised;
+
+bool cli_is_supervised(void)
+{
+    const char *path = getenv(CLI_VERDICT);
+    return path != NULL && *path != '\0';
+}
+
+void cli_fewer_ranks(int *tp, int *dp, int left, int accumulators)
+{
+    int d = *dp;
+    while (d > 1 && (d > left || accumulators % d != 0))
+        d--;
+    *dp = d;
+    *tp = left / d < *tp ? left / d : *tp;
+    *tp = *tp < 1 ? 1 : *tp;
+}
+
+/* ---- the words of a run ---- */
+
+static bool is_flag(const char *word, const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(word, "--", 2) == 0 && strncmp(word + 2, name, n) == 0 &&
+           (word[n + 2] == '\0' || word[n + 2] == '=');
+}
+
+/* How many words from word i on are to be left out. */
+static int left_out(const supervised *s, int i)
+{
+    static const char *const replaced[] = { "tp", "dp" };
+    const char *word = s->argv[i];
+    if (strcmp(word, "--resume") == 0)
+        return 1;
+    for (int k = 0; k < 2 && s->tp > 0; k++)
+        if (is_flag(word, replaced[k]))
+            return strchr(word, '=') == NULL && i + 1 < s->argc ? 2 : 1;
+    return 0;
+}
+
+static char **words_of(const supervised *s, bool resume, char (*number)[16])
+{
+    char **words = calloc((size_t)s->argc + MORE + 2, sizeof *words);
+    int n = 0;
+    if (words == NULL)
+        return NULL;
+    words[n++] = (char *)"sheaf";
+    for (int i = 0, out; i < s->argc; i++) {
+        if ((out = left_out(s, i)) == 0)
+            words[n++] = s->argv[i];
+        else
+            i += out - 1;
+    }
+    if (resume)
+        words[n++] = (char *)"--resume";
+    if (s->tp > 0) {
+        snprintf(number[0], sizeof *number, "%d", s->tp);
+        snprintf(number[1], sizeof *number, "%d", s->dp);
+        words[n++] = (char *)"--tp";
+        words[n++] = number[0];
+        words[n++] = (char *)"--dp";
+        words[n++] = number[1];
+    }
+    return words;
+}
+
+/* ---- one run ---- */
+
+/* In the new process. It ends with this one, so that nothing is left over. */
+static void become(const supervised *s, char **words, pid_t parent, const sigset_t *before)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigprocmask(SIG_SETMASK, before, NULL);
+    if (getppid() == parent && setenv(CLI_VERDICT, s->verdict, 1) == 0)
+        execv("/proc/self/exe", words);
+    _exit(CLI_FAILED);
+}
+
+/* Waits for it; signals that are meant for the run are passed on, but for those of the terminal,
+ * which it gets itself. */
+static int wait_for(supervised *s, pid_t pid, const sigset_t *signals)
+{
+    int status = 0;
+    for (;;) {
+        siginfo_t about;
+        if (sigwaitinfo(signals, &about) < 0)
+            continue;
+        if (about.si_signo == SIGCHLD) {
+            if (waitpid(pid, &status, WNOHANG) == pid)
+                return status;
+            continue;
+        }
+        s->stopped |= about.si_signo != SIGUSR1;
+        if (about.si_code != SI_KERNEL)
+            kill(pid, about.si_signo);
+    }
+}
+
+static sheaf_status *run(int *status, supervised *s, bool resume)
+{
+    char number[2][16];
+    char **words = words_of(s, resume, number);
+    static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
+    sigset_t signals, before;
+    if (words == NULL)
+        return sheaf__no_memory("--restarts");
+    const int fd = open(s->verdict, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++)
+        sigaddset(&signals, handled[i]);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    fflush(s->cli->out);
+    const pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        become(s, words, parent, &before);
+    const int error = errno;
+    if (pid > 0)
+        *status = wait_for(s, pid, &signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    free(words);
+    return pid > 0 ? NULL
+                   : sheaf_found(sheaf_fail(SHEAF_E_IO, "--restarts: beginning a process"), "%s",
+                                 strerror(error));
+}
+
+/* ---- and again? ---- */
+
+/* What the run said of its end: is it worth another one? A run that said nothing was killed. */
+static bool worth_another(const supervised *s, int status, int *gone)
+{
+    char *text = NULL, word[16] = "";
+    size_t size = 0;
+    *gone = 0;
+    sheaf_status *st = sheaf__file_read_all(&text, &size, s->verdict, 4096);
+    const bool told = st == NULL && sscanf(text, "%15s %d", word, gone) == 2;
+    sheaf_status_free(st);
+    free(text);
+    if (s->stopped || (WIFEXITED(status) && WEXITSTATUS(status) == CLI_USAGE))
+        return false;
+    if (told)
+        return strcmp(word, "again") == 0;
+    return WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT : true;
+}
+
+static void lessen(supervised *s, int gone)
+{
+    const int accumulators = sheaf__accumulators_of(s->o);
+    int tp = s->tp > 0 ? s->tp : s->o->tp, dp = s->tp > 0 ? s->dp : s->o->dp;
+    if (gone == 0)
+        return;
+    cli_fewer_ranks(&tp, &dp, tp * dp - gone, accumulators);
+    s->tp = tp;
+    s->dp = dp;
+}
+
+/* Newest checkpoint, 0: none. */
+static int64_t newest(const char *out)
+{
+    char *settings = NULL;
+    int64_t step = 0;
+    sheaf_status_free(sheaf_train_peek(&settings, &step, out));
+    free(settings);
+    return step;
+}
+
+static void say(const supervised *s, int status, int64_t n, int64_t step)
+{
+    char how[64];
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "was killed by signal %d", WTERMSIG(status));
+    else
+        snprintf(how, sizeof how, "ended with code %d", WEXITSTATUS(status));
+    sheaf__print(s->cli->err, "restart %" PRId64 " of %" PRId64 ": the run %s; it goes on ", n,
+                 s->o->restarts, how);
+    if (step > 0)
+        sheaf__print(s->cli->err, "after step %" PRId64, step);
+    else
+        sheaf__print(s->cli->err, "from the start");
+    if (s->tp > 0)
+        sheaf__print(s->cli->err, ", with --tp %d --dp %d", s->tp, s->dp);
+    sheaf__print(s->cli->err, "\n");
+}
+
+static sheaf_status *supervise(int *code, supervised *s)
+{
+    bool resume = s->o->resume;
+    int64_t before = -1;
+    unsigned pause = 1;
+    for (int64_t n = 0;; n++) {
+        int status = 0, gone = 0;
+        sheaf_status *st = run(&status, s, resume);
+        if (st != NULL)
+            return st;
+        *code = WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
+        if (*code <= CLI_NO || n == s->o->restarts || !worth_another(s, status, &gone)) {
+            if (WIFSIGNALED(status))
+                sheaf__print(s->cli->err, "sheaf: the run was killed by signal %d%s\n",
+                             WTERMSIG(status),
+                             n == s->o->restarts ? ", and no restart is left" : "");
+            return NULL;
+        }
+        lessen(s, gone);
+        const int64_t step = newest(s->o->out);
+        resume = sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;
+        say(s, status, n + 1, step);
+        pause = step > before ? 1 : 2 * pause; /* it got nowhere: whatever it is may pass */
+        before = step;
+        if (pause > 1)
+            sleep(pause < 60 ? pause : 60);
+    }
+}
+
+sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, int argc,
+                            char **argv)
+{
+    supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv };
+    const char *launcher = sheaf__process_launched(NULL, NULL), *folder = getenv("TMPDIR");
+    if (launcher != NULL) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
+        sheaf_expected(st, "a run whose processes sheaf begins itself");
+        sheaf_found(st, "one that %s began, and ends with a process that dies", launcher);
+        return sheaf_try_this(st,
+                              "sheaf train --transport mpi --restarts N without %s, or a script "
+                              "that runs it again with --resume",
+                              launcher);
+    }
+    const int n = snprintf(s.verdict, sizeof s.verdict, "%s/sheaf-XXXXXX",
+                           folder == NULL || *folder == '\0' ? "/tmp" : folder);
+    if (n < 0 || n >= (int)sizeof s.verdict)
+        snprintf(s.verdict, sizeof s.verdict, "/tmp/sheaf-XXXXXX");
+    const int fd = mkstemp(s.verdict);
+    if (fd < 0)
+        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s", s.verdict), "%s", strerror(errno));
+    close(fd);
+    sheaf_status *st = supervise(code, &s);
+    unlink(s.verdict);
+    return st;
+}

@@ -1,0 +1,174 @@
+/* injected.c - see injected.h. */
+#include "comm/injected.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/no_memory.h"
+#include "comm/transport.h"
+
+enum { COLLECT = SHEAF__OP_LEFT + 1, GROUPS = 4 };
+
+static const char *const call_names[] = { "any call",  "sum",     "max",    "select",
+                                          "broadcast", "gather",  "agree",  "any",
+                                          "barrier",   "no call", "collect" };
+
+typedef enum kind { KILL, STOP, FAIL, CUT, HANG, KINDS, LATE = KINDS } kind;
+static const char *const kind_names[KINDS] = { "kill", "stop", "fail", "cut", "hang" };
+
+/* A group's transport: its own, with the fault before it. */
+typedef struct wrapped {
+    sheaf__transport shown; /* first: how a call finds the rest */
+    const sheaf__transport *inner;
+    sheaf__injected *of;
+    sheaf_comm *comm;
+} wrapped;
+
+struct sheaf__injected {
+    int rank, call;
+    long n, seen;
+    kind kind;
+    long ms;
+    wrapped wrapped[GROUPS];
+};
+
+/* ---- what happens ---- */
+
+static void doze(long ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+/* Every connection over a network that this process has. */
+static void cut(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        struct sockaddr_storage name = { 0 };
+        socklen_t size = sizeof name;
+        const int fd = atoi(entry->d_name);
+        if (fd > 2 && getpeername(fd, (struct sockaddr *)&name, &size) == 0 &&
+            (name.ss_family == AF_INET || name.ss_family == AF_INET6))
+            shutdown(fd, SHUT_RDWR);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
+static sheaf_status *happen(sheaf__injected *f, int call)
+{
+    if (f->call != 0 && f->call != call)
+        return NULL;
+    if (++f->seen != f->n && !(f->kind == LATE && f->seen > f->n))
+        return NULL;
+    switch (f->kind) {
+    case KILL: raise(SIGKILL); break;
+    case STOP: raise(SIGSTOP); break;
+    case CUT: cut(); break;
+    case FAIL:
+        return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "%s", call_names[call]),
+                           "no memory (injected)");
+    case HANG:
+        for (;;)
+            doze(1000);
+    case LATE: doze(f->ms); break;
+    }
+    return NULL;
+}
+
+/* ---- the wrapper ---- */
+
+static wrapped *wrapped_of(const sheaf_comm *comm)
+{
+    return (wrapped *)(void *)comm->transport;
+}
+
+static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,
+                          int count)
+{
+    const wrapped *w = wrapped_of(comm);
+    sheaf_status *st = happen(w->of, mine->op);
+    return st != NULL ? st : w->inner->post(comm, mine, send, count);
+}
+
+static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count)
+{
+    const wrapped *w = wrapped_of(comm);
+    sheaf_status *st = happen(w->of, COLLECT), *moved = w->inner->collect(comm, receive, count);
+    if (st == NULL)
+        return moved;
+    sheaf_status_free(moved);
+    return st;
+}
+
+static void wrap(sheaf__injected *f, int i, sheaf_comm *comm)
+{
+    if (comm == NULL || (i == 2 && comm == f->wrapped[1].comm)) /* a stage that is the group */
+        return;
+    wrapped *w = &f->wrapped[i];
+    *w = (wrapped){ .shown = *comm->transport, .inner = comm->transport, .of = f, .comm = comm };
+    w->shown.post = post;
+    w->shown.collect = collect;
+    comm->transport = &w->shown;
+}
+
+/* ---- the plan ---- */
+
+static int find(const char *const *names, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static bool read_plan(sheaf__injected *f, const char *plan)
+{
+    char call[16] = "", kind[16] = "";
+    int end = 0;
+    if (sscanf(plan, "%d:%15[^:]:%ld:%15s%n", &f->rank, call, &f->n, kind, &end) != 4 ||
+        plan[end] != '\0' || f->n < 1)
+        return false;
+    f->call = find(call_names, sizeof call_names / sizeof *call_names, call);
+    const int named = find(kind_names, KINDS, kind);
+    char *rest = NULL;
+    f->ms = strtol(kind, &rest, 10);
+    f->kind = named >= 0 ? (enum kind)named : LATE;
+    return f->call >= 0 && (named >= 0 || (*rest == '\0' && f->ms > 0));
+}
+
+sheaf_status *sheaf__inject(sheaf__injected **out, const sheaf__grid *grid, const char *plan)
+{
+    sheaf__injected f = { 0 };
+    *out = NULL;
+    if (!read_plan(&f, plan))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--inject"),
+                                          "RANK:CALL:N:FAULT, as 1:sum:20:kill"),
+                           "%s", plan);
+    if (f.rank != sheaf_comm_rank(grid->all))
+        return NULL;
+    *out = malloc(sizeof f);
+    if (*out == NULL)
+        return sheaf__no_memory("--inject");
+    **out = f;
+    wrap(*out, 0, grid->all);
+    wrap(*out, 1, grid->group);
+    wrap(*out, 2, grid->stage);
+    wrap(*out, 3, grid->peers);
+    return NULL;
+}
+
+void sheaf__injected_free(sheaf__injected *f)
+{
+    for (int i = 0; f != NULL && i < GROUPS; i++)
+        if (f->wrapped[i].comm != NULL)
+            f->wrapped[i].comm->transport = f->wrapped[i].inner;
+    free(f);
+}

@@ -1,0 +1,87 @@
+/* watched.c - see watched.h. */
+#include "library/watched.h"
+
+#include <stdlib.h>
+
+#include "base/no_memory.h"
+#include "comm/process.h"
+
+static sheaf_status *begin_records(sheaf__watched *out, int ranks)
+{
+    const bool alone = sheaf__process_count() == 1;
+    const int count = alone ? ranks : 1;
+    out->doing = aligned_alloc(_Alignof(sheaf__doing), (size_t)count * sizeof *out->doing);
+    if (out->doing == NULL)
+        return sheaf__no_memory("watching the ranks");
+    for (int i = 0; i < count; i++)
+        sheaf__doing_begin(&out->doing[i], alone ? i : sheaf__process_number());
+    sheaf__process_tell(out->doing);
+    return NULL;
+}
+
+/* Where the first process listens, told to all. */
+static sheaf_status *meet(int *listens, sheaf__line_place *place)
+{
+    sheaf_status *st = NULL;
+    *listens = -1;
+    if (sheaf__process_count() == 1)
+        return NULL;
+    if (sheaf__process_first())
+        st = sheaf__line_listen(listens, place);
+    st = sheaf__process_agree(st);
+    return st == NULL ? sheaf__process_broadcast(place, sizeof *place) : st;
+}
+
+static void warn(const sheaf_events *events, sheaf_status *st)
+{
+    sheaf_warn(events,
+               "%s: %s; a process that dies or stops is noticed by what started it alone: %s",
+               sheaf_status_where(st), sheaf_status_found(st), sheaf_status_try(st));
+    sheaf_status_free(st);
+}
+
+sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf_train_options *o,
+                                  const sheaf__watch_hooks *hooks, const sheaf_signals *signals,
+                                  const sheaf_events *events)
+{
+    const int processes = sheaf__process_count(), ranks = o->tp * o->dp;
+    sheaf__line_place place = { 0 };
+    int listens;
+    *out = (sheaf__watched){ 0 };
+    sheaf_status *st = sheaf__process_agree(begin_records(out, ranks));
+    if (st != NULL || hooks == NULL || (processes > 1 ? o->heartbeat == 0 : o->hang_after == 0))
+        return st;
+    st = meet(&listens, &place);
+    if (st == NULL)
+        st = sheaf__watch_open(
+            &out->watch, listens, &place,
+            &(sheaf__watch_options){ .process = sheaf__process_number(),
+                                     .processes = processes,
+                                     .ranks = processes > 1 ? processes : ranks,
+                                     .in_group = o->tp,
+                                     .doing = out->doing,
+                                     .heartbeat = o->heartbeat,
+                                     .hang_after = o->hang_after,
+                                     .stop = signals == NULL ? NULL : &signals->stop,
+                                     .end = hooks->end,
+                                     .say = hooks->say,
+                                     .stack = hooks->stack,
+                                     .self = hooks->self });
+    st = sheaf__process_agree(st);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_IO) {
+        if (sheaf__process_first())
+            warn(events, st);
+        else
+            sheaf_status_free(st);
+        st = NULL;
+    }
+    return st;
+}
+
+void sheaf__watched_close(sheaf__watched *watched)
+{
+    sheaf__watch_close(watched->watch);
+    sheaf__process_tell(NULL);
+    free(watched->doing);
+    *watched = (sheaf__watched){ 0 };
+}

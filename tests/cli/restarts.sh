@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# `train --restarts N`: a run that dies goes on by itself to the bytes of an undisturbed one; what
+# nobody could mend is not begun again. And a rank that hangs is named.
+. "$(dirname "$0")/lib.sh"
+
+data=$llama/tiny_llama/fwd_inputs.safetensors
+odd_model "$work/odd" || fail "init of the odd model"
+flags=(train --model "$work/odd" --data "$data" --micro-batch 1 --accumulate 2 --steps 6 --save-every 2 --lr 3e-3 --seed 11
+       --lora-rank 3 --lora-targets all-linear --threads 1)
+check "the undisturbed run" "$sheaf" "${flags[@]}" --out "$work/one"
+equal() { [ "$(digest "$1")" = "$(digest "$2")" ]; }
+again() { grep -c '^restart ' "$work/stderr"; }
+
+# The n-th sum comes again in what is left of the run, until too few are left.
+runs "a rank dies, and again" 0 'restart 1 of 9: the run was killed by signal 9; it goes on after step 2.*restart 2 of 9: .*after step 4' \
+    "${flags[@]}" --tp 2 --out "$work/killed" --restarts 9 --inject 1:sum:110:kill
+check "the bytes of the undisturbed run" equal "$work/one" "$work/killed"
+runs "it dies before the first checkpoint" 3 'restart 1 of 1: the run was killed by signal 9; it goes on from the start.*sheaf: the run was killed by signal 9, and no restart is left' \
+    "${flags[@]}" --tp 2 --out "$work/early" --restarts 1 --inject 0:sum:5:kill
+runs "no memory" 0 'restart 1 of 9: the run ended with code 3' "${flags[@]}" --tp 2 --out "$work/memory" --restarts 9 --inject 1:sum:110:fail
+check "the bytes of the undisturbed run, too" equal "$work/one" "$work/memory"
+runs "a rank that hangs" 0 'the run hangs: no rank got on for 1 s.*rank 1 \(host .*\): in sum, call .*step .*, micro-batch .*stack of rank 1:.*happen.*restart 1 of 9: the run ended with code 3' \
+    "${flags[@]}" --tp 2 --out "$work/hung" --restarts 9 --inject 1:sum:110:hang --hang-after 1s
+check "and once more the same bytes" equal "$work/one" "$work/hung"
+
+# What another run would not mend.
+other=("${flags[@]}")
+other[4]=$work/none.jsonl
+runs "bad input" 3 'none.jsonl' "${other[@]}" --restarts 9 --out "$work/bad"
+check "is not tried again" test "$(again)" = 0
+runs "a wrong flag" 2 'tp' "${flags[@]}" --restarts 9 --out "$work/bad" --tp 99
+check "nor is it" test "$(again)" = 0
+code=0
+SHEAF_FAULT=write:9+:enospc "$faulty" "${flags[@]}" --restarts 9 --out "$work/full" >"$work/stdout" 2>"$work/stderr" </dev/null || code=$?
+check "a full disk" test $code -eq 3
+check "is named" grep -q 'No space left' "$work/stderr"
+check "and not filled again" test "$(again)" = 0
+runs "a number that is not finite" 3 'finite' "${flags[@]/3e-3/1e30}" --clip 0 --restarts 9 --out "$work/number"
+check "comes again, so it is not tried" test "$(again)" = 0
+
+# Signals reach the run, and nothing outlives the process that watches over it.
+begin() { "$sheaf" "${flags[@]/6/1000000}" --out "$work/$1" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!; waits test -d "$work/$1/checkpoints/step-00000002"; }
+begin stopped
+kill -TERM $process
+code=0
+wait $process || code=$?
+check "SIGTERM is passed on" test $code -eq 3
+check "the run saves and stops" grep -q 'SIGTERM: asked to stop after step' "$work/stderr"
+check "and is not begun again" test "$(again)" = 0
+begin left
+child=$(pgrep -P $process || echo none)
+kill -KILL $process
+{ wait $process; } 2>/dev/null
+gone() { [ ! -d "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status"; }
+check "nothing outlives the one that watches" waits gone "$child"
+finish

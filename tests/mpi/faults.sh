@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# One rank of three fails at an exchange, each kind of exchange and of failure: all processes end soon
+# with a message that says which rank, where and why, no process is left, and the newest checkpoint is
+# whole and is gone on from. SHEAF_SOAK=1: every kind of failure at every kind of exchange, on any rank.
+#
+#   faults.sh MPI
+. "$(dirname "$0")/lib.sh"
+
+data=$llama/tiny_llama/fwd_inputs.safetensors
+odd_model "$work/odd" || fail "init of the odd model"
+flags=(--model "$work/odd" --data "$data" --micro-batch 1 --accumulate 2 --save-every 1 --lr 3e-3 --seed 11
+       --lora-rank 3 --lora-targets all-linear --threads 1)
+steps=4
+check "the undisturbed run" "$sheaf" train "${flags[@]}" --steps 4 --out "$work/one"
+
+# left_over OUT: processes of that run.
+left_over() {
+    local file line
+    for file in /proc/[0-9]*/cmdline; do
+        line=$(tr '\0' ' ' 2>/dev/null <"$file") || continue
+        [[ $line != *"sheaf train "*" $1 "* || $line == *mpirun* ]] || echo "$line"
+    done 2>/dev/null
+}
+# no_process OUT: none is left, soon.
+no_process() { for _ in $(seq 50); do [ -n "$(left_over "$1")" ] || return 0; sleep 0.1; done; left_over "$1"; return 1; }
+
+# fails RANK:CALL:N:FAULT PATTERN [FLAG...]: the run ends by itself and says PATTERN.
+fails() {
+    local plan=$1 pattern=$2 out=$work/out code=0 newest
+    shift 2
+    rm -rf "$out"
+    timeout -k 1 60 "$mpirun" -n 3 "$sheaf" train "${flags[@]}" --steps $steps --tp 3 --transport mpi --out "$out" --heartbeat 2s --inject "$plan" "$@" \
+        >"$out.stdout" 2>"$out.log" </dev/null || code=$?
+    if [ "$code" -eq 0 ] || [ "$code" -eq 124 ]; then
+        fail "$plan: ends in time" "exit code $code" "$(cat "$out.log")"
+    elif ! grep -qE -- "$pattern" "$out.log"; then
+        fail "$plan: says why" "no match for '$pattern'" "$(grep -v '^$' "$out.log")"
+    elif ! no_process "$out" >"$work/left"; then
+        fail "$plan: no process is left" "$(cat "$work/left")"
+    else
+        newest=$(ls "$out/checkpoints" 2>/dev/null | grep -E '^step-[0-9]+$' | tail -n 1)
+        if [ -n "$newest" ] && ! "$sheaf" verify "$out/checkpoints/$newest" >"$work/verify" 2>&1; then
+            fail "$plan: the newest checkpoint is whole" "$(cat "$work/verify")"
+        else
+            pass "$plan"
+        fi
+    fi
+}
+
+calls="sum max select broadcast gather agree any collect"
+died='rank 1 of 3 \(host .*, process [0-9]+\) has died'
+where='rank 0 \(host .*\): in .*, call [0-9]+ \(with .*'
+fails 1:sum:30:kill "$died"
+check "it says where each rank is" grep -qE "$where; step 1, micro-batch .*, layer .*(forward|backward).*; waits for rank 1" "$work/out.log"
+fails 1:agree:18:kill "$died"
+check "and goes on on two ranks" ranks 2 "$sheaf" train --resume --out "$work/out" --tp 2 --transport mpi
+same "to the same checkpoint" "$work/one/checkpoints/step-00000004" "$work/out/checkpoints/step-00000004"
+same "and adapter" "$work/one/adapter" "$work/out/adapter"
+fails 0:sum:90:kill 'the first process \(rank 0, host .*\) has (died|lost)'
+fails 2:sum:90:stop 'rank 2 of 3 \(host .*\) is silent: it was stopped, or its host is gone; it is killed'
+fails 0:any:3:stop 'the first process \(rank 0, host .*\) is silent: .*it is killed'
+fails 1:sum:30:fail 'rank 1 on .*: step 1: .*layer .*: sum'
+fails 1:agree:18:fail 'rank 1 on .*: .*: agree'
+steps=2000
+fails 2:sum:30:cut '(rank 2 of 3|the first process) .*has (died|lost its connection)'
+steps=4
+fails 1:sum:60:hang 'the run hangs: no rank got on for' --hang-after 2s
+check "with stacks of all ranks" grep -qE "stack of rank 2:" "$work/out.log"
+check "that name what they are in" grep -qE "sheaf_comm_sum \(sheaf" "$work/out.log"
+
+# A disk that is full for one rank.
+cat >"$work/full.sh" <<END
+[ "\${OMPI_COMM_WORLD_RANK:-\${PMI_RANK:-}}" != 1 ] || export SHEAF_FAULT=write:3+:enospc
+exec "$faulty" "\$@"
+END
+code=0
+timeout 60 "$mpirun" -n 3 bash "$work/full.sh" train "${flags[@]}" --steps 4 --tp 3 --transport mpi --out "$work/full" >"$work/full.log" 2>&1 </dev/null || code=$?
+check "a full disk ends it" test $code -ne 0 -a $code -ne 124
+check "and is named, with its rank" grep -qE 'rank 1 on .*No space left' <(tr '\n' ' ' <"$work/full.log")
+check "no process is left" no_process "$work/full"
+
+# A rank that is late harms nobody.
+check "a slow rank" ranks 3 "$sheaf" train "${flags[@]}" --steps 4 --tp 3 --transport mpi --out "$work/slow" --heartbeat 2s --hang-after 4s --inject 1:agree:1:100
+same "gives the same bytes" "$work/one/adapter" "$work/slow/adapter"
+
+if [ -n "${SHEAF_SOAK:-}" ]; then
+    steps=20 # so that each call comes often enough
+    for call in $calls; do
+        for rank in 0 1 2; do
+            for n in 1 3; do
+                for fault in kill stop cut fail hang; do
+                    fails "$rank:$call:$n:$fault" "(rank $rank|first process|the run hangs)" --hang-after 3s
+                done
+            done
+        done
+    done
+fi
+finish
