@@ -132,39 +132,58 @@ static sheaf_status *from_characters(word *w, const char *bytes, size_t size, ch
 
 /* ---- few symbols ---- */
 
+/* Of each symbol that is left: the pair that it begins, as its rank and, lower, the symbol, so that
+ * the least is what comes next; NONE: no merge has it. */
+typedef struct pairs {
+    uint64_t pair[FEW];
+    uint32_t id[FEW]; /* what the pair becomes */
+    uint8_t prev[FEW], next[FEW];
+    int32_t count;
+} pairs;
+
+#define NONE UINT64_MAX
+
+static inline void find_pair(pairs *f, const word *w, int32_t i)
+{
+    const sheaf__merge *m = NULL;
+    if (f->next[i] < f->count)
+        m = sheaf__merge_find(w->b, w->symbol[i].id, w->symbol[f->next[i]].id);
+    f->pair[i] = m != NULL ? (uint64_t)m->rank << 8 | (uint64_t)i : NONE;
+    f->id[i] = m != NULL ? m->id : 0;
+}
+
 static void merge_few(word *w)
 {
-    uint32_t rank[FEW + 1], id[FEW + 1];
-    int32_t n = w->count;
-    for (int32_t i = 0; i + 1 < n; i++) /* the table is larger than a processor's cache */
-        __builtin_prefetch(
-            &w->b->slot[sheaf__pair_hash(w->symbol[i].id, w->symbol[i + 1].id) & w->b->mask]);
-    for (int32_t i = 0; i + 1 < n; i++) {
-        const sheaf__merge *m = sheaf__merge_find(w->b, w->symbol[i].id, w->symbol[i + 1].id);
-        rank[i] = m != NULL ? m->rank : UINT32_MAX;
-        id[i] = m != NULL ? m->id : 0;
+    pairs f;
+    symbol *s = w->symbol;
+    f.count = w->count;
+    for (int32_t i = 0; i + 1 < f.count; i++) /* the table is larger than a processor's cache */
+        __builtin_prefetch(&w->b->slot[sheaf__pair_hash(s[i].id, s[i + 1].id) & w->b->mask]);
+    for (int32_t i = 0; i < f.count; i++) {
+        f.prev[i] = (uint8_t)(i - 1);
+        f.next[i] = (uint8_t)(i + 1);
+        find_pair(&f, w, i);
     }
     for (;;) {
-        int32_t best = 0;
-        for (int32_t i = 1; i + 1 < n; i++)
-            best = rank[i] < rank[best] ? i : best;
-        if (n < 2 || rank[best] == UINT32_MAX)
+        uint64_t least = NONE;
+        for (int32_t i = 0; i < f.count; i++)
+            least = f.pair[i] < least ? f.pair[i] : least;
+        if (least == NONE)
             break;
-        w->symbol[best].id = id[best];
-        w->symbol[best].end = w->symbol[best + 1].end;
-        n--;
-        for (int32_t i = best + 1; i < n; i++)
-            w->symbol[i] = w->symbol[i + 1];
-        for (int32_t i = best + 1; i + 1 < n; i++) {
-            rank[i] = rank[i + 1];
-            id[i] = id[i + 1];
-        }
-        for (int32_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
-            const sheaf__merge *m = sheaf__merge_find(w->b, w->symbol[i].id, w->symbol[i + 1].id);
-            rank[i] = m != NULL ? m->rank : UINT32_MAX;
-            id[i] = m != NULL ? m->id : 0;
-        }
+        const int32_t left = (int32_t)(least & 0xff), right = f.next[left], after = f.next[right];
+        s[left].id = f.id[left];
+        s[left].end = s[right].end;
+        f.next[left] = (uint8_t)after;
+        f.pair[right] = NONE;
+        if (after < f.count)
+            f.prev[after] = (uint8_t)left;
+        find_pair(&f, w, left);
+        if (left > 0)
+            find_pair(&f, w, f.prev[left]);
     }
+    int32_t n = 0;
+    for (int32_t i = 0; i < f.count; i = f.next[i])
+        s[n++] = s[i];
     w->count = n;
 }
 

@@ -20,6 +20,11 @@ static int class_in(const sheaf__character_range *range, int n, uint32_t c)
 
 unsigned sheaf__character_class(uint32_t c)
 {
+    /* what most of a text is */
+    if ((c | 0x20) - 'a' < 26)
+        return SHEAF__RUST_WORD;
+    if (c == ' ')
+        return 0;
     const int class = class_in(sheaf__character_ranges, sheaf__character_ranges_count, c);
     return class < 0 ? 0 : (unsigned)class;
 }
