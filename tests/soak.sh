@@ -20,6 +20,7 @@
 #   9. CogVLM and CogAgent over every rank count, dtype, kernel, thread and slice count (soak_cog.sh)
 #  10. small mistakes put into the sources, one at a time, are all noticed by a test (mutants.sh)
 #  11. sheaf tokenize equals tokenizers on 12 MB of texts and on every code point (needs a network once)
+#  12. runs at every T x D <= 8 groups of ranks, resumed at every other: LoRA, head, full, and with pictures
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -37,7 +38,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -250,6 +251,42 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 11 "tokenizers"; then
     else
         fail "transformers and PEFT are not there"
     fi
+fi
+
+if section 12 "every number of ranks and groups, and a resume at every other"; then
+    odd_model "$work/odd" || fail "init of the odd model"
+    "$sheaf" init cogvlm-tiny "$work/seeing" --seed 4 >/dev/null 2>&1 || fail "init of a model with images"
+    mkdir -p "$work/caps"
+    for p in rgb8.png turned6.jpg lossy.webp cmyk.jpg grey16.png; do cp "tests/data/images/$p" "$work/caps/${#p}${p##*.}.${p##*.}"; done
+    grids=() # T x D <= 8
+    for t in 1 2 3 4 5 6 7 8; do for d in 1 2 4 8; do [ $((t * d)) -gt 8 ] || grids+=("$t $d"); done; done
+    while read -r name flags; do
+        # shellcheck disable=SC2086
+        train "$work/whole" $flags --steps 4 --save-every 2 || fail "$name: $(tail -n 3 "$work/whole.log")"
+        want=$(digest "$work/whole")
+        for from in "${grids[@]}"; do
+            read -r t d <<<"$from"
+            # shellcheck disable=SC2086
+            train "$work/half" $flags --steps 2 --save-every 2 --tp "$t" --dp "$d" || fail "$name, $from: $(tail -n 3 "$work/half.log")"
+            for to in "${grids[@]}"; do
+                read -r t d <<<"$to"
+                rm -rf "$work/run"
+                cp -r "$work/half" "$work/run"
+                if "$sheaf" train --resume --out "$work/run" --steps 4 --tp "$t" --dp "$d" >"$work/run.log" 2>&1 </dev/null && [ "$(digest "$work/run")" = "$want" ]; then
+                    pass "$name, $from then $to"
+                else
+                    fail "$name, $from then $to: $(tail -n 3 "$work/run.log" | tr '\n' ' ')"
+                fi
+            done
+        done
+    done <<END
+lora --model $work/odd --data $data --micro-batch 1 --accumulate 8 --accumulators 8 --lr 3e-3 --schedule constant --seed 11 ${lora[*]} --neftune-alpha 5
+head --model $work/odd --data $data --micro-batch 1 --accumulate 9 --accumulators 8 --lr 3e-3 --schedule constant --seed 11 --method head --dtype bfloat16
+full --model $work/odd --data $data --micro-batch 1 --accumulate 5 --accumulators 8 --lr 3e-3 --schedule constant --seed 11 --method full
+full-bfloat16 --model $golden/llama/tiny_llama/hf --data $data --micro-batch 1 --accumulate 8 --accumulators 8 --lr 3e-3 --schedule constant --seed 11 --method full --dtype bfloat16
+pictures --model $work/seeing --data $work/caps --micro-batch 2 --accumulate 8 --accumulators 8 --lr 1e-3 --schedule constant --seed 3 --lora-rank 2 --lora-targets all-linear
+pictures-full --model $work/seeing --data $work/caps --micro-batch 2 --accumulate 8 --accumulators 8 --lr 1e-3 --schedule constant --seed 3 --method full
+END
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -26,6 +26,13 @@ same_run "2 processes, then 3" "$work/2"
 runs "2 groups of 2 processes" 0 "4 steps done.* 4 processes" \
     train --model "$work/odd" "${flags[@]}" --steps 4 --tp 2 --dp 2 "${processes[@]}" --out "$work/groups"
 same_run "2 groups of 2 processes" "$work/groups"
+whole=(--data "$data" --micro-batch 1 --accumulate 4 --accumulators 4 --lr 3e-3 --seed 11 --method full --dtype bfloat16 --schedule constant
+       --eval-data "$data" --eval-every 2 --save-every 2)
+check "all weights on one rank" "$sheaf" train --model "$work/odd" "${whole[@]}" --steps 4 --out "$work/all"
+check "in 4 groups, which divide masters and moments" "$sheaf" train --model "$work/odd" "${whole[@]}" --steps 2 --dp 4 "${processes[@]}" --out "$work/shared"
+check "going on as 2 groups of 2" "$sheaf" train --resume --steps 4 --tp 2 --dp 2 --out "$work/shared"
+same "to the checkpoints of one rank" "$work/all/checkpoints/step-00000004" "$work/shared/checkpoints/step-00000004"
+same "and its model" "$work/all/model" "$work/shared/model"
 check "no MPI in the command itself" bash -c '! ldd "$0" | grep -i mpi' "$sheaf"
 
 # Each process for itself would train in the same folder.
