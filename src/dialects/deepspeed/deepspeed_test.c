@@ -736,6 +736,69 @@ static void fill_unstated(made_file *f, sheaf_pickle *module, int mp)
                       sheaf__pickle_make_string(f->doc, "model.uneven"));
 }
 
+enum { FUSED_WIDE = 12 };
+
+/* The same of FUSED_WIDE columns. */
+static void put_fused(made_file *f, sheaf_pickle *module, const char *name, int64_t n,
+                      const int *row)
+{
+    float *data = malloc((size_t)(n * FUSED_WIDE) * sizeof *data);
+    assert_non_null(data);
+    for (int64_t i = 0; i < n * FUSED_WIDE; i++)
+        data[i] = (float)(row[i / FUSED_WIDE] * FUSED_WIDE + i % FUSED_WIDE);
+    sheaf__pickle_set(f->doc, module, name,
+                      made_put(f, SHEAF_F32, 2, (int64_t[]){ n, FUSED_WIDE }, data));
+}
+
+/* Six heads of width two, three of keys and values, two of them in the first rank; an MLP of five,
+ * three in the first. */
+static void fill_fused(made_file *f, sheaf_pickle *module, int mp)
+{
+    static const int qkv[2][16] = { { 0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15, 18, 19, 20, 21 },
+                                    { 8, 9, 10, 11, 16, 17, 22, 23 } },
+                     gate_up[2][6] = { { 0, 1, 2, 5, 6, 7 }, { 3, 4, 8, 9 } };
+    put_fused(f, module, "model.layers.0.self_attn.qkv_proj.weight", mp == 0 ? 16 : 8, qkv[mp]);
+    put_fused(f, module, "model.layers.0.mlp.gate_up_proj.weight", mp == 0 ? 6 : 4, gate_up[mp]);
+}
+
+static void check_fused(const sheaf_catalog *c, const char *name, int64_t rows)
+{
+    const sheaf_logical *l = sheaf__catalog_find(c, name);
+    int64_t size;
+    if (l == NULL || l->told.shape[0] != rows) {
+        print_findings(c);
+        fail_msg("'%s' is missing or of another shape", name);
+    }
+    float *got = bytes_of(c, l, &size);
+    for (int64_t i = 0; i < rows * FUSED_WIDE; i++)
+        CHECK_NEAR(name, got[i], (double)i, 0);
+    free(got);
+}
+
+static void test_made__fused_tensors_are_joined_part_by_part(void **state)
+{
+    static const char phi3[] =
+        "{\"model_type\": \"phi3\", \"vocab_size\": 37, \"hidden_size\": 12, "
+        "\"intermediate_size\": 5, \"num_hidden_layers\": 1, \"num_attention_heads\": %d, "
+        "\"num_key_value_heads\": 3, \"tie_word_embeddings\": false, \"pad_token_id\": 0, "
+        "\"bos_token_id\": 1, \"eos_token_id\": 2}";
+    const char *dir = small_folder(2, fill_fused);
+    char config[500], text[500];
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "unsupported",
+                  "fused tensor"); /* not one rank after the other */
+    assert_null(sheaf__catalog_find(c, "model.layers.0.self_attn.qkv_proj.weight"));
+    assert_null(sheaf__catalog_find(c, "model.layers.0.mlp.gate_up_proj.weight"));
+    sheaf__catalog_free(c);
+    snprintf(config, sizeof config, "%s/config.json", dir);
+    snprintf(text, sizeof text, phi3, 6);
+    put(config, text);
+    c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+    check_fused(c, "model.layers.0.self_attn.qkv_proj.weight", 24);
+    check_fused(c, "model.layers.0.mlp.gate_up_proj.weight", 10);
+    sheaf__catalog_free(c);
+}
+
 /* Names, shapes and values decide; a bias of zeros follows its weight; what they cannot decide is
  * refused. */
 static void put_iteration(const char *path, bool sat, const char *name)
@@ -1064,6 +1127,7 @@ int main(void)
         cmocka_unit_test(test_made__a_number_for_a_tag_does_not_make_it_sat),
         cmocka_unit_test(test_made__what_is_not_stated_is_inferred_or_refused),
         cmocka_unit_test(test_made__a_config_tells_padding_from_rows),
+        cmocka_unit_test(test_made__fused_tensors_are_joined_part_by_part),
         cmocka_unit_test(test_made__frozen_parameters_come_from_their_fragments),
         cmocka_unit_test(test_made__layers_of_a_pipeline_are_told_by_what_they_hold),
         cmocka_unit_test(test_boxes__a_range_of_elements_is_a_few_boxes),

@@ -117,6 +117,48 @@ static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *nam
     return st;
 }
 
+/* Query, key and value in one tensor, or gate and up. */
+static bool is_fused(const char *name)
+{
+    return strstr(name, "qkv_proj.") != NULL || strstr(name, "gate_up_proj.") != NULL ||
+           strstr(name, "query_key_value.") != NULL;
+}
+
+/* A rank holds the rows of its units of each part, part after part: so AutoTP divides Phi-3's
+ * tensors, and so do Megatron's. The units are whole, as the schema has them, but their numbers
+ * need not be even: the size of each rank's tensor tells them. */
+static sheaf_status *make_parts(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                const ds_local *l, const sheaf_cut *cut)
+{
+    int64_t width[SHEAF_MAX_PARTS], unit = 0, units = 0, *by_rank;
+    char text[256];
+    bool whole = true;
+    for (int k = 0; k < cut->nparts; k++) {
+        width[k] = cut->part[k].rows_per_unit;
+        unit += width[k];
+        whole &= cut->part[k].units == cut->part[0].units;
+    }
+    by_rank = calloc((size_t)(cut->nparts * rule->nranks), sizeof *by_rank);
+    if (by_rank == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
+    for (int r = 0; r < rule->nranks; r++) {
+        const ds_local *of = l[r].of != NULL ? &l[r] : sheaf__ds_some(l, rule->nranks);
+        const int64_t rows = of->of->told.shape[cut->axis];
+        whole &= rows % unit == 0;
+        units += rows / unit;
+        for (int k = 0; k < cut->nparts; k++)
+            by_rank[k * rule->nranks + r] = rows / unit * width[k];
+    }
+    sheaf_status *st =
+        whole && units == cut->part[0].units
+            ? sheaf__ds_make_subs(rule, refused, rules, name, l, cut->axis, cut->nparts, by_rank)
+            : sheaf__ds_refuse(refused, rules, "unsupported", name,
+                               "whole heads or columns in every part",
+                               sheaf__ds_tell_shapes(text, l, rule->nranks));
+    free(by_rank);
+    return st;
+}
+
 static sheaf_status *infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
                            const ds_local *l)
 {
@@ -134,6 +176,8 @@ static sheaf_status *infer(ds_rule *rule, bool *refused, ds_rules *rules, const 
                                     "parts that add up to the shape in the model's config",
                                     sheaf__ds_tell_shapes(text, l, rule->nranks));
         rules->by_config++;
+        if (axis >= 0 && want->cut.nparts > 1 && axis == want->cut.axis)
+            return make_parts(rule, refused, rules, name, l, &want->cut);
         return axis < 0 ? sheaf__ds_make_copies(rule, refused, rules, name, l)
                         : sheaf__ds_make_cut(rule, refused, rules, name, l, axis,
                                              word == SAY_TABLE ? want->shape[0] : -1);
@@ -156,14 +200,17 @@ static sheaf_status *infer(ds_rule *rule, bool *refused, ds_rules *rules, const 
         rules->rows++;
         return sheaf__ds_make_cut(rule, refused, rules, name, l, 0, -1);
     }
-    for (int axis = 0; !one_shape && axis < rule->ndim; axis++)
+    for (int axis = 0; !one_shape && !is_fused(name) && axis < rule->ndim; axis++)
         if (sheaf__ds_same_but(l, rule->nranks, axis)) {
             rules->by_shape++;
             return sheaf__ds_make_cut(rule, refused, rules, name, l, axis, -1);
         }
     return sheaf__ds_refuse(
         refused, rules, "unsupported", name,
-        "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
+        is_fused(name)
+            ? "universal_checkpoint_info or a config.json: only they tell the parts of a "
+              "fused tensor, which each rank has a share of"
+            : "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
         sheaf__ds_tell_shapes(text, l, rule->nranks));
 }
 

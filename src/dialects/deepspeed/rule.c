@@ -303,9 +303,8 @@ sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, 
     return st;
 }
 
-/* Several tensors end to end along `axis`, each divided on its own: width(sub, rank) rows. */
-static sheaf_status *make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                               const ds_local *l, int axis, int64_t nsubs, const int64_t *width)
+sheaf_status *sheaf__ds_make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                  const ds_local *l, int axis, int64_t nsubs, const int64_t *width)
 {
     const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
     char text[256];
@@ -351,7 +350,7 @@ static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, 
         width[r] = (rows + 1) / 2; /* as torch.chunk does */
         width[rule->nranks + r] = rows - width[r];
     }
-    sheaf_status *st = make_subs(rule, refused, rules, name, l, 0, 2, width);
+    sheaf_status *st = sheaf__ds_make_subs(rule, refused, rules, name, l, 0, 2, width);
     free(width);
     return st;
 }
@@ -396,7 +395,7 @@ static sheaf_status *make_stated_subs(ds_rule *rule, bool *refused, ds_rules *ru
         }
     }
     sheaf_status *st =
-        good ? make_subs(rule, refused, rules, name, l, (int)axis, n, width)
+        good ? sheaf__ds_make_subs(rule, refused, rules, name, l, (int)axis, n, width)
              : sheaf__ds_refuse(refused, rules, "unsupported", name,
                                 "sub-parameters whose widths are stated or even", "others");
     free(width);

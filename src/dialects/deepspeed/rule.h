@@ -58,6 +58,9 @@ sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rule
  * `cut`: rows from there on are padding; -1 = none. */
 sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
                                  const ds_local *l, int axis, int64_t cut);
+/* `nsubs` tensors end to end along `axis`, each divided on its own: width[sub * ranks + rank]. */
+sheaf_status *sheaf__ds_make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                  const ds_local *l, int axis, int64_t nsubs, const int64_t *width);
 /* By what the files state. */
 sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
                                     const ds_local *l);
