@@ -21,6 +21,7 @@
 #  10. small mistakes put into the sources, one at a time, are all noticed by a test (mutants.sh)
 #  11. sheaf tokenize equals tokenizers on 12 MB of texts and on every code point (needs a network once)
 #  12. runs at every T x D <= 8 groups of ranks, resumed at every other: LoRA, head, full, and with pictures
+#  13. SOAK_FAILURES (200) failures of ranks that are threads or processes, each gone on from (soak_ranks.sh)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -38,7 +39,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -287,6 +288,10 @@ full-bfloat16 --model $golden/llama/tiny_llama/hf --data $data --micro-batch 1 -
 pictures --model $work/seeing --data $work/caps --micro-batch 2 --accumulate 8 --accumulators 8 --lr 1e-3 --schedule constant --seed 3 --lora-rank 2 --lora-targets all-linear
 pictures-full --model $work/seeing --data $work/caps --micro-batch 2 --accumulate 8 --accumulators 8 --lr 1e-3 --schedule constant --seed 3 --method full
 END
+fi
+
+if section 13 "failures of ranks"; then
+    . tests/soak_ranks.sh
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

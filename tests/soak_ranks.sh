@@ -1,0 +1,68 @@
+# soak_ranks.sh - section 13 of soak.sh, to be sourced: SOAK_FAILURES (200) failures of ranks.
+#
+# A run goes on at a random T after each failure, on threads or on processes of an MPI, until it is done:
+# one rank is killed, stopped, cut off, out of memory or hangs at a random exchange. Each part goes on
+# from the newest checkpoint there is, none is damaged, and in the end all bytes are those of the
+# undisturbed run. Without an MPI: threads alone.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+       OMPI_MCA_hwloc_base_binding_policy=none SHEAF_PLUGINS="$SHEAF_BUILD_ROOT/src/cli"
+ranks_flags=(--model "$golden/llama/tiny_llama/hf" --data "$golden/llama/tiny_llama/fwd_inputs.safetensors" --micro-batch 1 --accumulate 2 --steps 30
+    --save-every 3 --keep 2 --lr 3e-3 --seed 12 --lora-rank 5 --lora-targets all-linear --threads 2)
+newest_step() { ls "$1/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9][0-9]*\)$/\1/p' | sort -n | tail -n 1; }
+result_of() (
+    cd "$1" 2>/dev/null || exit 1
+    newest=checkpoints/$(ls checkpoints | grep -E '^step-[0-9]+$' | LC_ALL=C sort | tail -n 1)
+    [ -d adapter ] || exit 1
+    { find adapter "$newest" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+      sed 's/"tokens_per_s": *[^,}]*//; s/, "ranks": \[[^]]*\]//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
+)
+train "$work/undisturbed" "${ranks_flags[@]}" || fail "the undisturbed run: $(tail -n 3 "$work/undisturbed.log")"
+want=$(result_of "$work/undisturbed")
+transports=(threads)
+for module in "$SHEAF_PLUGINS"/sheaf-*.so; do [ ! -e "$module" ] || transports=(threads mpi); done
+faults=(kill kill stop cut fail hang)
+calls=(sum sum sum max select agree any gather broadcast collect)
+RANDOM=815
+tried=0
+lost=0
+trial=0
+while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
+    trial=$((trial + 1))
+    out=$work/failing
+    rm -rf "$out"
+    path=""
+    for attempt in $(seq 40); do
+        t=$((1 + RANDOM % 4))
+        transport=${transports[RANDOM % ${#transports[@]}]}
+        fault=${faults[RANDOM % ${#faults[@]}]}
+        [ $transport = mpi ] && [ $t -gt 1 ] || transport=threads
+        [ $transport = mpi ] || [ $fault != stop ] || fault=kill # a process that is stopped as a whole stops for good
+        plan=$((RANDOM % t)):${calls[RANDOM % ${#calls[@]}]}:$((1 + RANDOM % 300)):$fault
+        [ "$attempt" -lt 6 ] || plan=0:barrier:1000000:kill # and now in peace
+        before=$(newest_step "$out")
+        resume=""
+        [ -z "$before" ] || resume=--resume
+        [ -n "$before" ] || rm -rf "$out"
+        # shellcheck disable=SC2086
+        timeout -k 1 120 "$sheaf" train --out "$out" "${ranks_flags[@]}" --tp $t --transport $transport --heartbeat 2s --hang-after 4s --inject "$plan" $resume \
+            >"$out.log" 2>&1 </dev/null
+        code=$?
+        path="$path T=$t/$transport/$plan"
+        [ $code -eq 0 ] || tried=$((tried + 1))
+        [ $code -ne 124 ] && [ $code -ne 137 ] || [ "$transport" = threads ] || path="$path(code $code)"
+        [ -z "$before" ] || grep -q "going on after step $before\$" "$out.log" || { lost=$((lost + 1)); path="$path(not from $before)"; }
+        [ ! -d "$out/adapter" ] || break
+    done
+    if [ "$(result_of "$out")" = "$want" ]; then
+        pass "$tried failures:$path"
+    else
+        fail "trial $trial:$path: other bytes; kept as $work/failed-ranks-$trial"
+        mv "$out" "$work/failed-ranks-$trial"
+        cp "$out.log" "$work/failed-ranks-$trial.log"
+    fi
+done
+if [ $lost -eq 0 ]; then pass "$tried failures of ranks, each gone on from after the newest checkpoint"; else fail "$lost times not from the newest checkpoint"; fi
+for mpi in openmpi mpich; do
+    [ ! -e "$SHEAF_PLUGINS/sheaf-$mpi.so" ] || SHEAF_SOAK=1 bash tests/mpi/faults.sh $mpi >"$work/faults-$mpi.log" 2>&1
+    [ ! -e "$work/faults-$mpi.log" ] || { passed=$((passed + $(grep -c '^ok - ' "$work/faults-$mpi.log"))); failed=$((failed + $(grep -c '^not ok - ' "$work/faults-$mpi.log"))); }
+done
