@@ -62,7 +62,7 @@ while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
     fi
 done
 if [ $lost -eq 0 ]; then pass "$tried failures of ranks, each gone on from after the newest checkpoint"; else fail "$lost times not from the newest checkpoint"; fi
-for mpi in openmpi mpich; do
+for mpi in openmpi; do
     [ ! -e "$SHEAF_PLUGINS/sheaf-$mpi.so" ] || SHEAF_SOAK=1 bash tests/mpi/faults.sh $mpi >"$work/faults-$mpi.log" 2>&1
     [ ! -e "$work/faults-$mpi.log" ] || { passed=$((passed + $(grep -c '^ok - ' "$work/faults-$mpi.log"))); failed=$((failed + $(grep -c '^not ok - ' "$work/faults-$mpi.log"))); }
 done
