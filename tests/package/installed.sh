@@ -48,7 +48,7 @@ check "the version of the package is the command's" test "sheaf $(pkg-config --m
 check "the installed command runs" test "$("$prefix/bin/sheaf" --version)" = "$version"
 check "it does not need the shared library" bash -c '! ldd "$1" | grep -q libsheaf' - "$prefix/bin/sheaf"
 modules=$(cd "$build/src/cli" && ls sheaf-*.so 2>/dev/null)
-lies "the modules of MPIs" $(sed "s|^|$lib/sheaf/|" <<<"$modules")
+lies "the modules of MPIs that are here" $(for module in $modules; do echo "$lib/sheaf/$module"; done)
 for module in $modules; do
     name=${module#sheaf-}
     check "$module is found by the command installed with it" env PATH=/nowhere /bin/sh -c '"$0" train --model m --data d --out o --steps 1 --tp 2 --transport mpi --mpi "$1" 2>&1 | /bin/grep "expected: mpirun of "' "$prefix/bin/sheaf" "${name%.so}"
