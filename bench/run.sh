@@ -4,7 +4,8 @@
 # `./run bench checkpoints` compares merging and resharding with cp and PEFT instead,
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
-# `./run bench attention` attention of long sequences with PyTorch's.
+# `./run bench attention` attention of long sequences with PyTorch's,
+# `./run bench ranks` one rank with ranks of one thread each.
 #
 # Needs python3 with venv and a network once, to put the rivals into
 # build/bench-venv. Arguments go to compare.py or what runs instead (see its --help).
@@ -12,6 +13,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=build/bench
 mkdir -p "$work"
+case ${1:-} in # no rival takes part
+    ranks) shift; exec python3 bench/ranks.py --work "$work" "$@" ;;
+esac
 . bench/rivals.sh
 
 case ${1:-} in

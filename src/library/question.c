@@ -85,6 +85,17 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     return st;
 }
 
+sheaf__job sheaf__question_job(const sheaf__question *q)
+{
+    return (sheaf__job){ .options = &q->o,
+                         .schema = q->opened.schema,
+                         .lora = q->opened.lora,
+                         .selection = &q->selection,
+                         .train = q->sets.train,
+                         .eval = q->sets.eval,
+                         .seq = q->seq };
+}
+
 sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *q)
 {
     if (q->place_text != NULL)
@@ -97,12 +108,6 @@ sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *q)
                                                                    .batch = q->o.micro_batch,
                                                                    .seq = q->seq,
                                                                    .images = q->images });
-    const sheaf__job job = { .options = &q->o,
-                             .schema = q->opened.schema,
-                             .lora = q->opened.lora,
-                             .selection = &q->selection,
-                             .train = q->sets.train,
-                             .eval = q->sets.eval,
-                             .seq = q->seq };
+    const sheaf__job job = sheaf__question_job(q);
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
 }

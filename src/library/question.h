@@ -27,6 +27,8 @@ sheaf_status *sheaf__question_open(sheaf__question *question, const sheaf_events
 /* sheaf__question_look - counts images, padding and positions of a row again, after the micro-batch
  * changed. */
 void sheaf__question_look(sheaf__question *question, const sheaf_events *events);
+/* sheaf__question_job - the run that is asked about; borrows from the question. */
+sheaf__job sheaf__question_job(const sheaf__question *question);
 sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *question);
 void sheaf__question_close(sheaf__question *question);
 

@@ -191,7 +191,7 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
 
 void sheaf__out_sweep(const sheaf__out_folder *f)
 {
-    static const char *const ours[] = { "settings.", "run.json.", "best.json." };
+    static const char *const ours[] = { "settings.", "run.json.", "best.json.", "seen." };
     char **name = NULL;
     int64_t count = 0;
     sheaf_status_free(sheaf__list_dir(&name, &count, f->options->out));

@@ -28,7 +28,11 @@
 #include "train/out_folder.h"
 #include "train/rank.h"
 #include "train/signals.h"
+#include "train/shared_out.h"
 #include "train/spent.h"
+
+/* Seconds within which hosts that share a file system see what one of them has written. */
+#define SEEN_WITHIN 10
 
 /* The numeric contract's version: the first that has all that a run uses. */
 static int contract_of(const sheaf_train_options *o, const sheaf_lora *lora,
@@ -632,6 +636,9 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         goto done;
     if (me == 0)
         sheaf__out_sweep(&r->folder);
+    if (sheaf__process_count() > 1 &&
+        (st = sheaf__out_shared(comm, o->out, sheaf__process_host(me), SEEN_WITHIN)) != NULL)
+        goto done;
     sheaf__doing_phase(sheaf_comm_doing(comm), "loading");
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     rank.context.doing = sheaf_comm_doing(comm);

@@ -139,4 +139,19 @@ check "and are among the many" test "$peak" -ge "$few"
 peak_planned --micro-batch 16 "${lora[@]:0:4}"; pictures=$peak
 peak_planned --micro-batch 16 "${lora[@]:0:4}" --data "$work/texts.jsonl"
 check "LoRA of all: texts need less" test "$peak" -lt "$pictures"
+
+# A cluster, by a model of it.
+cluster=(plan --config "$configs/mini.json" --micro-batch 1 --accumulate 8 --seq 64 --cluster)
+runs "a row for each T and D" 0 '"ranks":16,"tp":8,"dp":2,"compute":[0-9.e-]+,"exchange":[0-9.e-]+,"gradients":' "${cluster[@]}" hosts=4,ranks-per-host=4,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s --json
+check "of which there are 13" test "$(grep -o '"ranks":' "$work/stdout" | wc -l)" -eq 13
+runs "what pays is marked" 0 '\| \* \| 2 \| 1 \| 2 \|' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s
+runs "an exchange that takes an hour does not" 0 '\| \. \| 2 \| 1 \| 2 \|' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=3600000000us,bandwidth=12GB/s,rate=10GFLOP/s
+runs "what does not fit is no best one" 0 '\| - \| 2 \| 1 \| 2 \|' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s,memory=0.001GiB
+for bad in hosts=1,ranks-per-host=1,latency=1us,bandwidth=1GB/s hosts=2,latency=1us,bandwidth=1GB/s hosts=2,ranks-per-host=1,latency=1us hosts=2,ranks-per-host=1,latency=1ms,bandwidth=1GB/s hosts=x hosts=-1 latency=1us,,hosts=2 ''; do
+    runs "refused: '$bad'" 2 '--cluster.*expected: .*found:' "${cluster[@]}" "$bad"
+done
+runs "one question at a time" 2 'expected: --cluster without' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s --table ranks
+
+# Bytes by kind, and with data those of the first step to the byte.
+runs "what is exchanged, by kind" 0 '"exchange":\{"forward":\{"calls":[0-9]+,"exchanges":[0-9]+,"sent":[0-9]+' plan --config "$configs/mini.json" --seq 64 --tp 2 --json
 finish

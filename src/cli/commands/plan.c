@@ -5,6 +5,8 @@
 
 #include "base/print.h"
 #include "commands.h"
+#include "machine.h"
+#include "plan/cluster.h"
 #include "models/balance.h"
 #include "library/fit.h"
 #include "library/question.h"
@@ -40,8 +42,10 @@ typedef struct question {
     int by, table;
     size_t memory; /* bytes of a rank; 0: not asked */
     bool trial;
+    sheaf_cluster cluster; /* hosts 0: not asked */
     sheaf__fit fit;
     work work;
+    sheaf__count (*first)[SHEAF__TRAFFICS]; /* [ranks] of the first step, with data; else NULL */
 } question;
 
 /* Positions that an image takes in its row; 0 where there is none. */
@@ -115,6 +119,18 @@ static void add_work(json_t *to, const work *w)
     json_object_set_new(to, "hours", json_real(w->hours));
 }
 
+static json_t *exchange_json(const sheaf__count *of)
+{
+    json_t *all = json_object();
+    for (int t = 0; t < SHEAF__TRAFFICS; t++)
+        json_object_set_new(all, sheaf__traffic_name((sheaf__traffic)t),
+                            json_pack("{s:I, s:I, s:I, s:I}", "calls", (json_int_t)of[t].calls,
+                                      "exchanges", (json_int_t)of[t].exchanges, "sent",
+                                      (json_int_t)of[t].sent, "received",
+                                      (json_int_t)of[t].received));
+    return all;
+}
+
 static void print_json(const cli *cli, const question *q, const sheaf_plan *plan)
 {
     json_t *ranks = json_array();
@@ -141,6 +157,9 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
             json_object_set_new(one, "sent_gradients", json_real(plan->rank[r].sent_gradients));
             json_object_set_new(one, "sent_weights", json_real(plan->rank[r].sent_weights));
         }
+        json_object_set_new(one, "exchange", exchange_json(plan->rank[r].exchange));
+        if (q->first != NULL)
+            json_object_set_new(one, "exchange_first_step", exchange_json(q->first[r]));
         json_array_append_new(ranks, one);
     }
     json_t *all =
@@ -373,6 +392,80 @@ static sheaf_status *print_table(question *q, const cli *cli)
     return st;
 }
 
+/* ---- a cluster ---- */
+
+static void print_rows(const cli *cli, const question *q, const sheaf_cluster *c,
+                       const sheaf_cluster_row *row, int n)
+{
+    json_t *list = cli->json ? json_array() : NULL;
+    if (!cli->json)
+        sheaf__print(
+            cli->out,
+            "|   | ranks | T | D | computing s | exchanging s | of it groups s | "
+            "step s | times one rank | GiB |\n|---|---|---|---|---|---|---|---|---|---|\n");
+    for (int ranks = 1; ranks <= SHEAF_CLUSTER_RANKS; ranks *= 2)
+        for (int i = 0; i < n; i++) {
+            const sheaf_cluster_row *one = &row[i];
+            const double times = row[0].step / one->step; /* the first is one rank */
+            if (one->tp * one->dp != ranks)
+                continue;
+            if (cli->json)
+                json_array_append_new(
+                    list, json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b, s:b}",
+                                    "ranks", ranks, "tp", one->tp, "dp", one->dp, "compute",
+                                    one->compute, "exchange", one->exchange, "gradients",
+                                    one->gradients, "step", one->step, "times_one_rank", times,
+                                    "largest_rank", (json_int_t)one->memory, "fits", one->fits,
+                                    "best", one->best, "pays", one->pays));
+            else
+                sheaf__print(cli->out,
+                             "| %s | %d | %d | %d | %.4g | %.4g | %.4g | %.4g | %.2f | %.2f |\n",
+                             one->pays   ? "*"
+                             : one->best ? "."
+                             : one->fits ? " "
+                                         : "-",
+                             ranks, one->tp, one->dp, one->compute, one->exchange, one->gradients,
+                             one->step, times, mib(one->memory) / 1024);
+        }
+    if (cli->json)
+        print_object(cli,
+                     json_pack("{s:o, s:f, s:I, s:I, s:I}", "cluster", list, "rate", c->rate,
+                               "micro_batch", (json_int_t)q->ask.o.micro_batch, "accumulate",
+                               (json_int_t)q->ask.o.accumulate, "seq", (json_int_t)q->ask.seq));
+}
+
+/* Without a rate: that of the fastest kind of product that this machine has for the type, on one
+ * core. */
+static sheaf_status *measure_rate(sheaf_cluster *c, const question *q, const cli *cli)
+{
+    const bool wide = q->ask.o.dtype != SHEAF_BF16;
+    cli_rate rates[CLI_RATES];
+    sheaf_status *st = c->rate > 0 ? NULL : cli_machine_measure(rates);
+    if (c->rate > 0 || st != NULL)
+        return st;
+    for (int i = 0; i < CLI_RATES; i++)
+        if (wide == (strcmp(rates[i].name, "float32") == 0))
+            c->rate = rates[i].gflops * 1e9 > c->rate ? rates[i].gflops * 1e9 : c->rate;
+    sheaf_note(&cli->events, "a rank computes as fast as one core here, measured: rate=%.4gGFLOP/s",
+               c->rate / 1e9);
+    return NULL;
+}
+
+static sheaf_status *print_cluster(question *q, const cli *cli)
+{
+    sheaf_cluster_row row[SHEAF_CLUSTER_ROWS];
+    int n = 0;
+    sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
+    if (st == NULL)
+        st = measure_rate(&q->cluster, q, cli);
+    const sheaf__job job = sheaf__question_job(&q->ask);
+    if (st == NULL)
+        st = sheaf_cluster_plan(row, &n, &q->cluster, &job, (size_t)q->ask.data_bytes);
+    if (st == NULL)
+        print_rows(cli, q, &q->cluster, row, n);
+    return st;
+}
+
 /* ---- what fits ---- */
 
 static double gib_or_mib(size_t bytes, const char **unit)
@@ -475,6 +568,19 @@ static void print_work(const cli *cli, const work *w)
                                      : "hours");
 }
 
+/* What the first step of the run exchanges, byte for byte. */
+static sheaf_status *count_first(question *q, const sheaf_plan *plan, const cli *cli)
+{
+    const sheaf__job job = sheaf__question_job(&q->ask);
+    if (!cli->json || job.train.data == NULL || q->ask.place_text != NULL)
+        return NULL;
+    q->first = calloc((size_t)plan->ranks, sizeof *q->first);
+    sheaf_status *st = q->first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "plan") : NULL;
+    for (int r = 0; r < plan->ranks && st == NULL; r++)
+        st = sheaf_plan_exchange(q->first[r], &job, r, 0);
+    return st;
+}
+
 static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
 {
     const sheaf_train_options asked = q->ask.o;
@@ -488,6 +594,8 @@ static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
         count_work(q);
     if (st == NULL && q->trial && *fits)
         st = try_speed(q, &cli->events);
+    if (st == NULL)
+        st = count_first(q, &plan, cli);
     if (st != NULL)
         return st;
     sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
@@ -506,7 +614,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
 {
     question q = { 0 };
     cli_option table[CLI_MAX_OPTIONS];
-    const char *memory = NULL;
+    const char *memory = NULL, *cluster = NULL;
     static const cli_choice by[] = { { "kind", BY_KIND }, { "component", BY_COMPONENT }, { 0 } };
     static const cli_choice tables[] = { { "ranks", TABLE_RANKS },
                                          { "methods", TABLE_METHODS },
@@ -535,7 +643,12 @@ int cmd_plan(cli *cli, int argc, char **argv)
         "trial", CLI_FLAG | CLI_UNSAVED, &q.trial,
         "load the model, take steps for a minute and say how long the run would take"
     };
-    table[n + 5] = (cli_option){ 0 };
+    table[n + 5] = (cli_option){
+        "cluster", CLI_TEXT | CLI_UNSAVED, &cluster,
+        "a table of T and D on many hosts, by a model: hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s[,rate=100GFLOP/s]",
+        "C"
+    };
+    table[n + 6] = (cli_option){ 0 };
     bool fits = true;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
@@ -548,6 +661,12 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = sheaf__train_settings_check(&cli->settings, table, &q.ask.o);
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);
+    if (st == NULL && cluster != NULL)
+        st = sheaf_cluster_read(&q.cluster, cluster);
+    if (st == NULL && cluster != NULL &&
+        (q.ask.place_text != NULL || q.table != NO_TABLE || q.memory > 0 || q.trial))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                            "--cluster without --place, --table, --memory or --trial");
     if (st == NULL && q.trial && (q.ask.place_text != NULL || q.table != NO_TABLE))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--trial without --place or --table");
     if (st == NULL && q.trial && (q.ask.o.data == NULL || q.ask.o.model == NULL))
@@ -558,10 +677,13 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
                             "--table without --%s: it has the fullest rank of every setting",
                             q.memory > 0 ? "memory" : "by");
-    if (st == NULL && q.table != NO_TABLE)
+    if (st == NULL && cluster != NULL)
+        st = print_cluster(&q, cli);
+    else if (st == NULL && q.table != NO_TABLE)
         st = print_table(&q, cli);
     else if (st == NULL)
         st = print_answer(&q, cli, &fits);
     sheaf__question_close(&q.ask);
+    free(q.first);
     return cli_answer(cli, st, fits);
 }

@@ -1,0 +1,98 @@
+/* shared_out.c - see shared_out.h. */
+#include "train/shared_out.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+
+enum { TOKEN = 32, NAME = 256 };
+
+/* What the first rank tells the others. */
+typedef struct proof {
+    char name[NAME]; /* of the file, in OUT */
+    char token[TOKEN + 1];
+} proof;
+
+static sheaf_status *make_token(char token[TOKEN + 1])
+{
+    unsigned char bytes[TOKEN / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return sheaf_fail(SHEAF_E_IO, "random bytes");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+    return NULL;
+}
+
+/* OUT/seen.partial-PID-MARK, which the next run there sweeps away should this one be killed. */
+static sheaf_status *write_proof(char **path, proof *p, const char *out)
+{
+    char *base = NULL;
+    sheaf_status *st = make_token(p->token);
+    if (st == NULL)
+        st = sheaf__path_join(&base, out, "seen");
+    if (st == NULL)
+        st = sheaf__partial_path(path, base, "partial", 0);
+    if (st == NULL) {
+        const char *name = strrchr(*path, '/') + 1;
+        if (snprintf(p->name, sizeof p->name, "%s", name) >= (int)sizeof p->name)
+            st = sheaf_fail(SHEAF_E_IO, "%s: its name is too long", *path);
+    }
+    if (st == NULL)
+        st = sheaf__file_write_whole(*path, p->token, TOKEN, NULL);
+    free(base);
+    return st;
+}
+
+static bool sees(const char *path, const char *token)
+{
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__file_read_all(&text, &size, path, TOKEN);
+    const bool same = st == NULL && size == TOKEN && memcmp(text, token, TOKEN) == 0;
+    sheaf_status_free(st);
+    free(text);
+    return same;
+}
+
+static sheaf_status *look(const proof *p, const char *out, const char *host, double wait)
+{
+    const double end = sheaf__seconds() + wait;
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, out, p->name);
+    bool seen = st == NULL && sees(path, p->token);
+    while (st == NULL && !seen && sheaf__seconds() < end) {
+        nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+        seen = sees(path, p->token);
+    }
+    free(path);
+    if (st != NULL || seen)
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "--out %s on host %s", out, host),
+                        "the folder that the first process writes into");
+    sheaf_found(st, "another one, or none: what it has just written is not there");
+    return sheaf_try_this(st,
+                          "an --out on a file system that all hosts share; every host writes its "
+                          "part of a checkpoint there");
+}
+
+sheaf_status *sheaf__out_shared(sheaf_comm *all, const char *out, const char *host, double wait)
+{
+    const bool first = sheaf_comm_rank(all) == 0;
+    proof p = { .name = "" };
+    char *path = NULL;
+    sheaf_status *st = sheaf_comm_agree(all, first ? write_proof(&path, &p, out) : NULL);
+    if (st == NULL)
+        st = sheaf_comm_broadcast(all, &p, sizeof p, 0);
+    if (st == NULL)
+        st = sheaf_comm_agree(all, first ? NULL : look(&p, out, host, wait));
+    if (path != NULL)
+        unlink(path);
+    free(path);
+    return st;
+}
