@@ -233,15 +233,15 @@ static void test_odd(void **state)
 
 static void test_production(void **state)
 {
-    const shape big = { config_of(2304, 6145, 36, 2, 64, 97, 1), 2, 2100, 16, 0 };
+    const shape big = { config_of(2304, 6145, 36, 2, 64, 97, 1), 2, 1061, 16, 0 };
     const setting some[] = { { 1, 2, NULL },
                              { 3, 5, has("avx2") ? "avx2" : "ref" },
                              { 8, 2, NULL },
                              { 2, 1, NULL },
                              { 5, 1, NULL } };
     const bool all = getenv("SHEAF_SOAK") != NULL; /* float32 takes three times as long */
-    compare(&big, SHEAF_BF16, some, all ? ARRAY_LEN(some) : 3, 0xf9b4c0a3cb95c99bull);
-    compare(&big, SHEAF_F32, some, all ? ARRAY_LEN(some) : 2, 0xa723ad8d70d454b9ull);
+    compare(&big, SHEAF_BF16, some, all ? ARRAY_LEN(some) : 3, 0x954b0d44088bff79ull);
+    compare(&big, SHEAF_F32, some, all ? ARRAY_LEN(some) : 2, 0x95efae2a73f15884ull);
 }
 
 int main(int argc, char **argv)
