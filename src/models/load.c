@@ -412,7 +412,8 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
     if (st == NULL)
         st = load_lora(m, adapter);
     if (st == NULL) {
-        sheaf__trained_take(m->trained);
+        if (m->trained != NULL)
+            sheaf__trained_take(m->trained);
         sheaf__model_refresh(m);
     }
     return st;

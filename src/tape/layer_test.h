@@ -78,7 +78,7 @@ static void cut_into(boxes *b, const tensor *t, int axis, const sheaf__linear *l
         b->begin[s] = l->begin[s];
         b->extent[s] = l->extent[s];
         const int64_t n = b->trained.numel[s] = box_numel(b, s);
-        b->trained.master[s] = b->master[s] = malloc((size_t)n * sizeof(float) + 1);
+        b->trained.weight[s] = b->master[s] = malloc((size_t)n * sizeof(float) + 1);
         b->trained.grad[s] = b->grad[s] = malloc((size_t)n * sizeof(float) + 1);
         for (int64_t e = 0; e < n; e++)
             b->master[s][e] = t->x[logical(b, s, e)];

@@ -92,7 +92,8 @@ static bool is_open(const sheaf__token_stream *s, const char *string, size_t siz
 static sheaf_status *decode(sheaf__token_stream *s, int64_t first, int64_t n)
 {
     s->work += n;
-    return sheaf__decode_to(&s->text, s->t, s->id + first, n, s->skip_special);
+    const int32_t *id = n == 0 ? NULL : s->id + first;
+    return sheaf__decode_to(&s->text, s->t, id, n, s->skip_special);
 }
 
 /* Bytes of s->text that do not change any more: a character may lack its last bytes. */
