@@ -57,10 +57,12 @@ train "text for a model that needs a tokenizer" 3 'tokenizer|byte' --model "$mod
 
 # ---- a file that is no data set is not blamed on the tokenizer ----
 printf 'id,text\n1,hello\n' >"$work/table.csv"
+cp "$work/table.csv" "$work/table.txt"
 head -c 64 "$model/model.safetensors" >"$work/weights.bin"
 cp "$model/config.json" "$work/config-as-data.json"
 no_record='line 1: not a record'
-train "a table" 3 "table.csv: $no_record" --model "$model" --data "$work/table.csv"
+train "a table" 3 "table.csv.*a table of comma-separated values.*try: +python3" --model "$model" --data "$work/table.csv"
+train "one that does not say so" 3 "table.txt: $no_record" --model "$model" --data "$work/table.txt"
 train "weights" 3 'weights.bin(: '"$no_record"'|.*begins with byte)' --model "$model" --data "$work/weights.bin"
 train "a config" 3 "config-as-data.json: $no_record" --model "$model" --data "$work/config-as-data.json"
 "$sheaf" init cogvlm-tiny "$work/cog" --seed 1 >/dev/null 2>&1
@@ -69,7 +71,7 @@ for command in train eval; do
     also=(); [ $command = train ] && also=(--steps 1 --out "$work/out")
     runs "$command: nothing there" 3 'none.jsonl: cannot open' $command --model "$work/cog" --data "$work/none.jsonl" "${also[@]}"
     runs "$command: an empty folder" 3 'expected: images' $command --model "$work/cog" --data "$work/empty" "${also[@]}"
-    runs "$command: a table for images" 3 'table.csv: 2 of 2 records are bad' $command --model "$work/cog" --data "$work/table.csv" "${also[@]}"
+    runs "$command: a table for images" 3 'table.txt: 2 of 2 records are bad' $command --model "$work/cog" --data "$work/table.txt" "${also[@]}"
     check "each told in a line of its own" test "$(grep -c '^            line 2: not a record' "$work/stderr")" -eq 1
 done
 runs "records, and no tokenizer" 3 'texts.*expected: a tokenizer.model' train --model "$work/cog" --data "$work/pairs.jsonl" --steps 1 --out "$work/out"

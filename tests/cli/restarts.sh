@@ -53,4 +53,5 @@ kill -KILL $process
 { wait $process; } 2>/dev/null
 gone() { [ ! -d "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status"; }
 check "nothing outlives the one that watches" waits gone "$child"
+gone "$child" || kill -KILL "$child" # a run that should have ended is not left behind
 finish

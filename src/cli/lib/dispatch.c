@@ -4,6 +4,7 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "cli.h"
+#include "comm/process.h"
 
 static const cli_command *find_command(const char *name)
 {
@@ -51,9 +52,23 @@ static bool is_one_of(const char *word, const char *const *list)
 
 static const char *const help_words[] = { "help", "--help", "-h", NULL };
 
+/* Only train divides its work over processes: who begins another command several times is told by
+ * the first of them. */
+static void note_processes(const cli *cli, const cli_command *command)
+{
+    int count = 0, number = 0;
+    const char *launcher = sheaf__process_launched(&count, &number);
+    if (launcher != NULL && count > 1 && number == 0 && strcmp(command->name, "train") != 0)
+        sheaf_warn(&cli->events,
+                   "this is one of %d processes that %s began; sheaf %s runs on threads, and each "
+                   "of them does the whole of it",
+                   count, launcher, command->name);
+}
+
 static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
 {
     cli->command = command;
+    note_processes(cli, command);
     const int code = command->run(cli, argc, argv);
     cli_release(cli);
     return code;
