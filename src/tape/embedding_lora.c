@@ -65,13 +65,12 @@ static sheaf_status *select_rows(lora_args *a)
     const int64_t rows = a->p->x->rows;
     const size_t row = (size_t)a->p->table->lora->rank * sheaf_dtype_bytes(c->dtype);
     const bool dry = c->device->kind == SHEAF_DRY;
-    if (dry && c->comm == NULL)
-        return NULL;
+    if (dry)
+        return sheaf__select_counted(c, a->p->h->data, row, &a->p->table->cut, a->p->in->known,
+                                     rows);
     a->owner = malloc((size_t)rows * sizeof *a->owner + 1);
     if (a->owner == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)rows);
-    if (dry)
-        sheaf__owners(c, a->owner, &a->p->table->cut, a->p->in->known, rows);
     sheaf__rows(c, rows, 32, look_up, a);
     sheaf_status *st =
         c->comm == NULL ? NULL : sheaf_comm_select(c->comm, a->p->h->data, row, rows, a->owner);

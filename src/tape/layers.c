@@ -39,6 +39,25 @@ void sheaf__owners(const sheaf__context *c, int32_t *owner, const sheaf_cut *cut
                        : sheaf_owner_rank(c->slices, c->ranks, sheaf__cut_slice_of(cut, known[i]));
 }
 
+sheaf_status *sheaf__select_counted(sheaf__context *c, void *rows, size_t row_bytes,
+                                    const sheaf_cut *cut, const int32_t *known, int64_t n)
+{
+    enum { PARTS = 1 << 16 };
+    if (c->comm == NULL)
+        return NULL;
+    if (known == NULL && n > PARTS) { /* even shares: a part stands for many rows */
+        row_bytes = (size_t)((double)row_bytes * (double)n / PARTS);
+        n = PARTS;
+    }
+    int32_t *owner = malloc((size_t)n * sizeof *owner + 1);
+    if (owner == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)n);
+    sheaf__owners(c, owner, cut, known, n);
+    sheaf_status *st = sheaf_comm_select(c->comm, rows, row_bytes, n, owner);
+    free(owner);
+    return st;
+}
+
 /* ---- embedding ---- */
 
 typedef struct embedding_params {
@@ -101,13 +120,11 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
     const embedding_params *p = op->params;
     const size_t row = (size_t)p->table->width * sheaf_dtype_bytes(c->dtype);
     const bool dry = c->device->kind == SHEAF_DRY;
-    if (dry && c->comm == NULL)
-        return NULL;
+    if (dry)
+        return sheaf__select_counted(c, p->x->data, row, &p->table->cut, p->in->known, p->x->rows);
     int32_t *owner = malloc((size_t)p->x->rows * sizeof *owner + 1);
     if (owner == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)p->x->rows);
-    if (dry)
-        sheaf__owners(c, owner, &p->table->cut, p->in->known, p->x->rows);
     sheaf__rows(c, p->x->rows, 32, look_up, &(lookup){ c, p, owner });
     sheaf_status *st =
         c->comm == NULL ? NULL : sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);

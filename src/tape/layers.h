@@ -112,5 +112,9 @@ int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row);
  *   known  [n] tokens that the table has; one below 0 is rank 0's */
 void sheaf__owners(const sheaf__context *context, int32_t *owner, const sheaf_cut *cut,
                    const int32_t *known, int64_t n);
+/* sheaf__select_counted - on the dry device: sheaf_comm_select() of n rows of a cut table. Of rows
+ * that nobody knows, many are counted as one: a planner may be asked for any number. */
+sheaf_status *sheaf__select_counted(sheaf__context *context, void *rows, size_t row_bytes,
+                                    const sheaf_cut *cut, const int32_t *known, int64_t n);
 
 #endif

@@ -14,6 +14,7 @@ runs "as JSON" 3 '"code": "memory"' train "${how[@]}" --out "$work/none" --micro
 runs "padded to a length of millions" 3 "memory for this run.*$refused" train "${how[@]}" --out "$work/none" --seq 100000000 --padding file
 runs "that no row has, without padding" 0 . train "${how[@]}" --out "$work/seq" --seq 100000000
 runs "planned at once" 0 '"peak":[0-9]{13}' plan --model "$mini" --micro-batch 1000000 --accumulate 1000000 --seq 400 --tp 3 --json
+check "in little time and memory" bash -c 'ulimit -t 20 -v 4000000; exec "$@"' . "$sheaf" plan --model "$mini" --micro-batch 1000000 --accumulate 1000000 --seq 400 --tp 3
 runs "evaluation likewise" 3 "memory for this evaluation.*$refused" eval --model "$mini" --data "$work/rows.jsonl" --seq 100000000 --save-logits "$work/logits"
 absent "leaves no logits" "$work/logits"
 runs "answers of millions of tokens" 3 "memory for these answers.*$refused cache" generate --model "$mini" --prompt a --max-new 10000000
