@@ -17,6 +17,12 @@
 /* Linux moves at most 2^31 - 4096 bytes per call; whole blocks below that. */
 enum { MOST_PER_CALL = 1 << 30 };
 
+const char *sheaf__temporary_parent(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder == NULL || *folder == '\0' ? "/tmp" : folder;
+}
+
 sheaf_path_kind sheaf__path_kind(const char *path)
 {
     struct stat about;

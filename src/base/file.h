@@ -26,6 +26,8 @@ typedef enum sheaf_path_kind {
     SHEAF_PATH_OTHER
 } sheaf_path_kind;
 
+/* sheaf__temporary_parent - the folder for what is gone with the process: $TMPDIR, else /tmp. */
+const char *sheaf__temporary_parent(void);
 /* sheaf__path_kind - what is there, links followed. NONE also when it cannot be looked at. */
 sheaf_path_kind sheaf__path_kind(const char *path);
 /* sheaf__path_join - "dir/name" (malloc'd). Errors: SHEAF_E_MEMORY. */

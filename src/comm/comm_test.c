@@ -9,18 +9,11 @@
 
 #include "comm/run_test.h"
 
-/* Cmocka's assertions may not leave a rank's thread: bodies return a status instead. */
 #define EXPECT(what, condition)                                                                    \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return sheaf_fail(SHEAF_E_NUMBER, "%s: line %d, rank %d of %d", (what), __LINE__,      \
                               sheaf_comm_rank(comm), sheaf_comm_ranks(comm));                      \
-    } while (0)
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        sheaf_status *failed = call;                                                               \
-        if (failed != NULL)                                                                        \
-            return failed;                                                                         \
     } while (0)
 
 typedef sheaf_status *body_fn(void *context, sheaf_comm *comm);

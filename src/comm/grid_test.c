@@ -8,18 +8,13 @@
 #include <unistd.h>
 
 #include "comm/grid.h"
+#include "comm/run_test.h"
 
 #define EXPECT(what, condition)                                                                    \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return sheaf_fail(SHEAF_E_NUMBER, "%s: line %d, rank %d", (what), __LINE__,            \
                               sheaf_comm_rank(grid->all));                                         \
-    } while (0)
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        sheaf_status *failed = call;                                                               \
-        if (failed != NULL)                                                                        \
-            return failed;                                                                         \
     } while (0)
 
 typedef struct shape {

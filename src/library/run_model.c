@@ -225,10 +225,8 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
 /* Signals that end the process wait while the folder is there. */
 static sheaf_status *make_temporary(sheaf__run_model *run)
 {
-    const char *parent = getenv("TMPDIR");
     sigset_t ends;
-    if (asprintf(&run->temporary, "%s/sheaf-XXXXXX",
-                 parent == NULL || parent[0] == '\0' ? "/tmp" : parent) < 0) {
+    if (asprintf(&run->temporary, "%s/sheaf-XXXXXX", sheaf__temporary_parent()) < 0) {
         run->temporary = NULL;
         return sheaf_fail(SHEAF_E_MEMORY, "adapter of the checkpoint");
     }

@@ -206,8 +206,7 @@ void cli_launch_tell(int code)
 /* A file that others of this user may write. */
 static sheaf_status *make_note(char path[PATH_MAX], int *note)
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, PATH_MAX, "%s/sheaf-launch.XXXXXX", given(folder) ? folder : "/tmp");
+    snprintf(path, PATH_MAX, "%s/sheaf-launch.XXXXXX", sheaf__temporary_parent());
     *note = mkostemp(path, O_CLOEXEC);
     return *note >= 0 ? NULL : sheaf__io_fail(errno, path, "creating");
 }

@@ -248,7 +248,7 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                             char **argv)
 {
     supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv };
-    const char *launcher = sheaf__process_launched(NULL, NULL), *folder = getenv("TMPDIR");
+    const char *launcher = sheaf__process_launched(NULL, NULL);
     if (launcher != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
         sheaf_expected(st, "a run whose processes sheaf begins itself");
@@ -258,8 +258,8 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                               "that runs it again with --resume",
                               launcher);
     }
-    const int n = snprintf(s.verdict, sizeof s.verdict, "%s/sheaf-XXXXXX",
-                           folder == NULL || *folder == '\0' ? "/tmp" : folder);
+    const int n =
+        snprintf(s.verdict, sizeof s.verdict, "%s/sheaf-XXXXXX", sheaf__temporary_parent());
     if (n < 0 || n >= (int)sizeof s.verdict)
         snprintf(s.verdict, sizeof s.verdict, "/tmp/sheaf-XXXXXX");
     const int fd = mkstemp(s.verdict);
