@@ -53,17 +53,25 @@ def compare(name, t, path, texts, whole):
     return wrong
 
 
-def normalized():
-    """Every code point, alone and beside marks, through each normalizer; the ids are the bytes of what comes out."""
+def every_point():
+    """Every code point, alone and beside marks, through each normalizer and each pre-tokenizer that goes by classes of characters. The
+    ids are the bytes of what comes out, and of a blank before each piece."""
     kinds = {"NFC": normalizers.NFC(), "NFD": normalizers.NFD(), "NFKC": normalizers.NFKC(), "NFKD": normalizers.NFKD(),
              "Lowercase": normalizers.Lowercase(), "StripAccents": normalizers.StripAccents(), "Bert": normalizers.BertNormalizer(),
              "Nmt": normalizers.Nmt()}
+    splits = {"UnicodeScripts": pre_tokenizers.UnicodeScripts(), "Whitespace": pre_tokenizers.Whitespace(),
+              "WhitespaceSplit": pre_tokenizers.WhitespaceSplit(), "Punctuation": pre_tokenizers.Punctuation(),
+              "Digits": pre_tokenizers.Digits(individual_digits=False), "BertPreTokenizer": pre_tokenizers.BertPreTokenizer()}
     points = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000 and chr(c) not in "\n"]
     texts = ["".join("x" + p + "\u0301\u0323" + p for p in points[i : i + 64]) for i in range(0, len(points), 64)]
-    for name, kind in kinds.items():
+    for name, kind in {**kinds, **splits}.items():
         alphabet = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
         t = Tokenizer(models.BPE(alphabet, []))
-        t.normalizer, t.pre_tokenizer, t.decoder = kind, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), decoders.ByteLevel()
+        if name in kinds:
+            t.normalizer, t.pre_tokenizer = kind, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        else:
+            t.pre_tokenizer = pre_tokenizers.Sequence([kind, pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)])
+        t.decoder = decoders.ByteLevel()
         yield name, t, texts
 
 
@@ -78,7 +86,7 @@ for name, t in made.items():
     total += size
     wrong = compare(name, t, path, texts, "\n".join(line(number + i) for i in range(len(texts) // 10)))
     print("not ok" if wrong else "ok", "-", f"{name}: {size} bytes in {len(texts)} texts", "; ".join(wrong), flush=True)
-for name, t, texts in normalized():
+for name, t, texts in every_point():
     path = os.path.join(args.work, name + ".json")
     t.save(path)
     total += sum(len(text.encode()) for text in texts)

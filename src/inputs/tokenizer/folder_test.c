@@ -180,7 +180,8 @@ static const struct {
     { SPLITTER("{\"type\":\"Punctuation\",\"behavior\":\"isolated\"}"), SHEAF_E_UNSUPPORTED,
       "'behavior'" },
     { SPLITTER("{\"type\":\"FixedLength\",\"length\":0}"), SHEAF_E_FORMAT, "'length'" },
-    { SPLITTER("{\"type\":\"UnicodeScripts\"}"), SHEAF_E_UNSUPPORTED, "'UnicodeScripts'" },
+    { SPLITTER("{\"type\":\"UnicodeScripts\",\"han\":1}"), SHEAF_E_UNSUPPORTED, "'han'" },
+    { SPLITTER("{\"type\":\"Scripts\"}"), SHEAF_E_UNSUPPORTED, "'Scripts'" },
     { DECODER("{\"type\":\"WordPiece\",\"prefix\":\"##\"}"), SHEAF_E_FORMAT, "'cleanup'" },
     { DECODER("{\"type\":\"BPEDecoder\",\"suffix\":\"\"}"), SHEAF_E_UNSUPPORTED, "'suffix'" },
     { DECODER("{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"), SHEAF_E_FORMAT,
@@ -232,6 +233,45 @@ static void test_parts__a_text_that_no_token_stands_for_is_an_error(void **state
     sheaf__tokenizer_close(t);
 }
 
+/* By UnicodeScripts of tokenizers 0.23. */
+static void test_parts__a_piece_ends_where_another_script_begins(void **state)
+{
+    static const char text[] =
+        "{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},\"model\":{\"type\":\"WordLevel\","
+        "\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"\xe3\x82\xa2\xe3\x83\xbc \xe6\xbc\xa2\xe3\x81\xb2\":1,"
+        "\"ab \":2,\"1,\":3,\"\xce\xb1\":4,\"\xcc\x81\":5,\"c\xcd\xb8 \":6}}}";
+    static const struct {
+        const char *text;
+        int count;
+        int32_t ids[6];
+    } cases[] = {
+        { "\xe3\x82\xa2\xe3\x83\xbc \xe6\xbc\xa2\xe3\x81\xb2"
+          "ab ",
+          2,
+          { 1, 2 } },
+        { "ab 1,\xce\xb1\xcc\x81", 4, { 2, 3, 4, 5 } },
+        { "  1,ab 1,", 3, { 3, 2, 3 } },
+        { "  ", 0, { 0 } },
+        { "\xcd\xb8\xce\xb1"
+          "c\xcd\xb8 ",
+          2,
+          { 4, 6 } },
+    };
+    sheaf__tokenizer *t;
+    (void)state;
+    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text), NULL));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int32_t *ids;
+        int64_t count;
+        CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, cases[i].text,
+                                         strlen(cases[i].text), NULL));
+        assert_int_equal(count, cases[i].count);
+        CHECK_BYTES(cases[i].text, ids, cases[i].ids, (size_t)count * sizeof *ids);
+        free(ids);
+    }
+    sheaf__tokenizer_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
         cmocka_unit_test(test_parts__what_is_wrong_is_named),
         cmocka_unit_test(test_parts__a_text_that_no_token_stands_for_is_an_error),
+        cmocka_unit_test(test_parts__a_piece_ends_where_another_script_begins),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -15,17 +15,14 @@ const sheaf__step_kind *const sheaf__normalizers[] = { &sheaf__bert_normalizer,
                                                        &sheaf__strip,
                                                        &sheaf__strip_accents,
                                                        NULL };
-const sheaf__step_kind *const sheaf__pre_tokenizers[] = { &sheaf__bert_splitting,
-                                                          &sheaf__byte_level_splitting,
-                                                          &sheaf__delimiter_split,
-                                                          &sheaf__digits,
-                                                          &sheaf__fixed_length,
-                                                          &sheaf__metaspace,
-                                                          &sheaf__punctuation,
-                                                          &sheaf__split,
-                                                          &sheaf__whitespace,
-                                                          &sheaf__whitespace_split,
-                                                          NULL };
+const sheaf__step_kind *const sheaf__pre_tokenizers[] = {
+    &sheaf__bert_splitting,   &sheaf__byte_level_splitting,
+    &sheaf__delimiter_split,  &sheaf__digits,
+    &sheaf__fixed_length,     &sheaf__metaspace,
+    &sheaf__punctuation,      &sheaf__split,
+    &sheaf__unicode_scripts,  &sheaf__whitespace,
+    &sheaf__whitespace_split, NULL
+};
 const sheaf__decoder_kind *const sheaf__decoders[] = {
     &sheaf__bpe_decoder,        &sheaf__byte_fallback_decoder,
     &sheaf__byte_level_decoder, &sheaf__ctc_decoder,

@@ -28,6 +28,8 @@ extern const sheaf__step_kind sheaf__bert_normalizer, sheaf__bert_splitting;
 /* pre_tokenize.c */
 extern const sheaf__step_kind sheaf__whitespace, sheaf__whitespace_split, sheaf__punctuation,
     sheaf__digits, sheaf__delimiter_split, sheaf__fixed_length;
+/* scripts.c */
+extern const sheaf__step_kind sheaf__unicode_scripts;
 /* decode_steps.c */
 extern const sheaf__decoder_kind sheaf__wordpiece_decoder, sheaf__bpe_decoder,
     sheaf__byte_fallback_decoder, sheaf__fuse_decoder, sheaf__strip_decoder, sheaf__replace_decoder,
