@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/no_memory.h"
+#include "base/text.h"
 #include "comm/messages.h"
 #include "comm/plugins.h"
 
@@ -110,6 +111,36 @@ bool sheaf__process_pin(void)
         return false;
     process_view.place[process_view.number].cores = ~(uint64_t)number; /* its own from now on */
     return true;
+}
+
+void sheaf__process_settle(int total, const sheaf_events *events)
+{
+    const int count = process_view.count;
+    sheaf_text hosts = { 0 };
+    if (count == 1)
+        return;
+    const bool pinned = total == 0 && sheaf__process_pin();
+    const int threads = sheaf__process_threads(total);
+    for (int i = 0; i < count; i++) {
+        bool told = false;
+        for (int k = 0; k < i; k++)
+            told |= strcmp(sheaf__process_host(k), sheaf__process_host(i)) == 0;
+        if (!told)
+            sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", sheaf__process_host(i));
+    }
+    if (sheaf__process_first())
+        sheaf_note(events, "%d processes on %s: %d compute thread%s in the first%s", count,
+                   hosts.at == NULL ? "" : hosts.at, threads, threads == 1 ? "" : "s",
+                   pinned ? ", on cores of its own" : "");
+    sheaf__text_release(&hosts);
+}
+
+bool sheaf__process_asks(double *share)
+{
+    int number;
+    const int here = neighbours(&number, false);
+    *share = process_view.count == 1 ? 1 : (double)here / process_view.count;
+    return process_view.count == 1 || number == 0;
 }
 
 const char *sheaf__process_launched(int *count, int *number)

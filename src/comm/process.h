@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/events.h"
 #include "comm/comm.h"
 
 int sheaf__process_count(void);
@@ -26,6 +27,13 @@ int sheaf__process_threads(int total);
 /* sheaf__process_pin - from now on this process runs on its share of the cores, if there are enough
  * of them; before it starts threads. False: it runs where it did. */
 bool sheaf__process_pin(void);
+/* sheaf__process_settle - processes that may use the same cores take a share of them each, unless
+ * `threads`, of all on a machine, says how many compute; events hear where the processes are.
+ * Before one starts threads. */
+void sheaf__process_settle(int threads, const sheaf_events *events);
+/* sheaf__process_asks - does this process ask whether memory suffices, for all that are on its
+ * machine? *share: of all ranks, those that are there. */
+bool sheaf__process_asks(double *share);
 /* sheaf__process_tell - from now on calls of all processes are written into `doing`; see
  * sheaf_comm_tell(). */
 void sheaf__process_tell(struct sheaf__doing *doing);

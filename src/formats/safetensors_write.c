@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/text.h"
@@ -27,6 +28,7 @@ typedef struct target {
 
 struct sheaf_safetensors_writer {
     sheaf_file file;
+    bool joined;
     int64_t count;
     target *target; /* as declared */
 };
@@ -245,6 +247,79 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
     return st;
 }
 
+/* Is it the file that begins so? */
+static sheaf_status *check_header(const char *path, const char *header, size_t size)
+{
+    char *found = malloc(size);
+    int fd = -1;
+    int64_t whole = 0;
+    sheaf_status *st = found == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path)
+                                     : sheaf__file_open_read(&fd, &whole, path);
+    if (st == NULL)
+        st = sheaf__file_read_at(fd, found, size, 0, path);
+    if (st == NULL && memcmp(found, header, size) != 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                                        "the header of the tensors that are to be written"),
+                         "another one");
+    if (fd >= 0)
+        close(fd);
+    free(found);
+    return st;
+}
+
+sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char *path,
+                                      const sheaf_safetensors_spec *specs, int64_t count,
+                                      const sheaf_safetensors_pair *metadata, int64_t npairs,
+                                      sheaf_faults *faults)
+{
+    char *header = NULL;
+    size_t size = 0;
+    int64_t whole = 0;
+    sheaf_safetensors_writer *w = NULL;
+    sheaf_status *st =
+        plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs, faults);
+    if (st != NULL)
+        return sheaf_in(st, "%s", path);
+    w->joined = true;
+    st = check_header(path, header, size);
+    if (st == NULL)
+        st = sheaf__file_open_write(&w->file, path, faults);
+    free(header);
+    if (st == NULL)
+        *out = w;
+    else
+        writer_free(w);
+    return st;
+}
+
+sheaf_status *sheaf__safetensors_leave(sheaf_safetensors_writer *w)
+{
+    if (w == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__file_sync(&w->file), *closed = sheaf__file_close(&w->file);
+    writer_free(w);
+    if (st == NULL)
+        return closed;
+    sheaf_status_free(closed);
+    return st;
+}
+
+void sheaf__safetensors_tell(uint64_t *numbers, const sheaf_safetensors_writer *w)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        numbers[2 * i] = (uint64_t)w->target[i].written;
+        numbers[2 * i + 1] = w->target[i].positions;
+    }
+}
+
+void sheaf__safetensors_hear(sheaf_safetensors_writer *w, const uint64_t *numbers)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        w->target[i].written += (int64_t)numbers[2 * i];
+        w->target[i].positions += numbers[2 * i + 1];
+    }
+}
+
 /* begin + (begin + 1) + ... , `n` terms, mod 2^64. */
 static uint64_t sum_of_positions(int64_t begin, int64_t n)
 {
@@ -330,7 +405,8 @@ void sheaf__safetensors_abandon(sheaf_safetensors_writer *w)
 {
     if (w == NULL)
         return;
-    sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
+    if (!w->joined)
+        sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
     sheaf_status_free(sheaf__file_close(&w->file));
     writer_free(w);
 }

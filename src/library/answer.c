@@ -86,8 +86,8 @@ typedef struct work {
 /* A rank at it. */
 typedef struct member {
     const work *w;
-    bool first;
-    sheaf__spoken *spoken; /* [count]; of other ranks than the first only where texts end answers */
+    bool first, keeps;     /* keeps: w->out is what it finds */
+    sheaf__spoken *spoken; /* [count]; of ranks that keep nothing only where texts end answers */
     sheaf_status *failed;  /* the first failure of a callback */
 } member;
 
@@ -221,13 +221,15 @@ static sheaf_status *keep_logprobs(sheaf__continuation *own, float **block, cons
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     const work *w = self;
-    member r = { .w = w, .first = sheaf__is_first(model->context) };
+    member r = { .w = w,
+                 .first = sheaf__is_first(model->context),
+                 .keeps = sheaf__crew_keeps(model->context) };
     sheaf__continuation *own = NULL;
     float *logprobs = NULL;
     int32_t *ids = NULL;
     sheaf_status *st = NULL;
-    r.spoken = r.first ? w->spoken : new_spoken(w);
-    if (!r.first) {
+    r.spoken = r.keeps ? w->spoken : new_spoken(w);
+    if (!r.keeps) {
         own = calloc((size_t)w->count, sizeof *own);
         ids = malloc((size_t)(w->count * w->a->max_new) * sizeof *ids);
         if (own == NULL || ids == NULL || r.spoken == NULL)
@@ -239,11 +241,11 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     }
     st = sheaf__agree_groups(model->context, st);
     if (st == NULL)
-        st = generate(&r, r.first ? w->first : own, model);
+        st = generate(&r, r.keeps ? w->first : own, model);
     sheaf_status_free(r.failed);
-    for (int64_t i = 0; i < w->count && !r.first && r.spoken != NULL; i++)
+    for (int64_t i = 0; i < w->count && !r.keeps && r.spoken != NULL; i++)
         sheaf__spoken_release(&r.spoken[i]);
-    if (!r.first)
+    if (!r.keeps)
         free(r.spoken);
     free(own);
     free(ids);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
+#include "comm/process.h"
 
 struct sheaf__crowd {
     const sheaf__opened *opened;
@@ -35,7 +36,7 @@ static void finish(sheaf__crowd *c, sheaf_status *st, bool first)
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     sheaf__crowd *c = self;
-    const bool first = sheaf__is_first(model->context);
+    const bool first = sheaf__crew_keeps(model->context);
     int64_t did = 0;
     pthread_mutex_lock(&c->lock);
     c->loaded++;
@@ -89,6 +90,8 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
     c->opened = opened;
     c->options = *options;
     c->ranks = options->ranks * place.stages * (options->groups > 0 ? options->groups : 1);
+    if (c->ranks == sheaf__process_count()) /* of which one is here */
+        c->ranks = 1;
     pthread_mutex_init(&c->turn, NULL);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);

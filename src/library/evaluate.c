@@ -24,6 +24,10 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
     const bool sound = o->model != NULL && o->data != NULL && o->tp >= 0 && o->dp >= 0 &&
                        o->threads >= 0 && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
                        o->specials <= 1;
+    if (sound && o->dp > 1 && o->take != NULL) /* which would be called by several at once */
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
+                                          "dp 1 beside take"),
+                           "%d", o->dp);
     return sound ? NULL
                  : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
                                   "a model, data, specials from -1 to 1, and no other number below "

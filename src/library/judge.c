@@ -2,7 +2,9 @@
 #include "library/judge.h"
 
 #include "base/text.h"
+#include "comm/process.h"
 #include "inputs/template.h"
+#include "library/together.h"
 #include "library/train_settings.h"
 #include "models/crew.h"
 #include "plan/fits.h"
@@ -31,10 +33,6 @@ static void take_from_run(sheaf__judge *j)
 
 sheaf_status *sheaf__judge_open(sheaf__judge *j)
 {
-    if (j->dp > 1 && j->padded) /* rows of other groups are elsewhere */
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dp"), "one group where logits are kept"),
-            "%d", j->dp);
     sheaf_status *st = sheaf__run_model_open(&j->opened, &j->run,
                                              &(sheaf__open_options){ .model = j->model,
                                                                      .config = j->config,
@@ -86,6 +84,9 @@ static sheaf_status *check_memory(const sheaf__judge *j)
 {
     const int64_t rows = sheaf_data_rows(j->rows);
     sheaf__placement place;
+    double share;
+    if (!sheaf__process_asks(&share))
+        return NULL;
     sheaf_status *st = sheaf__placement_read(&place, j->place, j->opened.schema);
     if (st != NULL)
         return st;
@@ -99,27 +100,28 @@ static sheaf_status *check_memory(const sheaf__judge *j)
                                   .dtype = j->dtype,
                                   .batch = j->micro_batch < rows ? j->micro_batch : rows,
                                   .seq = sheaf_data_seq(j->rows) },
-        j->rows, j->padded, &(sheaf_fits_how){ .force = j->force, .events = j->events });
+        j->rows, j->padded,
+        &(sheaf_fits_how){ .force = j->force, .share = share, .events = j->events });
 }
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     sheaf__judge *j = self;
-    const bool first = sheaf__is_first(model->context);
+    const bool first = sheaf__is_first(model->context),
+               takes = j->padded && sheaf__is_first_of_group(model->context);
     sheaf__evaluation result;
-    sheaf_status *st = j->before == NULL ? NULL : j->before(j->self, first);
+    sheaf_status *st = j->before == NULL ? NULL : j->before(j->self, model);
     if (j->before != NULL)
         st = sheaf__agree_groups(model->context, st);
     if (st == NULL)
-        st =
-            sheaf__evaluate(&result, model, j->rows,
-                            &(sheaf__evaluate_options){ .micro_batch = j->micro_batch,
-                                                        .padded = j->padded,
-                                                        .take = first && j->padded ? j->take : NULL,
-                                                        .self = j->self,
-                                                        .stop = j->stop,
-                                                        .events = first ? j->events : NULL });
-    if (st == NULL && first)
+        st = sheaf__evaluate(&result, model, j->rows,
+                             &(sheaf__evaluate_options){ .micro_batch = j->micro_batch,
+                                                         .padded = j->padded,
+                                                         .take = takes ? j->take : NULL,
+                                                         .self = j->self,
+                                                         .stop = j->stop,
+                                                         .events = first ? j->events : NULL });
+    if (st == NULL && sheaf__crew_keeps(model->context))
         j->result = result;
     return st == NULL && j->after != NULL ? j->after(j->self, model) : st;
 }
@@ -133,11 +135,13 @@ sheaf_status *sheaf__judge_run(sheaf__judge *j)
         j->positions = sheaf_data_seq(j->rows);
         st = j->ready == NULL ? NULL : j->ready(j->self);
     }
+    st = sheaf__together_judge(st, j);
     if (st != NULL)
         return st;
     return sheaf__crew_run(
         &j->opened,
-        &(sheaf__crew_options){ .ranks = j->tp,
+        &(sheaf__crew_options){ .transport = j->transport,
+                                .ranks = j->tp,
                                 .groups = j->dp,
                                 .place = j->place,
                                 .threads = j->threads,

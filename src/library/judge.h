@@ -15,22 +15,25 @@ typedef struct sheaf__judge {
     /* given; texts may be NULL */
     const char *model, *config, *adapter, *data, *tokenizer, *prompt_template, *query, *place,
         *data_cache, *isa;
+    sheaf_transport transport; /* MPI: this process has joined the others */
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;
     sheaf_loss_on loss_on;
     sheaf_on_long on_long;
     bool specials, specials_given;
     int tp, threads, slices;
-    int dp; /* groups of ranks, which share the rows; 0 is 1. With `take` one */
+    int dp; /* groups of ranks, which share the rows; 0 is 1 */
     int64_t micro_batch, seq;
     bool force;
     bool words;  /* the model's own are needed, whatever the data are */
     bool padded; /* as in sheaf__evaluate_options, with `take` */
+    /* Called by the first rank of each group, whose rows it gets, at the same time as by those of
+     * others. */
     sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);
     /* NULL or: the data are open and their judgement fits in memory; on every rank before and after
      * it is judged. */
     sheaf_status *(*ready)(void *self);
-    sheaf_status *(*before)(void *self, bool first);
+    sheaf_status *(*before)(void *self, sheaf__model *model);
     sheaf_status *(*after)(void *self, sheaf__model *model);
     void *self;             /* of all four */
     const atomic_int *stop; /* as in sheaf__evaluate_options; asked too while data are read */

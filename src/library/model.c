@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/process.h"
 #include "library/take.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
@@ -119,23 +120,28 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
 static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int64_t prompt,
                           int64_t images)
 {
-    return sheaf_fits_generate(&(sheaf_plan_generation){ .schema = m->opened.schema,
-                                                         .lora = m->opened.lora,
-                                                         .place = &m->placement,
-                                                         .tp = m->tp,
-                                                         .groups = m->dp,
-                                                         .threads = m->threads,
-                                                         .dtype = m->dtype,
-                                                         .batch = batch,
-                                                         .seq = seq,
-                                                         .prompt = prompt,
-                                                         .images = images },
-                               &(sheaf_fits_how){ .force = m->force, .events = m->events });
+    double share;
+    if (!sheaf__process_asks(&share))
+        return NULL;
+    return sheaf_fits_generate(
+        &(sheaf_plan_generation){ .schema = m->opened.schema,
+                                  .lora = m->opened.lora,
+                                  .place = &m->placement,
+                                  .tp = m->tp,
+                                  .groups = m->dp,
+                                  .threads = m->threads,
+                                  .dtype = m->dtype,
+                                  .batch = batch,
+                                  .seq = seq,
+                                  .prompt = prompt,
+                                  .images = images },
+        &(sheaf_fits_how){ .force = m->force, .share = share, .events = m->events });
 }
 
 static sheaf_status *load(sheaf_model *m)
 {
-    const sheaf__crew_options crew = { .ranks = m->tp,
+    const sheaf__crew_options crew = { .transport = m->transport,
+                                       .ranks = m->tp,
                                        .groups = m->dp,
                                        .place = m->place,
                                        .threads = m->threads,
@@ -174,7 +180,7 @@ sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, in
     }
     if (m->crowd != NULL && batch == 1) /* that was known when it was loaded */
         return NULL;
-    sheaf_status *st = fits(m, batch, longest + max_new, longest, images);
+    sheaf_status *st = sheaf__process_agree(fits(m, batch, longest + max_new, longest, images));
     if (st != NULL || m->crowd != NULL)
         return st;
     if (m->positions == 0)

@@ -30,6 +30,7 @@ struct sheaf_model {
     /* for when it is loaded */
     char *place, *isa;
     sheaf__placement placement;
+    sheaf_transport transport;
     int tp, dp, threads;
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;

@@ -86,15 +86,14 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job)
 {
     const session *s = self;
     const sheaf_events events = { forward_event, self };
-    int local;
-    const int here = sheaf__process_local(&local);
+    double share;
     if (job->options->epochs > 0) /* only now it is known how many steps that are */
         warn_of_warmup(s, job->options);
-    return local > 0 ? NULL
-                     : sheaf_fits_train(
-                           job, &(sheaf_fits_how){ .force = s->how->options->force,
-                                                   .share = (double)here / sheaf__process_count(),
-                                                   .events = &events });
+    return sheaf__process_asks(&share)
+               ? sheaf_fits_train(job, &(sheaf_fits_how){ .force = s->how->options->force,
+                                                          .share = share,
+                                                          .events = &events })
+               : NULL;
 }
 
 static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)

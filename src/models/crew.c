@@ -23,6 +23,11 @@ int sheaf__threads_of(int total, int ranks, int rank)
     return share < 1 ? 1 : share;
 }
 
+bool sheaf__crew_keeps(const sheaf__context *context)
+{
+    return sheaf__is_first(context) || sheaf__process_count() > 1;
+}
+
 static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
 {
     sheaf_comm *all = grid->all;
@@ -78,8 +83,10 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
     if (st != NULL)
         return st;
     sheaf__balance_note(opened->schema, options->ranks, options->events);
+    sheaf__process_settle(options->threads, options->events);
     return sheaf__grid_run(
-        &(sheaf__grid_options){ .groups = options->groups > 0 ? options->groups : 1,
+        &(sheaf__grid_options){ .transport = options->transport,
+                                .groups = options->groups > 0 ? options->groups : 1,
                                 .stages = c.place.stages,
                                 .ranks = options->ranks },
         crew_rank, &c);

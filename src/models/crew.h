@@ -6,8 +6,9 @@
 #include "models/open.h"
 
 typedef struct sheaf__crew_options {
-    int ranks, threads; /* threads in all, 0 = every core at hand */
-    int groups;         /* that each load the model; 0 is 1 */
+    sheaf_transport transport; /* MPI: each rank is a process, which has joined the others */
+    int ranks, threads;        /* threads in all, 0 = every core at hand */
+    int groups;                /* that each load the model; 0 is 1 */
     sheaf_dtype dtype;
     sheaf__sums sums; /* of bfloat16 */
     const char *isa;
@@ -22,6 +23,10 @@ typedef struct sheaf__crew_options {
  * number. opened->schema decides the slices. */
 sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_options *options,
                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
+
+/* sheaf__crew_keeps - does this rank hold what the program it belongs to gets? The first of all;
+ * of ranks that are processes each. */
+bool sheaf__crew_keeps(const sheaf__context *context);
 
 /* sheaf__threads_of - compute threads of `rank` when `total` (0 = all cores this process may
  * use) are shared by `ranks`: an even share, at least one each. A rank that is a process has its

@@ -67,6 +67,12 @@ static inline bool sheaf__is_first(const sheaf__context *c)
     return c->rank == 0 && c->stage == 0 && c->group == 0;
 }
 
+/* sheaf__is_first_of_group - the first of those that hold one copy of the model. */
+static inline bool sheaf__is_first_of_group(const sheaf__context *c)
+{
+    return c->rank == 0 && c->stage == 0;
+}
+
 /* sheaf__share_of - what of `all` things in a row falls to a group: as even as can be. */
 static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, int group)
 {

@@ -103,7 +103,7 @@ static sheaf_status *differs(const char *a, const char *b)
                 : "give all processes the same: they may see other folders, or another sheaf");
 }
 
-static sheaf_status *compare(char *mine)
+sheaf_status *sheaf__alike_lines(const char *mine)
 {
     char *first = strdup(mine);
     sheaf_status *st = first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what processes compare") : NULL;
@@ -167,7 +167,7 @@ sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of)
         return NULL;
     sheaf_status *st = sheaf__process_agree(describe(&mine, of));
     if (st == NULL)
-        st = compare(mine);
+        st = sheaf__alike_lines(mine);
     if (st == NULL)
         st = note_machines(of);
     free(mine);
@@ -180,5 +180,5 @@ sheaf_status *sheaf__alike_weights(const sheaf__origin *origin)
     if (sheaf__process_count() == 1)
         return NULL;
     snprintf(mine, sizeof mine, "the base model\t%s\n", origin->weights);
-    return compare(mine);
+    return sheaf__alike_lines(mine);
 }

@@ -23,5 +23,7 @@ typedef struct sheaf__alike_of {
 sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of);
 /* sheaf__alike_weights - once each has read, or knows, all of the base. */
 sheaf_status *sheaf__alike_weights(const sheaf__origin *origin);
+/* sheaf__alike_lines - whatever else must be the same: lines of a name, a tab and a value. */
+sheaf_status *sheaf__alike_lines(const char *mine);
 
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "models/crew.h"
 #include "train/bad.h"
 
 typedef struct pass {
@@ -135,7 +136,7 @@ static sheaf_status *run_micro(course *c, pass *p, int64_t micro)
         c->row[i] = p->first + i < p->all && (i < n || micro + 1 < c->own.end)
                         ? row_at(p, p->first + i)
                         : -1;
-    if (sheaf__is_first(c->model->context))
+    if (sheaf__crew_keeps(c->model->context))
         sheaf_data_announce(c->data, c->row, 2 * n);
     if (st == NULL)
         st = sheaf__runner_run(&c->runner, c->row);

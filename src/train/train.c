@@ -770,29 +770,6 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
     return sheaf__process_agree(st);
 }
 
-/* Where the ranks run, and on what. */
-static void settle_down(const run *r)
-{
-    const sheaf_train_options *o = r->options;
-    const int count = sheaf__process_count();
-    sheaf_text hosts = { 0 };
-    if (count == 1)
-        return;
-    const bool pinned = o->threads == 0 && sheaf__process_pin();
-    const int threads = sheaf__process_threads(o->threads);
-    for (int i = 0; i < count; i++) {
-        bool told = false;
-        for (int k = 0; k < i; k++)
-            told |= strcmp(sheaf__process_host(k), sheaf__process_host(i)) == 0;
-        if (!told)
-            sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", sheaf__process_host(i));
-    }
-    sheaf_note(r->hooks->events, "%d processes on %s: %d compute thread%s in the first%s", count,
-               hosts.at == NULL ? "" : hosts.at, threads, threads == 1 ? "" : "s",
-               pinned ? ", on cores of its own" : "");
-    sheaf__text_release(&hosts);
-}
-
 static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
 {
     const run *r = context;
@@ -852,7 +829,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         r.job.base = in.opened.weights;
         r.job.adapter = in.opened.adapter;
         sheaf__balance_note(in.opened.schema, o->tp, hooks->events);
-        settle_down(&r);
+        sheaf__process_settle(o->threads, hooks->events);
         st = sheaf__grid_run(
             &(sheaf__grid_options){ .transport = o->transport, .groups = o->dp, .ranks = o->tp },
             grid_rank, &r);

@@ -73,7 +73,11 @@ for to in 1:1 1:2 2:3 1:5 1:8; do
 done
 check "seven of them" test "$(grep -o '"logprobs"' "$work/generate.1:8" | wc -l)" -eq 7
 runs "one prompt is answered by each group" 0 '^[0-9]+,' generate --model "$tiny" --tokens 5,6 --max-new 3 --greedy --dp 3
-runs "logits stay with one group" 2 'one group where logits are kept.*found: *2' eval --model "$tiny" --data "$data" --dp 2 --save-logits "$work/logits"
+for to in 1:1 2:3 1:8; do # groups write their rows' logits side by side
+    # shellcheck disable=SC2046
+    runs "logits of seven rows at $to" 0 . eval --model "$tiny" --data "$work/rows.safetensors" $(grid $to) --micro-batch 2 --save-logits "$work/logits.$to"
+    same "are the same" "$work/logits.1:1" "$work/logits.$to"
+done
 runs "more groups than there can be ranks" 2 'at most 64 ranks' eval --model "$tiny" --data "$data" --dp 33 --tp 2
 
 # ---- pictures ----

@@ -9,11 +9,14 @@
 #include "commands.h"
 #include "library/generation_config.h"
 #include "library/judge.h"
-#include "cli/lib/signals.h"
 #include "base/output.h"
 #include "base/print.h"
+#include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
-#include "formats/safetensors.h"
+#include "cli/lib/signals.h"
+#include "comm/process.h"
+#include "dialects/common/joined.h"
+#include "models/crew.h"
 #include "monitor/monitor.h"
 #include "train/evaluate.h"
 
@@ -28,10 +31,12 @@ enum { WORST = 5 }; /* mismatches that are shown */
 
 typedef struct work {
     sheaf__judge judge;
+    cli_processes processes;
     const char *save_logits;
     bool match;
     int64_t max_new;
     sheaf_safetensors_writer *writer;
+    bool begun;             /* the file, by the first process */
     char *partial;          /* where it writes */
     const atomic_int *stop; /* NULL while it writes nothing: a signal may then end the process */
     int64_t seq;
@@ -56,38 +61,46 @@ static sheaf_status *write_logits(void *self, int64_t row, int64_t position, con
 static sheaf_status *answer_all(void *self, sheaf__model *model)
 {
     work *w = self;
-    const bool first = sheaf__is_first(model->context);
+    const bool keeps = sheaf__crew_keeps(model->context);
     sheaf__generate_options how = w->how;
     sheaf__continuation *own = NULL;
-    how.events = first ? w->judge.events : NULL;
+    how.events = sheaf__is_first(model->context) ? w->judge.events : NULL;
     how.stop_now = w->stop;
     how.divided = true;
-    sheaf_status *st = first ? NULL : ask_answers_new(&own, w->prompts.count, how.max_new);
+    sheaf_status *st = keeps ? NULL : ask_answers_new(&own, w->prompts.count, how.max_new);
     if (st == NULL)
         st =
-            sheaf__generate(first ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
+            sheaf__generate(keeps ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
     ask_answers_free(own);
     return st;
 }
 
-/* Under another name until all are there. */
-static sheaf_status *begin_logits(void *self, bool first)
+/* Under another name until all are there. The first rank of every group writes; of processes each
+ * has the file open. */
+static sheaf_status *begin_logits(void *self, sheaf__model *model)
 {
     work *w = self;
-    if (!first)
-        return NULL;
-    sheaf_status *st = sheaf__partial_path(&w->partial, w->save_logits, "partial", 0);
-    if (st == NULL)
-        st = cli_signals_stop(&w->stop);
-    if (st != NULL)
-        return st;
+    const bool first = sheaf__is_first(model->context);
     const sheaf_safetensors_spec spec = { .name = "logits",
                                           .dtype = SHEAF_F32,
                                           .ndim = 3,
                                           .shape = { sheaf_data_rows(w->judge.rows), w->seq,
                                                      w->judge.opened.config.vocab } };
-    cli_signals_unfinished(w->partial);
-    return sheaf__safetensors_begin(&w->writer, w->partial, &spec, 1, NULL, 0, NULL);
+    sheaf_status *st = NULL;
+    if (!sheaf__crew_keeps(model->context))
+        return NULL;
+    if (first)
+        st = sheaf__partial_path(&w->partial, w->save_logits, "partial", 0);
+    if (st == NULL && w->stop == NULL)
+        st = cli_signals_stop(&w->stop);
+    st = sheaf__process_agree(st);
+    if (st == NULL && first)
+        cli_signals_unfinished(w->partial);
+    if (st == NULL)
+        st = sheaf__joined_begin(&w->writer, w->partial, sheaf__is_first_of_group(model->context),
+                                 &spec, 1, NULL, 0, NULL);
+    w->begun = st == NULL;
+    return st;
 }
 
 static sheaf_status *check_logits(const work *w)
@@ -100,20 +113,22 @@ static sheaf_status *check_logits(const work *w)
                        "something there already");
 }
 
-static sheaf_status *finish_logits(work *w)
+/* `st`: of all that came before, consumed. */
+static sheaf_status *finish_logits(work *w, sheaf_status *st)
 {
-    if (w->writer == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__safetensors_finish(w->writer);
+    if (!w->begun)
+        return st;
+    st = sheaf__joined_finish(st, w->writer, 1);
     w->writer = NULL;
-    if (st == NULL)
+    if (st == NULL && sheaf__process_first()) {
         st = check_logits(w); /* nothing is replaced, whatever came there meanwhile */
-    if (st == NULL)
-        st = sheaf__rename_new(w->partial, w->save_logits, NULL);
-    if (st != NULL)
-        unlink(w->partial);
+        if (st == NULL)
+            st = sheaf__rename_new(w->partial, w->save_logits, NULL);
+        if (st != NULL)
+            unlink(w->partial);
+    }
     cli_signals_unfinished(NULL);
-    return st;
+    return sheaf__process_agree(st);
 }
 
 /* ---- answers ---- */
@@ -332,8 +347,7 @@ static sheaf_status *run(const cli *cli, work *w)
         sheaf_found(st, "a request to stop; nothing was left behind");
     st = cli_signals_explain(st);
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
-    if (st == NULL)
-        st = finish_logits(w);
+    st = finish_logits(w, st);
     if (st == NULL && w->match)
         st = compare(&m, w);
     if (st == NULL)
@@ -357,7 +371,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
                           .micro_batch = 4,
                           .told = &cli->events } };
     sheaf__judge *j = &w.judge;
-    const cli_option table[] = {
+    cli_option table[CLI_MAX_OPTIONS] = {
         { "model", CLI_PATH | CLI_REQUIRED, &j->model, "folder of the model, or of a training run",
           "DIR" },
         { "config", CLI_PATH, &j->config, "its config.json, where the folder has none", "FILE" },
@@ -404,10 +418,21 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "isa", CLI_TEXT | CLI_HIDDEN, &j->isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
+    cli_processes_table(table, &w.processes);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
+        st = cli_processes_begin(&w.processes, cli,
+                                 &(cli_processes_how){ .table = table,
+                                                       .argc = argc,
+                                                       .argv = argv,
+                                                       .ranks = j->tp * j->dp,
+                                                       .place = j->place });
+    if (st == NULL && sheaf__process_first())
         st = check_logits(&w);
+    st = sheaf__process_agree(st);
     if (st == NULL) {
+        j->transport = w.processes.transport;
+        j->stop = w.stop = w.processes.stop;
         j->specials_given = sheaf__settings_given(&cli->settings, table, "specials");
         j->words = w.match;
         j->padded = w.save_logits != NULL;
@@ -416,10 +441,10 @@ int cmd_eval(cli *cli, int argc, char **argv)
         j->before = w.save_logits != NULL ? begin_logits : NULL;
         j->after = w.match ? answer_all : NULL;
         j->self = &w;
-        st = sheaf__judge_open(j);
+        st = sheaf__process_agree(sheaf__judge_open(j));
     }
     if (st == NULL)
         st = run(cli, &w);
     sheaf__judge_close(j);
-    return cli_report(cli, st);
+    return cli_processes_report(&w.processes, cli, st);
 }

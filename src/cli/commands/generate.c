@@ -8,7 +8,11 @@
 #include "ask.h"
 #include "commands.h"
 #include "monitor/monitor.h"
+#include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
+#include "cli/lib/signals.h"
+#include "comm/process.h"
+#include "library/together.h"
 
 const char cmd_generate_usage[] =
     "usage: sheaf generate --model DIR [--adapter DIR] (--prompt TEXT [--image FILE] | --tokens 1,2,3 | --data PATH)\n"
@@ -22,6 +26,7 @@ typedef struct settings {
     int64_t batch;
     ask_model model;
     ask_flags ask;
+    cli_processes processes;
 } settings;
 
 typedef struct work {
@@ -164,9 +169,10 @@ static sheaf_status *answer(work *w, sheaf_model *m, sheaf__prompts *prompts, sh
     sheaf_status *st = read_prompts(prompts, &data, a, w, m);
     if (st == NULL)
         st = ask_reach(&m->opened.config, prompts, a->max_new, a->max_length, w->events);
+    a->turn = m->wording.templated || prompts->laid_out;
+    st = sheaf__together_ask(st, m, prompts, a);
     if (st == NULL && (w->out = calloc((size_t)prompts->count, sizeof *w->out)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", prompts->count);
-    a->turn = m->wording.templated || prompts->laid_out;
     if (st == NULL)
         st = sheaf__model_answer(w->out, m, prompts->prompt, prompts->count, a);
     sheaf_data_close(data);
@@ -194,6 +200,7 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
         a.events = w.events;
         a.said = s->data == NULL && ask_streams(cli, &s->ask) ? speak : NULL;
         a.context = &w;
+        a.stop_now = s->processes.stop;
         st = answer(&w, m, &prompts, &a);
     }
     m->events = &cli->events;
@@ -242,20 +249,32 @@ int cmd_generate(cli *cli, int argc, char **argv)
     };
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, 64);
+    cli_processes_table(table, &s.processes);
     const char *tokenizer = "", *version = "";
     sheaf_model *m = NULL;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
         st = check_files(&s);
     if (st == NULL)
+        st = cli_processes_begin(&s.processes, cli,
+                                 &(cli_processes_how){ .table = table,
+                                                       .argc = argc,
+                                                       .argv = argv,
+                                                       .ranks = s.model.tp * s.model.dp,
+                                                       .place = s.model.place });
+    if (st == NULL)
         st = ask_open(&m, cli, &s.model, &s.ask, 0);
+    st = sheaf__process_agree(st);
     if (st == NULL) {
         sheaf_data_note_unused(NULL, s.data, NULL, s.query,
                                &cli->events); /* before a run's own words come to it */
         sheaf__run_model_words(&m->run, &tokenizer, &version, &s.query);
         m->wording.max_length = s.ask.max_length;
+        m->transport = s.processes.transport;
         st = run(cli, table, &s, m);
     }
     sheaf_model_close(m);
-    return cli_report(cli, st);
+    if (st != NULL && cli_signals_stopped_by() != NULL && !s.processes.elsewhere)
+        sheaf_found(st, "a request to stop");
+    return cli_processes_report(&s.processes, cli, cli_signals_explain(st));
 }

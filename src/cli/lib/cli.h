@@ -70,10 +70,12 @@ typedef struct cli_command {
     int min_words, max_words;                    /* of cli_paths; -1 = any number */
     bool computes;                               /* needs AVX2 and FMA, where the build has them */
     bool trains;                                 /* or infers: not in a build without x86 */
+    bool divides;                                /* its work over processes: --transport mpi */
 } cli_command;
 
 struct cli {
     FILE *out, *err;
+    FILE *nowhere; /* in place of both, where another process speaks; NULL: this one does */
     const cli_command *command;
     bool json;
     sheaf_events events; /* notes, warnings and progress as lines on err */
@@ -119,6 +121,8 @@ void cli_help(const cli_command *command, const cli_option *options, FILE *to);
 void cli_flag_text(char text[CLI_FLAG_TEXT], const cli_option *option);
 void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *option);
 void cli_release(cli *cli);
+/* cli_hush - from now on nothing is told: the first process does. */
+void cli_hush(cli *cli);
 
 /* The commands, in the order `sheaf help` lists them; ends with name NULL. */
 extern const cli_command cli_commands[];

@@ -52,24 +52,29 @@ static bool is_one_of(const char *word, const char *const *list)
 
 static const char *const help_words[] = { "help", "--help", "-h", NULL };
 
-/* Only train divides its work over processes: who begins another command several times is told by
- * the first of them. */
-static void note_processes(const cli *cli, const cli_command *command)
+/* A command that does not divide its work over processes is begun several times all the same: the
+ * first of them does it, and says so. */
+static bool left_to_the_first(cli *cli, const cli_command *command)
 {
     int count = 0, number = 0;
     const char *launcher = sheaf__process_launched(&count, &number);
-    if (launcher != NULL && count > 1 && number == 0 && strcmp(command->name, "train") != 0)
-        sheaf_warn(&cli->events,
-                   "this is one of %d processes that %s began; sheaf %s runs on threads, and each "
-                   "of them does the whole of it",
-                   count, launcher, command->name);
+    if (launcher == NULL || count < 2)
+        return false;
+    if (number > 0)
+        cli_hush(cli);
+    else if (!command->divides)
+        sheaf_warn(
+            &cli->events,
+            "this is the first of %d processes that %s began: it does all of it, as sheaf %s "
+            "does not divide its work over processes, and the others do nothing",
+            count, launcher, command->name);
+    return number > 0 && !command->divides;
 }
 
 static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
 {
     cli->command = command;
-    note_processes(cli, command);
-    const int code = command->run(cli, argc, argv);
+    const int code = left_to_the_first(cli, command) ? CLI_DONE : command->run(cli, argc, argv);
     cli_release(cli);
     return code;
 }

@@ -86,4 +86,17 @@ int cli_report(cli *cli, sheaf_status *st)
 void cli_release(cli *cli)
 {
     sheaf__settings_release(&cli->settings);
+    if (cli->nowhere != NULL)
+        fclose(cli->nowhere);
+    cli->nowhere = NULL;
+}
+
+void cli_hush(cli *cli)
+{
+    if (cli->nowhere == NULL)
+        cli->nowhere = fopen("/dev/null", "we");
+    if (cli->nowhere == NULL)
+        return;
+    cli->out = cli->err = cli->nowhere;
+    cli->events = (sheaf_events){ 0 };
 }

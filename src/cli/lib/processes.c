@@ -1,0 +1,128 @@
+/* processes.c - see processes.h. */
+#include "processes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/process.h"
+#include "launch.h"
+#include "signals.h"
+
+static const cli_choice transports[] = { { "threads", SHEAF_TRANSPORT_THREADS },
+                                         { "mpi", SHEAF_TRANSPORT_MPI },
+                                         { 0 } };
+
+void cli_processes_table(cli_option *table, cli_processes *p)
+{
+    const cli_option rows[] = {
+        { "transport", CLI_CHOICE, &p->transport,
+          "how ranks talk: as threads of one process, or as processes, also of several machines",
+          .choices = transports },
+        { "mpi", CLI_TEXT | CLI_UNSAVED, &p->mpi,
+          "openmpi, mpich, or the path of a module; default: what is there", "NAME" },
+        { "hosts", CLI_TEXT | CLI_UNSAVED, &p->hosts,
+          "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2", "LIST" },
+        { "hostfile", CLI_PATH | CLI_UNSAVED, &p->hostfile,
+          "the same as a file, as that MPI's mpirun takes it", "FILE" },
+        { 0 },
+    };
+    while (table->name != NULL)
+        table++;
+    memcpy(table, rows, sizeof rows);
+}
+
+/* Stages of "2", "24,12" or "0-10,11-31"; what is wrong with it is found when the model is there.
+ */
+static int stages_of(const char *place)
+{
+    int n = 1;
+    if (place == NULL || *place == '\0')
+        return 1;
+    for (const char *at = place; *at != '\0'; at++)
+        n += *at == ',';
+    const long stages = n > 1 || strchr(place, '-') != NULL ? n : strtol(place, NULL, 10);
+    return stages < 1 || stages > SHEAF_MAX_SLICES ? 1 : (int)stages;
+}
+
+static sheaf_status *left_to_the_first(cli_processes *p, const cli *cli)
+{
+    int count = 0, number = 0;
+    const char *launcher = sheaf__process_launched(&count, &number);
+    if (launcher == NULL || count < 2)
+        return NULL;
+    p->elsewhere = number > 0;
+    if (p->elsewhere)
+        return sheaf_fail(SHEAF_E_STOPPED, "the work of the first process");
+    sheaf_warn(&cli->events,
+               "this is the first of %d processes that %s began: it does all of it, and the others "
+               "do nothing; --transport mpi divides the work of sheaf %s over them",
+               count, launcher, cli->command->name);
+    return NULL;
+}
+
+static sheaf_status *check(const cli_processes *p, const cli *cli, const cli_option *table)
+{
+    static const char *const of_processes[] = { "mpi", "hosts", "hostfile" };
+    for (size_t i = 0; i < sizeof of_processes / sizeof *of_processes; i++)
+        if (p->transport == SHEAF_TRANSPORT_THREADS &&
+            sheaf__settings_given(&cli->settings, table, of_processes[i]))
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", of_processes[i]),
+                                  "--transport mpi beside it");
+    return NULL;
+}
+
+/* The same in all of them. */
+static sheaf_status *check_count(int expected)
+{
+    if (expected == 0 || expected == sheaf__process_count())
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--transport mpi");
+    sheaf_expected(st, "%d process%s, one for each rank", expected, expected == 1 ? "" : "es");
+    sheaf_found(st, "%d", sheaf__process_count());
+    return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
+                              "mpi sheaf starts them itself");
+}
+
+static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int processes)
+{
+    if (processes == 0)
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--transport mpi"),
+                           "processes that share the work, started by mpirun or srun"),
+            "mpirun -n 4 sheaf %s --transport mpi ...", how->argv[0]);
+    sheaf_status *st = cli_launch(&p->code, &(cli_launch_options){ .processes = processes,
+                                                                   .mpi = p->mpi,
+                                                                   .hosts = p->hosts,
+                                                                   .hostfile = p->hostfile,
+                                                                   .argc = how->argc,
+                                                                   .argv = how->argv });
+    p->elsewhere = st == NULL;
+    return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
+}
+
+sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processes_how *how)
+{
+    const int processes = how->ranks * stages_of(how->place);
+    const bool launched = sheaf__process_launched(NULL, NULL) != NULL;
+    sheaf_status *st = check(p, cli, how->table);
+    if (st != NULL)
+        return st;
+    if (p->transport == SHEAF_TRANSPORT_THREADS)
+        return left_to_the_first(p, cli);
+    if (!launched)
+        return processes == 1 ? NULL : start(p, how, processes);
+    st = sheaf__process_start(p->mpi);
+    if (st == NULL && !sheaf__process_first())
+        cli_hush(cli);
+    if (st == NULL)
+        st = check_count(processes);
+    return st == NULL ? sheaf__process_agree(cli_signals_stop(&p->stop)) : st;
+}
+
+int cli_processes_report(const cli_processes *p, cli *cli, sheaf_status *st)
+{
+    if (!p->elsewhere)
+        return cli_report(cli, st);
+    sheaf_status_free(st);
+    return p->code;
+}

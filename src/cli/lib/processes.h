@@ -1,0 +1,40 @@
+/* processes.h - commands whose ranks may be processes, as those of train are: their flags, and how
+ * the processes come together. What goes wrong is told by the first of them. */
+#ifndef SHEAF_CLI_LIB_PROCESSES_H
+#define SHEAF_CLI_LIB_PROCESSES_H
+
+#include <stdatomic.h>
+
+#include "cli.h"
+#include "comm/comm.h"
+
+typedef struct cli_processes {
+    sheaf_transport transport;
+    const char *mpi, *hosts, *hostfile;
+    const atomic_int *stop; /* out: not 0 when asked to stop; NULL with threads */
+    bool elsewhere;         /* out: other processes did it, or do it, and ended with... */
+    int code;
+} cli_processes;
+
+/* cli_processes_table - appends --transport, --mpi, --hosts and --hostfile to a table that ends
+ * with a zero entry. */
+void cli_processes_table(cli_option *table, cli_processes *flags);
+
+typedef struct cli_processes_how {
+    const cli_option *table; /* that was parsed */
+    int argc;                /* the subcommand and its flags */
+    char **argv;
+    int ranks;         /* as many processes; 0: as many as there are */
+    const char *place; /* --place: so many ranks in each of its stages; may be NULL */
+} cli_processes_how;
+
+/* cli_processes_begin - with --transport mpi this process joins the others, or starts them where
+ * nothing did and waits for their end. Where processes were started and the transport is threads
+ * the first works alone. Errors: SHEAF_E_ARG; those of sheaf__process_start(); a status that
+ * cli_report() is not to see, where `elsewhere` is set. */
+sheaf_status *cli_processes_begin(cli_processes *flags, cli *cli, const cli_processes_how *how);
+
+/* cli_processes_report - cli_report(), or the code of those that did it elsewhere. */
+int cli_processes_report(const cli_processes *flags, cli *cli, sheaf_status *st);
+
+#endif

@@ -1,0 +1,151 @@
+/* together.c - see together.h. */
+#include "library/together.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/hash.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+#include "comm/process.h"
+#include "schema/config_text.h"
+#include "train/alike.h"
+#include "train/probe.h"
+
+static const char memory_for[] = "what processes compare";
+
+typedef struct compared {
+    const sheaf__opened *opened;
+    const char *folder, *tokenizer, *isa;
+    sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
+} compared;
+
+static void add(sheaf_text *t, const char *name, const char *value)
+{
+    sheaf__text_add(t, "%s\t%s\n", name, value == NULL || *value == '\0' ? "none" : value);
+}
+
+/* A text of several lines, or a long one, by its hash. */
+static void add_hash(sheaf_text *t, const char *name, const char *text)
+{
+    char hash[33] = "";
+    if (text != NULL)
+        sheaf__hash_text(hash, sheaf__hash(text, strlen(text)));
+    add(t, name, hash);
+}
+
+static sheaf_status *add_model(sheaf_text *t, const compared *c)
+{
+    const sheaf_train_options how = { .dtype = c->dtype, .sums = c->sums, .isa = c->isa };
+    sheaf__origin origin = { 0 };
+    struct utsname machine;
+    char probe[33] = "", *config = NULL;
+    sheaf_status *st = sheaf__probe(probe, &how);
+    if (st == NULL)
+        st = sheaf__config_text(&config, &c->opened->config);
+    if (st == NULL)
+        st = sheaf__origin_begin(
+            &origin, c->opened,
+            &(sheaf__origin_from){ .model = c->folder, .tokenizer = c->tokenizer });
+    add(t, "the version of sheaf", SHEAF_VERSION);
+    add(t, "the kind of processor", uname(&machine) == 0 ? machine.machine : "unknown");
+    add_hash(t, "the model's config", config);
+    add(t, "the model", origin.first_and_last);
+    add(t, "the tokenizer", origin.tokenizer);
+    add(t, "the adapter", origin.adapter);
+    add_hash(t, "the adapter's config", origin.adapter_config);
+    add(t, "the order of sums", c->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
+    add(t, "the arithmetic", probe);
+    sheaf__origin_release(&origin);
+    free(config);
+    return st;
+}
+
+/* `st`: of what *t says, and of all that came before it. */
+static sheaf_status *compare(sheaf_status *st, sheaf_text *t)
+{
+    if (st == NULL && t->failed)
+        st = sheaf__no_memory(memory_for);
+    st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = sheaf__alike_lines(t->at);
+    sheaf__text_release(t);
+    return st;
+}
+
+sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
+{
+    sheaf_text t = { 0 };
+    if (sheaf__process_count() == 1)
+        return st;
+    if (st == NULL)
+        st = add_model(&t, &(compared){ .opened = &j->opened,
+                                        .folder = j->run.folder,
+                                        .tokenizer = j->tokenizer,
+                                        .isa = j->isa,
+                                        .dtype = j->dtype,
+                                        .sums = j->sums });
+    sheaf__text_add(&t,
+                    "the flags\ttp %d, dp %d, dtype %s, micro-batch %" PRId64 ", positions %" PRId64
+                    ", place %s, logits %d, answers %d\n",
+                    j->tp, j->dp, sheaf_dtype_name(j->dtype), j->micro_batch, j->positions,
+                    j->place == NULL ? "" : j->place, j->padded, j->after != NULL);
+    if (st == NULL)
+        add(&t, "the data", sheaf_data_hash(j->rows));
+    return compare(st, &t);
+}
+
+static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p)
+{
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    if (hasher == NULL)
+        return sheaf__no_memory(memory_for);
+    for (int64_t i = 0; i < p->count; i++) {
+        const sheaf__prompt *one = &p->prompt[i];
+        const int64_t facts[2] = { one->n, one->embed != NULL };
+        sheaf__hasher_add(hasher, facts, sizeof facts);
+        sheaf__hasher_add(hasher, one->ids, (size_t)one->n * sizeof *one->ids);
+        if (one->embed != NULL)
+            sheaf__hasher_add(hasher, one->embed, (size_t)one->n);
+    }
+    sheaf__hash_text(out, sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
+    return NULL;
+}
+
+static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
+{
+    const sheaf__sampling *s = &a->sampling;
+    sheaf__text_add(
+        t,
+        "the flags\ttp %d, dp %d, dtype %s, place %s, batch %" PRId64 ", max-new %" PRId64
+        ", max-length %" PRId64 ", greedy %d, sat %d, seed %" PRIu64
+        ", temperature %a, top-k %" PRId64 ", top-p %a, penalty %a, logprobs %d %" PRId64 "\n",
+        m->tp, m->dp, sheaf_dtype_name(m->dtype), m->place == NULL ? "" : m->place, a->batch,
+        a->max_new, a->max_length, s->greedy, s->sat, s->seed, (double)s->temperature, s->top_k,
+        (double)s->top_p, (double)s->repetition_penalty, a->logprobs, a->best);
+    for (int64_t i = 0; i < a->nstop; i++)
+        add_hash(t, "--stop", a->stop[i]);
+}
+
+sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
+                                  const sheaf__prompts *prompts, const sheaf__asking *a)
+{
+    sheaf_text t = { 0 };
+    char hash[33] = "";
+    if (sheaf__process_count() == 1)
+        return st;
+    if (st == NULL)
+        st = add_model(&t, &(compared){ .opened = &m->opened,
+                                        .folder = m->run.folder,
+                                        .isa = m->isa,
+                                        .dtype = m->dtype,
+                                        .sums = m->sums });
+    add_asking(&t, m, a);
+    if (st == NULL)
+        st = hash_prompts(hash, prompts);
+    add(&t, "the prompts", hash);
+    return compare(st, &t);
+}
