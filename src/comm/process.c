@@ -153,6 +153,13 @@ const char *sheaf__process_launched(int *count, int *number)
     return launcher.name;
 }
 
+bool sheaf__process_hasty(void)
+{
+    const sheaf__launcher launcher = sheaf__launcher_look();
+    return launcher.processes > 1 && launcher.mpi != NULL && strcmp(launcher.mpi, "mpich") == 0 &&
+           strcmp(launcher.name, "mpirun") == 0;
+}
+
 sheaf_status *sheaf__process_plugin(char **path, const char *mpi)
 {
     return sheaf__plugin_find(path, mpi);

@@ -53,6 +53,10 @@ sheaf_status *sheaf__process_share(char **text);
  * nothing did. `count`, `number`: as it says, 0 where it does not; may be NULL. */
 const char *sheaf__process_launched(int *count, int *number);
 
+/* sheaf__process_hasty - does what started this process kill all of them when one is killed, at
+ * once, so that no other can say which it was? */
+bool sheaf__process_hasty(void);
+
 /* sheaf__process_plugin - where the module of an MPI is.
  *   mpi  "openmpi", "mpich", a path, or NULL: that of the launcher, else what is there
  * Looks into SHEAF_PLUGINS, beside the program, and into the library's folder. */

@@ -7,6 +7,7 @@
 #include "comm/process.h"
 #include "cli/lib/ending.h"
 #include "cli/lib/launch.h"
+#include "cli/lib/linger.h"
 #include "cli/lib/restarts.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
@@ -183,6 +184,7 @@ int cmd_train(cli *cli, int argc, char **argv)
         .end = cli_end, .say = cli_end_say, .stack = cli_end_stack, .self = cli
     };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    cli_linger();
     if (st == NULL && o.restarts > 0 && !cli_is_supervised()) {
         int code = CLI_DONE;
         st = cli_supervise(&code, cli, &o, argc, argv);

@@ -1,0 +1,13 @@
+/* linger.h - a process of a run that ends a moment later than its rank.
+ *
+ * MPICH's mpirun kills all processes the moment one of them is killed, before any of the others can
+ * say which it was. So the process that it started only waits for another one, which is the rank:
+ * where that is killed, the others have a second to tell it (comm/watch), and end by themselves. */
+#ifndef SHEAF_CLI_LIB_LINGER_H
+#define SHEAF_CLI_LIB_LINGER_H
+
+/* cli_linger - returns in the process that is the rank, before it has threads; at once where
+ * nothing is launched in that way. The other one ends with the rank's exit code. */
+void cli_linger(void);
+
+#endif
