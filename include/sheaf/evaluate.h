@@ -48,6 +48,8 @@ typedef struct sheaf_model_evaluate_options {
     const char *data_cache; /* folder that keeps tokenised texts; NULL: none */
     int dp; /* groups of `tp` ranks, each with the whole model, that share the rows; with `take`
                one; 0: one */
+    const char *date; /* that a chat template writes (docs/templates.md); NULL: the run's, else the
+                         template's own, and an error where it has none */
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {

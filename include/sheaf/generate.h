@@ -47,6 +47,8 @@ typedef struct sheaf_model_open_options {
                         this machine has */
     int dp;          /* groups of `tp` ranks, each with the whole model, that share the prompts of
                         sheaf_model_generate_all(); 0: one */
+    const char *date; /* that a chat template writes (docs/templates.md); NULL: the run's, else the
+                         template's own, else today's */
 } sheaf_model_open_options;
 
 /* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a

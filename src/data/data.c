@@ -270,14 +270,17 @@ void sheaf_data_close(sheaf_data *data)
 }
 
 void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template,
-                            const char *query, const sheaf_events *events)
+                            const char *date, const char *query, const sheaf_events *events)
 {
     const bool worded = prompt_template != NULL && prompt_template[0] != '\0',
-               asked = query != NULL && query[0] != '\0';
+               dated = date != NULL && date[0] != '\0', asked = query != NULL && query[0] != '\0';
     if (worded && data != NULL && data->prompt_template == NULL)
         sheaf_note(events,
                    "--template %s has no effect: nothing in these data is put in a template",
                    prompt_template);
+    if (dated && data != NULL && data->prompt_template == NULL)
+        sheaf_note(events, "--date %s has no effect: nothing in these data is put in a template",
+                   date);
     if (asked && (path == NULL || sheaf__path_kind(path) == SHEAF_PATH_FILE))
         sheaf_note(events, "--query has no effect: only the pictures of a folder are asked it");
 }

@@ -56,8 +56,9 @@ typedef struct sheaf_data_options {
     const char *tokenizer;       /* another file (of texts: or folder) */
     const char *prompt_template; /* by name; none: the config's text_processor_version, else base;
                                     of texts: the one that the tokenizer stores */
-    const char *query;           /* asked of every image of a folder; none: "CAPTCHA:" */
-    sheaf_loss_on loss_on;       /* of texts, as the next two */
+    const char *date;      /* that a chat template writes, as of its set_date(); none: its own */
+    const char *query;     /* asked of every image of a folder; none: "CAPTCHA:" */
+    sheaf_loss_on loss_on; /* of texts, as the next two */
     sheaf_on_long on_long;
     /* Folder in which tokenised texts are kept and found again (row_cache.h); NULL or empty: none
      * is asked for. `cache_beside`: the one for large data, where none is; NULL: they stay in
@@ -96,14 +97,12 @@ bool sheaf_data_is_packed(const sheaf_data *data);
 /* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where
  * none is used. */
 const char *sheaf_data_template(const sheaf_data *data);
-/* sheaf_data_note_unused - notes of words that were given and change nothing: a template where no
- * text is put in one, a query where no folder of images is asked. Not errors: a recipe may name
- * both for whatever data it is used with.
- *   data   as opened; NULL where only the query is at stake
- *   path   of the data; NULL: there are none
- *   words  NULL or empty: not given */
+/* sheaf_data_note_unused - notes of words that were given and change nothing: a template or a date
+ * where no text is put in a template, a query where no folder of images is asked. Not errors: a
+ * recipe may name both for whatever data it is used with. data   as opened; NULL where only the
+ * query is at stake path   of the data; NULL: there are none words  NULL or empty: not given */
 void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template,
-                            const char *query, const sheaf_events *events);
+                            const char *date, const char *query, const sheaf_events *events);
 /* sheaf_data_hash - XXH3-128 of the decoded content as 32 hex digits: the same tokens,
  * labels and masks (a file's own padding included) in the same order, whatever the file's
  * form or name. */

@@ -195,6 +195,10 @@ sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_
         st = sheaf__chat_template_choose(&s->chat, options->prompt_template, &s->stored);
     s->encoder.chat = s->chat;
     if (st == NULL && s->chat != NULL)
+        st = sheaf__chat_template_set_date(s->chat, options->date);
+    if (st == NULL && s->chat != NULL && sheaf__chat_template_wants_date(s->chat))
+        st = sheaf__chat_template_undated(sheaf__chat_template_name(s->chat));
+    if (st == NULL && s->chat != NULL)
         warn_of_end(s, options->events);
     return st;
 }

@@ -25,7 +25,8 @@ sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *pa
 sheaf_status *sheaf__text_sources_open(sheaf__text_sources *sources,
                                        const sheaf_data_options *options);
 /* sheaf__text_sources_chat - the template that is given by name, or the one that the tokenizer
- * stores; without either none, which is no error. */
+ * stores; without either none, which is no error. Errors also: SHEAF_E_ARG for one that writes a
+ * date where none is given. */
 sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *sources,
                                        const sheaf_data_options *options);
 void sheaf__text_sources_release(sheaf__text_sources *sources);

@@ -359,11 +359,14 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
                               "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
     if (from->image != NULL && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
-    if (from->file != NULL)
-        return read_file(out, w, from);
-    if (from->tokens != NULL)
-        return add_list(out, from->tokens);
-    return sheaf__prompts_text(out, w, from->text, from->system, from->image);
+    sheaf_status *st = from->file != NULL ? read_file(out, w, from)
+                       : from->tokens != NULL
+                           ? add_list(out, from->tokens)
+                           : sheaf__prompts_text(out, w, from->text, from->system, from->image);
+    const bool texts = from->tokens == NULL && w->templated;
+    if (st == NULL)
+        sheaf__wording_note_date(w, texts || out->laid_out, from->events);
+    return st;
 }
 
 void sheaf__prompts_release(sheaf__prompts *p)

@@ -99,6 +99,22 @@ static sheaf_status *find_text_tokenizer(sheaf__wording *w, const sheaf__wording
     return NULL;
 }
 
+static sheaf_status *take_date(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    sheaf_status *st = sheaf__chat_template_set_date(w->chat, o->date);
+    w->today = o->today && sheaf__chat_template_wants_date(w->chat);
+    return st == NULL && w->today ? sheaf__chat_template_set_today(w->chat) : st;
+}
+
+void sheaf__wording_note_date(const sheaf__wording *w, bool used, const sheaf_events *events)
+{
+    if (used && w->chat != NULL && w->today)
+        sheaf_note(events, "chat template %s writes a date: today's, %s (--date changes it)",
+                   sheaf__chat_template_name(w->chat), sheaf__chat_template_date(w->chat));
+    if (w->dated && (!used || w->chat == NULL))
+        sheaf_note(events, "--date has no effect: no prompt is put in a chat template");
+}
+
 /* Of a model of text: the template that is named, else the tokenizer's. */
 static sheaf_status *find_chat(sheaf__wording *w, const char *name)
 {
@@ -131,6 +147,8 @@ static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *
     if (st != NULL)
         return st;
     st = find_chat(w, name);
+    if (st == NULL && w->chat != NULL)
+        return take_date(w, o);
     if (st == NULL || name != NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     sheaf_status_free(st);
@@ -161,6 +179,7 @@ sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *confi
                              .bos = config->bos,
                              .eos = config->neos > 0 ? config->eos[0] : -1,
                              .images = sheaf__family_for(config)->towers != NULL,
+                             .dated = options->date != NULL && options->date[0] != '\0',
                              .end = -1 };
     const char *name = options->version;
     /* a vocabulary of bytes knows both kinds of templates; without a tokenizer any may be named */
@@ -176,6 +195,8 @@ sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording 
 {
     *out = *w;
     out->borrowed = true;
+    if (w->templated || w->tokenizer == NULL || w->chat != NULL)
+        sheaf__wording_note_date(w, true, events);
     if (w->templated)
         return NULL;
     if (w->tokenizer == NULL)

@@ -31,6 +31,8 @@ typedef struct sheaf__wording {
     bool templated;             /* texts are laid out too, not conversations alone */
     sheaf__chat_template *chat; /* of conversations; NULL: `version`, where templated */
     sheaf__template version;
+    bool dated;         /* a date was given */
+    bool today;         /* `chat` writes today's */
     int32_t end;        /* the token that ends an answer by `chat`; -1 = none */
     int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
@@ -43,6 +45,8 @@ typedef struct sheaf__wording_options {
     const char *version;   /* of the template by name; NULL = for images the config's
                               "text_processor_version", else base; of text the one that the
                               tokenizer stores */
+    const char *date;      /* that a chat template writes; NULL = its own */
+    bool today;            /* and today's where it has none; else to lay out is an error */
     int64_t max_length;
     /* told which template it is, where there is a choice; may be NULL */
     const sheaf_events *events;
@@ -60,6 +64,10 @@ void sheaf__wording_close(sheaf__wording *wording);
  * none. */
 sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *wording,
                                       const sheaf_events *events);
+
+/* sheaf__wording_note_date - notes that today's date is written, or that one that was given is not.
+ *   used  prompts are laid out */
+void sheaf__wording_note_date(const sheaf__wording *wording, bool used, const sheaf_events *events);
 
 /* sheaf__wording_needed - NULL when text can be read, else SHEAF_E_UNSUPPORTED with what to
  * give. */

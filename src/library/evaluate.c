@@ -61,6 +61,7 @@ static sheaf_status *fill(work *w)
                                .data = o->data,
                                .tokenizer = o->tokenizer,
                                .prompt_template = o->prompt_template,
+                               .date = o->date,
                                .query = o->query,
                                .place = o->place,
                                .data_cache = o->data_cache,

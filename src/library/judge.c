@@ -19,7 +19,7 @@ static void take_from_run(sheaf__judge *j)
 {
     const sheaf__run_texts *run = &j->run.texts;
     j->sums = sheaf__sums_of(j->sums, j->run.sums, j->dtype);
-    sheaf__run_model_words(&j->run, &j->tokenizer, &j->prompt_template, &j->query);
+    sheaf__run_model_words(&j->run, &j->tokenizer, &j->prompt_template, &j->date, &j->query);
     if (j->loss_on == SHEAF_LOSS_UNNAMED)
         j->loss_on = run->loss_on;
     if (!j->specials_given)
@@ -42,6 +42,7 @@ sheaf_status *sheaf__judge_open(sheaf__judge *j)
     if (st != NULL)
         return st;
     j->given_template = j->prompt_template;
+    j->given_date = j->date;
     j->given_query = j->query;
     take_from_run(j);
     const bool words = needs_words(j);
@@ -51,6 +52,7 @@ sheaf_status *sheaf__judge_open(sheaf__judge *j)
             .folder = words ? j->run.folder : NULL,
             .tokenizer = words ? j->tokenizer : NULL,
             .version = words ? j->prompt_template : NULL,
+            .date = words ? j->date : NULL,
             .events = sheaf__ends_with(j->data, ".safetensors") && !j->words ? NULL : j->told });
 }
 
@@ -66,6 +68,7 @@ static sheaf_status *open_rows(sheaf__judge *j)
                                .prompt_template = j->wording.images
                                                       ? sheaf__template_name(j->wording.version)
                                                       : j->prompt_template,
+                               .date = j->date,
                                .query = j->query,
                                .loss_on = j->loss_on,
                                .on_long = j->on_long,
@@ -76,7 +79,7 @@ static sheaf_status *open_rows(sheaf__judge *j)
                                .stop = j->stop });
     if (st == NULL) /* of an answer a template tells where it begins, also to rows of tokens */
         sheaf_data_note_unused(j->rows, j->data, j->words ? NULL : j->given_template,
-                               j->given_query, j->events);
+                               j->words ? NULL : j->given_date, j->given_query, j->events);
     return st;
 }
 

@@ -1,9 +1,9 @@
 /* judge.h - a model, or a training run, judged on data: what `sheaf eval` and
  * sheaf_model_evaluate() are made of.
  *
- * What decides the loss is the run's where nothing else is given: tokenizer, template, query, the
- * order of bfloat16 sums, and of texts what is learned, whether special tokens in them are tokens,
- * and what becomes of those that are too long. */
+ * What decides the loss is the run's where nothing else is given: tokenizer, template, date, query,
+ * the order of bfloat16 sums, and of texts what is learned, whether special tokens in them are
+ * tokens, and what becomes of those that are too long. */
 #ifndef SHEAF_LIBRARY_JUDGE_H
 #define SHEAF_LIBRARY_JUDGE_H
 
@@ -13,8 +13,8 @@
 
 typedef struct sheaf__judge {
     /* given; texts may be NULL */
-    const char *model, *config, *adapter, *data, *tokenizer, *prompt_template, *query, *place,
-        *data_cache, *isa;
+    const char *model, *config, *adapter, *data, *tokenizer, *prompt_template, *date, *query,
+        *place, *data_cache, *isa;
     sheaf_transport transport; /* MPI: this process has joined the others */
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;
@@ -44,8 +44,8 @@ typedef struct sheaf__judge {
     sheaf__run_model run;
     sheaf__wording wording;
     sheaf_data *rows;
-    const char *given_template, *given_query; /* by the caller, not by the run */
-    int64_t positions;                        /* of the longest row; `ready` may ask for more */
+    const char *given_template, *given_date, *given_query; /* by the caller, not by the run */
+    int64_t positions; /* of the longest row; `ready` may ask for more */
     sheaf__evaluation result;
 } sheaf__judge;
 

@@ -62,13 +62,15 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                       .events = o->events });
     if (st != NULL)
         return st;
-    sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, NULL);
+    sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     m->sums = sheaf__sums_of(m->sums, m->run.sums, m->dtype);
     st = sheaf__wording_open(&m->wording, &m->opened.config,
                              &(sheaf__wording_options){ .folder = m->run.folder,
                                                         .tokenizer = o->tokenizer,
                                                         .version = o->prompt_template,
+                                                        .date = o->date,
+                                                        .today = sheaf__process_count() <= 1,
                                                         .max_length = m->positions,
                                                         .events = o->events });
     if (st == NULL)

@@ -371,6 +371,8 @@ static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options
     run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
     if (st == NULL)
         st = copy_text(&run->version, o->prompt_template);
+    if (st == NULL)
+        st = copy_text(&run->date, o->date);
     return st == NULL ? copy_text(&run->query, o->query) : st;
 }
 
@@ -497,8 +499,12 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
 }
 
 void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
-                            const char **version, const char **query)
+                            const char **version, const char **date, const char **query)
 {
+    const bool same =
+        *version == NULL || (run->version != NULL && strcmp(*version, run->version) == 0);
+    if (*date == NULL && same)
+        *date = run->date;
     if (*tokenizer == NULL)
         *tokenizer = run->tokenizer;
     if (*version == NULL)
@@ -519,6 +525,7 @@ void sheaf__run_model_release(sheaf__run_model *run)
     free(run->config);
     free(run->tokenizer);
     free(run->version);
+    free(run->date);
     free(run->query);
     *run = (sheaf__run_model){ 0 };
 }

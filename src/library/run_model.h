@@ -35,7 +35,7 @@ typedef struct sheaf__run_model {
     sheaf_source *masters; /* its tensors */
     sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
     sheaf__run_texts texts;
-    char *tokenizer, *version,
+    char *tokenizer, *version, *date,
         *query; /* what the run was trained with, as far as it was named; NULL */
 } sheaf__run_model;
 
@@ -52,9 +52,9 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
  */
 sheaf_status *sheaf__run_model_base(char **model, char **config, const char *path);
 /* sheaf__run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be
- * NULL. */
+ * NULL. The run's date goes with its template. */
 void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
-                            const char **version, const char **query);
+                            const char **version, const char **date, const char **query);
 void sheaf__run_model_release(sheaf__run_model *run);
 
 #endif

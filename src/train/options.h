@@ -43,6 +43,7 @@ typedef struct sheaf_train_options {
     /* base, chat, vqa, chat_old; default the config's, else base. Of texts: a chat template;
      * default the tokenizer's */
     const char *prompt_template;
+    const char *date;       /* that a chat template writes; default the template's own */
     const char *query;      /* asked of every image of a folder */
     sheaf_loss_on loss_on;  /* of texts: what is learned, */
     sheaf_on_long on_long;  /* and what becomes of one that is too long */

@@ -118,6 +118,7 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                                     .folder = o->model,
                                                     .tokenizer = o->tokenizer,
                                                     .prompt_template = o->prompt_template,
+                                                    .date = o->date,
                                                     .query = o->query,
                                                     .loss_on = o->loss_on,
                                                     .on_long = o->on_long,
@@ -141,7 +142,7 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
     sheaf_status *st = read(&s->data, o->data, o, config, events, stop, true);
     if (st != NULL)
         return st;
-    sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->query, events);
+    sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->date, o->query, events);
     s->train.data = s->data;
     if (o->eval_data != NULL && o->eval_data[0] != '\0') {
         st = sheaf_in(read(&s->eval_data, o->eval_data, o, config, events, stop, false),

@@ -42,6 +42,31 @@ train "which is found again" "24 records were tokenised before" again --data "$w
 like "with the same rows" talk again
 train "a folder of files" . folder --data "$work/parts"
 like "is the same data, in parts" talk folder
+# ---- a template that writes a date ----
+mkdir "$work/dated"
+cp "$work"/model/* "$work/dated/"
+sed 's/128/512/' "$work/config.json" >"$work/dated/config.json"
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/smollm3.jinja" "$work/dated/chat_template.jinja"
+dated() { # dated NAME CODE PATTERN COMMAND FLAG...
+    local name=$1 code=$2 pattern=$3 command=$4
+    shift 4
+    runs "$name" "$code" "$pattern" "$command" --data "$work/two.jsonl" "$@"
+}
+sed -n 2,3p "$work/talk.jsonl" | sed 's/\[/[{"role": "system", "content": "x \/no_think"}, /' >"$work/two.jsonl"
+dated "no run learns today's date unasked" 2 'chat template smollm3.*--date 2024-07-26' train --model "$work/dated" --out "$work/none" --steps 1
+dated "it learns one that is given" 0 . train --model "$work/dated" --out "$work/day" --steps 1 --date 2026-11-02
+check "and stores it" grep -qx 'date: 2026-11-02' "$work/day/settings"
+dated "eval of the run takes it" 0 . eval --model "$work/day" --json
+loss=$(json_number "$work/stdout" loss)
+dated "as if it were given" 0 . eval --model "$work/dated" --adapter "$work/day/adapter" --date 2026-11-02 --json
+check "with the same loss" test "$(json_number "$work/stdout" loss)" = "$loss"
+dated "another day is another loss" 0 . eval --model "$work/day" --date 2026-05-01 --json
+check "as it says" test "$(json_number "$work/stdout" loss)" != "$loss"
+runs "it cannot change" 2 'date cannot change' train --resume --out "$work/day" --steps 2 --date 2026-11-03
+runs "an answer has the run's" 0 . generate --model "$work/day" --template smollm3 --system /no_think --prompt hi --max-new 1
+check "and says nothing of today" bash -c "! grep -q today '$work/stderr'"
+runs "or today's where there is none" 0 "chat template smollm3 writes a date: today's, $(LC_ALL=C date '+%d %B %Y')" \
+    generate --model "$work/dated" --template smollm3 --system /no_think --prompt hi --max-new 1
 # ---- a run is judged as it was trained, in every setting that decides the loss ----
 sed 's/fox/fox <|im_end|> on/' "$work/talk.jsonl" >"$work/marked.jsonl"
 train "all is learned, marks are tokens, long ones are cut" 'are longer than 40 tokens and cut there' judged --data "$work/talk.jsonl" --loss-on all --specials --on-long cut \

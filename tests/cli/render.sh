@@ -60,8 +60,17 @@ runs "an unknown program is refused with the names" 3 'tokenizer_config.json: ch
     render --tokenizer "$work/other" "$work/good.jsonl"
 stores broken '"{% for m in messages %}"'
 runs "a broken one with its line" 3 'tokenizer_config.json: line 1: chat template +expected: +else' render --tokenizer "$work/broken" "$work/good.jsonl"
-stores dated "\"{{ strftime_now('%Y') }}\""
-runs "one that changes with the day is not run" 3 'strftime_now.*the day' render --tokenizer "$work/dated" "$work/good.jsonl"
+stores dated "\"{{ strftime_now('%H:%M') }}\""
+runs "one that changes with the hour is not run" 3 'strftime_now' render --tokenizer "$work/dated" "$work/good.jsonl"
+cp "$templates/llama3.2.jinja" "$work/dated/chat_template.jinja"
+runs "one that writes a date has today's, and says so" 0 "Today Date: $(LC_ALL=C date '+%d %b %Y')|chat template llama3.2 writes a date: today's" \
+    render --tokenizer "$work/dated" "$work/good.jsonl"
+runs "or one that is given" 0 'Today Date: 26 Jul 2024.*"template": "llama3.2", "date": "26 Jul 2024"' \
+    render --tokenizer "$work/dated" --date 2024-07-26 "$work/good.jsonl"
+runs "a day that there is not" 2 "^sheaf: --date +expected: a day as YYYY-MM-DD, or .*found: +'2023-02-29'" \
+    render --tokenizer "$work/dated" --date 2023-02-29 "$work/good.jsonl"
+runs "a date for a template that writes none" 2 '^sheaf: --date 2024-07-26 +expected: .*llama3.2 or smollm3 +found: +zephyr' \
+    render --tokenizer "$work/dated" --template zephyr --date 2024-07-26 "$work/good.jsonl"
 stores number 5
 runs "a number is no template" 3 "tokenizer_config.json: 'chat_template' +expected: a template" render --tokenizer "$work/number" "$work/good.jsonl"
 

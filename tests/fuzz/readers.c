@@ -434,7 +434,7 @@ static void read_template(const uint8_t *bytes, size_t size)
         "</s>", "tools", "n", 7, "x", 2.5, "add_generation_prompt", size % 2 == 1);
     sheaf_status *st = sheaf__jinja_parse(&program, (const char *)bytes, size);
     if (st == NULL)
-        st = sheaf__jinja_render(&text, &length, program, variables);
+        st = sheaf__jinja_render(&text, &length, program, variables, &(sheaf__date){ 2024, 2, 29 });
     if (st == NULL && (text == NULL || text[length] != '\0'))
         abort();
     free(text);

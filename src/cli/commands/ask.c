@@ -62,6 +62,9 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
         { "template", CLI_TEXT, &f->version,
           "how a question is put (docs/templates.md; with images base, chat, vqa or chat_old); default: the model's",
           "NAME" },
+        { "date", CLI_TEXT, &f->date,
+          "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own, else today's",
+          "DATE" },
         { "system", CLI_TEXT, &f->system, "system message, where the template has a place for it",
           "TEXT", .min = 1 },
         { "max-new", CLI_COUNT, &f->max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
@@ -100,6 +103,7 @@ sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, co
     how.config = m->config;
     how.tokenizer = f->tokenizer;
     how.prompt_template = f->version;
+    how.date = f->date;
     how.dtype = sheaf_dtype_torch_name(m->dtype);
     how.tp = m->tp;
     how.dp = m->dp;

@@ -24,7 +24,7 @@ typedef struct ask_model {
 void ask_model_table(cli_option *table, ask_model *flags);
 
 typedef struct ask_flags {
-    const char *tokenizer, *version, *system;
+    const char *tokenizer, *version, *date, *system;
     sheaf__texts stop;
     bool greedy, stream;
     int order; /* of --sampling: 0 = transformers' */

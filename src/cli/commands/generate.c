@@ -250,7 +250,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, 64);
     cli_processes_table(table, &s.processes);
-    const char *tokenizer = "", *version = "";
+    const char *tokenizer = "", *version = "", *date = "";
     sheaf_model *m = NULL;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
@@ -266,9 +266,9 @@ int cmd_generate(cli *cli, int argc, char **argv)
         st = ask_open(&m, cli, &s.model, &s.ask, 0);
     st = sheaf__process_agree(st);
     if (st == NULL) {
-        sheaf_data_note_unused(NULL, s.data, NULL, s.query,
+        sheaf_data_note_unused(NULL, s.data, NULL, NULL, s.query,
                                &cli->events); /* before a run's own words come to it */
-        sheaf__run_model_words(&m->run, &tokenizer, &version, &s.query);
+        sheaf__run_model_words(&m->run, &tokenizer, &version, &date, &s.query);
         m->wording.max_length = s.ask.max_length;
         m->transport = s.processes.transport;
         st = run(cli, table, &s, m);

@@ -72,6 +72,8 @@ static sheaf_status *print_record(const rendering *r, const sheaf__rendered *tex
     sheaf__json_begin(&j);
     sheaf__json_put_raw(&j, "text", quoted);
     sheaf__json_put_text(&j, "template", sheaf__chat_template_name(r->template));
+    if (sheaf__chat_template_date(r->template) != NULL)
+        sheaf__json_put_text(&j, "date", sheaf__chat_template_date(r->template));
     print_spans(&j, "spans", text, SHEAF__ANSWER);
     print_spans(&j, "content", text, SHEAF__CONTENT);
     free(quoted);
@@ -158,14 +160,30 @@ static sheaf_status *complete(sheaf__stored_chat *stored, const char *path)
     return st;
 }
 
+static sheaf_status *take_date(rendering *r, const char *date)
+{
+    sheaf_status *st = sheaf__chat_template_set_date(r->template, date);
+    if (st != NULL || !sheaf__chat_template_wants_date(r->template))
+        return st;
+    st = sheaf__chat_template_set_today(r->template);
+    if (st == NULL)
+        sheaf_note(&r->cli->events,
+                   "chat template %s writes a date: today's, %s (--date changes it)",
+                   sheaf__chat_template_name(r->template), sheaf__chat_template_date(r->template));
+    return st;
+}
+
 int cmd_render(cli *cli, int argc, char **argv)
 {
     rendering r = { .cli = cli };
-    const char *tokenizer = NULL, *name = NULL;
+    const char *tokenizer = NULL, *name = NULL, *date = NULL;
     const cli_option options[] = {
         { "tokenizer", CLI_PATH | CLI_REQUIRED, &tokenizer,
           "folder of the tokenizer, or a file in it" },
         { "template", CLI_TEXT, &name, "chat template by name (default the one that is stored)" },
+        { "date", CLI_TEXT, &date,
+          "the date that the template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the template's own, else today's",
+          "DATE" },
         { "generation-prompt", CLI_FLAG, &r.options.generation_prompt,
           "end with what makes a model answer" },
         { 0 },
@@ -181,6 +199,8 @@ int cmd_render(cli *cli, int argc, char **argv)
         st = complete(&stored, tokenizer);
     if (st == NULL)
         st = sheaf__chat_template_choose(&r.template, name, &stored);
+    if (st == NULL)
+        st = take_date(&r, date);
     r.options.bos = stored.bos;
     r.options.eos = stored.eos;
     const bool piped = st == NULL && strcmp(paths.word[0], "-") == 0;

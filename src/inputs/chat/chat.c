@@ -8,83 +8,6 @@
 #include "base/array.h"
 #include "base/text.h"
 
-/* ---- templates ---- */
-
-sheaf_status *sheaf__chat_template_new(sheaf__chat_template **out, const sheaf__style *style,
-                                       const char *system)
-{
-    sheaf__chat_template *t = calloc(1, sizeof *t);
-    if (t == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
-    t->style = *style;
-    if (system != NULL) {
-        t->system = strdup(system);
-        t->style.system = t->system;
-    }
-    if (system != NULL && t->system == NULL) {
-        free(t);
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
-    }
-    *out = t;
-    return NULL;
-}
-
-void sheaf__chat_template_free(sheaf__chat_template *t)
-{
-    if (t == NULL)
-        return;
-    free(t->system);
-    free(t);
-}
-
-const char *sheaf__chat_template_name(const sheaf__chat_template *t)
-{
-    return t->style.name;
-}
-
-const char *sheaf__chat_template_known(const char *name)
-{
-    for (int i = 0; i < sheaf__style_count; i++)
-        if (strcmp(name, sheaf__styles[i].name) == 0)
-            return sheaf__styles[i].name;
-        else if (strcmp(name, sheaf__styles[i].stored) == 0)
-            return sheaf__styles[i].stored;
-    return NULL;
-}
-
-const char *sheaf__chat_template_names(void)
-{
-    return "llama2, llama3, llama3.1, mistral-v1, mistral-v3, mistral-nemo, mistral-2023, "
-           "mistral-2023-spaced, chatml, qwen2, qwen2.5, qwen3, smollm2, zephyr, vicuna, "
-           "vicuna-lines, gemma, gemma3, phi3, phi3-2024, phi3.5, phi4, phi4-2024, phi4-mini, olmo2 or plain";
-}
-
-sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *name)
-{
-    enum { MOST = 64 };
-    const char *names[MOST];
-    *out = NULL;
-    for (int i = 0; i < sheaf__style_count && i < MOST; i++) {
-        names[i] = sheaf__styles[i].name;
-        if (strcmp(name, names[i]) == 0)
-            return sheaf__chat_template_new(out, &sheaf__styles[i], NULL);
-    }
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "chat template");
-    sheaf_expected(st, "%s", sheaf__chat_template_names());
-    sheaf_found(st, "'%s'", name);
-    const char *near = sheaf__nearest(name, names, sheaf__style_count);
-    return near == NULL ? st : sheaf_try_this(st, "%s", near);
-}
-
-const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos)
-{
-    const char *end = t->style.answer_end;
-    if (end == NULL)
-        return NULL;
-    end += strspn(end, " ");
-    return strcmp(end, SHEAF__EOS) == 0 ? eos : end;
-}
-
 /* ---- writing ---- */
 
 typedef struct writing {
@@ -92,30 +15,51 @@ typedef struct writing {
     sheaf__span *span;
     int64_t spans, capacity;
     bool failed; /* out of memory for spans */
-    bool needs_bos, needs_eos;
+    bool needs_bos, needs_eos, needs_date;
+    bool quiet; /* MODES: without thoughts */
+    const char *date;
     const sheaf__style *style;
     const sheaf__message *message;
     int64_t n, left_out, question; /* the last one's index */
     const sheaf__chat_options *options;
 } writing;
 
-/* Text of the template: its tokens in place of their marks. */
+static bool has(const writing *w, unsigned flag)
+{
+    return (w->style->flags & flag) != 0;
+}
+
+/* What stands for a mark; NULL: there is none, which is noted where that matters. */
+static const char *meaning(writing *w, char mark)
+{
+    const char *text = mark == *SHEAF__BOS    ? w->options->bos
+                       : mark == *SHEAF__EOS  ? w->options->eos
+                       : mark == *SHEAF__DATE ? w->date
+                       : w->quiet             ? "/no_think"
+                                              : "/think";
+    if (text != NULL)
+        return text;
+    if (mark == *SHEAF__EOS)
+        w->needs_eos = true;
+    else if (mark == *SHEAF__DATE)
+        w->needs_date = true;
+    else if (has(w, SHEAF__NEEDS_BOS))
+        w->needs_bos = true;
+    return NULL;
+}
+
+/* Text of the template: what its marks mean in place of them. */
 static void put(writing *w, const char *marks)
 {
     for (const char *p = marks; p != NULL && *p != '\0';) {
-        const size_t n = strcspn(p, SHEAF__BOS SHEAF__EOS);
+        const size_t n = strcspn(p, SHEAF__BOS SHEAF__EOS SHEAF__DATE SHEAF__MODE);
         sheaf__text_bytes(&w->text, p, n);
         p += n;
         if (*p == '\0')
             break;
-        const char *token = *p == *SHEAF__BOS ? w->options->bos : w->options->eos;
-        if (token != NULL)
-            sheaf__text_bytes(&w->text, token, strlen(token));
-        else if (*p == *SHEAF__EOS)
-            w->needs_eos = true;
-        else if ((w->style->flags & SHEAF__NEEDS_BOS) != 0)
-            w->needs_bos = true;
-        p++;
+        const char *text = meaning(w, *p++);
+        if (text != NULL)
+            sheaf__text_bytes(&w->text, text, strlen(text));
     }
 }
 
@@ -142,11 +86,6 @@ static void put_content(writing *w, int64_t message, const char *content, size_t
     const int64_t span = open_span(w, message, SHEAF__CONTENT);
     sheaf__text_bytes(&w->text, content, size);
     close_span(w, span);
-}
-
-static bool has(const writing *w, unsigned flag)
-{
-    return (w->style->flags & flag) != 0;
 }
 
 static void put_message(writing *w, int64_t message, const char *open, const char *close, bool trim)
@@ -182,8 +121,9 @@ static void strip_since(writing *w, size_t begin, int64_t first_span)
 
 static void put_own_system(writing *w)
 {
+    const char *system = w->quiet ? w->style->quiet_system : w->style->system;
     put(w, w->style->system_open);
-    sheaf__text_bytes(&w->text, w->style->system, strlen(w->style->system));
+    sheaf__text_bytes(&w->text, system, strlen(system));
     put(w, w->style->system_close);
 }
 
@@ -282,14 +222,84 @@ static void put_thinking(writing *w, int64_t i)
     put_content(w, i, rest.at, rest.size, false);
 }
 
+/* ---- SmolLM3 ---- */
+
+/* Takes every `word` out of the text, as Python's replace(word, ""); is there one? */
+static bool cut_out(char *text, size_t *size, const char *word)
+{
+    const size_t n = strlen(word);
+    char *to = text, *from = text, *const end = text + *size;
+    for (char *at; (at = memmem(from, (size_t)(end - from), word, n)) != NULL; from = at + n) {
+        memmove(to, from, (size_t)(at - from));
+        to += at - from;
+    }
+    const bool any = from != text;
+    memmove(to, from, (size_t)(end - from));
+    *size = (size_t)(to - text) + (size_t)(end - from);
+    return any;
+}
+
+static size_t right_stripped(const char *text, size_t size)
+{
+    const char *at = text;
+    sheaf__utf8_strip(&at, &size);
+    return size == 0 ? 0 : (size_t)(at - text) + size;
+}
+
+/* The head: the system message says the mode, and what is left of it stands below the facts, or
+ * instead of them. */
+static void put_modes(writing *w, bool has_system)
+{
+    static const char begin[] = "<|im_start|>system\n", end[] = "<|im_end|>\n";
+    static const char override[] = "/system_override";
+    size_t size = has_system ? w->message[0].size : 0;
+    const bool alone =
+        has_system && memmem(w->message[0].content, size, override, sizeof override - 1) != NULL;
+    char *text = malloc(size + 1);
+    if (text == NULL) {
+        w->failed = true;
+        return;
+    }
+    if (size > 0)
+        memcpy(text, w->message[0].content, size);
+    w->quiet = cut_out(text, &size, "/no_think");
+    cut_out(text, &size, "/think");
+    size = right_stripped(text, size);
+    if (alone) {
+        cut_out(text, &size, override);
+        size = right_stripped(text, size);
+    }
+    if (alone || size > 0) {
+        put(w, alone ? begin : w->style->system_open);
+        put_content(w, 0, text, size, false);
+        put(w, alone ? end : w->style->system_close);
+    } else if (w->style->system != NULL) {
+        put_own_system(w);
+    }
+    free(text);
+}
+
+/* ---- answers ---- */
+
+static void put_without_first_lines(writing *w, int64_t i)
+{
+    piece rest = { w->message[i].content, w->message[i].size };
+    lines_off(&rest, true, false);
+    put_content(w, i, rest.at, rest.size, false);
+}
+
 static void put_answer(writing *w, int64_t i)
 {
     const sheaf__style *s = w->style;
     put(w, s->answer_open);
+    if (w->quiet)
+        put(w, s->quiet_prompt);
     const int64_t span = open_span(w, i, SHEAF__ANSWER);
     put(w, s->answer_lead);
     if (has(w, SHEAF__THINK))
         put_thinking(w, i);
+    else if (has(w, SHEAF__MODES))
+        put_without_first_lines(w, i);
     else
         put_content(w, i, w->message[i].content, w->message[i].size, has(w, SHEAF__TRIM_ANSWER));
     put(w, s->answer_end);
@@ -368,8 +378,10 @@ static sheaf_status *put_head(writing *w, bool has_system)
     put(w, s->head);
     if (s->place != SHEAF__SYSTEM_HEAD)
         return NULL;
-    if (has_system && ((has(w, SHEAF__SKIP_EMPTY_SYSTEM) && w->message[0].size == 0) ||
-                       (has(w, SHEAF__SYSTEM_NEEDS_TURN) && w->n == 1))) {
+    if (has(w, SHEAF__MODES)) {
+        put_modes(w, has_system);
+    } else if (has_system && ((has(w, SHEAF__SKIP_EMPTY_SYSTEM) && w->message[0].size == 0) ||
+                              (has(w, SHEAF__SYSTEM_NEEDS_TURN) && w->n == 1))) {
         w->left_out++;
     } else if (has_system) {
         put_message(w, 0, s->system_open, s->system_close, has(w, SHEAF__TRIM_SYSTEM));
@@ -407,8 +419,10 @@ static sheaf_status *put_turns(writing *w)
     return st;
 }
 
-static sheaf_status *missing_token(const writing *w)
+static sheaf_status *missing(const writing *w)
 {
+    if (w->needs_date)
+        return sheaf__chat_template_undated(w->style->name);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "chat template %s", w->style->name);
     sheaf_expected(st, "a tokenizer with %s token", w->needs_bos ? "a bos" : "an eos");
     return sheaf_found(st, "none in tokenizer_config.json or special_tokens_map.json");
@@ -418,7 +432,11 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
                                  const sheaf__message *message, int64_t n,
                                  const sheaf__chat_options *options)
 {
-    writing w = { .style = &t->style, .message = message, .n = n, .options = options };
+    writing w = { .style = &t->style,
+                  .date = sheaf__chat_template_date(t),
+                  .message = message,
+                  .n = n,
+                  .options = options };
     *out = (sheaf__rendered){ 0 };
     sheaf_status *st =
         n > 0 ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "at least one message");
@@ -426,11 +444,13 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
         st = check_role(&w, i);
     if (st == NULL)
         st = put_turns(&w);
-    if (st == NULL)
-        put(&w, options->generation_prompt || has(&w, SHEAF__ALWAYS_PROMPT) ? t->style.prompt
-                                                                            : t->style.tail);
-    if (st == NULL && (w.needs_bos || w.needs_eos))
-        st = missing_token(&w);
+    if (st == NULL) {
+        const bool prompt = options->generation_prompt || has(&w, SHEAF__ALWAYS_PROMPT);
+        put(&w, prompt ? t->style.prompt : t->style.tail);
+        put(&w, prompt && w.quiet ? t->style.quiet_prompt : NULL);
+    }
+    if (st == NULL && (w.needs_bos || w.needs_eos || w.needs_date))
+        st = missing(&w);
     out->size = w.text.size;
     if (st == NULL && w.failed)
         st = sheaf_fail(SHEAF_E_MEMORY, "chat template");

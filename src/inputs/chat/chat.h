@@ -62,10 +62,24 @@ const char *sheaf__chat_template_names(void);
  * the template uses that one; NULL when there is none. Borrowed. */
 const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos);
 
+/* The date, of templates that write one (llama3.1, which has one of its own, llama3.2, smollm3).
+ *   sheaf__chat_template_set_date - YYYY-MM-DD, or where the published program takes that
+ * (date_string) any other text; NULL or empty: nothing. Errors: SHEAF_E_ARG for a template without
+ * a date and for a day that there is not.
+ *   sheaf__chat_template_wants_date - it writes one, has none and was given none: to render is then
+ * an error, sheaf__chat_template_undated().
+ *   sheaf__chat_template_set_today - then today's.
+ *   sheaf__chat_template_date - as it is written, or NULL. */
+sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char *date);
+bool sheaf__chat_template_wants_date(const sheaf__chat_template *t);
+sheaf_status *sheaf__chat_template_set_today(sheaf__chat_template *t);
+const char *sheaf__chat_template_date(const sheaf__chat_template *t);
+sheaf_status *sheaf__chat_template_undated(const char *name);
+
 /* sheaf__chat_render - thread-safe; *out is to be released, and empty after a failure. Errors:
  * SHEAF_E_DATA that names the message ("message 3", counted from 1) whose role is unknown or out of
  * order; SHEAF_E_UNSUPPORTED for messages of tools; SHEAF_E_ARG where the template writes a token
- * that the tokenizer lacks; SHEAF_E_MEMORY. */
+ * that the tokenizer lacks, or a date that nobody gave; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_template *t,
                                  const sheaf__message *message, int64_t n,
                                  const sheaf__chat_options *options);

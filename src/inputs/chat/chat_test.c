@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "inputs/chat/date.h"
 #include "inputs/chat/messages.h"
 #include "inputs/chat/recognise.h"
 #include "inputs/chat/style.h"
@@ -34,6 +35,16 @@ static int teardown(void **state)
 {
     json_decref(recorded);
     return 0;
+}
+
+/* By its name; with the date, if it is one that wants one. */
+static sheaf__chat_template *template_on(const char *date, const char *name)
+{
+    sheaf__chat_template *t = NULL;
+    CHECK_OK(sheaf__chat_template_find(&t, name));
+    if (sheaf__chat_template_wants_date(t))
+        CHECK_OK(sheaf__chat_template_set_date(t, date));
+    return t;
 }
 
 static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_template *t,
@@ -112,11 +123,11 @@ static void test_chat__every_template_gives_the_bytes_of_transformers(void **sta
 {
     const json_t *conversations = json_object_get(recorded, "conversations");
     const json_t *texts = json_object_get(recorded, "texts");
-    assert_int_equal(json_object_size(texts), sheaf__style_count - 1); /* plain is ours */
+    assert_int_equal(json_object_size(texts), sheaf__style_count - 3); /* plain is ours */
     for (int k = 0; k < sheaf__style_count; k++) {
-        sheaf__chat_template *t = NULL;
-        CHECK_OK(sheaf__chat_template_find(&t, sheaf__styles[k].name));
-        const json_t *want = json_object_get(texts, sheaf__styles[k].name);
+        sheaf__chat_template *t = template_on("2024-07-26", sheaf__styles[k].name);
+        const bool alike = strcmp(sheaf__styles[k].name, "llama3.2") == 0; /* on that day */
+        const json_t *want = json_object_get(texts, alike ? "llama3.1" : sheaf__styles[k].name);
         for (size_t i = 0; i < json_array_size(want); i++)
             check_one(t, i, json_array_get(conversations, i), json_array_get(want, i));
         sheaf__chat_template_free(t);
@@ -156,14 +167,17 @@ static void test_chat__spans_worked_by_hand(void **state)
         { "mistral-v3", "<s>[INST] (2+2?)[/INST][ (4)</s>]" }, /* and no system message */
         { "gemma3", "<s><start_of_turn>user\n(Be brief.)\n\n(2+2?)<end_of_turn>\n"
                     "<start_of_turn>model\n[(4)<end_of_turn>]\n" },
+        { "smollm3", "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\n"
+                     "Today Date: 01 May 2026\nReasoning Mode: /think\n\n## Custom Instructions\n\n"
+                     "(Be brief.)\n\n<|im_start|>user\n(2+2?)<|im_end|>\n"
+                     "<|im_start|>assistant\n[(4)<|im_end|>]\n" },
         { "plain", "(Be brief.)(2+2?)[(4)</s>]" },
     };
     const json_t *messages = json_array_get(json_object_get(recorded, "conversations"), 2);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf__chat_template *t = NULL;
+        sheaf__chat_template *t = template_on("2026-05-01", cases[i].name);
         sheaf__rendered r = { 0 };
         sheaf_text marked = { 0 };
-        CHECK_OK(sheaf__chat_template_find(&t, cases[i].name));
         CHECK_OK(render(&r, t, messages, false));
         for (size_t at = 0; at <= r.size; at++) {
             for (int64_t s = r.spans - 1; s >= 0; s--)
@@ -181,6 +195,123 @@ static void test_chat__spans_worked_by_hand(void **state)
         sheaf__text_release(&marked);
         sheaf__rendered_release(&r);
         sheaf__chat_template_free(t);
+    }
+}
+
+#define SMOLLM3(MODE, INSTRUCTIONS)                                                                \
+    "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: "            \
+    "09 February 1999\nReasoning Mode: " MODE "\n\n## Custom Instructions\n\n" INSTRUCTIONS        \
+    "\n\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+
+/* As transformers writes them; what it says of itself by default is long. */
+static void test_chat__smollm3_takes_its_mode_from_the_system_message(void **state)
+{
+    static const char quiet[] =
+        "You are a helpful AI assistant named SmolLM, trained by Hugging Face.";
+    static const struct {
+        const char *system, *answer, *want;
+    } cases[] = {
+        { "Be\u00a0kind. /no_think\n", "\n\nA\n",
+          SMOLLM3("/no_think", "Be\u00a0kind.") "<think>\n\n</think>\nA\n<|im_end|>\n" },
+        { "/no_think", "A",
+          SMOLLM3("/no_think", "You are a helpful AI assistant named SmolLM, trained by Hugging "
+                               "Face.") "<think>\n\n</think>\nA<|im_end|>\n" },
+        { " /thinkS/think \n", "\nA", SMOLLM3("/think", " S") "A<|im_end|>\n" },
+        { "/no_think /think", "A",
+          SMOLLM3("/no_think",
+                  "You are a helpful AI assistant named "
+                  "SmolLM, trained by Hugging Face.") "<think>\n\n</think>\nA<|im_end|>\n" },
+        { "/thi/no_thinknk S", "A",
+          SMOLLM3("/no_think", " S") "<think>\n\n</think>\nA<|im_end|>\n" },
+        { "S /system_override /think", "A",
+          "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n"
+          "<|im_start|>assistant\nA<|im_end|>\n" },
+        { "/system_over/thinkride", "A", SMOLLM3("/think", "/system_override") "A<|im_end|>\n" },
+    };
+    sheaf__chat_template *t = template_on("1999-02-09", "smollm3");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__rendered r = { 0 };
+        json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system",
+                                     "content", cases[i].system, "role", "user", "content", "Q",
+                                     "role", "assistant", "content", cases[i].answer);
+        CHECK_OK(render(&r, t, messages, false));
+        assert_string_equal(r.text, cases[i].want);
+        sheaf__rendered_release(&r);
+        json_decref(messages);
+    }
+    sheaf__rendered r = { 0 };
+    json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "Q");
+    CHECK_OK(render(&r, t, alone, true));
+    assert_non_null(strstr(r.text, t->style.system));
+    assert_string_equal(t->style.quiet_system, quiet);
+    assert_string_equal(r.text + r.size - strlen("<|im_start|>assistant\n"),
+                        "<|im_start|>assistant\n");
+    sheaf__rendered_release(&r);
+    json_decref(alone);
+    sheaf__chat_template_free(t);
+}
+
+static void test_chat__a_date_is_given_or_the_templates_own(void **state)
+{
+    static const struct {
+        const char *name, *date, *want; /* NULL: refused */
+    } cases[] = {
+        { "llama3.1", NULL, "26 Jul 2024" },
+        { "llama3.1", "2026-11-02", "02 Nov 2026" },
+        { "llama3.1", "01 Januar 2042", "01 Januar 2042" },
+        { "llama3.2", "2024-02-29", "29 Feb 2024" },
+        { "llama3.2", "some day", "some day" },
+        { "smollm3", "2025-12-01", "01 December 2025" },
+        { "llama3.2", "2023-02-29", NULL },
+        { "llama3.2", "2024-13-01", NULL },
+        { "smollm3", "01 December 2025", NULL },
+        { "chatml", "2025-12-01", NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__chat_template *t = NULL;
+        CHECK_OK(sheaf__chat_template_find(&t, cases[i].name));
+        sheaf_status *st = sheaf__chat_template_set_date(t, cases[i].date);
+        if (cases[i].want == NULL) {
+            check_status(st, SHEAF_E_ARG, "--date", "");
+        } else {
+            CHECK_OK(st);
+            assert_string_equal(sheaf__chat_template_date(t), cases[i].want);
+        }
+        sheaf__chat_template_free(t);
+    }
+    sheaf__chat_template *t = NULL;
+    sheaf__rendered r = { 0 };
+    json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "Q");
+    CHECK_OK(sheaf__chat_template_find(&t, "llama3.2"));
+    check_status(render(&r, t, alone, true), SHEAF_E_ARG, "llama3.2", "--date");
+    CHECK_OK(sheaf__chat_template_set_today(t));
+    CHECK_OK(render(&r, t, alone, true));
+    assert_non_null(strstr(r.text, sheaf__chat_template_date(t)));
+    sheaf__rendered_release(&r);
+    json_decref(alone);
+    sheaf__chat_template_free(t);
+}
+
+static void test_date__fields_worked_by_hand(void **state)
+{
+    static const struct {
+        sheaf__date date;
+        const char *format, *want;
+    } cases[] = {
+        { { 2024, 7, 26 }, "%d %b %Y", "26 Jul 2024" },
+        { { 2026, 5, 1 }, "%A, %B %-d, %Y (%a %e.%-m.%y)", "Friday, May 1, 2026 (Fri  1.5.26)" },
+        { { 2000, 12, 31 }, "%F %j %h %a%%", "2000-12-31 366 Dec Sun%" },
+        { { 1900, 3, 1 }, "%j %-j %A", "060 60 Thursday" },
+        { { 2024, 7, 26 }, "%H:%M", NULL },
+        { { 2024, 7, 26 }, "%", NULL },
+    };
+    char text[SHEAF__DATE_SIZE];
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *format = cases[i].format;
+        assert_int_equal(sheaf__date_write(text, format, strlen(format), cases[i].date),
+                         cases[i].want != NULL);
+        if (cases[i].want != NULL)
+            assert_string_equal(text, cases[i].want);
     }
 }
 
@@ -298,6 +429,20 @@ static void test_recognise__every_published_program_is_its_row(void **state)
     }
 }
 
+static void test_recognise__a_date_that_is_always_the_same_cannot_be_given(void **state)
+{
+    char *text = program_of("llama3.1"), *fixed = NULL;
+    sheaf__chat_template *t = NULL;
+    assert_true(asprintf(&fixed, "{%%- set date_string = '26 Jul 2024' %%}%s", text) > 0);
+    CHECK_OK(sheaf__chat_template_recognise(&t, fixed, strlen(fixed), "<s>", "</s>"));
+    assert_string_equal(sheaf__chat_template_name(t), "llama3.1");
+    check_status(sheaf__chat_template_set_date(t, "2024-07-27"), SHEAF_E_ARG, "--date 2024-07-27",
+                 "always writes 26 Jul 2024");
+    sheaf__chat_template_free(t);
+    free(fixed);
+    free(text);
+}
+
 #define CHATML(HEAD, CONTENT)                                                                      \
     HEAD "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + " CONTENT       \
          " + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"                      \
@@ -363,7 +508,9 @@ static void test_recognise__others_are_refused_with_the_names(void **state)
     } cases[] = {
         { "{% for m in messages %}{{ m.role + m.content }}{% endfor %}", "another one",
           SHEAF_E_UNSUPPORTED },
-        { CHATML("{{ strftime_now('%Y') }}", "message['content']"), "the day",
+        { CHATML("{{ strftime_now('%Y') }}", "message['content']"), "another one",
+          SHEAF_E_UNSUPPORTED },
+        { CHATML("{{ strftime_now('%H:%M') }}", "message['content']"), "strftime_now('%H:%M')",
           SHEAF_E_UNSUPPORTED },
         { CHATML("", "message['content'].replace('two', '2')"), "chatml writes",
           SHEAF_E_UNSUPPORTED },
@@ -384,8 +531,12 @@ int main(void)
         cmocka_unit_test(test_chat__every_template_gives_the_bytes_of_transformers),
         cmocka_unit_test(test_chat__the_list_of_names_is_that_of_the_table),
         cmocka_unit_test(test_chat__spans_worked_by_hand),
+        cmocka_unit_test(test_chat__smollm3_takes_its_mode_from_the_system_message),
+        cmocka_unit_test(test_chat__a_date_is_given_or_the_templates_own),
+        cmocka_unit_test(test_date__fields_worked_by_hand),
         cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),
         cmocka_unit_test(test_recognise__every_published_program_is_its_row),
+        cmocka_unit_test(test_recognise__a_date_that_is_always_the_same_cannot_be_given),
         cmocka_unit_test(test_recognise__what_a_row_can_say_differently),
         cmocka_unit_test(test_recognise__others_are_refused_with_the_names),
         cmocka_unit_test(test_messages__refusals_name_the_message),

@@ -6,17 +6,18 @@
  *   with, generation, break, continue, raw, comments, - and + at marks
  *   numbers, strings, lists, tuples, dicts, slices, .name [..] (..) |filter, is test, a if b else c
  *   filters of jinja_filter.c, tests of jinja_checks.c, methods of jinja_method.c
- *   range, dict, namespace, raise_exception
+ *   range, dict, namespace, raise_exception, strftime_now
  *
  * What it does not do is refused by name when it is reached: what comes out is what Jinja gives, or
  * nothing. A template is a program of strangers: work, memory and depth are bounded (jinja_core.h).
- * strftime_now() is refused, because what a model learns must not depend on the day. */
+ * strftime_now() writes the date that it is given (date.h). */
 #ifndef SHEAF_INPUTS_CHAT_JINJA_H
 #define SHEAF_INPUTS_CHAT_JINJA_H
 
 #include <jansson.h>
 #include <stddef.h>
 
+#include "inputs/chat/date.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__jinja sheaf__jinja;
@@ -27,11 +28,11 @@ typedef struct sheaf__jinja sheaf__jinja;
 sheaf_status *sheaf__jinja_parse(sheaf__jinja **out, const char *text, size_t size);
 void sheaf__jinja_free(sheaf__jinja *program);
 
-/* sheaf__jinja_render - `variables` is an object. *out is malloc'd and ended by NUL. Errors, with
- * the line: SHEAF_E_DATA where the template raises an exception, as it does in Jinja;
- * SHEAF_E_UNSUPPORTED for what is not done here, and beyond the bounds; SHEAF_E_MEMORY.
- * Thread-safe. */
+/* sheaf__jinja_render - `variables` is an object; today  NULL: strftime_now() is refused. *out is
+ * malloc'd and ended by NUL. Errors, with the line: SHEAF_E_DATA where the template raises an
+ * exception, as it does in Jinja; SHEAF_E_UNSUPPORTED for what is not done here, and beyond the
+ * bounds; SHEAF_E_MEMORY. Thread-safe. */
 sheaf_status *sheaf__jinja_render(char **out, size_t *size, const sheaf__jinja *program,
-                                  const json_t *variables);
+                                  const json_t *variables, const sheaf__date *today);
 
 #endif

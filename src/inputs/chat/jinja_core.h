@@ -265,7 +265,8 @@ typedef struct sheaf__jrun {
     /* jinja_run.c's, for jinja_evaluate.c below it; `caller` may be NULL */
     sheaf__jvalue (*call_macro)(struct sheaf__jrun *r, const sheaf__jmacro *macro,
                                 const sheaf__jarguments *args, const sheaf__jmacro *caller);
-    int loops; /* that the statement stands in */
+    const sheaf__date *today; /* of strftime_now(), or NULL */
+    int loops;                /* that the statement stands in */
     enum { SHEAF__J_ON, SHEAF__J_BREAK, SHEAF__J_CONTINUE } leaving;
 } sheaf__jrun;
 

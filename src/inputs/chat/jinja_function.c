@@ -48,6 +48,22 @@ static sheaf__jvalue members(sheaf__j *j, const sheaf__jarguments *args, sheaf__
     return out;
 }
 
+static sheaf__jvalue today(sheaf__jrun *r, const sheaf__jarguments *args)
+{
+    char text[SHEAF__DATE_SIZE];
+    sheaf__j_take_arguments(r->j, args, "format");
+    const sheaf__jtext format =
+        sheaf__j_text_argument(r->j, sheaf__j_argument(r->j, args, 0, "format"), SHEAF__J_WORD(""));
+    if (r->today == NULL)
+        sheaf__j_refuse(r->j, "strftime_now(): a text that changes with the day");
+    if (!sheaf__date_write(text, format.at, format.size, *r->today))
+        sheaf__j_refuse(r->j, "strftime_now('%.*s')", format.size > 40 ? 40 : (int)format.size,
+                        format.at);
+    sheaf__jbuffer b = { 0 };
+    sheaf__j_put(r->j, &b, text, strlen(text));
+    return sheaf__j_taken(&b);
+}
+
 static const char *const functions[] = { "range",        "dict",   "namespace", "raise_exception",
                                          "strftime_now", "lipsum", "cycler",    "joiner" };
 
@@ -75,6 +91,6 @@ sheaf__jvalue sheaf__j_call_function(sheaf__jrun *r, sheaf__jtext name,
         sheaf__j_raise(r->j, "%.*s", text.size > 200 ? 200 : (int)text.size, text.at);
     }
     if (sheaf__j_is(name, "strftime_now"))
-        sheaf__j_refuse(r->j, "strftime_now(): a text that changes with the day");
+        return today(r, args);
     sheaf__j_refuse(r->j, "the function %.*s()", (int)name.size, name.at);
 }

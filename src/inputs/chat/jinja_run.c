@@ -247,9 +247,9 @@ static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
 /* ---- all of it ---- */
 
 static void run_all(sheaf__j *j, sheaf__jbuffer *b, const sheaf__jinja *program,
-                    const json_t *variables)
+                    const json_t *variables, const sheaf__date *today)
 {
-    sheaf__jrun r = { .j = j, .out = b, .call_macro = call_macro };
+    sheaf__jrun r = { .j = j, .out = b, .call_macro = call_macro, .today = today };
     const char *key;
     json_t *value;
     sheaf__j_enter(&r, NULL);
@@ -260,7 +260,7 @@ static void run_all(sheaf__j *j, sheaf__jbuffer *b, const sheaf__jinja *program,
 }
 
 sheaf_status *sheaf__jinja_render(char **out, size_t *size, const sheaf__jinja *program,
-                                  const json_t *variables)
+                                  const json_t *variables, const sheaf__date *today)
 {
     sheaf__j *j = calloc(1, sizeof *j);
     sheaf__jbuffer *b = calloc(1, sizeof *b);
@@ -270,7 +270,7 @@ sheaf_status *sheaf__jinja_render(char **out, size_t *size, const sheaf__jinja *
         return sheaf_fail(SHEAF_E_MEMORY, "chat template");
     }
     if (setjmp(j->escape) == 0)
-        run_all(j, b, program, variables);
+        run_all(j, b, program, variables, today);
     sheaf_status *st = j->st;
     *out = st == NULL ? malloc(b->size + 1) : NULL;
     if (*out != NULL) {

@@ -17,7 +17,7 @@ static sheaf_status *render(char **out, size_t *size, const char *text, size_t l
     sheaf_status *st = sheaf__jinja_parse(&program, text, length);
     *out = NULL;
     if (st == NULL)
-        st = sheaf__jinja_render(out, size, program, variables);
+        st = sheaf__jinja_render(out, size, program, variables, NULL);
     sheaf__jinja_free(program);
     return st;
 }

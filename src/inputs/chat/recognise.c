@@ -4,18 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inputs/chat/date.h"
 #include "inputs/chat/jinja.h"
 #include "inputs/chat/style.h"
 
 /* ---- probes ---- */
 
-enum { MESSAGES = 5, PROBES = 22, ORDERLY = 15 };
+enum { MESSAGES = 5, PROBES = 27, ORDERLY = 20 };
 
 typedef struct probe {
     const char *roles; /* s, u and a */
     const char *content[MESSAGES];
     bool prompt;
+    const char *date; /* handed to the program as date_string */
 } probe;
+
+/* strftime_now() gives it. %b and %B write its month differently. */
+static const char today[] = "2003-02-04";
 
 /* Those from ORDERLY on are out of order for some templates. */
 static const probe probes[PROBES] = {
@@ -36,6 +41,11 @@ static const probe probes[PROBES] = {
     { "ua", { "<|im_end|>[/INST] </s>{{ 1 }}", "<|im_start|>user\n### USER: <end_of_turn>" } },
     { "ua", { "é你好👩\u200d👩", "\"'\\ & <b>" } },
     { "ua", { "Q one", "A one" }, .prompt = true },
+    { "sua", { "S one /no_think ", "Q one", "\n\nA one" } },
+    { "su", { "/no_think", "Q one" }, .prompt = true },
+    { "su", { " S one/think\n", "Q one" }, .prompt = true },
+    { "sua", { "S one /system_override", "Q one", "A one" } },
+    { "ua", { "Q one", "A one" }, .date = "Day" },
     { "a", { "A one" } },
     { "s", { "S one" } },
     { "uu", { "Q one", "Q two" }, .prompt = true },
@@ -71,6 +81,8 @@ static json_t *variables_of(const probe *p, const char *bos, const char *eos)
         json_object_set_new(out, "bos_token", json_string(bos));
     if (eos != NULL)
         json_object_set_new(out, "eos_token", json_string(eos));
+    if (p->date != NULL)
+        json_object_set_new(out, "date_string", json_string(p->date));
     return out;
 }
 
@@ -90,11 +102,13 @@ static void release(answers *a)
 
 static sheaf_status *ask(answers *a, const sheaf__jinja *program)
 {
+    sheaf__date date = { 0 };
+    sheaf__date_read(&date, today);
     for (int i = 0; i < PROBES; i++) {
         json_t *variables = variables_of(&probes[i], a->bos, a->eos);
-        sheaf_status *st = variables == NULL
-                               ? sheaf_fail(SHEAF_E_MEMORY, "chat template")
-                               : sheaf__jinja_render(&a->text[i], &a->size[i], program, variables);
+        sheaf_status *st = variables == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template")
+                                             : sheaf__jinja_render(&a->text[i], &a->size[i],
+                                                                   program, variables, &date);
         json_decref(variables);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_DATA)
             return st;
@@ -105,13 +119,31 @@ static sheaf_status *ask(answers *a, const sheaf__jinja *program)
 
 /* ---- comparing ---- */
 
-static bool agrees(const answers *a, int i, const sheaf__chat_template *t, bool lenient)
+/* The probe by a template, on the day that the program was asked on. */
+static sheaf_status *answer(sheaf__rendered *out, const answers *a, int i,
+                            const sheaf__chat_template *by)
 {
+    sheaf__chat_template t = *by;
     sheaf__message message[MESSAGES];
+    char text[SHEAF__DATE_SIZE];
+    sheaf__date date = { 0 };
     const int64_t n = messages_of(message, &probes[i]);
     const sheaf__chat_options options = { probes[i].prompt, a->bos, a->eos };
+    if (probes[i].date != NULL && (t.style.flags & SHEAF__DATE_TEXT) != 0) {
+        snprintf(text, sizeof text, "%s", probes[i].date);
+        t.date = text;
+    } else if (sheaf__chat_template_wants_date(&t)) {
+        sheaf__date_read(&date, today);
+        sheaf__date_write(text, t.style.date_format, strlen(t.style.date_format), date);
+        t.date = text;
+    }
+    return sheaf__chat_render(out, &t, message, n, &options);
+}
+
+static bool agrees(const answers *a, int i, const sheaf__chat_template *t, bool lenient)
+{
     sheaf__rendered r = { 0 };
-    sheaf_status *st = sheaf__chat_render(&r, t, message, n, &options);
+    sheaf_status *st = answer(&r, a, i, t);
     bool same = false;
     if (st != NULL) /* refusing what the program writes is safe, writing what it refuses is not */
         same = a->text[i] == NULL || (lenient && i >= ORDERLY);
@@ -147,15 +179,12 @@ static char *own_system(const answers *a, const sheaf__style *style)
     static const char mark[] = "\x03";
     const int asked = 2; /* a question alone */
     sheaf__chat_template t = { .style = *style };
-    sheaf__message message[MESSAGES];
-    const int64_t n = messages_of(message, &probes[asked]);
-    const sheaf__chat_options options = { false, a->bos, a->eos };
     sheaf__rendered r = { 0 };
     char *out = NULL;
     t.style.system = mark;
     sheaf_status *st =
         style->place == SHEAF__SYSTEM_HEAD || style->place == SHEAF__SYSTEM_FIRST_USER
-            ? sheaf__chat_render(&r, &t, message, n, &options)
+            ? answer(&r, a, asked, &t)
             : NULL;
     const char *at = r.text == NULL ? NULL : memchr(r.text, *mark, r.size);
     if (at != NULL && a->text[asked] != NULL && a->size[asked] + 1 >= r.size) {
@@ -250,13 +279,27 @@ static sheaf_status *unknown(const answers *a)
     return sheaf_try_this(st, "--template NAME, if one of these is what the model was trained on");
 }
 
+/* The row, without date_string where the program does not look at it. */
+static sheaf__style row_for(const answers *a, const sheaf__style *style)
+{
+    sheaf__style row = *style;
+    bool taken = false;
+    for (int i = 0; i < PROBES; i++)
+        if (probes[i].date != NULL && a->text[i] != NULL)
+            taken |= memmem(a->text[i], a->size[i], probes[i].date, strlen(probes[i].date)) != NULL;
+    if (!taken)
+        row.flags &= ~(unsigned)SHEAF__DATE_TEXT;
+    return row;
+}
+
 static sheaf_status *search(sheaf__chat_template **out, const answers *a)
 {
     sheaf__chat_template found;
     for (int pass = 0; pass < 3; pass++) /* as it stands; varied; refusing more */
         for (int k = 0; k < sheaf__style_count; k++) {
-            char *system = pass == 0 ? NULL : own_system(a, &sheaf__styles[k]);
-            const bool is = try_style(&found, a, &sheaf__styles[k], system, pass == 2, pass > 0);
+            const sheaf__style row = row_for(a, &sheaf__styles[k]);
+            char *system = pass == 0 ? NULL : own_system(a, &row);
+            const bool is = try_style(&found, a, &row, system, pass == 2, pass > 0);
             const bool own = is && system != NULL && found.style.system == system;
             sheaf_status *st =
                 is ? sheaf__chat_template_new(out, &found.style, own ? system : NULL) : NULL;

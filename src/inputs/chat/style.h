@@ -1,7 +1,8 @@
 /* style.h - what a chat template is made of: one row for each published template.
  *
  * A text is: head, then for each message an opening, its content and a closing, then the generation
- * prompt or the tail. In these texts SHEAF__BOS and SHEAF__EOS stand for the tokenizer's tokens. */
+ * prompt or the tail. In these texts SHEAF__BOS and SHEAF__EOS stand for the tokenizer's tokens,
+ * SHEAF__DATE for the date and SHEAF__MODE for /think or /no_think. */
 #ifndef SHEAF_INPUTS_CHAT_STYLE_H
 #define SHEAF_INPUTS_CHAT_STYLE_H
 
@@ -11,6 +12,8 @@
 
 #define SHEAF__BOS "\1"
 #define SHEAF__EOS "\2"
+#define SHEAF__DATE "\4"
+#define SHEAF__MODE "\5"
 
 /* Where a system message goes that begins the conversation. */
 typedef enum sheaf__system_place {
@@ -39,6 +42,8 @@ enum {
     SHEAF__SKIP_EMPTY_SYSTEM = 256,  /* an empty system message is not written */
     SHEAF__SYSTEM_NEEDS_TURN = 1024, /* HEAD: not written where no turn follows */
     SHEAF__ALWAYS_PROMPT = 512,      /* the generation prompt even where none is asked for */
+    SHEAF__MODES = 2048, /* SmolLM3: /think, /no_think and /system_override in the system message */
+    SHEAF__DATE_TEXT = 4096, /* the published one takes any text as the date (date_string) */
 };
 
 typedef struct sheaf__style {
@@ -54,9 +59,14 @@ typedef struct sheaf__style {
     /* An answer: answer_open, then what is learnt (answer_lead, content, answer_end), answer_close.
      */
     const char *answer_open, *answer_lead, *answer_end, *answer_close;
-    const char *last_close; /* answer_close where the answer is the last message; NULL: the same */
-    const char *prompt;     /* the generation prompt */
-    const char *tail;       /* at the end where no prompt is; NULL: nothing */
+    const char *last_close;  /* answer_close where the answer is the last message; NULL: the same */
+    const char *prompt;      /* the generation prompt */
+    const char *tail;        /* at the end where no prompt is; NULL: nothing */
+    const char *date_format; /* as strftime() takes it; NULL: the template writes no date */
+    const char *date;        /* the template's own, where none is given; NULL: it has none */
+    /* MODES, without thoughts: what follows the generation prompt of the other mode, and `system`
+     */
+    const char *quiet_prompt, *quiet_system;
     unsigned flags;
 } sheaf__style;
 
@@ -66,6 +76,7 @@ extern const int sheaf__style_count;
 struct sheaf__chat_template {
     sheaf__style style;
     char *system; /* owned text behind style.system, or NULL */
+    char *date;   /* owned text that was given, or NULL */
 };
 
 /* sheaf__chat_template_new - of a style, `system` in place of its own unless NULL (copied). */

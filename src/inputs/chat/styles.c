@@ -7,6 +7,7 @@
 
 #define BOS SHEAF__BOS
 #define EOS SHEAF__EOS
+#define DATE SHEAF__DATE
 
 #define NAME(TEXT) .name = TEXT, .stored = TEXT "-stored"
 #define CHATML_SYSTEM                                                                              \
@@ -22,6 +23,25 @@
     .user_open = LLAMA3_TURN("user"), .user_close = "<|eot_id|>",                                  \
     .answer_open = LLAMA3_TURN("assistant"), .answer_end = "<|eot_id|>",                           \
     .prompt = LLAMA3_TURN("assistant")
+#define LLAMA31_SYSTEM                                                                             \
+    .system_open = LLAMA3_TURN("system") "Cutting Knowledge Date: December 2023\n"                 \
+                                         "Today Date: " DATE "\n\n",                               \
+    .system_close = "<|eot_id|>", .system = "", .date_format = "%d %b %Y"
+#define SMOLLM3_SYSTEM                                                                             \
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an "       \
+    "assistant involves thoroughly exploring questions through a systematic thinking process "     \
+    "before providing the final precise and accurate solutions. This requires engaging in a "      \
+    "comprehensive cycle of analysis, summarizing, exploration, reassessment, reflection, "        \
+    "backtracking, and iteration to develop well-considered thinking process. Please structure "   \
+    "your response into two main sections: Thought and Solution using the specified format: "      \
+    "<think> Thought section </think> Solution section. In the Thought section, detail your "      \
+    "reasoning process in steps. Each step should include detailed considerations such as "        \
+    "analysing questions, summarizing relevant findings, brainstorming new ideas, verifying the "  \
+    "accuracy of the current steps, refining any errors, and revisiting previous steps. In the "   \
+    "Solution section, based on various attempts, explorations, and reflections from the Thought " \
+    "section, systematically present the final solution that you deem correct. The Solution "      \
+    "section should be logical, accurate, and concise and detail necessary steps needed to reach " \
+    "the conclusion."
 #define TRIM_ALL (SHEAF__TRIM_SYSTEM | SHEAF__TRIM_USER | SHEAF__TRIM_ANSWER | SHEAF__TRIM_LATER)
 #define VICUNA_SYSTEM                                                                              \
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives " \
@@ -34,10 +54,10 @@ const sheaf__style sheaf__styles[] = {
       .flags = SHEAF__ALTERNATE | SHEAF__TRIM_TOGETHER | SHEAF__TRIM_ANSWER | SHEAF__NEEDS_BOS },
     { NAME("llama3"), .head = BOS, .system_open = LLAMA3_TURN("system"),
       .system_close = "<|eot_id|>", LLAMA3_TURNS, .flags = TRIM_ALL | SHEAF__NEEDS_BOS },
-    { NAME("llama3.1"), .head = BOS,
-      .system_open = LLAMA3_TURN("system") "Cutting Knowledge Date: December 2023\n"
-                                           "Today Date: 26 Jul 2024\n\n",
-      .system_close = "<|eot_id|>", .system = "", LLAMA3_TURNS, .flags = TRIM_ALL },
+    { NAME("llama3.1"), .head = BOS, LLAMA31_SYSTEM, LLAMA3_TURNS, .date = "26 Jul 2024",
+      .flags = TRIM_ALL | SHEAF__DATE_TEXT },
+    { NAME("llama3.2"), .head = BOS, LLAMA31_SYSTEM, LLAMA3_TURNS,
+      .flags = TRIM_ALL | SHEAF__DATE_TEXT },
     { NAME("mistral-v1"), .head = BOS, .place = SHEAF__SYSTEM_FIRST_USER, .system_close = "\n\n",
       .later = SHEAF__LATER_REFUSED, .user_open = " [INST] ", .user_close = " [/INST]",
       .answer_lead = " ", .answer_end = EOS, .flags = SHEAF__ALTERNATE },
@@ -62,6 +82,15 @@ const sheaf__style sheaf__styles[] = {
     { NAME("smollm2"),
       .system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
       CHATML_SYSTEM, CHATML_TURNS },
+    { NAME("smollm3"),
+      .system_open =
+          "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\n"
+          "Today Date: " DATE "\nReasoning Mode: " SHEAF__MODE "\n\n## Custom Instructions\n\n",
+      .system_close = "\n\n", /* the published one closes this turn only after tools */
+      .system = SMOLLM3_SYSTEM, .later = SHEAF__LATER_LEFT_OUT, CHATML_TURNS,
+      .date_format = "%d %B %Y", .quiet_prompt = "<think>\n\n</think>\n",
+      .quiet_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face.",
+      .flags = SHEAF__MODES },
     { NAME("zephyr"), .system_open = "<|system|>\n", .system_close = EOS "\n",
       .later_open = "<|system|>\n", .later_close = EOS "\n", .user_open = "<|user|>\n",
       .user_close = EOS "\n", .answer_open = "<|assistant|>\n", .answer_end = EOS,

@@ -3,22 +3,25 @@
     python3 tests/data/templates/live.py --sheaf build/src/cli/sheaf --work DIR
 
 Each program of this folder is stored with a tokenizer, so that sheaf must recognise it, and, by its
-name, asked for without being stored. Prints "ok - NAME" or "not ok - NAME".
+name, asked for without being stored, those that write a date on days that are given. Prints "ok - NAME" or "not ok - NAME".
 """
 import argparse, glob, json, os, random, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from record import here, render
+from record import Today, here, render
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--sheaf", required=True)
 parser.add_argument("--work", required=True)
 parser.add_argument("--count", type=int, default=300)
+parser.add_argument("--programs", default=here, help="folder of other programs with the names of these")
 args = parser.parse_args()
 os.makedirs(args.work, exist_ok=True)
 rng = random.Random(7)
 words = ["a", "Hi there", "\n", " ", "\t", "\u00a0", "\u3000", "é", "你好", "\u200b", "👩\u200d👩", "<|im_end|>", "</s>", "[/INST]",
-         "<think>", "</think>", "<tool_response>", "</tool_response>", "{{ x }}", "{% if %}", "\x00", "\x1c", "\x85", "'", '"', "\\n", "<<SYS>>", "<|eot_id|>"]
+         "<think>", "</think>", "<tool_response>", "</tool_response>", "{{ x }}", "{% if %}", "\x00", "\x1c", "\x85", "'", '"', "\\n", "<<SYS>>", "<|eot_id|>",
+         "/think", "/no_think", "/system_override", "/system_over"]
+dates = ["2024-07-26", "2026-05-01", "2023-12-31", "1999-02-09"]
 
 
 def conversation():
@@ -30,26 +33,33 @@ def conversation():
     return [{"role": r, "content": "".join(rng.choice(words) for _ in range(rng.choice([0, 1, 2, 5, 9])))} for r in roles]
 
 
-def by_sheaf(folder, name, records, prompt):
+def by_sheaf(folder, name, records, prompt, date):
     path = os.path.join(args.work, "records.json")
     out = []
     with open(path, "w") as f:
         f.write("".join(json.dumps({"messages": c}) + "\n" for c in records))
-    command = [args.sheaf, "render", "--tokenizer", folder, path] + (["--template", name] if name else [])
+    command = [args.sheaf, "render", "--tokenizer", folder, path] + (["--template", name] if name else []) + (["--date", date] if date else [])
     run = subprocess.run(command + (["--generation-prompt"] if prompt else []), capture_output=True, text=True)
     return [json.loads(line) for line in run.stdout.split("\n") if line], run.stderr
 
 
 def check(name, stored):
-    program = open(f"{here}/{name}.jinja", encoding="utf-8", newline="").read()
+    program = open(f"{args.programs}/{name}.jinja", encoding="utf-8", newline="").read()
     folder = os.path.join(args.work, "tokenizer")
     os.makedirs(folder, exist_ok=True)
     config = {"bos_token": "<s>", "eos_token": "</s>"} | ({"chat_template": program} if stored else {})
     json.dump(config, open(folder + "/tokenizer_config.json", "w"))
     for prompt in (False, True):
         records = [c for c in (conversation() for _ in range(args.count)) if (c[-1]["role"] != "assistant") == prompt]
-        want = [render(program, c, "<s>", "</s>") for c in records]
-        got, errors = by_sheaf(folder, None if stored else name, records, prompt)
+        date, variables = None, {}
+        if "strftime_now" in program or "date_string" in program:
+            date = rng.choice(dates + ["01 Januar 2042"] * ("date_string" in program))
+            if date in dates:
+                Today.day = tuple(int(part) for part in date.split("-"))
+            if date not in dates or "strftime_now" not in program:
+                variables = {"date_string": Today.now().strftime("%d %b %Y") if date in dates else date}
+        want = [render(program, c, "<s>", "</s>", **variables) for c in records]
+        got, errors = by_sheaf(folder, None if stored else name, records, prompt, date)
         texts = [w for w in want if w is not None]
         if [g["text"] for g in got] != texts:
             differ = next((i for i, (g, w) in enumerate(zip(got, texts)) if g["text"] != w), min(len(got), len(texts)))
@@ -59,6 +69,6 @@ def check(name, stored):
     print(f"ok - {name}{' stored' * stored}: {args.count} conversations")
 
 
-for path in sorted(glob.glob(here + "/*.jinja")):
+for path in sorted(glob.glob(args.programs + "/*.jinja")):
     for stored in (True, False):
         check(os.path.basename(path)[:-6], stored)
