@@ -184,6 +184,14 @@ sheaf_status *sheaf__process_broadcast(void *bytes, size_t size)
                                      : sheaf_comm_broadcast(process_view.comm, bytes, size, 0);
 }
 
+sheaf_status *sheaf__process_decide(bool *flag)
+{
+    uint8_t told = *flag;
+    sheaf_status *st = sheaf__process_broadcast(&told, sizeof told);
+    *flag = told != 0;
+    return st;
+}
+
 sheaf_status *sheaf__process_gather(void *all, size_t size)
 {
     size_t sizes[SHEAF_MAX_SLICES];

@@ -45,6 +45,8 @@ sheaf_status *sheaf__process_agree(sheaf_status *mine);
 sheaf_status *sheaf__process_broadcast(void *bytes, size_t size);
 /* sheaf__process_gather - `size` bytes of each, which it has put at its number, to all. */
 sheaf_status *sheaf__process_gather(void *all, size_t size);
+/* sheaf__process_decide - *flag of the first. */
+sheaf_status *sheaf__process_decide(bool *flag);
 /* sheaf__process_share - the first's text, which may be NULL, to all: *text of the others is
  * replaced and owned by the caller. */
 sheaf_status *sheaf__process_share(char **text);

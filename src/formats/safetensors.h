@@ -101,8 +101,8 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
                                        const sheaf_safetensors_pair *metadata, int64_t npairs,
                                        sheaf_faults *faults);
 /* sheaf__safetensors_join - the same file from another process, once one has begun it: what is
- * given must be the same. To be left, not finished. Errors: SHEAF_E_LAYOUT where its header is
- * another one; SHEAF_E_IO where there is none. */
+ * given must be the same. To be left, not finished. Errors: SHEAF_E_LAYOUT where it has
+ * another length; SHEAF_E_IO where there is none. */
 sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char *path,
                                       const sheaf_safetensors_spec *specs, int64_t count,
                                       const sheaf_safetensors_pair *metadata, int64_t npairs,

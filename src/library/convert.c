@@ -5,6 +5,7 @@
 
 #include "base/cores.h"
 #include "base/file.h"
+#include "comm/process.h"
 #include "dialects/common/dialects.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
@@ -115,7 +116,7 @@ static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options
                : sheaf__run_export_is(is, adapter, how->src);
 }
 
-sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
+static sheaf_status *convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
                                  const char *base)
 {
     bool run = false, lora = false;
@@ -126,6 +127,30 @@ sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_conve
     if (st != NULL)
         return st;
     return run ? convert_run(report, how, base, lora) : sheaf_convert(report, how);
+}
+
+sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
+                                 const char *base)
+{
+    sheaf_convert_options with = *how;
+    bool run = false, lora = false, shared = false;
+    if (!how->together)
+        return convert_any(report, how, base);
+    sheaf_status *st = sheaf__process_first() ? is_run(&run, &lora, how) : NULL;
+    shared = !run && base == NULL && sheaf_convert_divides(how);
+    st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = sheaf__process_decide(&shared);
+    if (st == NULL && shared)
+        return sheaf_convert(report, how);
+    with.together = false;
+    *report = (sheaf_convert_report){ .step = -1 };
+    if (st == NULL && sheaf__process_first()) {
+        sheaf_note(how->events, "the first process does all of this: only --to hf and --to sheaf "
+                                "of a checkpoint are divided over several");
+        st = convert_any(report, &with, base);
+    }
+    return sheaf__process_agree(st);
 }
 
 /* ---- for other programs ---- */

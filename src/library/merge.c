@@ -5,6 +5,7 @@
 
 #include "base/cores.h"
 #include "base/file.h"
+#include "comm/process.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
 #include "library/take.h"
@@ -139,7 +140,7 @@ static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
     return st;
 }
 
-sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
+static sheaf_status *merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
                                bool adapter_only)
 {
     sheaf_merge_options how = *asked;
@@ -154,6 +155,42 @@ sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *as
         st = adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&out->report, &how);
     release_steps(&taken);
     return st;
+}
+
+/* Adapters of their own, into one folder. */
+static sheaf_status *can_share(bool *can, const sheaf_merge_options *how, bool adapter_only)
+{
+    sheaf_status *st = NULL;
+    bool is = false, lora = false;
+    *can = !adapter_only && how->nadapters > 0 && how->base != NULL && how->to == NULL;
+    for (int i = 0; *can && st == NULL && i < how->nadapters; i++) {
+        st = sheaf__run_export_is(&is, &lora, how->adapters[i]);
+        *can = !is;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
+                               bool adapter_only)
+{
+    sheaf_merge_options how = *asked;
+    bool shared = false;
+    *out = (sheaf__merged){ 0 };
+    if (!asked->together)
+        return merge_any(out, asked, adapter_only);
+    sheaf_status *st = sheaf__process_agree(
+        sheaf__process_first() ? can_share(&shared, asked, adapter_only) : NULL);
+    if (st == NULL)
+        st = sheaf__process_decide(&shared);
+    if (st == NULL && shared)
+        return merge_any(out, asked, adapter_only);
+    how.together = false;
+    if (st == NULL && sheaf__process_first()) {
+        sheaf_note(how.events, "the first process does all of this: only PEFT folders that are "
+                               "merged to a Hugging Face folder are divided over several");
+        st = merge_any(out, &how, adapter_only);
+    }
+    return sheaf__process_agree(st);
 }
 
 /* ---- for other programs ---- */

@@ -166,7 +166,8 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     if (st == NULL)
         st = sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false);
     if (st == NULL)
-        st = sheaf_hf_begin(&folder, dst, config, spec, count, 0, replace, NULL);
+        st = sheaf_hf_begin(&folder, dst, config, spec, count,
+                            &(sheaf_folder_options){ .replace = replace });
     if (st == NULL) {
         whole from = { stepped, spec, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model);

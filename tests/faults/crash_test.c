@@ -284,8 +284,9 @@ static sheaf_status *export(float value, sheaf_faults *faults)
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__output_sweep(at("out/dst"), NULL, faults);
     if (st == NULL)
-        st = sheaf_hf_begin(&folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2, 48,
-                            true, faults);
+        st = sheaf_hf_begin(
+            &folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2,
+            &(sheaf_folder_options){ .shard_bytes = 48, .replace = true, .faults = faults });
     if (st != NULL)
         return st;
     for (int i = 0; i < 12; i++)

@@ -88,7 +88,8 @@ static sheaf_status *write_model(void)
                                                    { "y", SHEAF_F32, 1, { 9 } },
                                                    { "z", SHEAF_U8, 1, { 5 } } };
     sheaf_folder *folder = NULL;
-    sheaf_status *st = sheaf_hf_begin(&folder, at("out/dst"), "{}", spec, 3, 48, false, NULL);
+    sheaf_status *st = sheaf_hf_begin(&folder, at("out/dst"), "{}", spec, 3,
+                                      &(sheaf_folder_options){ .shard_bytes = 48 });
     if (st != NULL)
         return st;
     st = sheaf_hf_copy_extras(folder, golden("llama/tiny_llama/hf"));

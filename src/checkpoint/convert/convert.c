@@ -12,6 +12,8 @@
 #include "checkpoint/convert/adapter.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/store/own_catalog.h"
+#include "checkpoint/store/same.h"
+#include "comm/process.h"
 #include "dialects/common/whole.h"
 #include "dialects/hf/catalog.h"
 #include "dialects/peft/catalog.h"
@@ -317,6 +319,20 @@ static void converter_release(sheaf__converter *k)
     free(k->model);
 }
 
+bool sheaf_convert_divides(const sheaf_convert_options *o)
+{
+    return o->to != NULL && o->adapter == NULL &&
+           (strcmp(o->to, sheaf__dialect_hf.name) == 0 ||
+            strcmp(o->to, sheaf__dialect_own.name) == 0);
+}
+
+/* All that is read is open here, with status `st`. */
+static sheaf_status *together(sheaf_status *st, const sheaf__converter *k)
+{
+    sheaf_source *const sources[] = { k->source, k->moments };
+    return k->o->together ? sheaf__same_sources(st, sources, 2) : st;
+}
+
 sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_options *o)
 {
     sheaf__converter k = { .o = o, .report = report };
@@ -327,7 +343,7 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
         st = check_dtypes(&k);
     if (st == NULL)
         st = check_also(o);
-    if (st == NULL)
+    if (st == NULL && (!o->together || sheaf__process_first()))
         st = check_dst(o);
     if (st == NULL)
         st = read_catalog(&k);
@@ -347,6 +363,7 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
                            ? k.step
                            : -1;
     }
+    st = together(st, &k);
     if (st == NULL)
         st = to->write(&k);
     converter_release(&k);

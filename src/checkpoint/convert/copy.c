@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
+#include "comm/process.h"
 
 enum { CHUNK = 2 << 20, MOST_THREADS = 8, TOLD = 64 << 20 };
 
@@ -314,6 +315,7 @@ typedef struct job {
 
 typedef struct crew {
     const sheaf_copying *k;
+    int64_t first; /* of the jobs that are done here */
     job *job;
     int64_t count, capacity;
     char *buffer[MOST_THREADS];
@@ -347,9 +349,10 @@ static sheaf_status *list_tensor(crew *c, int64_t i)
     return st;
 }
 
-static void do_job(void *context, int64_t index, int worker)
+static void do_job(void *context, int64_t i, int worker)
 {
     crew *c = context;
+    const int64_t index = c->first + i;
     const job *j = &c->job[index];
     const sheaf_copying *k = c->k;
     const sheaf_source_entry *e = k->copy[j->copy].entry;
@@ -367,6 +370,15 @@ static void do_job(void *context, int64_t index, int worker)
                              j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
 }
 
+/* Jobs are as large as each other: an even share of them; how many. */
+static int64_t take_share(crew *c)
+{
+    const int64_t parts = c->k->together ? sheaf__process_count() : 1,
+                  mine = c->k->together ? sheaf__process_number() : 0;
+    c->first = c->count * mine / parts;
+    return c->count * (mine + 1) / parts - c->first;
+}
+
 sheaf_status *sheaf__copy_all(const sheaf_copying *k)
 {
     crew c = { .k = k };
@@ -382,7 +394,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     if (st == NULL)
         st = sheaf__pool_new(&pool, threads);
     if (st == NULL)
-        sheaf__pool_run(pool, c.count, do_job, &c);
+        sheaf__pool_run(pool, take_share(&c), do_job, &c);
     sheaf__pool_free(pool);
     sheaf_status *failed = sheaf__stream_failure_take(&c.failure);
     if (st == NULL)

@@ -42,6 +42,7 @@ typedef struct sheaf_copying {
     _Atomic int64_t *done; /* bytes, over several calls */
     int64_t total;
     const char *what; /* of the progress: "bytes converted" */
+    bool together;    /* the processes of the program copy a share each */
 } sheaf_copying;
 
 /* sheaf__copy_all - every byte of every tensor once, in the order of the list. */

@@ -16,6 +16,8 @@
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/convert/slices.h"
 #include "checkpoint/store/own_catalog.h"
+#include "comm/process.h"
+#include "dialects/common/joined.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
@@ -109,6 +111,7 @@ static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int
 static sheaf_status *copy_all(sheaf__converter *k, sheaf_copying how)
 {
     how.threads = k->o->threads;
+    how.together = k->o->together;
     how.events = k->o->events;
     how.done = &k->done;
     how.total = k->total;
@@ -128,24 +131,31 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
     snprintf(step, sizeof step, "%" PRId64, k->step);
     char format_key[] = "format", format[] = "pt", step_key[] = "step";
     const sheaf_safetensors_pair pairs[] = { { format_key, format }, { step_key, step } };
-    sheaf_status *st = copy == NULL || spec == NULL
-                           ? sheaf__convert_no_memory(k)
-                           : sheaf__path_join(&path, dir, "optimizer.safetensors");
+    sheaf_status *st =
+        copy == NULL || spec == NULL
+            ? sheaf__convert_no_memory(k)
+            : sheaf__path_join(&path, dir == NULL ? "" : dir, "optimizer.safetensors");
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const sheaf_source_entry *e = source->entry(source, i);
         copy[i] = (sheaf_copy){ e, i };
         spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { 0 } };
         memcpy(spec[i].shape, e->shape, sizeof e->shape);
     }
-    if (st == NULL)
-        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, k->step >= 0 ? 2 : 1,
-                                      k->o->faults);
+    const int npairs = k->step >= 0 ? 2 : 1;
+    if (k->o->together)
+        st = sheaf__process_agree(st);
+    if (st == NULL && k->o->together)
+        st = sheaf__joined_begin(&file, path, true, spec, n, pairs, npairs, k->o->faults);
+    else if (st == NULL)
+        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, npairs, k->o->faults);
     if (st == NULL)
         st = copy_all(
             k,
             (sheaf_copying){
                 .source = source, .copy = copy, .count = n, .put = put_in_file, .context = file });
-    if (st == NULL)
+    if (k->o->together && file != NULL)
+        st = sheaf__joined_finish(st, file, n);
+    else if (st == NULL)
         st = sheaf__safetensors_finish(file);
     else
         sheaf__safetensors_abandon(file);
@@ -162,6 +172,7 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     char *config = NULL;
     if (k->config == NULL) {
         const sheaf_folder_options options = { .stem = "model",
+                                               .together = o->together,
                                                .faults = o->faults,
                                                .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes
                                                                                  : 50000000000 };
@@ -171,24 +182,35 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     }
     sheaf_status *st = hf_config(&config, k);
     if (st == NULL)
-        st = sheaf_hf_begin(out, o->dst, config, specs, count, o->shard_bytes, false, o->faults);
+        st = sheaf_hf_begin(out, o->dst, config, specs, count,
+                            &(sheaf_folder_options){ .shard_bytes = o->shard_bytes,
+                                                     .together = o->together,
+                                                     .faults = o->faults });
     free(config);
     return st;
+}
+
+/* What every process has come to. */
+static sheaf_status *all_of(const sheaf__converter *k, sheaf_status *st)
+{
+    return k->o->together ? sheaf__process_agree(st) : st;
 }
 
 /* A folder of an optimizer alone: what is in it, named. */
 static sheaf_status *write_moments_alone(sheaf__converter *k)
 {
     sheaf_output *output = NULL;
-    sheaf_status *st = sheaf__output_begin(&output, k->o->dst, false, k->o->faults);
+    const bool first = !k->o->together || sheaf__process_first();
+    sheaf_status *st =
+        all_of(k, first ? sheaf__output_begin(&output, k->o->dst, false, k->o->faults) : NULL);
     if (st == NULL)
-        st = write_moments(k, sheaf__output_dir(output));
-    if (st == NULL && k->config != NULL)
+        st = write_moments(k, first ? sheaf__output_dir(output) : NULL);
+    if (st == NULL && first && k->config != NULL)
         st = sheaf__output_write(output, "config.json", k->config, strlen(k->config));
-    if (st == NULL)
-        return sheaf__output_commit(output);
+    if (st == NULL && first)
+        return all_of(k, sheaf__output_commit(output));
     sheaf__output_abandon(output);
-    return st;
+    return all_of(k, st);
 }
 
 sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
@@ -200,8 +222,10 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
     sheaf_folder *folder = NULL;
     int64_t count = 0;
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
+    st = all_of(k, st);
     if (st == NULL)
         st = begin_folder(&folder, k, specs, count);
+    st = all_of(k, st); /* the config, too, is there */
     if (st == NULL)
         st = copy_all(k, (sheaf_copying){ .source = k->source,
                                           .copy = copy,
@@ -210,8 +234,10 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
                                           .context = folder });
     if (st == NULL)
         st = sheaf_hf_copy_extras(folder, k->root);
+    st = all_of(k, st);
     if (st == NULL && k->moments != NULL)
         st = write_moments(k, sheaf__folder_dir(folder));
+    st = all_of(k, st);
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else
@@ -293,6 +319,7 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
                                .slices = k->o->slices > 0 ? k->o->slices : SHEAF__CONVERT_SLICES,
                                .step = k->step > 0 ? k->step : 0,
                                .threads = k->o->threads,
+                               .together = k->o->together,
                                .events = k->o->events,
                                .done = &k->done,
                                .total = k->total,

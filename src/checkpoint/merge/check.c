@@ -74,7 +74,7 @@ sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merg
                                       sheaf_source *written, sheaf_merge_report *report)
 {
     sheaf_status *st = NULL;
-    for (int64_t i = 0; i < plan->count && st == NULL; i++)
+    for (int64_t i = crew->begin; i < crew->end && st == NULL; i++)
         if (plan->tensor[i].rows > 0 && plan->tensor[i].panel > 0)
             st = check_tensor(crew, &plan->tensor[i], written, &report->rows_checked);
     return st;
@@ -340,7 +340,7 @@ sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__
                                           sheaf_source *written, sheaf_merge_report *report)
 {
     sheaf_status *st = NULL;
-    for (int64_t i = 0; i < plan->count && st == NULL; i++) {
+    for (int64_t i = crew->begin; i < crew->end && st == NULL; i++) {
         const sheaf__merge_tensor *t = &plan->tensor[i];
         double worst = 0;
         if (!has_product(t))

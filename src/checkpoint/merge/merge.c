@@ -9,10 +9,13 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "checkpoint/merge/divided.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/merge/output.h"
 #include "checkpoint/merge/work.h"
+#include "checkpoint/store/same.h"
 #include "checkpoint/store/stream.h"
+#include "comm/process.h"
 #include "dialects/hf/hf.h"
 
 /* A few keep any disk busy; each holds some megabytes. */
@@ -29,8 +32,9 @@ typedef struct merger {
     sheaf__merge_output output;
     sheaf_merge_report *report;
     const sheaf_events *events;
-    int64_t at;                 /* the tensor at hand */
-    sheaf__lora_change *change; /* one a chunk of it */
+    int64_t at;                    /* the tensor at hand */
+    sheaf__lora_change *change;    /* one a chunk of it */
+    sheaf__merge_outcome *outcome; /* [plan.count] */
     job *job;
     _Atomic int64_t done; /* bytes */
     int64_t total;
@@ -42,6 +46,7 @@ static void merger_close(merger *m)
     sheaf__merge_crew_release(&m->crew);
     sheaf__merge_scratch_release(&m->other);
     free(m->change);
+    free(m->outcome);
     free(m->job);
     sheaf__merge_plan_close(&m->plan);
 }
@@ -236,12 +241,14 @@ static sheaf_status *copy_untouched(merger *m)
             sheaf__look_view(&rows, &cols, t->base);
             if (sheaf__merge_touched(t) || rows == 0 || cols == 0)
                 continue;
+            m->report->tensors += pass;
+            if (i < m->crew.begin || i >= m->crew.end)
+                continue;
             const int64_t row = cols * (int64_t)sheaf_dtype_bytes(t->base->dtype),
                           each = row < JOB_BYTES ? JOB_BYTES / row : 1;
             for (int64_t r = 0; r < rows && pass == 1; r += each)
                 m->job[made++] = (job){ i, r, rows - r < each ? rows - r : each };
             n += pass == 0 ? (rows - 1) / each + 1 : 0;
-            m->report->tensors += pass;
         }
         if (pass == 0 && (m->job = calloc((size_t)n + 1, sizeof *m->job)) == NULL)
             return sheaf_fail(SHEAF_E_MEMORY, "merge");
@@ -293,7 +300,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     return NULL;
 }
 
-static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__lora_change *sum)
+static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__merge_outcome *o)
 {
     sheaf_merge_report *report = m->report;
     bool replaced = t->saved, adapted = false;
@@ -304,15 +311,26 @@ static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__l
     report->tensors++;
     report->adapted += adapted;
     report->replaced += replaced;
-    report->changed += sum->changed > 0;
-    report->elements_changed += sum->changed;
-    report->change_norm += sum->change; /* the root is taken at the end */
-    report->base_norm += sum->changed > 0 ? sum->base : 0;
-    if (atomic_exchange(&m->crew.other_copy, false))
+    report->changed += o->change.changed > 0;
+    report->elements_changed += o->change.changed;
+    report->change_norm += o->change.change; /* the root is taken at the end */
+    report->base_norm += o->change.changed > 0 ? o->change.base : 0;
+    if (o->other_copy)
         sheaf_note(
             m->events,
             "%s: the adapter's own copy of this table differs from the base's and was used, as PEFT does",
             t->name);
+}
+
+/* In the order of the tensors, whoever merged them. */
+static void count_all(merger *m)
+{
+    for (int64_t i = 0; i < m->plan.count; i++)
+        if (sheaf__merge_touched(&m->plan.tensor[i]))
+            count_tensor(m, &m->plan.tensor[i], &m->outcome[i]);
+    m->report->change_norm = sqrt(m->report->change_norm);
+    m->report->base_norm = sqrt(m->report->base_norm);
+    m->report->bytes = atomic_load(&m->done);
 }
 
 static sheaf_status *one_tensor(merger *m)
@@ -329,14 +347,14 @@ static sheaf_status *one_tensor(merger *m)
         if (st == NULL)
             st = sheaf__stream_rows(m->crew.pool, t->rows, t->chunk, one_chunk, m);
     }
-    sheaf__lora_change sum = { 0 };
+    sheaf__merge_outcome *o = &m->outcome[m->at];
     for (int64_t i = 0; i < chunks && st == NULL; i++) {
-        sum.changed += m->change[i].changed;
-        sum.change += m->change[i].change;
-        sum.base += m->change[i].base;
+        o->change.changed += m->change[i].changed;
+        o->change.change += m->change[i].change;
+        o->change.base += m->change[i].base;
     }
-    if (st == NULL)
-        count_tensor(m, t, &sum);
+    o->here = true;
+    o->other_copy = atomic_exchange(&m->crew.other_copy, false);
     return st;
 }
 
@@ -379,9 +397,24 @@ static sheaf_status *check_output(merger *m, const char *dst)
     return sheaf_in(st, "%s", dst);
 }
 
+/* Others read what is on disk. */
+static sheaf_status *finish_together(merger *m, const char *dst)
+{
+    sheaf_status *st = sheaf__merge_output_sync(&m->output);
+    if (st == NULL)
+        st = check_output(m, dst);
+    if (st == NULL)
+        st = sheaf__merge_stopped(&m->crew);
+    return sheaf__merge_hear_checks(m->report, st);
+}
+
 static sheaf_status *finish(merger *m, const char *dst)
 {
     syncing sync = { .output = &m->output };
+    if (m->crew.together) {
+        sheaf_status *st = finish_together(m, dst);
+        return st != NULL ? st : sheaf__merge_output_commit(&m->output);
+    }
     sheaf_status *st = sheaf__merge_output_finish(&m->output);
     if (st != NULL)
         return st;
@@ -449,31 +482,52 @@ static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
         chunks = n > chunks ? n : chunks;
         m->total += t->rows * t->cols * (int64_t)sheaf_dtype_bytes(t->out_dtype);
     }
-    if (st == NULL && (m->change = calloc((size_t)chunks, sizeof *m->change)) == NULL)
+    if (st == NULL &&
+        ((m->change = calloc((size_t)chunks, sizeof *m->change)) == NULL ||
+         (m->outcome = calloc((size_t)m->plan.count + 1, sizeof *m->outcome)) == NULL))
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+    if (st == NULL)
+        sheaf__merge_take_share(&m->crew, &m->plan, m->total);
     return st;
+}
+
+/* Base and adapters, compared before anything is written. */
+static sheaf_status *same_in_all(const merger *m, sheaf_status *st)
+{
+    sheaf_source *source[SHEAF_MERGE_ADAPTERS + 1] = { m->plan.base };
+    if (!m->crew.together)
+        return st;
+    for (int i = 0; i < m->plan.nread && m->plan.read != NULL; i++)
+        source[i + 1] = m->plan.read[i].source;
+    return sheaf__same_sources(st, source, SHEAF_MERGE_ADAPTERS + 1);
 }
 
 sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options *options)
 {
     merger m = { .report = report, .events = options->events };
+    const bool first = !options->together || sheaf__process_first();
     *report = (sheaf_merge_report){ 0 };
+    m.crew.together = options->together;
     sheaf_status *st = sheaf_merge_check_base(options);
-    if (st == NULL)
+    if (st == NULL && first)
         st = sheaf__merge_check_dst(options);
     if (st == NULL)
         st = merger_open(&m, options);
+    st = same_in_all(&m, st);
     if (st == NULL) {
         tell_order(&m);
         st = begin_output(&m, options);
     }
+    if (options->together)
+        st = sheaf__process_agree(st);
     if (st == NULL)
         st = copy_untouched(&m);
-    for (m.at = 0; m.at < m.plan.count && st == NULL; m.at++)
+    for (m.at = m.crew.begin; m.at < m.crew.end && st == NULL; m.at++)
         st = one_tensor(&m);
-    report->change_norm = sqrt(report->change_norm);
-    report->base_norm = sqrt(report->base_norm);
-    report->bytes = atomic_load(&m.done);
+    if (options->together)
+        st = sheaf__merge_hear_outcomes(m.outcome, m.plan.count, &m.done, st);
+    if (st == NULL)
+        count_all(&m);
     if (st == NULL)
         st = finish(&m, options->dst);
     if (st == NULL && report->changed == 0)

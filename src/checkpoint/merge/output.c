@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/output.h"
+#include "comm/process.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 
@@ -66,10 +67,12 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
                                         const char *config, const sheaf_merge_options *o)
 {
-    const sheaf_folder_options how = { .stem = "model",
-                                       .shard_bytes = 50000000000,
-                                       .faults = o->faults }; /* as transformers 5 */
-    sheaf_status *st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    const sheaf_folder_options how = {
+        .stem = "model", .shard_bytes = 50000000000, .together = o->together, .faults = o->faults
+    }; /* as transformers 5 */
+    sheaf_status *st = o->together && !sheaf__process_first()
+                           ? NULL
+                           : sheaf__output_sweep(o->dst, o->events, o->faults);
     const sheaf_dialect *to = o->to != NULL ? sheaf__dialect_named(o->to) : NULL;
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);

@@ -12,6 +12,8 @@ typedef struct sheaf__merge_crew {
     sheaf__merge_scratch *scratch; /* [threads] */
     sheaf__merge_rows rows;        /* of the tensor at hand */
     atomic_bool other_copy;
+    bool together;      /* processes share the tensors: */
+    int64_t begin, end; /* those of this one; all where they do not */
     const atomic_int *stop;
 } sheaf__merge_crew;
 

@@ -179,8 +179,8 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
     if (st == NULL)
         st = sheaf__output_sweep(o->dst, o->events, o->faults);
     if (st == NULL)
-        st =
-            sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count, 0, false, o->faults);
+        st = sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count,
+                            &(sheaf_folder_options){ .faults = o->faults });
     if (st == NULL)
         st = write_generation(m);
     free(json);

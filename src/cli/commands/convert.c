@@ -4,12 +4,13 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/print.h"
 #include "commands.h"
+#include "comm/process.h"
 #include "monitor/monitor.h"
 #include "monitor/number.h"
 #include "library/of_runs.h"
+#include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 
@@ -62,7 +63,8 @@ int cmd_convert(cli *cli, int argc, char **argv)
     int dtype = -1;
     int64_t shard_mb = 0;
     const char *base = NULL;
-    const cli_option options[] = {
+    cli_processes processes = { 0 };
+    cli_option options[CLI_MAX_OPTIONS] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
           "DIALECT" },
         { "adapter", CLI_PATH, &how.adapter,
@@ -92,7 +94,11 @@ int cmd_convert(cli *cli, int argc, char **argv)
     sheaf_monitor *monitor = NULL;
     sheaf_convert_report report;
     const char **also = NULL;
+    cli_processes_table(options, &processes);
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL)
+        st = cli_processes_begin(
+            &processes, cli, &(cli_processes_how){ .table = options, .argc = argc, .argv = argv });
     if (st == NULL)
         st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (st == NULL)
@@ -109,7 +115,8 @@ int cmd_convert(cli *cli, int argc, char **argv)
         how.dst = paths.word[paths.count - 1];
         how.dtype = dtype >= 0 ? &as : NULL;
         how.shard_bytes = shard_mb * 1000000;
-        how.threads = sheaf__cores(how.threads);
+        how.together = sheaf__process_count() > 1;
+        how.threads = sheaf__process_threads(how.threads);
         how.events = sheaf_monitor_events(monitor);
         st = cli_signals_explain(sheaf__convert_any(&report, &how, base));
     }
@@ -118,5 +125,5 @@ int cmd_convert(cli *cli, int argc, char **argv)
     if (st == NULL)
         print_report(cli, &how, &report, sheaf__seconds() - begin);
     free(also);
-    return cli_report(cli, st);
+    return cli_processes_report(&processes, cli, st);
 }

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cores.h"
 #include "base/print.h"
 #include "commands.h"
+#include "comm/process.h"
 #include "monitor/monitor.h"
 #include "library/of_runs.h"
+#include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 
@@ -161,7 +162,6 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
             "sheaf convert %s %s --to hf, which merges it too", how->base, how->dst);
     how->to = w->to == TO_SAT ? "sat" : NULL;
     how->peft_cpu = (sheaf_peft_cpu)w->cpu;
-    how->threads = sheaf__cores(how->threads);
     if (how->nadapters > SHEAF_MERGE_ADAPTERS)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS),
@@ -176,7 +176,8 @@ int cmd_merge(cli *cli, int argc, char **argv)
     sheaf_merge_options how = { 0 };
     words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS, .to = -1 };
     double weights[SHEAF_MERGE_ADAPTERS];
-    const cli_option options[] = {
+    cli_processes processes = { 0 };
+    cli_option options[CLI_MAX_OPTIONS] = {
         { "as-peft", CLI_FLAG, &w.as_peft,
           "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
         { "as-peft-safe", CLI_FLAG, &w.safe,
@@ -207,9 +208,13 @@ int cmd_merge(cli *cli, int argc, char **argv)
     sheaf_monitor *monitor = NULL;
     sheaf__merged merged = { 0 };
     sheaf_dtype as;
+    cli_processes_table(options, &processes);
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL)
         st = settle(&how, &w, &paths, weights);
+    if (st == NULL)
+        st = cli_processes_begin(
+            &processes, cli, &(cli_processes_how){ .table = options, .argc = argc, .argv = argv });
     if (st == NULL)
         st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (st == NULL)
@@ -217,6 +222,8 @@ int cmd_merge(cli *cli, int argc, char **argv)
     if (st == NULL) {
         as = (sheaf_dtype)w.dtype;
         how.dtype = w.dtype >= 0 ? &as : NULL;
+        how.together = sheaf__process_count() > 1;
+        how.threads = sheaf__process_threads(how.threads);
         how.events = sheaf_monitor_events(monitor);
         st = cli_signals_explain(sheaf__merge_any(&merged, &how, w.adapter_only));
     }
@@ -240,5 +247,5 @@ int cmd_merge(cli *cli, int argc, char **argv)
     } else if (st == NULL) {
         (cli->json ? print_json : print_report)(cli->out, &merged.report, how.dst);
     }
-    return cli_report(cli, st);
+    return cli_processes_report(&processes, cli, st);
 }

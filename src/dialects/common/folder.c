@@ -10,6 +10,8 @@
 #include "base/array.h"
 #include "base/no_memory.h"
 #include "base/text.h"
+#include "comm/process.h"
+#include "dialects/common/joined.h"
 
 enum { DEFAULT_CHUNK = 16 << 20, COPY_CHUNK = 1 << 20 };
 
@@ -27,6 +29,8 @@ struct sheaf_folder {
     int64_t count;
     place *place; /* as declared */
     int nshards;
+    bool together;
+    char *dir; /* where `output` is another process's; else NULL */
     sheaf_safetensors_writer **writer;
 };
 
@@ -39,6 +43,7 @@ static void folder_free(sheaf_folder *f)
     free(f->place);
     free(f->writer);
     free(f->stem);
+    free(f->dir);
     free(f);
 }
 
@@ -123,8 +128,12 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
         }
     sheaf_status *st = shard_name(&name, f, shard);
     if (st == NULL)
-        st = sheaf__path_join(&path, sheaf__output_dir(f->output), name);
-    if (st == NULL)
+        st = sheaf__path_join(&path, sheaf__folder_dir(f), name);
+    if (f->together)
+        st = sheaf__process_agree(st);
+    if (st == NULL && f->together)
+        st = sheaf__joined_begin(&f->writer[shard], path, true, some, n, &format, 1, f->faults);
+    else if (st == NULL)
         st = sheaf__safetensors_begin(&f->writer[shard], path, some, n, &format, 1, f->faults);
     free(name);
     free(path);
@@ -174,6 +183,22 @@ static sheaf_status *write_index(sheaf_folder *f)
     return st;
 }
 
+/* The first has begun, with status `st`: the others learn where. */
+static sheaf_status *tell_dir(sheaf_status *st, sheaf_folder *f)
+{
+    char *dir = NULL;
+    if (st == NULL && f->output != NULL && (dir = strdup(sheaf__output_dir(f->output))) == NULL)
+        st = sheaf__no_memory(memory_for);
+    st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = sheaf__process_share(&dir);
+    if (f != NULL && f->output == NULL)
+        f->dir = dir;
+    else
+        free(dir);
+    return st;
+}
+
 sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
                                   const sheaf_safetensors_spec *specs, int64_t count,
                                   const sheaf_folder_options *options)
@@ -191,14 +216,21 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
                                                  : make_places(f, specs, options->shard_bytes);
     }
     if (st == NULL) {
+        f->together = options->together;
         f->writer = sheaf__fault_calloc(f->faults, (size_t)f->nshards, sizeof *f->writer);
         st = f->writer == NULL ? sheaf__no_memory(memory_for)
-                               : sheaf__output_begin(&f->output, dst, options->replace, f->faults);
+             : f->together && !sheaf__process_first()
+                 ? NULL
+                 : sheaf__output_begin(&f->output, dst, options->replace, f->faults);
     }
+    if (options->together)
+        st = tell_dir(st, f);
     for (int s = 0; st == NULL && s < f->nshards; s++)
         st = begin_shard(f, s, specs, some);
-    if (st == NULL && f->nshards > 1)
+    if (st == NULL && f->nshards > 1 && f->output != NULL)
         st = write_index(f);
+    if (options->together)
+        st = sheaf__process_agree(st);
     free(some);
     if (st == NULL)
         *out = f;
@@ -222,7 +254,7 @@ sheaf_status *sheaf__folder_write(sheaf_folder *f, int64_t index, int64_t row0, 
 
 sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *text)
 {
-    return sheaf__output_write(f->output, name, text, strlen(text));
+    return f->output == NULL ? NULL : sheaf__output_write(f->output, name, text, strlen(text));
 }
 
 /* Nobody may read or write the copy who may not the original. Where a file system has no modes it
@@ -254,6 +286,8 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
     int fd = -1;
     int64_t size = 0;
     sheaf_file to = { .fd = -1 };
+    if (f->output == NULL)
+        return NULL;
     sheaf_status *st = sheaf__path_join(&path, from, name);
     if (st != NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE) {
         free(path);
@@ -310,14 +344,24 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
 
 const char *sheaf__folder_dir(const sheaf_folder *f)
 {
-    return sheaf__output_dir(f->output);
+    return f->output == NULL ? f->dir : sheaf__output_dir(f->output);
+}
+
+static int64_t tensors_in(const sheaf_folder *f, int shard)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < f->count; i++)
+        n += f->place[i].shard == shard;
+    return n;
 }
 
 sheaf_status *sheaf__folder_sync(sheaf_folder *f)
 {
     sheaf_status *st = NULL;
     for (int s = 0; s < f->nshards && st == NULL; s++) {
-        st = f->writer[s] != NULL ? sheaf__safetensors_finish(f->writer[s]) : NULL;
+        if (f->writer[s] != NULL)
+            st = f->together ? sheaf__joined_finish(NULL, f->writer[s], tensors_in(f, s))
+                             : sheaf__safetensors_finish(f->writer[s]);
         f->writer[s] = NULL;
     }
     return st;
@@ -330,7 +374,10 @@ sheaf_status *sheaf__folder_commit(sheaf_folder *f)
         sheaf__folder_abandon(f);
         return st;
     }
-    st = sheaf__output_commit(f->output);
+    if (f->output != NULL)
+        st = sheaf__output_commit(f->output);
+    if (f->together)
+        st = sheaf__process_agree(st);
     folder_free(f);
     return st;
 }

@@ -15,6 +15,8 @@ typedef struct sheaf_folder_options {
     const char *stem;
     int64_t shard_bytes; /* 0: never divide */
     bool replace;        /* see sheaf__output_begin() */
+    bool together;       /* the processes of the program write it (joined.h): begin, sync and commit
+                            are collective, and the small files are the first one's */
     sheaf_faults *faults;
 } sheaf_folder_options;
 

@@ -75,13 +75,12 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
 
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count,
-                             int64_t shard_bytes, bool replace, sheaf_faults *faults)
+                             const sheaf_folder_options *how)
 {
-    const sheaf_folder_options options = { .stem = "model",
-                                           .replace = replace,
-                                           .faults = faults,
-                                           .shard_bytes = shard_bytes > 0 ? shard_bytes
-                                                                          : default_shard_bytes };
+    sheaf_folder_options options = *how;
+    options.stem = "model";
+    if (options.shard_bytes == 0)
+        options.shard_bytes = default_shard_bytes;
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
     if (st == NULL)

@@ -14,11 +14,11 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
                              const sheaf_schema *schema, sheaf_source *stored, sheaf_dtype dtype);
 
 /* sheaf_hf_begin - a new model folder at `dst`; write with sheaf__folder_write(), end with
- * sheaf__folder_commit() or _abandon(). Shards of at most shard_bytes (0: 50 GB) as transformers
- * would cut them; config.json holds `config_json`. */
+ * sheaf__folder_commit() or _abandon(). Shards of at most how->shard_bytes (0: 50 GB) as
+ * transformers would cut them; config.json holds `config_json`. The stem is not asked for. */
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count,
-                             int64_t shard_bytes, bool replace, sheaf_faults *faults);
+                             const sheaf_folder_options *how);
 /* sheaf_hf_extras - names of files that belong to a model beside its config and weights; ends with
  * NULL. */
 extern const char *const sheaf_hf_extras[];

@@ -198,7 +198,9 @@ static const char *make_model(const change *c, int64_t shard_bytes)
     CHECK_OK(sheaf_schema_new(&schema, &config, 2));
     sheaf_safetensors_spec *spec = changed_specs(&n, schema, c);
     filling f = { spec, c->extra.name, c->extra_value };
-    CHECK_OK(sheaf_hf_begin(&folder, path, text, spec, n, shard_bytes, true, NULL));
+    CHECK_OK(
+        sheaf_hf_begin(&folder, path, text, spec, n,
+                       &(sheaf_folder_options){ .shard_bytes = shard_bytes, .replace = true }));
     CHECK_OK(sheaf__folder_write_all(folder, fill, &f, 64));
     CHECK_OK(sheaf__folder_commit(folder));
     free(spec);
@@ -564,7 +566,8 @@ static void copy_model(const char *from, const char *to, int64_t shard_bytes)
     CHECK_OK(sheaf__catalog_source(&job.from, catalog, false));
     CHECK_OK(sheaf_hf_specs(&spec, &n, schema, job.from, SHEAF_F32));
     job.spec = spec;
-    CHECK_OK(sheaf_hf_begin(&folder, to, c.json, spec, n, shard_bytes, false, NULL));
+    CHECK_OK(sheaf_hf_begin(&folder, to, c.json, spec, n,
+                            &(sheaf_folder_options){ .shard_bytes = shard_bytes }));
     CHECK_OK(sheaf_hf_copy_extras(folder, from));
     CHECK_OK(sheaf__folder_write_all(folder, copy_rows, &job, 1000));
     CHECK_OK(sheaf__folder_commit(folder));

@@ -1,0 +1,13 @@
+/* same.h - do the processes that share the work read the same tensors? */
+#ifndef SHEAF_CHECKPOINT_STORE_SAME_H
+#define SHEAF_CHECKPOINT_STORE_SAME_H
+
+#include "sheaf/source.h"
+
+/* sheaf__same_sources - names, dtypes, shapes and first rows of all tensors, compared with the
+ * first process's. Collective of all processes; with one nothing is read. st      what came before,
+ * consumed source  [count], some of which may be NULL Errors: the same in all: what came before
+ * anywhere; SHEAF_E_ARG naming the host that differs. */
+sheaf_status *sheaf__same_sources(sheaf_status *st, sheaf_source *const *source, int count);
+
+#endif

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# convert and merge on several processes write the bytes of one, and report the same; one that fails ends all and leaves
+# nothing.
+#
+#   outputs.sh MPI
+. "$(dirname "$0")/lib.sh"
+
+odd_model "$work/odd" || fail "init of the odd model"
+data=$llama/tiny_llama/fwd_inputs.safetensors
+check "a run" "$sheaf" train --model "$work/odd" --data "$data" --micro-batch 1 --accumulate 1 --steps 1 --lr 0.1 --lora-rank 3 --lora-targets all-linear --out "$work/run"
+alike() { # alike NAME OUTPUT COMMAND...: by one process into $work/one, by three into $work/three; "OUTPUT" stands for it
+    local name=$1 word
+    local -a one=() three=()
+    shift
+    rm -rf "$work/one" "$work/three"
+    for word in "$@"; do one+=("${word/#OUTPUT/$work/one}") three+=("${word/#OUTPUT/$work/three}"); done
+    "$sheaf" "${one[@]}" --json 2>"$work/stderr" | sed 's/, "seconds".*//; s#/one"#/"#' >"$work/told.one"
+    ranks 3 "$sheaf" "${three[@]}" --transport mpi --json 2>"$work/stderr" | sed 's/, "seconds".*//; s#/three"#/"#' >"$work/told.three"
+    check "$name" test -e "$work/one" -a -s "$work/told.one"
+    same "the bytes of one process" "$work/one" "$work/three"
+    same "and what it reports" "$work/told.one" "$work/told.three"
+}
+alike "shards" convert "$llama/tiny_llama/hf_sharded" OUTPUT --to hf --dtype bfloat16
+alike "slices" convert "$work/odd" OUTPUT --to sheaf --slices 4
+alike "one of files" convert "$work/odd" OUTPUT --to sheaf --slices 1
+alike "moments, too" convert "$work/run/checkpoints/step-00000001" OUTPUT --to hf --optimizer
+alike "a merge" merge "$work/odd" "$work/run/adapter" OUTPUT
+variants=$llama/tiny_llama/lora_variants # "dora" is not among the recordings that the repository holds
+alike "a merge of another type" merge "$llama/tiny_llama/hf" "$variants/$([ -d "$variants/dora" ] && echo dora || echo rslora)/adapter" OUTPUT --dtype bfloat16
+alike "a merge of a run, by the first process" merge "$work/odd" "$work/run" OUTPUT
+check "which says so" grep -q "the first process does all of this" "$work/stderr"
+
+# A disk that is full for one of them.
+for command in "convert $work/odd $work/full --to hf" "convert $work/odd $work/full --to sheaf" "merge $work/odd $work/run/adapter $work/full"; do
+    cat >"$work/full.sh" <<END2
+[ "\${OMPI_COMM_WORLD_RANK:-}\${PMI_RANK:-}" != 1 ] || export SHEAF_FAULT=write:1+:enospc
+exec "$faulty" $command --transport mpi
+END2
+    ranks 3 bash "$work/full.sh" >"$work/log" 2>&1 && fail "a full disk" "it was done"
+    check "a full disk of one process is named: ${command%% *}" grep -q "^sheaf: rank 1 on $(hostname)" "$work/log"
+    absent "and nothing is left" "$work/full"
+    check "under another name either" bash -c '! ls "$0" | grep partial' "$work"
+done
+runs "processes that nobody started" 2 'started by mpirun' convert "$work/odd" "$work/full" --to hf --transport mpi
+finish
