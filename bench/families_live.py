@@ -121,7 +121,7 @@ def config_of(r, kind):
     kv, group, width, layers = r.choice([1, 2, 3, 5]), r.choice([1, 2, 3, 4]), r.choice([8, 16, 24]), r.randint(1, 5)
     sizes = dict(vocab_size=r.randint(60, 300), hidden_size=kv * group * r.choice([4, 7, 10]), intermediate_size=r.randint(20, 200),
                  num_hidden_layers=layers, num_attention_heads=kv * group, num_key_value_heads=kv, head_dim=width,
-                 max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0, initializer_range=0.08)
+                 max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=r.choice([0, None, -1, 5]), initializer_range=0.08)
     return FAMILIES[kind](r, sizes, lambda: r.random() < 0.5)
 
 
@@ -148,10 +148,13 @@ def with_file_names(model):
 
 # ---- data ----
 
-def inputs_of(r, vocab, path):
-    """STEPS times MICROS batches of two rows; all of them are one file."""
+def inputs_of(r, config, path):
+    """STEPS times MICROS batches of two rows; all of them are one file. The token that pads is in texts too."""
+    vocab, pad = config.vocab_size, config.pad_token_id
     length, left = r.choice([9, 17, 33, 60]), r.random() < 0.3
     ids = torch.randint(3, vocab, (STEPS * MICROS * 2, length))
+    if pad is not None:
+        ids[torch.rand(ids.shape) < 0.1] = pad % vocab
     mask = torch.ones_like(ids)
     for row in range(1, len(ids), 2):
         pad = r.randint(0, 4)
@@ -333,7 +336,7 @@ def check(i, r):
     shutil.rmtree(folder, ignore_errors=True)
     model = new_model(config, 1000 * args.seed + i)
     model.save_pretrained(folder)
-    inputs = inputs_of(r, config.vocab_size, data)
+    inputs = inputs_of(r, config, data)
     rope_type = config.rope_parameters.get("full_attention", config.rope_parameters)["rope_type"]
     name = "%d: %s, rope %s, %d positions" % (i, kind, rope_type, inputs["input_ids"].shape[1])
     check_forward(name, r, model, inputs, data, folder)

@@ -109,6 +109,8 @@ typedef struct sheaf_config {
     sheaf_dtype dtype;  /* of the file, F32 if unsaid */
     char *json;         /* the whole object as read, owned; for copying into outputs */
     char *unknown_keys; /* comma separated, owned, NULL if none */
+    int64_t padding; /* 1 + the row of the embedding whose lookups teach it nothing (padding_idx of
+                        torch); 0 = none */
 } sheaf_config;
 
 /* sheaf_config_read - parses the file at `path`. Errors name key, expected, found. */

@@ -91,6 +91,9 @@ int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the l
  * nothing. */
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
 int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
+/* sheaf_data_sees - is a token of this id anywhere where it is seen or has a label? The rows may
+ * not be packed. Errors: those of reading them. */
+sheaf_status *sheaf_data_sees(bool *out, const sheaf_data *data, int64_t id);
 /* sheaf_data_is_packed - is it what sheaf_data_pack() made? Rows then share one row, without seeing
  * each other and with positions that restart, and a "row" here is such a packed one. NULL: no. */
 bool sheaf_data_is_packed(const sheaf_data *data);

@@ -327,11 +327,20 @@ static void test_tokens__one_several_or_none(void **state)
     static const struct {
         const char *changes;
         int neos;
-        int64_t eos0, eos1, bos, pad;
+        int64_t eos0, eos1, bos, pad, padding;
     } rows[] = {
-        { "{}", 0, 0, 0, -1, -1 },
-        { "{\"eos_token_id\":5,\"bos_token_id\":null,\"pad_token_id\":-1}", 1, 5, 0, -1, -1 },
-        { "{\"eos_token_id\":[7,5],\"bos_token_id\":0,\"pad_token_id\":299}", 2, 7, 5, 0, 299 },
+        { "{}", 0, 0, 0, -1, -1, 0 },
+        { "{\"eos_token_id\":5,\"bos_token_id\":null,\"pad_token_id\":-1}", 1, 5, 0, -1, -1, 300 },
+        { "{\"eos_token_id\":[7,5],\"bos_token_id\":0,\"pad_token_id\":299}", 2, 7, 5, 0, 299,
+          300 },
+        { "{\"pad_token_id\":0}", 0, 0, 0, -1, 0, 1 },
+        { "{\"pad_token_id\":null}", 0, 0, 0, -1, -1, 0 },
+        { "{" G2 "}", 0, 0, 0, -1, -1, 1 },
+        { "{" G3 "}", 0, 0, 0, -1, -1, 1 },
+        { "{" O2 "}", 0, 0, 0, -1, -1, 2 },
+        { "{" S3 "}", 0, 0, 0, -1, -1, 0 }, /* of a larger vocabulary */
+        { "{" S3 ",\"vocab_size\":128256}", 0, 0, 0, -1, -1, 128005 },
+        { "{" P3 ",\"vocab_size\":32064}", 0, 0, 0, -1, -1, 32001 },
         { "{\"eos_token_id\":0}", 1, 0, 0, -1, -1 },
         { "{\"eos_token_id\":[]}", 0, 0, 0, -1, -1 },
         { "{\"eos_token_id\":null}", 0, 0, 0, -1, -1 },
@@ -342,7 +351,8 @@ static void test_tokens__one_several_or_none(void **state)
         sheaf_config c;
         CHECK_OK(parse_with(&c, rows[i].changes));
         if (c.neos != rows[i].neos || c.bos != rows[i].bos || c.pad != rows[i].pad ||
-            (c.neos > 0 && c.eos[0] != rows[i].eos0) || (c.neos > 1 && c.eos[1] != rows[i].eos1))
+            c.padding != rows[i].padding || (c.neos > 0 && c.eos[0] != rows[i].eos0) ||
+            (c.neos > 1 && c.eos[1] != rows[i].eos1))
             fail_msg("%s", rows[i].changes);
         sheaf_config_release(&c);
     }

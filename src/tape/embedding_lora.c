@@ -116,7 +116,7 @@ static void scatter(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t r = 0; r < a->p->x->rows; r++) {
         const int64_t id = a->p->in->ids[r];
         const int slice = sheaf__cut_slice_of(&t->cut, id);
-        if (slice < c->own.begin || slice >= c->own.end)
+        if (slice < c->own.begin || slice >= c->own.end || id == t->padding - 1)
             continue;
         const sheaf_range rows = rows_of(&t->cut, slice);
         for (int64_t j = begin; j < end; j++) {

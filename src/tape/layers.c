@@ -154,7 +154,7 @@ static void scatter(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t r = 0; r < l->p->x->rows; r++) {
         const int64_t id = l->p->in->ids[r];
         const int slice = sheaf__cut_slice_of(&t->cut, id);
-        if (slice < c->own.begin || slice >= c->own.end)
+        if (slice < c->own.begin || slice >= c->own.end || id == t->padding - 1)
             continue;
         float *grad = t->trained->grad[slice] + (id - slice_rows(&t->cut, slice).begin) * t->width;
         for (int64_t col = begin; col < end; col += 256) {

@@ -36,6 +36,7 @@ typedef struct sheaf__table {
     bool panels;             /* trained, and `packed` is read all the same */
     sheaf_dtype dtype;       /* of rows: the compute dtype, or 16 bits where that is float32 */
     struct sheaf__lora_part *lora; /* factors beside it (A by tokens, cut as it is), or NULL */
+    int64_t padding; /* 1 + the row whose lookups teach nothing (torch's padding_idx); 0: none */
 } sheaf__table;
 
 typedef struct sheaf__norm {

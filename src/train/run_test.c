@@ -121,6 +121,54 @@ static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
     }
 }
 
+static int contract_of(const char *out)
+{
+    sheaf_checkpoint *c = NULL;
+    char path[80];
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000001", out);
+    CHECK_OK(sheaf_checkpoint_open(&c, at(path)));
+    const int contract = sheaf_checkpoint_contract(c);
+    sheaf_checkpoint_close(c);
+    return contract;
+}
+
+/* Words 1 to 12 are in the data, 0 is not. */
+static void test_contract__is_version_5_where_the_token_that_pads_is_learned(void **state)
+{
+    static const struct {
+        const char *pad, *out, *targets;
+        sheaf_method method;
+        int want;
+    } cases[] = {
+        { "null", "pad-none", "all-linear", SHEAF_METHOD_FULL, 2 },
+        { "6", "pad-full", "all-linear", SHEAF_METHOD_FULL, 5 },
+        { "0", "pad-unseen", "all-linear", SHEAF_METHOD_FULL, 2 },
+        { "6", "pad-head", "all-linear", SHEAF_METHOD_HEAD, 2 },
+        { "6", "pad-lora", "all-linear", SHEAF_METHOD_LORA, 2 },
+        { "null", "table-none", "embed_tokens", SHEAF_METHOD_LORA, 2 },
+        { "6", "table-pad", "embed_tokens", SHEAF_METHOD_LORA, 5 },
+    };
+    double norm[ARRAY_LEN(cases)];
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[sizeof config + 8];
+        const char *null = strstr(config, "null");
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(null - config), config, cases[i].pad,
+                 null + 4);
+        put(at("pad.json"), text);
+        sheaf_train_options o =
+            options_of(at("all.safetensors"), at(cases[i].out), cases[i].method);
+        o.config = at("pad.json");
+        o.lora_targets = cases[i].targets;
+        o.padding = SHEAF_PAD_MICRO_BATCH;
+        o.steps = 1;
+        norm[i] = train(&o).norm[0];
+        if (contract_of(cases[i].out) != cases[i].want)
+            fail_msg("%s: version %d", cases[i].out, contract_of(cases[i].out));
+    }
+    assert_true(norm[1] < 0.999 * norm[0] && norm[6] < 0.999 * norm[5]); /* a row less */
+    assert_true(norm[2] == norm[0]);
+}
+
 /* Five micro-batches fall into accumulators of 1, 1, 1 and 2; where the fifth has no labels, the
  * sum is that of the first four. */
 static void test_accumulators__take_the_micro_batches_that_are_left_last(void **state)
@@ -463,6 +511,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
+        cmocka_unit_test(test_contract__is_version_5_where_the_token_that_pads_is_learned),
         cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),
         cmocka_unit_test(test_head__ranks_without_words),
         cmocka_unit_test(test_stop__after_the_last_step_a_run_is_done),

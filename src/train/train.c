@@ -20,8 +20,8 @@
 #include "comm/process.h"
 #include "models/balance.h"
 #include "models/open.h"
-#include "models/rope.h"
 #include "train/alike.h"
+#include "train/contract.h"
 #include "train/export.h"
 #include "train/judged.h"
 #include "train/origin.h"
@@ -34,26 +34,13 @@
 /* Seconds within which hosts that share a file system see what one of them has written. */
 #define SEEN_WITHIN 10
 
-/* The numeric contract's version: the first that has all that a run uses. */
-static int contract_of(const sheaf_train_options *o, const sheaf_lora *lora,
-                       const sheaf_config *config)
-{
-    const bool drops = lora != NULL && lora->options.dropout > 0;
-    const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
-    if (sheaf__rope_looks(config))
-        return 4;
-    if (o->dtype == SHEAF_F16 || o->label_smoothing > 0 || o->neftune_alpha > 0 ||
-        o->eval_split > 0 || o->pack || o->by_length)
-        return o->pack && (o->eval_split > 0 || o->neftune_alpha > 0 || drops) ? 4 : 3;
-    return tiles || o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1;
-}
-
 /* What the ranks of one run share; only `result` is written, by rank 0. */
 typedef struct run {
     const sheaf_train_options *options;
     const sheaf_train_hooks *hooks;
     const char *settings;
     sheaf__job job;
+    int contract;
     const sheaf__opened *opened;
     sheaf__origin origin;
     char *origin_text; /* by rank 0, before the others go on */
@@ -86,15 +73,15 @@ static void saved_release(saved *s)
     *s = (saved){ 0 };
 }
 
-static sheaf_status *saved_init(saved *s, const sheaf__rank *rank, const sheaf_train_options *o)
+static sheaf_status *saved_init(saved *s, const sheaf__rank *rank, const sheaf_train_options *o,
+                                int contract)
 {
     const sheaf__trained_set *set = rank->model->trained;
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
-    *s = (saved){ .scaler = &rank->scaler,
-                  .state = { .slices = o->slices,
-                             .contract = contract_of(o, rank->model->options.lora,
-                                                     &rank->model->schema->config),
-                             .count = 3 * (int64_t)set->count } };
+    *s = (saved){
+        .scaler = &rank->scaler,
+        .state = { .slices = o->slices, .contract = contract, .count = 3 * (int64_t)set->count }
+    };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)
@@ -643,7 +630,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     rank.context.doing = sheaf_comm_doing(comm);
     if (st == NULL)
-        st = saved_init(&s, &rank, o);
+        st = saved_init(&s, &rank, o, r->contract);
     sheaf__spent_open(&s.spent, &rank, grid);
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
@@ -749,7 +736,11 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_train_hooks *hooks = r->hooks;
+    bool pads = false;
     sheaf_status *st = hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job);
+    if (st == NULL)
+        st = sheaf__pads(&pads, &r->job, in->sets.data);
+    r->contract = sheaf__contract_of(&r->job, pads);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings, &recipe);
     if (st == NULL)
@@ -758,13 +749,12 @@ static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
             &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
     st = sheaf__process_agree(st);
     if (st == NULL)
-        st = sheaf__alike_begin(&(sheaf__alike_of){
-            .options = o,
-            .settings = r->settings,
-            .contract = contract_of(o, in->opened.lora, &in->opened.schema->config),
-            .origin = &r->origin,
-            .sets = &in->sets,
-            .events = hooks->events });
+        st = sheaf__alike_begin(&(sheaf__alike_of){ .options = o,
+                                                    .settings = r->settings,
+                                                    .contract = r->contract,
+                                                    .origin = &r->origin,
+                                                    .sets = &in->sets,
+                                                    .events = hooks->events });
     if (st == NULL && sheaf__process_first())
         st = sheaf__out_prepare(&r->folder, recipe);
     return sheaf__process_agree(st);

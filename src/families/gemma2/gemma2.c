@@ -34,6 +34,7 @@ static const sheaf__llama_form form = {
     .norm_once = true,
     .gelu = true,
     .embed_scaled = true,
+    .padding = 0 + 1,
 };
 
 static bool named(bool (*any)(const void *self, const char *begin, const char *inside),

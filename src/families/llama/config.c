@@ -183,10 +183,23 @@ static void read_biases(sheaf_json_reader *r, sheaf_config *c)
     c->mlp_bias = mlp;
 }
 
+/* As transformers hands it to torch: pad_token_id, or where that is absent what the class has; a
+ * negative one counts from the end. */
+static int64_t padding_of(const sheaf_json_reader *r, const sheaf_config *c)
+{
+    const json_t *value = json_object_get(r->object, "pad_token_id");
+    const int64_t row = value == NULL         ? form_of(c)->padding
+                        : json_is_null(value) ? 0
+                        : c->pad >= 0         ? c->pad + 1
+                                              : c->vocab + json_integer_value(value) + 1;
+    return row > c->vocab ? 0 : row;
+}
+
 static void read_tokens(sheaf_json_reader *r, sheaf_config *c)
 {
     c->bos = sheaf__config_read_id(r, "bos_token_id", c->vocab);
     c->pad = sheaf__config_read_id(r, "pad_token_id", c->vocab);
+    c->padding = padding_of(r, c);
     sheaf__config_read_eos(r, c);
     sheaf__config_read_tokenizer(r, c);
 }

@@ -68,7 +68,8 @@ typedef struct sheaf__llama_form {
     bool norm_once;    /* round(w * n), not round(w * round(n)) */
     bool rope_float32; /* cos and sin meet queries and keys in float32, not rounded */
     sheaf__qk_norm qk_norm;
-    bool mixture; /* in place of the MLP: experts, some of which a router chooses for each row */
+    bool mixture;    /* in place of the MLP: experts, some of which a router chooses for each row */
+    int64_t padding; /* 1 + pad_token_id where the key is absent; 0: null */
 } sheaf__llama_form;
 
 void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);

@@ -13,6 +13,7 @@ static const sheaf__llama_form form = {
     .norm_once = true,
     .rope_float32 = true,
     .qk_norm = SHEAF__QK_WHOLE,
+    .padding = 1 + 1,
 };
 
 static bool named(bool (*any)(const void *self, const char *begin, const char *inside),

@@ -13,6 +13,7 @@ static const sheaf__llama_form form = {
     .only_longrope = true,
     .code = "modeling_phi3.Phi3ForCausalLM",
     .fused = true,
+    .padding = 32000 + 1,
 };
 
 static bool named(bool (*any)(const void *self, const char *begin, const char *inside),

@@ -15,6 +15,7 @@ static const sheaf__llama_form form = {
     .windows = SHEAF__WINDOW_NO_ROPE,
     .no_rope = true,
     .ignored = ignored,
+    .padding = 128004 + 1,
 };
 
 const sheaf__family sheaf__family_smollm3 = {

@@ -1,0 +1,13 @@
+/* contract.h - which version of the numeric contract (docs/contract.md) a run is of. */
+#ifndef SHEAF_TRAIN_CONTRACT_H
+#define SHEAF_TRAIN_CONTRACT_H
+
+#include "train/rank.h"
+
+/* sheaf__pads - does the run train the embedding, or factors beside it, on rows in which the token
+ * of its padding row is seen? Errors: those of reading the data. */
+sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *data);
+/* sheaf__contract_of - the first version that has all that a run uses. `pads` as above. */
+int sheaf__contract_of(const sheaf__job *job, bool pads);
+
+#endif
