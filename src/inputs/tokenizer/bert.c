@@ -99,6 +99,11 @@ static sheaf_status *run_bert(const void *state, sheaf__prepared *text)
 
 const sheaf__step_kind sheaf__bert_normalizer = { "BertNormalizer", open_bert, run_bert, free };
 
+bool sheaf__takes_accents(const sheaf__step *step)
+{
+    return step->kind == &sheaf__bert_normalizer && ((const bert *)step->state)->accents;
+}
+
 /* ---- the pre-tokenizer ---- */
 
 static sheaf_status *run_split(const void *state, sheaf__prepared *text)

@@ -47,6 +47,20 @@ static void add_replaced(sheaf_text *to, view text, const char *what, const char
     sheaf__text_bytes(to, text.at, text.size);
 }
 
+/* May there be one of the pairs below? */
+static bool may_need_clean_up(const sheaf_text *text)
+{
+    const char *end = text->at + text->size;
+    for (const char *at = text->at; at < end; at++) {
+        at = memchr(at, ' ', (size_t)(end - at));
+        if (at == NULL || at + 1 == end)
+            return false;
+        if (strchr(".?!,'nd", at[1]) != NULL) /* NUL too */
+            return true;
+    }
+    return false;
+}
+
 /* The blanks that WordPiece leaves around signs and in abbreviations. */
 static void clean_up(sheaf_text *text, sheaf_text *scratch)
 {
@@ -55,6 +69,8 @@ static void clean_up(sheaf_text *text, sheaf_text *scratch)
         { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },   { " do not", " don't" },
         { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
     };
+    if (!may_need_clean_up(text))
+        return;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && text->size > 1; i++) {
         if (memmem(text->at, text->size, pairs[i][0], strlen(pairs[i][0])) == NULL)
             continue;

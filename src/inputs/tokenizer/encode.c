@@ -16,7 +16,7 @@ typedef struct encoding {
     size_t size;
     const sheaf__encode_options *options;
     bool aligned;                  /* pieces know where they came from */
-    bool blanks;                   /* t->blanks is how it is done */
+    bool blanks, words;            /* t->blanks or t->words is how it is done */
     const sheaf__scanner *scanner; /* all that the pre-tokenizer does, or NULL */
 } encoding;
 
@@ -33,54 +33,6 @@ static sheaf_status *scan(const encoding *e, size_t begin, size_t end)
         next = sheaf__scanner_next(e->scanner, text, end - begin, at);
         st = sheaf__queue_put(&q, text + at, next - at, e->size - begin - at, begin + at, NULL);
     }
-    return st != NULL ? st : sheaf__queue_end(&q);
-}
-
-static void emit_added(sheaf__work *w, int32_t id, sheaf__text_range where)
-{
-    sheaf__emit(w, id, 0, 0);
-    if (w->out.wanted && !w->out.failed)
-        w->out.where[w->out.count - 1] = where;
-}
-
-static sheaf_status *run_steps(const sheaf__steps *steps, int64_t count, sheaf__prepared *text)
-{
-    sheaf_status *st = text->failed ? sheaf__no_memory("a text") : NULL;
-    for (int64_t i = 0; st == NULL && i < count; i++) {
-        st = steps->step[i].kind->run(steps->step[i].state, text);
-        if (st == NULL && text->failed)
-            st = sheaf__no_memory("a text");
-    }
-    return st;
-}
-
-static sheaf_status *put_piece(sheaf__queue *q, const sheaf__piece *piece)
-{
-    const sheaf__prepared *p = &q->w->prepared;
-    const sheaf__span *from = p->aligned ? p->now.from + piece->begin : NULL;
-    const char *bytes = p->now.bytes + piece->begin;
-    const size_t size = piece->end - piece->begin;
-    if (piece->id < 0)
-        return p->raw || q->t->model_kind->cut == NULL
-                   ? sheaf__queue_put(q, bytes, size, size + SHEAF__PREPARED_SPARE, piece->origin,
-                                      from)
-                   : sheaf__queue_cut(q, bytes, size, piece->origin, from);
-    sheaf_status *st = sheaf__queue_end(q);
-    sheaf__text_range where = { 0, 0 };
-    if (from != NULL)
-        where = (sheaf__text_range){ from[0].begin, from[size - 1].end };
-    emit_added(q->w, piece->id, where);
-    return st;
-}
-
-static sheaf_status *encode_pieces(const encoding *e)
-{
-    const sheaf__prepared *p = &e->work->prepared;
-    sheaf_status *st = NULL;
-    sheaf__queue q;
-    sheaf__queue_begin(&q, e->t, e->work, p->raw);
-    for (int64_t i = 0; st == NULL && i < p->now.pieces; i++)
-        st = put_piece(&q, &p->now.piece[i]);
     return st != NULL ? st : sheaf__queue_end(&q);
 }
 
@@ -191,7 +143,7 @@ static sheaf_status *scan_between(const encoding *e, size_t begin, size_t end)
                                          end - begin, at, done, plain ? is_plain_there : NULL, &in);
          at = m.next) {
         st = scan(e, begin + done, begin + m.begin);
-        emit_added(e->work, m.id, (sheaf__text_range){ begin + m.begin, begin + m.end });
+        sheaf__emit_added(e->work, m.id, (sheaf__text_range){ begin + m.begin, begin + m.end });
         done = m.end;
     }
     return st != NULL ? st : scan(e, begin + done, end);
@@ -208,9 +160,11 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
         return scan_between(e, begin, end);
     if (e->blanks && t->blanks.normalizers == 0)
         return sheaf__encode_blanks(t, e->work, e->text + begin, end - begin, e->size - end, begin);
+    if (e->words)
+        return sheaf__encode_words(t, e->work, e->text + begin, end - begin, e->size - end, begin);
     sheaf__prepared_begin(text, e->text + begin, end - begin, (uint32_t)begin, e->aligned);
-    sheaf_status *st =
-        run_steps(&t->normalizer, e->blanks ? t->blanks.normalizers : t->normalizer.count, text);
+    sheaf_status *st = sheaf__steps_run(
+        &t->normalizer, e->blanks ? t->blanks.normalizers : t->normalizer.count, text);
     if (e->blanks)
         return st != NULL ? st : encode_normalized(e);
     if (st == NULL && t->added.normalized.nodes > 0)
@@ -220,8 +174,8 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
          * moves the piece, for a Metaspace that looks where it begins. */
         text->now.piece[0].origin = text->now.from[text->now.piece[0].begin].begin;
     if (st == NULL)
-        st = run_steps(&t->pre_tokenizer, t->pre_tokenizer.count, text);
-    return st != NULL ? st : encode_pieces(e);
+        st = sheaf__steps_run(&t->pre_tokenizer, t->pre_tokenizer.count, text);
+    return st != NULL ? st : sheaf__encode_pieces(t, e->work);
 }
 
 static sheaf_status *encode_all(const encoding *e)
@@ -235,7 +189,7 @@ static sheaf_status *encode_all(const encoding *e)
                                          done, plain ? is_plain : NULL, e);
          at = m.next) {
         st = encode_between(e, done, m.begin);
-        emit_added(e->work, m.id, (sheaf__text_range){ m.begin, m.end });
+        sheaf__emit_added(e->work, m.id, (sheaf__text_range){ m.begin, m.end });
         done = m.end;
     }
     if (st == NULL)
@@ -348,6 +302,7 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
     e.blanks = t->blanks.on && (where == NULL || t->blanks.normalizers == 0);
     if (e.blanks)
         e.aligned = false;
+    e.words = t->words.on && where == NULL;
     begin_out(&work->out, where != NULL);
     st = encode_all(&e);
     if (st == NULL)
@@ -361,7 +316,7 @@ sheaf_status *sheaf__normalize(char **out, size_t *size, const sheaf__tokenizer 
 {
     sheaf__prepared prepared = { 0 };
     sheaf__prepared_begin(&prepared, text, bytes, 0, t->needs_origin);
-    sheaf_status *st = run_steps(&t->normalizer, t->normalizer.count, &prepared);
+    sheaf_status *st = sheaf__steps_run(&t->normalizer, t->normalizer.count, &prepared);
     char *copy = st == NULL ? malloc(prepared.now.size + 1) : NULL;
     if (st == NULL && copy == NULL)
         st = sheaf__no_memory("an added token");

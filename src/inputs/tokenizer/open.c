@@ -525,8 +525,10 @@ static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *
         st = index_added(t);
     for (int i = PRE_TOKENIZER; st == NULL && i <= POST; i++)
         st = open_list(t, i, &p->at[FIRST_LIST + i]);
-    if (st == NULL)
+    if (st == NULL) {
         sheaf__blanks_find(t);
+        sheaf__words_find(t);
+    }
     return st;
 }
 

@@ -10,8 +10,8 @@
 /* ---- words ---- */
 
 /* Remembers what the model made of a piece: ids from `first` on. */
-static void remember(sheaf__word *place, const sheaf__piece_here *p, const sheaf__work *w,
-                     int64_t first)
+static void remember(sheaf__word *place, const sheaf__piece_here *p, uint8_t mark,
+                     const sheaf__work *w, int64_t first)
 {
     const int64_t count = w->out.count - first;
     if (w->out.failed || count > SHEAF__WORD_IDS)
@@ -22,7 +22,7 @@ static void remember(sheaf__word *place, const sheaf__piece_here *p, const sheaf
     }
     memcpy(place->key, p->key, sizeof p->key);
     place->count = (uint8_t)count;
-    place->size = (uint8_t)p->size;
+    place->size = (uint8_t)(p->size | mark);
 }
 
 static sheaf_status *encode_piece(const sheaf__queue *q, const sheaf__piece_here *p)
@@ -35,7 +35,7 @@ static sheaf_status *encode_piece(const sheaf__queue *q, const sheaf__piece_here
     w->from = p->from;
     if (p->size > SHEAF__WORD_BYTES)
         return q->encode(q->t, w, q->raw);
-    sheaf__word *word = sheaf__word_find(w->cache, p->key, p->size, p->hash, &found);
+    sheaf__word *word = sheaf__word_find(w->cache, p->key, p->size | q->mark, p->hash, &found);
     if (found) {
         sheaf__emit_word(w, word);
         return NULL;
@@ -43,7 +43,7 @@ static sheaf_status *encode_piece(const sheaf__queue *q, const sheaf__piece_here
     const int64_t first = w->out.count;
     sheaf_status *st = q->encode(q->t, w, q->raw);
     if (st == NULL)
-        remember(word, p, w, first);
+        remember(word, p, q->mark, w, first);
     return st;
 }
 
@@ -51,6 +51,17 @@ sheaf_status *sheaf__encode_by_model(const sheaf__tokenizer *t, sheaf__work *w, 
 {
     w->emitted = 0;
     return t->model_kind->encode(t->model, w, w->bytes, w->size, raw);
+}
+
+sheaf_status *sheaf__steps_run(const sheaf__steps *steps, int64_t count, sheaf__prepared *text)
+{
+    sheaf_status *st = text->failed ? sheaf__no_memory("a text") : NULL;
+    for (int64_t i = 0; st == NULL && i < count; i++) {
+        st = steps->step[i].kind->run(steps->step[i].state, text);
+        if (st == NULL && text->failed)
+            st = sheaf__no_memory("a text");
+    }
+    return st;
 }
 
 sheaf_status *sheaf__queue_end(sheaf__queue *q)
@@ -72,6 +83,45 @@ sheaf_status *sheaf__queue_cut(sheaf__queue *q, const char *bytes, size_t size, 
                               from != NULL ? from + at : NULL);
     }
     return st;
+}
+
+/* ---- pieces that steps made ---- */
+
+void sheaf__emit_added(sheaf__work *w, int32_t id, sheaf__text_range where)
+{
+    sheaf__emit(w, id, 0, 0);
+    if (w->out.wanted && !w->out.failed)
+        w->out.where[w->out.count - 1] = where;
+}
+
+static sheaf_status *put_piece(sheaf__queue *q, const sheaf__piece *piece)
+{
+    const sheaf__prepared *p = &q->w->prepared;
+    const sheaf__span *from = p->aligned ? p->now.from + piece->begin : NULL;
+    const char *bytes = p->now.bytes + piece->begin;
+    const size_t size = piece->end - piece->begin;
+    if (piece->id < 0)
+        return p->raw || q->t->model_kind->cut == NULL
+                   ? sheaf__queue_put(q, bytes, size, size + SHEAF__PREPARED_SPARE, piece->origin,
+                                      from)
+                   : sheaf__queue_cut(q, bytes, size, piece->origin, from);
+    sheaf_status *st = sheaf__queue_end(q);
+    sheaf__text_range where = { 0, 0 };
+    if (from != NULL)
+        where = (sheaf__text_range){ from[0].begin, from[size - 1].end };
+    sheaf__emit_added(q->w, piece->id, where);
+    return st;
+}
+
+sheaf_status *sheaf__encode_pieces(const sheaf__tokenizer *t, sheaf__work *w)
+{
+    const sheaf__prepared *p = &w->prepared;
+    sheaf_status *st = NULL;
+    sheaf__queue q;
+    sheaf__queue_begin(&q, t, w, p->raw);
+    for (int64_t i = 0; st == NULL && i < p->now.pieces; i++)
+        st = put_piece(&q, &p->now.piece[i]);
+    return st != NULL ? st : sheaf__queue_end(&q);
 }
 
 /* ---- texts whose blanks become bars ---- */

@@ -24,10 +24,21 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t load(const char *bytes, size_t size)
+/* Of up to 8 bytes, each in it. */
+static inline uint64_t load(const char *bytes, size_t size)
 {
+    const unsigned char *p = (const unsigned char *)bytes;
     uint64_t x = 0;
-    memcpy(&x, bytes, size < 8 ? size : 8);
+    uint32_t first, last;
+    if (size >= 8) {
+        memcpy(&x, bytes, 8);
+    } else if (size >= 4) {
+        memcpy(&first, bytes, 4);
+        memcpy(&last, bytes + size - 4, 4);
+        x = (uint64_t)last << 32 | first;
+    } else if (size > 0) {
+        x = p[0] | (uint64_t)p[size / 2] << 8 | (uint64_t)p[size - 1] << 16;
+    }
     return x;
 }
 

@@ -16,7 +16,30 @@ typedef struct wordpiece {
     char *prefix;                /* of what does not begin a word; owned; NULL: WordLevel */
     size_t prefix_size, longest; /* longest: bytes of the longest token */
     int64_t most;                /* characters of a word that is looked at */
+    uint64_t *may;               /* bits: of all tokens those at their hash are set */
+    int may_shift;               /* of a hash, for its bit */
+    uint64_t prefix_hash;
 } wordpiece;
+
+/* The hash of the bytes before and one more. */
+static inline uint64_t hash_on(uint64_t hash, char byte)
+{
+    return (hash + (unsigned char)byte + 1) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint64_t hash_of(const char *bytes, size_t size)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < size; i++)
+        hash = hash_on(hash, bytes[i]);
+    return hash;
+}
+
+static inline bool may_be(const wordpiece *w, uint64_t hash)
+{
+    const uint64_t bit = hash >> w->may_shift;
+    return (w->may[bit / 64] >> bit % 64 & 1) != 0;
+}
 
 static void close_wordpiece(void *state)
 {
@@ -24,6 +47,7 @@ static void close_wordpiece(void *state)
     if (w != NULL) {
         free(w->unknown_name);
         free(w->prefix);
+        free(w->may);
     }
     free(w);
 }
@@ -36,6 +60,29 @@ static char *needed_string(sheaf_json_reader *r, const char *key)
     return strdup(text == NULL ? "" : text);
 }
 
+/* Sixteen bits a token: what is none is told from it without a look at the vocabulary 15 of 16
+ * times. */
+static sheaf_status *mark_tokens(wordpiece *w)
+{
+    int bits = 16;
+    while (((int64_t)1 << bits) < w->vocab->count * 16)
+        bits++;
+    w->may = calloc((size_t)1 << (bits - 6), sizeof *w->may);
+    if (w->may == NULL)
+        return sheaf__no_memory("WordPiece");
+    w->may_shift = 64 - bits;
+    for (int64_t i = 0; i < w->vocab->ids; i++) {
+        size_t size = 0;
+        const char *token = sheaf__vocab_token(w->vocab, i, &size);
+        const uint64_t bit = hash_of(token, size) >> w->may_shift;
+        if (token != NULL)
+            w->may[bit / 64] |= UINT64_C(1) << bit % 64;
+        w->longest = size > w->longest ? size : w->longest;
+    }
+    w->prefix_hash = w->prefix != NULL ? hash_of(w->prefix, w->prefix_size) : 0;
+    return NULL;
+}
+
 static sheaf_status *read_vocab(wordpiece *w, sheaf__vocab *vocab, const sheaf__model_file *file)
 {
     sheaf_json_scan scan = file->vocab;
@@ -46,12 +93,7 @@ static sheaf_status *read_vocab(wordpiece *w, sheaf__vocab *vocab, const sheaf__
         return st;
     w->vocab = vocab;
     w->unknown = sheaf__vocab_find(vocab, w->unknown_name, strlen(w->unknown_name));
-    for (int64_t i = 0; i < vocab->ids; i++) {
-        size_t size = 0;
-        if (sheaf__vocab_token(vocab, i, &size) != NULL && size > w->longest)
-            w->longest = size;
-    }
-    return NULL;
+    return mark_tokens(w);
 }
 
 static sheaf_status *open_wordpiece(void **state, sheaf__vocab *vocab,
@@ -108,24 +150,26 @@ static sheaf_status *encode_word(const void *state, sheaf__work *work, const cha
     return NULL;
 }
 
-/* The longest token at `begin`, *end: where it ends; -1: none. `buffer` has room for the prefix and
- * the longest token. */
-static int32_t longest_at(const wordpiece *w, char *buffer, const char *bytes, size_t size,
-                          size_t begin, size_t *end)
+/* The longest token at `begin`, *end: where it ends; -1: none. `word` has room for the prefix
+ * before its bytes, and what was taken of it is not needed any more. */
+static int32_t longest_at(const wordpiece *w, char *word, size_t size, size_t begin, size_t *end)
 {
+    enum { AT_ONCE = 64 };
+    uint64_t hash[AT_ONCE];
     const size_t ahead = begin > 0 ? w->prefix_size : 0;
+    char *token = word + w->prefix_size + begin - ahead;
     size_t length = size - begin < w->longest ? size - begin : w->longest;
-    memcpy(buffer, w->prefix, ahead);
-    memcpy(buffer + ahead, bytes + begin, length);
-    while (length > 0) {
-        /* not within a character */
-        if (begin + length == size || ((unsigned char)bytes[begin + length] & 0xc0) != 0x80) {
-            const int32_t id = sheaf__vocab_find(w->vocab, buffer, ahead + length);
-            *end = begin + length;
-            if (id >= 0)
-                return id;
-        }
-        length--;
+    memcpy(token, w->prefix, ahead);
+    uint64_t h = ahead > 0 ? w->prefix_hash : 0;
+    for (size_t i = 0; i < length && i < AT_ONCE; i++)
+        hash[i] = h = hash_on(h, token[ahead + i]);
+    for (; length > 0; length--) {
+        if (length <= AT_ONCE && !may_be(w, hash[length - 1]))
+            continue;
+        const int32_t id = sheaf__vocab_find(w->vocab, token, ahead + length);
+        *end = begin + length;
+        if (id >= 0)
+            return id;
     }
     return -1;
 }
@@ -151,12 +195,13 @@ static sheaf_status *encode(const void *state, sheaf__work *work, const char *by
     (void)raw;
     if (characters(bytes, size) > w->most)
         return emit_unknown(w, work, size);
-    found *list = sheaf__work_scratch(work, size * sizeof *list + w->prefix_size + w->longest);
+    found *list = sheaf__work_scratch(work, size * sizeof *list + w->prefix_size + size);
     if (list == NULL)
         return sheaf__no_memory("a word");
-    char *buffer = (char *)(list + size);
+    char *word = (char *)(list + size);
+    memcpy(word + w->prefix_size, bytes, size);
     for (size_t at = 0; at < size; at = list[n++].end) {
-        list[n].id = longest_at(w, buffer, bytes, size, at, &list[n].end);
+        list[n].id = longest_at(w, word, size, at, &list[n].end);
         if (list[n].id < 0)
             return emit_unknown(w, work, size);
     }
