@@ -160,6 +160,8 @@ static bool is_single_word(const char *text, size_t size, size_t begin, size_t e
 static void take_spaces(sheaf__added_match *m, const sheaf__added_token *token, const char *text,
                         size_t size, size_t done)
 {
+    if (token->lstrip && m->begin < done)
+        m->begin = done;
     if (token->lstrip)
         while (m->begin > done) {
             const size_t before = character_before(text, m->begin);
@@ -204,7 +206,9 @@ bool sheaf__added_next(sheaf__added_match *out, const sheaf__added *a, const she
         }
         *out = (sheaf__added_match){ at, at + length, at + length, id };
         take_spaces(out, token, text, size, done);
-        return true;
+        if (out->begin < out->end)
+            return true;
+        at += length; /* spaces that are a token, and that the token before took */
     }
     return false;
 }

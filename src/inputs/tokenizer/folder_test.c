@@ -272,6 +272,26 @@ static void test_parts__a_piece_ends_where_another_script_begins(void **state)
     sheaf__tokenizer_close(t);
 }
 
+/* Two blanks are a token that takes the blanks around it, so the next two are none. */
+static void test_parts__blanks_that_a_token_took_are_no_token(void **state)
+{
+    static const char text[] =
+        "{\"added_tokens\":[{\"id\":2,\"content\":\"  \",\"single_word\":false,\"lstrip\":true,"
+        "\"rstrip\":true,\"normalized\":false,\"special\":true}],\"model\":{\"type\":\"WordLevel\","
+        "\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1}}}";
+    static const int32_t want[] = { 1, 2, 1, 2 };
+    sheaf__tokenizer *t;
+    int32_t *ids;
+    int64_t count;
+    (void)state;
+    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text), NULL));
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, "a      \ta    ", 13, NULL));
+    assert_int_equal(count, ARRAY_LEN(want));
+    CHECK_BYTES("ids", ids, want, sizeof want);
+    free(ids);
+    sheaf__tokenizer_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_parts__what_is_wrong_is_named),
         cmocka_unit_test(test_parts__a_text_that_no_token_stands_for_is_an_error),
         cmocka_unit_test(test_parts__a_piece_ends_where_another_script_begins),
+        cmocka_unit_test(test_parts__blanks_that_a_token_took_are_no_token),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
