@@ -143,10 +143,28 @@ typedef struct pairs {
 
 #define NONE UINT64_MAX
 
-static inline void find_pair(pairs *f, const word *w, int32_t i)
+static inline uint64_t pair_at(const pairs *f, const word *w, int32_t i)
+{
+    return sheaf__pair_hash(w->symbol[i].id, w->symbol[f->next[i]].id);
+}
+
+/* May the symbol be merged with the next? If so the table of merges, which is larger than a
+ * processor's cache, begins to be loaded. */
+static inline bool may_pair(const pairs *f, const word *w, int32_t i)
+{
+    if (f->next[i] == f->count)
+        return false;
+    const uint64_t hash = pair_at(f, w, i);
+    const bool may = sheaf__may_merge(w->b, hash);
+    if (may)
+        __builtin_prefetch(&w->b->slot[hash & w->b->mask]);
+    return may;
+}
+
+static inline void find_pair(pairs *f, const word *w, int32_t i, bool may)
 {
     const sheaf__merge *m = NULL;
-    if (f->next[i] < f->count)
+    if (may)
         m = sheaf__merge_find(w->b, w->symbol[i].id, w->symbol[f->next[i]].id);
     f->pair[i] = m != NULL ? (uint64_t)m->rank << 8 | (uint64_t)i : NONE;
     f->id[i] = m != NULL ? m->id : 0;
@@ -157,13 +175,14 @@ static void merge_few(word *w)
     pairs f;
     symbol *s = w->symbol;
     f.count = w->count;
-    for (int32_t i = 0; i + 1 < f.count; i++) /* the table is larger than a processor's cache */
-        __builtin_prefetch(&w->b->slot[sheaf__pair_hash(s[i].id, s[i + 1].id) & w->b->mask]);
+    bool may[FEW];
     for (int32_t i = 0; i < f.count; i++) {
         f.prev[i] = (uint8_t)(i - 1);
         f.next[i] = (uint8_t)(i + 1);
-        find_pair(&f, w, i);
+        may[i] = may_pair(&f, w, i);
     }
+    for (int32_t i = 0; i < f.count; i++)
+        find_pair(&f, w, i, may[i]);
     for (;;) {
         uint64_t least = NONE;
         for (int32_t i = 0; i < f.count; i++)
@@ -177,9 +196,10 @@ static void merge_few(word *w)
         f.pair[right] = NONE;
         if (after < f.count)
             f.prev[after] = (uint8_t)left;
-        find_pair(&f, w, left);
+        const bool before = left > 0 && may_pair(&f, w, f.prev[left]);
+        find_pair(&f, w, left, may_pair(&f, w, left));
         if (left > 0)
-            find_pair(&f, w, f.prev[left]);
+            find_pair(&f, w, f.prev[left], before);
     }
     int32_t n = 0;
     for (int32_t i = 0; i < f.count; i = f.next[i])
@@ -237,7 +257,10 @@ static void push_pair(heap *h, const word *w, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0)
         return;
-    const sheaf__merge *m = sheaf__merge_find(w->b, w->symbol[left].id, w->symbol[right].id);
+    const uint32_t first = w->symbol[left].id, second = w->symbol[right].id;
+    if (!sheaf__may_merge(w->b, sheaf__pair_hash(first, second)))
+        return;
+    const sheaf__merge *m = sheaf__merge_find(w->b, first, second);
     if (m != NULL)
         push(h, (candidate){ m->rank, left, m->id });
 }

@@ -17,6 +17,9 @@ typedef struct sheaf__bpe_model {
     sheaf__merge *slot; /* open addressing */
     uint64_t mask;
     int64_t merges;
+    uint64_t
+        *may; /* bits, sixteen a merge: of all pairs that are one, those at their hash are set */
+    int may_shift;               /* of a hash, for its bit */
     int32_t byte_id[256];        /* of the character that stands for the byte; -1: none */
     int32_t fallback_id[256];    /* of "<0x00>" ...; -1: none */
     char *unk, *prefix, *suffix; /* NULL: none */
@@ -65,6 +68,14 @@ static inline bool sheaf__bpe_apart(const sheaf__bpe_model *b, uint32_t before, 
     if (b->character[before] == 0 || b->character[after] == 0)
         return b->lone_bytes;
     return (b->joined[bit / 64] >> bit % 64 & 1) == 0;
+}
+
+/* sheaf__may_merge - false: no merge has the pair. Fewer bytes are looked at than by
+ * sheaf__merge_find(), so that they are at hand. */
+static inline bool sheaf__may_merge(const sheaf__bpe_model *b, uint64_t hash)
+{
+    const uint64_t bit = hash >> b->may_shift;
+    return (b->may[bit / 64] >> bit % 64 & 1) != 0;
 }
 
 /* sheaf__merge_find - NULL: the pair stays two. */

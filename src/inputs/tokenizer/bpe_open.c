@@ -17,6 +17,7 @@ void sheaf__bpe_close(void *state)
     if (b == NULL)
         return;
     free(b->slot);
+    free(b->may);
     free(b->character);
     free(b->unk);
     free(b->prefix);
@@ -64,6 +65,24 @@ static bool add_merge(sheaf__bpe_model *b, sheaf__merge merge)
         return false;
     place(b, merge);
     b->merges++;
+    return true;
+}
+
+static bool mark_merges(sheaf__bpe_model *b)
+{
+    int bits = 10;
+    while (((int64_t)1 << bits) < b->merges * 16)
+        bits++;
+    b->may = calloc((size_t)1 << (bits - 6), sizeof *b->may);
+    if (b->may == NULL)
+        return false;
+    b->may_shift = 64 - bits;
+    for (uint64_t i = 0; i <= b->mask; i++) {
+        const sheaf__merge *m = &b->slot[i];
+        const uint64_t bit = sheaf__pair_hash(m->left, m->right) >> b->may_shift;
+        if (m->left != UINT32_MAX)
+            b->may[bit / 64] |= UINT64_C(1) << bit % 64;
+    }
     return true;
 }
 
@@ -308,6 +327,8 @@ sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__mo
         st = sheaf__no_memory(memory_for);
     if (st == NULL)
         st = read_merges(b, &file->merges);
+    if (st == NULL && !mark_merges(b))
+        st = sheaf__no_memory(memory_for);
     if (st == NULL) {
         find_bytes(b);
         b->lone_bytes = has_lone_bytes(b);
