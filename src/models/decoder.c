@@ -167,9 +167,27 @@ static bool mixture_flows(const sheaf__mixture *mix, const sheaf__value *weights
     return flows;
 }
 
-/* One expert after the other in ascending order; each sees the rows that chose it. One that is
- * trained sees all of them, because gradients of weights are sums over all rows in blocks, and the
- * others' are zero. */
+static bool expert_drops(const sheaf__mixture *mix, int64_t i)
+{
+    const sheaf__linear *const part[] = { &mix->expert[i].gate, &mix->expert[i].up,
+                                          &mix->expert[i].down };
+    for (int k = 0; k < 3; k++)
+        if (part[k]->lora != NULL && part[k]->lora->dropout > 0)
+            return true;
+    return false;
+}
+
+/* Gradients of weights are sums over all rows in blocks, in which the rows of others are zero. That
+ * is the sum over an expert's own rows, block by block; not by tiles, where a row's place among 32
+ * counts. What is dropped is said for all rows. */
+static bool sees_all(const pass *p, const sheaf__mixture *mix, int64_t i)
+{
+    const sheaf__context *c = sheaf__tape_context(p->tape);
+    return expert_trains(mix, i) &&
+           (expert_drops(mix, i) || (c->dtype == SHEAF_BF16 && c->device->sums == SHEAF__TILES));
+}
+
+/* One expert after the other in ascending order; each sees the rows that chose it, or all. */
 static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x, sheaf__value *h)
 {
     const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
@@ -180,8 +198,9 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
     for (int64_t i = 0; i < mix->experts; i++) {
         sheaf__value *gate_up[2], *which = NULL;
-        sheaf__value *in =
-            expert_trains(mix, i) ? x : sheaf__record_taken(p->tape, &which, x, weights, i);
+        sheaf__value *in = sees_all(p, mix, i) ? x
+                                               : sheaf__record_taken(p->tape, &which, x, weights, i,
+                                                                     expert_trains(mix, i));
         sheaf__record_columns(p->tape, gate_up, in,
                               (sheaf__linear *const[]){ &mix->expert[i].gate, &mix->expert[i].up },
                               2, info);

@@ -162,10 +162,10 @@ static void compare_peers(const asked *a, int world, int64_t done)
     }
 }
 
-/* Of experts that are not trained, rows that nobody chose are not exchanged: the plan has all. */
+/* Of experts rows that nobody chose are not exchanged: the plan has all. */
 static bool is_bound(const asked *a)
 {
-    return a->o.method == SHEAF_METHOD_HEAD && strncmp(a->name, "mixtral", 7) == 0;
+    return strncmp(a->name, "mixtral", 7) == 0;
 }
 
 static bool as_planned(const sheaf__count *real, const sheaf__count *want, bool bound,

@@ -102,7 +102,7 @@ static sheaf_status *lora_forward(sheaf__tape *tape, sheaf__op *op)
                                      .ldb = lora->rank,
                                      .k = lora->rank });
     sheaf__batch_run(a.c, b);
-    free(b);
+    sheaf__batch_free(b);
     return NULL;
 }
 
@@ -152,14 +152,16 @@ static sheaf_status *lora_backward(sheaf__tape *tape, sheaf__op *op)
                                          .b = lora->b_copy[0],
                                          .ldb = lora->rank,
                                          .k = width });
-        sheaf__batch_weight_gradient(b, lora->b->grad[0], width, lora->rank, p->y->grad, width,
-                                     p->h->data, lora->rank, rows, a.c->dtype);
+        st = sheaf__batch_weight_gradient(b, lora->b->grad[0], width, lora->rank, p->y->grad, width,
+                                          p->h->data, lora->rank, p->x);
+    }
+    if (st == NULL) {
         sheaf__batch_run(a.c, b);
         a.g = g;
         sheaf__rows(a.c, lora->rank, 1, scatter, &a);
     }
     sheaf__give(a.c, g);
-    free(b);
+    sheaf__batch_free(b);
     if (st == NULL && p->x->needs_grad)
         sheaf__hand_on(a.c, p->x, p->y);
     return st;

@@ -622,6 +622,7 @@ static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__
     *p = (swiglu_params){ gelu, gate, up,
                           sheaf__tape_value(tape, name, gate->rows, gate->cols, gate->dtype) };
     p->h->there = gate->there;
+    p->h->blocks = gate->blocks;
     p->h->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
     sheaf__op_arg(op, gate, use);

@@ -174,6 +174,94 @@ static void test_embedding__with_factors_beside_it(void **state)
     sheaf__device_close(c.device);
 }
 
+/* ---- sums over rows that took an expert ---- */
+
+enum { ALL = 701, IN = 3, OUT = 5 };
+
+/* Which rows take it: few, all, none of a block, an odd number, one. */
+static bool takes(int way, int row)
+{
+    switch (way) {
+    case 0: return row * 7919 % 11 < 3;
+    case 1: return true;
+    case 2: return row >= 520 && row % 5 != 0;
+    case 3: return row % 256 < 31 || row * 31 % 7 == 0;
+    default: return row == 257;
+    }
+}
+
+static int way_taken;
+
+static sheaf_status *give_weights(sheaf__tape *tape, sheaf__op *op)
+{
+    for (int r = 0; r < ALL; r++)
+        ((float *)op->arg[0].value->data)[r] = takes(way_taken, r);
+    return NULL;
+}
+
+static sheaf_status *give_inputs(sheaf__tape *tape, sheaf__op *op)
+{
+    const sheaf__value *x = op->arg[0].value;
+    float row[IN];
+    for (int r = 0; r < ALL; r++) {
+        for (int k = 0; k < IN; k++)
+            row[k] = gradient_of(r + 3, k);
+        sheaf__tape_context(tape)->device->kernels->round(sheaf__at(x->data, r * IN, x->dtype),
+                                                          x->dtype, row, IN);
+    }
+    return NULL;
+}
+
+/* dy^T x over the rows that took it, and over all in which the others' dy is zero. */
+static void compare_sums(sheaf__context *c, const sheaf__value *y, const int32_t *which,
+                         const sheaf__value *x)
+{
+    enum { BYTES = ALL * OUT * 4 };
+    static char some[BYTES], all[BYTES];
+    float got[OUT * IN] = { 0 }, want[OUT * IN] = { 0 }, row[OUT];
+    const int64_t n = sheaf__rows_there(y);
+    const sheaf__value every = { .rows = ALL, .dtype = c->dtype };
+    sheaf__batch *b;
+    memset(all, 0, sizeof all);
+    for (int64_t i = 0; i < n; i++) {
+        for (int k = 0; k < OUT; k++)
+            row[k] = gradient_of(2 * which[i], k);
+        c->device->kernels->round(sheaf__at(some, i * OUT, c->dtype), c->dtype, row, OUT);
+        memcpy(sheaf__at(all, which[i] * OUT, c->dtype), sheaf__at(some, i * OUT, c->dtype),
+               OUT * sheaf_dtype_bytes(c->dtype));
+    }
+    CHECK_OK(sheaf__batch_new(&b));
+    CHECK_OK(sheaf__batch_weight_gradient(b, got, OUT, IN, some, OUT, y->data, IN, y));
+    CHECK_OK(sheaf__batch_weight_gradient(b, want, OUT, IN, all, OUT, x->data, IN, &every));
+    sheaf__batch_run(c, b);
+    sheaf__batch_free(b);
+    assert_memory_equal(got, want, sizeof want);
+}
+
+static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
+{
+    for (int i = 0; i < 15; i++) {
+        const sheaf_dtype dtype = i % 3 == 0 ? SHEAF_F32 : i % 3 == 1 ? SHEAF_BF16 : SHEAF_F16;
+        sheaf__context c = context_of(dtype);
+        sheaf__tape *tape;
+        way_taken = i / 3;
+        CHECK_OK(sheaf__tape_new(&tape, &c));
+        sheaf__value *w = sheaf__tape_value(tape, "weights", ALL, 1, SHEAF_F32),
+                     *x = sheaf__tape_value(tape, "x", ALL, IN, dtype), *which;
+        sheaf__op_arg(sheaf__tape_op(tape, "weights", give_weights, NULL, 0), w, SHEAF__MAKE);
+        sheaf__op_arg(sheaf__tape_op(tape, "x", give_inputs, NULL, 0), x, SHEAF__MAKE);
+        sheaf__value *y = sheaf__record_taken(tape, &which, x, w, 0, true);
+        sheaf__tape_pin(tape, x);
+        sheaf__tape_pin(tape, y);
+        sheaf__tape_pin(tape, which);
+        CHECK_OK(sheaf__tape_compile(tape, false, false));
+        CHECK_OK(sheaf__tape_run(tape));
+        compare_sums(&c, y, which->data, x);
+        sheaf__tape_free(tape);
+        sheaf__device_close(c.device);
+    }
+}
+
 static void test_copies__are_rounded_to_the_dtype(void **state)
 {
     for (int half = 0; half < 2; half++) {
@@ -318,7 +406,7 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
                       SHEAF__MAKE | SHEAF__GIVES);
         sheaf__value *w = sheaf__record_choice(tape, logits, 2),
                      *sum = sheaf__record_mixture(tape, 5, WIDE, true),
-                     *y = sheaf__record_taken(tape, &which, x, w, e);
+                     *y = sheaf__record_taken(tape, &which, x, w, e, false);
         sheaf__record_share(tape, sum, y, which, w, e);
         sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_ones, 0), sum,
                       SHEAF__READ | SHEAF__TAKES);
@@ -349,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_dropout__scales_what_it_keeps),
         cmocka_unit_test(test_embedding__adds_gradients_in_the_order_of_tokens),
         cmocka_unit_test(test_embedding__with_factors_beside_it),
+        cmocka_unit_test(test_mixture__sums_over_its_rows_are_those_over_all),
         cmocka_unit_test(test_copies__are_rounded_to_the_dtype),
         cmocka_unit_test(test_choice__largest_first_and_the_first_of_equals),
         cmocka_unit_test(test_mixture__an_expert_sees_the_rows_that_took_it),

@@ -12,7 +12,7 @@ sheaf_status *sheaf__batch_new(sheaf__batch **out)
     *out = malloc(sizeof **out);
     if (*out == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "list of products");
-    (*out)->njobs = (*out)->nterms = (*out)->nslices = 0;
+    (*out)->njobs = (*out)->nterms = (*out)->nslices = (*out)->nowned = 0;
     return NULL;
 }
 
@@ -39,22 +39,57 @@ void sheaf__batch_term(sheaf__batch *b, sheaf__product *job, sheaf__term term)
     job->nterms++;
 }
 
-void sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n, const void *a,
-                                  int64_t lda, const void *x, int64_t ldx, int64_t tokens,
-                                  sheaf_dtype dtype)
+/* A term for each block of all rows that some of these rows are of. */
+static sheaf_status *block_terms(sheaf__batch *b, sheaf__product *job, const sheaf__row_blocks *of,
+                                 sheaf__term whole)
+{
+    sheaf__term *term = malloc((size_t)of->n * sizeof *term);
+    if (term == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of products");
+    for (int64_t i = 0; i < of->n; i++) {
+        term[i] = whole;
+        term[i].a = sheaf__at(whole.a, of->begin[i] * whole.lda, job->dtype);
+        term[i].b = sheaf__at(whole.b, of->begin[i] * whole.ldb, job->dtype);
+        term[i].k = of->begin[i + 1] - of->begin[i];
+    }
+    b->owned[b->nowned++] = term;
+    job->term = term;
+    job->nterms = (int)of->n;
+    return NULL;
+}
+
+sheaf_status *sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n,
+                                           const void *a, int64_t lda, const void *x, int64_t ldx,
+                                           const sheaf__value *rows)
 {
     if (m == 0 || n == 0)
-        return;
-    sheaf__product *job = sheaf__batch_job(b, m, n, dtype, grad, n, SHEAF_F32);
+        return NULL;
+    const sheaf__term whole = { .a = a,
+                                .lda = lda,
+                                .a_km = true,
+                                .form = SHEAF__B_KN,
+                                .b = x,
+                                .ldb = ldx,
+                                .k = sheaf__rows_there(rows) };
+    sheaf__product *job = sheaf__batch_job(b, m, n, rows->dtype, grad, n, SHEAF_F32);
     job->add = true;
-    sheaf__batch_term(b, job,
-                      (sheaf__term){ .a = a,
-                                     .lda = lda,
-                                     .a_km = true,
-                                     .form = SHEAF__B_KN,
-                                     .b = x,
-                                     .ldb = ldx,
-                                     .k = tokens });
+    if (rows->blocks != NULL && rows->blocks->n > 0)
+        return block_terms(b, job, rows->blocks, whole);
+    sheaf__batch_term(b, job, whole);
+    return NULL;
+}
+
+static void free_terms(sheaf__batch *b)
+{
+    while (b->nowned > 0)
+        free(b->owned[--b->nowned]);
+}
+
+void sheaf__batch_free(sheaf__batch *b)
+{
+    if (b != NULL)
+        free_terms(b);
+    free(b);
 }
 
 void sheaf__batch_run(sheaf__context *c, sheaf__batch *b)
@@ -62,6 +97,7 @@ void sheaf__batch_run(sheaf__context *c, sheaf__batch *b)
     if (b->njobs > 0)
         sheaf__products(c->device, b->job, b->njobs);
     b->njobs = b->nterms = b->nslices = 0;
+    free_terms(b);
 }
 
 /* ---- small element-wise helpers over rows ---- */

@@ -86,7 +86,7 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
         }
     }
     sheaf__batch_run(c, b);
-    free(b);
+    sheaf__batch_free(b);
     return NULL;
 }
 
@@ -134,34 +134,47 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
     return st;
 }
 
-static void columns_weight_gradients(sheaf__context *c, const columns_params *p,
-                                     const sheaf__lora_back *l, sheaf__batch *b)
+static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_params *p, int i,
+                                             int s, sheaf__batch *b)
 {
-    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
-    for (int i = 0; i < p->n; i++) {
+    const sheaf__linear *layer = p->linear[i];
+    const sheaf__lora_part *lora = layer->lora;
+    const int64_t in = p->x->cols;
+    const void *dy = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype);
+    sheaf_status *st = NULL;
+    if (lora != NULL && lora->b != NULL)
+        st = sheaf__batch_weight_gradient(b, lora->b->grad[s] + lora->b_at[s], layer->extent[s],
+                                          lora->rank, dy, layer->owned, p->h[i]->data, lora->rank,
+                                          p->x);
+    if (st == NULL && layer->weight_trained != NULL)
+        st = sheaf__batch_weight_gradient(b, layer->weight_trained->grad[s] + layer->weight_at[s],
+                                          layer->extent[s], in, dy, layer->owned, p->x->data, in,
+                                          p->x);
+    if (st == NULL && layer->bias_trained != NULL)
+        sheaf__bias_gradient(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned,
+                             sheaf__rows_there(p->x), layer->extent[s], c->dtype);
+    return st;
+}
+
+static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_params *p,
+                                              const sheaf__lora_back *l, sheaf__batch *b)
+{
+    const int64_t in = p->x->cols;
+    sheaf_status *st = NULL;
+    for (int i = 0; i < p->n && st == NULL; i++) {
         const sheaf__linear *layer = p->linear[i];
         const sheaf__lora_part *lora = layer->lora;
         if (own_lora(p, i) != NULL && lora->a != NULL)
-            sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in,
-                                         sheaf__at(l->g, l->at[i], c->dtype), l->width,
-                                         p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in, m,
-                                         c->dtype);
-        for (int s = layer->first; s < layer->first + layer->count; s++) {
-            const void *dy = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype);
-            if (lora != NULL && lora->b != NULL)
-                sheaf__batch_weight_gradient(b, lora->b->grad[s] + lora->b_at[s], layer->extent[s],
-                                             lora->rank, dy, layer->owned, p->h[i]->data,
-                                             lora->rank, m, c->dtype);
-            if (layer->weight_trained != NULL)
-                sheaf__batch_weight_gradient(
-                    b, layer->weight_trained->grad[s] + layer->weight_at[s], layer->extent[s], in,
-                    dy, layer->owned, p->x->data, in, m, c->dtype);
-            if (layer->bias_trained != NULL)
-                sheaf__bias_gradient(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy,
-                                     layer->owned, m, layer->extent[s], c->dtype);
-        }
+            st = sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in,
+                                              sheaf__at(l->g, l->at[i], c->dtype), l->width,
+                                              p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in,
+                                              p->x);
+        for (int s = layer->first; s < layer->first + layer->count && st == NULL; s++)
+            st = columns_slice_gradients(c, p, i, s, b);
     }
-    sheaf__batch_run(c, b);
+    if (st == NULL)
+        sheaf__batch_run(c, b);
+    return st;
 }
 
 static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_params *p,
@@ -255,13 +268,13 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p)
             st = columns_lora_inner(c, p, &l, b);
     }
     if (st == NULL)
-        columns_weight_gradients(c, p, &l, b);
+        st = columns_weight_gradients(c, p, &l, b);
     if (st == NULL && p->x->needs_grad)
         st = columns_input_gradient(c, p, &l, b);
     if (st == NULL && p->x->needs_grad)
         st = columns_dropped_gradient(c, p, &l, b);
     sheaf__lora_back_give(c, &l);
-    free(b);
+    sheaf__batch_free(b);
     return st;
 }
 
@@ -303,6 +316,7 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         const sheaf__linear *l = linear[i];
         y[i] = p->y[i] = sheaf__tape_value(tape, l->name, x->rows, l->owned, x->dtype);
         y[i]->there = x->there;
+        y[i]->blocks = x->blocks;
         y[i]->needs_grad = flows;
         sheaf__op_arg(op, y[i], SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);

@@ -19,9 +19,11 @@ typedef struct sheaf__batch {
     int njobs, nterms;
     /* for one job with a tree: slices and where their terms begin */
     int slice_of[SHEAF_MAX_SLICES], first[SHEAF_MAX_SLICES + 1], nslices;
+    void *owned[SHEAF__MAX_JOBS]; /* longer lists of terms */
+    int nowned;
 } sheaf__batch;
 
-/* sheaf__batch_new - an empty one; freed with free(). */
+/* sheaf__batch_new - an empty one. */
 sheaf_status *sheaf__batch_new(sheaf__batch **out);
 /* sheaf__batch_job - a plain product y [m, n] = A * B with alpha 1; the caller changes what
  * differs. */
@@ -29,11 +31,12 @@ sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, sheaf_dt
                                  int64_t ldy, sheaf_dtype out);
 void sheaf__batch_term(sheaf__batch *b, sheaf__product *job, sheaf__term term);
 /* sheaf__batch_weight_gradient - dW += dy^T x for activations stored by token: grad [m, n] += a^T x
- * over `tokens`. */
-void sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n, const void *a,
-                                  int64_t lda, const void *x, int64_t ldx, int64_t tokens,
-                                  sheaf_dtype dtype);
-/* sheaf__batch_run - runs the jobs; the batch is empty then. */
+ * over the rows that are there of `rows`, block by block. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n,
+                                           const void *a, int64_t lda, const void *x, int64_t ldx,
+                                           const sheaf__value *rows);
+/* sheaf__batch_free - accepts NULL. sheaf__batch_run - runs the jobs; the batch is empty then. */
+void sheaf__batch_free(sheaf__batch *b);
 void sheaf__batch_run(sheaf__context *c, sheaf__batch *b);
 
 /* A product whose slices meet in the tree, for this rank alone or with the others: begin, then each

@@ -91,35 +91,38 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
         st = sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data,
                                       layer->bias, p->residual == NULL ? NULL : p->residual->data);
     sheaf__lora_back_give(c, &l);
-    free(b);
+    sheaf__batch_free(b);
     return st;
 }
 
-static void rows_weight_gradients(sheaf__context *c, const rows_params *p, const void *g,
-                                  sheaf__batch *b)
+static sheaf_status *rows_weight_gradients(sheaf__context *c, const rows_params *p, const void *g,
+                                           sheaf__batch *b)
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
-    const int64_t m = sheaf__rows_there(p->x);
     const void *dy = p->y->grad;
-    for (int s = layer->first; s < layer->first + layer->count; s++) {
+    sheaf_status *st = NULL;
+    for (int s = layer->first; s < layer->first + layer->count && st == NULL; s++) {
         if (lora != NULL && lora->a != NULL)
-            sheaf__batch_weight_gradient(
+            st = sheaf__batch_weight_gradient(
                 b, lora->a->grad[s], lora->rank, layer->extent[s], g, lora->rank,
                 sheaf__at(p->xd != NULL ? p->xd->data : p->x->data, layer->begin[s], c->dtype),
-                layer->owned, m, c->dtype);
-        if (layer->weight_trained != NULL)
-            sheaf__batch_weight_gradient(
+                layer->owned, p->x);
+        if (st == NULL && layer->weight_trained != NULL)
+            st = sheaf__batch_weight_gradient(
                 b, layer->weight_trained->grad[s], layer->out, layer->extent[s], dy, layer->out,
-                sheaf__at(p->x->data, layer->begin[s], c->dtype), layer->owned, m, c->dtype);
+                sheaf__at(p->x->data, layer->begin[s], c->dtype), layer->owned, p->x);
     }
-    if (lora != NULL && lora->b != NULL)
-        sheaf__batch_weight_gradient(b, lora->b->grad[0], layer->out, lora->rank, dy, layer->out,
-                                     p->h->data, lora->rank, m, c->dtype);
+    if (st == NULL && lora != NULL && lora->b != NULL)
+        st = sheaf__batch_weight_gradient(b, lora->b->grad[0], layer->out, lora->rank, dy,
+                                          layer->out, p->h->data, lora->rank, p->x);
+    if (st != NULL)
+        return st;
     sheaf__batch_run(c, b);
     if (layer->bias_trained != NULL)
-        sheaf__bias_gradient(c, layer->bias_trained->grad[0], dy, layer->out, m, layer->out,
-                             c->dtype);
+        sheaf__bias_gradient(c, layer->bias_trained->grad[0], dy, layer->out,
+                             sheaf__rows_there(p->x), layer->out, c->dtype);
+    return NULL;
 }
 
 static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p, const void *g,
@@ -203,11 +206,11 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
         }
     }
     if (st == NULL)
-        rows_weight_gradients(c, p, g, b);
+        st = rows_weight_gradients(c, p, g, b);
     if (st == NULL && p->x->needs_grad)
         st = rows_input_gradient(c, p, g, b);
     sheaf__give(c, g);
-    free(b);
+    sheaf__batch_free(b);
     if (st == NULL && p->residual != NULL && p->residual->needs_grad) {
         if (p->residual->grad_fresh) { /* dy dies here: hand the buffer on instead of copying */
             void *swap = p->residual->grad;
@@ -232,6 +235,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
                         (linear->lora != NULL && linear->lora->a != NULL && !drops);
     p->y = sheaf__tape_value(tape, linear->name, x->rows, linear->out, x->dtype);
     p->y->there = x->there;
+    p->y->blocks = x->blocks;
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x,
                   SHEAF__READ | (flows ? SHEAF__TAKES : 0) | (flows && keep_x ? SHEAF__KEEP : 0));

@@ -140,9 +140,13 @@ sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t col
     return sum;
 }
 
+enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
+
 typedef struct taken_params {
     sheaf__value *x, *y, *which, *weights;
     int64_t expert, count; /* rows that took it in this run; on dry all */
+    sheaf__row_blocks blocks;
+    int64_t begin[]; /* of the blocks, where rows are summed */
 } taken_params;
 
 typedef struct taken_args {
@@ -162,6 +166,37 @@ static void taken_rows(void *arg, int64_t begin, int64_t end, int worker)
                (size_t)cols * sheaf_dtype_bytes(p->x->dtype));
 }
 
+/* Rows of one block, which[0..n), ascending. A chain by pairs takes of each pair the odd row first;
+ * rows 0, 1, 2, ... of what is left are taken as 1, 0, 3, 2, ... again. */
+static void order_by_pairs(int32_t *which, int64_t n)
+{
+    for (int64_t i = 0; i + 1 < n; i++)
+        if (which[i] % 2 == 0 && which[i + 1] == which[i] + 1) {
+            const int32_t even = which[i];
+            which[i] = which[i + 1];
+            which[++i] = even;
+        }
+    for (int64_t i = 0; i + 1 < n; i += 2) {
+        const int32_t first = which[i];
+        which[i] = which[i + 1];
+        which[i + 1] = first;
+    }
+}
+
+/* Blocks that no row is of add nothing. */
+static void lay_blocks(taken_params *p)
+{
+    int32_t *which = p->which->data;
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->count; i++)
+        if (i == 0 || which[i] / BLOCK != which[i - 1] / BLOCK)
+            p->begin[n++] = i;
+    p->begin[n] = p->count;
+    p->blocks.n = n;
+    for (int64_t k = 0; k < n && p->x->dtype == SHEAF_BF16; k++)
+        order_by_pairs(which + p->begin[k], p->begin[k + 1] - p->begin[k]);
+}
+
 /* Every rank has the same weights, and so the same rows. */
 static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
 {
@@ -174,6 +209,8 @@ static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
     for (int64_t r = 0; r < p->x->rows; r++)
         if (((const float *)p->weights->data)[r * p->weights->cols + p->expert] != 0)
             which[p->count++] = (int32_t)r;
+    if (p->y->blocks != NULL)
+        lay_blocks(p);
     sheaf__rows(c, p->count, 32, taken_rows, &(taken_args){ c, p });
     return NULL;
 }
@@ -201,18 +238,22 @@ static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
 }
 
 sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
-                                  sheaf__value *weights, int64_t expert)
+                                  sheaf__value *weights, int64_t expert, bool summed)
 {
     const bool flows = x->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "rows of an expert", taken_forward,
-                                   flows ? taken_backward : NULL, sizeof(taken_params));
+    const int64_t blocks = summed ? (x->rows + BLOCK - 1) / BLOCK + 1 : 0;
+    sheaf__op *op =
+        sheaf__tape_op(tape, "rows of an expert", taken_forward, flows ? taken_backward : NULL,
+                       sizeof(taken_params) + (size_t)blocks * sizeof(int64_t));
     taken_params *p = op->params;
-    *p = (taken_params){ x,
-                         sheaf__tape_value(tape, "rows of an expert", x->rows, x->cols, x->dtype),
-                         sheaf__tape_value(tape, "numbers of rows", x->rows, 1, SHEAF_F32),
-                         weights,
-                         expert,
-                         x->rows };
+    p->x = x;
+    p->y = sheaf__tape_value(tape, "rows of an expert", x->rows, x->cols, x->dtype);
+    p->which = sheaf__tape_value(tape, "numbers of rows", x->rows, 1, SHEAF_F32);
+    p->weights = weights;
+    p->expert = expert;
+    p->count = x->rows;
+    p->blocks = (sheaf__row_blocks){ 0, p->begin };
+    p->y->blocks = summed ? &p->blocks : NULL;
     p->y->there = p->which->there = &p->count;
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));

@@ -80,6 +80,12 @@ static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, 
     return (sheaf_range){ all * group / groups, all * (group + 1) / groups };
 }
 
+/* Where blocks of 256 of all rows begin among the rows that a run chose: [begin[i], begin[i + 1])
+ * are of one block, which sums over rows take by itself. n 0: nothing was chosen yet. */
+typedef struct sheaf__row_blocks {
+    int64_t n, *begin;
+} sheaf__row_blocks;
+
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
 typedef struct sheaf__value {
     const char *name; /* static text, for messages */
@@ -88,6 +94,7 @@ typedef struct sheaf__value {
     /* Of rows that a run chooses: how many of the first are there; NULL: all. Memory is taken for
      * all, and on dry all are there. */
     const int64_t *there;
+    const sheaf__row_blocks *blocks; /* of such rows, where something sums over them; else NULL */
     sheaf_dtype dtype;
     bool needs_grad;
     bool statistic;    /* kept for backward only; may hold -inf in a healthy run */
