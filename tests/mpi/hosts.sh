@@ -12,19 +12,23 @@ flags=(--data "$data" --micro-batch 1 --accumulate 2 --steps 3 --lr 3e-3 --lora-
 check "one rank" "$sheaf" train --model "$work/odd" "${flags[@]}" --out "$work/one"
 export OMPI_MCA_btl=tcp,self # no shared memory
 
-# A host is a process that holds its namespaces.
+# A host is a process that holds its namespaces; the second one's processes end with it.
 hosts=()
-take_down() { for h in "${hosts[@]}"; do kill "$h"; wait "$h"; done; } 2>/dev/null
+take_down() { for h in "${hosts[@]}"; do kill -KILL "$h"; done; wait; } 2>/dev/null
 trap 'take_down; chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
 mkdir "$work/local" # another folder on each of them
-new_host() { # new_host NAME
-    unshare --net --uts --mount bash -c 'hostname "$0" && mount -t tmpfs none "$1/local" && touch "$1/$0" && exec sleep 600' "$1" "$work" &
-    hosts+=($!)
-    waits test -e "$work/$1" -o ! -d "/proc/$!" && [ -e "$work/$1" ]
+new_host() { # new_host NAME FLAG...
+    local name=$1 holder
+    shift
+    unshare --net --uts --mount "$@" bash -c 'hostname "$0" && mount -t tmpfs none "$1/local" && touch "$1/$0" && exec sleep 600' "$name" "$work" &
+    holder=$!
+    waits test -e "$work/$name" -o ! -d "/proc/$holder" && [ -e "$work/$name" ] || return 1
+    [ $# = 0 ] || holder=$(pgrep -P $holder)
+    hosts+=("$holder")
 }
 on() { local h=$1; shift; nsenter -t "$h" --net --uts --mount -- "$@"; }
 two_hosts() {
-    new_host sheaf-one && new_host sheaf-two || return 1
+    new_host sheaf-one && new_host sheaf-two --pid --fork --mount-proc || return 1
     a=${hosts[0]} b=${hosts[1]}
     on "$a" ip link add sheaf0 type veth peer name sheaf0 netns "$b" || return 1
     on "$a" ip addr add 10.213.7.1/24 dev sheaf0 && on "$b" ip addr add 10.213.7.2/24 dev sheaf0 || return 1
@@ -35,13 +39,16 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && two_hosts; then
     cat >"$work/ssh" <<END
 #!$(command -v bash)
 shift # the second host, by its address
-exec nsenter -t $b --net --uts --mount -- sh -c "\$*"
+[ ! -e "$work/off" ] || exit 255
+exec nsenter -t $b --net --uts --mount --pid -- sh -c "\$*"
 END
     chmod +x "$work/ssh"
     export OMPI_MCA_plm_rsh_agent=$work/ssh OMPI_MCA_plm_rsh_no_tree_spawn=1
-    on_both() { # on_both OUT
+    on_both() { # on_both OUT FLAG...
+        local out=$1
+        shift
         on "$a" timeout 60 "$sheaf" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi openmpi \
-            --hosts 10.213.7.1:1,10.213.7.2:1 --out "$1" >"$work/log" 2>&1
+            --hosts 10.213.7.1:1,10.213.7.2:1 --out "$out" "$@" >"$work/log" 2>&1
     }
     check "two hosts with a folder each" on_both "$work/two"
     same "two hosts: the adapter's numbers" "$work/one/adapter/adapter_model.safetensors" "$work/two/adapter/adapter_model.safetensors"
@@ -54,9 +61,25 @@ END
     alone() { # but for the one that holds it
         local p n=0
         for p in /proc/[0-9]*/ns/net; do [ ! "$p" -ef "/proc/$b/ns/net" ] || n=$((n + 1)); done
-        [ $n = 1 ]
+        [ $n = 2 ]
     }
     check "no process is left there" waits alone
+    # The second host is switched off while its rank is in step 2, or 3.
+    on "$b" cp -r "$work/odd" "$work/local/model"
+    on_both "$work/gone" --save-every 1 --restarts 3 --heartbeat 2s --inject 1:sum:100:hang &
+    run=$!
+    waits test -d "$work/gone/checkpoints/step-00000001"
+    touch "$work/off"
+    on "$a" ip addr add 10.213.7.1/32 dev lo # which it keeps without the wire
+    on "$b" ip link set sheaf0 down
+    sleep 0.2
+    kill -KILL "$b"
+    wait $run
+    check "a host is gone: the run goes on" test $? = 0
+    check "which is told" grep -qE 'rank 1 of 2 \(host sheaf-two, process [0-9]+\) (is silent|has lost)' "$work/log"
+    check "on the ranks that are left" grep -qE 'restart 1 of 3: .* after step [12], with --tp 1 --dp 1, without what does not answer: 10.213.7.2$' "$work/log"
+    same "to the adapter of one rank" "$work/one/adapter/adapter_model.safetensors" "$work/gone/adapter/adapter_model.safetensors"
+    sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 30 : 0))
 else
     sed 's/^/# /' "$work/why"
     check "one host, as namespaces may not be made here: by TCP" ranks 2 "$sheaf" train --model "$work/odd" "${flags[@]}" --tp 2 --transport mpi --out "$work/two"

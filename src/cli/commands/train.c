@@ -172,6 +172,18 @@ static sheaf_status *ready(void *self)
     return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
 }
 
+/* How many ranks a run has that goes on: what fails to say so, fails again in the run itself. */
+static void look_back(cli *cli, const cli_option *table, sheaf_train_options *o)
+{
+    char *stored = NULL;
+    int64_t step = 0;
+    sheaf_status *st = o->resume ? sheaf_train_peek(&stored, &step, o->out) : NULL;
+    if (st == NULL && stored != NULL)
+        st = sheaf__settings_resume(&cli->settings, table, stored, o->out);
+    sheaf_status_free(st);
+    free(stored);
+}
+
 int cmd_train(cli *cli, int argc, char **argv)
 {
     sheaf_train_options o;
@@ -187,6 +199,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     cli_linger();
     if (st == NULL && o.restarts > 0 && !cli_is_supervised()) {
         int code = CLI_DONE;
+        look_back(cli, table, &o);
         st = cli_supervise(&code, cli, &o, argc, argv);
         return st == NULL ? code : cli_report(cli, st);
     }

@@ -1,7 +1,11 @@
-/* fewer_ranks_test.c - how many ranks are left for a run when a host is gone. */
+/* fewer_ranks_test.c - which hosts and how many ranks are left for a run when a host is gone. */
 #include "tests/check.h"
 
+#include <stdlib.h>
+
+#include "hosts.h"
 #include "restarts.h"
+#include "tests/files.h"
 
 static void test_restarts__fewer_ranks(void **state)
 {
@@ -22,8 +26,46 @@ static void test_restarts__fewer_ranks(void **state)
     }
 }
 
+/* Host `lost` of the list is gone: what is left of it, and of `ranks`. */
+static void leaves(const char *list, const char *file, int lost, int ranks, const char *words,
+                   int left)
+{
+    cli_hosts hosts;
+    CHECK_OK(cli_hosts_read(&hosts, list, file));
+    if (lost >= 0)
+        hosts.host[lost].lost = true;
+    char *got = cli_hosts_words(&hosts);
+    assert_string_equal(got, words);
+    assert_int_equal(cli_hosts_left(&hosts, ranks), left);
+    free(got);
+    cli_hosts_release(&hosts);
+}
+
+static void test_restarts__hosts_that_are_left(void **state)
+{
+    leaves("a:2,b:2", NULL, 1, 4, "a:2", 2);
+    leaves("a:2,b:2,10.0.0.3:4", "", 0, 8, "b:2,10.0.0.3:4", 6);
+    leaves("a:8,b:8", NULL, 0, 4, "b:8", 4);      /* more slots than ranks */
+    leaves("a,b,c", NULL, 2, 6, "a,b", 4);        /* MPICH goes round */
+    leaves("a,a,b", NULL, 2, 3, "a,a", 2);        /* Open MPI counts names */
+    leaves("a:2,b:2", NULL, -1, 4, "a:2,b:2", 4); /* all are there */
+    const char *path = at("hosts");
+    put(path, "# ours\n\nn1 slots=2 max_slots=4\n  n2 slots=3\nn3:1\r\n");
+    leaves(NULL, path, 0, 6, "n2 slots=3\nn3:1\n", 4);
+    leaves("", path, 1, 6, "n1 slots=2 max_slots=4\nn3:1\n", 3);
+    cli_hosts hosts;
+    CHECK_OK(cli_hosts_read(&hosts, NULL, path));
+    assert_string_equal(hosts.host[0].name, "n1");
+    assert_string_equal(hosts.host[2].name, "n3");
+    cli_hosts_release(&hosts);
+    CHECK_OK(cli_hosts_read(&hosts, NULL, NULL));
+    assert_int_equal(hosts.count, 0);
+    CHECK_FAILS(cli_hosts_read(&hosts, NULL, "/nowhere/hosts"), SHEAF_E_IO, "/nowhere/hosts");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_restarts__fewer_ranks) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_restarts__fewer_ranks),
+                                        cmocka_unit_test(test_restarts__hosts_that_are_left) };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "comm/process.h"
 #include "signals.h"
@@ -132,12 +133,17 @@ static char *on_path(const char *name)
     return NULL;
 }
 
-static sheaf_status *find_mpirun(char **path, bool *is_open, const char *module)
+sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi)
 {
     static const char *const names[2][3] = { { "mpirun.mpich", "mpiexec.hydra", "mpirun" },
                                              { "mpirun.openmpi", "orterun", "mpirun" } };
-    *is_open = strstr(module, "mpich") == NULL;
+    char *module = NULL;
     *path = NULL;
+    sheaf_status *missing = sheaf__process_plugin(&module, mpi);
+    if (missing != NULL)
+        return missing;
+    *is_open = strstr(module, "mpich") == NULL;
+    free(module);
     for (int i = 0; i < 3 && *path == NULL; i++)
         *path = on_path(names[*is_open][i]);
     if (*path != NULL)
@@ -166,10 +172,20 @@ static void become(const words *w, const char *note)
     _exit(127);
 }
 
+/* The note: what the first process ends with, then whether one of them ends the run. */
+enum { CODE, ENDED, PATIENCE_S = 10 };
+
+static bool is_ended(int note)
+{
+    char mark = 0;
+    return pread(note, &mark, 1, ENDED) == 1 && mark != 0;
+}
+
 /* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
-static void watch(int *code, pid_t child, bool is_open)
+static void watch(int *code, pid_t child, bool is_open, int note)
 {
     const struct timespec nap = { .tv_nsec = 20000000 };
+    double ended_at = 0;
     bool told = false;
     int status = 0;
     pid_t ended;
@@ -181,6 +197,10 @@ static void watch(int *code, pid_t child, bool is_open)
             kill(child, is_open ? SIGUSR2 : SIGTERM);
             told = true;
         }
+        if (ended_at == 0 && is_ended(note))
+            ended_at = sheaf__seconds();
+        if (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S)
+            kill(-child, SIGKILL); /* with its ways to other hosts, so that nothing is left there */
         nanosleep(&nap, NULL);
     }
     *code = ended < 0 ? CLI_FAILED : WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
@@ -189,18 +209,28 @@ static void watch(int *code, pid_t child, bool is_open)
 static void read_note(int *code, int note)
 {
     char digit = 0;
-    if (pread(note, &digit, 1, 0) == 1)
+    if (pread(note, &digit, 1, CODE) == 1 && digit != 0)
         *code = digit - '0';
     close(note);
 }
 
+static void mark(int at, char with)
+{
+    const char *path = getenv(launched);
+    const int note = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+    if (note >= 0 && pwrite(note, &with, 1, at) >= 0)
+        close(note);
+}
+
 void cli_launch_tell(int code)
 {
-    const char *path = sheaf__process_first() ? getenv(launched) : NULL;
-    const int note = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
-    const char digit = (char)('0' + code);
-    if (note >= 0 && write(note, &digit, 1) == 1)
-        close(note);
+    if (sheaf__process_first())
+        mark(CODE, (char)('0' + code));
+}
+
+void cli_launch_end(void)
+{
+    mark(ENDED, 1);
 }
 
 /* A file that others of this user may write. */
@@ -213,7 +243,7 @@ static sheaf_status *make_note(char path[PATH_MAX], int *note)
 
 sheaf_status *cli_launch(int *code, const cli_launch_options *o)
 {
-    char *module = NULL, *mpirun = NULL, self[PATH_MAX];
+    char *mpirun = NULL, self[PATH_MAX];
     static char note[PATH_MAX]; /* which a handler of signals reads */
     int fd = -1;
     words w = { 0 };
@@ -224,9 +254,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
                                           "a launcher that numbers its processes"),
                            "neither OMPI_COMM_WORLD_RANK, PMIX_RANK nor PMI_RANK");
     self[n] = '\0';
-    sheaf_status *st = sheaf__process_plugin(&module, o->mpi);
-    if (st == NULL)
-        st = find_mpirun(&mpirun, &is_open, module);
+    sheaf_status *st = cli_launch_mpirun(&mpirun, &is_open, o->mpi);
     if (st == NULL) {
         command_of(&w, mpirun, is_open, self, o);
         if (w.failed)
@@ -244,14 +272,13 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     if (st == NULL && child < 0)
         st = sheaf_found(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), "%s", strerror(errno));
     if (st == NULL)
-        watch(code, child, is_open);
+        watch(code, child, is_open, fd);
     if (fd >= 0) {
         read_note(code, fd);
         cli_signals_unfinished(NULL);
         unlink(note);
     }
     release(&w);
-    free(module);
     free(mpirun);
     return st;
 }

@@ -21,6 +21,15 @@ typedef struct cli_launch_options {
  * Errors: SHEAF_E_UNSUPPORTED: no module, or no mpirun. */
 sheaf_status *cli_launch(int *code, const cli_launch_options *options);
 
+/* cli_launch_mpirun - that of the MPI whose module sheaf has: its path, which the caller frees.
+ * Errors: those of cli_launch(). */
+sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi);
+
+/* cli_launch_end - a process that was launched found that the run cannot go on, and ends: if it is
+ * on the host of the one that launched it, that one knows so. (An mpirun may wait for ever for the
+ * part of itself on a host that is gone.) */
+void cli_launch_end(void);
+
 /* cli_launch_tell - a process that was launched ends with `code`: the first says so to the one that
  * launched it, where that is on its host. (An mpirun may lose it: MPICH's does when a signal came.)
  * Elsewhere it does nothing. */

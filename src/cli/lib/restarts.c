@@ -17,6 +17,7 @@
 #include "base/print.h"
 #include "comm/process.h"
 #include "ending.h"
+#include "hosts.h"
 #include "train/rank.h"
 #include "train/train.h"
 
@@ -29,6 +30,9 @@ typedef struct supervised {
     char **argv;
     char verdict[64]; /* the file that CLI_VERDICT names */
     int tp, dp;       /* of the next run; 0: as the words say */
+    cli_hosts hosts;  /* all that were given */
+    char *left;       /* those of the next run, or the file that names them; NULL: all */
+    char file[72];    /* that file */
     bool stopped;     /* a signal asked for it */
 } supervised;
 
@@ -60,11 +64,11 @@ static bool is_flag(const char *word, const char *name)
 /* How many words from word i on are to be left out. */
 static int left_out(const supervised *s, int i)
 {
-    static const char *const replaced[] = { "tp", "dp" };
+    static const char *const replaced[] = { "tp", "dp", "hosts", "hostfile" };
     const char *word = s->argv[i];
     if (strcmp(word, "--resume") == 0)
         return 1;
-    for (int k = 0; k < 2 && s->tp > 0; k++)
+    for (int k = s->tp > 0 ? 0 : 2; k < (s->left != NULL ? 4 : 2); k++)
         if (is_flag(word, replaced[k]))
             return strchr(word, '=') == NULL && i + 1 < s->argc ? 2 : 1;
     return 0;
@@ -92,6 +96,10 @@ static char **words_of(const supervised *s, bool resume, char (*number)[16])
         words[n++] = number[0];
         words[n++] = (char *)"--dp";
         words[n++] = number[1];
+    }
+    if (s->left != NULL) {
+        words[n++] = (char *)(s->hosts.is_file ? "--hostfile" : "--hosts");
+        words[n++] = s->left;
     }
     return words;
 }
@@ -176,15 +184,43 @@ static bool worth_another(const supervised *s, int status, int *gone)
     return WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT : true;
 }
 
-static void lessen(supervised *s, int gone)
+/* The hosts that answer; one that is back is used again. */
+static sheaf_status *choose_hosts(supervised *s)
 {
-    const int accumulators = sheaf__accumulators_of(s->o);
-    int tp = s->tp > 0 ? s->tp : s->o->tp, dp = s->tp > 0 ? s->dp : s->o->dp;
-    if (gone == 0)
-        return;
-    cli_fewer_ranks(&tp, &dp, tp * dp - gone, accumulators);
+    int tp = s->o->tp, dp = s->o->dp;
+    free(s->left);
+    s->left = NULL;
+    s->tp = s->dp = 0;
+    if (cli_hosts_ask(&s->hosts, s->o->mpi) == 0)
+        return NULL;
+    cli_fewer_ranks(&tp, &dp, cli_hosts_left(&s->hosts, tp * dp), sheaf__accumulators_of(s->o));
     s->tp = tp;
     s->dp = dp;
+    s->left = cli_hosts_words(&s->hosts);
+    if (s->left == NULL)
+        return sheaf__no_memory("--restarts");
+    if (!s->hosts.is_file)
+        return NULL;
+    const int n = snprintf(s->file, sizeof s->file, "%s.hosts", s->verdict);
+    sheaf_status *st = n < (int)sizeof s->file
+                           ? sheaf__file_write_whole(s->file, s->left, strlen(s->left), NULL)
+                           : sheaf_fail(SHEAF_E_IO, "%s.hosts", s->verdict);
+    free(s->left);
+    s->left = strdup(s->file);
+    return st != NULL || s->left != NULL ? st : sheaf__no_memory("--restarts");
+}
+
+static sheaf_status *lessen(supervised *s, int gone)
+{
+    int tp = s->tp > 0 ? s->tp : s->o->tp, dp = s->tp > 0 ? s->dp : s->o->dp;
+    if (s->hosts.count > 0)
+        return choose_hosts(s);
+    if (gone == 0)
+        return NULL;
+    cli_fewer_ranks(&tp, &dp, tp * dp - gone, sheaf__accumulators_of(s->o));
+    s->tp = tp;
+    s->dp = dp;
+    return NULL;
 }
 
 /* Newest checkpoint, 0: none. */
@@ -212,6 +248,11 @@ static void say(const supervised *s, int status, int64_t n, int64_t step)
         sheaf__print(s->cli->err, "from the start");
     if (s->tp > 0)
         sheaf__print(s->cli->err, ", with --tp %d --dp %d", s->tp, s->dp);
+    for (int i = 0, count = 0; i < s->hosts.count; i++)
+        if (s->hosts.host[i].lost)
+            sheaf__print(s->cli->err, "%s%s",
+                         count++ == 0 ? ", without what does not answer: " : ", ",
+                         s->hosts.host[i].name);
     sheaf__print(s->cli->err, "\n");
 }
 
@@ -233,7 +274,8 @@ static sheaf_status *supervise(int *code, supervised *s)
                              n == s->o->restarts ? ", and no restart is left" : "");
             return NULL;
         }
-        lessen(s, gone);
+        if ((st = lessen(s, gone)) != NULL)
+            return st;
         const int64_t step = newest(s->o->out);
         resume = sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;
         say(s, status, n + 1, step);
@@ -266,7 +308,13 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
     if (fd < 0)
         return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s", s.verdict), "%s", strerror(errno));
     close(fd);
-    sheaf_status *st = supervise(code, &s);
+    sheaf_status *st = cli_hosts_read(&s.hosts, o->hosts, o->hostfile);
+    if (st == NULL)
+        st = supervise(code, &s);
     unlink(s.verdict);
+    if (s.file[0] != '\0')
+        unlink(s.file);
+    free(s.left);
+    cli_hosts_release(&s.hosts);
     return st;
 }

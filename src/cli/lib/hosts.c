@@ -1,0 +1,184 @@
+/* hosts.c - see hosts.h. */
+#include "hosts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+#include "launch.h"
+
+enum { ANSWER_S = 15, MOST_BYTES = 1 << 20 };
+
+/* ---- the list ---- */
+
+static bool add(cli_hosts *h, int64_t *capacity, const char *at, size_t size)
+{
+    const size_t name = strcspn(at, ": \t,\n\r");
+    if (!SHEAF_GROW(&h->host, capacity, h->count + 1))
+        return false;
+    cli_host *one = &h->host[h->count];
+    *one = (cli_host){ .name = strndup(at, name < size ? name : size), .words = strndup(at, size) };
+    h->count++;
+    if (one->name == NULL || one->words == NULL)
+        return false;
+    const char *slots = strstr(one->words, "slots=");
+    const char *number = slots != NULL             ? slots + 6
+                         : one->words[name] == ':' ? one->words + name + 1
+                                                   : "0";
+    one->slots = atoi(number);
+    return true;
+}
+
+static bool split(cli_hosts *h, const char *text, const char *ends)
+{
+    int64_t capacity = 0;
+    for (const char *at = text; *at != '\0';) {
+        at += strspn(at, " \t");
+        const size_t n = strcspn(at, ends);
+        if (n > 0 && *at != '#' && !add(h, &capacity, at, n))
+            return false;
+        at += n + (at[n] != '\0');
+    }
+    return true;
+}
+
+sheaf_status *cli_hosts_read(cli_hosts *out, const char *list, const char *file)
+{
+    char *text = NULL;
+    size_t size = 0;
+    const bool is_list = list != NULL && *list != '\0';
+    *out = (cli_hosts){ 0 };
+    if (!is_list && (file == NULL || *file == '\0'))
+        return NULL;
+    sheaf_status *st = is_list ? NULL : sheaf__file_read_all(&text, &size, file, MOST_BYTES);
+    if (st != NULL)
+        return st;
+    out->is_file = !is_list;
+    const bool done = split(out, is_list ? list : text, is_list ? "," : "\n\r");
+    free(text);
+    if (done)
+        return NULL;
+    cli_hosts_release(out);
+    return sheaf__no_memory("the list of hosts");
+}
+
+void cli_hosts_release(cli_hosts *hosts)
+{
+    for (int i = 0; i < hosts->count; i++) {
+        free(hosts->host[i].name);
+        free(hosts->host[i].words);
+    }
+    free(hosts->host);
+    *hosts = (cli_hosts){ 0 };
+}
+
+int cli_hosts_left(const cli_hosts *hosts, int ranks)
+{
+    int64_t all = 0, left = 0;
+    for (int i = 0; i < hosts->count; i++) {
+        const int slots = hosts->host[i].slots < 1 ? 1 : hosts->host[i].slots;
+        all += slots;
+        left += hosts->host[i].lost ? 0 : slots;
+    }
+    if (all < ranks)
+        left = ranks * left / all;
+    return (int)(left < ranks ? left : ranks);
+}
+
+char *cli_hosts_words(const cli_hosts *hosts)
+{
+    sheaf_text text = { 0 };
+    char *words = NULL;
+    for (int i = 0; i < hosts->count; i++)
+        if (!hosts->host[i].lost)
+            sheaf__text_add(&text, "%s%s%s", text.size == 0 || hosts->is_file ? "" : ",",
+                            hosts->host[i].words, hosts->is_file ? "\n" : "");
+    sheaf_status_free(sheaf__text_take(&words, &text));
+    return words;
+}
+
+/* ---- who answers ---- */
+
+/* The same name was asked before: its number; else -1. */
+static int before(const cli_hosts *hosts, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (strcmp(hosts->host[k].name, hosts->host[i].name) == 0)
+            return k;
+    return -1;
+}
+
+/* In a new process, with a group of its own: what it starts in turn is killed with it. */
+static void ask(const char *mpirun, bool is_open, const char *host, const char *self)
+{
+    char *const words[] = { (char *)mpirun,      (char *)"-n",
+                            (char *)"1",         (char *)(is_open ? "--host" : "-hosts"),
+                            (char *)host,        (char *)self,
+                            (char *)"--version", NULL };
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int nothing = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd <= 2 && nothing >= 0; fd++)
+        dup2(nothing, fd);
+    execv(mpirun, words);
+    _exit(127);
+}
+
+static bool answered(pid_t pid, double until)
+{
+    int status = 0;
+    pid_t ended;
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0 && sheaf__seconds() < until)
+        usleep(20000);
+    if (ended == 0) {
+        kill(-pid, SIGKILL);
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        return false;
+    }
+    return ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
+{
+    char *mpirun = NULL, self[PATH_MAX];
+    bool is_open = false;
+    int lost = 0, asked = 0;
+    pid_t *pid = calloc((size_t)hosts->count + 1, sizeof *pid);
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    sheaf_status *st = cli_launch_mpirun(&mpirun, &is_open, mpi);
+    if (st != NULL || n <= 0 || pid == NULL)
+        goto done;
+    self[n] = '\0';
+    for (int i = 0; i < hosts->count; i++) /* all at once */
+        if (before(hosts, i) < 0 && (pid[i] = fork()) == 0)
+            ask(mpirun, is_open, hosts->host[i].name, self);
+    const double until = sheaf__seconds() + ANSWER_S;
+    for (int i = 0; i < hosts->count; i++)
+        if (pid[i] > 0) {
+            hosts->host[i].lost = !answered(pid[i], until);
+            lost += hosts->host[i].lost;
+            asked++;
+        }
+    for (int i = 0; i < hosts->count; i++) {
+        const int same = before(hosts, i);
+        hosts->host[i].lost =
+            lost < asked && (same < 0 ? hosts->host[i].lost : hosts->host[same].lost);
+    }
+done:
+    sheaf_status_free(st);
+    free(mpirun);
+    free(pid);
+    return lost < asked ? lost : 0;
+}
