@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+#include "comm/messages.h"
 #include "comm/run_test.h"
 
 #define EXPECT(what, condition)                                                                    \
@@ -279,6 +281,161 @@ static void test_comm__numbers_of_ranks_that_cannot_be(void **state)
     CHECK_FAILS(sheaf_comm_run_threads(65, any_body, NULL), SHEAF_E_ARG, "ranks");
 }
 
+/* ---- large moves, over an MPI of this test's own ----
+ *
+ * Which counts up to PIECE, as an MPI does up to 2^31: whatever is larger has to come in pieces. */
+
+enum { PIECE = 1000, LETTERS = 1 << 16, POST_RANKS = 5 };
+
+/* The n-th letter of a rank, to another, under a tag, is the n-th that is received there. */
+static struct {
+    pthread_mutex_t lock;
+    struct letter {
+        int from, to, tag, n, size;
+        char *bytes;
+    } letter[LETTERS];
+    struct wish {
+        int from, to, tag, n, room, asked;
+        char *bytes; /* NULL: of a send, which is over once it is asked for */
+    } wish[LETTERS];
+    int letters, wishes, largest, pieces;
+} post = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static _Thread_local int here;
+
+static int wish(sheaf__mpi_request *out, struct wish w)
+{
+    out->bits = (uint64_t)post.wishes;
+    post.wish[post.wishes++] = w;
+    return 0;
+}
+
+static int post_send(sheaf__mpi_request *out, const void *bytes, int size, int peer, int tag)
+{
+    pthread_mutex_lock(&post.lock);
+    struct letter l = { .from = here, .to = peer, .tag = tag, .size = size };
+    for (int i = 0; i < post.letters; i++)
+        l.n +=
+            post.letter[i].from == here && post.letter[i].to == peer && post.letter[i].tag == tag;
+    l.bytes = malloc((size_t)size + 1);
+    memcpy(l.bytes, bytes, (size_t)size);
+    post.letter[post.letters++] = l;
+    if (tag % 2 == 1) { /* what follows a heading */
+        post.largest = size > post.largest ? size : post.largest;
+        post.pieces++;
+    }
+    const int error = wish(out, (struct wish){ 0 });
+    pthread_mutex_unlock(&post.lock);
+    return error;
+}
+
+static int post_receive(sheaf__mpi_request *out, void *bytes, int size, int peer, int tag)
+{
+    pthread_mutex_lock(&post.lock);
+    struct wish w = { .from = peer, .to = here, .tag = tag, .room = size, .bytes = bytes };
+    for (int i = 0; i < post.wishes; i++)
+        w.n += post.wish[i].bytes != NULL && post.wish[i].from == peer && post.wish[i].to == here &&
+               post.wish[i].tag == tag;
+    const int error = wish(out, w);
+    pthread_mutex_unlock(&post.lock);
+    return error;
+}
+
+/* Some come only when they are asked for again. */
+static int post_test(bool *done, int *size, sheaf__mpi_request *request)
+{
+    pthread_mutex_lock(&post.lock);
+    struct wish *w = &post.wish[request->bits];
+    const bool late = w->asked++ < (int)(request->bits % 3);
+    *done = w->bytes == NULL && !late;
+    *size = 0;
+    for (int i = 0; w->bytes != NULL && !late && !*done && i < post.letters; i++) {
+        const struct letter *l = &post.letter[i];
+        if (l->from != w->from || l->to != w->to || l->tag != w->tag || l->n != w->n)
+            continue;
+        *done = true;
+        *size = l->size;
+        memcpy(w->bytes, l->bytes, (size_t)(l->size < w->room ? l->size : w->room));
+    }
+    pthread_mutex_unlock(&post.lock);
+    return 0;
+}
+
+static void post_explain(char text[SHEAF__MPI_TEXT], int error)
+{
+    snprintf(text, SHEAF__MPI_TEXT, "%d", error);
+}
+
+static sheaf_status *large_body(sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    size_t size[POST_RANKS], at = 0;
+    static const size_t sizes[POST_RANKS] = { 61 * PIECE, 0, 17 * PIECE + 1, 40 * PIECE - 1, 20 };
+    unsigned char all[200 * PIECE];
+    for (int r = 0; r < ranks; r++)
+        size[r] = sizes[r];
+    for (int r = 0; r < rank; r++)
+        at += size[r];
+    for (size_t i = 0; i < size[rank]; i++)
+        all[at + i] = (unsigned char)(rank * 31 + (int)(i % 251));
+    TRY(sheaf_comm_gather(comm, all, size));
+    at = 0;
+    for (int r = 0; r < ranks; at += size[r++])
+        for (size_t i = 0; i < size[r]; i++)
+            EXPECT("gather", all[at + i] == (unsigned char)(r * 31 + (int)(i % 251)));
+    memset(all, rank, sizeof all);
+    TRY(sheaf_comm_broadcast(comm, all, sizeof all, ranks - 1));
+    for (size_t i = 0; i < sizeof all; i++)
+        EXPECT("broadcast", all[i] == ranks - 1);
+    return NULL;
+}
+
+static void *large_rank(void *ranks)
+{
+    static const int process[POST_RANKS] = { 0, 1, 2, 3, 4 };
+    static const sheaf__mpi mpi = {
+        .send = post_send, .receive = post_receive, .test = post_test, .explain = post_explain
+    };
+    sheaf_comm *comm = NULL;
+    const int *mine = ranks;
+    here = mine[1];
+    sheaf_status *st = sheaf__messages_open(&comm, &(sheaf__messages_options){ .mpi = &mpi,
+                                                                               .rank = mine[1],
+                                                                               .ranks = mine[0],
+                                                                               .process = process,
+                                                                               .piece = PIECE,
+                                                                               .crowded = true });
+    if (st == NULL)
+        st = large_body(comm);
+    sheaf_status *closed = sheaf__messages_close(comm);
+    if (st == NULL)
+        return closed;
+    sheaf_status_free(closed);
+    return st;
+}
+
+static void test_comm__what_is_larger_than_an_mpi_counts_comes_in_pieces(void **state)
+{
+    for (int ranks = 2; ranks <= POST_RANKS; ranks++) {
+        pthread_t thread[POST_RANKS];
+        int number[POST_RANKS][2];
+        for (int r = 0; r < ranks; r++) {
+            number[r][0] = ranks;
+            number[r][1] = r;
+            assert_int_equal(sheaf__thread_start(&thread[r], large_rank, number[r]), 0);
+        }
+        for (int r = 0; r < ranks; r++) {
+            void *st;
+            pthread_join(thread[r], &st);
+            CHECK_OK((sheaf_status *)st);
+        }
+        assert_int_equal(post.largest, PIECE);
+        assert_true(post.pieces >= 61 + 200);
+        for (int i = 0; i < post.letters; i++)
+            free(post.letter[i].bytes);
+        post.letters = post.wishes = post.largest = post.pieces = 0;
+    }
+}
+
 int main(void)
 {
     alarm(120); /* nothing here may hang */
@@ -295,6 +452,7 @@ int main(void)
     }, of_threads[] = { /* they look into each other's memory */
         cmocka_unit_test(test_comm__nobody_passes_a_barrier_alone),
         cmocka_unit_test(test_comm__numbers_of_ranks_that_cannot_be),
+        cmocka_unit_test(test_comm__what_is_larger_than_an_mpi_counts_comes_in_pieces),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed + (processes ? 0 : cmocka_run_group_tests(of_threads, NULL, NULL));

@@ -19,7 +19,7 @@ enum {
     LINE = 1000,        /* of a line of a failure; what is longer is cut */
     WINDOW = 4,         /* pieces under way to, and from, a peer */
 };
-#define PIECE ((size_t)16 << 20) /* bytes of a piece at most: an MPI counts in int */
+#define PIECE ((size_t)16 << 20)
 
 typedef struct wire {
     uint64_t call, size, digest;
@@ -58,6 +58,7 @@ typedef struct mesh {
     const char *host[SHEAF_MAX_SLICES];
     const sheaf__mpi *mpi;
     int tag;
+    size_t piece;
     bool crowded, left;
     sheaf_status *broken; /* a connection is lost: nothing is sent any more */
     const sheaf__move *send;
@@ -340,7 +341,7 @@ static sheaf_status *take(mesh *m, const sheaf__move *receive, int count, int ra
 
 /* The next piece; false: none is left. */
 static bool next_piece(char **bytes, size_t *size, stream *s, const sheaf__move *move, int count,
-                       int rank)
+                       int rank, size_t most)
 {
     while (s->move < count && (!is_for(&move[s->move], rank) || s->within == move[s->move].size)) {
         s->move++;
@@ -350,7 +351,7 @@ static bool next_piece(char **bytes, size_t *size, stream *s, const sheaf__move 
         return false;
     const size_t left = move[s->move].size - s->within;
     *bytes = (char *)move[s->move].bytes + s->within;
-    *size = left < PIECE ? left : PIECE;
+    *size = left < most ? left : most;
     s->within += *size;
     return true;
 }
@@ -371,7 +372,7 @@ static sheaf_status *advance(flow *f, int rank, bool sends)
     const int count = sends ? m->nsend : f->nreceive;
     char *bytes;
     size_t size;
-    while (s->pending < WINDOW && next_piece(&bytes, &size, s, move, count, rank)) {
+    while (s->pending < WINDOW && next_piece(&bytes, &size, s, move, count, rank, m->piece)) {
         const int at = (s->first + s->pending) % WINDOW;
         const int error =
             sends
@@ -464,6 +465,7 @@ sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_optio
     };
     m->mpi = o->mpi;
     m->tag = o->tag;
+    m->piece = o->piece > 0 ? o->piece : PIECE;
     m->crowded = o->crowded;
     m->comm.world = m->process;
     m->comm.host = o->host == NULL ? NULL : m->host;

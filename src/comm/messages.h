@@ -17,6 +17,7 @@ typedef struct sheaf__messages_options {
     const char *const
         *host;    /* [ranks] where they run: the texts are borrowed; NULL: not known yet */
     int tag;      /* this and the next one are the group's own */
+    size_t piece; /* bytes of a message at most, below 2^31: an MPI counts in int; 0: 16 MB */
     bool crowded; /* more processes than cores: whoever waits gives its core away at once */
 } sheaf__messages_options;
 

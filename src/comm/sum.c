@@ -5,7 +5,8 @@
  *   in place      ranks share memory: each rank reads its share of all operands where
  *                 they lie and writes the result into every rank's output;
  *   by messages   shares travel (all to all), are combined, and the results travel back
- *                 (all gather), a bounded segment at a time. */
+ *                 (all gather), a bounded segment at a time: its results with the operands of
+ *                 the next one, as every exchange waits for the slowest rank. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "comm/transport.h"
 
 #define BLOCK 2048 /* floats combined at a time: operands stay in the nearest caches */
-#define SEGMENT ((int64_t)1 << 15) /* floats of one share of one message */
+#define SEGMENT ((int64_t)1 << 16) /* floats of one share of one message */
 #define MAX_SLOTS 8   /* intermediate values alive at once: the depth of a tree of 64 */
 #define MAX_SENDS 128 /* roots of a rank times its peers; 124 for 63 ranks of 64 slices */
 #define LINE 16       /* floats of a cache line: shares begin on one */
@@ -171,73 +172,77 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_
 
 /* ---- by messages ---- */
 
-/* One segment: elements [base, base + n), n at most SEGMENT for each rank. */
+/* One segment: elements [base, base + n), n at most SEGMENT for each rank; none where n is 0. */
 typedef struct segment {
-    const combine *c;
-    float *out, *const *own; /* this rank's output and operands */
     int64_t base, n;
-    const float *operand[SHEAF_MAX_SLICES]; /* of this rank's share: own or staged */
 } segment;
 
-static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading *heading,
-                                    bool first)
+typedef struct flow {
+    sheaf_comm *comm;
+    const combine *c;
+    float *out, *const *own; /* this rank's output and operands */
+    sheaf__move send[MAX_SENDS + 1], receive[2 * SHEAF_MAX_SLICES];
+    int nsend, nreceive;
+    const float *operand[SHEAF_MAX_SLICES]; /* of this rank's share: own or staged */
+} flow;
+
+/* Each rank gets its share of all operands. */
+static void move_operands(flow *f, const segment *s)
 {
-    sheaf__move send[MAX_SENDS], receive[SHEAF_MAX_SLICES];
-    const sheaf_range mine = share_of(s->n, comm->ranks, comm->rank);
-    int nsend = 0, nreceive = 0, nown = 0;
-    for (int i = 0; i < s->c->operands; i++) {
-        if (s->c->owner[i] != comm->rank) {
-            float *place = comm->staging + (int64_t)i * (SEGMENT + LINE);
-            receive[nreceive++] = (sheaf__move){ s->c->owner[i], place,
-                                                 (size_t)(mine.end - mine.begin) * sizeof *place };
-            s->operand[i] = place;
+    const int ranks = f->comm->ranks, rank = f->comm->rank;
+    const sheaf_range mine = share_of(s->n, ranks, rank);
+    int nown = 0;
+    for (int i = 0; i < f->c->operands; i++) {
+        if (f->c->owner[i] != rank) {
+            float *place = f->comm->staging + (int64_t)i * (SEGMENT + LINE);
+            f->receive[f->nreceive++] =
+                (sheaf__move){ f->c->owner[i], place,
+                               (size_t)(mine.end - mine.begin) * sizeof *place };
+            f->operand[i] = place;
             continue;
         }
-        float *own = s->own[nown++] + s->base;
-        s->operand[i] = own + mine.begin;
-        for (int r = 0; r < comm->ranks; r++) {
-            const sheaf_range theirs = share_of(s->n, comm->ranks, r);
-            if (r == comm->rank)
+        float *own = f->own[nown++] + s->base;
+        f->operand[i] = own + mine.begin;
+        for (int r = 0; r < ranks; r++) {
+            const sheaf_range theirs = share_of(s->n, ranks, r);
+            if (r == rank)
                 continue;
-            assert(nsend < MAX_SENDS);
-            send[nsend++] = (sheaf__move){ r, own + theirs.begin,
-                                           (size_t)(theirs.end - theirs.begin) * sizeof *own };
+            assert(f->nsend < MAX_SENDS);
+            f->send[f->nsend++] =
+                (sheaf__move){ r, own + theirs.begin,
+                               (size_t)(theirs.end - theirs.begin) * sizeof *own };
         }
     }
-    sheaf_status *st = first ? sheaf__comm_enter(comm, heading, send, nsend)
-                             : sheaf__comm_again(comm, heading, send, nsend);
-    return st != NULL ? st : sheaf__comm_collect(comm, heading->op, receive, nreceive);
 }
 
-static void combine_share(const sheaf_comm *comm, const segment *s)
+/* And all get what each has combined. */
+static void move_results(flow *f, const segment *s)
 {
-    const sheaf_range mine = share_of(s->n, comm->ranks, comm->rank);
+    for (int r = 0; r < f->comm->ranks; r++) {
+        const sheaf_range share = share_of(s->n, f->comm->ranks, r);
+        sheaf__move move = { r, f->out + s->base + share.begin,
+                             (size_t)(share.end - share.begin) * sizeof(float) };
+        if (r != f->comm->rank) {
+            f->receive[f->nreceive++] = move;
+            continue;
+        }
+        move.peer = SHEAF__ALL;
+        f->send[f->nsend++] = move;
+    }
+}
+
+static void combine_share(const flow *f, const segment *s)
+{
+    const sheaf_range mine = share_of(s->n, f->comm->ranks, f->comm->rank);
     const unsigned mode = sheaf__compute_mode_enter();
     for (int64_t at = mine.begin; at < mine.end; at += BLOCK) {
         const float *operand[SHEAF_MAX_SLICES];
-        for (int i = 0; i < s->c->operands; i++)
-            operand[i] = s->operand[i] + (at - mine.begin);
-        combine_block(s->c, s->out + s->base + at, operand,
+        for (int i = 0; i < f->c->operands; i++)
+            operand[i] = f->operand[i] + (at - mine.begin);
+        combine_block(f->c, f->out + s->base + at, operand,
                       mine.end - at < BLOCK ? mine.end - at : BLOCK);
     }
     sheaf__compute_mode_leave(mode);
-}
-
-static sheaf_status *trade_results(sheaf_comm *comm, const segment *s, sheaf__heading *heading)
-{
-    sheaf__move all[SHEAF_MAX_SLICES], send = { SHEAF__ALL, NULL, 0 };
-    int count = 0;
-    for (int r = 0; r < comm->ranks; r++) {
-        const sheaf_range share = share_of(s->n, comm->ranks, r);
-        const sheaf__move move = { r, s->out + s->base + share.begin,
-                                   (size_t)(share.end - share.begin) * sizeof(float) };
-        if (r == comm->rank)
-            send = (sheaf__move){ SHEAF__ALL, move.bytes, move.size };
-        else
-            all[count++] = move;
-    }
-    sheaf_status *st = sheaf__comm_again(comm, heading, &send, 1);
-    return st != NULL ? st : sheaf__comm_collect(comm, heading->op, all, count);
 }
 
 static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
@@ -254,26 +259,35 @@ static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
     return NULL;
 }
 
+/* Results of a segment travel with the operands of the next one. */
 static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, float *out,
                                          float *const *own, int64_t n, sheaf__heading *heading)
 {
     sheaf_status *st = reserve_staging(comm, c->operands);
     const int64_t most = SEGMENT * comm->ranks;
-    int64_t base = 0;
-    do { /* at least once: an empty sum is compared like any other */
-        segment s = {
-            .c = c, .out = out, .own = own, .base = base, .n = n - base < most ? n - base : most
-        };
+    segment next = { 0, n < most ? n : most }, before = { 0, 0 };
+    bool first = true, last = false;
+    while (st == NULL && !last) {
+        flow f = { .comm = comm, .c = c, .out = out, .own = own };
+        last = !first && next.n == 0;
+        if (!last)
+            move_operands(&f, &next);
+        if (!first)
+            move_results(&f, &before);
+        st = first ? sheaf__comm_enter(comm, heading, f.send, f.nsend)
+                   : sheaf__comm_again(comm, heading, f.send, f.nsend);
         if (st == NULL)
-            st = trade_operands(comm, &s, heading, base == 0);
-        if (st == NULL) {
+            st = sheaf__comm_collect(comm, heading->op, f.receive, f.nreceive);
+        if (st == NULL && !last) {
             const double began = sheaf__seconds();
-            combine_share(comm, &s);
+            combine_share(&f, &next);
             sheaf__comm_count(comm, heading->op)->summing += sheaf__seconds() - began;
-            st = trade_results(comm, &s, heading);
         }
-        base += s.n;
-    } while (st == NULL && base < n);
+        before = next;
+        next.base += next.n;
+        next.n = n - next.base < most ? n - next.base : most;
+        first = false;
+    }
     return st;
 }
 
@@ -308,11 +322,12 @@ static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__o
     }
 }
 
-/* Of the planner: the exchanges that messages need, of which the first was counted. */
+/* Of the planner: the exchanges that messages need, one more than segments, of which the first was
+ * counted. */
 static sheaf_status *only_count(sheaf_comm *comm, int64_t n, sheaf__op op)
 {
     const int64_t most = SEGMENT * comm->ranks, segments = n == 0 ? 1 : (n + most - 1) / most;
-    sheaf__comm_count(comm, op)->exchanges += (uint64_t)(2 * segments - 1);
+    sheaf__comm_count(comm, op)->exchanges += (uint64_t)segments;
     return NULL;
 }
 

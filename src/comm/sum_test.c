@@ -302,7 +302,7 @@ static void check_counted(const counted *a, const counted *b, int ranks, bool ex
  * message goes. */
 static void test_sum__counts_the_same_however_it_is_made(void **state)
 {
-    static const int64_t sizes[] = { 0, 1, 80, 32768 * 3 + 17, 32768 * 8 * 2 + 1000 };
+    static const int64_t sizes[] = { 0, 1, 80, 65536 * 2 + 17 };
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         for (int ranks = 1; ranks <= 8; ranks += ranks > 2 ? 5 : 1) {
             counted way[3] = { { sizes[i] }, { sizes[i] }, { sizes[i] } };

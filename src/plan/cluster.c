@@ -116,10 +116,10 @@ static double in_group(const sheaf_plan_rank *rank, double share, const sheaf_cl
 /* A rank of two groups sends as many bytes as it has gradients; of D, 2 (D - 1) / D times that. */
 static double between_groups(const sheaf_plan_rank *of_two, int dp, const sheaf_cluster_link *link)
 {
-    enum { SEGMENT = 1 << 15 }; /* numbers of a message of the sum (comm/sum.c) */
+    enum { SEGMENT = 1 << 16 }; /* numbers of a message of the sum (comm/sum.c) */
     const double more = 2 * (double)(dp - 1) / dp;
     const double numbers = of_two->sent_gradients / sizeof(float);
-    const double exchanges = 2 * ceil(numbers / ((double)SEGMENT * dp)) +
+    const double exchanges = ceil(numbers / ((double)SEGMENT * dp)) + 1 +
                              (of_two->sent_weights > 0 ? 1 : 0) + 1; /* and losses */
     return exchanges * link->latency +
            more * (of_two->sent_gradients + of_two->sent_weights) / link->bandwidth;
