@@ -14,7 +14,7 @@
 #include "base/no_memory.h"
 #include "base/text.h"
 #include "parts.h"
-#include "beside.h"
+#include "classes.h"
 #include "spm.h"
 
 enum { FILE_MAX = 512 << 20 };
@@ -31,121 +31,6 @@ typedef struct opening {
     char *text;                     /* of the file, or made of it */
     size_t size;
 } opening;
-
-/* ---- the steps that classes build ---- */
-
-#define LOWER_ONE_EIGHTH "\xe2\x96\x81" /* what stands for a blank: U+2581 */
-#define FROM_BYTES                                                                                           \
-    "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" LOWER_ONE_EIGHTH \
-    "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"
-
-static const char qwen2_split[] =
-    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
-    "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
-    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
-    "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,"
-    "\"trim_offsets\":true,\"use_regex\":false}]}";
-
-static const char bpe_options[] = "{\"type\":\"BPE\",\"fuse_unk\":%s,\"byte_fallback\":%s,"
-                                  "\"ignore_merges\":false%s%s}";
-
-/* What a class has instead of the file's steps; texts are malloc'd. */
-typedef struct built {
-    char *pre_tokenizer, *decoder, *model, *added;
-    const char *normalizer;
-} built;
-
-static void built_release(built *b)
-{
-    free(b->pre_tokenizer);
-    free(b->decoder);
-    free(b->model);
-    free(b->added);
-}
-
-static char *text_of(const char *format, const char *a, const char *b, const char *c, const char *d)
-{
-    const size_t size = strlen(format) + strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
-    char *text = malloc(size);
-    const char *const words[] = { a, b, c, d };
-    int word = 0;
-    char *to = text;
-    for (const char *at = format; text != NULL && *at != '\0'; at++) {
-        if (at[0] != '%' || at[1] != 's') {
-            *to++ = *at;
-            continue;
-        }
-        to = stpcpy(to, words[word++]);
-        at++;
-    }
-    if (text != NULL)
-        *to = '\0';
-    return text;
-}
-
-static void build_llama(built *b, const sheaf__beside *s)
-{
-    const bool prefix = s->prefix_space != 0;
-    b->normalizer = "null";
-    b->pre_tokenizer = text_of("{\"type\":\"Metaspace\",\"replacement\":\"" LOWER_ONE_EIGHTH
-                               "\",\"prepend_scheme\":\"%s\",\"split\":false}",
-                               !prefix     ? "never"
-                               : s->legacy ? "always"
-                                           : "first",
-                               "", "", "");
-    b->decoder = text_of(
-        FROM_BYTES "%s]}",
-        prefix ? ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}" : "", "", "", "");
-    b->model = text_of(bpe_options, "true", "true", "", "");
-}
-
-static void build_gemma(built *b, const char *unknown)
-{
-    sheaf_text name = { 0 };
-    sheaf__text_json(&name, unknown == NULL ? "" : unknown);
-    b->normalizer = "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
-                    "\"" LOWER_ONE_EIGHTH "\"}";
-    b->pre_tokenizer = text_of("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":"
-                               "\"MergedWithPrevious\",\"invert\":false}",
-                               "", "", "", "");
-    b->decoder = text_of(FROM_BYTES "]}", "", "", "", "");
-    if (!name.failed && unknown != NULL)
-        b->model = text_of(bpe_options, "true", "true", ",\"unk_token\":", name.at);
-    else if (!name.failed)
-        b->model = text_of(bpe_options, "true", "true", "", "");
-    sheaf__text_release(&name);
-}
-
-static void build_byte_level(built *b, const opening *o)
-{
-    const char *prefix = o->settings.prefix_space == 1 ? "true" : "false";
-    const bool qwen2 = o->class == SHEAF__QWEN2_TOKENIZER;
-    b->normalizer = qwen2 ? "{\"type\":\"NFC\"}" : "null";
-    b->pre_tokenizer = text_of(qwen2 ? qwen2_split
-                                     : "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,"
-                                       "\"trim_offsets\":true,\"use_regex\":true}",
-                               prefix, "", "", "");
-    b->decoder = text_of("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
-                         "\"use_regex\":true}",
-                         "", "", "", "");
-    b->model = text_of(bpe_options, "false", "false",
-                       ",\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":\"\"", "");
-}
-
-static sheaf_status *build(built *b, const opening *o)
-{
-    b->added = json_dumps(o->added, JSON_COMPACT);
-    switch (o->class) {
-    case SHEAF__GENERIC: return b->added == NULL ? sheaf__no_memory(memory_for) : NULL;
-    case SHEAF__LLAMA_TOKENIZER: build_llama(b, &o->settings); break;
-    case SHEAF__GEMMA_TOKENIZER: build_gemma(b, o->name[SHEAF__UNK]); break;
-    case SHEAF__QWEN2_TOKENIZER:
-    case SHEAF__GPT2_TOKENIZER: build_byte_level(b, o); break;
-    }
-    return b->added == NULL || b->pre_tokenizer == NULL || b->decoder == NULL || b->model == NULL
-               ? sheaf__no_memory(memory_for)
-               : NULL;
-}
 
 /* ---- added tokens ---- */
 
@@ -288,6 +173,24 @@ static bool is_token_key(const char *key)
     return sheaf__ends_with(key, "_token");
 }
 
+/* The <extra_id_0> ... of a T5Tokenizer. */
+static sheaf_status *put_sentinels(opening *o)
+{
+    enum { USUAL = 100, MOST = 100000 };
+    const json_t *count = json_object_get(o->settings.config, "extra_ids");
+    const json_int_t ids = count == NULL ? USUAL : json_integer_value(count);
+    sheaf_status *st = NULL;
+    if (ids < 0 || ids > MOST || (count != NULL && !json_is_integer(count)))
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tokenizer_config.json: 'extra_ids'"),
+                              "how many there are: a whole number up to %d", MOST);
+    for (int i = 0; st == NULL && i < ids; i++) {
+        json_t *token = json_sprintf("<extra_id_%d>", i);
+        st = token == NULL ? sheaf__no_memory(memory_for) : put_token(o->added, token, true);
+        json_decref(token);
+    }
+    return st;
+}
+
 static sheaf_status *put_extra(opening *o)
 {
     const json_t *extra = json_object_get(o->settings.config, "extra_special_tokens");
@@ -303,6 +206,8 @@ static sheaf_status *put_extra(opening *o)
     }
     if (st == NULL)
         st = put_list(o, extra);
+    if (st == NULL && o->class == SHEAF__T5_TOKENIZER && json_array_size(extra) == 0)
+        st = put_sentinels(o);
     if (st == NULL && o->spm != NULL && json_array_size(extra) + json_object_size(extra) == 0)
         st = put_list(o, json_object_get(o->spm, "extra"));
     return st;
@@ -355,30 +260,14 @@ static sheaf_status *collect_added(opening *o)
 
 static const char *default_name(const opening *o, int which)
 {
-    static const char *const llama[SHEAF__NAMES] = {
-        [SHEAF__BOS] = "<s>", [SHEAF__EOS] = "</s>", [SHEAF__UNK] = "<unk>"
-    };
-    static const char *const gemma[SHEAF__NAMES] = { [SHEAF__BOS] = "<bos>",
-                                                     [SHEAF__EOS] = "<eos>",
-                                                     [SHEAF__UNK] = "<unk>",
-                                                     [SHEAF__PAD] = "<pad>",
-                                                     [SHEAF__MASK] = "<mask>" };
     static const char *const of_spm[SHEAF__NAMES] = {
         [SHEAF__BOS] = "bos_token", [SHEAF__EOS] = "eos_token", [SHEAF__UNK] = "unk_token"
     };
-    static const char end[] = "<|endoftext|>";
-    switch (o->class) {
-    case SHEAF__LLAMA_TOKENIZER: return llama[which];
-    case SHEAF__GEMMA_TOKENIZER: return gemma[which];
-    case SHEAF__QWEN2_TOKENIZER:
-        return which == SHEAF__EOS || which == SHEAF__UNK || which == SHEAF__PAD ? end : NULL;
-    case SHEAF__GPT2_TOKENIZER:
-        return which == SHEAF__EOS || which == SHEAF__UNK || which == SHEAF__BOS ? end : NULL;
-    default:
-        return o->spm == NULL || of_spm[which] == NULL
-                   ? NULL
-                   : json_string_value(json_object_get(o->spm, of_spm[which]));
-    }
+    if (o->class != SHEAF__GENERIC)
+        return sheaf__class_name(o->class, which);
+    return o->spm == NULL || of_spm[which] == NULL
+               ? NULL
+               : json_string_value(json_object_get(o->spm, of_spm[which]));
 }
 
 static void find_names(opening *o)
@@ -402,7 +291,8 @@ static sheaf_status *check_class(opening *o)
 {
     const char *type =
         json_string_value(json_object_get(json_object_get(o->look, "model"), "type"));
-    if (o->class == SHEAF__GENERIC || type == NULL || strcmp(type, "BPE") == 0)
+    const char *wanted = sheaf__class_model(o->class);
+    if (wanted == NULL || type == NULL || strcmp(type, wanted) == 0)
         return NULL;
     if (o->settings.declared == NULL) {
         o->class = SHEAF__GENERIC;
@@ -410,7 +300,7 @@ static sheaf_status *check_class(opening *o)
     }
     sheaf_status *st =
         sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_class '%s'", o->settings.declared);
-    sheaf_expected(st, "a model of type BPE, which this class is made for");
+    sheaf_expected(st, "a model of type %s, which this class is made for", wanted);
     return sheaf_try_this(sheaf_found(st, "%s", type), "--tokenizer FOLDER/tokenizer.json");
 }
 
@@ -436,23 +326,26 @@ static bool same_added(const opening *o)
 
 static sheaf_status *parse_built(sheaf__tokenizer **out, opening *o)
 {
-    built b = { 0 };
-    sheaf_status *st = build(&b, o);
-    const sheaf__instead instead = { .added_tokens = o->class == SHEAF__GENERIC && same_added(o)
-                                                         ? NULL
-                                                         : b.added,
+    sheaf__built b = { 0 };
+    char *added = json_dumps(o->added, JSON_COMPACT);
+    sheaf_status *st = added == NULL ? sheaf__no_memory(memory_for)
+                                     : sheaf__class_build(&b, o->class, &o->settings,
+                                                          o->name[SHEAF__UNK], o->look);
+    const sheaf__instead instead = { .added_tokens =
+                                         o->class == SHEAF__GENERIC && same_added(o) ? NULL : added,
                                      .normalizer = b.normalizer,
                                      .pre_tokenizer = b.pre_tokenizer,
                                      .decoder = b.decoder,
                                      .model = b.model };
     if (st == NULL)
         st = sheaf__tokenizer_parse(out, o->text, o->size, &instead);
-    built_release(&b);
+    sheaf__built_release(&b);
+    free(added);
     return st;
 }
 
 /* add_bos_token and add_eos_token count where there is no tokenizer.json, whose post-processor says
- * it. */
+ * it. A T5Tokenizer has its own. */
 static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
 {
     const sheaf__beside *s = &o->settings;
@@ -462,6 +355,8 @@ static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
     t->pad = id_of(t, o->name[SHEAF__PAD]);
     t->chat_template = o->settings.chat_template;
     o->settings.chat_template = NULL;
+    if (o->class == SHEAF__T5_TOKENIZER)
+        return sheaf__tokenizer_around(t, -1, t->eos);
     if (o->spm == NULL)
         return NULL;
     return sheaf__tokenizer_around(t, s->add_bos == 1 ? t->bos : -1, s->add_eos == 1 ? t->eos : -1);
@@ -471,7 +366,7 @@ static sheaf_status *read_spm(opening *o)
 {
     sheaf_text json = { 0 };
     const char *declared = o->settings.declared, *model_type = o->settings.model_type;
-    const bool otherwise = sheaf__beside_does_more(&o->settings);
+    const bool otherwise = o->class == SHEAF__T5_TOKENIZER || sheaf__beside_does_more(&o->settings);
     if (otherwise || o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER) {
         sheaf_status *st = sheaf_expected(
             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s '%s'",

@@ -81,8 +81,35 @@ static void test_folder__ids_and_names_are_those_of_transformers(void **state)
                 fail_msg("case %zu: name %zu is %" PRId32, i, k, got[k]);
         sheaf__tokenizer_close(t);
     }
-    assert_true(i >= 23);
+    assert_true(i >= 26);
     json_decref(all);
+}
+
+/* A T5Tokenizer has a hundred, or as many as are said, unless a list of tokens is there. */
+static void test_folder__a_t5_has_its_extra_ids(void **state)
+{
+    sheaf__tokenizer *t = NULL;
+    char from[512];
+    (void)state;
+    assert_int_equal(mkdir(at("t5"), 0700), 0);
+    assert_int_equal(symlink(data(from, "t5.json"), at("t5/tokenizer.json")), 0);
+    put(at("t5/config.json"), "{\"model_type\": \"mt5\"}");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("t5")));
+    assert_int_equal(sheaf__tokenizer_find(t, "<extra_id_99>"), 599);
+    sheaf__tokenizer_close(t);
+    put(at("t5/tokenizer_config.json"), "{\"extra_ids\": 2}");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("t5")));
+    assert_int_equal(sheaf__tokenizer_find(t, "<extra_id_1>"), 501);
+    assert_int_equal(sheaf__tokenizer_find(t, "<extra_id_2>"), -1);
+    sheaf__tokenizer_close(t);
+    put(at("t5/tokenizer_config.json"), "{\"extra_special_tokens\": [\"<x>\"]}");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("t5")));
+    assert_int_equal(sheaf__tokenizer_find(t, "<x>"), 500);
+    assert_int_equal(sheaf__tokenizer_find(t, "<extra_id_0>"), -1);
+    sheaf__tokenizer_close(t);
+    t = NULL;
+    put(at("t5/tokenizer_config.json"), "{\"extra_ids\": -1}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("t5")), SHEAF_E_FORMAT, "'extra_ids'");
 }
 
 static void test_folder__a_template_file_counts_before_the_config(void **state)
@@ -296,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder__ids_and_names_are_those_of_transformers),
+        cmocka_unit_test(test_folder__a_t5_has_its_extra_ids),
         cmocka_unit_test(test_folder__a_template_file_counts_before_the_config),
         cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
         cmocka_unit_test(test_parts__what_is_wrong_is_named),

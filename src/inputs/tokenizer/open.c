@@ -559,6 +559,7 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
 sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size)
 {
     static const char *const keys[KEYS] = { [ADDED] = "added_tokens",
+                                            [FIRST_LIST + NORMALIZER] = "normalizer",
                                             [FIRST_LIST + PRE_TOKENIZER] = "pre_tokenizer",
                                             [FIRST_LIST + DECODER] = "decoder" };
     parts p = { .model = json_object() };

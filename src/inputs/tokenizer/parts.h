@@ -226,7 +226,7 @@ enum { SHEAF__ID_GIVEN = SHEAF__ID_MAX + 1 };
  *   instead  may be NULL */
 sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size,
                                      const sheaf__instead *instead);
-/* sheaf__tokenizer_look - its added_tokens, pre_tokenizer and decoder, and its model
+/* sheaf__tokenizer_look - its added_tokens, normalizer, pre_tokenizer and decoder, and its model
  * without vocab and merges; *out is new (json_decref). */
 sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size);
 /* sheaf__tokenizer_around - these ids (-1: none) before and behind each text, and nothing else. */

@@ -1,0 +1,177 @@
+/* classes.c - see classes.h. */
+#include "classes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "base/text.h"
+
+#define LOWER_ONE_EIGHTH "\xe2\x96\x81" /* what stands for a blank: U+2581 */
+#define FROM_BYTES                                                                                           \
+    "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" LOWER_ONE_EIGHTH \
+    "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"
+
+static const char qwen2_split[] =
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+    "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
+    "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,"
+    "\"trim_offsets\":true,\"use_regex\":false}]}";
+
+static const char bpe_options[] = "{\"type\":\"BPE\",\"fuse_unk\":%s,\"byte_fallback\":%s,"
+                                  "\"ignore_merges\":false%s%s}";
+
+static char *text_of(const char *format, const char *a, const char *b, const char *c, const char *d)
+{
+    const size_t size = strlen(format) + strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
+    char *text = malloc(size);
+    const char *const words[] = { a, b, c, d };
+    int word = 0;
+    char *to = text;
+    for (const char *at = format; text != NULL && *at != '\0'; at++) {
+        if (at[0] != '%' || at[1] != 's') {
+            *to++ = *at;
+            continue;
+        }
+        to = stpcpy(to, words[word++]);
+        at++;
+    }
+    if (text != NULL)
+        *to = '\0';
+    return text;
+}
+
+static void build_llama(sheaf__built *b, const sheaf__beside *s)
+{
+    const bool prefix = s->prefix_space != 0;
+    b->normalizer = "null";
+    b->pre_tokenizer = text_of("{\"type\":\"Metaspace\",\"replacement\":\"" LOWER_ONE_EIGHTH
+                               "\",\"prepend_scheme\":\"%s\",\"split\":false}",
+                               !prefix     ? "never"
+                               : s->legacy ? "always"
+                                           : "first",
+                               "", "", "");
+    b->decoder = text_of(
+        FROM_BYTES "%s]}",
+        prefix ? ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}" : "", "", "", "");
+    b->model = text_of(bpe_options, "true", "true", "", "");
+}
+
+static void build_gemma(sheaf__built *b, const char *unknown)
+{
+    sheaf_text name = { 0 };
+    sheaf__text_json(&name, unknown == NULL ? "" : unknown);
+    b->normalizer = "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+                    "\"" LOWER_ONE_EIGHTH "\"}";
+    b->pre_tokenizer = text_of("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":"
+                               "\"MergedWithPrevious\",\"invert\":false}",
+                               "", "", "", "");
+    b->decoder = text_of(FROM_BYTES "]}", "", "", "", "");
+    if (!name.failed && unknown != NULL)
+        b->model = text_of(bpe_options, "true", "true", ",\"unk_token\":", name.at);
+    else if (!name.failed)
+        b->model = text_of(bpe_options, "true", "true", "", "");
+    sheaf__text_release(&name);
+}
+
+static void build_byte_level(sheaf__built *b, const sheaf__beside *s, bool qwen2)
+{
+    const char *prefix = s->prefix_space == 1 ? "true" : "false";
+    b->normalizer = qwen2 ? "{\"type\":\"NFC\"}" : "null";
+    b->pre_tokenizer = text_of(qwen2 ? qwen2_split
+                                     : "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,"
+                                       "\"trim_offsets\":true,\"use_regex\":true}",
+                               prefix, "", "", "");
+    b->decoder = text_of("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
+                         "\"use_regex\":true}",
+                         "", "", "", "");
+    b->model = text_of(bpe_options, "false", "false",
+                       ",\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":\"\"", "");
+}
+
+/* Of the normalizers a T5Tokenizer takes Precompiled alone. */
+static const json_t *precompiled_of(const json_t *normalizer)
+{
+    const json_t *list = json_object_get(normalizer, "normalizers"), *step;
+    const char *type = json_string_value(json_object_get(normalizer, "type"));
+    size_t i;
+    if (type != NULL && strcmp(type, "Precompiled") == 0)
+        return normalizer;
+    json_array_foreach((json_t *)list, i, step)
+    {
+        type = json_string_value(json_object_get(step, "type"));
+        if (type != NULL && strcmp(type, "Precompiled") == 0)
+            return step;
+    }
+    return NULL;
+}
+
+#define METASPACE                                                                                  \
+    "{\"type\":\"Metaspace\",\"replacement\":\"" LOWER_ONE_EIGHTH                                  \
+    "\",\"prepend_scheme\":\"always\",\"split\":true}"
+
+static void build_t5(sheaf__built *b, const json_t *look)
+{
+    const json_t *precompiled = precompiled_of(json_object_get(look, "normalizer"));
+    b->normalizer = "null";
+    if (precompiled != NULL)
+        b->normalizer = b->own_normalizer = json_dumps(precompiled, JSON_COMPACT);
+    b->pre_tokenizer = text_of("{\"type\":\"Sequence\",\"pretokenizers\":["
+                               "{\"type\":\"WhitespaceSplit\"}," METASPACE "]}",
+                               "", "", "", "");
+    b->decoder = text_of(METASPACE, "", "", "", "");
+    b->model =
+        text_of("{\"type\":\"Unigram\",\"unk_id\":2,\"byte_fallback\":false}", "", "", "", "");
+}
+
+sheaf_status *sheaf__class_build(sheaf__built *b, sheaf__tokenizer_class class,
+                                 const sheaf__beside *s, const char *unknown, const json_t *look)
+{
+    switch (class) {
+    case SHEAF__GENERIC: return NULL;
+    case SHEAF__LLAMA_TOKENIZER: build_llama(b, s); break;
+    case SHEAF__GEMMA_TOKENIZER: build_gemma(b, unknown); break;
+    case SHEAF__QWEN2_TOKENIZER: build_byte_level(b, s, true); break;
+    case SHEAF__GPT2_TOKENIZER: build_byte_level(b, s, false); break;
+    case SHEAF__T5_TOKENIZER: build_t5(b, look); break;
+    }
+    return b->normalizer == NULL || b->pre_tokenizer == NULL || b->decoder == NULL ||
+                   b->model == NULL
+               ? sheaf__no_memory("tokenizer")
+               : NULL;
+}
+
+void sheaf__built_release(sheaf__built *b)
+{
+    free(b->own_normalizer);
+    free(b->pre_tokenizer);
+    free(b->decoder);
+    free(b->model);
+}
+
+const char *sheaf__class_model(sheaf__tokenizer_class class)
+{
+    return class == SHEAF__GENERIC ? NULL : class == SHEAF__T5_TOKENIZER ? "Unigram" : "BPE";
+}
+
+const char *sheaf__class_name(sheaf__tokenizer_class class, int which)
+{
+    static const char end[] = "<|endoftext|>";
+    static const char *const names[][SHEAF__NAMES] = {
+        [SHEAF__LLAMA_TOKENIZER] = { [SHEAF__BOS] = "<s>",
+                                     [SHEAF__EOS] = "</s>",
+                                     [SHEAF__UNK] = "<unk>" },
+        [SHEAF__GEMMA_TOKENIZER] = { [SHEAF__BOS] = "<bos>",
+                                     [SHEAF__EOS] = "<eos>",
+                                     [SHEAF__UNK] = "<unk>",
+                                     [SHEAF__PAD] = "<pad>",
+                                     [SHEAF__MASK] = "<mask>" },
+        [SHEAF__QWEN2_TOKENIZER] = { [SHEAF__EOS] = end, [SHEAF__UNK] = end, [SHEAF__PAD] = end },
+        [SHEAF__GPT2_TOKENIZER] = { [SHEAF__BOS] = end, [SHEAF__EOS] = end, [SHEAF__UNK] = end },
+        [SHEAF__T5_TOKENIZER] = { [SHEAF__EOS] = "</s>",
+                                  [SHEAF__UNK] = "<unk>",
+                                  [SHEAF__PAD] = "<pad>" },
+    };
+    return names[class][which];
+}
