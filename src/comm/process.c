@@ -173,6 +173,11 @@ void sheaf__process_tell(struct sheaf__doing *doing)
 
 /* ---- all processes together ---- */
 
+sheaf_comm *sheaf__process_all(void)
+{
+    return process_view.comm;
+}
+
 sheaf_status *sheaf__process_agree(sheaf_status *mine)
 {
     return process_view.comm == NULL ? mine : sheaf_comm_agree(process_view.comm, mine);

@@ -38,6 +38,9 @@ bool sheaf__process_asks(double *share);
  * sheaf_comm_tell(). */
 void sheaf__process_tell(struct sheaf__doing *doing);
 
+/* sheaf__process_all - the group of all processes; NULL with one. Borrowed. */
+sheaf_comm *sheaf__process_all(void);
+
 /* Collective: all processes call them. */
 /* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. */
 sheaf_status *sheaf__process_agree(sheaf_status *mine);

@@ -15,7 +15,8 @@ enum { TOKEN = 32, NAME = 256 };
 
 /* What the first rank tells the others. */
 typedef struct proof {
-    char name[NAME]; /* of the file, in OUT */
+    int32_t above;   /* in OUT, or so many folders above it */
+    char name[NAME]; /* of the file there */
     char token[TOKEN + 1];
 } proof;
 
@@ -29,13 +30,36 @@ static sheaf_status *make_token(char token[TOKEN + 1])
     return NULL;
 }
 
+/* The folder that lies `above` folders above `out`; with a negative number the nearest that there
+ * is, which is counted. */
+static sheaf_status *climb(char **folder, int32_t *above, const char *out)
+{
+    const int32_t wanted = *above;
+    *folder = strdup(out);
+    sheaf_status *st = *folder == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", out) : NULL;
+    for (*above = 0;
+         st == NULL && (wanted < 0 ? sheaf__path_kind(*folder) == SHEAF_PATH_NONE &&
+                                         strcmp(*folder, ".") != 0 && strcmp(*folder, "/") != 0
+                                   : *above < wanted);
+         ++*above) {
+        char *parent = NULL;
+        st = sheaf__path_parent(&parent, *folder);
+        free(*folder);
+        *folder = parent;
+    }
+    return st;
+}
+
 /* OUT/seen.partial-PID-MARK, which the next run there sweeps away should this one be killed. */
 static sheaf_status *write_proof(char **path, proof *p, const char *out)
 {
-    char *base = NULL;
+    char *base = NULL, *folder = NULL;
     sheaf_status *st = make_token(p->token);
+    p->above = -1;
     if (st == NULL)
-        st = sheaf__path_join(&base, out, "seen");
+        st = climb(&folder, &p->above, out);
+    if (st == NULL)
+        st = sheaf__path_join(&base, folder, "seen");
     if (st == NULL)
         st = sheaf__partial_path(path, base, "partial", 0);
     if (st == NULL) {
@@ -45,6 +69,7 @@ static sheaf_status *write_proof(char **path, proof *p, const char *out)
     }
     if (st == NULL)
         st = sheaf__file_write_whole(*path, p->token, TOKEN, NULL);
+    free(folder);
     free(base);
     return st;
 }
@@ -63,14 +88,18 @@ static bool sees(const char *path, const char *token)
 static sheaf_status *look(const proof *p, const char *out, const char *host, double wait)
 {
     const double end = sheaf__seconds() + wait;
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, out, p->name);
+    char *path = NULL, *folder = NULL;
+    int32_t above = p->above;
+    sheaf_status *st = climb(&folder, &above, out);
+    if (st == NULL)
+        st = sheaf__path_join(&path, folder, p->name);
     bool seen = st == NULL && sees(path, p->token);
     while (st == NULL && !seen && sheaf__seconds() < end) {
         nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
         seen = sees(path, p->token);
     }
     free(path);
+    free(folder);
     if (st != NULL || seen)
         return st;
     st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "--out %s on host %s", out, host),

@@ -56,8 +56,23 @@ static void test_out__another_folder_is_refused_by_host(void **state)
     free(path);
     snprintf(r.folder[2], sizeof r.folder[2], "%s", at("nowhere"));
     CHECK_FAILS(ask(&r, 3), SHEAF_E_IO, "on host h2");
-    snprintf(r.folder[0], sizeof r.folder[0], "%s", at("nowhere"));
-    CHECK_FAILS(ask(&r, 2), SHEAF_E_IO, "nowhere");
+    assert_int_equal(entries(at("mine")), 0);
+    assert_int_equal(entries(at("theirs")), 0);
+}
+
+/* The nearest folder above it tells. */
+static void test_out__before_it_is_there(void **state)
+{
+    run r;
+    for (int i = 0; i < 4; i++)
+        snprintf(r.folder[i], sizeof r.folder[i], "%s", at("one/deep/run"));
+    CHECK_OK(ask(&r, 4));
+    assert_int_equal(entries(at("one")), 0);
+    for (int i = 0; i < 4; i++)
+        snprintf(r.folder[i], sizeof r.folder[i], "%s",
+                 at(i == 2 ? "theirs/deep/run" : "mine/deep/run"));
+    CHECK_OK(ask(&r, 2));
+    CHECK_FAILS(ask(&r, 4), SHEAF_E_IO, "run on host h2");
     assert_int_equal(entries(at("mine")), 0);
     assert_int_equal(entries(at("theirs")), 0);
 }
@@ -67,6 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_out__one_folder_under_any_name_is_shared),
         cmocka_unit_test(test_out__another_folder_is_refused_by_host),
+        cmocka_unit_test(test_out__before_it_is_there),
     };
     return cmocka_run_group_tests_name("train/shared_out", tests, make_scratch, remove_scratch);
 }

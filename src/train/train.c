@@ -798,6 +798,9 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
     st = sheaf__process_agree(st);
+    if (st == NULL && sheaf__process_count() > 1) /* before data are tokenised for hours */
+        st = sheaf__out_shared(sheaf__process_all(), o->out,
+                               sheaf__process_host(sheaf__process_number()), SEEN_WITHIN);
     if (st == NULL)
         st = sheaf__process_agree(open_model(&in, o, hooks->events));
     if (st == NULL)

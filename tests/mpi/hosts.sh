@@ -54,6 +54,28 @@ END
     same "two hosts: the adapter's numbers" "$work/one/adapter/adapter_model.safetensors" "$work/two/adapter/adapter_model.safetensors"
     check "it says where" grep -q "2 processes on sheaf-one, sheaf-two" "$work/log"
     cat "$work/log" | sed 's/^/# /' | head -n $((failures > 0 ? 20 : 0))
+    # What is not on both is told before anything is begun.
+    refused() { # refused NAME PATTERN FLAG...: by the second host, once
+        local name=$1 pattern=$2
+        shift 2
+        on "$a" timeout 60 "$sheaf" train --model "$work/local/model" "${flags[@]:2}" --tp 2 --transport mpi --mpi openmpi \
+            --hosts 10.213.7.1:1,10.213.7.2:1 "$@" >"$work/log" 2>&1 && fail "$name: is refused" "it trained"
+        check "$name: the host is named, once" bash -c '[ "$(grep -c "^sheaf: " "$0")" = 1 ] && grep -q "^sheaf: rank 1 on sheaf-two: $1" "$0"' "$work/log" "$pattern"
+    }
+    on "$a" cp "$data" "$work/local/rows.safetensors" && on "$a" cp -r "$work/two" "$work/local/two"
+    # before data are read, which take long
+    refused "a disk each" "--out $work/local/deep/run on host sheaf-two" --data "$work/local/rows.safetensors" --out "$work/local/deep/run"
+    check "nothing is begun there" on "$a" test ! -e "$work/local/deep"
+    check "and nothing left" bash -c '! ls "$0" | grep -q seen' <(on "$a" ls "$work/local")
+    ids=$(seq 3 18 | tr '\n' ' ')
+    tokens_file "$work/rows.1" 4 4 "$ids" "$ids"
+    tokens_file "$work/rows.2" 4 4 "${ids/ 9 / 8 }" "$ids"
+    on "$a" cp "$work/rows.1" "$work/local/other.safetensors" && on "$b" cp "$work/rows.2" "$work/local/other.safetensors"
+    refused "data on one host" "$work/local/rows.safetensors" --data "$work/local/rows.safetensors" --out "$work/three"
+    refused "other data" "the data" --data "$work/local/other.safetensors" --out "$work/three"
+    on "$a" timeout 60 "$sheaf" train --resume --out "$work/local/two" --steps 4 --transport mpi --mpi openmpi --hosts 10.213.7.1:1,10.213.7.2:1 >"$work/log" 2>&1 && fail "checkpoints on one host" "it went on"
+    check "checkpoints on one host: the host is named, once" bash -c '[ "$(grep -c "^sheaf: " "$0")" = 1 ] && grep -q "^sheaf: rank 1 on sheaf-two: --out $1 on host sheaf-two" "$0"' "$work/log" "$work/local/two"
+    absent "nothing is begun" "$work/three"
     on "$b" rm -r "$work/local/model"
     on_both "$work/three" && fail "a host without the model" "it trained"
     check "a host without the model is named, once" bash -c '[ "$(grep "^sheaf: " "$0")" = "sheaf: rank 1 on sheaf-two: $1" ]' "$work/log" "$work/local/model"
