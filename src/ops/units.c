@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 
 #include <cpuid.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -49,24 +50,43 @@ bool sheaf__units_lack_permission(void)
     return has_amx() && !may_use_tiles();
 }
 
+/* What pays is a fact of the processor, measured once a process and not for each device: ranks
+ * would measure against each other. */
+static struct {
+    pthread_once_t tiles_once, pairs_once;
+    bool tiles, pairs;
+} processor_pays = { PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, false, false };
+
+static void measure_tiles(void)
+{
+    double rate[SHEAF__RATES];
+    sheaf__units_measure(rate, true, true);
+    processor_pays.tiles = rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_PAIRS] &&
+                           rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_FMA];
+}
+
+static void measure_pairs(void)
+{
+    double rate[SHEAF__RATES];
+    sheaf__units_measure(rate, true, false);
+    processor_pays.pairs = rate[SHEAF__RATE_PAIRS] > PAYS * rate[SHEAF__RATE_FMA];
+}
+
 bool sheaf__units_prefer_tiles(void)
 {
     if (!sheaf__units_have_tiles())
         return false;
-    double rate[SHEAF__RATES];
-    sheaf__units_measure(rate, true, true);
-    return rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_PAIRS] &&
-           rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_FMA];
+    pthread_once(&processor_pays.tiles_once, measure_tiles);
+    return processor_pays.tiles;
 }
 
 sheaf__units sheaf__units_for(const char *isa)
 {
     const bool best = isa == NULL || strcmp(isa, "amx") == 0;
     sheaf__units units = { false, false };
-    double rate[SHEAF__RATES];
     if (best && sheaf__units_have_pairs()) {
-        sheaf__units_measure(rate, true, false);
-        units.pairs = rate[SHEAF__RATE_PAIRS] > PAYS * rate[SHEAF__RATE_FMA];
+        pthread_once(&processor_pays.pairs_once, measure_pairs);
+        units.pairs = processor_pays.pairs;
     } else if (!best && strcmp(isa, "avx512bf16") == 0) {
         units.pairs = sheaf__units_have_pairs();
     }

@@ -124,7 +124,7 @@ static void check_same_file(const char *a, const char *b)
 static void test_padding__losses_are_the_same_and_gradients_but_for_rounding(void **state)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 2; d += every(2)) {
         char a[40], b[40];
         snprintf(a, sizeof a, "same-a%d", d);
         snprintf(b, sizeof b, "same-b%d", d);
@@ -148,7 +148,7 @@ static void test_padding__losses_are_the_same_and_gradients_but_for_rounding(voi
 static void test_padding__of_a_single_row_changes_no_byte(void **state)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 2; d += every(2)) {
         char a[40], b[40], x[90], y[90];
         snprintf(a, sizeof a, "one-a%d", d);
         snprintf(b, sizeof b, "one-b%d", d);
@@ -261,7 +261,7 @@ static void test_padding__is_told(void **state)
 static void test_pack__losses_are_those_of_the_rows_apart(void **state)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 2; d += every(2)) {
         char a[40], b[40];
         snprintf(a, sizeof a, "apart-%d", d);
         snprintf(b, sizeof b, "packed-%d", d);

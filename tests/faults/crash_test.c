@@ -649,7 +649,7 @@ static void new_root(uint64_t seed)
 static void test_output__all_is_on_disk_before_it_has_its_name(void **state)
 {
     char manifest[500];
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= (uint64_t)(20 / every(4)); seed++) {
         new_root(seed);
         for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
             const job *j = &jobs[i];
@@ -675,12 +675,12 @@ static void test_output__any_call_may_be_the_last(void **state)
         for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
             learn(&jobs[i]);
             for (size_t p = 0; p < ARRAY_LEN(plans); p++)
-                try_plan(&jobs[i], &plans[p], soak ? 0 : 4);
+                try_plan(&jobs[i], &plans[p], soak ? 0 : 4 / every(2));
             for (int rest = 0; rest < 2; rest++)
-                try_memory(&jobs[i], rest != 0, soak && seed == 1 ? 0 : soak ? 40 : 6);
+                try_memory(&jobs[i], rest != 0, soak && seed == 1 ? 0 : soak ? 40 : 6 / every(2));
             threads = 2 + (int)random_below(&dice, 3);
             for (sheaf_fault_action a = SHEAF_FAULT_FAIL; a <= SHEAF_FAULT_TORN; a++)
-                try_threads(&jobs[i], a, soak ? 30 : 4);
+                try_threads(&jobs[i], a, soak ? 30 : 4 / every(2));
             threads = 1;
         }
     }

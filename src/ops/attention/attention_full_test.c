@@ -72,7 +72,7 @@ static void test_attention__full_worked_by_hand(void **state)
 static void test_attention__full_equals_reference_at_odd_shapes(void **state)
 {
     static const int64_t group[] = { 1, 2, 3, 7 };
-    for (uint64_t i = 0; i < 130; i += every(7)) {
+    for (uint64_t i = 0; i < 130; i += (uint64_t)every(13)) {
         sheaf__attention s = { .dtype = i >= 120 ? SHEAF_F16
                                         : i & 1  ? SHEAF_BF16
                                                  : SHEAF_F32,
@@ -108,7 +108,7 @@ static void test_attention__full_equals_reference_across_blocks(void **state)
         { SHEAF_BF16, 1, 5, 8300, 1, 1, 64, false },   { SHEAF_F32, 1, 300, 1, 1, 2, 3, false },
         { SHEAF_F16, 1, 257, 300, 1, 1, 112, true },
     };
-    for (size_t i = 0; i < ARRAY_LEN(table); i += every(3))
+    for (size_t i = 0; i < ARRAY_LEN(table); i += (size_t)every(5))
         check_shape((sheaf__attention){ .dtype = table[i].dtype,
                                         .batch = table[i].batch,
                                         .queries = table[i].queries,
@@ -127,7 +127,7 @@ static void test_attention__full_equals_reference_across_blocks(void **state)
 static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void **state)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, -1e-40f, 3e38f };
-    for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i += every(7)) {
+    for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i += (uint64_t)every(13)) {
         const int64_t row = (int64_t)chance(i, 37), hide = (int64_t)(i / 8 % 5);
         sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
                                .batch = 1,

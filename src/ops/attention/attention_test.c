@@ -262,7 +262,7 @@ static void test_attention__float_version_agrees_with_double(void **state)
 static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
 {
     static const int64_t group[] = { 1, 2, 3, 7, 8, 18 };
-    for (uint64_t i = 0; i < 132; i += every(7)) {
+    for (uint64_t i = 0; i < 132; i += (uint64_t)every(13)) {
         sheaf__attention s = { .dtype = i >= 120 ? SHEAF_F16
                                         : i & 1  ? SHEAF_BF16
                                                  : SHEAF_F32,
@@ -305,7 +305,7 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
         { SHEAF_F16, 1, 300, 300, 1, 2, 15, 70, true },
         { SHEAF_F16, 1, 3, 1300, 2, 8, 64, 0, true },
     };
-    for (size_t i = 0; i < ARRAY_LEN(table); i += every(3))
+    for (size_t i = 0; i < ARRAY_LEN(table); i += (size_t)every(5))
         check_shape((sheaf__attention){ .dtype = table[i].dtype,
                                         .batch = table[i].batch,
                                         .queries = table[i].queries,
@@ -323,7 +323,7 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
 static void test_attention__numbers_out_of_the_ordinary(void **state)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 3e38f };
-    for (uint64_t n = 0; n < 3 * 4 * ARRAY_LEN(odd); n++) {
+    for (uint64_t n = 0; n < 3 * 4 * ARRAY_LEN(odd); n += (uint64_t)every(5)) {
         const uint64_t i = n % (2 * 4 * ARRAY_LEN(odd));
         sheaf__attention s = { .dtype = n != i  ? SHEAF_F16
                                         : i & 1 ? SHEAF_BF16
@@ -442,7 +442,7 @@ static void test_attention__the_largest_score_is_minus_zero(void **state)
         { "-0, then low ones", minus, -1, -1 },
     };
     assert_true(sheaf__bits(product_flushed(scale, minus)) == 0x80000000u);
-    for (size_t i = 0; i < ARRAY_LEN(table) * 8; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(table) * 8; i += (size_t)every(5)) {
         const size_t row = i / 8;
         problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
                                                    .batch = 1,
@@ -565,7 +565,7 @@ static void copy_heads(uint16_t *to, int64_t to_ld, int64_t to_dim, const uint16
 static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void **state)
 {
     static const int64_t dims[] = { 1, 3, 7, 17, 35 };
-    for (size_t i = 0; i < ARRAY_LEN(dims) * 3; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(dims) * 3; i += (size_t)every(2)) {
         const int64_t d = dims[i / 3], n = 70, heads = 4;
         sheaf__attention s = { .dtype = SHEAF_BF16,
                                .batch = 2,
