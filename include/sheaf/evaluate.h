@@ -27,7 +27,7 @@ typedef struct sheaf_model_evaluate_options {
     const char
         *prompt_template; /* base, chat, vqa or chat_old; NULL: the run's, else the model's */
     const char *query;    /* asked of every image of a folder; NULL: the run's, else CAPTCHA: */
-    const char *dtype;    /* "float32", "bfloat16" or "float16"; NULL: the first */
+    const char *dtype;    /* "float32", "bfloat16" or "float16"; NULL: the run's, else the first */
     int tp;               /* ranks that share the model; 0: one */
     int threads;          /* compute threads in all; 0: every core at hand */
     const char *place;    /* layers over stages of `tp` ranks each (docs/generate.md); NULL */

@@ -30,7 +30,7 @@ typedef struct sheaf_model_open_options {
     const char *prompt_template; /* how a question is put (docs/templates.md; with images base,
                                     chat, vqa or chat_old); NULL: the run's, else the model's */
     const char *dtype;           /* of activations and products: "float32", "bfloat16" or
-                                    "float16"; NULL: the first */
+                                    "float16"; NULL: the run's, else the first */
     int tp;                      /* ranks that share the model; 0: one */
     int threads;                 /* compute threads in all; 0: every core at hand */
     const char *place; /* layers over stages of `tp` ranks each (docs/generate.md); NULL */

@@ -1,9 +1,9 @@
 /* judge.h - a model, or a training run, judged on data: what `sheaf eval` and
  * sheaf_model_evaluate() are made of.
  *
- * What decides the loss is the run's where nothing else is given: tokenizer, template, date, query,
- * the order of bfloat16 sums, and of texts what is learned, whether special tokens in them are
- * tokens, and what becomes of those that are too long. */
+ * What decides the loss is the run's where nothing else is given: type of activations, tokenizer,
+ * template, date, query, the order of bfloat16 sums, and of texts what is learned, whether special
+ * tokens in them are tokens, and what becomes of those that are too long. */
 #ifndef SHEAF_LIBRARY_JUDGE_H
 #define SHEAF_LIBRARY_JUDGE_H
 
@@ -16,7 +16,7 @@ typedef struct sheaf__judge {
     const char *model, *config, *adapter, *data, *tokenizer, *prompt_template, *date, *query,
         *place, *data_cache, *isa;
     sheaf_transport transport; /* MPI: this process has joined the others */
-    sheaf_dtype dtype;
+    sheaf_dtype dtype;         /* SHEAF_BOOL: the run's, else float32 */
     sheaf_bf16_sums sums;
     sheaf_loss_on loss_on;
     sheaf_on_long on_long;

@@ -14,7 +14,7 @@
 sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name)
 {
     const sheaf_dtype *named;
-    *out = SHEAF_F32;
+    *out = SHEAF_BOOL;
     return sheaf__take_dtype(&named, out, name);
 }
 
@@ -64,6 +64,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
         return st;
     sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
+    m->dtype = sheaf__run_model_dtype(&m->run, m->dtype, o->events);
     m->sums = sheaf__sums_of(m->sums, m->run.sums, m->dtype);
     st = sheaf__wording_open(&m->wording, &m->opened.config,
                              &(sheaf__wording_options){ .folder = m->run.folder,

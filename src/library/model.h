@@ -104,7 +104,7 @@ typedef struct sheaf__hearer {
 /* sheaf__model_hear - theirs are those of the options; *h lives as long as *a is used. */
 void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_generate_options *o);
 
-/* sheaf__take_activations - by torch's name; NULL is float32. Errors: SHEAF_E_ARG. */
+/* sheaf__take_activations - by torch's name; NULL is SHEAF_BOOL: the run's. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name);
 
 #endif

@@ -67,7 +67,7 @@ sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
                             "a model, or a config");
     if (st == NULL)
-        st = sheaf__take_activations(&q.o.dtype, o.dtype);
+        st = sheaf__take_activations(&q.o.dtype, o.dtype == NULL ? "float32" : o.dtype);
     if (st == NULL)
         st = sheaf__run_model_base(&base, &config, o.model);
     q.o.model = base != NULL ? base : o.model;

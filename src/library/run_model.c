@@ -368,6 +368,7 @@ static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options
     sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
     if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
         run->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    run->dtype = o->dtype;
     run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
     if (st == NULL)
         st = copy_text(&run->version, o->prompt_template);
@@ -511,6 +512,18 @@ void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
         *version = run->version;
     if (query != NULL && *query == NULL)
         *query = run->query;
+}
+
+sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
+                                   const sheaf_events *events)
+{
+    if (asked != SHEAF_BOOL)
+        return asked;
+    if (run->out == NULL || run->dtype == SHEAF_F32)
+        return SHEAF_F32;
+    sheaf_note(events, "activations in %s, as in the run (--dtype changes it)",
+               sheaf_dtype_torch_name(run->dtype));
+    return run->dtype;
 }
 
 void sheaf__run_model_release(sheaf__run_model *run)

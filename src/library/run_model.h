@@ -34,6 +34,7 @@ typedef struct sheaf__run_model {
         *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     sheaf_source *masters; /* its tensors */
     sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
+    sheaf_dtype dtype;     /* of its activations; read only where `out` is there */
     sheaf__run_texts texts;
     char *tokenizer, *version, *date,
         *query; /* what the run was trained with, as far as it was named; NULL */
@@ -55,6 +56,10 @@ sheaf_status *sheaf__run_model_base(char **model, char **config, const char *pat
  * NULL. The run's date goes with its template. */
 void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
                             const char **version, const char **date, const char **query);
+/* sheaf__run_model_dtype - of activations: as `asked`, else (SHEAF_BOOL) the run's, which is noted
+ * unless it is the default, float32. */
+sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
+                                   const sheaf_events *events);
 void sheaf__run_model_release(sheaf__run_model *run);
 
 #endif

@@ -49,7 +49,7 @@ same "and ends with the same bytes" "$work/tiles/checkpoints/step-00000003" "$wo
 cp -r "$work/pairs" "$work/old"
 rm -r "$work/old/adapter"
 sed -i '/^bf16-sums/d' "$work/old/settings"
-runs "a run that names no order is read as pairs" 0 '"bf16_sums":"pairs"' eval --model "$work/old/checkpoints/step-00000002" --data "$data" --dtype bfloat16 --json
+runs "a run that names no order is read as pairs, in its own type" 0 '"bf16_sums":"pairs".*activations in bfloat16, as in the run' eval --model "$work/old/checkpoints/step-00000002" --data "$data" --json
 
 # ---- what uses a run ----
 losses() { "$sheaf" eval --model "$1" --data "$data" --dtype bfloat16 --save-logits "$work/logits.$2" "${@:3}" --json 2>/dev/null; }
@@ -63,7 +63,9 @@ done
 for order in pairs tiles; do
     runs "generate: $order" 0 "\"bf16_sums\":\"$order\"" generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype bfloat16 --bf16-sums $order --json
 done
-runs "generate takes the run's" 0 '"bf16_sums":"tiles"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype bfloat16 --json
+runs "generate takes the run's" 0 '"bf16_sums":"tiles"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --json
+runs "unless it is told another type" 0 '"tokens"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype float32 --json
+check "in which there is no order" bash -c "! grep -q bf16_sums '$work/stdout'"
 runs "an order that there is not" 2 'bf16-sums.*pairs or tiles' generate --model "$model" --tokens 5 --bf16-sums squares
 runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --bf16-sums tiles --seq 64 --json
 runs "how fast the machine is" 0 '"tiles_fma": [0-9]' info --machine --measure --json

@@ -27,7 +27,7 @@ static void append(cli_option *table, const cli_option *rows, size_t bytes)
 
 void ask_model_table(cli_option *table, ask_model *m)
 {
-    *m = (ask_model){ .tp = 1, .dp = 1, .slices = 8, .dtype = SHEAF_F32 };
+    *m = (ask_model){ .tp = 1, .dp = 1, .slices = 8, .dtype = SHEAF_BOOL };
     const cli_option rows[] = {
         { "model", CLI_PATH | CLI_REQUIRED, &m->model, "folder of the model, or of a training run",
           "DIR" },
@@ -41,7 +41,8 @@ void ask_model_table(cli_option *table, ask_model *m)
           .max = 4096 },
         { "slices", CLI_INT, &m->slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
-        { "dtype", CLI_CHOICE, &m->dtype, "type of activations and products",
+        { "dtype", CLI_CHOICE, &m->dtype,
+          "type of activations and products (default the run's, else float32)",
           .choices = cli_dtypes },
         { "bf16-sums", CLI_CHOICE, &m->sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "force", CLI_FLAG, &m->force, ASK_FORCE },
@@ -104,7 +105,7 @@ sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, co
     how.tokenizer = f->tokenizer;
     how.prompt_template = f->version;
     how.date = f->date;
-    how.dtype = sheaf_dtype_torch_name(m->dtype);
+    how.dtype = m->dtype == SHEAF_BOOL ? NULL : sheaf_dtype_torch_name(m->dtype);
     how.tp = m->tp;
     how.dp = m->dp;
     how.threads = m->threads;

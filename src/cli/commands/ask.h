@@ -15,7 +15,7 @@
 typedef struct ask_model {
     const char *model, *config, *adapter, *isa, *place;
     int tp, dp, threads, slices;
-    sheaf_dtype dtype;
+    sheaf_dtype dtype; /* SHEAF_BOOL: not named */
     sheaf_bf16_sums sums;
     bool force;
 } ask_model;

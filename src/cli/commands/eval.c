@@ -367,7 +367,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
                .judge = { .tp = 1,
                           .dp = 1,
                           .slices = 8,
-                          .dtype = SHEAF_F32,
+                          .dtype = SHEAF_BOOL,
                           .micro_batch = 4,
                           .told = &cli->events } };
     sheaf__judge *j = &w.judge;
@@ -410,7 +410,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
           .max = 4096 },
         { "slices", CLI_INT, &j->slices, "parts every tensor falls into, a power of two", "S", 1,
           SHEAF_MAX_SLICES },
-        { "dtype", CLI_CHOICE, &j->dtype, "type of activations and products",
+        { "dtype", CLI_CHOICE, &j->dtype,
+          "type of activations and products (default the run's, else float32)",
           .choices = cli_dtypes },
         { "bf16-sums", CLI_CHOICE, &j->sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "micro-batch", CLI_COUNT, &j->micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
