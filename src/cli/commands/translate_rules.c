@@ -35,7 +35,7 @@ static const translate_rule factory[] = {
     { "eval_dataset", TRANSLATE_COPY, "eval-data", NULL,
       "a name in dataset_info.json: put the path of its JSON file here" },
     { "template", TRANSLATE_COPY, "template",
-      "qwen=qwen2.5|qwen3_nothink=chatml|mistral=mistral-v3|gemma2=gemma|default=plain" },
+      "qwen=qwen2.5|qwen3=qwen3-thoughts|qwen3_nothink=chatml|mistral=mistral-v3|gemma2=gemma" },
     { "cutoff_len", TRANSLATE_COPY, "seq" },
     { "max_samples", TRANSLATE_REFUSED, NULL, NULL, "take the first records out of the file" },
     { "train_on_prompt", TRANSLATE_PRESENT, "loss-on", "*=all" },

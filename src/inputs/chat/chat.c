@@ -288,6 +288,11 @@ static void put_without_first_lines(writing *w, int64_t i)
     put_content(w, i, rest.at, rest.size, false);
 }
 
+static bool mentions(const sheaf__message *m, const char *word)
+{
+    return memmem(m->content, m->size, word, strlen(word)) != NULL;
+}
+
 static void put_answer(writing *w, int64_t i)
 {
     const sheaf__style *s = w->style;
@@ -296,6 +301,9 @@ static void put_answer(writing *w, int64_t i)
         put(w, s->quiet_prompt);
     const int64_t span = open_span(w, i, SHEAF__ANSWER);
     put(w, s->answer_lead);
+    if (has(w, SHEAF__THINK_EACH) && !mentions(&w->message[i], "<think>") &&
+        !mentions(&w->message[i], "</think>"))
+        put(w, "<think>\n\n</think>\n\n");
     if (has(w, SHEAF__THINK))
         put_thinking(w, i);
     else if (has(w, SHEAF__MODES))

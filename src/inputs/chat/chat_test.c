@@ -123,7 +123,7 @@ static void test_chat__every_template_gives_the_bytes_of_transformers(void **sta
 {
     const json_t *conversations = json_object_get(recorded, "conversations");
     const json_t *texts = json_object_get(recorded, "texts");
-    assert_int_equal(json_object_size(texts), sheaf__style_count - 3); /* plain is ours */
+    assert_int_equal(json_object_size(texts), sheaf__style_count - 4); /* see styles.c */
     for (int k = 0; k < sheaf__style_count; k++) {
         sheaf__chat_template *t = template_on("2024-07-26", sheaf__styles[k].name);
         const bool alike = strcmp(sheaf__styles[k].name, "llama3.2") == 0; /* on that day */
@@ -171,6 +171,9 @@ static void test_chat__spans_worked_by_hand(void **state)
                      "Today Date: 01 May 2026\nReasoning Mode: /think\n\n## Custom Instructions\n\n"
                      "(Be brief.)\n\n<|im_start|>user\n(2+2?)<|im_end|>\n"
                      "<|im_start|>assistant\n[(4)<|im_end|>]\n" },
+        { "qwen3-thoughts",
+          "<|im_start|>system\n(Be brief.)<|im_end|>\n<|im_start|>user\n(2+2?)<|im_end|>"
+          "\n<|im_start|>assistant\n[<think>\n\n</think>\n\n(4)<|im_end|>]\n" },
         { "plain", "(Be brief.)(2+2?)[(4)</s>]" },
     };
     const json_t *messages = json_array_get(json_object_get(recorded, "conversations"), 2);
@@ -248,6 +251,32 @@ static void test_chat__smollm3_takes_its_mode_from_the_system_message(void **sta
                         "<|im_start|>assistant\n");
     sheaf__rendered_release(&r);
     json_decref(alone);
+    sheaf__chat_template_free(t);
+}
+
+/* As LLaMA-Factory's template qwen3 trains: thoughts stay in every answer, or are empty. */
+static void test_chat__qwen3_thoughts_stay_in_every_answer(void **state)
+{
+    sheaf__chat_template *t = template_on("", "qwen3-thoughts");
+    sheaf__rendered r = { 0 };
+    json_t *talk = json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "role", "user", "content",
+                             "Q", "role", "assistant", "content", "<think>T</think>A", "role",
+                             "user", "content", "R", "role", "assistant", "content", "B");
+    CHECK_OK(render(&r, t, talk, false));
+    assert_string_equal(r.text, "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+                                "<think>T</think>A<|im_end|>\n<|im_start|>user\nR<|im_end|>\n"
+                                "<|im_start|>assistant\n<think>\n\n</think>\n\nB<|im_end|>\n");
+    sheaf__rendered_release(&r);
+    json_decref(talk);
+    talk = json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "role", "user", "content", "Q", "role",
+                     "assistant", "content", "A", "role", "user", "content", "R");
+    CHECK_OK(render(&r, t, talk, true));
+    assert_string_equal(r.text,
+                        "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+                        "<think>\n\n</think>\n\nA<|im_end|>\n<|im_start|>user\nR<|im_end|>\n"
+                        "<|im_start|>assistant\n");
+    sheaf__rendered_release(&r);
+    json_decref(talk);
     sheaf__chat_template_free(t);
 }
 
@@ -418,7 +447,7 @@ static char *program_of(const char *name)
 
 static void test_recognise__every_published_program_is_its_row(void **state)
 {
-    for (int k = 0; k < sheaf__style_count - 1; k++) {
+    for (int k = 0; k < sheaf__style_count - 2; k++) {
         char *text = program_of(sheaf__styles[k].name);
         sheaf__chat_template *t = NULL;
         CHECK_OK(sheaf__chat_template_recognise(&t, text, strlen(text), "<s>", "</s>"));
@@ -532,6 +561,7 @@ int main(void)
         cmocka_unit_test(test_chat__the_list_of_names_is_that_of_the_table),
         cmocka_unit_test(test_chat__spans_worked_by_hand),
         cmocka_unit_test(test_chat__smollm3_takes_its_mode_from_the_system_message),
+        cmocka_unit_test(test_chat__qwen3_thoughts_stay_in_every_answer),
         cmocka_unit_test(test_chat__a_date_is_given_or_the_templates_own),
         cmocka_unit_test(test_date__fields_worked_by_hand),
         cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),

@@ -43,7 +43,8 @@ enum {
     SHEAF__SYSTEM_NEEDS_TURN = 1024, /* HEAD: not written where no turn follows */
     SHEAF__ALWAYS_PROMPT = 512,      /* the generation prompt even where none is asked for */
     SHEAF__MODES = 2048, /* SmolLM3: /think, /no_think and /system_override in the system message */
-    SHEAF__DATE_TEXT = 4096, /* the published one takes any text as the date (date_string) */
+    SHEAF__THINK_EACH = 8192, /* an answer without a <think> block has an empty one in front */
+    SHEAF__DATE_TEXT = 4096,  /* the published one takes any text as the date (date_string) */
 };
 
 typedef struct sheaf__style {
