@@ -126,27 +126,13 @@ static bool c_sameas(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *a
     return sheaf__j_equal(r->j, v, w);
 }
 
-static bool cased(sheaf__jrun *r, sheaf__jvalue v, bool upper)
-{
-    const sheaf__jtext text = sheaf__j_str(r->j, v);
-    bool some = false;
-    for (size_t i = 0; i < text.size; i++) {
-        const char c = text.at[i];
-        if ((unsigned char)c >= 0x80)
-            sheaf__j_refuse(r->j, "upper and lower case beyond ASCII");
-        if (upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z')
-            return false;
-        some |= upper ? c >= 'A' && c <= 'Z' : c >= 'a' && c <= 'z';
-    }
-    return some;
-}
 static bool c_lower(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
-    return cased(r, v, false);
+    return sheaf__j_is_case(sheaf__j_str(r->j, v), false);
 }
 static bool c_upper(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
-    return cased(r, v, true);
+    return sheaf__j_is_case(sheaf__j_str(r->j, v), true);
 }
 
 static const struct {

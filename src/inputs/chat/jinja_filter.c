@@ -34,17 +34,39 @@ static sheaf__jvalue f_capitalize(sheaf__jrun *r, sheaf__jvalue of, const sheaf_
 {
     return sheaf__j_case(r->j, sheaf__j_str(r->j, of), 'c');
 }
-/* Jinja's title begins words at blanks and at - ( { [ < alone, str.title() at every other sign. */
+/* Does a word begin behind this character of Jinja's title? Its bytes, or 0. */
+static size_t separator(const char *at, size_t left)
+{
+    return memchr("-({[<", *at, 5) != NULL ? 1 : sheaf__utf8_blank(at, left);
+}
+
+static size_t character(const char *at, size_t left)
+{
+    const size_t n = sheaf__utf8_length(at, left);
+    return n > 0 ? n : 1;
+}
+
+/* Jinja's title begins words at blanks and at - ( { [ < alone, str.title() at every other sign:
+ * runs of these, and what stands between them, each item[0].upper() + item[1:].lower(). */
 static sheaf__jvalue f_title(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     const sheaf__jtext text = sheaf__j_str(r->j, of);
     sheaf__jbuffer b = { 0 };
-    bool first = true;
-    for (size_t i = 0; i < text.size; i++) {
-        const sheaf__jvalue one =
-            sheaf__j_case(r->j, (sheaf__jtext){ text.at + i, 1 }, first ? 'u' : 'l');
-        sheaf__j_put(r->j, &b, one.u.text.at, 1);
-        first = sheaf__utf8_blank(text.at + i, 1) > 0 || memchr("-({[<", text.at[i], 5) != NULL;
+    for (size_t begin = 0, end, n; begin < text.size; begin = end) {
+        for (end = begin; end < text.size && (n = separator(text.at + end, text.size - end)) > 0;)
+            end += n;
+        sheaf__j_put(r->j, &b, text.at + begin, end - begin);
+        begin = end;
+        while (end < text.size && separator(text.at + end, text.size - end) == 0)
+            end += character(text.at + end, text.size - end);
+        const size_t one = begin < end ? character(text.at + begin, end - begin) : 0;
+        const sheaf__jvalue first =
+                                sheaf__j_case(r->j, (sheaf__jtext){ text.at + begin, one }, 'u'),
+                            rest = sheaf__j_case(
+                                r->j, (sheaf__jtext){ text.at + begin + one, end - begin - one },
+                                'l');
+        sheaf__j_put(r->j, &b, first.u.text.at, first.u.text.size);
+        sheaf__j_put(r->j, &b, rest.u.text.at, rest.u.text.size);
     }
     return sheaf__j_taken(&b);
 }

@@ -187,23 +187,6 @@ static sheaf__jvalue m_splitlines(sheaf__jrun *r, sheaf__jvalue of, const sheaf_
     return out;
 }
 
-sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
-{
-    sheaf__jbuffer b = { 0 };
-    bool first = true;
-    sheaf__j_work(j, text.size / 4);
-    for (size_t i = 0; i < text.size; i++) {
-        const unsigned char c = (unsigned char)text.at[i];
-        if (c >= 0x80)
-            sheaf__j_refuse(j, "upper and lower case beyond ASCII");
-        const bool lower = c >= 'a' && c <= 'z', upper = c >= 'A' && c <= 'Z';
-        const bool up = how == 'u' || ((how == 't' || how == 'c') && first);
-        const char to = up && lower ? (char)(c - 32) : !up && upper ? (char)(c + 32) : (char)c;
-        first = how == 't' ? !lower && !upper : false;
-        sheaf__j_put(j, &b, &to, 1);
-    }
-    return sheaf__j_taken(&b);
-}
 static sheaf__jvalue m_upper(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     return sheaf__j_case(r->j, of.u.text, 'u');

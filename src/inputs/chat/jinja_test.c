@@ -150,6 +150,32 @@ static void test_jinja__work_memory_and_depth_are_bounded(void **state)
     }
 }
 
+/* As Python 3.11 writes them. */
+static void test_jinja__case_beyond_ascii(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        { "{{ 'straße ﬃ ǆ ŉ'.upper() }}", "STRASSE FFI Ǆ ʼN" },
+        { "{{ 'ÄÖİ ΑΣ ΣΑ.Σ Σ'.lower() }}", "äöi\u0307 ας σα.ς σ" },
+        { "{{ 'éa ǆß 1ßa α\u0301Σ'.title() }}", "Éa ǅß 1Ssa Α\u0301Σ" },
+        { "{{ 'ßÉΣ'.capitalize() }}", "Sséς" },
+        { "{{ 'élan-ǆ(ßA\u00a0ΣΣ'|title }}", "Élan-Ǆ(SSa\u00a0Σσ" },
+        { "{{ 'ÀÉ'|lower }}{{ 'àÿ'|capitalize }}{{ 'ª'|upper }}", "àéÀÿª" },
+        { "{{ ['é' is lower, 'É' is lower, 'É1' is upper, 'ǅ' is upper, 'ª' is lower, '中' is lower, "
+          "'ⓐ' is lower] }}",
+          "[True, False, True, False, True, False, True]" },
+        { "{{ ['é', 'Z', 'Ā', 'b']|sort }}", "['b', 'Z', 'é', 'Ā']" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char *out = NULL;
+        size_t size = 0;
+        CHECK_OK(render(&out, &size, cases[i].text, strlen(cases[i].text), NULL));
+        assert_string_equal(out, cases[i].want);
+        free(out);
+    }
+}
+
 static void test_jinja__failures_name_the_line(void **state)
 {
     CHECK_FAILS(run("a\n{{ 1 }}\n{% if %}"), SHEAF_E_FORMAT, "line 3");
@@ -164,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jinja__gives_what_jinja_gave),
         cmocka_unit_test(test_jinja__work_memory_and_depth_are_bounded),
+        cmocka_unit_test(test_jinja__case_beyond_ascii),
         cmocka_unit_test(test_jinja__failures_name_the_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
