@@ -7,8 +7,9 @@
  * A thread configures the tiles when it begins an area and gives them back when it ends it.
  *
  * What the unit waits for is the first-level cache: loads of tiles, lines of B that come into
- * it, and the running sums that go through it. So a panel's sums are added to what is there in
- * portions, while the unit computes the next panel. */
+ * it, and the running sums that go through it. So sums are added to what is there in portions,
+ * while the unit computes the next ones, and a short block that follows a slice's first one
+ * (LoRA's) goes on from the sums that the unit holds: it would be added next in any case. */
 #include "ops/matmul/matmul_vec512.h"
 
 #undef TILES
@@ -54,9 +55,18 @@ typedef enum way {
     TO_HALVES /* the result, rounded to bfloat16 */
 } way;
 
+/* Passes [begin, end) of panel j, which the unit added to one sum. */
+typedef struct chain {
+    const mm_band *band;
+    int begin, end;
+    int64_t j;
+} chain;
+
 /* `sum` [rows][32] is added to addends of the same form; a result has a row stride of its own. */
 typedef struct ending {
     way way;
+    chain of;
+    int64_t column; /* of the chain's */
     const float *sum;
     const float *addend[MM_DEPTH];
     int addends;
@@ -65,10 +75,51 @@ typedef struct ending {
     int64_t rows, done;
 } ending;
 
+/* Half a row of one block's sums, by fma. */
+static vec block_by_fma(const mm_band *band, int p, int64_t r, int64_t column)
+{
+    const mm_pass *pass = &band->pass[p];
+    const char *a = (const char *)band->a + r * A_STRIDE + pass->at * 4;
+    vec sum = ZERO();
+    for (int64_t s = 0; s < pass->steps; s += CHUNK_STEPS) {
+        vec even = ZERO(), odd = ZERO();
+        for (int64_t q = s; q < s + CHUNK_STEPS; q++) {
+            const vec pair = WORD(a + q * 4);
+            const vec b = LOAD(band->b[p] + column / MM_PANEL * MM_PANEL * pass->steps +
+                               q * MM_PANEL + column % MM_PANEL);
+            even = _mm512_fmadd_ps(EVEN(pair), EVEN(b), even);
+            odd = _mm512_fmadd_ps(ODD(pair), ODD(b), odd);
+        }
+        sum = ADD(sum, ADD(even, odd));
+    }
+    return sum;
+}
+
+/* A chain's sum, block by block. The unit adds chunks to its sum where a block's chunks are first
+ * added to +0: the same but for -0, which +0 makes +0. Only sums that underflow are -0. */
+static __attribute__((noinline)) vec chain_by_fma(const chain *of, int64_t r, int64_t column)
+{
+    vec sum = block_by_fma(of->band, of->begin, r, of->j + column);
+    for (int p = of->begin + 1; p < of->end; p++)
+        sum = ADD(sum, block_by_fma(of->band, p, r, of->j + column));
+    return sum;
+}
+
+static inline bool has_minus_zero(vec x, vec y)
+{
+    const __m512i zero = _mm512_set1_epi32((int)0x80000000u);
+    return (_mm512_cmpeq_epi32_mask(_mm512_castps_si512(x), zero) |
+            _mm512_cmpeq_epi32_mask(_mm512_castps_si512(y), zero)) != 0;
+}
+
 static inline __attribute__((always_inline)) void end_row(const ending *e, int64_t r,
                                                           const int addends, const way way)
 {
     vec x = LOAD(e->sum + r * MM_PANEL), y = LOAD(e->sum + r * MM_PANEL + LANES);
+    if (e->of.end - e->of.begin > 1 && __builtin_expect(has_minus_zero(x, y), 0)) {
+        x = chain_by_fma(&e->of, r, e->column);
+        y = chain_by_fma(&e->of, r, e->column + LANES);
+    }
     for (int q = 0; q < addends; q++) {
         x = ADD(LOAD(e->addend[q] + r * MM_PANEL), x);
         y = ADD(LOAD(e->addend[q] + r * MM_PANEL + LANES), y);
@@ -111,59 +162,82 @@ static inline __attribute__((always_inline)) void end_way(ending *e, const way w
         end_four(e, 0, way);
     else if (e->addends == 1)
         end_four(e, 1, way);
+    else if (e->addends == 2)
+        end_four(e, 2, way);
     else
         end_four(e, e->addends, way);
 }
 
-static void end_some(ending *e)
+/* Up to `fours` times four rows. */
+static void end_some(ending *e, int64_t fours)
 {
-    switch (e->way) {
-    case TO_SUMS: end_way(e, TO_SUMS); break;
-    case TO_F32: end_way(e, TO_F32); break;
-    case ADD_F32: end_way(e, ADD_F32); break;
-    case TO_HALVES: end_way(e, TO_HALVES); break;
-    }
+    for (; fours > 0 && e->done < e->rows; fours--)
+        switch (e->way) {
+        case TO_SUMS: end_way(e, TO_SUMS); break;
+        case TO_F32: end_way(e, TO_F32); break;
+        case ADD_F32: end_way(e, ADD_F32); break;
+        case TO_HALVES: end_way(e, TO_HALVES); break;
+        }
 }
 
 static void end_all(ending *e)
 {
-    while (e->done < e->rows)
-        end_some(e);
+    end_some(e, MM_PANEL / 4);
 }
 
 /* ---- the unit's part ---- */
 
-/* What a band needs while it is multiplied. */
+/* What a chain needs while it is multiplied. */
 typedef struct walk {
-    const char *a;
-    int64_t steps;
+    chain of;
     mm_soon **soon;
     int64_t lines;  /* to ask for every chunk */
-    ending *before; /* of the panel before: the next rows every chunk */
+    ending *before; /* of the chain before: `fours` times four rows every chunk */
+    int64_t fours;
 } walk;
 
-/* Sums of 16 rows lie `MM_PANEL` floats apart. Tiles 0..3 are sums, 4 and 5 are of A, the rest
- * of B; every function is one shape, as the instructions name their tiles. */
-static void sums_2x2(float *c, const walk *w, const uint32_t *b)
+/* One pass: its part of the rows of A, and the panel. */
+typedef struct part {
+    const char *a;
+    const uint32_t *b;
+    int64_t steps;
+} part;
+
+static inline part part_of(const chain *of, int p)
 {
-    const char *a = w->a;
+    const mm_pass *pass = &of->band->pass[p];
+    return (part){ (const char *)of->band->a + pass->at * 4,
+                   pass->steps == 0 ? NULL : of->band->b[p] + of->j * pass->steps, pass->steps };
+}
+
+/* Sums of 16 rows lie `MM_PANEL` floats apart. Tiles 0..3 are sums, 4 and 5 are of A, the rest
+ * of B; every function is one shape, as the instructions name their tiles. What is done beside is
+ * complete before sums are stored, as they may lie where it read. */
+static void sums_2x2(float *c, const walk *w)
+{
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t s = 0; s < w->steps; s += CHUNK_STEPS, a += 64, b += CHUNK_STEPS * MM_PANEL) {
-        mm_ask(w->soon, w->lines);
-        _tile_loadd(6, b, B_STRIDE);
-        _tile_loadd(4, a, A_STRIDE);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b + 16, B_STRIDE);
-        _tile_dpbf16ps(1, 4, 7);
-        if (w->before->done < w->before->rows)
-            end_some(w->before);
-        _tile_loadd(5, a + 16 * A_STRIDE, A_STRIDE);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+    for (int p = w->of.begin; p < w->of.end; p++) {
+        part x = part_of(&w->of, p);
+        for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
+            mm_ask(w->soon, w->lines);
+            _tile_loadd(6, x.b, B_STRIDE);
+            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, x.b + 16, B_STRIDE);
+            _tile_dpbf16ps(1, 4, 7);
+            if (w->before->done < w->before->rows)
+                end_some(w->before, w->fours);
+            _tile_loadd(5, x.a + 16 * A_STRIDE, A_STRIDE);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+            x.a += 64;
+            x.b += CHUNK_STEPS * MM_PANEL;
+        }
     }
+    end_all(w->before);
     _tile_stored(0, c, B_STRIDE);
     _tile_stored(1, c + 16, B_STRIDE);
     _tile_stored(2, c + 16 * MM_PANEL, B_STRIDE);
@@ -171,46 +245,56 @@ static void sums_2x2(float *c, const walk *w, const uint32_t *b)
 }
 
 /* 16 columns. */
-static void sums_2x1(float *c, const walk *w, const uint32_t *b)
+static void sums_2x1(float *c, const walk *w)
 {
-    const char *a = w->a;
     _tile_zero(0);
     _tile_zero(2);
-    for (int64_t s = 0; s < w->steps; s += CHUNK_STEPS, a += 64, b += CHUNK_STEPS * MM_PANEL) {
-        mm_ask(w->soon, w->lines);
-        _tile_loadd(6, b, B_STRIDE);
-        _tile_loadd(4, a, A_STRIDE);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, a + 16 * A_STRIDE, A_STRIDE);
-        _tile_dpbf16ps(2, 5, 6);
+    for (int p = w->of.begin; p < w->of.end; p++) {
+        part x = part_of(&w->of, p);
+        for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
+            mm_ask(w->soon, w->lines);
+            _tile_loadd(6, x.b, B_STRIDE);
+            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_dpbf16ps(0, 4, 6);
+            if (w->before->done < w->before->rows)
+                end_some(w->before, w->fours);
+            _tile_loadd(5, x.a + 16 * A_STRIDE, A_STRIDE);
+            _tile_dpbf16ps(2, 5, 6);
+            x.a += 64;
+            x.b += CHUNK_STEPS * MM_PANEL;
+        }
     }
+    end_all(w->before);
     _tile_stored(0, c, B_STRIDE);
     _tile_stored(2, c + 16 * MM_PANEL, B_STRIDE);
 }
 
 /* 16 rows of two panels. */
-static void sums_1x4(float *c, const walk *w, const uint32_t *b)
+static void sums_1x4(float *c, const walk *w)
 {
-    const char *a = w->a;
-    const uint32_t *then = b + w->steps * MM_PANEL;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t s = 0; s < w->steps; s += CHUNK_STEPS, a += 64) {
-        mm_ask(w->soon, w->lines);
-        _tile_loadd(4, a, A_STRIDE);
-        _tile_loadd(6, b, B_STRIDE);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b + 16, B_STRIDE);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, then, B_STRIDE);
-        _tile_dpbf16ps(2, 4, 5);
-        _tile_loadd(6, then + 16, B_STRIDE);
-        _tile_dpbf16ps(3, 4, 6);
-        b += CHUNK_STEPS * MM_PANEL;
-        then += CHUNK_STEPS * MM_PANEL;
+    for (int p = w->of.begin; p < w->of.end; p++) {
+        part x = part_of(&w->of, p);
+        for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
+            const uint32_t *then = x.b + x.steps * MM_PANEL;
+            mm_ask(w->soon, w->lines);
+            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_loadd(6, x.b, B_STRIDE);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, x.b + 16, B_STRIDE);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_loadd(5, then, B_STRIDE);
+            _tile_dpbf16ps(2, 4, 5);
+            _tile_loadd(6, then + 16, B_STRIDE);
+            _tile_dpbf16ps(3, 4, 6);
+            x.a += 64;
+            x.b += CHUNK_STEPS * MM_PANEL;
+        }
     }
+    end_all(w->before);
     _tile_stored(0, c, B_STRIDE);
     _tile_stored(1, c + 16, B_STRIDE);
     _tile_stored(2, c + 16 * MM_PANEL, B_STRIDE);
@@ -218,104 +302,129 @@ static void sums_1x4(float *c, const walk *w, const uint32_t *b)
 }
 
 /* 16 rows of one panel. */
-static void sums_1x2(float *c, const walk *w, const uint32_t *b)
+static void sums_1x2(float *c, const walk *w)
 {
-    const char *a = w->a;
     _tile_zero(0);
     _tile_zero(1);
-    for (int64_t s = 0; s < w->steps; s += CHUNK_STEPS, a += 64, b += CHUNK_STEPS * MM_PANEL) {
-        mm_ask(w->soon, w->lines);
-        _tile_loadd(4, a, A_STRIDE);
-        _tile_loadd(6, b, B_STRIDE);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b + 16, B_STRIDE);
-        _tile_dpbf16ps(1, 4, 7);
+    for (int p = w->of.begin; p < w->of.end; p++) {
+        part x = part_of(&w->of, p);
+        for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
+            mm_ask(w->soon, w->lines);
+            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_loadd(6, x.b, B_STRIDE);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, x.b + 16, B_STRIDE);
+            _tile_dpbf16ps(1, 4, 7);
+            x.a += 64;
+            x.b += CHUNK_STEPS * MM_PANEL;
+        }
     }
+    end_all(w->before);
     _tile_stored(0, c, B_STRIDE);
     _tile_stored(1, c + 16, B_STRIDE);
 }
 
 /* ---- all panels of a band ---- */
 
-/* How the sums of panel j end; false if they have to go on by finish_rest(). */
-static bool begin_end(ending *e, const mm_band *band, float *sum, int64_t j)
+/* How the sums of a chain end in panel `next` of the tile; false if they have to go on by
+ * finish_panel(). */
+static bool begin_end(ending *e, const chain *of, const float *sum, int64_t next)
 {
-    const mm_finish *f = band->finish;
-    const int64_t at = j * band->rows;
-    *e = (ending){ .sum = sum, .addends = band->addends, .ld = MM_PANEL, .rows = band->rows };
-    for (int q = 0; q < band->addends; q++)
-        e->addend[q] = band->addend[q] + at;
-    e->to = f ? sum : band->to + at;
-    if (f == NULL || f->transposed || band->cols - j < MM_PANEL || !mm_finish_is_plain(f))
-        return f == NULL;
+    const mm_band *band = of->band;
+    const mm_pass *first = &band->pass[of->begin], *last = &band->pass[of->end - 1];
+    const mm_finish *f = of->end == band->passes ? band->finish : NULL;
+    const int64_t j = of->j + next * MM_PANEL, at = next * band->rows * MM_PANEL;
+    *e = (ending){ .of = *of,
+                   .column = next * MM_PANEL,
+                   .sum = sum + next * 16 * MM_PANEL,
+                   .ld = MM_PANEL,
+                   .rows = band->rows };
+    /* The first addend of a chained pass is the sum that the unit went on from. */
+    for (int q = last == first ? 0 : 1; q < last->addends; q++)
+        e->addend[e->addends++] = mm_sums_at(band, last->addend[q], of->j) + at;
+    if (f == NULL) {
+        e->to = mm_sums_at(band, last->to, of->j) + at;
+        return true;
+    }
+    e->to = (float *)e->sum;
+    if (f->transposed || band->cols - j < MM_PANEL || !mm_finish_is_plain(f))
+        return false;
     e->to = (char *)f->y + (band->row0 * f->ldy + band->col0 + j) * mm_size(f->out);
     e->ld = f->ldy;
     e->way = f->out == SHEAF_BF16 ? TO_HALVES : f->add ? ADD_F32 : TO_F32;
     return true;
 }
 
-static void finish_rest(const mm_band *band, const float *sum, int64_t j)
+static void end_panel(ending *e, const chain *of, float *sum, int64_t next)
 {
-    finish_panel(band->finish, sum, band->row0, band->col0 + j, band->rows,
+    const mm_band *band = of->band;
+    const int64_t j = of->j + next * MM_PANEL;
+    if (begin_end(e, of, sum, next))
+        return; /* the rest is done beside the next chain */
+    end_all(e);
+    finish_panel(band->finish, e->sum, band->row0, band->col0 + j, band->rows,
                  mm_min(MM_PANEL, band->cols - j));
 }
 
-static void end_panel(const mm_band *band, float *sum, int64_t j)
+/* The chain that begins with pass p. */
+static chain chain_at(const mm_band *band, int p, int64_t j)
 {
-    ending e;
-    const bool plain = begin_end(&e, band, sum, j);
-    end_all(&e);
-    if (!plain)
-        finish_rest(band, sum, j);
+    chain of = { band, p, p + 1, j };
+    while (of.end < band->passes && band->pass[of.end].chained)
+        of.end++;
+    return of;
 }
 
-/* Panels of 32 rows, as long as they have more than 16 columns; returns where that ends. */
-static int64_t run_whole(const mm_band *band, walk *w)
+static int64_t chunks_of(const mm_band *band, int begin, int end)
 {
-    float sum[2][MM_PANEL * MM_PANEL] __attribute__((aligned(64)));
-    ending end[2] = { 0 };
-    int64_t j = 0;
-    for (int turn = 0; band->cols - j > 16; j += MM_PANEL, turn ^= 1) {
-        ending *now = &end[turn];
-        const bool plain = begin_end(now, band, sum[turn], j);
-        /* A first block's sums are what they are; the unit stores whole tiles. */
-        const bool stored = !band->finish && band->addends == 0 && band->rows == MM_PANEL;
-        w->before = &end[turn ^ 1];
-        sums_2x2(stored ? now->to : sum[turn], w, band->b ? band->b + j * w->steps : NULL);
-        end_all(w->before);
-        if (stored)
-            now->done = now->rows;
-        if (!plain) {
-            end_all(now);
-            finish_rest(band, sum[turn], j);
+    int64_t steps = 0;
+    for (int p = begin; p < end; p++)
+        steps += band->pass[p].steps;
+    return steps / CHUNK_STEPS;
+}
+
+/* A chain for `cols` columns, at most a tile's; e: the ending of the chain before, then of this. */
+static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
+{
+    const mm_band *band = w->of.band;
+    const mm_pass *pass = &band->pass[w->of.begin];
+    const int64_t chunks = chunks_of(band, w->of.begin, w->of.end);
+    w->before = e;
+    w->fours = chunks == 0 ? 0 : mm_div_up(mm_div_up(e->rows - e->done, 4), chunks);
+    if (band->rows <= 16) {
+        (cols > MM_PANEL ? sums_1x4 : sums_1x2)(sum, w);
+        end_panel(e, &w->of, sum, 0);
+        if (cols > MM_PANEL) {
+            end_all(e);
+            end_panel(e, &w->of, sum, 1);
         }
+        return;
     }
-    end_all(&end[0]);
-    end_all(&end[1]);
-    return j;
+    /* The sums of a slice's first block are what they are; the unit stores whole tiles. */
+    const bool whole = band->rows == MM_PANEL && cols > 16,
+               alone = pass->addends == 0 && w->of.end == w->of.begin + 1;
+    if (whole && alone && (w->of.end < band->passes || band->finish == NULL)) {
+        sums_2x2(mm_sums_at(band, pass->to, w->of.j), w);
+        return;
+    }
+    (cols > 16 ? sums_2x2 : sums_2x1)(sum, w);
+    end_panel(e, &w->of, sum, 0);
 }
 
 void mm_run_amx(const mm_band *band)
 {
     float sum[MM_PANEL * MM_PANEL] __attribute__((aligned(64)));
-    mm_soon soon = band->soon, *list = &soon;
-    walk w = { .a = band->a, .steps = band->steps, .soon = &list };
-    const int64_t chunks = band->steps / CHUNK_STEPS * mm_div_up(band->cols, MM_PANEL);
+    mm_soon *list = band->soon;
+    ending e = { 0 };
+    walk w = { .soon = &list };
+    const int64_t tile = band->rows > 16 ? MM_PANEL : 2 * MM_PANEL,
+                  chunks = chunks_of(band, 0, band->passes) * mm_div_up(band->cols, tile);
     if (chunks > 0)
-        w.lines = mm_div_up(mm_soon_lines(&soon) + band->lines, chunks);
-    for (int64_t j = band->rows > 16 ? run_whole(band, &w) : 0; j < band->cols; j += MM_PANEL) {
-        const uint32_t *b = band->b == NULL ? NULL : band->b + j * band->steps;
-        if (band->rows > 16) {
-            sums_2x1(sum, &w, b);
-        } else if (band->cols - j > MM_PANEL && b != NULL) {
-            sums_1x4(sum, &w, b);
-            end_panel(band, sum, j);
-            j += MM_PANEL;
-            end_panel(band, sum + 16 * MM_PANEL, j);
-            continue;
-        } else {
-            sums_1x2(sum, &w, b);
+        w.lines = mm_div_up(band->lines, chunks);
+    for (int64_t j = 0; j < band->cols; j += tile)
+        for (int p = 0; p < band->passes; p = w.of.end) {
+            w.of = chain_at(band, p, j);
+            run_chain(&w, &e, sum, mm_min(tile, band->cols - j));
         }
-        end_panel(band, sum, j);
-    }
+    end_all(&e);
 }

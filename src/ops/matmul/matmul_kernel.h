@@ -309,19 +309,18 @@ TILES
 
 /* ---- all tiles of a band ---- */
 
-/* The tile at column j, `vectors` wide (at most; its last ones may hang over the edge). */
-static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_fn *run, int vectors)
+/* One pass of the tile at column j, `vectors` wide (at most; its last ones may hang over the edge).
+ */
+static inline void run_pass(const mm_band *band, int p, operands *in, int64_t j, tile_fn *run,
+                            int vectors)
 {
-    const mm_finish *f = band->finish;
-    const int64_t panel = j / MM_PANEL, column = j % MM_PANEL, across = band->rows * MM_PANEL;
-    const int64_t at = panel * across + column, cols = mm_min(vectors * LANES, band->cols - j);
+    const mm_pass *pass = &band->pass[p];
+    const mm_finish *f = p + 1 == band->passes ? band->finish : NULL;
+    const int64_t across = band->rows * MM_PANEL, cols = mm_min(vectors * LANES, band->cols - j);
     float sum[ROWS * MM_PANEL * 4];
-    store s = { .addends = band->addends,
-                .to = band->to == NULL ? NULL : band->to + at,
-                .ldto = MM_PANEL,
-                .across = across };
+    store s = { .addends = pass->addends, .ldto = MM_PANEL, .across = across };
     for (int q = 0; q < s.addends; q++)
-        s.addend[q] = (place){ band->addend[q] + at, MM_PANEL, across };
+        s.addend[q] = (place){ mm_sums_at(band, pass->addend[q], j), MM_PANEL, across };
     const bool direct = f && !f->transposed && cols == vectors * LANES && mm_finish_is_plain(f);
     if (direct) {
         const int64_t y = band->row0 * f->ldy + band->col0 + j;
@@ -332,16 +331,23 @@ static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_f
         s.across = MM_PANEL;
         if (f->add)
             s.addend[s.addends++] = (place){ s.to, s.ldto, s.across };
-    } else if (f) {
-        s.to = sum;
+    } else {
+        s.to = f ? sum : mm_sums_at(band, pass->to, j);
     }
-    in->b = band->b == NULL
-                ? NULL
-                : band->b + panel * band->steps * MM_PANEL + column; /* NULL: no steps */
+    in->a = (const char *)band->a + pass->at * 4;
+    in->steps = pass->steps;
+    in->b =
+        pass->steps == 0 ? NULL : band->b[p] + j / MM_PANEL * pass->steps * MM_PANEL + j % MM_PANEL;
     run(in, &s);
     for (int64_t c = 0; f && !direct && c < cols; c += MM_PANEL)
         finish_panel(f, sum + c / MM_PANEL * across, band->row0, band->col0 + j + c, band->rows,
                      mm_min(MM_PANEL, cols - c));
+}
+
+static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_fn *run, int vectors)
+{
+    for (int p = 0; p < band->passes; p++)
+        run_pass(band, p, in, j, run, vectors);
 }
 
 /* A row of A, `bytes` long, a multiple of 4. */
@@ -358,16 +364,17 @@ void NAME(mm_copy)(uint32_t *dst, const char *src, int64_t bytes)
 
 void NAME(mm_run)(const mm_band *band)
 {
-    mm_soon soon = band->soon, *list = &soon;
+    mm_soon *list = band->soon;
     const tile_row *row = &tiles[band->rows - 1];
     tile_fn *const *run = band->pairs ? row->pairs : band->stride ? row->direct : row->run;
     const int vectors_wide = band->pairs ? row->wide_pairs : band->stride ? 2 : row->wide;
-    const int64_t lines = mm_soon_lines(&soon) + band->lines, wide = vectors_wide * LANES;
-    const int64_t chunks = mm_div_up(band->steps, CHUNK);
-    operands in = { .a = band->a, .stride = band->stride, .steps = band->steps, .soon = &list };
-    int64_t j = 0;
+    const int64_t wide = vectors_wide * LANES;
+    operands in = { .stride = band->stride, .soon = &list };
+    int64_t j = 0, chunks = 0;
+    for (int p = 0; p < band->passes; p++)
+        chunks += mm_div_up(band->pass[p].steps, CHUNK);
     if (chunks > 0)
-        in.lines = mm_div_up(lines, chunks * (band->cols / wide + (band->cols % wide > 0)));
+        in.lines = mm_div_up(band->lines, chunks * (band->cols / wide + (band->cols % wide > 0)));
     for (; j + wide <= band->cols && vectors_wide > 2; j += wide)
         run_tile(band, &in, j, run[2], vectors_wide);
     for (; j < band->cols; j += 2 * LANES) {

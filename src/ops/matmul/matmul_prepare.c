@@ -336,8 +336,8 @@ static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_
     return runs;
 }
 
-void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
-                             int64_t j0, int64_t j1, int64_t k0, int64_t kb)
+int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
+                            int64_t j0, int64_t j1, int64_t k0, int64_t kb)
 {
     const sheaf_dtype stored = mm_stored(term, dtype);
     const int64_t size = mm_size(stored), step = term->ldb * size;
@@ -358,6 +358,5 @@ void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, she
         };
     else
         runs = back_source(soon, term->w, j0, j1, k0, kb);
-    for (int i = 0; i + 1 < runs; i++)
-        soon[i].then = &soon[i + 1];
+    return runs;
 }

@@ -170,23 +170,52 @@ static inline void mm_ask(mm_soon **list, int64_t lines)
     }
 }
 
-/* One block of k for a band of rows, as many as a register tile has, and any columns. */
+/* Where partial sums lie, tile by tile, [cols/32][rows][32]: in a slot of the area (far), or in one
+ * beside the kernel (near) that each tile overwrites, so that it stays in the first-level cache. */
+typedef struct mm_slot {
+    int index;
+    bool near;
+} mm_slot;
+
+/* One block of k: v = block sum; v = addend + v for each addend in order; v goes to `to`. */
+typedef struct mm_pass {
+    int64_t at, steps; /* at: words of a row of A before it */
+    /* At most MM_CHUNK elements, and addend[0] is the sum of the pass before as its unit left it:
+     * in the order `tiles` the unit may go on from there. */
+    bool chained;
+    int addends;
+    mm_slot addend[MM_DEPTH], to;
+} mm_pass;
+
+#define MM_PASSES 16 /* of a stretch */
+#define MM_NEAR 1024 /* floats of a near slot: of the largest tile */
+
+/* A stretch of blocks of k for a band of rows, as many as a register tile has, and any columns.
+ * Every tile goes through all passes before the next tile begins. */
 typedef struct mm_band {
     const void *a;
     int64_t stride; /* 0: rows as sheaf__mm_rows copies them; else bytes between rows of A itself */
-    const uint32_t *b; /* panels, one after the other */
-    bool pairs;        /* spread engine, few rows: b holds pairs, which `steps` counts */
-    int64_t rows, cols, steps;
-    /* Partial sums lie tile by tile, [cols/32][rows][32]: v = block sum; v = addend + v for
-     * each addend in order; stored at `to`, or given to `finish`. */
-    int addends;
-    const float *addend[MM_DEPTH];
-    float *to;
-    const mm_finish *finish; /* NULL: store */
+    bool pairs;     /* spread engine, few rows: b holds pairs, which `steps` counts */
+    const mm_pass *pass;
+    const uint32_t *const *b; /* panels of each pass, one after the other */
+    int passes;
+    int64_t rows, cols;
+    float *near, *far;
+    int64_t far_size;        /* floats of a slot */
+    const mm_finish *finish; /* of the last pass, instead of `to`; or NULL */
     int64_t row0, col0;      /* of finish->y */
-    mm_soon soon;            /* the next band's rows, then the next block's panels */
-    int64_t lines;           /* of those panels to ask for during this band */
+    mm_soon *soon;
+    int64_t lines; /* of it to ask for during this band */
 } mm_band;
+
+/* The sums of column j, the first one of a tile. */
+static inline float *mm_sums_at(const mm_band *band, mm_slot slot, int64_t j)
+{
+    const int64_t panel = j / MM_PANEL * band->rows * MM_PANEL;
+    return (slot.near ? band->near + slot.index * MM_NEAR
+                      : band->far + slot.index * band->far_size + panel) +
+           j % MM_PANEL;
+}
 
 /* How one dtype is computed on one instruction set. */
 typedef struct mm_engine {
@@ -268,11 +297,11 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb);
 
-/* What sheaf__mm_panels, or a kernel where it has nothing to do, will read: a list that starts at
- * soon[0], of at most MM_RUNS. */
+/* What sheaf__mm_panels, or a kernel where it has nothing to do, will read: their
+ * number, at most MM_RUNS. */
 #define MM_RUNS 4
-void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
-                             int64_t j0, int64_t j1, int64_t k0, int64_t kb);
+int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
+                            int64_t j0, int64_t j1, int64_t k0, int64_t kb);
 
 /* The type in which a term's B is stored, and whether a job of `dtype` widens it. */
 static inline sheaf_dtype mm_stored(const sheaf__term *term, sheaf_dtype dtype)

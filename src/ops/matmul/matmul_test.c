@@ -330,6 +330,33 @@ static void test_product__special_and_tiny_values_equal_the_reference(void **sta
     }
 }
 
+/* In the order `tiles` both terms underflow: the first ends as -0, chunk by chunk, the second is +0
+ * as the sum of a block, and -0 where a unit forgets that a block begins at +0. */
+static void test_product__underflow_keeps_the_sign_of_zero(void **state)
+{
+    (void)state;
+    enum { M = 40, N = 40, K = 64, SHORT = 16 };
+    const uint16_t tiny = 0x2000 /* 2^-63 */, more = 0xa040 /* -1.5 of it */;
+    uint16_t *a = keep(M * K * 2), *b = keep(N * K * 2), *c = keep(N * SHORT * 2);
+    memset(b, 0, N * K * 2);
+    memset(c, 0, N * SHORT * 2);
+    for (int i = 0; i < M * K; i++)
+        a[i] = tiny;
+    for (int j = 0; j < N; j++) {
+        b[j * K] = c[j * SHORT] = tiny;
+        b[j * K + MM_CHUNK] = c[j * SHORT + 1] = more;
+    }
+    const sheaf__term term[2] = {
+        { .a = a, .lda = K, .form = SHEAF__B_NK, .b = b, .ldb = K, .k = K },
+        { .a = a, .lda = K, .form = SHEAF__B_NK, .b = c, .ldb = SHORT, .k = SHORT }
+    };
+    const sheaf__product job = plain_job(SHEAF_BF16, M, N, term, 2);
+    check_job("underflow", &job);
+    run_ref(&job, SHEAF__TILES);
+    assert_int_equal(mm_bits(*(const float *)job.y), 0);
+    drop_all();
+}
+
 /* What rank r of T makes of its slices, joined as the ranks would, is what one rank makes. */
 static void check_ranks(sliced *s, const float *want, int ranks)
 {
@@ -386,20 +413,34 @@ static void test_product__ranks_do_not_show(void **state)
     }
 }
 
+/* Most jobs have their first A or B from the job before, so that they run side by side. */
 static void check_many_jobs(sheaf__sums sums)
 {
     enum { JOBS = 140 }; /* more than one parallel region takes */
     static sheaf__product job[JOBS];
-    static sheaf__term term[JOBS];
+    static sheaf__term term[JOBS][2];
     static float *want[JOBS];
     for (int j = 0; j < JOBS; j++) {
-        const sheaf_dtype type = random_type();
-        const int64_t m = below(60), n = below(70), k = below(50); /* empty ones too */
-        if (j % 3 == 0)
-            term[j] = random_term(type, (int)below(FORMS), below(2), m, n, k, ORDINARY);
-        else
-            term[j] = random_term(type, SHEAF__B_NK, false, m, n, k, ORDINARY);
-        job[j] = plain_job(type, m, n, &term[j], 1);
+        const bool beside = j > 0 && below(8), same_b = beside && job[j - 1].n <= 32;
+        const sheaf__term *last = beside ? term[j - 1] : NULL;
+        const sheaf_dtype type = beside ? job[j - 1].dtype : random_type();
+        const int64_t k = beside ? last->k : below(8) ? below(50) : 200 + below(200);
+        const int64_t m = beside && !same_b ? job[j - 1].m : below(same_b ? 200 : 60),
+                      n = same_b ? job[j - 1].n : below(70); /* empty ones too */
+        const sheaf__right form = same_b ? last->form : (sheaf__right)below(FORMS);
+        const bool a_km = beside ? last->a_km : below(2);
+        term[j][0] = random_term(type, (int)form, a_km, m, n, k, ORDINARY);
+        term[j][1] =
+            random_term(type, SHEAF__B_NK, a_km, m, n, beside ? last[1].k : below(40), ORDINARY);
+        if (same_b) {
+            term[j][0].b = last->b;
+            term[j][0].ldb = last->ldb;
+            term[j][0].w = last->w;
+        } else if (beside) {
+            term[j][0].a = last->a;
+            term[j][0].lda = last->lda;
+        }
+        job[j] = plain_job(type, m, n, term[j], 2);
         run_ref(&job[j], sums);
         want[j] = memcpy(keep((size_t)extent(m, n, job[j].ldy) * 4), job[j].y,
                          (size_t)extent(m, n, job[j].ldy) * 4);
@@ -461,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_product__few_rows_and_few_columns_equal_the_reference),
         cmocka_unit_test(test_product__slices_terms_and_endings_equal_the_reference),
         cmocka_unit_test(test_product__special_and_tiny_values_equal_the_reference),
+        cmocka_unit_test(test_product__underflow_keeps_the_sign_of_zero),
         cmocka_unit_test(test_product__ranks_do_not_show),
         cmocka_unit_test(test_products__jobs_of_one_call_do_not_meet),
         cmocka_unit_test(test_products__dry_counts_and_touches_nothing),

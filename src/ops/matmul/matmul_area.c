@@ -1,0 +1,466 @@
+/* matmul_area.c - one area of a product: stretches of k outside, bands of rows inside.
+ *
+ * Partial sums lie in scratch, a stack of slots: slot d holds the running sum of the slice at hand
+ * while slots below hold finished subtrees that wait for their right neighbour. Slices arrive in
+ * ascending order; with the last block of a slice the additions of the tree are done on the way
+ * out of the registers.
+ * A stretch is as many blocks of k as a band's rows of A have room for in the first-level cache.
+ * Narrow slices have short blocks, and a stretch of several: what one writes and the next reads
+ * stays in that cache too. Jobs side by side take their turns on the same rows. */
+#include "ops/matmul/matmul_plan.h"
+
+#define PIECES (MM_MOST_COLS / MM_PANEL)
+#define CHAIN 4 /* blocks that stay together, see next_chain() */
+#define RUNS 64 /* of memory that the next stretch reads and this one asks for */
+
+/* ---- blocks of k, in order ---- */
+
+typedef struct item {
+    const mm_visit *visit;
+    int term;
+    int64_t k0, kb;   /* kb 0: a slice without elements, +0 goes the way of a sum */
+    bool first, last; /* of the slice */
+    bool a_km;
+} item;
+
+typedef struct cursor {
+    const mm_plan *plan;
+    const mm_route *route;
+    int visit, term, end; /* terms [term, end) of the slice are left, the last one not empty */
+    int64_t k0;
+    bool entered;
+} cursor;
+
+static void enter_slice(cursor *at)
+{
+    const mm_visit *v = &at->route->visit[at->visit];
+    const sheaf__product *job = at->plan->job;
+    at->term = at->end = 0;
+    if (v->at >= 0) {
+        at->term = job->first ? job->first[v->at] : 0;
+        at->end = job->first ? job->first[v->at + 1] : job->nterms;
+    }
+    while (at->end > at->term && job->term[at->end - 1].k == 0)
+        at->end--;
+    while (at->term < at->end && job->term[at->term].k == 0)
+        at->term++;
+    at->k0 = 0;
+}
+
+/* The next block of k; false after the last one. */
+static bool next_item(item *item, cursor *at)
+{
+    if (at->visit == at->route->visits)
+        return false;
+    if (!at->entered)
+        enter_slice(at);
+    *item =
+        (struct item){ .visit = &at->route->visit[at->visit], .first = !at->entered, .last = true };
+    at->entered = true;
+    if (at->term < at->end) {
+        const sheaf__product *job = at->plan->job;
+        const sheaf__term term = mm_term(at->plan, job, at->term);
+        item->term = at->term;
+        item->a_km = term.a_km;
+        item->k0 = at->k0;
+        item->kb = mm_min(MM_BLOCK, term.k - at->k0);
+        at->k0 += item->kb;
+        while (at->term < at->end && at->k0 == job->term[at->term].k) {
+            at->term++;
+            at->k0 = 0;
+        }
+        item->last = at->term == at->end;
+    }
+    if (item->last) {
+        at->visit++;
+        at->entered = false;
+    }
+    return true;
+}
+
+/* ---- the area ---- */
+
+/* The columns [j0, j1) of a job; `panel` counts those of the area before them. */
+typedef struct piece {
+    const sheaf__product *job;
+    int64_t j0, j1, panel;
+    const uint32_t *b[MM_PASSES]; /* of the stretch at hand */
+} piece;
+
+typedef struct stretch {
+    item item[MM_PASSES];
+    mm_pass pass[MM_PASSES];
+    int n;
+    bool a_km;
+} stretch;
+
+typedef struct area {
+    const mm_plan *plan;
+    const mm_engine *engine;
+    sheaf_dtype dtype;
+    int64_t i0, i1; /* of what is computed */
+    piece piece[PIECES];
+    int pieces;
+    uint32_t *scratch_a, *scratch_b;
+    float *near, *slot;         /* slots, one after the other */
+    int64_t slot_size, slot_ld; /* floats; of a row, padded */
+    int64_t bands;
+    int64_t begin, end; /* bands of the stripe at hand */
+    /* What the next stretch reads, asked for bit by bit: panels, before them rows of a band. */
+    mm_soon panels[RUNS], rows[MM_PASSES], *panels_at;
+    int64_t lines; /* of panels, each time that a kernel runs */
+} area;
+
+static int64_t band_row(const area *area, int64_t band)
+{
+    return area->i0 + (area->i1 - area->i0) * band / area->bands;
+}
+
+static int64_t steps_of(const area *area, const item *item)
+{
+    return mm_padded(area->engine, mm_steps(mm_computed(area->dtype), item->kb)) *
+           (area->plan->spread ? 2 : 1);
+}
+
+/* Of a row of A in scratch; spreading and widening write in sixteens. */
+static int64_t words_of(const area *area, const item *item)
+{
+    const bool pairs = area->engine->spread && !area->plan->spread;
+    return mm_up(steps_of(area, item) * (pairs ? 2 : 1), 16);
+}
+
+/* The pieces of columns [c0, c1) of the plan. */
+static void cut_pieces(area *area, int64_t c0, int64_t c1)
+{
+    const mm_plan *plan = area->plan;
+    for (int64_t q = 0, begin = 0; q < plan->jobs && begin < c1; q++) {
+        const sheaf__product *job = &plan->job[q];
+        const int64_t n = mm_columns(plan, job), j0 = c0 > begin ? c0 - begin : 0;
+        if (j0 < n)
+            area->piece[area->pieces++] = (piece){ .job = job,
+                                                   .j0 = j0,
+                                                   .j1 = mm_min(n, c1 - begin),
+                                                   .panel = (begin + j0 - c0) / MM_PANEL };
+        begin += mm_up(n, MM_PANEL);
+    }
+}
+
+/* ---- stretches ---- */
+
+/* A slice's first block, and blocks that follow it and are short: a unit may add them to the sum
+ * that it holds, so they stay together. */
+static int next_chain(item chain[CHAIN], const area *area, cursor *at)
+{
+    int n = 0;
+    int64_t words = 0;
+    if (area->plan->thin) /* one block at a time */
+        return next_item(&chain[0], at);
+    for (; n < CHAIN; n++) {
+        cursor ahead = *at;
+        if (!next_item(&chain[n], &ahead))
+            break;
+        const item *now = &chain[n];
+        words += words_of(area, now);
+        if (n > 0 &&
+            (!chain->first || now->first || now->kb > MM_CHUNK || words > area->engine->stride))
+            break;
+        *at = ahead;
+    }
+    return n;
+}
+
+static bool has_root(const item *item)
+{
+    return item->last && item->visit->root >= 0;
+}
+
+/* Which sums stay near: those that a later pass of the stretch reads. */
+static void place_slots(stretch *s)
+{
+    bool wanted[MM_DEPTH] = { false }, here[MM_DEPTH] = { false };
+    for (int p = s->n - 1; p >= 0; p--) {
+        mm_pass *pass = &s->pass[p];
+        pass->to.near = wanted[pass->to.index];
+        wanted[pass->to.index] = false;
+        for (int q = 0; q < pass->addends; q++)
+            wanted[pass->addend[q].index] = true;
+    }
+    for (int p = 0; p < s->n; p++) {
+        mm_pass *pass = &s->pass[p];
+        for (int q = 0; q < pass->addends; q++)
+            pass->addend[q].near = here[pass->addend[q].index];
+        here[pass->to.index] = true;
+    }
+}
+
+/* Where the sums of `item` go; with the last block they climb the tree. */
+static mm_pass pass_of(const area *area, const item *item, int64_t at, bool chained)
+{
+    const mm_visit *v = item->visit;
+    mm_pass pass = {
+        .at = at, .steps = steps_of(area, item), .chained = chained, .to.index = v->slot
+    };
+    if (!item->first)
+        pass.addend[pass.addends++].index = v->slot;
+    for (int m = 1; item->last && m <= v->merges; m++) {
+        pass.to.index = v->slot - m;
+        pass.addend[pass.addends++].index = v->slot - m;
+    }
+    return pass;
+}
+
+/* False after the last one. A root's sum is finished at the end of a stretch. */
+static bool next_stretch(stretch *s, const area *area, cursor *at)
+{
+    int64_t words = 0;
+    s->n = 0;
+    s->a_km = false;
+    while (s->n == 0 || !has_root(&s->item[s->n - 1])) {
+        item chain[CHAIN];
+        cursor ahead = *at;
+        const int n = next_chain(chain, area, &ahead);
+        int64_t more = 0;
+        for (int i = 0; i < n; i++)
+            more += words_of(area, &chain[i]);
+        if (n == 0 || (s->n > 0 && (area->plan->thin || s->n + n > MM_PASSES ||
+                                    words + more > area->engine->stride)))
+            break;
+        for (int i = 0; i < n; i++) {
+            s->item[s->n] = chain[i];
+            s->a_km |= chain[i].a_km;
+            s->pass[s->n++] = pass_of(area, &chain[i], words, i > 0);
+            words += words_of(area, &chain[i]);
+        }
+        *at = ahead;
+    }
+    place_slots(s);
+    return s->n > 0;
+}
+
+/* ---- what a stretch reads ---- */
+
+/* The rows of bands [first, end) in scratch; held: the terms whose rows are there already. */
+static void bring_rows(area *area, const stretch *s, const piece *piece, sheaf__term *held,
+                       int64_t first, int64_t end)
+{
+    for (int p = 0; p < s->n; p++) {
+        const item *item = &s->item[p];
+        if (item->kb == 0)
+            continue;
+        const sheaf__term term = mm_term(area->plan, piece->job, item->term);
+        if (term.a == held[p].a && term.lda == held[p].lda)
+            continue;
+        held[p] = term;
+        sheaf__mm_rows(area->scratch_a + s->pass[p].at, area->engine, &term, area->dtype,
+                       band_row(area, first), band_row(area, end), item->k0, item->kb);
+    }
+}
+
+/* The panels of all pieces; `buffer` is where those go that are not there yet, or (`made`) were put
+ * before. Returns its end. */
+static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bool made)
+{
+    for (piece *c = area->piece; c < area->piece + area->pieces; c++)
+        for (int p = 0; p < s->n; p++) {
+            const item *item = &s->item[p];
+            c->b[p] = NULL;
+            if (item->kb == 0)
+                continue;
+            const sheaf__term term = mm_term(area->plan, c->job, item->term);
+            c->b[p] = sheaf__mm_panels(buffer, area->engine, &term, area->dtype, c->j0, c->j1,
+                                       item->k0, item->kb, area->plan->spread, made);
+            if (c->b[p] == buffer)
+                buffer += steps_of(area, item) * mm_up(c->j1 - c->j0, MM_PANEL);
+        }
+    return buffer;
+}
+
+/* While a stretch is computed, the panels of the next one come from memory. */
+static void ask_panels(area *area, const stretch *next)
+{
+    int n = 0;
+    int64_t lines = 0;
+    for (const piece *c = area->piece; !area->plan->thin && c < area->piece + area->pieces; c++)
+        for (int p = 0; next && p < next->n && n + MM_RUNS < RUNS; p++) {
+            const item *item = &next->item[p];
+            if (item->kb == 0)
+                continue;
+            const sheaf__term term = mm_term(area->plan, c->job, item->term);
+            n += sheaf__mm_panels_source(&area->panels[n], &term, area->dtype, c->j0, c->j1,
+                                         item->k0, item->kb);
+        }
+    area->panels[n] = (mm_soon){ 0 };
+    for (int i = 0; i < n; i++) {
+        area->panels[i].then = &area->panels[i + 1];
+        lines += mm_soon_lines(&area->panels[i]);
+    }
+    area->panels_at = area->panels;
+    area->lines = mm_div_up(lines, area->bands * area->pieces);
+}
+
+/* The same of rows, for the band that comes next: of this stretch, or the first of the next one.
+ * Returns their lines. */
+static int64_t ask_rows(area *area, const stretch *s, int64_t band)
+{
+    int n = 0;
+    int64_t lines = 0;
+    for (int p = 0; s && !area->plan->thin && p < s->n; p++) {
+        const item *item = &s->item[p];
+        if (item->kb == 0 || item->a_km)
+            continue;
+        const sheaf__term term = mm_term(area->plan, area->piece->job, item->term);
+        area->rows[n] = sheaf__mm_rows_source(&term, area->dtype, band_row(area, band),
+                                              band_row(area, band + 1), item->k0, item->kb);
+        lines += mm_soon_lines(&area->rows[n]);
+        if (n > 0)
+            area->rows[n - 1].then = &area->rows[n];
+        area->rows[n++].then = area->panels_at;
+    }
+    return lines;
+}
+
+/* ---- computing ---- */
+
+static mm_finish finish_of(const sheaf__product *job, int root, bool transposed)
+{
+    if (job->roots)
+        return (mm_finish){ .y = job->roots[root],
+                            .ldy = job->n,
+                            .out = SHEAF_F32,
+                            .alpha = 1,
+                            .transposed = transposed,
+                            .round_to = SHEAF_F32 };
+    return (mm_finish){ .y = job->y,
+                        .ldy = job->ldy,
+                        .out = job->out,
+                        .alpha = job->alpha,
+                        .bias = job->bias,
+                        .residual = job->residual,
+                        .ldr = job->ldr,
+                        .add = job->add,
+                        .transposed = transposed,
+                        .round_to = job->out == SHEAF_F32 ? job->round_to : SHEAF_F32 };
+}
+
+/* A piece's columns of bands [first, end), whose rows are in scratch unless band->stride is set.
+ * `next` comes after the stripe. */
+static void run_bands(area *area, const stretch *s, const stretch *next, const piece *piece,
+                      mm_band *band, int64_t first, int64_t end)
+{
+    const bool last = piece == area->piece + area->pieces - 1;
+    for (int64_t g = first; g < end; g++) {
+        const int64_t i = band_row(area, g);
+        const bool done = g + 1 == area->end;
+        if (band->stride == 0)
+            band->a = area->scratch_a + (i - band_row(area, first)) * area->engine->stride;
+        band->rows = band_row(area, g + 1) - i;
+        band->row0 = i;
+        band->far = area->slot + (i - band_row(area, area->begin)) * area->slot_ld +
+                    piece->panel * MM_PANEL * band->rows;
+        const int64_t rows = last ? ask_rows(area, done ? next : s, done ? area->begin : g + 1) : 0;
+        band->soon = rows > 0 ? area->rows : area->panels_at;
+        band->lines = rows + area->lines;
+        area->engine->run(band);
+        while (area->panels_at->rows == 0 && area->panels_at->then != NULL)
+            area->panels_at = area->panels_at->then;
+    }
+}
+
+/* A thin product's rows where they lie, if its one block is whole there. */
+static void find_rows(const area *area, const stretch *s, mm_band *band, int64_t first)
+{
+    const item *item = &s->item[0];
+    band->stride = 0;
+    if (!area->plan->thin || item->kb == 0 || (area->dtype != SHEAF_F32 && item->kb % 2 != 0))
+        return;
+    const sheaf__term term = mm_term(area->plan, area->plan->job, item->term);
+    const mm_soon source =
+        sheaf__mm_rows_source(&term, area->dtype, band_row(area, first), 0, item->k0, 0);
+    band->a = source.at;
+    band->stride = source.step;
+}
+
+/* One stretch, for a stripe of the area. */
+static void run_stretch(area *area, const stretch *s, const stretch *next)
+{
+    const mm_plan *plan = area->plan;
+    const item *last = &s->item[s->n - 1];
+    /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. */
+    const int64_t group = s->a_km ? MM_GROUP : 1;
+    for (int64_t g = area->begin; g < area->end; g += group) {
+        const int64_t end = mm_min(area->end, g + group);
+        sheaf__term held[MM_PASSES];
+        for (int p = 0; p < s->n; p++)
+            held[p].a = NULL;
+        for (const piece *c = area->piece; c < area->piece + area->pieces; c++) {
+            mm_finish finish = { 0 };
+            if (has_root(last))
+                finish = finish_of(c->job, last->visit->root, plan->transposed);
+            mm_band band = { .pass = s->pass,
+                             .b = c->b,
+                             .passes = s->n,
+                             .pairs = area->engine->spread && !plan->spread,
+                             .cols = c->j1 - c->j0,
+                             .col0 = c->j0,
+                             .near = area->near,
+                             .far_size = area->slot_size,
+                             .finish = has_root(last) ? &finish : NULL };
+            find_rows(area, s, &band, g);
+            if (band.stride == 0)
+                bring_rows(area, s, c, held, g, end);
+            run_bands(area, s, next, c, &band, g, end);
+        }
+    }
+}
+
+/* Stretches outside, bands inside; of a thin product stripe by stripe. */
+static void run_stripes(area *area, const mm_route *route, int64_t stripe)
+{
+    for (int64_t g = 0; g < area->bands; g += stripe) {
+        cursor at = { .plan = area->plan, .route = route };
+        stretch two[2], *now = &two[0], *next = &two[1];
+        uint32_t *buffer = area->scratch_b;
+        area->begin = g;
+        area->end = mm_min(area->bands, g + stripe);
+        for (bool more = next_stretch(now, area, &at); more;) {
+            more = next_stretch(next, area, &at);
+            uint32_t *end = bring_panels(area, now, buffer, g > 0);
+            if (area->plan->thin) /* panels stay for the next stripe */
+                buffer = end;
+            ask_panels(area, more ? next : NULL);
+            run_stretch(area, now, more ? next : NULL);
+            stretch *done = now;
+            now = next;
+            next = done;
+        }
+    }
+}
+
+static int band_rows(const mm_plan *plan)
+{
+    if (plan->engine->spread && !plan->spread)
+        return plan->engine->few;
+    return plan->thin ? plan->engine->direct : plan->engine->rows;
+}
+
+void sheaf__mm_area(const mm_plan *plan, const mm_route *route, int64_t index, void *scratch)
+{
+    area area = { .plan = plan, .engine = plan->engine, .dtype = plan->job->dtype };
+    const int64_t c0 = index / plan->down * plan->cols, c1 = mm_min(plan->n, c0 + plan->cols);
+    area.i0 = index % plan->down * plan->rows;
+    area.i1 = mm_min(plan->m, area.i0 + plan->rows);
+    cut_pieces(&area, c0, c1);
+    area.bands = mm_div_up(area.i1 - area.i0, band_rows(plan));
+    area.scratch_a = scratch;
+    area.near = (float *)(area.scratch_a + MM_SCRATCH_A);
+    area.scratch_b = (uint32_t *)(area.near + MM_SCRATCH_NEAR);
+    area.slot = (float *)(area.scratch_b + plan->scratch_b);
+    area.slot_ld = mm_up(c1 - c0, MM_PANEL);
+    const int64_t stripe = plan->thin ? 1 : area.bands;
+    area.slot_size = (plan->thin ? plan->engine->rows : area.i1 - area.i0) * area.slot_ld;
+    if (plan->engine->enter)
+        plan->engine->enter();
+    run_stripes(&area, route, stripe);
+    if (plan->engine->leave)
+        plan->engine->leave();
+}
