@@ -279,6 +279,9 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
         { "model.layers.0.mlp.down_proj.weight", 2, 8 },
         { "model.layers.0.input_layernorm.weight", 2, 0 },
         { "model.layers.0.other.weight", 0, 4 }, /* nothing tells how this one is cut */
+        /* without heads and widths nobody knows where their parts end */
+        { "model.layers.0.self_attn.qkv_proj.weight", 0, 4 },
+        { "model.layers.0.mlp.gate_up_proj.weight", 0, 4 },
     };
     enum { TENSORS = sizeof whole / sizeof *whole };
     static const float zero[8];
