@@ -49,7 +49,7 @@ const char *sheaf_comm_transport(const sheaf_comm *comm)
     return comm->transport->name;
 }
 
-void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, const char *group)
+void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, sheaf__circle group)
 {
     comm->doing = doing;
     comm->group = group;
@@ -136,11 +136,15 @@ static sheaf_status *mismatch(const sheaf_comm *comm, int other)
 {
     const sheaf__heading *a = heading_of(comm, 0), *b = heading_of(comm, other);
     const bool hidden = a->call == b->call && a->op == b->op && a->size == b->size;
-    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "ranks 0 and %d do not make the same call", other);
-    sheaf_expected(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes, as on rank 0", a->call,
-                   op_names[a->op], a->size);
-    return sheaf_found(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes%s on rank %d", b->call,
-                       op_names[b->op], b->size, hidden ? " with other arguments" : "", other);
+    char first[SHEAF__RANK_NAME], second[SHEAF__RANK_NAME];
+    sheaf__comm_name(first, comm, 0);
+    sheaf__comm_name(second, comm, other);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_PEER, "%s and %s do not make the same call", first, second);
+    sheaf_expected(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes, as on %s", a->call,
+                   op_names[a->op], a->size, first);
+    return sheaf_found(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes%s on %s", b->call,
+                       op_names[b->op], b->size, hidden ? " with other arguments" : "", second);
 }
 
 /* All ranks see the same headings, so all come to the same conclusion. */
@@ -216,7 +220,7 @@ sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const
                                 int count)
 {
     comm->call++;
-    sheaf__doing_call(comm->doing, op_names[heading->op], comm->group);
+    sheaf__doing_call(comm->doing, op_names[heading->op], comm->group, comm->call);
     sheaf__comm_count(comm, heading->op)->calls++;
     return sheaf__comm_again(comm, heading, send, count);
 }
@@ -394,7 +398,7 @@ static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
 {
     const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
-    sheaf__doing_call(comm->doing, op_names[SHEAF__OP_AGREE], comm->group);
+    sheaf__doing_call(comm->doing, op_names[SHEAF__OP_AGREE], comm->group, comm->call);
     sheaf__comm_count(comm, SHEAF__OP_AGREE)->calls++;
     for (;;) {
         sheaf_status *st = post(comm, &heading, NULL, 0);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/circle.h"
 #include "comm/counters.h"
 #include "sheaf/owner.h"
 #include "sheaf/status.h"
@@ -86,8 +87,8 @@ sheaf_status *sheaf_comm_run_threads(int ranks,
 const char *sheaf_comm_transport(const sheaf_comm *comm);
 
 /* sheaf_comm_tell - from now on its calls are written into this rank's record (doing.h; borrowed;
- * NULL: no longer) as those of `group`, static text such as "all ranks". */
-void sheaf_comm_tell(sheaf_comm *comm, struct sheaf__doing *doing, const char *group);
+ * NULL: no longer) as those of `group`. */
+void sheaf_comm_tell(sheaf_comm *comm, struct sheaf__doing *doing, sheaf__circle group);
 /* sheaf_comm_doing - that record; NULL where there is none, or no comm. */
 struct sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm);
 

@@ -5,6 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const sheaf__circle_names[SHEAF__CIRCLES] = {
+    [SHEAF__ALL_RANKS] = "all ranks",         [SHEAF__ITS_GROUP] = "its group",
+    [SHEAF__ITS_STAGE] = "its stage",         [SHEAF__ITS_PEERS] = "its peers",
+    [SHEAF__ALL_PROCESSES] = "all processes",
+};
+
 void sheaf__doing_begin(sheaf__doing *doing, int rank)
 {
     memset(doing, 0, sizeof *doing);
@@ -44,6 +50,8 @@ void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
     out->micro = SHEAF__LOAD(d->micro);
     out->calls = SHEAF__LOAD(d->calls);
     out->ticks = SHEAF__LOAD(d->ticks);
+    for (int i = 0; i < SHEAF__CIRCLES; i++)
+        out->made[i] = SHEAF__LOAD(d->made[i]);
     out->for_ms = sheaf__doing_now() - SHEAF__LOAD(d->since);
     take(out->host, sizeof out->host, d->host);
     take(out->call, sizeof out->call, SHEAF__LOAD(d->call));

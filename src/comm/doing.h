@@ -12,13 +12,16 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "comm/circle.h"
+
 typedef struct sheaf__doing {
     _Alignas(64) atomic_int rank; /* of all ranks of the run */
     char host[64];                /* written before others see the record */
     /* The call that it is in; NULL: it computes, or reads, or writes. */
     _Atomic(const char *) call;
-    _Atomic(const char *) group; /* which of its groups makes the call */
-    _Atomic uint64_t calls;      /* of all its groups, with the one it is in */
+    _Atomic(const char *) group;           /* which of its groups makes the call */
+    _Atomic uint64_t calls;                /* of all its groups, with the one it is in */
+    _Atomic uint64_t made[SHEAF__CIRCLES]; /* number of the last call in each of them */
     _Atomic(const char *) phase; /* "loading", "forward", "backward", ...; NULL: before any */
     _Atomic(const char *) op;    /* of the tape; NULL: none */
     _Atomic int64_t step, micro; /* counted from 1, 0: none */
@@ -33,6 +36,7 @@ typedef struct sheaf__told {
     int32_t rank, layer;
     int64_t step, micro;
     uint64_t calls, ticks;
+    uint64_t made[SHEAF__CIRCLES];
     int64_t for_ms; /* since when, before now */
     char host[64], call[16], group[16], phase[24], op[32];
 } sheaf__told;
@@ -63,14 +67,17 @@ static inline void sheaf__doing_tick(sheaf__doing *d)
 }
 
 /* What follows accepts NULL, which stands for a rank that nobody watches.
- * sheaf__doing_call, _back - a call of one of its groups begins, and has returned. */
-static inline void sheaf__doing_call(sheaf__doing *d, const char *call, const char *group)
+ * sheaf__doing_call, _back - a call of one of its groups begins, and has returned; number: of this
+ * call in that group, the same on all its ranks. */
+static inline void sheaf__doing_call(sheaf__doing *d, const char *call, sheaf__circle group,
+                                     uint64_t number)
 {
     if (d == NULL)
         return;
     SHEAF__STORE(d->calls, SHEAF__LOAD(d->calls) + 1);
     SHEAF__STORE(d->since, sheaf__doing_now());
-    SHEAF__STORE(d->group, group);
+    SHEAF__STORE(d->group, sheaf__circle_names[group]);
+    SHEAF__STORE(d->made[group], number);
     SHEAF__STORE(d->call, call);
     sheaf__doing_tick(d);
 }

@@ -32,7 +32,7 @@ static sheaf_status *body(void *context, sheaf_comm *comm)
     int flag = 0;
     bool seen = true;
     sheaf__doing_begin(&record[me], me);
-    sheaf_comm_tell(comm, &record[me], "all ranks");
+    sheaf_comm_tell(comm, &record[me], SHEAF__ALL_RANKS);
     sheaf_status *st = sheaf_comm_barrier(comm); /* nobody reads a record before it is begun */
     const char *const call[] = { "barrier", "gather", "any", "broadcast", "agree" };
     for (int i = 0; i < 5 && st == NULL; i++) {
@@ -69,7 +69,7 @@ static void test_doing__shown(void **state)
                         "rank 3 (host n2): in no call, after call 0, for 0 s");
     sheaf__doing_step(&d, 12, 2);
     sheaf__doing_op(&d, "backward", "attention", 5);
-    sheaf__doing_call(&d, "sum", "its group");
+    sheaf__doing_call(&d, "sum", SHEAF__ITS_GROUP, 1);
     sheaf__doing_tell(&told, &d);
     told.for_ms = 61999;
     assert_string_equal(sheaf__told_show(line, sizeof line, &told),
@@ -83,7 +83,7 @@ static void test_doing__shown(void **state)
                         "rank 3 (host n2): in no call, after call 1, for 0 s; step 12, saving");
     assert_int_equal(told.ticks, 6);
     assert_string_equal(sheaf__told_show(cut, sizeof cut, &told), "rank 3 (hos");
-    sheaf__doing_call(NULL, "sum", NULL); /* nobody watches */
+    sheaf__doing_call(NULL, "sum", SHEAF__ITS_GROUP, 1); /* nobody watches */
     sheaf__doing_back(NULL);
     sheaf__doing_op(NULL, "forward", NULL, 0);
     sheaf__doing_step(NULL, 1, 1);

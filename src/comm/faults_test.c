@@ -165,7 +165,7 @@ static void test_faults__two_operations_that_differ(void **state)
             for (int rank = 0; rank < 3; rank++) {
                 odd_call o = { .a = a, .b = b, .rank = rank };
                 char want[64];
-                snprintf(want, sizeof want, "ranks 0 and %d", rank == 0 ? 1 : rank);
+                snprintf(want, sizeof want, "and rank %d", rank == 0 ? 1 : rank);
                 const bool m = sheaf__process_count() > 1;
                 if (!can_run(3, m))
                     continue;

@@ -175,11 +175,11 @@ sheaf_status *sheaf__grid_agree(const sheaf__grid *grid, sheaf_status *mine)
 
 void sheaf__grid_tell(const sheaf__grid *grid, sheaf__doing *doing)
 {
-    sheaf_comm_tell(grid->all, doing, "all ranks");
+    sheaf_comm_tell(grid->all, doing, SHEAF__ALL_RANKS);
     if (grid->group != NULL)
-        sheaf_comm_tell(grid->group, doing, "its group");
+        sheaf_comm_tell(grid->group, doing, SHEAF__ITS_GROUP);
     if (grid->stage != NULL && grid->stage != grid->group)
-        sheaf_comm_tell(grid->stage, doing, "its stage");
+        sheaf_comm_tell(grid->stage, doing, SHEAF__ITS_STAGE);
     if (grid->peers != NULL)
-        sheaf_comm_tell(grid->peers, doing, "its peers");
+        sheaf_comm_tell(grid->peers, doing, SHEAF__ITS_PEERS);
 }

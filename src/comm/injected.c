@@ -20,8 +20,8 @@ static const char *const call_names[] = { "any call",  "sum",     "max",    "sel
                                           "broadcast", "gather",  "agree",  "any",
                                           "barrier",   "no call", "collect" };
 
-typedef enum kind { KILL, STOP, FAIL, CUT, HANG, KINDS, LATE = KINDS } kind;
-static const char *const kind_names[KINDS] = { "kill", "stop", "fail", "cut", "hang" };
+typedef enum kind { KILL, STOP, FAIL, CUT, HANG, STRAY, KINDS, LATE = KINDS } kind;
+static const char *const kind_names[KINDS] = { "kill", "stop", "fail", "cut", "hang", "stray" };
 
 /* A group's transport: its own, with the fault before it. */
 typedef struct wrapped {
@@ -62,7 +62,27 @@ static void cut(void)
         closedir(dir);
 }
 
-static sheaf_status *happen(sheaf__injected *f, int call)
+/* A call of another group, which nobody else makes. */
+static sheaf_status *stray(const sheaf__injected *f, const sheaf_comm *comm)
+{
+    sheaf_status *st = NULL;
+    if (comm->doing != NULL) /* it has not come to the call that it would make here */
+        SHEAF__STORE(comm->doing->made[comm->group], comm->call - 1);
+    for (int i = 0; i < GROUPS && st == NULL; i++)
+        if (f->wrapped[i].comm != NULL && f->wrapped[i].comm != comm)
+            st = sheaf_comm_barrier(f->wrapped[i].comm);
+    return st;
+}
+
+/* Comes late to a call: that is time of its own, not of waiting for others. */
+static void be_late(const sheaf__injected *f, sheaf_comm *comm, int call)
+{
+    doze(f->ms);
+    if (call != COLLECT)
+        sheaf__comm_count(comm, (sheaf__op)call)->waiting -= 1e-3 * (double)f->ms;
+}
+
+static sheaf_status *happen(sheaf__injected *f, sheaf_comm *comm, int call)
 {
     if (f->call != 0 && f->call != call)
         return NULL;
@@ -78,7 +98,8 @@ static sheaf_status *happen(sheaf__injected *f, int call)
     case HANG:
         for (;;)
             doze(1000);
-    case LATE: doze(f->ms); break;
+    case STRAY: return stray(f, comm);
+    case LATE: be_late(f, comm, call); break;
     }
     return NULL;
 }
@@ -94,14 +115,15 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sh
                           int count)
 {
     const wrapped *w = wrapped_of(comm);
-    sheaf_status *st = happen(w->of, mine->op);
+    sheaf_status *st = happen(w->of, comm, mine->op);
     return st != NULL ? st : w->inner->post(comm, mine, send, count);
 }
 
 static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count)
 {
     const wrapped *w = wrapped_of(comm);
-    sheaf_status *st = happen(w->of, COLLECT), *moved = w->inner->collect(comm, receive, count);
+    sheaf_status *st = happen(w->of, comm, COLLECT),
+                 *moved = w->inner->collect(comm, receive, count);
     if (st == NULL)
         return moved;
     sheaf_status_free(moved);

@@ -1,6 +1,6 @@
 /* injected.h - a fault at an exchange, for tests: before the n-th call of some kind, one rank dies,
- * is stopped, fails, loses its connections, comes late or never. Wraps whatever transport a group
- * has. */
+ * is stopped, fails, loses its connections, makes another call, comes late or never. Wraps whatever
+ * transport a group has. */
 #ifndef SHEAF_COMM_INJECTED_H
 #define SHEAF_COMM_INJECTED_H
 
@@ -11,7 +11,8 @@ typedef struct sheaf__injected sheaf__injected;
 /* sheaf__inject - from now on the calls of this rank's groups count. Where `plan` is for another
  * rank *out is NULL, and nothing changes.
  *   plan  "RANK:CALL:N:FAULT": CALL as messages name it ("sum", "agree", ..., "any call") or
- *         "collect"; FAULT is kill, stop, fail, cut, hang, or MS, milliseconds that the N-th and
+ *         "collect"; FAULT is kill, stop, fail, cut, hang, stray (a call of
+ *         another group, which nobody else makes), or MS, milliseconds that the N-th and
  *         every later one comes late
  * Errors: SHEAF_E_ARG. Free it when the groups make no call any more. */
 sheaf_status *sheaf__inject(sheaf__injected **out, const sheaf__grid *grid, const char *plan);

@@ -168,7 +168,7 @@ sheaf_status *sheaf__process_plugin(char **path, const char *mpi)
 void sheaf__process_tell(struct sheaf__doing *doing)
 {
     if (process_view.comm != NULL)
-        sheaf_comm_tell(process_view.comm, doing, "all processes");
+        sheaf_comm_tell(process_view.comm, doing, SHEAF__ALL_PROCESSES);
 }
 
 /* ---- all processes together ---- */

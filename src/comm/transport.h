@@ -76,7 +76,7 @@ struct sheaf_comm {
     const int *world;        /* [ranks] their numbers among all of the run; NULL: the same */
     const char *const *host; /* [ranks] of processes: where they run; NULL: here */
     sheaf__doing *doing;     /* where its calls are told; NULL: nowhere */
-    const char *group;       /* what this group is called there */
+    sheaf__circle group;     /* what this group is there */
 };
 
 /* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the

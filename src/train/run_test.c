@@ -8,6 +8,7 @@
 #include "formats/safetensors.h"
 #include "models/crew.h"
 #include "train/evaluate.h"
+#include "train/slow.h"
 #include "train/train.h"
 
 enum { LENGTH = 6, VOCAB = 13, MOST_STEPS = 4 };
@@ -507,6 +508,35 @@ static void test_run__needs_no_hooks(void **state)
     sheaf_train_result_release(&result);
 }
 
+/* Steps of a second; rank 2 computes so much of it, the others wait for it. */
+static bool is_told(sheaf__slow *slow, int steps, double slowest, double others)
+{
+    sheaf_event_rank list[3] = { { .compute = others, .wait = 1 - others },
+                                 { .read = others, .wait = 1 - others },
+                                 { .compute = slowest, .wait = 1 - slowest } };
+    sheaf_text text = { 0 };
+    bool told = false;
+    for (int i = 0; i < steps; i++)
+        sheaf__slow_step(&text, slow, list, 3, 1, NULL);
+    told = text.at != NULL;
+    if (told)
+        assert_non_null(strstr(text.at, "rank 2 is slow: in the last 5 s"));
+    sheaf__text_release(&text);
+    return told;
+}
+
+static void test_slow__a_rank_that_others_wait_for_is_told(void **state)
+{
+    sheaf__slow slow = { .window = 5 }, off = { 0 }, even = { .window = 5 };
+    assert_false(is_told(&slow, 4, 0.9, 0.5)); /* not yet */
+    assert_true(is_told(&slow, 1, 0.9, 0.5));
+    assert_false(is_told(&slow, 95, 0.9, 0.5)); /* once */
+    assert_true(is_told(&slow, 10, 0.9, 0.5));  /* and again */
+    assert_false(is_told(&even, 50, 0.9, 0.7));
+    assert_false(is_told(&even, 50, 0.2, 0.1)); /* all wait, for something else */
+    assert_false(is_told(&off, 50, 0.9, 0.1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_progress__next_sample_counts_rows),
         cmocka_unit_test(test_fresh__factors_do_not_know_the_slices),
         cmocka_unit_test(test_run__needs_no_hooks),
+        cmocka_unit_test(test_slow__a_rank_that_others_wait_for_is_told),
     };
     return cmocka_run_group_tests(tests, make_sources, remove_scratch);
 }

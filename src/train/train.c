@@ -29,10 +29,13 @@
 #include "train/rank.h"
 #include "train/signals.h"
 #include "train/shared_out.h"
+#include "train/slow.h"
 #include "train/spent.h"
 
 /* Seconds within which hosts that share a file system see what one of them has written. */
 #define SEEN_WITHIN 10
+/* Heartbeats of steps in which a slow rank shows. */
+#define SILENCES 3
 
 /* What the ranks of one run share; only `result` is written, by rank 0. */
 typedef struct run {
@@ -59,6 +62,7 @@ typedef struct saved {
     char **name; /* owned */
     sheaf__judged judged;
     sheaf__spent spent; /* what the rank has spent; no part of a checkpoint */
+    sheaf__slow slow;   /* which rank the others wait for: the first rank's */
 } saved;
 
 /* ---- state ---- */
@@ -390,6 +394,17 @@ static void report(const run *r, const sheaf__rank *rank, const sheaf__step_resu
     r->result->loss_scale = rank->scaler.scale;
 }
 
+/* The first rank: is one that others wait for to be told? */
+static void look_for_slow(const run *r, saved *s, double seconds, const sheaf_event_rank *spent)
+{
+    sheaf_text text = { 0 };
+    sheaf__slow_step(&text, &s->slow, spent, r->options->tp * r->options->dp, seconds,
+                     sheaf__process_count() > 1 ? sheaf__process_host : NULL);
+    if (text.at != NULL)
+        sheaf_warn(r->hooks->events, "%s", text.at);
+    sheaf__text_release(&text);
+}
+
 /* A step, and what it took every rank; told by the first. */
 static sheaf_status *take_step(run *r, sheaf__rank *rank, sheaf_comm *comm, saved *s, int64_t done,
                                double lr)
@@ -404,8 +419,10 @@ static sheaf_status *take_step(run *r, sheaf__rank *rank, sheaf_comm *comm, save
     sheaf__spent_end(&spent[sheaf_comm_rank(comm)], &s->spent);
     const double seconds = sheaf__seconds() - began;
     st = sheaf__spent_share(spent, s->spent.grid);
-    if (st == NULL && sheaf_comm_rank(comm) == 0)
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
         report(r, rank, &step, done + 1, lr, seconds, spent);
+        look_for_slow(r, s, seconds, spent);
+    }
     return st;
 }
 
@@ -632,6 +649,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     if (st == NULL)
         st = saved_init(&s, &rank, o, r->contract);
     sheaf__spent_open(&s.spent, &rank, grid);
+    s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
     if (o->resume)

@@ -64,6 +64,8 @@ fails 1:agree:18:fail 'rank 1 on .*: .*: agree'
 steps=2000
 fails 2:sum:30:cut '(rank 2 of 3|the first process) .*has (died|lost its connection)'
 steps=4
+fails 1:sum:30:stray 'rank [0-2] \(host .*\) and rank [0-2] \(host .*\) do not make the same call, and wait for each other'
+check "it says which" grep -qE 'rank 1 \(host .*\): in barrier, call [0-9]+ \(with all ranks\).*; waits for rank 0, 2' "$work/out.log"
 fails 1:sum:60:hang 'the run hangs: no rank got on for' --hang-after 2s
 check "with stacks of all ranks" grep -qE "stack of rank 2:" "$work/out.log"
 check "that name what they are in" grep -qE "sheaf_comm_sum \(sheaf" "$work/out.log"
@@ -79,8 +81,11 @@ check "a full disk ends it" test $code -ne 0 -a $code -ne 124
 check "and is named, with its rank" grep -qE 'rank 1 on .*No space left' <(tr '\n' ' ' <"$work/full.log")
 check "no process is left" no_process "$work/full"
 
-# A rank that is late harms nobody.
-check "a slow rank" ranks 3 "$sheaf" train "${flags[@]}" --steps 4 --tp 3 --transport mpi --out "$work/slow" --heartbeat 2s --hang-after 4s --inject 1:agree:1:100
+# A rank that is late harms nobody, and is named.
+ranks 3 "$sheaf" train "${flags[@]}" --steps 4 --tp 3 --transport mpi --out "$work/slow" --heartbeat 1s --hang-after 4s --inject 1:sum:1:25 >"$work/slow.log" 2>&1
+check "a slow rank" test $? = 0
+check "is named with its host" grep -qE 'rank 1 \(host .*\) is slow: in the last .* s it computed for .* s and waited for' "$work/slow.log"
+check "once" test "$(grep -c 'is slow' "$work/slow.log")" = 1
 same "gives the same bytes" "$work/one/adapter" "$work/slow/adapter"
 
 if [ -n "${SHEAF_SOAK:-}" ]; then

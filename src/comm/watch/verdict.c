@@ -4,22 +4,34 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* The group in whose call a rank is. */
+static sheaf__circle circle_of(const sheaf__told *told)
+{
+    int i = SHEAF__CIRCLES - 1;
+    while (i > 0 && strcmp(sheaf__circle_names[i], told->group) != 0)
+        i--;
+    return (sheaf__circle)i;
+}
+
 /* Do a and b both belong to the group in whose call a is? */
 static bool together(const sheaf__ranks *r, int a, int b)
 {
-    const char *group = r->told[a].group;
-    if (strcmp(group, "its group") == 0 || strcmp(group, "its stage") == 0)
-        return a / r->in_group == b / r->in_group;
-    return strcmp(group, "its peers") != 0 || a % r->in_group == b % r->in_group;
+    switch (circle_of(&r->told[a])) {
+    case SHEAF__ITS_GROUP:
+    case SHEAF__ITS_STAGE: return a / r->in_group == b / r->in_group;
+    case SHEAF__ITS_PEERS: return a % r->in_group == b % r->in_group;
+    default: return true;
+    }
 }
 
-/* All ranks make the same number of calls before they meet in one. */
+/* Calls of a group have the same number on all its ranks. */
 bool sheaf__waits_for(const sheaf__ranks *r, int a, int b)
 {
     const sheaf__told *x = &r->told[a], *y = &r->told[b];
     if (a == b || !r->known[a] || x->call[0] == '\0' || !together(r, a, b))
         return false;
-    return !r->known[b] || y->calls < x->calls;
+    const sheaf__circle circle = circle_of(x);
+    return !r->known[b] || y->made[circle] < x->made[circle];
 }
 
 bool sheaf__blocking(const sheaf__ranks *r, int rank)
@@ -31,6 +43,53 @@ bool sheaf__blocking(const sheaf__ranks *r, int rank)
         awaited = awaited || sheaf__waits_for(r, i, rank);
     }
     return awaited;
+}
+
+/* Those that wait for none of these do not belong to them: what is left in the end waits in a
+ * circle. */
+bool sheaf__apart(const sheaf__ranks *r, int least_ms, int *a, int *b)
+{
+    bool stuck[SHEAF_MAX_SLICES];
+    for (int i = 0; i < r->count; i++)
+        stuck[i] = r->known[i] && r->told[i].call[0] != '\0' && r->told[i].for_ms >= least_ms;
+    for (bool fewer = true; fewer;) {
+        fewer = false;
+        for (int i = 0; i < r->count; i++) {
+            int k = 0;
+            while (k < r->count && !(stuck[k] && sheaf__waits_for(r, i, k)))
+                k++;
+            if (stuck[i] && k == r->count) {
+                stuck[i] = false;
+                fewer = true;
+            } else if (stuck[i]) {
+                *a = i;
+                *b = k;
+            }
+        }
+    }
+    for (int i = 0; i < r->count; i++)
+        if (stuck[i])
+            return true;
+    return false;
+}
+
+double sheaf__longest_wait(const sheaf__ranks *r, int rank)
+{
+    int64_t ms = 0;
+    for (int i = 0; i < r->count; i++)
+        if (sheaf__waits_for(r, i, rank) && r->told[i].for_ms > ms)
+            ms = r->told[i].for_ms;
+    return 1e-3 * (double)ms;
+}
+
+static void show_apart(sheaf_text *out, const sheaf__ranks *r)
+{
+    int a = 0, b = 0;
+    if (sheaf__apart(r, 0, &a, &b))
+        sheaf__text_add(out,
+                        "sheaf: rank %d (host %s) and rank %d (host %s) do not make the same "
+                        "call, and wait for each other\n",
+                        a, r->told[a].host, b, r->told[b].host);
 }
 
 static void show_waiting(sheaf_text *out, const sheaf__ranks *r, int rank)
@@ -72,7 +131,8 @@ const char *sheaf__verdict_says(sheaf__verdict_kind kind)
     case SHEAF__DIED: return "has died";
     case SHEAF__LOST: return "has lost its connection: it died, or the network failed";
     case SHEAF__STOPPED: return "is silent: it was stopped, or its host is gone; it is killed";
-    case SHEAF__HANGS: break;
+    case SHEAF__HANGS:
+    case SHEAF__APART: break;
     }
     return "hangs";
 }
@@ -81,7 +141,9 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
                          double s, const sheaf__self *self)
 {
     char line[512];
-    if (kind == SHEAF__HANGS) {
+    if (kind == SHEAF__APART) {
+        show_apart(out, r);
+    } else if (kind == SHEAF__HANGS) {
         sheaf__text_add(out, "sheaf: the run hangs: no rank got on for %.0f s", s);
         show_blocking(out, r);
         sheaf__text_add(out, "\n");
@@ -96,7 +158,7 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
             sheaf__text_add(out, "  last:     %s\n",
                             sheaf__told_show(line, sizeof line, &r->told[rank]));
     }
-    show_others(out, r, kind == SHEAF__HANGS ? -1 : rank);
+    show_others(out, r, kind == SHEAF__HANGS || kind == SHEAF__APART ? -1 : rank);
     sheaf__text_add(out,
                     "  try:      the newest checkpoint is whole: go on with --resume, or begin "
                     "with --restarts N (docs/my-run-died.md)\n");

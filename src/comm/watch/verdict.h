@@ -15,6 +15,7 @@ typedef enum sheaf__verdict_kind {
     SHEAF__LOST,     /* the same, but it lives, or may live on another machine */
     SHEAF__STOPPED,  /* it is silent */
     SHEAF__HANGS,    /* all are there and none gets on */
+    SHEAF__APART,    /* the same, as they do not make the same call */
 } sheaf__verdict_kind;
 
 /* What is known of all ranks. */
@@ -28,6 +29,12 @@ typedef struct sheaf__ranks {
 bool sheaf__waits_for(const sheaf__ranks *ranks, int a, int b);
 /* sheaf__blocking - is `rank` one that others wait for and that waits for none? */
 bool sheaf__blocking(const sheaf__ranks *ranks, int rank);
+
+/* sheaf__apart - do ranks wait for each other in a circle, as they do not make the same calls? Each
+ * of these has been in its call for `least_ms`; *a waits for *b, both of the circle. */
+bool sheaf__apart(const sheaf__ranks *ranks, int least_ms, int *a, int *b);
+/* sheaf__longest_wait - seconds since the first rank of those that wait for `rank` began to. */
+double sheaf__longest_wait(const sheaf__ranks *ranks, int rank);
 
 /* sheaf__verdict_text - what is told of it.
  *   rank  the one that died or is silent; -1: all hang

@@ -24,8 +24,11 @@ enum {
     BEAT_MS = 250,
     LAST_WORDS_MS = 300,
     ANSWER_MS = 3000,
+    APART_MS = 2000,
     GREET_MS = 5000,
-    STACK_BYTES = 6000
+    STACK_BYTES = 6000,
+    SLOW = 3, /* heartbeats that others wait for a rank that gets on, before it is told */
+    NOTES_S = 60
 };
 
 typedef struct hello {
@@ -65,6 +68,7 @@ struct sheaf__watch {
     double progressed;
     uint64_t stopping_calls; /* since the stop was asked for: the calls of this rank then */
     double stopping;         /* when that was; 0: no stop, -1: told */
+    double noted;            /* when a slow rank was told last; 0: never */
     atomic_bool closing;
 };
 
@@ -188,11 +192,11 @@ static void own_stacks(const sheaf__watch *w, sheaf_text *text)
     free(stack);
 }
 
-static void hangs(sheaf__watch *w, double now)
+static void hangs(sheaf__watch *w, sheaf__verdict_kind kind, double now)
 {
     sheaf_text text = { 0 };
     const ending none = { 0 };
-    sheaf__verdict_text(&text, SHEAF__HANGS, &w->ranks, -1, now - w->progressed, NULL);
+    sheaf__verdict_text(&text, kind, &w->ranks, -1, now - w->progressed, NULL);
     own_stacks(w, &text);
     for (int i = 0; i < w->peers; i++)
         if (w->peer[i].stack != NULL)
@@ -201,11 +205,19 @@ static void hangs(sheaf__watch *w, double now)
     sheaf__text_release(&text);
 }
 
+/* Is what is known of all ranks of the same moment? */
+static bool all_told(const sheaf__watch *w, double now)
+{
+    for (int i = 0; i < w->peers; i++)
+        if (w->peer[i].fd < 0 || w->peer[i].bye || now - w->peer[i].heard > 2e-3 * BEAT_MS)
+            return false;
+    return true;
+}
+
 static void judge_hang(sheaf__watch *w, double now)
 {
     uint64_t progress = 0;
-    if (w->o.hang_after <= 0)
-        return;
+    int a, b;
     for (int i = 0; i < w->o.ranks; i++)
         progress += w->ranks.told[i].ticks;
     if (progress != w->progress || w->progressed == 0) {
@@ -214,7 +226,9 @@ static void judge_hang(sheaf__watch *w, double now)
         return;
     }
     const double still = now - w->progressed;
-    if (still < w->o.hang_after)
+    if (all_told(w, now) && sheaf__apart(&w->ranks, APART_MS, &a, &b))
+        hangs(w, SHEAF__APART, now);
+    if (w->o.hang_after <= 0 || still < w->o.hang_after)
         return;
     int missing = 0;
     for (int i = 0; i < w->peers; i++) {
@@ -226,7 +240,7 @@ static void judge_hang(sheaf__watch *w, double now)
         missing += p->stack == NULL;
     }
     if (missing == 0 || still > w->o.hang_after + 1e-3 * ANSWER_MS)
-        hangs(w, now);
+        hangs(w, SHEAF__HANGS, now);
 }
 
 /* ---- frames ---- */
@@ -400,6 +414,29 @@ static void judge_stop(sheaf__watch *w, double now)
     }
 }
 
+/* The first process: do others wait long for a rank that is there? It may read, write, or be slow.
+ * The run goes on. */
+static void judge_slow(sheaf__watch *w, double now)
+{
+    char line[512];
+    if (w->o.heartbeat <= 0 || w->o.say == NULL || (w->noted > 0 && now - w->noted < NOTES_S))
+        return;
+    for (int r = 0; r < w->ranks.count; r++) {
+        const double s = sheaf__longest_wait(&w->ranks, r);
+        if (s < SLOW * w->o.heartbeat || !sheaf__blocking(&w->ranks, r))
+            continue;
+        sheaf_text text = { 0 };
+        w->noted = now;
+        sheaf__text_add(&text, "others have waited for %.0f s for %s\n", s,
+                        w->ranks.known[r] ? sheaf__told_show(line, sizeof line, &w->ranks.told[r])
+                                          : "a rank of which nothing is known");
+        if (text.at != NULL)
+            w->o.say(w->o.self, text.at);
+        sheaf__text_release(&text);
+        return;
+    }
+}
+
 static void *watch_main(void *argument)
 {
     sheaf__watch *w = argument;
@@ -423,8 +460,10 @@ static void *watch_main(void *argument)
         if (now - w->beaten >= 1e-3 * BEAT_MS)
             beat(w, now);
         judge_peers(w, now);
-        if (is_first(w))
+        if (is_first(w)) {
+            judge_slow(w, now);
             judge_hang(w, now);
+        }
         judge_stop(w, now);
         w->looked = now;
     }

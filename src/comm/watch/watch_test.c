@@ -63,7 +63,7 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
     if (me == victim && w != SLOW)
         doze(0.7); /* the others are in the call, and all have said so */
     else
-        sheaf__doing_call(&doing, "sum", "all ranks");
+        sheaf__doing_call(&doing, "sum", SHEAF__ALL_RANKS, 1);
     if (me == victim && w == DIES)
         raise(SIGKILL);
     if (me == victim && w == STOPS)
@@ -193,30 +193,39 @@ static void test_watch__who_waits_for_whom(void **state)
 {
     /* Two groups of two: 0 1, 2 3; peers 0 2, 1 3. */
     sheaf__ranks r = { .count = 4, .in_group = 2 };
+    int a = -1, b = -1;
     for (int i = 0; i < 4; i++) {
+        const sheaf__circle circle = i < 2 ? SHEAF__ITS_GROUP : SHEAF__ITS_PEERS;
         r.known[i] = true;
-        r.told[i].calls = 5;
+        r.told[i].made[SHEAF__ITS_GROUP] = r.told[i].made[SHEAF__ITS_PEERS] = 5;
+        r.told[i].for_ms = 1000 * i;
         strcpy(r.told[i].call, i == 3 ? "" : "sum");
-        strcpy(r.told[i].group, i < 2 ? "its group" : "its peers");
+        strcpy(r.told[i].group, sheaf__circle_names[circle]);
     }
-    r.told[3].calls = 4;
+    r.told[3].made[SHEAF__ITS_PEERS] = 4;
     assert_false(sheaf__waits_for(&r, 0, 1)); /* in the same call */
     assert_false(sheaf__waits_for(&r, 0, 3)); /* of another group */
     assert_false(sheaf__waits_for(&r, 2, 3)); /* no peer */
     assert_false(sheaf__waits_for(&r, 3, 0)); /* in no call */
-    r.told[0].calls = 4;
-    assert_true(sheaf__waits_for(&r, 2, 0));
-    assert_true(sheaf__waits_for(&r, 1, 0));
+    assert_false(sheaf__apart(&r, 0, &a, &b));
+    r.told[0].made[SHEAF__ITS_PEERS] = 4;
+    assert_true(sheaf__waits_for(&r, 2, 0)); /* however many calls it has made with others */
+    assert_false(sheaf__waits_for(&r, 1, 0));
     assert_true(sheaf__blocking(&r, 0));
+    assert_true(sheaf__longest_wait(&r, 0) == 2);
     assert_false(sheaf__blocking(&r, 3)); /* nobody waits for it */
     strcpy(r.told[0].group, "all ranks");
     assert_false(sheaf__waits_for(&r, 0, 3)); /* it is where 0 is */
-    r.told[3].calls = 3;
+    r.told[0].made[SHEAF__ALL_RANKS] = 1;
     assert_true(sheaf__waits_for(&r, 0, 3));
     assert_false(sheaf__blocking(&r, 0));
     assert_true(sheaf__blocking(&r, 3));
     r.known[1] = false;
     assert_true(sheaf__waits_for(&r, 0, 1));
+    /* 0 waits for 2 among all ranks, 2 for 0 among its peers. */
+    assert_true(sheaf__apart(&r, 0, &a, &b));
+    assert_true((a == 0 && b == 2) || (a == 2 && b == 0));
+    assert_false(sheaf__apart(&r, 1000, &a, &b)); /* 0 has just begun to */
 }
 
 /* A stranger who does not know the token is no process of the run, and does no harm. */
