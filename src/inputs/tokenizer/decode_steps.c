@@ -354,14 +354,15 @@ static sheaf_status *run_replace(const void *state, sheaf__strings *out, const s
     return st == NULL ? done(out, NULL) : st;
 }
 
-/* After Fuse, more than one character may match over what comes next. */
+/* After Fuse, more than one character may match over what comes next; U+FFFD may yet become
+ * another. */
 static bool matches_more(const void *state)
 {
     const sheaf__replacing *s = state;
     size_t n = 0;
     if (s->pattern == NULL)
         sheaf__unicode_take(s->literal, s->literal_size, &n);
-    return n != s->literal_size || s->pattern != NULL;
+    return n != s->literal_size || s->pattern != NULL || strcmp(s->literal, "\xef\xbf\xbd") == 0;
 }
 
 const sheaf__decoder_kind sheaf__replace_decoder = { .name = "Replace",

@@ -85,6 +85,18 @@ static void test_folder__ids_and_names_are_those_of_transformers(void **state)
     json_decref(all);
 }
 
+static void check_same_ids(const sheaf__tokenizer *t, const char *text, const char *other)
+{
+    int32_t *ids, *want;
+    int64_t count, wanted;
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, strlen(text), NULL));
+    CHECK_OK(sheaf__tokenizer_encode(&want, NULL, &wanted, t, other, strlen(other), NULL));
+    assert_int_equal(count, wanted);
+    CHECK_BYTES(text, ids, want, (size_t)count * sizeof *ids);
+    free(ids);
+    free(want);
+}
+
 /* A T5Tokenizer has a hundred, or as many as are said, unless a list of tokens is there. */
 static void test_folder__a_t5_has_its_extra_ids(void **state)
 {
@@ -96,6 +108,7 @@ static void test_folder__a_t5_has_its_extra_ids(void **state)
     put(at("t5/config.json"), "{\"model_type\": \"mt5\"}");
     CHECK_OK(sheaf__tokenizer_open(&t, at("t5")));
     assert_int_equal(sheaf__tokenizer_find(t, "<extra_id_99>"), 599);
+    check_same_ids(t, "\xef\xac\x81", "fi"); /* by Precompiled */
     sheaf__tokenizer_close(t);
     put(at("t5/tokenizer_config.json"), "{\"extra_ids\": 2}");
     CHECK_OK(sheaf__tokenizer_open(&t, at("t5")));

@@ -24,6 +24,7 @@ struct sheaf__token_stream {
     int64_t ids, capacity;
     int64_t closed; /* the first ids of the window, whose text does not change any more */
     int64_t kept;   /* ids that the window was left with when it last let go of some */
+    int64_t again;  /* ids that it has when it is decoded again, after it could not let go */
     int64_t pushed, work;
     sheaf_text shown; /* of the window's text */
     sheaf_text piece; /* what the caller looks at */
@@ -100,15 +101,11 @@ static sheaf_status *decode(sheaf__token_stream *s, int64_t first, int64_t n)
 static size_t certain(const sheaf__token_stream *s)
 {
     const sheaf_text *all = &s->text.bytes;
-    size_t end = all->size;
-    /* Of ByteLevel it is the last alone: what cannot be a beginning is a character by itself. */
-    while (s->any_bytes && end >= REPLACEMENT &&
-           memcmp(all->at + end - REPLACEMENT, replacement, REPLACEMENT) == 0) {
-        end -= REPLACEMENT;
-        if (s->bytes)
-            break;
-    }
-    return end;
+    const size_t end = all->size;
+    /* It is the last alone: what cannot be a beginning is a character by itself. */
+    const bool open = s->any_bytes && end >= REPLACEMENT &&
+                      memcmp(all->at + end - REPLACEMENT, replacement, REPLACEMENT) == 0;
+    return open ? end - REPLACEMENT : end;
 }
 
 /* What of s->text, up to `end`, was not shown yet: to s->piece. */
@@ -134,13 +131,14 @@ static sheaf_status *keep_last(sheaf__token_stream *s, int64_t n)
 {
     memmove(s->id, s->id + s->ids - n, (size_t)n * sizeof *s->id);
     s->ids = s->closed = s->kept = n;
+    s->again = 0;
     s->shown.size = 0;
     sheaf__text_bytes(&s->shown, s->text.bytes.at, certain(s));
     return s->shown.failed ? sheaf__no_memory("a text") : NULL;
 }
 
 /* All of the window was shown. The least that what follows may look back at: of one decoder a
- * string; of several, which may leave strings out or strip them, ids with a text. */
+ * string; of several, which may leave strings out or strip them, ids with a text. None waits. */
 static sheaf_status *let_go(sheaf__token_stream *s)
 {
     const bool one = s->t->decoders <= 1;
@@ -148,7 +146,8 @@ static sheaf_status *let_go(sheaf__token_stream *s)
         sheaf_status *st = decode(s, s->ids - n, n);
         if (st != NULL)
             return st;
-        if (one || certain(s) > 0)
+        const size_t size = s->text.bytes.size;
+        if (certain(s) == size && (one || size > 0))
             return keep_last(s, n);
     }
     s->kept = s->ids;
@@ -173,6 +172,25 @@ static sheaf_status *let_go_bytes(sheaf__token_stream *s)
     return st != NULL ? st : keep_last(s, n);
 }
 
+/* The same for ByteLevel with other decoders, where a character that lacks bytes is not shown yet.
+ * The window that is kept must not begin inside of it, and must have text that was shown. */
+static sheaf_status *let_go_mixed(sheaf__token_stream *s)
+{
+    enum { LEAST = 16 };
+    const size_t waits = s->text.bytes.size - s->shown.size;
+    for (int64_t n = LEAST; n < s->ids; n *= 2) {
+        sheaf_status *st = decode(s, s->ids - n, n);
+        if (st != NULL)
+            return st;
+        const size_t end = certain(s);
+        if (end >= LEAST && s->text.bytes.size - end == waits)
+            return keep_last(s, n);
+    }
+    s->kept = s->ids;
+    s->again = s->ids + s->ids / 4;
+    return NULL;
+}
+
 /* ---- the calls ---- */
 
 static sheaf_status *advance(sheaf__token_stream *s)
@@ -181,11 +199,15 @@ static sheaf_status *advance(sheaf__token_stream *s)
     if (st == NULL)
         st = show(s, certain(s), true);
     const bool all = st == NULL && s->closed == s->ids && s->shown.size == s->text.bytes.size;
+    const bool waits = st == NULL && s->any_bytes && !s->bytes && s->closed == s->ids &&
+                       s->shown.size < s->text.bytes.size && s->shown.size == certain(s);
     if (all && s->bytes) {
         s->ids = s->closed = s->kept = 0;
         s->shown.size = 0;
     } else if (st == NULL && s->bytes)
         st = let_go_bytes(s);
+    else if (waits && s->ids > s->kept + 16)
+        st = let_go_mixed(s);
     else if (all && s->ids > 2 * s->kept + 2)
         st = let_go(s);
     return st;
@@ -214,7 +236,8 @@ sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__t
         s->id[s->ids++] = id;
         if (!s->whole && !is_open(s, string, bytes)) {
             s->closed = s->ids;
-            st = advance(s);
+            if (s->ids >= s->again)
+                st = advance(s);
         }
     }
     look(text, size, s);
@@ -226,7 +249,7 @@ sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf_
     sheaf_status *st = decode(s, 0, s->ids);
     if (st == NULL)
         st = show(s, s->text.bytes.size, false);
-    s->ids = s->closed = s->kept = s->pushed = 0;
+    s->ids = s->closed = s->kept = s->again = s->pushed = 0;
     s->shown.size = 0;
     look(text, size, s);
     return st;
