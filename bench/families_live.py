@@ -156,8 +156,11 @@ def inputs_of(r, config, path):
     if pad is not None:
         ids[torch.rand(ids.shape) < 0.1] = pad % vocab
     mask = torch.ones_like(ids)
+    rope = config.rope_parameters.get("full_attention", config.rope_parameters)
+    # sheaf goes by the length of each row without its padding, transformers by that of the batch
+    apart = rope["rope_type"] == "longrope" and length > rope["original_max_position_embeddings"]
     for row in range(1, len(ids), 2):
-        pad = r.randint(0, 4)
+        pad = 0 if apart else r.randint(0, 4)
         mask[row, :pad] = 0 if left else 1
         if not left and pad > 0:
             mask[row, -pad:] = 0
