@@ -85,7 +85,7 @@ static bool sees(const char *path, const char *token)
     return same;
 }
 
-static sheaf_status *look(const proof *p, const char *out, const char *host, double wait)
+static sheaf_status *look(bool *seen, const proof *p, const char *out, double wait)
 {
     const double end = sheaf__seconds() + wait;
     char *path = NULL, *folder = NULL;
@@ -93,33 +93,36 @@ static sheaf_status *look(const proof *p, const char *out, const char *host, dou
     sheaf_status *st = climb(&folder, &above, out);
     if (st == NULL)
         st = sheaf__path_join(&path, folder, p->name);
-    bool seen = st == NULL && sees(path, p->token);
-    while (st == NULL && !seen && sheaf__seconds() < end) {
+    *seen = st == NULL && sees(path, p->token);
+    while (st == NULL && !*seen && sheaf__seconds() < end) {
         nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
-        seen = sees(path, p->token);
+        *seen = sees(path, p->token);
     }
     free(path);
     free(folder);
-    if (st != NULL || seen)
-        return st;
-    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "--out %s on host %s", out, host),
-                        "the folder that the first process writes into");
-    sheaf_found(st, "another one, or none: what it has just written is not there");
-    return sheaf_try_this(st,
-                          "an --out on a file system that all hosts share; every host writes its "
-                          "part of a checkpoint there");
+    return st;
 }
 
-sheaf_status *sheaf__out_shared(sheaf_comm *all, const char *out, const char *host, double wait)
+sheaf_status *sheaf__out_shared(int *blind, sheaf_comm *all, const char *out, double wait)
 {
-    const bool first = sheaf_comm_rank(all) == 0;
+    const int me = sheaf_comm_rank(all), ranks = sheaf_comm_ranks(all);
     proof p = { .name = "" };
     char *path = NULL;
-    sheaf_status *st = sheaf_comm_agree(all, first ? write_proof(&path, &p, out) : NULL);
+    bool seen[SHEAF_MAX_SLICES] = { false };
+    size_t size[SHEAF_MAX_SLICES];
+    for (int r = 0; r < ranks; r++)
+        size[r] = sizeof *seen;
+    *blind = -1;
+    sheaf_status *st = sheaf_comm_agree(all, me == 0 ? write_proof(&path, &p, out) : NULL);
     if (st == NULL)
         st = sheaf_comm_broadcast(all, &p, sizeof p, 0);
+    seen[me] = me == 0;
     if (st == NULL)
-        st = sheaf_comm_agree(all, first ? NULL : look(&p, out, host, wait));
+        st = sheaf_comm_agree(all, me == 0 ? NULL : look(&seen[me], &p, out, wait));
+    if (st == NULL)
+        st = sheaf_comm_gather(all, seen, size);
+    for (int r = ranks - 1; r >= 0 && st == NULL; r--)
+        *blind = seen[r] ? *blind : r;
     if (path != NULL)
         unlink(path);
     free(path);

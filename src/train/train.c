@@ -36,6 +36,8 @@
 #define SEEN_WITHIN 10
 /* Heartbeats of steps in which a slow rank shows. */
 #define SILENCES 3
+/* Bytes at a time, where the others give the first process what it saves. */
+enum { CARRIED = 4 << 20 };
 
 /* What the ranks of one run share; only `result` is written, by rank 0. */
 typedef struct run {
@@ -50,6 +52,7 @@ typedef struct run {
     atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
     double began;         /* by sheaf__seconds() */
+    bool apart;           /* only the first process sees OUT */
     atomic_int interrupt; /* an evaluation that is under way ends */
     sheaf__out_folder folder;
 } run;
@@ -634,15 +637,13 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     int writer[SHEAF_MAX_SLICES];
     const sheaf_checkpoints_options how = { .keep = (int)o->keep,
                                             .writer = choose_writers(writer, o),
+                                            .collected = r->apart ? CARRIED : 0,
                                             .events = me == 0 ? r->hooks->events : NULL };
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
         goto done;
     if (me == 0)
         sheaf__out_sweep(&r->folder);
-    if (sheaf__process_count() > 1 &&
-        (st = sheaf__out_shared(comm, o->out, sheaf__process_host(me), SEEN_WITHIN)) != NULL)
-        goto done;
     sheaf__doing_phase(sheaf_comm_doing(comm), "loading");
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     rank.context.doing = sheaf_comm_doing(comm);
@@ -749,6 +750,24 @@ static sheaf_status *open_sets(ingredients *in, const sheaf_train_options *o,
     return sheaf__process_agree(st);
 }
 
+/* Do hosts have a disk each? */
+static sheaf_status *look_at_out(run *r)
+{
+    const char *out = r->options->out;
+    int blind = -1;
+    if (sheaf__process_count() == 1)
+        return NULL;
+    sheaf_status *st = sheaf__out_shared(&blind, sheaf__process_all(), out, SEEN_WITHIN);
+    r->apart = blind >= 0;
+    if (st == NULL && r->apart)
+        sheaf_note(
+            r->hooks->events,
+            "host %s does not see %s of %s: the first process keeps there all that is saved, "
+            "and the others give it their parts",
+            sheaf__process_host(blind), out, sheaf__process_host(0));
+    return st;
+}
+
 /* All that decides about the run is known: what it needs is asked for, and OUT is written. */
 static sheaf_status *prepare(run *r, const ingredients *in, const char *recipe)
 {
@@ -816,9 +835,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
     st = sheaf__process_agree(st);
-    if (st == NULL && sheaf__process_count() > 1) /* before data are tokenised for hours */
-        st = sheaf__out_shared(sheaf__process_all(), o->out,
-                               sheaf__process_host(sheaf__process_number()), SEEN_WITHIN);
+    if (st == NULL)
+        st = look_at_out(&r);
     if (st == NULL)
         st = sheaf__process_agree(open_model(&in, o, hooks->events));
     if (st == NULL)

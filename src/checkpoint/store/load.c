@@ -193,31 +193,52 @@ static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *s
 
 /* ---- reading ---- */
 
-/* The part of `t` in the file of `slice`, whose shape and hash must be the manifest's. */
-static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
-                               const sheaf_manifest_tensor *t, int slice)
+static int64_t bytes_of(const sheaf_manifest_tensor *t, int slice)
 {
-    char a[33], b[33];
     int64_t shape[2];
     sheaf__manifest_box(shape, t, slice);
-    const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float);
-    const sheaf_safetensors_entry *entry = sheaf__safetensors_find(file, t->name);
+    return shape[0] * shape[1] * (int64_t)sizeof(float);
+}
+
+/* The part of `t` in the file of `slice`, whose shape must be the manifest's. */
+static sheaf_status *find_part(const sheaf_safetensors_entry **out, const sheaf_safetensors *file,
+                               const sheaf_manifest_tensor *t, int slice)
+{
+    int64_t shape[2];
+    sheaf__manifest_box(shape, t, slice);
+    const sheaf_safetensors_entry *entry = *out = sheaf__safetensors_find(file, t->name);
     if (entry == NULL || entry->dtype != SHEAF_F32 || entry->ndim != t->ndim ||
         entry->shape[0] != shape[0] || (t->ndim == 2 && entry->shape[1] != shape[1]))
         return sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': not as the manifest says", file->path,
                           t->name);
-    sheaf_status *st = bytes == 0 ? NULL : sheaf__safetensors_read(file, entry, 0, dst, bytes);
-    if (st != NULL)
-        return st;
+    return NULL;
+}
+
+static sheaf_status *check_part(const float *part, const char *path, const sheaf_manifest_tensor *t,
+                                int slice)
+{
+    char a[33], b[33];
+    const int64_t bytes = bytes_of(t, slice);
     const sheaf_digest told = t->cut.nparts > 0 ? t->slice[slice] : t->hash;
-    const sheaf_digest is = sheaf__digest(bytes == 0 ? "" : (const void *)dst, (size_t)bytes);
+    const sheaf_digest is = sheaf__digest(bytes == 0 ? "" : (const void *)part, (size_t)bytes);
     if (sheaf__digest_equal(told, is))
         return NULL;
-    st = sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': damaged", file->path, t->name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': damaged", path, t->name);
     sheaf_expected(st, "hash %s", sheaf__digest_text(a, told));
     sheaf_found(st, "%s", sheaf__digest_text(b, is));
     return sheaf_try_this(
         st, "move this checkpoint away; --resume then goes on from the one before it");
+}
+
+static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
+                               const sheaf_manifest_tensor *t, int slice)
+{
+    const sheaf_safetensors_entry *entry;
+    const int64_t bytes = bytes_of(t, slice);
+    sheaf_status *st = find_part(&entry, file, t, slice);
+    if (st == NULL && bytes > 0)
+        st = sheaf__safetensors_read(file, entry, 0, dst, bytes);
+    return st != NULL ? st : check_part(dst, file->path, t, slice);
 }
 
 /* Does the state want the file of `slice`? */
@@ -256,5 +277,117 @@ sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *c, const sheaf_state *stat
     sheaf_status *st = check_state(c, state);
     for (int slice = 0; slice <= state->slices && st == NULL; slice++)
         st = load_file(c, state, slice);
+    return st;
+}
+
+/* ---- where only rank 0 sees the files ---- */
+
+typedef struct carrier {
+    sheaf_checkpoint *c;
+    sheaf_comm *comm;
+    const sheaf_state *state;
+    sheaf_safetensors *file; /* of rank 0 */
+    char *path;
+    int64_t piece;
+    char *buffer;         /* [piece] */
+    sheaf_status *failed; /* the first failure of this rank, which goes on with the others */
+} carrier;
+
+static void note(carrier *k, sheaf_status *st)
+{
+    if (k->failed == NULL)
+        k->failed = st;
+    else
+        sheaf_status_free(st);
+}
+
+/* One part to rank `to`, where it lies at `dst`; NULL: nobody wants it here. */
+static sheaf_status *carry_part(carrier *k, const sheaf_manifest_tensor *t, int slice, int to,
+                                float *dst)
+{
+    const int me = sheaf_comm_rank(k->comm);
+    const int64_t bytes = bytes_of(t, slice);
+    const sheaf_safetensors_entry *entry = NULL;
+    sheaf_status *st = NULL;
+    if (me == 0 && k->file != NULL)
+        note(k, find_part(&entry, k->file, t, slice));
+    for (int64_t at = 0, n = 0; at < bytes && st == NULL; at += n) {
+        n = bytes - at < k->piece ? bytes - at : k->piece;
+        char *here = to == me && dst != NULL ? (char *)dst + at : k->buffer;
+        if (me == 0 && entry != NULL && k->failed == NULL)
+            note(k, sheaf__safetensors_read(k->file, entry, at, here, n));
+        if (to != 0)
+            st = sheaf_comm_give(k->comm, here, (size_t)n, 0, to);
+    }
+    if (st == NULL && me == to && (dst != NULL || bytes == 0))
+        note(k, check_part(dst, k->path, t, slice));
+    return st;
+}
+
+static sheaf_status *carry_file(carrier *k, int slice, int to)
+{
+    const bool mine = sheaf_comm_rank(k->comm) == to;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < k->state->count && st == NULL; i++) {
+        const sheaf_state_tensor *t = &k->state->tensor[i];
+        const bool cut = t->cut != NULL && t->cut->nparts > 0;
+        if (cut == (slice < k->state->slices))
+            st = carry_part(k, sheaf__manifest_find(k->c->manifest, t->name), slice, to,
+                            mine ? t->slice[cut ? slice : 0] : NULL);
+    }
+    return st;
+}
+
+/* Which slices each rank has space for. */
+static sheaf_status *gather_wishes(uint64_t wish[SHEAF_MAX_SLICES], const carrier *k)
+{
+    const int me = sheaf_comm_rank(k->comm), slices = k->state->slices;
+    size_t size[SHEAF_MAX_SLICES];
+    wish[me] = 0;
+    for (int r = 0; r < sheaf_comm_ranks(k->comm); r++)
+        size[r] = sizeof *wish;
+    for (int64_t i = 0; i < k->state->count; i++)
+        for (int s = 0; s < slices; s++)
+            if (wants(&k->state->tensor[i], slices, s))
+                wish[me] |= (uint64_t)1 << s;
+    return sheaf_comm_gather(k->comm, wish, size);
+}
+
+static sheaf_status *carry_all(carrier *k)
+{
+    const int slices = k->state->slices, ranks = sheaf_comm_ranks(k->comm);
+    uint64_t wish[SHEAF_MAX_SLICES];
+    sheaf_status *st = gather_wishes(wish, k);
+    for (int s = 0; s <= slices && st == NULL; s++) {
+        free(k->path);
+        k->path = NULL;
+        note(k, path_of(&k->path, k->c, s));
+        if (sheaf_comm_rank(k->comm) == 0 && k->failed == NULL)
+            note(k, sheaf__safetensors_open(&k->file, k->path));
+        for (int r = 0; r < ranks && st == NULL; r++)
+            if (s == slices || (wish[r] >> s & 1) != 0)
+                st = carry_file(k, s, r);
+        if (k->file != NULL)
+            sheaf__safetensors_close(k->file);
+        k->file = NULL;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__checkpoint_load_collected(sheaf_checkpoint *c, sheaf_comm *comm,
+                                               const sheaf_state *state, int64_t piece)
+{
+    carrier k = { .c = c, .comm = comm, .state = state, .piece = piece };
+    sheaf_status *st = check_state(c, state);
+    if (st == NULL && (k.buffer = malloc((size_t)piece)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", c->dir);
+    st = sheaf_comm_agree(comm, st);
+    if (st == NULL)
+        st = carry_all(&k);
+    free(k.buffer);
+    free(k.path);
+    if (st == NULL)
+        return k.failed;
+    sheaf_status_free(k.failed);
     return st;
 }

@@ -3,7 +3,8 @@
  * Ranks agree before each phase, so one rank's failure ends it for all:
  *   1  every rank checks its part; rank 0 makes the partial folder
  *   2  every rank writes and syncs the files of its slices, hashing on the way;
- *      nothing is exchanged here
+ *      nothing is exchanged here. Where only rank 0 sees the folder, it writes all
+ *      of them, and the others send it their parts in pieces
  *   3  the hashes are gathered; rank 0 compares what must be equal, writes the
  *      manifest, renames the folder and syncs its parent
  *   4  all agree; rank 0 removes what is older than --keep */
@@ -36,6 +37,7 @@ typedef struct saver {
     char partial[PATH_MAX];   /* rank 0's folder, known to all */
     sheaf_output *output;     /* rank 0 alone */
     sheaf_digest *mine, *all; /* gathered records */
+    char *buffer;             /* of rank 0, for parts of others */
 } saver;
 
 static bool is_cut(const sheaf_state_tensor *t)
@@ -221,6 +223,41 @@ static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_
                                       : sheaf__safetensors_write(file, index, 0, data, bytes);
 }
 
+/* The same of another rank's part, where only rank 0 sees the folder: it comes in pieces. All ranks
+ * take part; *failed is rank 0's, which goes on with the others. */
+static sheaf_status *carry_part(saver *s, sheaf_safetensors_writer *file, int64_t index,
+                                int64_t tensor, int slice, sheaf_status **failed)
+{
+    const sheaf_state_tensor *from = &s->state->tensor[s->order[tensor]];
+    const int me = sheaf_comm_rank(s->comm), owner = writer_of(s, slice);
+    int64_t shape[2];
+    sheaf_status *st = NULL;
+    sheaf__manifest_box(shape, &s->manifest->tensor[tensor], slice);
+    const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float),
+                  piece = s->store->options.collected;
+    if (me == owner)
+        st = write_part(s, NULL, index, tensor, slice); /* the hash */
+    for (int64_t at = 0, n = 0; at < bytes && st == NULL; at += n) {
+        n = bytes - at < piece ? bytes - at : piece;
+        char *here = me == owner ? (char *)from->slice[slice] + at : s->buffer;
+        st = sheaf_comm_give(s->comm, here, (size_t)n, owner, 0);
+        if (st == NULL && file != NULL && *failed == NULL)
+            *failed = sheaf__safetensors_write(file, index, at, here, n);
+    }
+    return st;
+}
+
+static sheaf_status *carry_parts(saver *s, sheaf_safetensors_writer *file, int slice,
+                                 sheaf_status **failed)
+{
+    int64_t index = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < s->state->count && st == NULL; i++)
+        if (s->manifest->tensor[i].cut.nparts > 0)
+            st = carry_part(s, file, index++, i, slice, failed);
+    return st;
+}
+
 static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int slice)
 {
     int64_t index = 0;
@@ -231,17 +268,15 @@ static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int s
     return st;
 }
 
-/* The file of `slice`, or of what is replicated when slice == S. */
-static sheaf_status *write_file(saver *s, int slice)
+static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, saver *s, int slice)
 {
-    char name[32], *path = NULL;
-    sheaf_safetensors_writer *file = NULL;
+    char name[32];
     sheaf_safetensors_spec *specs =
         sheaf__fault_calloc(s->store->options.faults, (size_t)s->state->count + 1, sizeof *specs);
     int64_t n = 0;
     sheaf_status *st = specs == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors")
-                           : sheaf__path_join(&path, s->partial,
+                           : sheaf__path_join(path, s->partial,
                                               sheaf__manifest_file(name, s->state->slices, slice));
     for (int64_t i = 0; i < s->state->count && st == NULL; i++) {
         const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
@@ -251,21 +286,71 @@ static sheaf_status *write_file(saver *s, int slice)
         sheaf__manifest_box(specs[n++].shape, t, slice);
     }
     if (st == NULL)
-        st = sheaf__safetensors_begin(&file, path, specs, n, NULL, 0, s->store->options.faults);
-    if (st == NULL) {
-        st = write_parts(s, file, slice);
-        if (st == NULL)
-            st = sheaf__safetensors_finish(file);
-        else
-            sheaf__safetensors_abandon(file);
-    }
+        st = sheaf__safetensors_begin(file, *path, specs, n, NULL, 0, s->store->options.faults);
+    free(specs);
+    return st;
+}
+
+static sheaf_status *finish_file(saver *s, sheaf_safetensors_writer *file, const char *path,
+                                 int slice, sheaf_status *st)
+{
     int fd = -1;
+    if (st == NULL)
+        st = sheaf__safetensors_finish(file);
+    else
+        sheaf__safetensors_abandon(file);
     if (st == NULL)
         st = sheaf__file_open_read(&fd, &s->manifest->bytes[slice], path);
     if (fd >= 0)
         close(fd);
-    free(specs);
+    return st;
+}
+
+/* The file of `slice`, or of what is replicated when slice == S. */
+static sheaf_status *write_file(saver *s, int slice)
+{
+    char *path = NULL;
+    sheaf_safetensors_writer *file = NULL;
+    sheaf_status *st = begin_file(&file, &path, s, slice);
+    if (st == NULL)
+        st = finish_file(s, file, path, slice, write_parts(s, file, slice));
     free(path);
+    return st;
+}
+
+/* That of another rank, by rank 0. *failed: what rank 0 met before, or meets. */
+static sheaf_status *carry_file(saver *s, int slice, sheaf_status **failed)
+{
+    char *path = NULL;
+    sheaf_safetensors_writer *file = NULL;
+    const bool first = sheaf_comm_rank(s->comm) == 0;
+    if (first && *failed == NULL)
+        *failed = begin_file(&file, &path, s, slice);
+    sheaf_status *st = carry_parts(s, file, slice, failed);
+    if (file != NULL && st == NULL)
+        *failed = finish_file(s, file, path, slice, *failed);
+    else
+        sheaf__safetensors_abandon(file);
+    free(path);
+    return st;
+}
+
+/* Slice after slice: rank 0 holds some megabytes of what others have. */
+static sheaf_status *carry_files(saver *s)
+{
+    const bool first = sheaf_comm_rank(s->comm) == 0;
+    sheaf_status *failed = NULL, *st = NULL;
+    if (first && (s->buffer = malloc((size_t)s->store->options.collected)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for parts of other ranks");
+    st = sheaf_comm_agree(s->comm, st);
+    for (int i = 0; i < s->state->slices && st == NULL; i++)
+        if (writer_of(s, i) != 0)
+            st = carry_file(s, i, &failed);
+        else if (first && failed == NULL)
+            failed = write_file(s, i);
+    if (st == NULL)
+        return failed;
+    sheaf_status_free(failed);
     return st;
 }
 
@@ -273,7 +358,9 @@ static sheaf_status *write_files(saver *s)
 {
     const int slices = s->state->slices;
     sheaf_status *st = NULL;
-    for (int i = 0; i < slices && st == NULL; i++)
+    if (s->store->options.collected > 0)
+        st = carry_files(s);
+    for (int i = 0; i < slices && st == NULL && s->store->options.collected == 0; i++)
         if (writes(s, i))
             st = write_file(s, i);
     if (st == NULL && sheaf_comm_rank(s->comm) == 0)
@@ -319,7 +406,9 @@ static void take_record(saver *s, const sheaf_digest *record, int rank)
     for (int slice = 0; slice < m->slices; slice++) {
         if (writer_of(s, slice) != rank)
             continue;
-        memcpy(&m->bytes[slice], (record++)->byte, sizeof *m->bytes);
+        if (s->store->options.collected == 0) /* else rank 0 made the file itself */
+            memcpy(&m->bytes[slice], record->byte, sizeof *m->bytes);
+        record++;
         for (int64_t i = 0; i < m->count; i++)
             if (m->tensor[i].cut.nparts > 0)
                 m->tensor[i].slice[slice] = *record++;
@@ -466,5 +555,6 @@ sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
     free(s.order);
     free(s.path);
     free(s.all);
+    free(s.buffer);
     return sheaf_in(st, "saving step %" PRId64, state->step);
 }
