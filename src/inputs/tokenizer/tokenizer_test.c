@@ -381,6 +381,7 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refuse
         bool refused;
     } cases[] = {
         { "\\p{L}{2}+|[^\\s\\d]", "(?:\\p{L}{2})+|[^\\s\\d]", false },
+        { "[\\p{^Han}]\\P{Latin}\\p{Lu}\\pL", "[\\p{^sc:Han}]\\P{sc:Latin}\\p{Lu}\\pL", false },
         { "\\u00e9\\xe", "\\x{00e9}\\x{e}", false },
         { "a{,3}b{2,}c{x}", "a{0,3}b{2,}c{x}", false },
         { "(?m:.)(?-im)(?<n>a)(?=b)", "(?s:.)(?-is)(?<n>a)(?=b)", false },

@@ -6,10 +6,15 @@
  *   \h        a hexadecimal digit; PCRE2: a blank
  *   \uHHHH    PCRE2 has it as \x{HHHH}
  *   {,n}      {0,n}; PCRE2: as it stands
+ *   \p{Han}   the characters of a script; PCRE2 from 10.40 on: also those that it shares with
+ * others, as marks and stops, unless it is written \p{sc:Han}
  *   (?m)      . is any character, which PCRE2 calls s
  *   {n,m}+ {n}?      what is repeated so is repeated again; PCRE2: possessive, lazy
  *   [a[b]], [a&&b]   sets of sets; PCRE2: as they stand. Refused
  *   \x80 and above, octal    bytes; PCRE2: characters. Refused */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +79,35 @@ static void copy_named(translation *t)
     copy(t, close != NULL ? (size_t)(close + 1 - t->at) : left(t) > 1 ? 2 : 1);
 }
 
+/* Does PCRE2 know this name as that of a script, and by "sc:" only? */
+static bool is_script(const char *name, size_t size)
+{
+    char text[64];
+    int code;
+    size_t at;
+    if (size < 3 || size > 40 || memchr(name, ':', size) != NULL)
+        return false;
+    snprintf(text, sizeof text, "\\p{sc:%.*s}", (int)size, name);
+    pcre2_code *script =
+        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &at, NULL);
+    pcre2_code_free(script);
+    return script != NULL;
+}
+
+/* "\p{Name}" and "\P{Name}", perhaps with ^ before the name. */
+static void property(translation *t)
+{
+    const char *close = left(t) > 3 && t->at[2] == '{' ? memchr(t->at, '}', left(t)) : NULL;
+    const char *name = close != NULL ? t->at + 3 + (t->at[3] == '^') : NULL;
+    if (close != NULL && is_script(name, (size_t)(close - name))) {
+        copy(t, (size_t)(name - t->at));
+        put(t, "sc:");
+        copy(t, (size_t)(close + 1 - t->at));
+        return;
+    }
+    copy_named(t);
+}
+
 /* "\uHHHH" and "\xHH". */
 static sheaf_status *number(translation *t)
 {
@@ -129,7 +163,11 @@ static sheaf_status *escape(translation *t)
     case 'X': return refuse(t, "an escape that is not known");
     default: break;
     }
-    if (instead == NULL && c != '\0' && strchr("pPkg", c) != NULL) {
+    if (c == 'p' || c == 'P') {
+        property(t);
+        return NULL;
+    }
+    if (instead == NULL && c != '\0' && strchr("kg", c) != NULL) {
         copy_named(t);
         return NULL;
     }
