@@ -375,12 +375,12 @@ static chain chain_at(const mm_band *band, int p, int64_t j)
     return of;
 }
 
-static int64_t chunks_of(const mm_band *band, int begin, int end)
+static int chunks_of(const mm_band *band, int begin, int end)
 {
     int64_t steps = 0;
     for (int p = begin; p < end; p++)
         steps += band->pass[p].steps;
-    return steps / CHUNK_STEPS;
+    return (int)(steps / CHUNK_STEPS);
 }
 
 /* A chain for `cols` columns, at most a tile's; e: the ending of the chain before, then of this. */
@@ -388,9 +388,9 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
 {
     const mm_band *band = w->of.band;
     const mm_pass *pass = &band->pass[w->of.begin];
-    const int64_t chunks = chunks_of(band, w->of.begin, w->of.end);
+    const int chunks = chunks_of(band, w->of.begin, w->of.end), left = (int)(e->rows - e->done);
     w->before = e;
-    w->fours = chunks == 0 ? 0 : mm_div_up(mm_div_up(e->rows - e->done, 4), chunks);
+    w->fours = chunks == 0 ? 0 : ((left + 3) / 4 + chunks - 1) / chunks;
     if (band->rows <= 16) {
         (cols > MM_PANEL ? sums_1x4 : sums_1x2)(sum, w);
         end_panel(e, &w->of, sum, 0);

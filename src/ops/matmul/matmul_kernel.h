@@ -359,7 +359,11 @@ void NAME(mm_copy)(uint32_t *dst, const char *src, int64_t bytes)
         STORE((char *)dst + c, x);
         STORE((char *)dst + c + sizeof(vec), y);
     }
-    memcpy((char *)dst + c, src + c, (size_t)(bytes - c));
+    /* No call: rows of short blocks are all rest. */
+    for (; c < bytes; c += (int64_t)sizeof(vec)) {
+        const int64_t words = mm_min(LANES, (bytes - c) / 4);
+        STORE_PART((float *)(dst + c / 4), LOAD_PART((const float *)(src + c), words), words);
+    }
 }
 
 void NAME(mm_run)(const mm_band *band)

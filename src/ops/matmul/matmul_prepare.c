@@ -105,12 +105,21 @@ static void transpose_pairs(uint32_t *rows, int64_t stride, const uint16_t *src,
     }
 }
 
+static inline void clear16(uint32_t *words)
+{
+    _mm256_storeu_si256((__m256i *)words, _mm256_setzero_si256());
+    _mm256_storeu_si256((__m256i *)(words + 8), _mm256_setzero_si256());
+}
+
 void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
                     sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb)
 {
     const int64_t count = i1 - i0, stride = engine->stride, size = mm_size(dtype);
     const bool odd = size == 2 && kb % 2; /* the last element meets zero */
     const char *a = term->a;
+    const int64_t steps = mm_steps(mm_computed(dtype), kb), padded = mm_padded(engine, steps);
+    for (int64_t i = 0; padded > steps && i < count; i++) /* only tiles are padded, by less */
+        clear16(rows + i * stride + padded - 16);
     if (term->a_km && size == 2)
         transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count,
                         kb);
@@ -126,10 +135,6 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
         spread_row(rows + i * stride, (kb + 1) / 2);
     for (int64_t i = 0; dtype == SHEAF_F16 && i < count; i++)
         widen_row(rows + i * stride, (kb + 1) / 2);
-    const int64_t steps = mm_steps(mm_computed(dtype), kb),
-                  missing = mm_padded(engine, steps) - steps;
-    for (int64_t i = 0; missing > 0 && i < count; i++)
-        memset(rows + i * stride + steps, 0, (size_t)missing * 4);
 }
 
 /* ---- B ----
