@@ -1,7 +1,7 @@
 # soak_ranks.sh - section 13 of soak.sh, to be sourced: SOAK_FAILURES (200) failures of ranks.
 #
 # A run goes on at a random T after each failure, on threads or on processes of an MPI, until it is done:
-# one rank is killed, stopped, cut off, out of memory or hangs at a random exchange. Each part goes on
+# one rank is killed, stopped, cut off, out of memory, hangs or makes another call at a random exchange. Each part goes on
 # from the newest checkpoint there is, none is damaged, and in the end all bytes are those of the
 # undisturbed run. Without an MPI: threads alone.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
@@ -19,9 +19,13 @@ result_of() (
 train "$work/undisturbed" "${ranks_flags[@]}" || fail "the undisturbed run: $(tail -n 3 "$work/undisturbed.log")"
 want=$(result_of "$work/undisturbed")
 transports=(threads)
-for module in "$SHEAF_PLUGINS"/sheaf-*.so; do [ ! -e "$module" ] || transports=(threads mpi); done
-faults=(kill kill stop cut fail hang)
-calls=(sum sum sum max select agree any gather broadcast collect)
+mpis=()
+for mpi in openmpi mpich; do
+    [ ! -e "$SHEAF_PLUGINS/sheaf-$mpi.so" ] || ! command -v "mpirun.$mpi" >/dev/null || mpis+=($mpi)
+done
+transports+=("${mpis[@]}")
+faults=(kill kill stop cut fail memory hang stray)
+calls=(sum sum sum max select agree any gather broadcast collect forwards backwards saving others)
 RANDOM=815
 tried=0
 lost=0
@@ -35,8 +39,9 @@ while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
         t=$((1 + RANDOM % 4))
         transport=${transports[RANDOM % ${#transports[@]}]}
         fault=${faults[RANDOM % ${#faults[@]}]}
-        [ $transport = mpi ] && [ $t -gt 1 ] || transport=threads
-        [ $transport = mpi ] || [ $fault != stop ] || fault=kill # a process that is stopped as a whole stops for good
+        [ $t -gt 1 ] || transport=threads
+        [ $transport != threads ] || [ $fault != stop ] || fault=kill # a process that is stopped as a whole stops for good
+        [ $transport = threads ] && how=(--transport threads) || how=(--transport mpi --mpi $transport)
         plan=$((RANDOM % t)):${calls[RANDOM % ${#calls[@]}]}:$((1 + RANDOM % 300)):$fault
         [ "$attempt" -lt 6 ] || plan=0:barrier:1000000:kill # and now in peace
         before=$(newest_step "$out")
@@ -44,7 +49,7 @@ while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
         [ -z "$before" ] || resume=--resume
         [ -n "$before" ] || rm -rf "$out"
         # shellcheck disable=SC2086
-        timeout -k 1 120 "$sheaf" train --out "$out" "${ranks_flags[@]}" --tp $t --transport $transport --heartbeat 2s --hang-after 4s --inject "$plan" $resume \
+        timeout -k 1 120 "$sheaf" train --out "$out" "${ranks_flags[@]}" --tp $t "${how[@]}" --heartbeat 2s --hang-after 4s --inject "$plan" $resume \
             >"$out.log" 2>&1 </dev/null
         code=$?
         path="$path T=$t/$transport/$plan"
@@ -62,7 +67,30 @@ while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
     fi
 done
 if [ $lost -eq 0 ]; then pass "$tried failures of ranks, each gone on from after the newest checkpoint"; else fail "$lost times not from the newest checkpoint"; fi
-for mpi in openmpi; do
-    [ ! -e "$SHEAF_PLUGINS/sheaf-$mpi.so" ] || SHEAF_SOAK=1 bash tests/mpi/faults.sh $mpi >"$work/faults-$mpi.log" 2>&1
-    [ ! -e "$work/faults-$mpi.log" ] || { passed=$((passed + $(grep -c '^ok - ' "$work/faults-$mpi.log"))); failed=$((failed + $(grep -c '^not ok - ' "$work/faults-$mpi.log"))); }
+# The same with --restarts, which goes on by itself: the fault comes again while enough of its calls are left.
+trial=0
+while [ $trial -lt "${SOAK_RESTARTS:-60}" ] && [ -n "$want" ]; do
+    trial=$((trial + 1))
+    transport=${transports[trial % ${#transports[@]}]}
+    fault=${faults[RANDOM % ${#faults[@]}]}
+    [ $transport != threads ] || [ $fault != stop ] || fault=kill
+    [ $transport = threads ] && how=(--transport threads) || how=(--transport mpi --mpi $transport)
+    t=$((2 + RANDOM % 3))
+    plan=$((RANDOM % t)):${calls[RANDOM % 4]}:$((400 + RANDOM % 400)):$fault
+    timeout -k 1 300 "$sheaf" train --out "$work/again" "${ranks_flags[@]}" --tp $t "${how[@]}" --heartbeat 2s --hang-after 4s --inject "$plan" --restarts 40 \
+        >"$work/again.log" 2>&1 </dev/null
+    code=$?
+    if [ $code -eq 0 ] && [ "$(result_of "$work/again")" = "$want" ]; then
+        pass "--restarts, T=$t/$transport/$plan: $(grep -c '^restart ' "$work/again.log") failures"
+    else
+        fail "--restarts, T=$t/$transport/$plan: code $code, or other bytes; kept as $work/failed-again-$trial"
+        mv "$work/again" "$work/failed-again-$trial"
+        cp "$work/again.log" "$work/failed-again-$trial.log"
+    fi
+    rm -rf "$work/again"
+done
+for mpi in "${mpis[@]}"; do
+    SHEAF_SOAK=1 bash tests/mpi/faults.sh $mpi >"$work/faults-$mpi.log" 2>&1
+    passed=$((passed + $(grep -c '^ok - ' "$work/faults-$mpi.log")))
+    failed=$((failed + $(grep -c '^not ok - ' "$work/faults-$mpi.log")))
 done

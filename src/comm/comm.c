@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/no_memory.h"
 #include "comm/transport.h"
 
 static const char *const op_names[] = {
@@ -294,7 +295,7 @@ static sheaf_status *reserve_moves(sheaf_comm *comm, int64_t count)
     comm->moves_capacity = 0;
     comm->moves = malloc((size_t)count * sizeof *comm->moves);
     if (comm->moves == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("the pieces of a select");
     comm->moves_capacity = count;
     return NULL;
 }

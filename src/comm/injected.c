@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,14 +15,18 @@
 #include "base/no_memory.h"
 #include "comm/transport.h"
 
-enum { COLLECT = SHEAF__OP_LEFT + 1, GROUPS = 4 };
+/* Calls by name, then by what they are for, then by what the rank is at. */
+enum { COLLECT = SHEAF__OP_LEFT + 1, FOR, AT = FOR + SHEAF__PURPOSES, NAMES = AT + 4, GROUPS = 4 };
 
-static const char *const call_names[] = { "any call",  "sum",     "max",    "select",
-                                          "broadcast", "gather",  "agree",  "any",
-                                          "barrier",   "no call", "collect" };
+static const char *const call_names[NAMES] = {
+    "any call",  "sum",     "max",     "select",  "broadcast", "gather",   "agree",
+    "any",       "barrier", "no call", "collect", "others",    "forwards", "backwards",
+    "gradients", "weights", "norm",    "loading", "saving",    "update",   "evaluating"
+};
 
-typedef enum kind { KILL, STOP, FAIL, CUT, HANG, STRAY, KINDS, LATE = KINDS } kind;
-static const char *const kind_names[KINDS] = { "kill", "stop", "fail", "cut", "hang", "stray" };
+typedef enum kind { KILL, STOP, FAIL, CUT, HANG, STRAY, MEMORY, KINDS, LATE = KINDS } kind;
+static const char *const kind_names[KINDS] = { "kill", "stop",  "fail",  "cut",
+                                               "hang", "stray", "memory" };
 
 /* A group's transport: its own, with the fault before it. */
 typedef struct wrapped {
@@ -82,9 +87,38 @@ static void be_late(const sheaf__injected *f, sheaf_comm *comm, int call)
         sheaf__comm_count(comm, (sheaf__op)call)->waiting -= 1e-3 * (double)f->ms;
 }
 
+/* From now on the system gives this process no memory any more. */
+static void starve(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) == 0) {
+        limit.rlim_cur = 1 << 20;
+        setrlimit(RLIMIT_DATA, &limit);
+    }
+}
+
+static bool is_at(const sheaf_comm *comm, const char *name)
+{
+    const char *phase = comm->doing == NULL ? NULL : SHEAF__LOAD(comm->doing->phase);
+    if (comm->doing == NULL)
+        return false;
+    if (strcmp(name, "evaluating") == 0) /* no micro-batch of a step */
+        return comm->counters.purpose == SHEAF__FOR_FORWARD && SHEAF__LOAD(comm->doing->micro) == 0;
+    return phase != NULL && strcmp(phase, name) == 0;
+}
+
+static bool is_meant(const sheaf__injected *f, const sheaf_comm *comm, int call)
+{
+    if (f->call >= AT)
+        return is_at(comm, call_names[f->call]);
+    if (f->call >= FOR)
+        return comm->counters.purpose == (sheaf__purpose)(f->call - FOR);
+    return f->call == 0 || f->call == call;
+}
+
 static sheaf_status *happen(sheaf__injected *f, sheaf_comm *comm, int call)
 {
-    if (f->call != 0 && f->call != call)
+    if (!is_meant(f, comm, call))
         return NULL;
     if (++f->seen != f->n && !(f->kind == LATE && f->seen > f->n))
         return NULL;
@@ -99,6 +133,7 @@ static sheaf_status *happen(sheaf__injected *f, sheaf_comm *comm, int call)
         for (;;)
             doze(1000);
     case STRAY: return stray(f, comm);
+    case MEMORY: starve(); break;
     case LATE: be_late(f, comm, call); break;
     }
     return NULL;

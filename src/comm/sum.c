@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/no_memory.h"
 #include "base/thread.h"
 #include "comm/transport.h"
 
@@ -254,7 +255,7 @@ static sheaf_status *reserve_staging(sheaf_comm *comm, int operands)
     comm->staging_capacity = 0;
     comm->staging = malloc(need * sizeof *comm->staging);
     if (comm->staging == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("room for a sum");
     comm->staging_capacity = need;
     return NULL;
 }

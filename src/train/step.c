@@ -445,7 +445,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     if (st == NULL)
         st = judge(out, s, done, row, sample);
     if (st == NULL && !out->skipped)
-        st = update(s, updates, lr, out);
+        st = sheaf_in(update(s, updates, lr, out), "update");
     free(row);
     return st;
 }
