@@ -381,7 +381,6 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refuse
         bool refused;
     } cases[] = {
         { "\\p{L}{2}+|[^\\s\\d]", "(?:\\p{L}{2})+|[^\\s\\d]", false },
-        { "[\\p{^Han}]\\P{Latin}\\p{Lu}\\pL", "[\\p{^sc:Han}]\\P{sc:Latin}\\p{Lu}\\pL", false },
         { "\\u00e9\\xe", "\\x{00e9}\\x{e}", false },
         { "a{,3}b{2,}c{x}", "a{0,3}b{2,}c{x}", false },
         { "(?m:.)(?-im)(?<n>a)(?=b)", "(?s:.)(?-is)(?<n>a)(?=b)", false },
@@ -410,6 +409,28 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refuse
         assert_string_equal(text, cases[i].want);
         assert_int_equal(size, strlen(text));
         free(text);
+    }
+}
+
+/* Marks and stops that scripts share are of none of them. */
+static void test_pattern__a_script_has_its_own_characters_alone(void **state)
+{
+    static const char text[] = "\xef\xbd\xa1\xe4\xb8\xad\xe3\x80\x82"; /* U+FF61, Han, U+3002 */
+    static const char *const patterns[] = { "\\p{Han}", "[\\p{Han}]", "[^\\P{Han}]" };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
+        sheaf__pattern *p = NULL;
+        sheaf__matching *matching = NULL;
+        bool found = false;
+        size_t begin = 0, end = 0;
+        CHECK_OK(sheaf__pattern_open(&p, patterns[i], strlen(patterns[i]), false));
+        sheaf__matches m = { .pattern = p, .text = text, .size = 9, .matching = &matching };
+        CHECK_OK(sheaf__matches_next(&m, &found, &begin, &end));
+        assert_true(found && begin == 3 && end == 6);
+        CHECK_OK(sheaf__matches_next(&m, &found, &begin, &end));
+        assert_false(found);
+        sheaf__matching_free(matching);
+        sheaf__pattern_close(p);
     }
 }
 
@@ -601,6 +622,7 @@ int main(void)
         cmocka_unit_test(test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fused),
         cmocka_unit_test(test_decode__bytes_become_characters_as_rust_reads_them),
         cmocka_unit_test(test_pattern__known_ones_are_read_as_pcre2_reads_them),
+        cmocka_unit_test(test_pattern__a_script_has_its_own_characters_alone),
         cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused),
         cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
         cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),
