@@ -68,9 +68,15 @@ static bool add_merge(sheaf__bpe_model *b, sheaf__merge merge)
     return true;
 }
 
-static bool mark_merges(sheaf__bpe_model *b)
+/* All merges are there: a table that is no larger than it needs to be is more often at hand. */
+static bool finish_merges(sheaf__bpe_model *b)
 {
     int bits = 10;
+    uint64_t slots = 64;
+    while (slots < (uint64_t)b->merges * 2)
+        slots *= 2;
+    if (slots <= b->mask && !resize(b, slots))
+        return false;
     while (((int64_t)1 << bits) < b->merges * 16)
         bits++;
     b->may = calloc((size_t)1 << (bits - 6), sizeof *b->may);
@@ -327,7 +333,7 @@ sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__mo
         st = sheaf__no_memory(memory_for);
     if (st == NULL)
         st = read_merges(b, &file->merges);
-    if (st == NULL && !mark_merges(b))
+    if (st == NULL && !finish_merges(b))
         st = sheaf__no_memory(memory_for);
     if (st == NULL) {
         find_bytes(b);
