@@ -55,7 +55,7 @@ while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
         path="$path T=$t/$transport/$plan"
         [ $code -eq 0 ] || tried=$((tried + 1))
         [ $code -ne 124 ] && [ $code -ne 137 ] || [ "$transport" = threads ] || path="$path(code $code)"
-        [ -z "$before" ] || grep -q "going on after step $before\$" "$out.log" || { lost=$((lost + 1)); path="$path(not from $before)"; }
+        [ -z "$before" ] || ! grep -q "going on after step" "$out.log" || grep -q "going on after step $before\$" "$out.log" || { lost=$((lost + 1)); path="$path(not from $before)"; }
         [ ! -d "$out/adapter" ] || break
     done
     if [ "$(result_of "$out")" = "$want" ]; then

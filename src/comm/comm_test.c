@@ -406,7 +406,7 @@ static void *large_rank(void *ranks)
                                                                                .crowded = true });
     if (st == NULL)
         st = large_body(comm);
-    sheaf_status *closed = sheaf__messages_close(comm);
+    sheaf_status *closed = sheaf__messages_close(&comm, 1);
     if (st == NULL)
         return closed;
     sheaf_status_free(closed);

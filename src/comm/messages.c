@@ -498,28 +498,46 @@ void sheaf__messages_leave(sheaf_comm *comm, const sheaf_status *result)
             sheaf_status_free(begin_send(m, &heading, r));
 }
 
-sheaf_status *sheaf__messages_close(sheaf_comm *comm)
+/* Takes what the others of the group still send until each has left, without waiting. */
+static sheaf_status *see_off(mesh *m, bool *waits, bool *moved)
 {
-    if (comm == NULL)
-        return NULL;
-    mesh *m = comm->state;
-    sheaf_status *st = NULL;
-    bool all_left = false;
-    if (!m->left)
-        sheaf__messages_leave(comm, NULL);
-    while (!all_left && st == NULL && m->broken == NULL) {
-        all_left = true;
-        for (int r = 0; r < comm->ranks && st == NULL; r++)
-            if (r != comm->rank && !m->peer[r].left) {
-                all_left = false;
-                st = begin_receive(m, r);
-            }
+    sheaf_status *st = m->broken == NULL ? NULL : sheaf_status_copy(m->broken);
+    for (int r = 0; r < m->comm.ranks && st == NULL; r++) {
+        peer *l = &m->peer[r];
+        if (r == m->comm.rank)
+            continue;
+        if (!l->left && !l->receives)
+            st = begin_receive(m, r);
         if (st == NULL) /* also what is still on its way from here */
-            st = wait_for_messages(m);
+            st = look(m, r, moved);
+        *waits |= !l->left || l->sends;
     }
-    if (st == NULL && m->broken != NULL)
-        st = sheaf_status_copy(m->broken);
-    if (m->broken == NULL) /* else the MPI may still write into it */
-        mesh_free(m);
+    return st;
+}
+
+sheaf_status *sheaf__messages_close(sheaf_comm *const *comm, int groups)
+{
+    sheaf_status *st = NULL;
+    patience p = { .most = 1e-3 };
+    bool waits = true;
+    for (int k = 0; k < groups; k++)
+        if (comm[k] != NULL && !((mesh *)comm[k]->state)->left)
+            sheaf__messages_leave(comm[k], NULL);
+    while (waits && st == NULL) {
+        bool moved = false, crowded = false;
+        waits = false;
+        for (int k = 0; k < groups && st == NULL; k++)
+            if (comm[k] != NULL) {
+                crowded = ((mesh *)comm[k]->state)->crowded;
+                st = see_off(comm[k]->state, &waits, &moved);
+            }
+        if (moved)
+            refresh(&p);
+        else if (waits && st == NULL)
+            rest(&p, crowded);
+    }
+    for (int k = 0; k < groups && st == NULL; k++) /* else the MPI may still write into them */
+        if (comm[k] != NULL)
+            mesh_free(comm[k]->state);
     return st;
 }

@@ -25,7 +25,9 @@ typedef struct sheaf__messages_options {
 sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_options *options);
 /* sheaf__messages_leave - this rank makes no further call: all others learn it, and why. */
 void sheaf__messages_leave(sheaf_comm *comm, const sheaf_status *result);
-/* sheaf__messages_close - waits until all have left. Accepts NULL. */
-sheaf_status *sheaf__messages_close(sheaf_comm *comm);
+/* sheaf__messages_close - waits until all have left all of these groups: of all at once, as who
+ * sends to this rank in one of them may have to be rid of that before it leaves another. NULL: no
+ * group. They are gone afterwards, unless a connection was lost. */
+sheaf_status *sheaf__messages_close(sheaf_comm *const *comm, int groups);
 
 #endif

@@ -251,7 +251,7 @@ static void leave(void)
         process_view.mpi->abort(3);
         return;
     }
-    sheaf_status *st = sheaf__messages_close(process_view.comm);
+    sheaf_status *st = sheaf__messages_close(&process_view.comm, 1);
     if (st == NULL)
         process_view.mpi->finish();
     else
@@ -398,13 +398,11 @@ sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
     for (int k = 0; k < groups; k++)
         if (comm[k] != NULL)
             sheaf__messages_leave(comm[k], st);
-    for (int k = 0; k < groups; k++) {
-        sheaf_status *lost = sheaf__messages_close(comm[k]);
-        process_view.broken |= lost != NULL;
-        if (st == NULL)
-            st = lost;
-        else
-            sheaf_status_free(lost);
-    }
+    sheaf_status *lost = sheaf__messages_close(comm, groups);
+    process_view.broken |= lost != NULL;
+    if (st == NULL)
+        st = lost;
+    else
+        sheaf_status_free(lost);
     return process_view.broken ? st : sheaf__process_agree(st);
 }

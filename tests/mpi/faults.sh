@@ -93,7 +93,7 @@ check "once" test "$(grep -c 'is slow' "$work/slow.log")" = 1
 same "gives the same bytes" "$work/one/adapter" "$work/slow/adapter"
 
 # Two groups of two, all weights, which groups exchange, and evaluations: what every fault is to say of a rank, and
-# some of each kind of exchange.
+# some of each kind of exchange. A rank that fails at a select leaves a message behind that needs a receiver.
 whole=(--model "$work/odd" --data "$data" --micro-batch 1 --accumulate 4 --accumulators 4 --save-every 1 --lr 3e-3 --seed 11 --method full --threads 1
        --eval-data "$data" --eval-every 1 --tp 2 --dp 2)
 what=("${whole[@]}")
@@ -113,7 +113,7 @@ says() { # says RANK FAULT: a pattern
     esac
 }
 if [ -z "${SHEAF_SOAK:-}" ]; then
-    for plan in 0:loading:1:kill 3:forwards:3:stop 3:gradients:1:kill 1:saving:1:kill; do fails "$plan" "$(says "${plan%%:*}" "${plan##*:}")"; done
+    for plan in 0:loading:1:kill 3:forwards:3:stop 3:gradients:1:kill 1:saving:1:kill 3:select:1:fail; do fails "$plan" "$(says "${plan%%:*}" "${plan##*:}")"; done
     by=threads started=()
     for plan in 1:backwards:2:fail 0:weights:1:fail 3:evaluating:1:hang 2:update:1:stray; do fails "$plan" "$(says "${plan%%:*}" "${plan##*:}")" --hang-after 4s; done
 fi
