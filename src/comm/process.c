@@ -378,6 +378,18 @@ static sheaf_status *open_group(sheaf_comm **out, const int *color, int tag, int
                                                                  .crowded = crowded() });
 }
 
+/* A failure of this process's own, of what its machine has: the first one tells it as it is. */
+static sheaf_status *name_own(sheaf_status *st)
+{
+    if (st == NULL || !sheaf__process_first() || process_view.count == 1 ||
+        strncmp(sheaf_status_where(st), "rank ", 5) == 0)
+        return st;
+    const sheaf_code code = sheaf_status_code(st);
+    return code == SHEAF_E_MEMORY || code == SHEAF_E_IO
+               ? sheaf_in(st, "rank 0 on %s", process_view.host[0])
+               : st;
+}
+
 sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
                                  sheaf_status *(*body)(void *context, sheaf_comm *const *comm),
                                  void *context)
@@ -404,5 +416,5 @@ sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
         st = lost;
     else
         sheaf_status_free(lost);
-    return process_view.broken ? st : sheaf__process_agree(st);
+    return name_own(process_view.broken ? st : sheaf__process_agree(st));
 }
