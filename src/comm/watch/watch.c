@@ -302,6 +302,8 @@ static void take_frame(sheaf__watch *w, peer *p, int kind, const void *bytes, si
     } else if (!is_first(w) && kind == END && size == sizeof e) {
         memcpy(&e, bytes, size);
         kill_here(w, &e);
+        /* a launcher that sees this process end may kill the first before it has told why */
+        poll(NULL, 0, LAST_WORDS_MS);
         w->o.end(w->o.self, &(sheaf__watch_end){ 0 });
     }
 }
