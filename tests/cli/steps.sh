@@ -24,11 +24,12 @@ alike() { # alike NAME A B
 
 # steps NAME MODEL DATA METHOD FLAG...: a run of two steps, and its checkpoints as models.
 steps() {
-    local name=$1 model=$2 data=$3 method=$4 run=$work/run tp
+    local name=$1 model=$2 data=$3 method=$4 run=$work/run tp dtype=()
     shift 4
+    [ "${1:-}" != --dtype ] || dtype=(--dtype "$2") # what the run leaves is a model and no longer knows
     rm -rf "$run"
     runs "$name is trained" 0 . train --model "$model" --data "$data" --out "$run" --method "$method" --steps 2 --save-every 1 --lr 1e-2 --micro-batch 1 "$@"
-    answers whole 1 --model "$run/model"
+    answers whole 1 --model "$run/model" "${dtype[@]}"
     answers run 1 --model "$run"
     for tp in 1 2; do
         answers step2 $tp --model "$run/checkpoints/step-00000002"

@@ -17,6 +17,8 @@ sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge
                                      const sheaf_merge_options *o)
 {
     crew->stop = o->stop;
+    crew->begin = 0; /* all tensors, until a share is taken */
+    crew->end = plan->count;
     crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
     crew->rows.other_copy = &crew->other_copy;
     crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
