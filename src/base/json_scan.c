@@ -1,9 +1,11 @@
 /* json_scan.c - see json_scan.h. */
 #include "json_scan.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -321,6 +323,24 @@ static double to_double(char *text)
     return x;
 }
 
+static bool take_whole(const sheaf_json_scan *start, const char *end, int64_t *out)
+{
+    const bool minus = *start->at == '-';
+    uint64_t size = 0;
+    if (!take_digits(start->at + minus, end, &size) || size > (uint64_t)INT64_MAX + minus)
+        return false;
+    *out = minus ? (int64_t)(0 - size) : (int64_t)size;
+    return true;
+}
+
+/* Are these digits all of x? transformers writes int(1e30) for "no limit". */
+static bool writes(double x, const char *digits)
+{
+    char text[DBL_MAX_10_EXP + 4];
+    snprintf(text, sizeof text, "%.0f", x);
+    return strcmp(text, digits) == 0;
+}
+
 sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *integer, double *real)
 {
     bool fraction = false;
@@ -329,20 +349,17 @@ sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *in
     sheaf_status *st = take_number(scan, &fraction);
     if (st != NULL)
         return st;
-    *whole = !fraction;
-    if (*whole) {
-        const bool minus = *start.at == '-';
-        uint64_t size = 0;
-        if (!take_digits(start.at + minus, scan->at, &size) || size > (uint64_t)INT64_MAX + minus)
-            return sheaf__scan_fail(&start, "a whole number from -2^63 to 2^63 - 1");
-        *integer = minus ? (int64_t)(0 - size) : (int64_t)size;
+    *whole = !fraction && take_whole(&start, scan->at, integer);
+    if (*whole)
         return NULL;
-    }
     char *copy = strndup(start.at, (size_t)(scan->at - start.at));
     if (copy == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a number");
     *real = to_double(copy);
+    const bool lost = !fraction && !writes(*real, copy);
     free(copy);
+    if (lost)
+        return sheaf__scan_fail(&start, "a whole number from -2^63 to 2^63 - 1");
     return isinf(*real) ? sheaf__scan_fail(&start, "a number that a double can hold") : NULL;
 }
 
