@@ -539,6 +539,10 @@ static void test_recognise__others_are_refused_with_the_names(void **state)
           SHEAF_E_UNSUPPORTED },
         { CHATML("{{ strftime_now('%Y') }}", "message['content']"), "another one",
           SHEAF_E_UNSUPPORTED },
+        { CHATML("{% if messages[0].role != 'system' %}<|im_start|>system\nToday is "
+                 "{{ strftime_now('%d %b %Y') }}.<|im_end|>\n{{ '' }}{% endif %}",
+                 "message['content']"),
+          "chatml writes", SHEAF_E_UNSUPPORTED },
         { CHATML("{{ strftime_now('%H:%M') }}", "message['content']"), "strftime_now('%H:%M')",
           SHEAF_E_UNSUPPORTED },
         { CHATML("", "message['content'].replace('two', '2')"), "chatml writes",

@@ -10,7 +10,7 @@
 
 /* ---- probes ---- */
 
-enum { MESSAGES = 5, PROBES = 27, ORDERLY = 20 };
+enum { MESSAGES = 5, PROBES = 27, ORDERLY = 20, QUESTION = 2 };
 
 typedef struct probe {
     const char *roles; /* s, u and a */
@@ -19,10 +19,11 @@ typedef struct probe {
     const char *date; /* handed to the program as date_string */
 } probe;
 
-/* strftime_now() gives it. %b and %B write its month differently. */
-static const char today[] = "2003-02-04";
+/* strftime_now() gives it. %b and %B write its month differently. On the other day, of which every
+ * field is another, QUESTION alone is asked. */
+static const char today[] = "2003-02-04", other_day[] = "2016-10-27";
 
-/* Those from ORDERLY on are out of order for some templates. */
+/* Those from ORDERLY on are out of order for some templates. QUESTION is a question alone. */
 static const probe probes[PROBES] = {
     { "ua", { "Q one", "A one" } },
     { "u", { "Q one" }, .prompt = true },
@@ -91,7 +92,7 @@ static json_t *variables_of(const probe *p, const char *bos, const char *eos)
 typedef struct answers {
     char *text[PROBES]; /* NULL: the program raises */
     size_t size[PROBES];
-    const char *bos, *eos;
+    const char *bos, *eos, *day;
 } answers;
 
 static void release(answers *a)
@@ -100,11 +101,12 @@ static void release(answers *a)
         free(a->text[i]);
 }
 
-static sheaf_status *ask(answers *a, const sheaf__jinja *program)
+/* The probes [begin, end). */
+static sheaf_status *ask(answers *a, const sheaf__jinja *program, int begin, int end)
 {
     sheaf__date date = { 0 };
-    sheaf__date_read(&date, today);
-    for (int i = 0; i < PROBES; i++) {
+    sheaf__date_read(&date, a->day);
+    for (int i = begin; i < end; i++) {
         json_t *variables = variables_of(&probes[i], a->bos, a->eos);
         sheaf_status *st = variables == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template")
                                              : sheaf__jinja_render(&a->text[i], &a->size[i],
@@ -133,7 +135,7 @@ static sheaf_status *answer(sheaf__rendered *out, const answers *a, int i,
         snprintf(text, sizeof text, "%s", probes[i].date);
         t.date = text;
     } else if (sheaf__chat_template_wants_date(&t)) {
-        sheaf__date_read(&date, today);
+        sheaf__date_read(&date, a->day);
         sheaf__date_write(text, t.style.date_format, strlen(t.style.date_format), date);
         t.date = text;
     }
@@ -177,7 +179,7 @@ static bool is_it(const answers *a, const sheaf__chat_template *t, bool lenient)
 static char *own_system(const answers *a, const sheaf__style *style)
 {
     static const char mark[] = "\x03";
-    const int asked = 2; /* a question alone */
+    const int asked = QUESTION;
     sheaf__chat_template t = { .style = *style };
     sheaf__rendered r = { 0 };
     char *out = NULL;
@@ -197,6 +199,18 @@ static char *own_system(const answers *a, const sheaf__style *style)
     sheaf_status_free(st);
     sheaf__rendered_release(&r);
     return out;
+}
+
+/* The same on two days. One that names the day is none: it would be of this one for ever. */
+static char *lasting_system(const answers *a, const answers *other, const sheaf__style *style)
+{
+    char *one = own_system(a, style), *two = own_system(other, style);
+    if (one != NULL && (two == NULL || strcmp(one, two) != 0)) {
+        free(one);
+        one = NULL;
+    }
+    free(two);
+    return one;
 }
 
 /* The first of these tell in all conversations, so that one tells whether to look at the others. */
@@ -292,13 +306,13 @@ static sheaf__style row_for(const answers *a, const sheaf__style *style)
     return row;
 }
 
-static sheaf_status *search(sheaf__chat_template **out, const answers *a)
+static sheaf_status *search(sheaf__chat_template **out, const answers *a, const answers *other)
 {
     sheaf__chat_template found;
     for (int pass = 0; pass < 3; pass++) /* as it stands; varied; refusing more */
         for (int k = 0; k < sheaf__style_count; k++) {
             const sheaf__style row = row_for(a, &sheaf__styles[k]);
-            char *system = pass == 0 ? NULL : own_system(a, &row);
+            char *system = pass == 0 ? NULL : lasting_system(a, other, &row);
             const bool is = try_style(&found, a, &row, system, pass == 2, pass > 0);
             const bool own = is && system != NULL && found.style.system == system;
             sheaf_status *st =
@@ -316,16 +330,20 @@ sheaf_status *sheaf__chat_template_recognise(sheaf__chat_template **out, const c
                                              size_t size, const char *bos, const char *eos)
 {
     sheaf__jinja *jinja = NULL;
-    answers a = { .bos = bos, .eos = eos };
+    answers a = { .bos = bos, .eos = eos, .day = today };
+    answers other = { .bos = bos, .eos = eos, .day = other_day };
     *out = NULL;
     sheaf_status *st = sheaf__jinja_parse(&jinja, program, size);
     if (st == NULL)
-        st = ask(&a, jinja);
+        st = ask(&a, jinja, 0, PROBES);
+    if (st == NULL)
+        st = ask(&other, jinja, QUESTION, QUESTION + 1);
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
         st = sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
     if (st == NULL)
-        st = search(out, &a);
+        st = search(out, &a, &other);
     release(&a);
+    release(&other);
     sheaf__jinja_free(jinja);
     return st;
 }
