@@ -356,7 +356,7 @@ sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *in
     if (copy == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a number");
     *real = to_double(copy);
-    const bool lost = !fraction && !writes(*real, copy);
+    const bool lost = !fraction && !scan->one_line && !writes(*real, copy);
     free(copy);
     if (lost)
         return sheaf__scan_fail(&start, "a whole number from -2^63 to 2^63 - 1");

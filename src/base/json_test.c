@@ -137,6 +137,9 @@ static void test_line__any_value_with_nul_in_strings(void **state)
     CHECK_OK(sheaf__json_parse_line(&value, "7", 1));
     assert_int_equal(json_integer_value(value), 7);
     json_decref(value);
+    CHECK_OK(sheaf__json_parse_line(&value, "18446744073709551615", 20)); /* a hash as a name */
+    assert_true(json_real_value(value) == 0x1p64);
+    json_decref(value);
     CHECK_FAILS(parse("{\"a\": \"\\u0000\"}"), SHEAF_E_UNSUPPORTED,
                 "strings without NUL"); /* elsewhere */
 }

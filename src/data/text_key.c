@@ -10,7 +10,7 @@
 #include "data/data_rows.h"
 
 enum {
-    ROWS = 1, /* a new number where the same texts give other rows than before */
+    ROWS = 2, /* a new number where the same texts give other rows than before */
     BUFFER = 1 << 20
 };
 
