@@ -27,8 +27,31 @@ alike "moments, too" convert "$work/run/checkpoints/step-00000001" OUTPUT --to h
 alike "a merge" merge "$work/odd" "$work/run/adapter" OUTPUT
 variants=$llama/tiny_llama/lora_variants # "dora" is not among the recordings that the repository holds
 alike "a merge of another type" merge "$llama/tiny_llama/hf" "$variants/$([ -d "$variants/dora" ] && echo dora || echo rslora)/adapter" OUTPUT --dtype bfloat16
+# PEFT's own bits are of one processor: the first's.
+check "a run of a high rank" "$sheaf" train --model "$llama/tiny_llama/hf" --data "$data" --micro-batch 1 --accumulate 1 --steps 2 --lr 0.1 --lora-rank 400 --lora-targets all-linear --out "$work/wide"
+cat >"$work/each" <<'END2'
+[ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" = 0 ] && cpu=intel || cpu=amd
+exec "$@" --peft-cpu $cpu
+END2
+check "one process merges it as PEFT does" "$sheaf" merge "$llama/tiny_llama/hf" "$work/wide/adapter" "$work/intel" --as-peft --peft-cpu intel
+check "so do two with other processors" ranks 2 bash "$work/each" "$sheaf" merge "$llama/tiny_llama/hf" "$work/wide/adapter" "$work/mixed" --as-peft --transport mpi
+same "to the bytes of the first one's" "$work/intel" "$work/mixed"
 alike "a merge of a run, by the first process" merge "$work/odd" "$work/run" OUTPUT
 check "which says so" grep -q "the first process does all of this" "$work/stderr"
+
+# Processes that read other configs beside the same tensors.
+cp -r "$work/run/adapter" "$work/scaled" && sed -i 's/"lora_alpha": *[0-9.]*/"lora_alpha": 99/' "$work/scaled/adapter_config.json"
+cp -r "$work/odd" "$work/other" && sed -i 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.5/' "$work/other/config.json"
+cat >"$work/each" <<END2
+[ "\${OMPI_COMM_WORLD_RANK:-}\${PMI_RANK:-}" = 0 ] && more=\$1 || more=\$2
+shift 2
+exec "$sheaf" \$more "\$@" --transport mpi
+END2
+for words in "merge $work/odd $work/run/adapter|merge $work/odd $work/scaled" "convert --to sheaf $work/odd|convert --to sheaf $work/other"; do
+    ranks 2 bash "$work/each" "${words%|*}" "${words#*|}" "$work/refused" >"$work/log" 2>&1 && fail "another config" "it was done"
+    check "another config is told: ${words%% *}" grep -q "^sheaf: rank 1 on $(hostname): the tensors or configs that are read" "$work/log"
+    absent "and nothing is written" "$work/refused"
+done
 
 # A disk that is full for one of them.
 for command in "convert $work/odd $work/full --to hf" "convert $work/odd $work/full --to sheaf" "merge $work/odd $work/run/adapter $work/full"; do

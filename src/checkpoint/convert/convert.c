@@ -326,11 +326,11 @@ bool sheaf_convert_divides(const sheaf_convert_options *o)
             strcmp(o->to, sheaf__dialect_own.name) == 0);
 }
 
-/* All that is read is open here, with status `st`. */
+/* All that is read is open here, with status `st`; the config says how tensors are cut. */
 static sheaf_status *together(sheaf_status *st, const sheaf__converter *k)
 {
     sheaf_source *const sources[] = { k->source, k->moments };
-    return k->o->together ? sheaf__same_sources(st, sources, 2) : st;
+    return k->o->together ? sheaf__same_sources(st, sources, 2, k->config) : st;
 }
 
 sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_options *o)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/thread.h"
 #include "checkpoint/merge/divided.h"
 #include "checkpoint/store/look.h"
@@ -491,24 +492,60 @@ static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
     return st;
 }
 
+/* What configs make of the tensors: two processes must not merge with other scales. */
+static sheaf_status *describe(char **out, const sheaf__merge_plan *plan)
+{
+    sheaf_text text = { 0 };
+    for (int64_t i = 0; i < plan->count; i++) {
+        const sheaf__merge_tensor *t = &plan->tensor[i];
+        sheaf__text_add(&text, "%s %d %d\n", t->name, (int)t->out_dtype, t->whole_number);
+        for (int k = 0; k < t->nsteps; k++) {
+            const sheaf__merge_step *s = &t->step[k];
+            sheaf__text_add(&text, "%d %d %" PRId64 " %a %d %d\n", (int)s->kind, s->number, s->rank,
+                            (double)s->scale, s->across, s->rounded);
+            for (int64_t p = 0; p < s->npicks; p++)
+                sheaf__text_add(&text, "%" PRId64 " ", s->pick[p].row);
+        }
+    }
+    sheaf__text_add(&text, "%s", plan->config == NULL ? "" : plan->config);
+    return sheaf__text_take(out, &text);
+}
+
 /* Base and adapters, compared before anything is written. */
 static sheaf_status *same_in_all(const merger *m, sheaf_status *st)
 {
+    char *text = NULL;
     sheaf_source *source[SHEAF_MERGE_ADAPTERS + 1] = { m->plan.base };
     if (!m->crew.together)
         return st;
     for (int i = 0; i < m->plan.nread && m->plan.read != NULL; i++)
         source[i + 1] = m->plan.read[i].source;
-    return sheaf__same_sources(st, source, SHEAF_MERGE_ADAPTERS + 1);
+    if (st == NULL)
+        st = describe(&text, &m->plan);
+    st = sheaf__same_sources(st, source, SHEAF_MERGE_ADAPTERS + 1, text);
+    free(text);
+    return st;
 }
 
-sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options *options)
+/* PEFT's bits are those of one processor: the first process's, whatever those of the others are. */
+static sheaf_status *choose_cpu(sheaf_merge_options *how, sheaf_status *st)
 {
+    how->peft_cpu = sheaf__peft_cpu(how->peft_cpu);
+    if (!how->together)
+        return st;
+    st = sheaf__process_agree(st);
+    return st != NULL ? st : sheaf__process_broadcast(&how->peft_cpu, sizeof how->peft_cpu);
+}
+
+sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options *asked)
+{
+    sheaf_merge_options with = *asked;
+    const sheaf_merge_options *options = &with;
     merger m = { .report = report, .events = options->events };
     const bool first = !options->together || sheaf__process_first();
     *report = (sheaf_merge_report){ 0 };
     m.crew.together = options->together;
-    sheaf_status *st = sheaf_merge_check_base(options);
+    sheaf_status *st = choose_cpu(&with, sheaf_merge_check_base(options));
     if (st == NULL && first)
         st = sheaf__merge_check_dst(options);
     if (st == NULL)

@@ -34,13 +34,14 @@ static sheaf_status *add_tensor(sheaf_hasher *hasher, sheaf_source *source,
 
 static sheaf_status *differs(const char *first, const char *mine)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "the tensors that are read");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "the tensors or configs that are read");
     sheaf_expected(st, "%s, as in the first process, on %s", first, sheaf__process_host(0));
     sheaf_found(st, "%s", mine);
     return sheaf_try_this(st, "give all processes the same folders");
 }
 
-sheaf_status *sheaf__same_sources(sheaf_status *st, sheaf_source *const *source, int count)
+sheaf_status *sheaf__same_sources(sheaf_status *st, sheaf_source *const *source, int count,
+                                  const char *also)
 {
     const int me = sheaf__process_number();
     char hash[SHEAF_MAX_SLICES][33] = { "" };
@@ -49,6 +50,8 @@ sheaf_status *sheaf__same_sources(sheaf_status *st, sheaf_source *const *source,
     sheaf_hasher *hasher = st == NULL ? sheaf__hasher_new() : NULL;
     if (st == NULL && hasher == NULL)
         st = sheaf__no_memory(memory_for);
+    if (st == NULL && also != NULL)
+        sheaf__hasher_add(hasher, also, strlen(also) + 1);
     for (int i = 0; i < count && st == NULL; i++)
         for (int64_t k = 0; source[i] != NULL && k < source[i]->count(source[i]) && st == NULL; k++)
             st = add_tensor(hasher, source[i], source[i]->entry(source[i], k));
