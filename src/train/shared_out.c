@@ -71,7 +71,7 @@ static sheaf_status *write_proof(char **path, proof *p, const char *out)
         st = sheaf__file_write_whole(*path, p->token, TOKEN, NULL);
     free(folder);
     free(base);
-    return st;
+    return sheaf_in(st, "--out %s", out);
 }
 
 static bool sees(const char *path, const char *token)

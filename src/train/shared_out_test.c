@@ -80,12 +80,25 @@ static void test_out__before_it_is_there(void **state)
     assert_int_equal(entries(at("theirs")), 0);
 }
 
+/* A folder that cannot be made there. */
+static void test_out__where_nothing_can_be_written(void **state)
+{
+    run r;
+    put(at("file"), "no folder");
+    for (int i = 0; i < 2; i++)
+        snprintf(r.folder[i], sizeof r.folder[i], "%s", at("file/run"));
+    CHECK_FAILS(sheaf__grid_run(&(sheaf__grid_options){ .groups = 1, .ranks = 2, .messages = true },
+                                body, &r),
+                SHEAF_E_IO, "/file/run: ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_out__one_folder_under_any_name_is_shared),
         cmocka_unit_test(test_out__another_folder_is_noticed),
         cmocka_unit_test(test_out__before_it_is_there),
+        cmocka_unit_test(test_out__where_nothing_can_be_written),
     };
     return cmocka_run_group_tests_name("train/shared_out", tests, make_scratch, remove_scratch);
 }
