@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "comm/process.h"
 #include "data/row_cache.h"
 #include "train/train.h"
 
@@ -52,15 +53,16 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
 sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
 {
     peek p = { .out = out };
-    sheaf_status *st = NULL;
     char *path = NULL, *all = NULL;
     size_t size;
-    if (sheaf__path_kind(out) == SHEAF_PATH_DIR)
+    int number = 0;
+    sheaf_status *st = sheaf__path_join(&path, out, "settings");
+    const bool stored = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    sheaf__process_launched(NULL, &number);
+    /* Of processes that were started together the first takes the lock. */
+    if (st == NULL && sheaf__path_kind(out) == SHEAF_PATH_DIR && (number == 0 || !stored))
         st = sheaf_comm_run_threads(1, peek_rank, &p);
-    if (st == NULL)
-        st = sheaf__path_join(&path, out, "settings");
-    if (st == NULL &&
-        sheaf__path_kind(path) == SHEAF_PATH_FILE) /* all of them, not only those in checkpoints */
+    if (st == NULL && stored) /* all of them, not only those in checkpoints */
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);
     free(path);
     if (all != NULL) {

@@ -65,7 +65,8 @@ typedef struct sheaf_train_result {
 } sheaf_train_result;
 
 /* What lies in OUT: settings text (malloc'd, NULL when there is none) and the step of the
- * newest complete checkpoint (0 when there is none). Errors: SHEAF_E_IO, and the lock's. */
+ * newest complete checkpoint (0 when there is none; a process that was started after the first of
+ * several does not look for it). Errors: SHEAF_E_IO, and the lock's. */
 sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out);
 
 /* sheaf_train - runs to the end, or until a signal asks to stop (SHEAF_E_STOPPED, state

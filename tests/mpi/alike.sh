@@ -30,6 +30,18 @@ differs() { # differs WHAT FIRST SECOND PATTERN
     absent "$1: nothing is begun" "$work/run"
 }
 odd="--model $work/odd"
+echo "lr: 1e-3" >"$work/recipe.yaml"
+each "$odd --recipe $work/recipe.yaml" "$odd --recipe /nowhere" && fail "no recipe on one" "it trained"
+check "no recipe on one, before they meet: told of rank and host" bash -c '[ "$(grep "^sheaf: " "$0")" = "sheaf: rank 1 on $1: --recipe: /nowhere: cannot open for reading" ]' "$work/log" "$(hostname)"
+check "without --transport mpi the first trains" ranks 2 "$sheaf" train $odd "${flags[@]:0:6}" --steps 2 --out "$work/alone"
+check "alone" bash -c '[ "$(wc -l <"$0")" = 2 ]' "$work/alone/metrics.jsonl"
+cat >"$work/late" <<'END'
+[ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" = 0 ] || sleep 0.3
+exec "$@"
+END
+ranks 2 bash "$work/late" "$sheaf" train --resume --out "$work/alone" --steps 300 >"$work/log" 2>&1
+check "and goes on alone, whenever the other looks" test $? = 0
+check "which it says once" bash -c '[ "$(grep -c "the first of 2 processes" "$0")" = 1 ] && grep -q -- "--transport mpi divides" "$0"' "$work/log"
 differs "a setting" "$odd --lr 3e-3" "$odd --lr 2e-3" "--lr"
 differs "a flag that may change" "$odd --save-every 5" "$odd --save-every 6" "--save-every"
 differs "the base model" "$odd" "--model $work/other" "the base model"

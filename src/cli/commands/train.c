@@ -8,6 +8,7 @@
 #include "cli/lib/ending.h"
 #include "cli/lib/launch.h"
 #include "cli/lib/linger.h"
+#include "cli/lib/processes.h"
 #include "cli/lib/restarts.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
@@ -147,6 +148,7 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
 
 /* What the settings turn out to ask for. */
 typedef struct start {
+    const cli *cli;
     const sheaf_train_options *o;
     int argc;
     char **argv;
@@ -158,16 +160,20 @@ static sheaf_status *ready(void *self)
 {
     start *s = self;
     const sheaf_train_options *o = s->o;
+    sheaf_status *st =
+        o->transport == SHEAF_TRANSPORT_MPI ? NULL : cli_processes_alone(&s->elsewhere, s->cli);
+    if (st != NULL)
+        return st;
     cli_stack_install();
     if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
         sheaf__process_launched(NULL, NULL) != NULL)
         return cli_signals_install();
-    sheaf_status *st = cli_launch(&s->code, &(cli_launch_options){ .processes = o->tp * o->dp,
-                                                                   .mpi = o->mpi,
-                                                                   .hosts = o->hosts,
-                                                                   .hostfile = o->hostfile,
-                                                                   .argc = s->argc,
-                                                                   .argv = s->argv });
+    st = cli_launch(&s->code, &(cli_launch_options){ .processes = o->tp * o->dp,
+                                                     .mpi = o->mpi,
+                                                     .hosts = o->hosts,
+                                                     .hostfile = o->hostfile,
+                                                     .argc = s->argc,
+                                                     .argv = s->argv });
     s->elsewhere = st == NULL;
     return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
 }
@@ -191,7 +197,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     cli_option table[CLI_MAX_OPTIONS];
     sheaf__train_settings(table, &o, false);
     sheaf_train_result result = { 0 };
-    start begun = { .o = &o, .argc = argc, .argv = argv };
+    start begun = { .cli = cli, .o = &o, .argc = argc, .argv = argv };
     const sheaf__watch_hooks watch = {
         .end = cli_end, .say = cli_end_say, .stack = cli_end_stack, .self = cli
     };

@@ -76,6 +76,7 @@ typedef struct cli_command {
 struct cli {
     FILE *out, *err;
     FILE *nowhere; /* in place of both, where another process speaks; NULL: this one does */
+    FILE *aside;   /* then: for what the other cannot know */
     const cli_command *command;
     bool json;
     sheaf_events events; /* notes, warnings and progress as lines on err */

@@ -44,14 +44,14 @@ static int stages_of(const char *place)
     return stages < 1 || stages > SHEAF_MAX_SLICES ? 1 : (int)stages;
 }
 
-static sheaf_status *left_to_the_first(cli_processes *p, const cli *cli)
+sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
 {
     int count = 0, number = 0;
     const char *launcher = sheaf__process_launched(&count, &number);
     if (launcher == NULL || count < 2)
         return NULL;
-    p->elsewhere = number > 0;
-    if (p->elsewhere)
+    *elsewhere = number > 0;
+    if (*elsewhere)
         return sheaf_fail(SHEAF_E_STOPPED, "the work of the first process");
     sheaf_warn(&cli->events,
                "this is the first of %d processes that %s began: it does all of it, and the others "
@@ -108,7 +108,7 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
     if (st != NULL)
         return st;
     if (p->transport == SHEAF_TRANSPORT_THREADS)
-        return left_to_the_first(p, cli);
+        return cli_processes_alone(&p->elsewhere, cli);
     if (!launched)
         return processes == 1 ? NULL : start(p, how, processes);
     st = sheaf__process_start(p->mpi);

@@ -34,6 +34,11 @@ typedef struct cli_processes_how {
  * cli_report() is not to see, where `elsewhere` is set. */
 sheaf_status *cli_processes_begin(cli_processes *flags, cli *cli, const cli_processes_how *how);
 
+/* cli_processes_alone - of a command whose ranks are threads, where something may have started
+ * several processes: the first does all of it and says so; in any other *elsewhere is set, with the
+ * status that cli_processes_begin() has then. */
+sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli);
+
 /* cli_processes_report - cli_report(), or the code of those that did it elsewhere. */
 int cli_processes_report(const cli_processes *flags, cli *cli, sheaf_status *st);
 

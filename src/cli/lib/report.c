@@ -57,6 +57,22 @@ void cli_say(const cli *cli, const char *text)
         fputs(text, cli->out);
 }
 
+/* A file that is missing here may be there where the first process is, and before they have met it
+ * does not hear of it. */
+static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
+{
+    char host[64] = "";
+    int number = 0;
+    if (st == NULL || cli->aside == NULL || sheaf__process_all() != NULL ||
+        sheaf_status_code(st) != SHEAF_E_IO)
+        return st;
+    sheaf__process_launched(NULL, &number);
+    gethostname(host, sizeof host - 1);
+    st = sheaf_in(st, "rank %d on %s", number, host);
+    sheaf_status_print(st, cli->aside);
+    return st;
+}
+
 int cli_answer(cli *cli, sheaf_status *st, bool yes)
 {
     int code = st != NULL ? cli_exit_code(st) : yes ? CLI_DONE : CLI_NO;
@@ -68,6 +84,8 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
             print_json(cli->out, st);
         sheaf_status_print(st, cli->err);
     }
+    if (!cli->helped)
+        st = say_aside(cli, st);
     sheaf_status_free(st);
     /* Results that never arrived are not results: a full disk behind > shows here. */
     if (fflush(cli->out) != 0 || ferror(cli->out)) {
@@ -97,6 +115,7 @@ void cli_hush(cli *cli)
         cli->nowhere = fopen("/dev/null", "we");
     if (cli->nowhere == NULL)
         return;
+    cli->aside = cli->err;
     cli->out = cli->err = cli->nowhere;
     cli->events = (sheaf_events){ 0 };
 }
