@@ -2,6 +2,7 @@
 #include "library/together.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "comm/process.h"
 #include "schema/config_text.h"
+#include "schema/family.h"
 #include "train/alike.h"
 #include "train/probe.h"
 
@@ -97,22 +99,42 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
     return compare(st, &t);
 }
 
-static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p)
+/* An image, as the towers see it: files of one name may differ. */
+static sheaf_status *add_image(sheaf_hasher *hasher, const sheaf__asking *a, int64_t prompt,
+                               const sheaf_config *config)
 {
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    sheaf__picture *picture = sheaf__picture_room(1, tower, towers);
+    sheaf_status *st =
+        picture == NULL ? sheaf__no_memory(memory_for) : a->load(a->self, prompt, picture);
+    for (int k = 0; k < towers && st == NULL; k++)
+        sheaf__hasher_add(hasher, picture->of[k].pixels,
+                          (size_t)sheaf__tower_numbers(&tower[k]) * sizeof(float));
+    free(picture);
+    return st;
+}
+
+static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const sheaf__asking *a,
+                                  const sheaf_config *config)
+{
+    sheaf_status *st = NULL;
     sheaf_hasher *hasher = sheaf__hasher_new();
     if (hasher == NULL)
         return sheaf__no_memory(memory_for);
-    for (int64_t i = 0; i < p->count; i++) {
+    for (int64_t i = 0; i < p->count && st == NULL; i++) {
         const sheaf__prompt *one = &p->prompt[i];
         const int64_t facts[2] = { one->n, one->embed != NULL };
         sheaf__hasher_add(hasher, facts, sizeof facts);
         sheaf__hasher_add(hasher, one->ids, (size_t)one->n * sizeof *one->ids);
         if (one->embed != NULL)
             sheaf__hasher_add(hasher, one->embed, (size_t)one->n);
+        if (one->embed != NULL && one->picture == NULL && a->load != NULL)
+            st = add_image(hasher, a, i, config);
     }
     sheaf__hash_text(out, sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);
-    return NULL;
+    return st;
 }
 
 static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
@@ -145,7 +167,7 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
                                         .sums = m->sums });
     add_asking(&t, m, a);
     if (st == NULL)
-        st = hash_prompts(hash, prompts);
+        st = hash_prompts(hash, prompts, a, &m->opened.config);
     add(&t, "the prompts", hash);
     return compare(st, &t);
 }

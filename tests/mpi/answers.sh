@@ -43,6 +43,9 @@ differs() { # differs NAME PATTERN FIRST SECOND COMMAND...
 }
 differs "no model on one" /nowhere "--model $work/odd" "--model /nowhere" eval --data "$work/rows.jsonl" --save-logits "$work/none"
 differs "other prompts" "the prompts" "--data $work/prompts.jsonl" "--data $work/other.jsonl" generate --model "$tiny" --max-new 2
+pictures=$SHEAF_SOURCE_ROOT/tests/data/images
+runs "a model that sees" 0 . init cogvlm-tiny "$work/vlm" --seed 3
+differs "another picture" "the prompts" "--image $pictures/grey16.png" "--image $pictures/one.png" generate --model "$work/vlm" --prompt what --max-new 2
 differs "another config" "the model's config" "--config $work/odd/config.json" "--config $work/other.json" eval --model "$work/odd" --data "$work/rows.jsonl" --save-logits "$work/none"
 absent "and nothing is begun" "$work/none"
 ranks 2 "$sheaf" generate --model "$tiny" --tokens 5,6 --max-new 3 --greedy >"$work/stdout" 2>"$work/stderr"
