@@ -467,6 +467,10 @@ static void test_save__a_step_that_is_there_already(void **state)
     spoil(in_folder("step-00000004/slice_001.safetensors"), 1);
     save(4, 3); /* a bit flipped under an equal manifest: replaced */
     assert_int_equal(newest(2), 4);
+    spoil(in_folder("step-00000004/slice_001.safetensors"), 1);
+    CHECK_OK(tiny_save(&other)); /* nothing goes on from it, so it stands in nobody's way */
+    CHECK_FAILS(tiny_save(&(tiny_run){ .out = folder, .seed = 4, .step = 4, .ranks = 2 }),
+                SHEAF_E_ARG, "another checkpoint of this step");
     char **names = NULL;
     int64_t count = 0;
     CHECK_OK(sheaf__list_dir(&names, &count, in_folder(".")));

@@ -478,7 +478,8 @@ static sheaf_status *collect(saver *s)
     return st;
 }
 
-/* A complete one of this step: equal is as good as saved, another is not ours to replace. */
+/* A complete one of this step: equal is as good as saved, another is not ours to replace unless it
+ * is damaged, as then nothing goes on from it. */
 static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text, size_t size)
 {
     sheaf_checkpoint *there = NULL;
@@ -490,21 +491,17 @@ static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text
         sheaf_status_free(bad);
         return NULL;
     }
-    *equal = there->size == size && memcmp(there->text, text, size) == 0;
-    if (*equal) { /* files that are not ours are none of our business here */
-        sheaf_damages damages = { 0 };
-        sheaf_status *st = NULL;
-        for (int slice = 0; slice <= there->manifest->slices && st == NULL; slice++)
-            st = sheaf__checkpoint_examine(&damages, there, slice, false);
-        *equal = damages.count == 0;
-        sheaf_checkpoint_close(there);
-        return st;
-    }
+    const bool same = there->size == size && memcmp(there->text, text, size) == 0;
+    sheaf_damages damages = { 0 };
+    sheaf_status *st = NULL; /* files that are not ours are none of our business here */
+    for (int slice = 0; slice <= there->manifest->slices && st == NULL; slice++)
+        st = sheaf__checkpoint_examine(&damages, there, slice, false);
     sheaf_checkpoint_close(there);
-    if (s->store->replace > 0 && s->store->replace == s->state->step)
-        return NULL;
-    sheaf_status *st =
-        sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
+    const bool ours = s->store->replace > 0 && s->store->replace == s->state->step;
+    *equal = st == NULL && same && damages.count == 0;
+    if (st != NULL || same || damages.count > 0 || ours)
+        return st;
+    st = sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
     sheaf_expected(st, "none, or an equal one");
     return sheaf_try_this(st, "use another --out, or --resume to go on from it");
 }
