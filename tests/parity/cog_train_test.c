@@ -308,22 +308,25 @@ static bool is_read(const char *name, const json_t *norms)
     return norm == NULL || !json_is_null(norm);
 }
 
-/* Names of the list without LoRA, as a --train pattern; of layers that carry LoRA without
+/* Names of all groups without LoRA, as a --train pattern; of layers that carry LoRA without
  * ".original". */
-static char *trained_names(const json_t *list, const json_t *norms)
+static char *trained_names(const json_t *groups, const json_t *norms)
 {
     sheaf_text text = { 0 };
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i)),
-                   *original = strstr(name, ".original.");
-        if (strstr(name, ".matrix_") != NULL || !is_read(name, norms))
-            continue;
-        const char *comma = text.size > 0 ? "," : "";
-        if (original == NULL)
-            sheaf__text_add(&text, "%s%s", comma, name);
-        else
-            sheaf__text_add(&text, "%s%.*s%s", comma, (int)(original - name), name,
-                            original + strlen(".original"));
+    for (size_t g = 0; g < json_array_size(groups); g++) {
+        const json_t *names = json_object_get(json_array_get(groups, g), "names");
+        for (size_t i = 0; i < json_array_size(names); i++) {
+            const char *name = json_string_value(json_array_get(names, i)),
+                       *original = strstr(name, ".original.");
+            if (strstr(name, ".matrix_") != NULL || !is_read(name, norms))
+                continue;
+            const char *comma = text.size > 0 ? "," : "";
+            if (original == NULL)
+                sheaf__text_add(&text, "%s%s", comma, name);
+            else
+                sheaf__text_add(&text, "%s%.*s%s", comma, (int)(original - name), name,
+                                original + strlen(".original"));
+        }
     }
     char *out = NULL;
     CHECK_OK(sheaf__text_take(&out, &text));
@@ -373,7 +376,7 @@ static void check_training(const char *dir, int ranks, const char *out)
     assert_string_equal(json_string_value(json_object_get(schedule, "style")), "cosine");
     json_t *scalars = json_of(dir, "scalars.json");
     const json_t *norms = json_object_get(scalars, "grad_norm_by_name");
-    char *train = trained_names(json_object_get(told, "trainable"), norms),
+    char *train = trained_names(json_object_get(told, "param_groups"), norms),
          *scale = scaled_names(json_object_get(told, "param_groups"), norms);
     json_decref(scalars);
     sheaf_train_options o;
