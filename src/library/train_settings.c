@@ -23,7 +23,7 @@ static const sheaf__choice schedules[] = {
     { "sat-cosine", SHEAF_SCHEDULE_SAT_COSINE },
     { 0 },
 };
-static const sheaf__choice transports[] = {
+const sheaf__choice sheaf__transport_choices[] = {
     { "threads", SHEAF_TRANSPORT_THREADS },
     { "mpi", SHEAF_TRANSPORT_MPI },
     { 0 },
@@ -108,16 +108,14 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "dp", SHEAF__IS_INT, &o->dp,
           "groups of --tp ranks, each with the whole model, that share the micro-batches of a step; a divisor of --accumulators",
           "D", 1, SHEAF_MAX_SLICES },
-        { "transport", SHEAF__IS_CHOICE, &o->transport,
-          "how ranks talk: as threads of one process, or as processes, also of several machines",
-          .choices = transports, .was = "carrier" },
+        { "transport", SHEAF__IS_CHOICE, &o->transport, SHEAF__TRANSPORT_HELP,
+          .choices = sheaf__transport_choices, .was = "carrier" },
         { "mpi", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0), &o->mpi,
-          "openmpi, mpich, or the path of a module; default: what is there", "NAME" },
+          SHEAF__MPI_HELP, "NAME" },
         { "hosts", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
-          &o->hosts, "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2",
-          "LIST" },
+          &o->hosts, SHEAF__HOSTS_HELP, "LIST" },
         { "hostfile", SHEAF__IS_PATH | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
-          &o->hostfile, "the same as a file, as that MPI's mpirun takes it", "FILE" },
+          &o->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
         { "threads", SHEAF__IS_INT, &o->threads, "compute threads in all; 0 = every core at hand",
           .max = 4096 },
         { "checkpointing", SHEAF__IS_FLAG, &o->checkpointing,
@@ -444,6 +442,18 @@ static sheaf_status *check_groups(sheaf_train_options *o)
     return NULL;
 }
 
+sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__setting *table,
+                                     sheaf_transport transport)
+{
+    static const char *const of_processes[] = { "mpi", "hosts", "hostfile" };
+    for (size_t i = 0; i < sizeof of_processes / sizeof *of_processes; i++)
+        if (transport == SHEAF_TRANSPORT_THREADS &&
+            sheaf__settings_given(state, table, of_processes[i]))
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", of_processes[i]),
+                                  "--transport mpi beside it");
+    return NULL;
+}
+
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
                                           sheaf_train_options *o)
 {
@@ -472,12 +482,9 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     st = check_groups(o);
     if (st != NULL)
         return st;
-    static const char *const of_processes[] = { "mpi", "hosts", "hostfile" };
-    for (size_t i = 0; i < sizeof of_processes / sizeof *of_processes; i++)
-        if (o->transport == SHEAF_TRANSPORT_THREADS &&
-            sheaf__settings_given(state, table, of_processes[i]))
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", of_processes[i]),
-                                  "--transport mpi beside it");
+    st = sheaf__transport_check(state, table, o->transport);
+    if (st != NULL)
+        return st;
     if (o->method != SHEAF_METHOD_HEAD && sheaf__settings_given(state, table, "head-patterns"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"),
                               "--method head beside it");

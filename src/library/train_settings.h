@@ -23,6 +23,16 @@ void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__se
 sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sheaf__setting *table,
                                           sheaf_train_options *options);
 
+/* sheaf__transport_check - --mpi, --hosts and --hostfile without processes are SHEAF_E_ARG. */
+sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__setting *table,
+                                     sheaf_transport transport);
+
+extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_transport */
+#define SHEAF__TRANSPORT_HELP                                                                      \
+    "how ranks talk: as threads of one process, or as processes, also of several machines"
+#define SHEAF__MPI_HELP "openmpi, mpich, or the path of a module; default: what is there"
+#define SHEAF__HOSTS_HELP "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2"
+#define SHEAF__HOSTFILE_HELP "the same as a file, as that MPI's mpirun takes it"
 extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf_loss_on */
 extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */
 #define SHEAF__LOSS_HELP                                                                           \

@@ -168,14 +168,13 @@ static sheaf_status *ready(void *self)
     if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
         sheaf__process_launched(NULL, NULL) != NULL)
         return cli_signals_install();
-    st = cli_launch(&s->code, &(cli_launch_options){ .processes = o->tp * o->dp,
-                                                     .mpi = o->mpi,
-                                                     .hosts = o->hosts,
-                                                     .hostfile = o->hostfile,
-                                                     .argc = s->argc,
-                                                     .argv = s->argv });
-    s->elsewhere = st == NULL;
-    return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
+    return cli_processes_launch(&s->elsewhere, &s->code,
+                                &(cli_launch_options){ .processes = o->tp * o->dp,
+                                                       .mpi = o->mpi,
+                                                       .hosts = o->hosts,
+                                                       .hostfile = o->hostfile,
+                                                       .argc = s->argc,
+                                                       .argv = s->argv });
 }
 
 /* How many ranks a run has that goes on: what fails to say so, fails again in the run itself. */

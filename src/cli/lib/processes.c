@@ -5,25 +5,17 @@
 #include <string.h>
 
 #include "comm/process.h"
-#include "launch.h"
+#include "library/train_settings.h"
 #include "signals.h"
-
-static const cli_choice transports[] = { { "threads", SHEAF_TRANSPORT_THREADS },
-                                         { "mpi", SHEAF_TRANSPORT_MPI },
-                                         { 0 } };
 
 void cli_processes_table(cli_option *table, cli_processes *p)
 {
     const cli_option rows[] = {
-        { "transport", CLI_CHOICE, &p->transport,
-          "how ranks talk: as threads of one process, or as processes, also of several machines",
-          .choices = transports },
-        { "mpi", CLI_TEXT | CLI_UNSAVED, &p->mpi,
-          "openmpi, mpich, or the path of a module; default: what is there", "NAME" },
-        { "hosts", CLI_TEXT | CLI_UNSAVED, &p->hosts,
-          "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2", "LIST" },
-        { "hostfile", CLI_PATH | CLI_UNSAVED, &p->hostfile,
-          "the same as a file, as that MPI's mpirun takes it", "FILE" },
+        { "transport", CLI_CHOICE, &p->transport, SHEAF__TRANSPORT_HELP,
+          .choices = sheaf__transport_choices },
+        { "mpi", CLI_TEXT | CLI_UNSAVED, &p->mpi, SHEAF__MPI_HELP, "NAME" },
+        { "hosts", CLI_TEXT | CLI_UNSAVED, &p->hosts, SHEAF__HOSTS_HELP, "LIST" },
+        { "hostfile", CLI_PATH | CLI_UNSAVED, &p->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
         { 0 },
     };
     while (table->name != NULL)
@@ -60,17 +52,6 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
     return NULL;
 }
 
-static sheaf_status *check(const cli_processes *p, const cli *cli, const cli_option *table)
-{
-    static const char *const of_processes[] = { "mpi", "hosts", "hostfile" };
-    for (size_t i = 0; i < sizeof of_processes / sizeof *of_processes; i++)
-        if (p->transport == SHEAF_TRANSPORT_THREADS &&
-            sheaf__settings_given(&cli->settings, table, of_processes[i]))
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", of_processes[i]),
-                                  "--transport mpi beside it");
-    return NULL;
-}
-
 /* The same in all of them. */
 static sheaf_status *check_count(int expected)
 {
@@ -83,6 +64,13 @@ static sheaf_status *check_count(int expected)
                               "mpi sheaf starts them itself");
 }
 
+sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *o)
+{
+    sheaf_status *st = cli_launch(code, o);
+    *elsewhere = st == NULL;
+    return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
+}
+
 static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int processes)
 {
     if (processes == 0)
@@ -90,21 +78,20 @@ static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int p
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--transport mpi"),
                            "processes that share the work, started by mpirun or srun"),
             "mpirun -n 4 sheaf %s --transport mpi ...", how->argv[0]);
-    sheaf_status *st = cli_launch(&p->code, &(cli_launch_options){ .processes = processes,
-                                                                   .mpi = p->mpi,
-                                                                   .hosts = p->hosts,
-                                                                   .hostfile = p->hostfile,
-                                                                   .argc = how->argc,
-                                                                   .argv = how->argv });
-    p->elsewhere = st == NULL;
-    return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
+    return cli_processes_launch(&p->elsewhere, &p->code,
+                                &(cli_launch_options){ .processes = processes,
+                                                       .mpi = p->mpi,
+                                                       .hosts = p->hosts,
+                                                       .hostfile = p->hostfile,
+                                                       .argc = how->argc,
+                                                       .argv = how->argv });
 }
 
 sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processes_how *how)
 {
     const int processes = how->ranks * stages_of(how->place);
     const bool launched = sheaf__process_launched(NULL, NULL) != NULL;
-    sheaf_status *st = check(p, cli, how->table);
+    sheaf_status *st = sheaf__transport_check(&cli->settings, how->table, p->transport);
     if (st != NULL)
         return st;
     if (p->transport == SHEAF_TRANSPORT_THREADS)

@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "comm/comm.h"
+#include "launch.h"
 
 typedef struct cli_processes {
     sheaf_transport transport;
@@ -38,6 +39,10 @@ sheaf_status *cli_processes_begin(cli_processes *flags, cli *cli, const cli_proc
  * several processes: the first does all of it and says so; in any other *elsewhere is set, with the
  * status that cli_processes_begin() has then. */
 sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli);
+
+/* cli_processes_launch - cli_launch(), after which this process has nothing left to do: *elsewhere
+ * is set, with that status, too. */
+sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *options);
 
 /* cli_processes_report - cli_report(), or the code of those that did it elsewhere. */
 int cli_processes_report(const cli_processes *flags, cli *cli, sheaf_status *st);
