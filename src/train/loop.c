@@ -1,0 +1,312 @@
+/* loop.c - the steps of a run; see run.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "comm/doing.h"
+#include "comm/process.h"
+#include "train/export.h"
+#include "train/run.h"
+#include "train/signals.h"
+
+/* ---- an end before the last step ---- */
+
+static bool is_over(const sheaf__run *r)
+{
+    return r->options->max_time > 0 && sheaf__seconds() - r->began >= r->options->max_time;
+}
+
+static sheaf_status *stopped(const sheaf__run *r, int64_t done)
+{
+    const char *out = r->options->out;
+    sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED,
+                                  is_over(r) ? "--max-time is over after step %lld"
+                                             : "asked to stop after step %lld",
+                                  (long long)done);
+    sheaf_text word = { 0 };
+    sheaf__text_word(&word, out);
+    sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s",
+                   word.at == NULL ? out : word.at);
+    sheaf__text_release(&word);
+    return st;
+}
+
+/* ---- evaluations ---- */
+
+static bool is_due(int64_t every, int64_t done)
+{
+    return every > 0 && done > 0 && done % every == 0;
+}
+
+/* On rank 0: a stop that is asked for meanwhile ends an evaluation. The end of --max-time does not:
+ * a time that is shorter than an evaluation would never get past it. */
+static void look_up(sheaf__run *r)
+{
+    if (r->hooks->signals != NULL && atomic_load(&r->hooks->signals->stop) != 0)
+        atomic_store(&r->interrupt, 1);
+}
+
+/* The line of progress that says "all of them" comes with the result. */
+static void pass_on(void *self, const sheaf_event *event)
+{
+    sheaf__run *r = self;
+    look_up(r);
+    if (event->kind != SHEAF_EVENT_PROGRESS || event->done < event->total)
+        sheaf_emit(r->hooks->events, event);
+}
+
+static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found, int64_t done,
+                              bool best, double seconds)
+{
+    sheaf_train_result *out = r->result;
+    out->evaluated = true;
+    out->eval_loss = found->loss;
+    out->eval_tokens = found->tokens;
+    out->eval_accuracy = found->tokens == 0 ? 0 : (double)found->correct / (double)found->tokens;
+    sheaf_emit(r->hooks->events, &(sheaf_event){ .kind = SHEAF_EVENT_EVALUATION,
+                                                 .evaluation = { .step = done,
+                                                                 .steps = r->options->steps,
+                                                                 .loss = found->loss,
+                                                                 .accuracy = out->eval_accuracy,
+                                                                 .tokens = found->tokens,
+                                                                 .seconds = seconds,
+                                                                 .best = best } });
+}
+
+typedef struct verdict {
+    bool best;    /* this step is the best so far */
+    bool stopped; /* nothing was found: a stop came in the way, on all ranks alike */
+} verdict;
+
+/* judged: gets what was found. */
+static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *rank,
+                              sheaf_comm *comm, sheaf__judged *judged, int64_t done)
+{
+    const bool first = sheaf_comm_rank(comm) == 0;
+    const sheaf_events events = { pass_on, r };
+    const double began = sheaf__seconds();
+    sheaf__evaluation found;
+    *out = (verdict){ 0 };
+    if (first)
+        look_up(r);
+    sheaf_status *st =
+        sheaf__rank_evaluate(&found, rank, &r->job, &r->interrupt, first ? &events : NULL);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
+        out->stopped = true;
+        sheaf_status_free(st);
+        return NULL;
+    }
+    if (st != NULL)
+        return sheaf_in(st, "evaluation after step %" PRId64, done);
+    out->best = sheaf__judged_add(judged, done, found.loss, r->options->min_delta);
+    if (first)
+        report_evaluation(r, &found, done, out->best, sheaf__seconds() - began);
+    return NULL;
+}
+
+static bool out_of_patience(const sheaf__run *r, const sheaf__judged *judged)
+{
+    return r->options->patience > 0 && judged->worse >= r->options->patience;
+}
+
+/* The end: a step that no evaluation was due after is judged too. What is found there is told and
+ * may be the best, but is not part of the state: a run that goes on from here to more steps is the
+ * same as one that had them from the start. */
+static sheaf_status *evaluate_end(sheaf__run *r, const sheaf__rank *rank, sheaf_comm *comm,
+                                  const sheaf__saved *s, int64_t done)
+{
+    sheaf__judged judged = s->judged;
+    sheaf_status *st = NULL;
+    verdict found = { 0 };
+    if (!sheaf__evaluates(r->options))
+        return NULL;
+    if (judged.last != done)
+        st = evaluate(&found, r, rank, comm, &judged, done);
+    if (found.stopped)
+        return stopped(r, done);
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        r->result->best_step = judged.best;
+        r->result->best_loss = judged.best_loss;
+        r->result->early = done < r->options->steps;
+        if (r->result->early)
+            sheaf_note(r->hooks->events,
+                       "%" PRId64 " evaluations without a better loss: it ends after step %" PRId64
+                       " of %" PRId64,
+                       judged.worse, done, r->options->steps);
+        st = sheaf__judged_write(&judged, r->options->out);
+    }
+    return sheaf_comm_agree(comm, st);
+}
+
+/* ---- the loop ---- */
+
+static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__step_result *step,
+                   int64_t done, double lr, double seconds, const sheaf_event_rank *spent)
+{
+    const sheaf_event event = { .kind = SHEAF_EVENT_STEP,
+                                .step = { .step = done,
+                                          .steps = r->options->steps,
+                                          .loss = step->loss,
+                                          .grad_norm = step->grad_norm,
+                                          .lr = lr,
+                                          .tokens = step->tokens,
+                                          .seconds = seconds,
+                                          .memory = rank->device->peak,
+                                          .skipped = step->skipped,
+                                          .loss_scale = step->scale },
+                                .rank = spent,
+                                .ranks = r->options->tp * r->options->dp };
+    sheaf_emit(r->hooks->events, &event);
+    r->result->loss = step->loss;
+    r->result->tokens += step->tokens;
+    r->result->seconds += seconds;
+    r->result->step = done;
+    r->result->skipped = rank->scaler.skipped;
+    r->result->loss_scale = rank->scaler.scale;
+}
+
+/* The first rank: is one that others wait for to be told? */
+static void look_for_slow(const sheaf__run *r, sheaf__saved *s, double seconds,
+                          const sheaf_event_rank *spent)
+{
+    sheaf_text text = { 0 };
+    sheaf__slow_step(&text, &s->slow, spent, r->options->tp * r->options->dp, seconds,
+                     sheaf__process_count() > 1 ? sheaf__process_host : NULL);
+    if (text.at != NULL)
+        sheaf_warn(r->hooks->events, "%s", text.at);
+    sheaf__text_release(&text);
+}
+
+/* A step, and what it took every rank; told by the first. */
+static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *comm, sheaf__saved *s,
+                               int64_t done, double lr)
+{
+    sheaf_event_rank spent[SHEAF_MAX_SLICES];
+    sheaf__step_result step;
+    const double began = sheaf__seconds();
+    sheaf__spent_begin(&s->spent);
+    sheaf_status *st = sheaf__stepper_run(&step, rank->stepper, done, lr);
+    if (st != NULL)
+        return st;
+    sheaf__spent_end(&spent[sheaf_comm_rank(comm)], &s->spent);
+    const double seconds = sheaf__seconds() - began;
+    st = sheaf__spent_share(spent, s->spent.grid);
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        report(r, rank, &step, done + 1, lr, seconds, spent);
+        look_for_slow(r, s, seconds, spent);
+    }
+    return st;
+}
+
+/* What the whole run took. */
+sheaf_status *sheaf__loop_account(sheaf__run *r, sheaf_comm *comm, sheaf__saved *s)
+{
+    sheaf__spent_all *list = NULL;
+    sheaf_status *st = sheaf__spent_gather(&list, &s->spent);
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        r->result->rank = list;
+        r->result->ranks = sheaf_comm_ranks(comm);
+        list = NULL;
+    }
+    free(list);
+    return st;
+}
+
+/* Signals, and the end of a time, reach one rank first: all must decide alike. */
+static sheaf_status *asked(const sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
+{
+    const int bits = sheaf_signals_poll(r->hooks->signals) | (is_over(r) ? SHEAF_SIGNAL_STOP : 0);
+    int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0, stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
+    sheaf_status *st = sheaf_comm_any(comm, &save_flag);
+    if (st == NULL)
+        st = sheaf_comm_any(comm, &stop_flag);
+    *to_save = save_flag != 0;
+    *to_stop = stop_flag != 0;
+    return st;
+}
+
+/* Rank 0 writes, the others wait: with --export-every what was trained so far, in the form of the
+ * result. */
+static sheaf_status *export_step(const sheaf__run *r, sheaf_comm *comm, int64_t done,
+                                 bool only_missing)
+{
+    sheaf_status *st = NULL;
+    sheaf__doing_phase(sheaf_comm_doing(comm), "exporting");
+    if (sheaf_comm_rank(comm) == 0)
+        st = sheaf__export_step(r->options, r->opened, done, only_missing, r->hooks->events);
+    return sheaf_comm_agree(comm, st);
+}
+
+static sheaf_status *tell_best(const sheaf__run *r, sheaf_comm *comm, const sheaf__saved *s)
+{
+    return sheaf_comm_agree(
+        comm, sheaf_comm_rank(comm) == 0 ? sheaf__judged_write(&s->judged, r->options->out) : NULL);
+}
+
+static bool evaluation_due(const sheaf__run *r, const sheaf__saved *s, int64_t done)
+{
+    return sheaf__evaluates(r->options) && is_due(r->options->eval_every, done) &&
+           s->judged.last < done;
+}
+
+/* A stop came in the way of the evaluation that was due when this step was saved: its checkpoint
+ * becomes that of a run which was not stopped. */
+static sheaf_status *make_up(verdict *out, sheaf__run *r, sheaf__rank *rank,
+                             sheaf_checkpoints *store, sheaf_comm *comm, sheaf__saved *s,
+                             int64_t done)
+{
+    sheaf_status *st = evaluate(out, r, rank, comm, &s->judged, done);
+    if (st != NULL || out->stopped)
+        return st;
+    sheaf_checkpoints_replace(store, done);
+    st = sheaf__saved_write(r, store, comm, s, done);
+    sheaf_checkpoints_replace(store, 0);
+    return st == NULL && out->best ? tell_best(r, comm, s) : st;
+}
+
+sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *store,
+                          sheaf_comm *comm, sheaf__saved *s, int64_t done)
+{
+    const sheaf_train_options *o = r->options;
+    const sheaf_schedule schedule = sheaf_train_options_schedule(o);
+    int64_t saved_at = done > 0 ? done : -1;
+    bool stop = false;
+    verdict found = { 0 };
+    sheaf_status *st = is_due(o->export_every, done) ? export_step(r, comm, done, true) : NULL;
+    if (st == NULL && evaluation_due(r, s, done))
+        st = make_up(&found, r, rank, store, comm, s, done);
+    stop = found.stopped;
+    while (done < o->steps && !stop && !out_of_patience(r, &s->judged) && st == NULL) {
+        const double lr = /* a step that is skipped does not count */
+            sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
+        bool save_now = false;
+        st = take_step(r, rank, comm, s, done, lr);
+        if (st != NULL) {
+            if (sheaf_status_code(st) != SHEAF_E_NUMBER) /* which names the step itself */
+                st = sheaf_in(st, "step %" PRId64, done + 1);
+            break;
+        }
+        done++;
+        found = (verdict){ 0 };
+        if (evaluation_due(r, s, done))
+            st = evaluate(&found, r, rank, comm, &s->judged, done);
+        if (st == NULL)
+            st = asked(r, comm, &save_now, &stop);
+        stop = stop || found.stopped;
+        if (st == NULL && (save_now || stop || found.best || is_due(o->save_every, done) ||
+                           is_due(o->export_every, done))) {
+            st = sheaf__saved_write(r, store, comm, s, done);
+            saved_at = done;
+        }
+        if (st == NULL && found.best)
+            st = tell_best(r, comm, s);
+        if (st == NULL && is_due(o->export_every, done))
+            st = export_step(r, comm, done, false);
+    }
+    if (st == NULL && saved_at != done)
+        st = sheaf__saved_write(r, store, comm, s, done);
+    if (st == NULL && stop && (done < o->steps || found.stopped) && !out_of_patience(r, &s->judged))
+        return stopped(r, done);
+    return st == NULL ? evaluate_end(r, rank, comm, s, done) : st;
+}

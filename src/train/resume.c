@@ -1,0 +1,90 @@
+/* resume.c - a run that goes on from a checkpoint; see run.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "train/run.h"
+
+static const sheaf__origin_words of_resume = {
+    .code = SHEAF_E_ARG,
+    .what = "--resume: the base model",
+    .began = "with which this run began",
+    .cure = "give the original, or start a new run with another --out",
+};
+
+/* now_is NULL: there are none. */
+static sheaf_status *same_data(const json_t *progress, const char *key, const char *what,
+                               const char *now_is)
+{
+    const char *was = json_string_value(json_object_get(progress, key));
+    if (was == NULL ? now_is == NULL : now_is != NULL && strcmp(was, now_is) == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: %s", what);
+    if (was == NULL)
+        sheaf_expected(st, "none, as this run began");
+    else
+        sheaf_expected(st, "the one this run began with (hash %s)", was);
+    if (now_is == NULL)
+        sheaf_found(st, "none");
+    else
+        sheaf_found(st, "another one (hash %s)", now_is);
+    return sheaf_try_this(st, "give the original, or start a new run with another --out");
+}
+
+/* A run that looks for its checkpoint on one rank. */
+typedef struct look {
+    sheaf__run *r;
+    sheaf_checkpoints *store;
+    sheaf__judged *judged; /* out: what it says of evaluations */
+    sheaf__scaler *scaler; /* out: and of the scale of the loss */
+} look;
+
+/* Is it a checkpoint of this run? */
+static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
+{
+    const look *l = arg;
+    sheaf__run *r = l->r;
+    bool weak = false;
+    json_t *progress = NULL;
+    sheaf_status *st = sheaf__progress_of(&progress, from);
+    if (st != NULL)
+        return st;
+    const char *settings = json_string_value(json_object_get(progress, "settings"));
+    st = sheaf__origin_check(&r->origin, progress, &of_resume, &weak);
+    atomic_store(&r->weak, weak);
+    if (st == NULL)
+        st = same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data));
+    if (st == NULL)
+        st = same_data(progress, "eval_data", "the data of evaluations", sheaf__saved_eval_hash(r));
+    if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
+        st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
+        const char *a = settings == NULL ? "" : settings, *b = r->settings;
+        while (*a != '\0' && strcspn(a, "\n") == strcspn(b, "\n") &&
+               strncmp(a, b, strcspn(a, "\n") + 1) == 0) {
+            const size_t line = strcspn(a, "\n") + 1;
+            a += line;
+            b += line;
+        }
+        sheaf_expected(st, "those this run began with: %.*s",
+                       settings == NULL ? 7 : (int)strcspn(a, "\n"),
+                       settings == NULL ? "unknown" : a);
+        sheaf_found(st, "others: %.*s", (int)strcspn(b, "\n"), b);
+    }
+    sheaf__judged_read(l->judged, json_object_get(progress, "evaluation"));
+    sheaf__scaler_read(l->scaler, json_object_get(progress, "loss_scale"));
+    sheaf_checkpoints_protect(l->store, l->judged->best);
+    json_decref(progress);
+    return st;
+}
+
+sheaf_status *sheaf__resume_from(sheaf_checkpoint **from, sheaf__run *r, sheaf_checkpoints *store,
+                                 sheaf_comm *comm, sheaf__rank *rank, sheaf__saved *s)
+{
+    return sheaf_checkpoints_load_latest(from, store, comm, &s->state, is_ours,
+                                         &(look){ r, store, &s->judged, &rank->scaler });
+}
+
+sheaf_status *sheaf__resume_known(const sheaf__run *r)
+{
+    return sheaf__origin_check_known(&r->origin, &of_resume);
+}

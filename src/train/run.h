@@ -1,0 +1,72 @@
+/* run.h - what the files of a run share: train.c is the whole of it, saved.c is what its
+ * checkpoints hold, resume.c goes on from one, loop.c takes the steps. */
+#ifndef SHEAF_TRAIN_RUN_H
+#define SHEAF_TRAIN_RUN_H
+
+#include <stdatomic.h>
+
+#include "checkpoint/store/checkpoint.h"
+#include "models/open.h"
+#include "train/judged.h"
+#include "train/origin.h"
+#include "train/out_folder.h"
+#include "train/rank.h"
+#include "train/slow.h"
+#include "train/spent.h"
+#include "train/train.h"
+
+/* What the ranks of one run share; only `result` is written, by rank 0. */
+typedef struct sheaf__run {
+    const sheaf_train_options *options;
+    const sheaf_train_hooks *hooks;
+    const char *settings;
+    sheaf__job job;
+    int contract;
+    const sheaf__opened *opened;
+    sheaf__origin origin;
+    char *origin_text; /* by rank 0, before the others go on */
+    atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
+    sheaf_train_result *result;
+    double began;         /* by sheaf__seconds() */
+    bool apart;           /* only the first process sees OUT */
+    atomic_int interrupt; /* an evaluation that is under way ends */
+    sheaf__out_folder folder;
+} sheaf__run;
+
+/* One rank's view of the state that checkpoints hold. */
+typedef struct sheaf__saved {
+    const sheaf__scaler *scaler; /* the rank's */
+    sheaf_state state;
+    sheaf_state_tensor *tensor;
+    char **name; /* owned */
+    sheaf__judged judged;
+    sheaf__spent spent; /* what the rank has spent; no part of a checkpoint */
+    sheaf__slow slow;   /* which rank the others wait for: the first rank's */
+} sheaf__saved;
+
+/* sheaf__saved_init - `rank` is borrowed. Release also after a failure. */
+sheaf_status *sheaf__saved_init(sheaf__saved *saved, const sheaf__rank *rank,
+                                const sheaf_train_options *options, int contract);
+void sheaf__saved_release(sheaf__saved *saved);
+/* sheaf__saved_write - a checkpoint after `done` steps. Collective. */
+sheaf_status *sheaf__saved_write(sheaf__run *run, sheaf_checkpoints *store, sheaf_comm *comm,
+                                 sheaf__saved *saved, int64_t done);
+/* sheaf__saved_eval_hash - of data for evaluations that have a file of their own; else NULL. */
+const char *sheaf__saved_eval_hash(const sheaf__run *run);
+
+/* sheaf__resume_from - loads the newest checkpoint, which must be one of this run; *from NULL:
+ * there is none yet. Collective. */
+sheaf_status *sheaf__resume_from(sheaf_checkpoint **from, sheaf__run *run, sheaf_checkpoints *store,
+                                 sheaf_comm *comm, sheaf__rank *rank, sheaf__saved *saved);
+/* sheaf__resume_known - where there is no checkpoint to go on from: is the base the one that OUT's
+ * run.json remembers? */
+sheaf_status *sheaf__resume_known(const sheaf__run *run);
+
+/* sheaf__loop - the steps that are left, evaluations, and a checkpoint at the end. Collective.
+ * Errors: SHEAF_E_STOPPED, and those of a step. */
+sheaf_status *sheaf__loop(sheaf__run *run, sheaf__rank *rank, sheaf_checkpoints *store,
+                          sheaf_comm *comm, sheaf__saved *saved, int64_t done);
+/* sheaf__loop_account - what each rank spent, into the result. Collective. */
+sheaf_status *sheaf__loop_account(sheaf__run *run, sheaf_comm *comm, sheaf__saved *saved);
+
+#endif
