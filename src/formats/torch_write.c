@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "formats/torch.h"
 #include "safetensors_box.h"
@@ -28,6 +29,7 @@ typedef struct target {
 
 struct sheaf_torch_writer {
     sheaf_file file;
+    bool joined;
     int64_t count, entries;
     target *target;
     sheaf_zip_entry *entry; /* entry BEFORE + i is tensor i */
@@ -103,21 +105,45 @@ static sheaf_status *write_small(sheaf_torch_writer *w, int64_t entry, const cha
     return sheaf__file_write_at(&w->file, bytes, (size_t)e->bytes, e->offset);
 }
 
-static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle,
-                            sheaf_faults *faults)
+/* A writer without a file, and data.pkl. */
+static sheaf_status *plan_file(sheaf_torch_writer **out, char **pickle, const char *path,
+                               const sheaf_pickle_doc *doc, sheaf_faults *faults)
+{
+    size_t size = 0;
+    sheaf_torch_writer *w = NULL;
+    sheaf_status *st = sheaf_in(sheaf__pickle_encode(pickle, &size, doc), "%s", path);
+    if (st == NULL)
+        st = writer_new(&w, path, doc->ntensors, faults);
+    if (st == NULL && (st = sheaf_in(place(w, doc, size), "%s", path)) != NULL)
+        writer_free(w);
+    if (st == NULL)
+        *out = w;
+    return st;
+}
+
+/* The directory is as large as it will be with the checksums. */
+static sheaf_status *whole_size(int64_t *bytes, const sheaf_torch_writer *w)
 {
     char *tail = NULL;
     size_t size = 0;
+    sheaf_status *st = sheaf__zip_tail(&tail, &size, w->entry, w->entries, w->directory);
+    free(tail);
+    *bytes = w->directory + (int64_t)size;
+    return st;
+}
+
+static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle,
+                            sheaf_faults *faults)
+{
+    int64_t bytes = 0;
     sheaf_status *st = sheaf__file_create(&w->file, path, faults);
     if (st != NULL) {
         writer_free(w);
         return st;
     }
-    st = sheaf__zip_tail(&tail, &size, w->entry, w->entries,
-                         w->directory); /* as large as it will be */
-    free(tail);
+    st = whole_size(&bytes, w);
     if (st == NULL)
-        st = sheaf__file_reserve(&w->file, w->directory + (int64_t)size);
+        st = sheaf__file_reserve(&w->file, bytes);
     if (st == NULL)
         st = write_small(w, 0, pickle);
     if (st == NULL)
@@ -133,13 +159,8 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
                                  const sheaf_pickle_doc *doc, sheaf_faults *faults)
 {
     char *pickle = NULL;
-    size_t size = 0;
     sheaf_torch_writer *w = NULL;
-    sheaf_status *st = sheaf_in(sheaf__pickle_encode(&pickle, &size, doc), "%s", path);
-    if (st == NULL)
-        st = writer_new(&w, path, doc->ntensors, faults);
-    if (st == NULL && (st = sheaf_in(place(w, doc, size), "%s", path)) != NULL)
-        writer_free(w);
+    sheaf_status *st = plan_file(&w, &pickle, path, doc, faults);
     if (st == NULL)
         st = create(w, path, pickle, faults);
     free(pickle);
@@ -147,6 +168,72 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
         *out = w;
     return st;
 }
+
+/* ---- several processes ---- */
+
+/* By its length: what was read would be kept (safetensors_write.c). */
+static sheaf_status *check_length(const sheaf_torch_writer *w)
+{
+    struct stat about;
+    int64_t bytes = 0;
+    sheaf_status *st = whole_size(&bytes, w);
+    if (st != NULL || (fstat(w->file.fd, &about) == 0 && about.st_size == bytes))
+        return st;
+    return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", w->file.path),
+                          "the %" PRId64 " bytes of the tensors that are to be written", bytes);
+}
+
+sheaf_status *sheaf__torch_join(sheaf_torch_writer **out, const char *path,
+                                const sheaf_pickle_doc *doc, sheaf_faults *faults)
+{
+    char *pickle = NULL;
+    sheaf_torch_writer *w = NULL;
+    sheaf_status *st = plan_file(&w, &pickle, path, doc, faults);
+    free(pickle);
+    if (st != NULL)
+        return st;
+    w->joined = true;
+    st = sheaf__file_open_write(&w->file, path, faults);
+    if (st == NULL)
+        st = check_length(w);
+    if (st == NULL)
+        *out = w;
+    else
+        sheaf__torch_abandon(w);
+    return st;
+}
+
+sheaf_status *sheaf__torch_leave(sheaf_torch_writer *w)
+{
+    if (w == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__file_sync(&w->file), *closed = sheaf__file_close(&w->file);
+    writer_free(w);
+    if (st == NULL)
+        return closed;
+    sheaf_status_free(closed);
+    return st;
+}
+
+void sheaf__torch_tell(uint64_t *numbers, const sheaf_torch_writer *w)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        numbers[SHEAF__TORCH_TOLD * i] = (uint64_t)w->target[i].written;
+        numbers[SHEAF__TORCH_TOLD * i + 1] = w->target[i].positions;
+        numbers[SHEAF__TORCH_TOLD * i + 2] = w->target[i].parts;
+    }
+}
+
+void sheaf__torch_hear(sheaf_torch_writer *w, const uint64_t *numbers)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        w->target[i].written += (int64_t)numbers[SHEAF__TORCH_TOLD * i];
+        w->target[i].positions += numbers[SHEAF__TORCH_TOLD * i + 1];
+        w->target[i].parts ^= (uint32_t)numbers[SHEAF__TORCH_TOLD * i + 2];
+    }
+}
+
+/* ---- content ---- */
 
 /* begin + (begin + 1) + ... , `n` terms, mod 2^64. */
 static uint64_t sum_of_positions(int64_t begin, int64_t n)
@@ -256,7 +343,8 @@ void sheaf__torch_abandon(sheaf_torch_writer *w)
 {
     if (w == NULL)
         return;
-    sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
+    if (!w->joined)
+        sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
     sheaf_status_free(sheaf__file_close(&w->file));
     writer_free(w);
 }

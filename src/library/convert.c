@@ -26,6 +26,7 @@ static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_opt
                                                                     .config = e->config,
                                                                     .dtype = how->dtype,
                                                                     .threads = how->threads,
+                                                                    .together = how->together,
                                                                     .events = how->events,
                                                                     .stop = how->stop });
     if (st == NULL) {
@@ -44,8 +45,9 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
 {
     char *between = NULL;
     sheaf__run_exported e = { 0 };
-    sheaf_status *st = sheaf__run_export_beside(&between, how->dst);
+    sheaf_status *st = sheaf__run_export_beside(&between, how->dst, how->together);
     from->dst = between;
+    from->between = true;
     if (st == NULL)
         st = sheaf__run_export(&e, from);
     if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
@@ -62,8 +64,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     if (st == NULL)
         st = e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next);
     r->step = e.step;
-    if (between != NULL)
-        sheaf_status_free(sheaf__remove_tree(between, NULL));
+    st = sheaf__run_export_remove(st, between, how->together);
     sheaf__run_exported_release(&e);
     free(between);
     return st;
@@ -76,6 +77,7 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
                                        .base = base,
                                        .config = how->config,
                                        .dst = how->dst,
+                                       .together = how->together,
                                        .events = how->events };
     const sheaf_dialect *to = sheaf__dialect_named(how->to);
     const bool peft = to->adapter, same = how->dtype == NULL && how->shard_bytes == 0;
@@ -101,7 +103,9 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
     sheaf_status *st = sheaf__run_export(&e, &from);
     r->step = e.step;
     sheaf__run_exported_release(&e);
-    return st == NULL ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst) : st;
+    return st == NULL && (!how->together || sheaf__process_first())
+               ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst)
+               : st;
 }
 
 /* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not
@@ -116,41 +120,18 @@ static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options
                : sheaf__run_export_is(is, adapter, how->src);
 }
 
-static sheaf_status *convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
+sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
                                  const char *base)
 {
     bool run = false, lora = false;
+    *report = (sheaf_convert_report){ .step = -1 };
     sheaf_status *st = is_run(&run, &lora, how);
     if (st == NULL && base != NULL && !run)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
                             "a run or a checkpoint of training as SRC");
-    if (st != NULL)
-        return st;
-    return run ? convert_run(report, how, base, lora) : sheaf_convert(report, how);
-}
-
-sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
-                                 const char *base)
-{
-    sheaf_convert_options with = *how;
-    bool run = false, lora = false, shared = false;
-    if (!how->together)
-        return convert_any(report, how, base);
-    sheaf_status *st = sheaf__process_first() ? is_run(&run, &lora, how) : NULL;
-    shared = !run && base == NULL && sheaf_convert_divides(how);
-    st = sheaf__process_agree(st);
     if (st == NULL)
-        st = sheaf__process_decide(&shared);
-    if (st == NULL && shared)
-        return sheaf_convert(report, how);
-    with.together = false;
-    *report = (sheaf_convert_report){ .step = -1 };
-    if (st == NULL && sheaf__process_first()) {
-        sheaf_note(how->events, "the first process does all of this: only --to hf and --to sheaf "
-                                "of a checkpoint are divided over several");
-        st = convert_any(report, &with, base);
-    }
-    return sheaf__process_agree(st);
+        st = run ? convert_run(report, how, base, lora) : sheaf_convert(report, how);
+    return how->together ? sheaf__process_agree(st) : st;
 }
 
 /* ---- for other programs ---- */

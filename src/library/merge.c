@@ -20,22 +20,23 @@ typedef struct steps {
     bool whole; /* methods head and full: DST is written */
 } steps;
 
-static void release_steps(steps *s)
+static sheaf_status *release_steps(sheaf_status *st, steps *s, bool together)
 {
     for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++) {
         if (s->written[i] != NULL)
-            sheaf_status_free(sheaf__remove_tree(s->written[i], NULL));
+            st = sheaf__run_export_remove(st, s->written[i], together);
         free(s->written[i]);
     }
     free(s->base);
     free(s->config);
+    return st;
 }
 
 static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_merge_options *how)
 {
     sheaf__run_exported e = { 0 };
     char *beside = NULL;
-    sheaf_status *st = sheaf__run_export_beside(&beside, how->dst);
+    sheaf_status *st = sheaf__run_export_beside(&beside, how->dst, how->together);
     if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
         s->written[i] = NULL;
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
@@ -45,6 +46,8 @@ static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_m
                                                                  .base = how->base,
                                                                  .config = how->config,
                                                                  .dst = s->written[i],
+                                                                 .together = how->together,
+                                                                 .between = true,
                                                                  .events = how->events });
     s->adapters[i] = s->written[i];
     if (st == NULL && s->base == NULL) {
@@ -70,14 +73,18 @@ static sheaf_status *write_whole(sheaf_merge_report *r, const char *path,
         return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
                               "merge it alone; sheaf convert changes the dtype");
     }
-    sheaf_status *st = sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
-                                                                           .base = how->base,
-                                                                           .config = how->config,
-                                                                           .dst = how->dst,
-                                                                           .events = how->events });
+    sheaf_status *st =
+        sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
+                                                            .base = how->base,
+                                                            .config = how->config,
+                                                            .dst = how->dst,
+                                                            .together = how->together,
+                                                            .events = how->events });
     sheaf__run_exported_release(&e);
     *r = (sheaf_merge_report){ 0 };
-    return st == NULL ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst) : st;
+    return st == NULL && (!how->together || sheaf__process_first())
+               ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst)
+               : st;
 }
 
 /* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the
@@ -125,6 +132,7 @@ static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
                                         .dtype = o->dtype,
                                         .step = -1,
                                         .threads = o->threads,
+                                        .together = o->together,
                                         .events = o->events,
                                         .stop = o->stop };
     sheaf_convert_report r;
@@ -140,7 +148,13 @@ static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
     return st;
 }
 
-static sheaf_status *merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
+/* A combined adapter is small: the first process writes it. */
+static sheaf_status *combine(const sheaf_merge_options *how)
+{
+    return how->together && !sheaf__process_first() ? NULL : sheaf_merge_adapters(how);
+}
+
+sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
                                bool adapter_only)
 {
     sheaf_merge_options how = *asked;
@@ -152,45 +166,9 @@ static sheaf_status *merge_any(sheaf__merged *out, const sheaf_merge_options *as
     if (st == NULL && !taken.whole && out->own)
         st = merge_own(out, &how);
     else if (st == NULL && !taken.whole)
-        st = adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&out->report, &how);
-    release_steps(&taken);
-    return st;
-}
-
-/* Adapters of their own, into one folder. */
-static sheaf_status *can_share(bool *can, const sheaf_merge_options *how, bool adapter_only)
-{
-    sheaf_status *st = NULL;
-    bool is = false, lora = false;
-    *can = !adapter_only && how->nadapters > 0 && how->base != NULL && how->to == NULL;
-    for (int i = 0; *can && st == NULL && i < how->nadapters; i++) {
-        st = sheaf__run_export_is(&is, &lora, how->adapters[i]);
-        *can = !is;
-    }
-    return st;
-}
-
-sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
-                               bool adapter_only)
-{
-    sheaf_merge_options how = *asked;
-    bool shared = false;
-    *out = (sheaf__merged){ 0 };
-    if (!asked->together)
-        return merge_any(out, asked, adapter_only);
-    sheaf_status *st = sheaf__process_agree(
-        sheaf__process_first() ? can_share(&shared, asked, adapter_only) : NULL);
-    if (st == NULL)
-        st = sheaf__process_decide(&shared);
-    if (st == NULL && shared)
-        return merge_any(out, asked, adapter_only);
-    how.together = false;
-    if (st == NULL && sheaf__process_first()) {
-        sheaf_note(how.events, "the first process does all of this: only PEFT folders that are "
-                               "merged to a Hugging Face folder are divided over several");
-        st = merge_any(out, &how, adapter_only);
-    }
-    return sheaf__process_agree(st);
+        st = adapter_only ? combine(&how) : sheaf_merge(&out->report, &how);
+    st = release_steps(st, &taken, how.together);
+    return how.together ? sheaf__process_agree(st) : st;
 }
 
 /* ---- for other programs ---- */

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/output.h"
+#include "comm/process.h"
 #include "checkpoint/store/look.h"
 #include "catalog/boxes.h"
 #include "library/run_read.h"
@@ -49,6 +50,32 @@ static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_readin
                       : st;
 }
 
+/* The others see what the first wrote. */
+static sheaf_status *see(const char *dst)
+{
+    sheaf_status *st;
+    if (sheaf__path_kind(dst) != SHEAF_PATH_NONE)
+        return NULL;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", dst), "what the first process wrote");
+    return sheaf_try_this(sheaf_found(st, "nothing there"),
+                          "an output on a file system that all hosts share, or one process: "
+                          "without --transport mpi");
+}
+
+static sheaf_status *write_adapter(const sheaf__run_trained *t, const char *name,
+                                   sheaf_source *masters, const sheaf__run_export_options *how,
+                                   sheaf_status *st)
+{
+    if (how->together)
+        st = sheaf__process_agree(st);
+    if (st == NULL && (!how->together || sheaf__process_first()))
+        st = sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters, t->opened.base);
+    if (!how->together)
+        return st;
+    st = sheaf__process_agree(st);
+    return sheaf__process_agree(st == NULL && how->between ? see(how->dst) : st);
+}
+
 static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_reading *r,
                                 const sheaf__run_trained *t, const sheaf__run_export_options *how)
 {
@@ -66,10 +93,10 @@ static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_readi
                       "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
-    if (st == NULL)
-        st = out->adapter ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
-                                                  t->opened.base)
-                          : sheaf__export_model(how->dst, false, &t->opened, out->base, masters);
+    if (out->adapter)
+        st = write_adapter(t, name, masters, how, st);
+    else if (st == NULL)
+        st = sheaf__export_model(how->dst, false, &t->opened, out->base, masters, how->together);
     if (st == NULL)
         out->step = sheaf_checkpoint_step(checkpoint);
     if (masters != NULL)
@@ -130,13 +157,27 @@ void sheaf__run_exported_release(sheaf__run_exported *e)
     *e = (sheaf__run_exported){ 0 };
 }
 
-sheaf_status *sheaf__run_export_beside(char **out, const char *dst)
+sheaf_status *sheaf__run_export_remove(sheaf_status *st, const char *path, bool together)
 {
+    if (together)
+        st = sheaf__process_agree(st);
+    if (path != NULL && (!together || sheaf__process_first()))
+        sheaf_status_free(sheaf__remove_tree(path, NULL));
+    return st;
+}
+
+sheaf_status *sheaf__run_export_beside(char **out, const char *dst, bool together)
+{
+    sheaf_status *st = NULL;
     size_t n = strlen(dst);
     while (n > 1 && dst[n - 1] == '/')
         n--;
-    if (asprintf(out, "%.*s.export-%ld", (int)n, dst, (long)getpid()) >= 0)
-        return NULL;
-    *out = NULL;
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", dst);
+    if (asprintf(out, "%.*s.export-%ld", (int)n, dst, (long)getpid()) < 0) {
+        *out = NULL;
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", dst);
+    }
+    if (!together)
+        return st;
+    st = sheaf__process_agree(st);
+    return st == NULL ? sheaf__process_share(out) : st;
 }

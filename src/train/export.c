@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "checkpoint/store/look.h"
+#include "checkpoint/store/same.h"
 #include "checkpoint/store/step.h"
 #include "catalog/boxes.h"
+#include "comm/process.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "train/stepped.h"
@@ -153,7 +155,7 @@ static sheaf_status *whole_rows(void *self, int64_t index, int64_t row0, int64_t
 }
 
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
-                                  const char *model, sheaf_source *masters)
+                                  const char *model, sheaf_source *masters, bool together)
 {
     sheaf_safetensors_spec *spec = NULL;
     int64_t count = 0;
@@ -165,14 +167,20 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
         st = sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32);
     if (st == NULL)
         st = sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false);
+    if (together)
+        st = sheaf__same_sources(st, &stepped, 1, config);
     if (st == NULL)
         st = sheaf_hf_begin(&folder, dst, config, spec, count,
-                            &(sheaf_folder_options){ .replace = replace });
+                            &(sheaf_folder_options){ .replace = replace, .together = together });
+    if (together)
+        st = sheaf__process_agree(st); /* the config, too, is there */
     if (st == NULL) {
         whole from = { stepped, spec, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model);
         if (st == NULL)
             st = sheaf__folder_write_all(folder, whole_rows, &from, CHUNK);
+        if (together)
+            st = sheaf__process_agree(st);
         if (st == NULL)
             st = sheaf__folder_commit(folder);
         else
@@ -200,7 +208,7 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     if (st == NULL)
         st = o->method == SHEAF_METHOD_LORA
                  ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->base)
-                 : sheaf__export_model(dst, true, opened, o->model, masters);
+                 : sheaf__export_model(dst, true, opened, o->model, masters, false);
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(from);

@@ -36,8 +36,27 @@ END2
 check "one process merges it as PEFT does" "$sheaf" merge "$llama/tiny_llama/hf" "$work/wide/adapter" "$work/intel" --as-peft --peft-cpu intel
 check "so do two with other processors" ranks 2 bash "$work/each" "$sheaf" merge "$llama/tiny_llama/hf" "$work/wide/adapter" "$work/mixed" --as-peft --transport mpi
 same "to the bytes of the first one's" "$work/intel" "$work/mixed"
-alike "a merge of a run, by the first process" merge "$work/odd" "$work/run" OUTPUT
-check "which says so" grep -q "the first process does all of this" "$work/stderr"
+
+# Runs stand for what they trained; what lies between goes again.
+check "a run of all tensors" "$sheaf" train --model "$work/odd" --data "$data" --micro-batch 1 --accumulate 1 --steps 1 --lr 0.1 --method full --out "$work/full"
+alike "the adapter of a run" merge "$work/odd" "$work/run" OUTPUT
+alike "a run in another type, which names its base" convert "$work/run" OUTPUT --to hf --dtype bfloat16
+alike "a run of all tensors" convert "$work/full" OUTPUT --to hf
+alike "the same in another type" convert "$work/full" OUTPUT --to hf --dtype bfloat16
+alike "one adapter of two" merge --adapter-only --combine cat "$work/run" "$work/run/adapter" OUTPUT
+
+# SAT's parts: a checksum of each tensor, in files that hold what no process has seen as a whole.
+mkdir "$work/captions" && cp "$SHEAF_SOURCE_ROOT/tests/data/images/one.png" "$work/captions/ab.png"
+check "a CogVLM" "$sheaf" init cogvlm-tiny "$work/vlm" --seed 3
+check "and a run on it" "$sheaf" train --model "$work/vlm" --data "$work/captions" --out "$work/cog" --steps 1 --lr 0.1 --micro-batch 1
+alike "SAT's form, in two" convert "$work/vlm" OUTPUT --to sat --tp 2
+alike "with an adapter" convert "$work/vlm" OUTPUT --to sat --adapter "$work/cog/adapter"
+mv "$work/three" "$work/save"
+alike "SAT's own LoRA, merged" merge "$work/save" OUTPUT
+alike "the same as PEFT's" convert "$work/save" OUTPUT --to peft
+alike "a run as SAT's LoRA" convert "$work/cog" OUTPUT --to sat --tp 2
+alike "a merge to SAT's form" merge "$work/vlm" "$work/cog/adapter" OUTPUT --to sat --tp 2
+check "nothing is told twice" bash -c '[ "$(grep -c "rows read back" "$0")" -le 1 ]' "$work/stderr"
 
 # Processes that read other configs beside the same tensors.
 cp -r "$work/run/adapter" "$work/scaled" && sed -i 's/"lora_alpha": *[0-9.]*/"lora_alpha": 99/' "$work/scaled/adapter_config.json"
@@ -54,15 +73,16 @@ for words in "merge $work/odd $work/run/adapter|merge $work/odd $work/scaled" "c
 done
 
 # A disk that is full for one of them.
-for command in "convert $work/odd $work/full --to hf" "convert $work/odd $work/full --to sheaf" "merge $work/odd $work/run/adapter $work/full"; do
+for command in "convert $work/odd $work/none --to hf" "convert $work/odd $work/none --to sheaf" "merge $work/odd $work/run/adapter $work/none" \
+    "convert $work/vlm $work/none --to sat --tp 2" "convert $work/full $work/none --to hf --dtype bfloat16"; do
     cat >"$work/full.sh" <<END2
 [ "\${OMPI_COMM_WORLD_RANK:-}\${PMI_RANK:-}" != 1 ] || export SHEAF_FAULT=write:1+:enospc
 exec "$faulty" $command --transport mpi
 END2
     ranks 3 bash "$work/full.sh" >"$work/log" 2>&1 && fail "a full disk" "it was done"
     check "a full disk of one process is named: ${command%% *}" grep -q "^sheaf: rank 1 on $(hostname)" "$work/log"
-    absent "and nothing is left" "$work/full"
-    check "under another name either" bash -c '! ls "$0" | grep partial' "$work"
+    absent "and nothing is left" "$work/none"
+    check "under another name either" bash -c '! ls "$0" | grep -E "partial|export-"' "$work"
 done
-runs "processes that nobody started" 2 'started by mpirun' convert "$work/odd" "$work/full" --to hf --transport mpi
+runs "processes that nobody started" 2 'started by mpirun' convert "$work/odd" "$work/none" --to hf --transport mpi
 finish

@@ -319,13 +319,6 @@ static void converter_release(sheaf__converter *k)
     free(k->model);
 }
 
-bool sheaf_convert_divides(const sheaf_convert_options *o)
-{
-    return o->to != NULL && o->adapter == NULL &&
-           (strcmp(o->to, sheaf__dialect_hf.name) == 0 ||
-            strcmp(o->to, sheaf__dialect_own.name) == 0);
-}
-
 /* All that is read is open here, with status `st`; the config says how tensors are cut. */
 static sheaf_status *together(sheaf_status *st, const sheaf__converter *k)
 {

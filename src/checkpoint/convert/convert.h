@@ -36,7 +36,8 @@ typedef struct sheaf_convert_options {
     int64_t shard_bytes; /* hf: 0 = 50 GB */
     bool optimizer;      /* moments too: hf optimizer.safetensors, sheaf among the tensors */
     int threads;         /* 0 = one */
-    bool together; /* collective of all processes, which share the work; sheaf_convert_divides() */
+    bool together; /* collective of all processes, which share the work; a PEFT adapter, which is
+                      small, is written by the first alone */
     const sheaf_events *events;
     const atomic_int *stop; /* not 0: stop soon, leaving nothing; may be NULL */
     sheaf_faults *faults;
@@ -52,8 +53,6 @@ typedef struct sheaf_convert_report {
     int parts;              /* of SAT */
 } sheaf_convert_report;
 
-/* sheaf_convert_divides - can several processes share such a conversion? */
-bool sheaf_convert_divides(const sheaf_convert_options *options);
 /* sheaf_convert - warnings and notes of the reader go to events. Errors: those of the reader; the
  * first defect of a source that is not whole (SHEAF_E_LAYOUT); SHEAF_E_ARG for what the target
  * cannot be; SHEAF_E_NUMBER when a finite number would become Inf; SHEAF_E_STOPPED. */

@@ -107,16 +107,33 @@ static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int
     return sheaf__safetensors_write_box(context, index, row0, rows, col0, cols, src);
 }
 
+/* What every process has come to. */
+static sheaf_status *all_of(const sheaf__converter *k, sheaf_status *st)
+{
+    return k->o->together ? sheaf__process_agree(st) : st;
+}
+
+static bool is_first(const sheaf__converter *k)
+{
+    return !k->o->together || sheaf__process_first();
+}
+
 /* sheaf__copy_all() of `how`, whose source, copies and place to put them are given. */
-static sheaf_status *copy_all(sheaf__converter *k, sheaf_copying how)
+static sheaf_status *copy_alone(sheaf__converter *k, sheaf_copying how)
 {
     how.threads = k->o->threads;
-    how.together = k->o->together;
     how.events = k->o->events;
     how.done = &k->done;
     how.total = k->total;
     how.what = "bytes converted";
     return sheaf__copy_all(&how);
+}
+
+/* Divided over the processes that convert together. */
+static sheaf_status *copy_all(sheaf__converter *k, sheaf_copying how)
+{
+    how.together = k->o->together;
+    return copy_alone(k, how);
 }
 
 /* optimizer.safetensors beside the model, in the folder that is being written. */
@@ -190,17 +207,11 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     return st;
 }
 
-/* What every process has come to. */
-static sheaf_status *all_of(const sheaf__converter *k, sheaf_status *st)
-{
-    return k->o->together ? sheaf__process_agree(st) : st;
-}
-
 /* A folder of an optimizer alone: what is in it, named. */
 static sheaf_status *write_moments_alone(sheaf__converter *k)
 {
     sheaf_output *output = NULL;
-    const bool first = !k->o->together || sheaf__process_first();
+    const bool first = is_first(k);
     sheaf_status *st =
         all_of(k, first ? sheaf__output_begin(&output, k->o->dst, false, k->o->faults) : NULL);
     if (st == NULL)
@@ -279,12 +290,13 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
                                           .ways = k->report->parts,
                                           .lora_rank = k->lora_rank,
                                           .step = k->step,
+                                          .together = k->o->together,
                                           .faults = k->o->faults };
     k->report->step = k->step > 0 ? k->step : 1;
     sheaf_status *st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
     if (st != NULL)
         return st;
-    st = fill_sat(k, writer);
+    st = all_of(k, fill_sat(k, writer));
     if (st == NULL)
         return sheaf_sat_commit(writer);
     sheaf_sat_abandon(writer);
@@ -354,16 +366,41 @@ static sheaf_status *write_sat_adapter(sheaf__converter *k)
     sheaf__convert_count(k, adapter, false);
     if (adapter != NULL)
         adapter->close(adapter);
-    if (st == NULL)
+    if (st == NULL && is_first(k))
         st = sheaf_sat_write_adapter(k->o->dst, lora, false, k->o->faults);
     sheaf_sat_lora_free(lora);
+    return all_of(k, st);
+}
+
+/* An adapter is small: one process copies it. */
+static sheaf_status *write_adapter(sheaf__converter *k)
+{
+    sheaf_copy *copy = NULL;
+    sheaf_safetensors_spec *specs = NULL;
+    sheaf_folder *folder = NULL;
+    int64_t count = 0;
+    sheaf_status *st = order_tensors(k, &copy, &specs, &count);
+    if (st == NULL)
+        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", specs,
+                              count, false, k->o->faults);
+    if (st == NULL)
+        st = copy_alone(k, (sheaf_copying){ .source = k->source,
+                                            .copy = copy,
+                                            .count = count,
+                                            .put = put_in_folder,
+                                            .context = folder });
+    if (st == NULL)
+        st = sheaf__folder_commit(folder);
+    else
+        sheaf__folder_abandon(folder);
+    free(copy);
+    free(specs);
     return st;
 }
 
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
 {
     sheaf_source *inner = NULL;
-    sheaf_folder *folder = NULL;
     sheaf_catalog *c = k->catalog;
     if (k->dialect->own_lora)
         return write_sat_adapter(k);
@@ -380,24 +417,5 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
     if (st != NULL)
         return st;
     sheaf__convert_count(k, k->source, false);
-    sheaf_copy *copy = NULL;
-    sheaf_safetensors_spec *specs = NULL;
-    int64_t count = 0;
-    st = order_tensors(k, &copy, &specs, &count);
-    if (st == NULL)
-        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", specs,
-                              count, false, k->o->faults);
-    if (st == NULL)
-        st = copy_all(k, (sheaf_copying){ .source = k->source,
-                                          .copy = copy,
-                                          .count = count,
-                                          .put = put_in_folder,
-                                          .context = folder });
-    if (st == NULL)
-        st = sheaf__folder_commit(folder);
-    else
-        sheaf__folder_abandon(folder);
-    free(copy);
-    free(specs);
-    return st;
+    return all_of(k, is_first(k) ? write_adapter(k) : NULL);
 }

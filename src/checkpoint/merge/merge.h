@@ -47,7 +47,7 @@ typedef struct sheaf_merge_options {
                                  counts above rank 192 */
     const sheaf_dtype *dtype; /* F32, BF16 or F16 of the output; NULL = each tensor's own */
     int threads;              /* 0 = one */
-    bool together; /* collective of all processes, which share the work; not with --to sat */
+    bool together;            /* collective of all processes, which share the work */
     const sheaf_events *events; /* progress and warnings; may be NULL */
     sheaf_faults *faults;       /* of writing; NULL outside tests */
     const atomic_int *stop;     /* not 0: stop soon, leaving nothing; may be NULL */

@@ -53,7 +53,11 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
                                            .ndim = plan->specs[i].ndim };
         memcpy(l.entry[i].shape, plan->specs[i].shape, sizeof l.entry[i].shape);
     }
-    const sheaf_sat_write_options how = { .config = config, .ways = o->tp, .faults = o->faults };
+    const sheaf_sat_write_options how = {
+        .config = config, .ways = o->tp, .together = o->together, .faults = o->faults
+    };
+    if (o->together)
+        st = sheaf__process_agree(st);
     if (st == NULL)
         st = sheaf_sat_begin(&out->sat, o->dst, &l.source, &how);
     for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */

@@ -317,6 +317,8 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
     sheaf_status *st = NULL;
     void *buffer = NULL;
     size_t capacity = 0;
+    const int64_t parts = f->together ? sheaf__process_count() : 1;
+    int64_t turn = f->together ? parts - sheaf__process_number() : 1; /* pieces go around */
     if (chunk == 0)
         chunk = DEFAULT_CHUNK;
     for (int64_t i = 0; i < f->count && st == NULL; i++) {
@@ -331,6 +333,8 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
         }
         for (int64_t r = 0; r < p->height && st == NULL; r += some) {
             const int64_t n = p->height - r < some ? p->height - r : some;
+            if (turn++ % parts != 0)
+                continue;
             st = rows(context, i, r, n, buffer);
             if (st == NULL)
                 st = sheaf__folder_write(f, i, r, n, 0, p->width, buffer);

@@ -49,7 +49,8 @@ void sheaf__folder_abandon(sheaf_folder *folder); /* accepts NULL */
 typedef sheaf_status *(*sheaf_folder_rows)(void *context, int64_t index, int64_t row0, int64_t rows,
                                            void *dst);
 /* sheaf__folder_write_all - asks `rows` for all tensors in turn, at most `chunk` bytes at a time
- * (0: 16 MB; but at least one row), and writes what it gives. */
+ * (0: 16 MB; but at least one row), and writes what it gives. Processes that write together take
+ * turns. */
 sheaf_status *sheaf__folder_write_all(sheaf_folder *folder, sheaf_folder_rows rows, void *context,
                                       size_t chunk);
 

@@ -1,11 +1,12 @@
-/* joined.h - a safetensors file that the processes of a run write together: the first begins and
+/* joined.h - a file of tensors that the processes of a run write together: the first begins and
  * finishes it, the others write their parts of it in between. It lies where all of them see it.
  *
- * Both calls are collective of all processes; with one they begin and finish. */
+ * All calls are collective of all processes; with one they begin and finish. */
 #ifndef SHEAF_DIALECTS_COMMON_JOINED_H
 #define SHEAF_DIALECTS_COMMON_JOINED_H
 
 #include "formats/safetensors.h"
+#include "formats/torch.h"
 
 /* sheaf__joined_begin - as sheaf__safetensors_begin(); all but the path must be the same in all.
  *   path    of the first; the others are told
@@ -21,5 +22,12 @@ sheaf_status *sheaf__joined_begin(sheaf_safetensors_writer **out, const char *pa
  *   count  of tensors */
 sheaf_status *sheaf__joined_finish(sheaf_status *st, sheaf_safetensors_writer *writer,
                                    int64_t count);
+
+/* The same of a PyTorch file, in which all processes write: `doc` as in sheaf__torch_begin(). The
+ * checksum of a tensor is joined from those of its parts. */
+sheaf_status *sheaf__joined_torch_begin(sheaf_torch_writer **out, const char *path,
+                                        const sheaf_pickle_doc *doc, sheaf_faults *faults);
+sheaf_status *sheaf__joined_torch_finish(sheaf_status *st, sheaf_torch_writer *writer,
+                                         int64_t count);
 
 #endif

@@ -10,6 +10,8 @@
 #include "base/no_memory.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "comm/process.h"
+#include "dialects/common/joined.h"
 #include "dialects/common/model_folder.h"
 #include "formats/torch.h"
 #include "schema/family.h"
@@ -32,8 +34,10 @@ struct sheaf_sat_writer {
     sheaf_schema *schema;
     int64_t count, lora_rank;
     item *item; /* in the order of SAT's files */
-    sheaf_output *output;
-    char *config; /* as it will be written */
+    bool together;
+    sheaf_output *output; /* of the first process */
+    char *dir;            /* where `output` is another process's; else NULL */
+    char *config;         /* as it will be written */
     int64_t step;
     sheaf_faults *faults;
     int ways;
@@ -331,13 +335,8 @@ static int64_t height_of(const item *t)
 }
 
 /* {"module": {name: tensor}}, each tensor with the shape it has in one part. */
-static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
+static sheaf_status *describe_part(const sheaf_sat_writer *w, sheaf_pickle_doc *doc)
 {
-    sheaf_pickle_doc *doc = NULL;
-    char *path = NULL, name[64];
-    sheaf_status *st = sheaf__pickle_new(&doc);
-    if (st != NULL)
-        return st;
     sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT),
                  *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
     for (int64_t i = 0; i < w->count; i++) {
@@ -353,11 +352,24 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
                           sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, shape));
     }
     sheaf__pickle_set(doc, root, "module", module);
-    st = sheaf__pickle_made(doc, root);
+    return sheaf__pickle_made(doc, root);
+}
+
+static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
+{
+    sheaf_pickle_doc *doc = NULL;
+    char *path = NULL, name[64];
+    sheaf_status *st = sheaf__pickle_new(&doc);
+    if (st == NULL)
+        st = describe_part(w, doc);
     snprintf(name, sizeof name, "mp_rank_%02d_model_states.pt", rank);
     if (st == NULL)
         st = sheaf__path_join(&path, dir, name);
-    if (st == NULL)
+    if (w->together)
+        st = sheaf__process_agree(st);
+    if (st == NULL && w->together)
+        st = sheaf__joined_torch_begin(&w->part[rank], path, doc, w->faults);
+    else if (st == NULL)
         st = sheaf__torch_begin(&w->part[rank], path, doc, w->faults);
     sheaf__pickle_free(doc);
     free(path);
@@ -464,19 +476,54 @@ static sheaf_status *step_folder(char **dir, const sheaf_sat_writer *w)
 {
     char name[32];
     snprintf(name, sizeof name, "%" PRId64, w->step);
-    return sheaf__path_join(dir, sheaf__output_dir(w->output), name);
+    return sheaf__path_join(dir, sheaf_sat_dir(w), name);
+}
+
+static bool is_first(const sheaf_sat_writer *w)
+{
+    return !w->together || sheaf__process_first();
+}
+
+/* What every process has come to. */
+static sheaf_status *all_of(const sheaf_sat_writer *w, sheaf_status *st)
+{
+    return w->together ? sheaf__process_agree(st) : st;
+}
+
+/* The folder and that of the step, which the others are told of. */
+static sheaf_status *begin_output(sheaf_sat_writer *w, const char *dst, bool replace)
+{
+    char *dir = NULL, *told = NULL;
+    sheaf_status *st =
+        is_first(w) ? sheaf__output_begin(&w->output, dst, replace, w->faults) : NULL;
+    if (st == NULL && is_first(w))
+        st = step_folder(&dir, w);
+    if (st == NULL && is_first(w))
+        st = sheaf__make_dir(dir, w->faults);
+    free(dir);
+    if (!w->together)
+        return st;
+    if (st == NULL && is_first(w) && (told = strdup(sheaf__output_dir(w->output))) == NULL)
+        st = sheaf__no_memory(memory_for);
+    st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = sheaf__process_share(&told);
+    if (is_first(w))
+        free(told);
+    else
+        w->dir = told;
+    return st;
 }
 
 static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool replace)
 {
     char *dir = NULL;
     w->part = calloc((size_t)w->ways, sizeof *w->part);
-    sheaf_status *st = w->part == NULL ? sheaf__no_memory(memory_for)
-                                       : sheaf__output_begin(&w->output, dst, replace, w->faults);
+    sheaf_status *st = all_of(w, w->part == NULL ? sheaf__no_memory(memory_for) : NULL);
+    if (st == NULL)
+        st = begin_output(w, dst, replace);
     if (st == NULL)
         st = step_folder(&dir, w);
-    if (st == NULL)
-        st = sheaf__make_dir(dir, w->faults);
     for (int rank = 0; st == NULL && rank < w->ways; rank++)
         st = begin_part(w, rank, dir);
     free(dir);
@@ -533,9 +580,11 @@ sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_sou
     w->step = how->step > 0 ? how->step : 1;
     w->faults = how->faults;
     w->lora_rank = how->lora_rank;
+    w->together = how->together;
     sheaf_status *st = check_config(w, dst, how->config);
     if (st == NULL)
         st = match(w, source);
+    st = all_of(w, st);
     if (st == NULL)
         st = begin_parts(w, dst, how->replace);
     if (st == NULL)
@@ -554,13 +603,14 @@ static void release(sheaf_sat_writer *w)
         free(w->item[i].name);
     free(w->item);
     free(w->config);
+    free(w->dir);
     sheaf_schema_free(w->schema);
     free(w);
 }
 
 const char *sheaf_sat_dir(const sheaf_sat_writer *w)
 {
-    return sheaf__output_dir(w->output);
+    return w->output == NULL ? w->dir : sheaf__output_dir(w->output);
 }
 
 sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
@@ -570,14 +620,16 @@ sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
     for (int rank = 0; st == NULL && rank < w->ways; rank++) {
         sheaf_torch_writer *part = w->part[rank];
         w->part[rank] = NULL;
-        st = sheaf__torch_finish(part);
+        st = w->together ? sheaf__joined_torch_finish(NULL, part, w->count)
+                         : sheaf__torch_finish(part);
     }
-    if (st == NULL)
+    if (st == NULL && is_first(w))
         st = step_folder(&dir, w);
-    if (st == NULL)
+    if (st == NULL && is_first(w))
         st = sheaf__dir_sync(dir, w->faults);
-    if (st == NULL)
+    if (st == NULL && is_first(w))
         st = write_small(w);
+    st = all_of(w, st);
     free(dir);
     w->finished = st == NULL;
     return st;
@@ -591,8 +643,10 @@ sheaf_status *sheaf_sat_commit(sheaf_sat_writer *w)
         return st;
     }
     sheaf_output *output = w->output;
+    const bool together = w->together;
     release(w);
-    return sheaf__output_commit(output);
+    st = output == NULL ? NULL : sheaf__output_commit(output);
+    return together ? sheaf__process_agree(st) : st;
 }
 
 void sheaf_sat_abandon(sheaf_sat_writer *w)
