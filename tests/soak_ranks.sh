@@ -67,6 +67,13 @@ while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
     fi
 done
 if [ $lost -eq 0 ]; then pass "$tried failures of ranks, each gone on from after the newest checkpoint"; else fail "$lost times not from the newest checkpoint"; fi
+# steps_lost LOG: how many steps were done again though a checkpoint of them had been told of, over all restarts.
+steps_lost() {
+    awk '/^saved .*\/step-[0-9]+$/ { n = $0; sub(/.*step-0*/, "", n); saved = n + 0 }
+         /^going on after step / { if ($5 + 0 < saved) lost += saved - $5 }
+         /^no checkpoint yet/ { lost += saved }
+         END { print lost + 0 }' "$1"
+}
 # The same with --restarts, which goes on by itself: the fault comes again while enough of its calls are left.
 trial=0
 while [ $trial -lt "${SOAK_RESTARTS:-60}" ] && [ -n "$want" ]; do
@@ -80,15 +87,19 @@ while [ $trial -lt "${SOAK_RESTARTS:-60}" ] && [ -n "$want" ]; do
     timeout -k 1 300 "$sheaf" train --out "$work/again" "${ranks_flags[@]}" --tp $t "${how[@]}" --heartbeat 2s --hang-after 4s --inject "$plan" --restarts 40 \
         >"$work/again.log" 2>&1 </dev/null
     code=$?
-    if [ $code -eq 0 ] && [ "$(result_of "$work/again")" = "$want" ]; then
+    tried=$((tried + $(grep -c '^restart ' "$work/again.log")))
+    behind=$(steps_lost "$work/again.log")
+    lost=$((lost + behind))
+    if [ $code -eq 0 ] && [ "$behind" -eq 0 ] && [ "$(result_of "$work/again")" = "$want" ]; then
         pass "--restarts, T=$t/$transport/$plan: $(grep -c '^restart ' "$work/again.log") failures"
     else
-        fail "--restarts, T=$t/$transport/$plan: code $code, or other bytes; kept as $work/failed-again-$trial"
+        fail "--restarts, T=$t/$transport/$plan: code $code, $behind steps lost, or other bytes; kept as $work/failed-again-$trial"
         mv "$work/again" "$work/failed-again-$trial"
         cp "$work/again.log" "$work/failed-again-$trial.log"
     fi
     rm -rf "$work/again"
 done
+if [ $lost -eq 0 ]; then pass "$tried failures with those of --restarts, 0 steps lost beyond the newest checkpoint"; else fail "$lost steps lost in $tried failures"; fi
 for mpi in "${mpis[@]}"; do
     SHEAF_SOAK=1 bash tests/mpi/faults.sh $mpi >"$work/faults-$mpi.log" 2>&1
     passed=$((passed + $(grep -c '^ok - ' "$work/faults-$mpi.log")))

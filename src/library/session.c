@@ -13,6 +13,7 @@
 #include "monitor/provenance.h"
 #include "plan/fits.h"
 #include "train/rank.h"
+#include "train/shared_out.h"
 
 typedef struct session {
     const sheaf__session_options *how;
@@ -151,14 +152,42 @@ static sheaf_status *join(const sheaf_train_options *o)
                : NULL;
 }
 
+/* A run whose folder another host keeps is never begun anew beside it. */
+static sheaf_status *kept_elsewhere(const sheaf_train_options *o, int by)
+{
+    const char *first = sheaf__process_host(0), *host = sheaf__process_host(by);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s--out %s", o->resume ? "--resume " : "", o->out);
+    if (o->resume)
+        sheaf_expected(st, "the run on %s, the host of the first process, which keeps it", first);
+    else
+        sheaf_expected(st, "no run there on any host, for a new one");
+    sheaf_found(st, "none on %s, and one on %s", first, host);
+    return sheaf_try_this(st, "go on with it: --resume with %s as the first host%s", host,
+                          o->resume ? ", or copy its folder to the one that is first now"
+                                    : "; or choose another --out");
+}
+
+/* Is there a run in OUT of some host, and not of the first process's? */
+static sheaf_status *look_for_keeper(const sheaf_train_options *o)
+{
+    bool kept[SHEAF_MAX_SLICES];
+    if (sheaf__process_count() == 1)
+        return NULL;
+    sheaf_status *st = sheaf__out_kept(kept, sheaf__process_all(), o->out, SHEAF__OUT_SEEN_WITHIN);
+    for (int i = 1; i < sheaf__process_count() && st == NULL && !kept[0]; i++)
+        if (kept[i])
+            st = kept_elsewhere(o, i);
+    return st;
+}
+
 /* What the run that goes on has stored: the first process looks, and tells the others. */
 static sheaf_status *look_back(session *s)
 {
     const sheaf_train_options *o = s->how->options;
     int64_t step = 0;
-    sheaf_status *st = NULL;
-    if (!o->resume)
-        return NULL;
+    sheaf_status *st = look_for_keeper(o);
+    if (st != NULL || !o->resume)
+        return st;
     if (sheaf__process_first())
         st = sheaf_train_peek(&s->stored, &step, o->out);
     if (st == NULL && sheaf__process_first() && s->stored == NULL &&

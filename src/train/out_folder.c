@@ -144,6 +144,12 @@ static bool is_own_cache(const char *out, const char *name)
     return is;
 }
 
+/* What a run leaves that is killed while its hosts look whether they share OUT (shared_out.h). */
+static bool is_left_proof(const char *name)
+{
+    return strncmp(name, "seen.", 5) == 0 && sheaf__path_is_partial(name);
+}
+
 sheaf_status *sheaf__out_check(sheaf__out_folder *f)
 {
     const sheaf_train_options *o = f->options;
@@ -155,7 +161,8 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
         st = sheaf__list_dir(&name, &count, o->out);
         int64_t others = 0;
         for (int64_t i = 0; i < count; i++)
-            if (!is_own_log(o->out, name[i]) && !is_own_cache(o->out, name[i])) {
+            if (!is_own_log(o->out, name[i]) && !is_own_cache(o->out, name[i]) &&
+                !is_left_proof(name[i])) {
                 char *other = name[i];
                 name[i] = name[others];
                 name[others++] = other;

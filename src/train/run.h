@@ -27,9 +27,10 @@ typedef struct sheaf__run {
     char *origin_text; /* by rank 0, before the others go on */
     atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
-    double began;         /* by sheaf__seconds() */
-    bool apart;           /* only the first process sees OUT */
-    atomic_int interrupt; /* an evaluation that is under way ends */
+    double began;                /* by sheaf__seconds() */
+    bool apart;                  /* not all processes see OUT, which the first one keeps */
+    bool seen[SHEAF_MAX_SLICES]; /* which do, by number; of one process it is true */
+    atomic_int interrupt;        /* an evaluation that is under way ends */
     sheaf__out_folder folder;
 } sheaf__run;
 

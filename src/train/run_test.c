@@ -2,6 +2,8 @@
  * checkpoint says, what an evaluation finds. */
 #include "tests/files.h"
 
+#include <unistd.h>
+
 #include "base/json.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/tools/init.h"
@@ -96,6 +98,27 @@ static told train(const sheaf_train_options *o)
     assert_int_equal(t.n, o->steps);
     sheaf_train_result_release(&result);
     return t;
+}
+
+/* What a run leaves that was killed while its hosts looked whether they share OUT: no obstacle, and
+ * gone with the next. A file of another name is one. */
+static void test_out__what_a_look_left_is_swept(void **state)
+{
+    sheaf_train_options o = options_of(at("two.safetensors"), at("looked"), SHEAF_METHOD_LORA);
+    sheaf_train_result result = { 0 };
+    char *left = NULL;
+    o.steps = 1;
+    o.accumulate = 1;
+    CHECK_OK(sheaf__make_dirs(o.out, NULL));
+    CHECK_OK(sheaf__partial_path(&left, at("looked/seen"), "partial", 0));
+    put(left, "00112233");
+    put(at("looked/seen"), "somebody's");
+    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL), SHEAF_E_ARG,
+                "a folder with files in it");
+    assert_int_equal(unlink(at("looked/seen")), 0);
+    train(&o);
+    assert_int_equal(sheaf__path_kind(left), SHEAF_PATH_NONE);
+    free(left);
 }
 
 /* Sample 3 is the second row of the second step of two rows, and the first of that of three. What
@@ -540,6 +563,7 @@ static void test_slow__a_rank_that_others_wait_for_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_out__what_a_look_left_is_swept),
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
         cmocka_unit_test(test_contract__is_version_5_where_the_token_that_pads_is_learned),
         cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),

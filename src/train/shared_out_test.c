@@ -2,7 +2,10 @@
  */
 #include "train/shared_out.h"
 
+#include <pthread.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm/grid.h"
@@ -11,13 +14,19 @@
 typedef struct run {
     char folder[4][500];
     int blind[4];
+    double wait;
 } run;
 
 static sheaf_status *body(void *context, const sheaf__grid *grid)
 {
     run *r = context;
     const int me = sheaf_comm_rank(grid->all);
-    return sheaf__out_shared(&r->blind[me], grid->all, r->folder[me], 0);
+    bool seen[SHEAF_MAX_SLICES];
+    sheaf_status *st = sheaf__out_shared(seen, grid->all, r->folder[me], r->wait);
+    r->blind[me] = -1;
+    for (int i = sheaf_comm_ranks(grid->all) - 1; i >= 0 && st == NULL; i--)
+        r->blind[me] = seen[i] ? r->blind[me] : i;
+    return st;
 }
 
 /* The first that does not see it, which all say. */
@@ -32,7 +41,7 @@ static int ask(run *r, int ranks)
 
 static void test_out__one_folder_under_any_name_is_shared(void **state)
 {
-    run r;
+    run r = { .wait = 0 };
     assert_int_equal(mkdir(at("one"), 0777), 0);
     assert_int_equal(symlink(at("one"), at("link")), 0);
     for (int i = 0; i < 4; i++)
@@ -44,7 +53,7 @@ static void test_out__one_folder_under_any_name_is_shared(void **state)
 
 static void test_out__another_folder_is_noticed(void **state)
 {
-    run r;
+    run r = { .wait = 0 };
     assert_int_equal(mkdir(at("mine"), 0777), 0);
     assert_int_equal(mkdir(at("theirs"), 0777), 0);
     for (int i = 0; i < 4; i++)
@@ -63,10 +72,106 @@ static void test_out__another_folder_is_noticed(void **state)
     assert_int_equal(entries(at("theirs")), 0);
 }
 
-/* The nearest folder above it tells. */
+/* What lies in a folder while the ranks look. */
+static void *spy(void *folder)
+{
+    static char names[2][200];
+    for (int i = 0; i < 400 && names[1][0] == '\0'; i++) {
+        char **name = NULL;
+        int64_t count = 0;
+        for (int k = 0; k < 2; k++) {
+            char path[600];
+            snprintf(path, sizeof path, "%s%s", (const char *)folder, k == 0 ? "" : "/deep/run");
+            sheaf_status_free(sheaf__list_dir(&name, &count, path));
+            for (int64_t n = 0; n < count; n++)
+                if (strcmp(name[n], "deep") != 0)
+                    snprintf(names[k], sizeof names[k], "%s", name[n]);
+            sheaf__names_free(name, count);
+            name = NULL;
+            count = 0;
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    return names;
+}
+
+/* A run that is killed meanwhile leaves nothing above OUT. */
+static void test_out__the_file_lies_in_it(void **state)
+{
+    run r = { .wait = 0.3 };
+    pthread_t thread;
+    char(*names)[200];
+    assert_int_equal(mkdir(at("spied"), 0777), 0);
+    char *folder = strdup(at("spied"));
+    assert_int_equal(pthread_create(&thread, NULL, spy, folder), 0);
+    snprintf(r.folder[0], sizeof r.folder[0], "%s", at("spied/deep/run"));
+    snprintf(r.folder[1], sizeof r.folder[1], "%s", at("nowhere"));
+    assert_int_equal(ask(&r, 2), 1);
+    assert_int_equal(pthread_join(thread, (void **)&names), 0);
+    assert_string_equal(names[0], "");
+    assert_memory_equal(names[1], "seen.partial-", 13);
+    assert_true(sheaf__path_is_partial(names[1]));
+    assert_int_equal(entries(at("spied")), 0);
+    free(folder);
+}
+
+static sheaf_status *look_for_runs(void *context, const sheaf__grid *grid)
+{
+    run *r = context;
+    const int me = sheaf_comm_rank(grid->all);
+    bool kept[SHEAF_MAX_SLICES];
+    sheaf_status *st = sheaf__out_kept(kept, grid->all, r->folder[me], r->wait);
+    r->blind[me] = 0;
+    for (int i = 0; i < sheaf_comm_ranks(grid->all) && st == NULL; i++)
+        r->blind[me] |= kept[i] << i;
+    return st;
+}
+
+/* A bit for each rank that has a run. */
+static int runs_of(run *r, int ranks)
+{
+    CHECK_OK(sheaf__grid_run(
+        &(sheaf__grid_options){ .groups = 1, .ranks = ranks, .messages = true }, look_for_runs, r));
+    for (int i = 1; i < ranks; i++)
+        assert_int_equal(r->blind[i], r->blind[0]);
+    return r->blind[0];
+}
+
+static void *begin_late(void *settings)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = 60000000 }, NULL);
+    put(settings, "lr: 1");
+    return NULL;
+}
+
+static void test_out__who_has_a_run_in_it(void **state)
+{
+    run r = { .wait = 0 };
+    pthread_t thread;
+    static const char *const names[] = { "k0", "k1", "k2", "k3" };
+    for (int i = 0; i < 4; i++)
+        snprintf(r.folder[i], sizeof r.folder[i], "%s", at(names[i]));
+    for (int ranks = 1; ranks <= 4; ranks++)
+        assert_int_equal(runs_of(&r, ranks), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(mkdir(at(names[i]), 0777), 0);
+    assert_int_equal(runs_of(&r, 4), 0); /* a folder is no run */
+    put(at("k2/settings"), "lr: 1");
+    assert_int_equal(runs_of(&r, 4), 1 << 2);
+    assert_int_equal(mkdir(at("k1/checkpoints"), 0777), 0);
+    assert_int_equal(mkdir(at("k3/checkpoints"), 0777), 0);
+    put(at("k3/checkpoints/lock"), "");
+    assert_int_equal(mkdir(at("k1/checkpoints/step-00000002"), 0777), 0);
+    assert_int_equal(runs_of(&r, 4), 1 << 1 | 1 << 2);
+    r.wait = 10; /* the first sees its own a moment later */
+    assert_int_equal(pthread_create(&thread, NULL, begin_late, (void *)at("k0/settings")), 0);
+    assert_int_equal(runs_of(&r, 4), 1 << 0 | 1 << 1 | 1 << 2);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void test_out__before_it_is_there(void **state)
 {
-    run r;
+    run r = { .wait = 0 };
     for (int i = 0; i < 4; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at("one/deep/run"));
     assert_int_equal(ask(&r, 4), -1);
@@ -83,7 +188,7 @@ static void test_out__before_it_is_there(void **state)
 /* A folder that cannot be made there. */
 static void test_out__where_nothing_can_be_written(void **state)
 {
-    run r;
+    run r = { .wait = 0 };
     put(at("file"), "no folder");
     for (int i = 0; i < 2; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at("file/run"));
@@ -98,6 +203,8 @@ int main(void)
         cmocka_unit_test(test_out__one_folder_under_any_name_is_shared),
         cmocka_unit_test(test_out__another_folder_is_noticed),
         cmocka_unit_test(test_out__before_it_is_there),
+        cmocka_unit_test(test_out__the_file_lies_in_it),
+        cmocka_unit_test(test_out__who_has_a_run_in_it),
         cmocka_unit_test(test_out__where_nothing_can_be_written),
     };
     return cmocka_run_group_tests_name("train/shared_out", tests, make_scratch, remove_scratch);

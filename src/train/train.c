@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "comm/doing.h"
@@ -13,11 +14,10 @@
 #include "train/alike.h"
 #include "train/contract.h"
 #include "train/export.h"
+#include "train/host_cache.h"
 #include "train/run.h"
 #include "train/shared_out.h"
 
-/* Seconds within which hosts that share a file system see what one of them has written. */
-#define SEEN_WITHIN 10
 /* Heartbeats of steps in which a slow rank shows. */
 #define SILENCES 3
 /* Bytes at a time, where the others give the first process what it saves. */
@@ -217,37 +217,92 @@ static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
     return st;
 }
 
-/* The first process reads the data, and what it tokenised is there for the others. */
-static sheaf_status *open_sets(ingredients *in, const sheaf_train_options *o,
-                               const sheaf_train_hooks *hooks)
+/* The first process of this host that does not see OUT, where there are such. */
+static bool leads_blind_host(const bool *seen)
 {
+    const int me = sheaf__process_number();
+    for (int i = 0; i < me; i++)
+        if (!seen[i] && strcmp(sheaf__process_host(i), sheaf__process_host(me)) == 0)
+            return false;
+    return !seen[me];
+}
+
+/* All have opened what lies in the folder of their host, or have failed alike. One of a host
+ * removes it; another may have one of its own, where it names another folder for what is temporary.
+ */
+static sheaf_status *forget(char *folder, bool leads, sheaf_status *st)
+{
+    for (int now = 0; now <= 1; now++) {
+        sheaf_status *left =
+            sheaf__process_agree(leads == (now == 0) ? sheaf__host_cache_remove(folder) : NULL);
+        if (st == NULL)
+            st = left;
+        else
+            sheaf_status_free(left);
+    }
+    free(folder);
+    return st;
+}
+
+/* The first process reads the data, and what it tokenised is there for the others; of those that
+ * do not see OUT the first of each host does so for its host. */
+static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train_options *o)
+{
+    const sheaf_train_hooks *hooks = r->hooks;
     const atomic_int *stop = hooks->signals == NULL ? NULL : &hooks->signals->stop;
-    const bool first = sheaf__process_first();
+    const bool first = sheaf__process_first(), blind = !r->seen[sheaf__process_number()];
+    const int turn = first ? 0 : r->apart && leads_blind_host(r->seen) ? 1 : 2;
+    char *local = NULL;
     sheaf_status *st = NULL;
-    if (first)
-        st = sheaf__sets_open(&in->sets, o, &in->opened.config, hooks->events, stop);
-    st = sheaf__process_agree(st);
-    if (st == NULL && !first)
-        st = sheaf__sets_open(&in->sets, o, &in->opened.config, hooks->events, stop);
-    return sheaf__process_agree(st);
+    for (int now = 0; now <= 2 && st == NULL; now++) {
+        if (now == 1 && !r->apart)
+            continue;
+        if (now == turn && blind)
+            st = sheaf__host_cache_path(&local, sheaf__process_host(0), o->out);
+        o->cache_beside = local;
+        if (now == turn && st == NULL)
+            st = sheaf__sets_open(&in->sets, o, &in->opened.config, hooks->events, stop);
+        st = sheaf__process_agree(st);
+    }
+    o->cache_beside = NULL;
+    return r->apart ? forget(local, turn == 1, st) : st;
+}
+
+/* Runs in OUT of hosts that do not see the first one's. */
+static sheaf_status *tell_others(const sheaf__run *r)
+{
+    bool kept[SHEAF_MAX_SLICES];
+    const char *out = r->options->out;
+    sheaf_status *st = sheaf__out_kept(kept, sheaf__process_all(), out, 0);
+    for (int i = 1; i < sheaf__process_count() && st == NULL; i++)
+        if (kept[i] && !r->seen[i])
+            sheaf_warn(r->hooks->events,
+                       "host %s has a run in %s too, which is left as it is: this one is that of "
+                       "%s",
+                       sheaf__process_host(i), out, sheaf__process_host(0));
+    return st;
 }
 
 /* Do hosts have a disk each? */
 static sheaf_status *look_at_out(sheaf__run *r)
 {
     const char *out = r->options->out;
-    int blind = -1;
+    int blind = 0;
+    r->seen[0] = true;
     if (sheaf__process_count() == 1)
         return NULL;
-    sheaf_status *st = sheaf__out_shared(&blind, sheaf__process_all(), out, SEEN_WITHIN);
-    r->apart = blind >= 0;
-    if (st == NULL && r->apart)
-        sheaf_note(
-            r->hooks->events,
-            "host %s does not see %s of %s: the first process keeps there all that is saved, "
-            "and the others give it their parts",
-            sheaf__process_host(blind), out, sheaf__process_host(0));
-    return st;
+    sheaf_status *st =
+        sheaf__out_shared(r->seen, sheaf__process_all(), out, SHEAF__OUT_SEEN_WITHIN);
+    while (st == NULL && blind < sheaf__process_count() && r->seen[blind])
+        blind++;
+    if (st != NULL || blind == sheaf__process_count())
+        return st;
+    r->apart = true;
+    sheaf_note(r->hooks->events,
+               "host %s does not see %s of %s: the first process keeps there all that is saved, "
+               "and the others give it their parts",
+               sheaf__process_host(blind), out, sheaf__process_host(0));
+    return tell_others(r);
 }
 
 /* All that decides about the run is known: what it needs is asked for, and OUT is written. */
@@ -322,7 +377,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     if (st == NULL)
         st = sheaf__process_agree(open_model(&in, o, hooks->events));
     if (st == NULL)
-        st = open_sets(&in, o, hooks);
+        st = open_sets(&in, &r, &with);
     if (st == NULL) {
         with.steps = sheaf__sets_steps(&in.sets, o);
         r.job = (sheaf__job){ .options = o,

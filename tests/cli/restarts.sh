@@ -41,7 +41,7 @@ check "comes again, so it is not tried" test "$(again)" = 0
 # Signals reach the run, and nothing outlives the process that watches over it.
 endless=("${flags[@]}")
 endless[10]=1000000
-saved() { compgen -G "$work/$1/checkpoints/step-*" >/dev/null; } # an older one goes when a newer one is there
+saved() { compgen -G "$work/$1/checkpoints/step-????????" >/dev/null; } # an older one goes when a newer one is there
 begin() { "$sheaf" "${endless[@]}" --out "$work/$1" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!; check "it begins: $1" waits saved "$1"; }
 begin stopped
 kill -TERM $process

@@ -23,7 +23,7 @@ check "which says so" grep -qE 'the first process \(rank 0, host .*\) is silent:
 check "and once more the same bytes" equal "$work/one" "$work/stopped"
 
 # Signals reach all, and nothing outlives the process that watches over it.
-saved() { compgen -G "$work/$1/checkpoints/step-*" >/dev/null; } # an older one goes when a newer one is there
+saved() { compgen -G "$work/$1/checkpoints/step-????????" >/dev/null; } # an older one goes when a newer one is there
 begin() {
     "$sheaf" "${flags[@]}" --steps 1000000 --out "$work/$1" "${processes[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
     check "it begins: $1" waits saved "$1"

@@ -206,11 +206,15 @@ static void watch(int *code, pid_t child, bool is_open, int note)
     *code = ended < 0 ? CLI_FAILED : WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
 }
 
+/* Where the first process could not say, mpirun's own code, 1 or that of a signal, means nothing
+ * here but that it failed. */
 static void read_note(int *code, int note)
 {
     char digit = 0;
     if (pread(note, &digit, 1, CODE) == 1 && digit != 0)
         *code = digit - '0';
+    else if (*code != CLI_DONE)
+        *code = CLI_FAILED;
     close(note);
 }
 
