@@ -5,7 +5,8 @@
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench attention` attention of long sequences with PyTorch's,
-# `./run bench ranks` one rank with ranks of one thread each.
+# `./run bench ranks` one rank with ranks of one thread each,
+# `./run bench plan` what `sheaf plan --time` predicts with what steps take.
 #
 # Needs python3 with venv and a network once, to put the rivals into
 # build/bench-venv. Arguments go to compare.py or what runs instead (see its --help).
@@ -15,6 +16,7 @@ work=build/bench
 mkdir -p "$work"
 case ${1:-} in # no rival takes part
     ranks) shift; exec python3 bench/ranks.py --work "$work" "$@" ;;
+    plan) shift; exec python3 bench/plan_time.py --work "$work" "$@" ;;
 esac
 . bench/rivals.sh
 

@@ -78,8 +78,7 @@ static sheaf_status *count_in_files(sheaf_data *data)
     return NULL;
 }
 
-/* Counts per row; refuses a data set that trains nothing, but for prompts. */
-static sheaf_status *count(sheaf_data *data, bool prompts)
+sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
 {
     if (data->files != NULL)
         return count_in_files(data);
@@ -228,7 +227,7 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
     if (st == NULL)
         st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
     if (st == NULL)
-        st = sheaf_in(count(data, options->prompts), "%s", path);
+        st = sheaf_in(sheaf__data_count(data, options->prompts), "%s", path);
     if (st == NULL)
         st = sheaf_in(check_positions(data, options), "%s", path);
     if (st == NULL)

@@ -79,6 +79,10 @@ typedef struct sheaf_data_options {
  * fits into, SHEAF_E_STOPPED, SHEAF_E_MEMORY. *out untouched on failure. */
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
                               const sheaf_data_options *options);
+/* sheaf_data_made - rows of made-up tokens that are all learned, with an image in each where the
+ * model reads them; seq must leave room for it. Files are not touched. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_data_made(sheaf_data **out, const sheaf_config *config, int64_t rows,
+                              int64_t seq);
 void sheaf_data_close(sheaf_data *data);
 
 int64_t sheaf_data_rows(const sheaf_data *data);

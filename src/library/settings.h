@@ -68,7 +68,7 @@ typedef struct sheaf__texts {
     int64_t n;
 } sheaf__texts;
 
-#define SHEAF__MAX_SETTINGS 96
+#define SHEAF__MAX_SETTINGS 112
 
 /* What is known of a table's settings beside their values. All zero at first; release also after a
  * failure. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "comm/comm.h"
+#include "library/train_settings.h"
 #include "plan/fits.h"
 
 enum { MOST = 1000 }; /* steps that tell the speed of a small model */
@@ -60,6 +61,7 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
                                const sheaf_events *events)
 {
     sheaf_train_options o = q->o;
+    o.sums = sheaf__sums_of(o.sums, SHEAF_SUMS_UNNAMED, o.dtype); /* as the run would */
     sheaf_lora_options fresh;
     sheaf__open_options how;
     sheaf__opened opened = { 0 };

@@ -321,6 +321,13 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
 }
 
+static void shorten(sheaf_config *c, int64_t most)
+{
+    int64_t *const stack[] = { &c->layers, &c->experts, &c->vit.layers, &c->encoder.layers };
+    for (size_t i = 0; i < sizeof stack / sizeof *stack; i++)
+        *stack[i] = *stack[i] < most ? *stack[i] : most;
+}
+
 /* A tied table of which the adapter names one use is two tensors from here on. */
 static sheaf_status *untie(sheaf__opened *o, int slices)
 {
@@ -342,6 +349,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     sheaf_catalog *catalog = NULL;
     bool untied = false;
     sheaf_status *st = read_config(out, &catalog, how);
+    if (st == NULL && how->layers > 0)
+        shorten(&out->config, how->layers);
     if (st == NULL)
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
     if (st == NULL && !how->config_only)

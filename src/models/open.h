@@ -29,6 +29,8 @@ typedef struct sheaf__open_options {
     const char *config; /* its config.json where the folder has none; NULL = the folder's */
     bool config_only;   /* weights are not needed (planning) */
     int slices;
+    int64_t layers;      /* of each stack, at most: a shorter model, to be measured; 0: all. With
+                            config_only */
     const char *adapter; /* PEFT folder, NULL = none */
     bool hashed;         /* fingerprint of the base, its config and its files */
     bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else

@@ -88,6 +88,7 @@ sheaf__value *sheaf__record_own_columns(sheaf__tape *tape, sheaf__value *x,
     sheaf__op *op = sheaf__tape_op(tape, linear->name, own_forward, flows ? own_backward : NULL,
                                    sizeof(own_params));
     own_params *p = op->params;
+    op->kind = SHEAF__WORK_PRODUCTS;
     *p = (own_params){
         linear, x, sheaf__tape_value(tape, linear->name, x->rows, linear->owned, x->dtype), { 0 }
     };

@@ -579,6 +579,7 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
     sheaf__op *op = sheaf__tape_op(tape, head->name, head_forward, flows ? head_backward : NULL,
                                    sizeof(head_params));
     head_params *p = op->params;
+    op->kind = SHEAF__WORK_HEAD;
     *p = (head_params){ head, run, flows, x, NULL };
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     if (x->needs_grad) {

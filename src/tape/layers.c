@@ -538,6 +538,7 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
     sheaf__op *op = sheaf__tape_op(tape, "attention", attention_forward,
                                    flows ? attention_backward : NULL, sizeof(attention_params));
     attention_params *p = op->params;
+    op->kind = SHEAF__WORK_ATTENTION;
     *p =
         (attention_params){ *heads,
                             in,

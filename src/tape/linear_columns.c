@@ -302,6 +302,7 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         sheaf__tape_op(tape, linear[0]->name, columns_forward, NULL, sizeof(columns_params));
     columns_params *p = op->params;
     bool trains = false, keep_x = false;
+    op->kind = SHEAF__WORK_PRODUCTS;
     *p = (columns_params){ .n = n, .info = info, .x = x };
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = p->linear[i] = linear[i];

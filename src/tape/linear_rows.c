@@ -228,6 +228,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
 {
     sheaf__op *op = sheaf__tape_op(tape, linear->name, rows_forward, NULL, sizeof(rows_params));
     rows_params *p = op->params;
+    op->kind = SHEAF__WORK_PRODUCTS;
     *p = (rows_params){ .linear = linear, .info = info, .x = x, .residual = residual };
     const bool trains = sheaf__linear_trains(linear), drops = sheaf__linear_drops(linear, info);
     const bool flows = trains || x->needs_grad || (residual != NULL && residual->needs_grad);

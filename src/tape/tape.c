@@ -6,6 +6,7 @@
 #include "tape/tape.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,7 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
     tape->op[tape->nops++] = op;
     *op = (sheaf__op){ .name = name,
                        .layer = tape->layer,
+                       .kind = SHEAF__WORK_ELEMENTS,
                        .forward = forward,
                        .backward = backward,
                        .params = params,
@@ -337,6 +339,54 @@ static int bad_argument(const step *s)
     return -1;
 }
 
+/* ---- what a run consists of ---- */
+
+typedef struct mark {
+    double flops, seconds, waiting;
+} mark;
+
+static mark mark_of(const sheaf__context *c)
+{
+    sheaf__costs costs;
+    sheaf__costs_of(&costs, c);
+    return (mark){ costs.flops, sheaf__work_now(c->work), sheaf__costs_waiting(&costs) };
+}
+
+/* The shapes of what a step reads and makes, and whether it makes a gradient of it. */
+static void describe(sheaf__work_entry *out, const step *s)
+{
+    const unsigned of_way = s->backward ? SHEAF__KEEP | SHEAF__GIVES | SHEAF__TAKES | SHEAF__TURNS
+                                        : SHEAF__READ | SHEAF__MAKE | SHEAF__CHANGE;
+    size_t n = 0;
+    for (int a = 0; a < s->op->nargs && n < sizeof out->shape; a++) {
+        const sheaf__value *v = s->op->arg[a].value;
+        unsigned use = s->op->arg[a].use & of_way;
+        if (!v->needs_grad)
+            use &= ~(unsigned)SHEAF__TAKES;
+        n += (size_t)snprintf(out->shape + n, sizeof out->shape - n, "%s%lldx%lld:%x",
+                              a > 0 ? " " : "", (long long)v->rows, (long long)v->cols, use);
+        out->bytes += (double)v->rows * (double)v->cols * (double)sheaf_dtype_bytes(v->dtype);
+        if (v->there != NULL)
+            out->flops = 0;
+    }
+}
+
+static void count_work(const sheaf__context *c, const step *s, const mark *before)
+{
+    const mark after = mark_of(c);
+    sheaf__work_entry e = { .kind = s->op->kind,
+                            .way = s->backward ? SHEAF__WORK_BACKWARD
+                                   : s->again  ? SHEAF__WORK_AGAIN
+                                               : SHEAF__WORK_FORWARD,
+                            .flops = after.flops - before->flops,
+                            .count = 1,
+                            .seconds = after.seconds - before->seconds,
+                            .waiting = after.waiting - before->waiting };
+    sheaf__work_name(e.name, s->op->name);
+    describe(&e, s);
+    sheaf__work_add(c->work, &e);
+}
+
 /* bad: gets step * SHEAF__MAX_ARGS + argument of the first bad one; stays where none is. NULL:
  * nothing is looked at. */
 static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
@@ -351,6 +401,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
                         : s->again  ? "forward again"
                                     : "forward",
                         s->op->name, s->op->layer);
+        const mark begun = tape->context->work == NULL ? (mark){ 0 } : mark_of(tape->context);
         sheaf_status *st = reserve(tape, s);
         sheaf__purpose_of(tape->context, s->backward ? SHEAF__FOR_BACKWARD : SHEAF__FOR_FORWARD);
         if (st == NULL)
@@ -366,6 +417,8 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
             *bad = i * SHEAF__MAX_ARGS + argument;
         found = found || argument >= 0;
         give_back(tape, s);
+        if (tape->context->work != NULL)
+            count_work(tape->context, s, &begun);
     }
     sheaf__doing_phase(tape->context->doing, NULL);
     return NULL;
@@ -435,6 +488,17 @@ double sheaf__costs_sent(const sheaf__costs *costs)
 {
     return (double)sheaf__counters_all(&costs->comm).sent +
            (double)sheaf__counters_all(&costs->world).sent;
+}
+
+double sheaf__costs_waiting(const sheaf__costs *costs)
+{
+    const sheaf__counters *const of[] = { &costs->comm, &costs->world, &costs->peers };
+    double seconds = 0;
+    for (int i = 0; i < 3; i++) {
+        const sheaf__count all = sheaf__counters_all(of[i]);
+        seconds += all.waiting + all.moving;
+    }
+    return seconds;
 }
 
 static void run_on_pool(void *pool, int64_t tasks,

@@ -14,6 +14,7 @@
 #include "comm/comm.h"
 #include "ops/device.h"
 #include "sheaf/owner.h"
+#include "tape/work.h"
 
 /* Who and where this rank is. comm is NULL with one rank; on the dry device it only counts
  * (sheaf_comm_dry_new). */
@@ -24,6 +25,7 @@ typedef struct sheaf__context {
     sheaf_range own;            /* slices this rank owns */
     sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
     struct sheaf__doing *doing; /* where it is told which op runs; NULL: nowhere */
+    sheaf__work *work;          /* where runs of ops are counted and measured; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */
     int stages;            /* 0 or 1: not placed */
@@ -129,6 +131,7 @@ typedef sheaf_status *sheaf__op_fn(sheaf__tape *tape, sheaf__op *op);
 struct sheaf__op {
     const char *name;
     int layer;
+    sheaf__work_kind kind; /* elements, where the function that records it says nothing */
     sheaf__op_fn *forward, *backward; /* backward NULL: nothing flows back */
     int nargs;
     struct {
@@ -188,6 +191,8 @@ void sheaf__costs_of(sheaf__costs *out, const sheaf__context *context);
 void sheaf__costs_repeat(sheaf__context *context, const sheaf__costs *before, int64_t times);
 /* sheaf__costs_sent - bytes handed to other ranks of its group. */
 double sheaf__costs_sent(const sheaf__costs *costs);
+/* sheaf__costs_waiting - seconds in which it waited for others or for bytes. */
+double sheaf__costs_waiting(const sheaf__costs *costs);
 
 /* sheaf__sum_roots - the sum of own roots over all ranks, into roots[0] (float32 [rows, cols]).
  * Counts bytes on dry. */

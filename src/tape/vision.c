@@ -623,6 +623,7 @@ sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, s
     sheaf__op *op = sheaf__tape_op(tape, "attention", full_forward, flows ? full_backward : NULL,
                                    sizeof(full_params));
     full_params *p = op->params;
+    op->kind = SHEAF__WORK_ATTENTION;
     *p = (full_params){ *heads,
                         keys,
                         cache,

@@ -425,6 +425,21 @@ static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t d
     return NULL;
 }
 
+/* Of the clock of context->work, and seconds in calls so far; 0 where nothing is measured. */
+static double time_of(const sheaf__context *c)
+{
+    return c->work == NULL ? 0 : sheaf__work_now(c->work);
+}
+
+static double waiting_of(const sheaf__context *c)
+{
+    sheaf__costs costs;
+    if (c->work == NULL)
+        return 0;
+    sheaf__costs_of(&costs, c);
+    return sheaf__costs_waiting(&costs);
+}
+
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,
                                  double lr)
 {
@@ -442,10 +457,15 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     sheaf_status *st = run_accumulators(s, done, row, sample, out);
     sheaf__doing_step(s->context->doing, done + 1, 0);
     sheaf__doing_phase(s->context->doing, "update");
+    const double began = time_of(s->context), waited = waiting_of(s->context);
     if (st == NULL)
         st = judge(out, s, done, row, sample);
     if (st == NULL && !out->skipped)
         st = sheaf_in(update(s, updates, lr, out), "update");
+    if (s->context->work != NULL) {
+        s->context->work->update += time_of(s->context) - began;
+        s->context->work->update_waiting += waiting_of(s->context) - waited;
+    }
     free(row);
     return st;
 }

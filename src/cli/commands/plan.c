@@ -6,6 +6,7 @@
 #include "base/print.h"
 #include "commands.h"
 #include "machine.h"
+#include "plan_time.h"
 #include "plan/cluster.h"
 #include "models/balance.h"
 #include "library/fit.h"
@@ -22,6 +23,7 @@ const char cmd_plan_usage[] =
     "the first setting that fits a rank: fewer ranks first, then with --checkpointing, then\n"
     "with smaller micro-batches, then with shorter rows; or by how much it misses. With --data\n"
     "also steps and tokens, and with --trial hours, from a minute of real steps. With\n"
+    "--time, how long a step takes, from seconds of measuring or a machine's profile. With\n"
     "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
     "With --place, generation: --micro-batch sequences of --seq tokens, layers on stages.\n";
 
@@ -45,6 +47,7 @@ typedef struct question {
     sheaf_cluster cluster; /* hosts 0: not asked */
     sheaf__fit fit;
     work work;
+    cli_time time;
     sheaf__count (*first)[SHEAF__TRAFFICS]; /* [ranks] of the first step, with data; else NULL */
 } question;
 
@@ -178,6 +181,8 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         add_fit(all, q);
     if (q->work.rows > 0)
         add_work(all, &q->work);
+    if (q->time.asked && q->time.is.step > 0)
+        json_object_set_new(all, "time", cli_time_json(&q->time));
     print_object(cli, all);
 }
 
@@ -568,6 +573,16 @@ static void print_work(const cli *cli, const work *w)
                                      : "hours");
 }
 
+static sheaf_status *find_time(question *q, const cli *cli)
+{
+    const sheaf_train_options *o = &q->ask.o;
+    const double rows = (double)o->micro_batch * (double)o->accumulate;
+    q->time.tokens = rows * (q->work.rows > 0 ? (double)q->work.tokens / (double)q->work.rows
+                                              : (double)q->ask.seq);
+    q->time.steps = q->work.rows > 0 ? q->work.steps : q->ask.whole ? 0 : o->steps;
+    return cli_time_find(&q->time, &q->ask, cli);
+}
+
 /* What the first step of the run exchanges, byte for byte. */
 static sheaf_status *count_first(question *q, const sheaf_plan *plan, const cli *cli)
 {
@@ -594,6 +609,8 @@ static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
         count_work(q);
     if (st == NULL && q->trial && *fits)
         st = try_speed(q, &cli->events);
+    if (st == NULL && q->time.asked && *fits)
+        st = find_time(q, cli);
     if (st == NULL)
         st = count_first(q, &plan, cli);
     if (st != NULL)
@@ -605,6 +622,8 @@ static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
         print_ranks(cli, q, &plan);
     if (!cli->json && q->work.rows > 0)
         print_work(cli, &q->work);
+    if (!cli->json && q->time.asked && *fits)
+        cli_time_print(cli, &q->time);
     if (q->memory > 0)
         print_fit(cli, q, &asked);
     return NULL;
@@ -648,7 +667,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
         "a table of T and D on many hosts, by a model: hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s[,rate=100GFLOP/s]",
         "C"
     };
-    table[n + 6] = (cli_option){ 0 };
+    cli_time_options(&table[n + 6], &q.time);
+    table[n + 9] = (cli_option){ 0 };
     bool fits = true;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
@@ -671,6 +691,12 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--trial without --place or --table");
     if (st == NULL && q.trial && (q.ask.o.data == NULL || q.ask.o.model == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan --trial"), "--model and --data");
+    if (st == NULL)
+        st = cli_time_check(&q.time);
+    if (st == NULL && q.time.asked &&
+        (q.ask.place_text != NULL || q.table != NO_TABLE || cluster != NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                            "--time without --place, --table or --cluster");
     if (st == NULL && q.ask.place_text != NULL && q.table != NO_TABLE)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
     if (st == NULL && q.table != NO_TABLE && (q.memory > 0 || q.by != BY_KIND))
@@ -684,6 +710,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
     else if (st == NULL)
         st = print_answer(&q, cli, &fits);
     sheaf__question_close(&q.ask);
+    cli_time_release(&q.time);
     free(q.first);
     return cli_answer(cli, st, fits);
 }

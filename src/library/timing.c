@@ -1,0 +1,298 @@
+/* timing.c - see timing.h. */
+#include "library/timing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cores.h"
+#include "comm/comm.h"
+#include "library/made_source.h"
+#include "library/train_settings.h"
+#include "models/crew.h"
+#include "plan/fits.h"
+
+enum {
+    STEPS = 4,        /* different ones that are taken, where rows differ */
+    FEWEST_TURNS = 4, /* of each, the first one not counted */
+    MOST_TURNS = 32,
+};
+#define SECONDS 4.0 /* after which no further turn begins */
+
+/* One of the steps, in its fastest turn. */
+typedef struct timed {
+    sheaf__work work;
+    double seconds;
+    double turn[MOST_TURNS];
+} timed;
+
+typedef struct timing {
+    sheaf__job job;
+    sheaf_profile *out;
+    int steps;
+    bool processor;
+    timed of[STEPS]; /* the first rank's */
+} timing;
+
+/* ---- what is read ---- */
+
+/* The rows of a question that has none. */
+static sheaf_status *choose_data(sheaf__subset *out, sheaf_data **made, const sheaf__question *q)
+{
+    *made = NULL;
+    *out = q->sets.train;
+    if (out->data != NULL)
+        return NULL;
+    sheaf_status *st = sheaf_data_made(made, &q->opened.config, q->o.micro_batch * q->o.dp, q->seq);
+    *out = (sheaf__subset){ .data = *made };
+    return st;
+}
+
+/* Steps that must be looked at: one where all rows of the first ones are alike. */
+static int count_steps(const sheaf__question *q, const sheaf__subset *set)
+{
+    const int64_t rows = STEPS * q->o.micro_batch * q->o.dp;
+    int64_t used = -1, labels = 0, tokens = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t row = sheaf__subset_row(set, i, q->o.seed, q->o.shuffle);
+        const int64_t u = sheaf_data_used(set->data, &row, 1),
+                      l = sheaf_data_labels(set->data, &row, 1),
+                      t = sheaf_data_tokens(set->data, &row, 1);
+        if (used >= 0 && (u != used || l != labels || t != tokens))
+            return STEPS;
+        used = u;
+        labels = l;
+        tokens = t;
+    }
+    return 1;
+}
+
+/* A run of the question with one micro-batch in each group. */
+static sheaf__job job_of(const sheaf__question *q, sheaf_train_options *o, const sheaf__subset *set)
+{
+    sheaf__job job = sheaf__question_job(q);
+    *o = q->o;
+    o->accumulate = o->dp;
+    o->eval_data = NULL;
+    o->eval_split = 0;
+    o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
+    job.options = o;
+    job.train = *set;
+    job.eval = (sheaf__subset){ 0 };
+    return job;
+}
+
+static sheaf_profile_setting setting_of(const sheaf_train_options *o)
+{
+    sheaf_profile_setting s = {
+        .threads = sheaf__cores(o->threads), .tp = o->tp, .dp = o->dp, .slices = o->slices
+    };
+    const char *sums = sheaf__sums_name(o->dtype, o->sums);
+    snprintf(s.dtype, sizeof s.dtype, "%s%s%s", sheaf_dtype_torch_name(o->dtype),
+             sums == NULL ? "" : " ", sums == NULL ? "" : sums);
+    return s;
+}
+
+/* ---- measuring ---- */
+
+/* One turn of one of the steps; its weights stay as they are. */
+static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn, bool first_rank)
+{
+    timed *of = &t->of[step];
+    sheaf__work now = { .processor = t->processor };
+    sheaf__step_result unused;
+    rank->context.work = first_rank ? &now : NULL;
+    const double began = sheaf__work_now(&now);
+    sheaf_status *st = sheaf__stepper_run(&unused, rank->stepper, step, 0);
+    const double took = sheaf__work_now(&now) - began;
+    rank->context.work = NULL;
+    if (!first_rank)
+        return st;
+    of->turn[turn] = took;
+    if (turn > 0 && (turn == 1 || took < of->seconds)) {
+        const sheaf__work slower = of->work;
+        of->work = now;
+        of->seconds = took;
+        now = slower;
+    }
+    if (st == NULL && now.no_memory)
+        st = sheaf_fail(SHEAF_E_MEMORY, "list of ops");
+    sheaf__work_release(&now);
+    return st;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What all fastest turns have, as one list. */
+static void collect(timing *t, const sheaf__rank *rank, int turns)
+{
+    sheaf_profile *p = t->out;
+    timed *first = &t->of[0];
+    p->trained = (double)rank->model->trained->numel;
+    for (int s = 0; s < t->steps; s++) {
+        const timed *of = &t->of[s];
+        double ops = 0;
+        for (int64_t i = 0; i < of->work.n; i++) {
+            ops += of->work.entry[i].seconds;
+            sheaf__work_add(&p->work, &of->work.entry[i]);
+        }
+        const double beside = of->seconds - ops - of->work.update;
+        p->beside += (beside > 0 ? beside : 0) / t->steps;
+        p->work.update += of->work.update / t->steps;
+        p->work.update_waiting += of->work.update_waiting / t->steps;
+    }
+    qsort(first->turn + 1, (size_t)turns - 1, sizeof *first->turn, ascending);
+    const double middle = first->turn[1 + (turns - 1) / 2];
+    p->spread = middle / first->seconds - 1;
+}
+
+/* The first rank's clock decides for all. */
+static sheaf_status *take_turns(timing *t, sheaf__rank *rank, sheaf_comm *comm)
+{
+    const bool first_rank = sheaf_comm_rank(comm) == 0;
+    const sheaf__work clock = { 0 };
+    const double began = sheaf__work_now(&clock);
+    sheaf_status *st = NULL;
+    int over = 0, turns = 0;
+    while (st == NULL && over == 0) {
+        for (int s = 0; s < t->steps && st == NULL; s++)
+            st = take_turn(t, rank, s, turns, first_rank);
+        turns++;
+        over = first_rank && (turns == MOST_TURNS || (turns >= FEWEST_TURNS &&
+                                                      sheaf__work_now(&clock) - began >= SECONDS));
+        if (st == NULL)
+            st = sheaf_comm_any(comm, &over);
+    }
+    if (st == NULL && first_rank)
+        collect(t, rank, turns);
+    return st;
+}
+
+static sheaf_status *time_rank(void *arg, const sheaf__grid *grid)
+{
+    timing *t = arg;
+    sheaf__rank rank = { 0 };
+    sheaf_status *st =
+        sheaf__rank_open(&rank, SHEAF_CPU, grid, sheaf_comm_rank(grid->all), &t->job);
+    st = sheaf_comm_agree(grid->all, st);
+    if (st == NULL)
+        st = take_turns(t, &rank, grid->all);
+    sheaf__rank_close(&rank);
+    return st;
+}
+
+static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf__opened *opened,
+                               const sheaf_events *events)
+{
+    sheaf_source *weights = NULL;
+    const sheaf_train_options *o = t->job.options;
+    sheaf_status *st = sheaf__made_source(&weights, opened->schema);
+    t->job.base = weights;
+    if (st == NULL)
+        st = sheaf_fits_train(&t->job, &(sheaf_fits_how){ .force = q->o.force, .events = events });
+    if (st == NULL)
+        st = sheaf__grid_run(&(sheaf__grid_options){ .groups = o->dp, .ranks = o->tp }, time_rank,
+                             t);
+    if (weights != NULL)
+        weights->close(weights);
+    return sheaf_in(st, "measuring a model of %d layers", SHEAF__TIMED_LAYERS);
+}
+
+static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf_events *events)
+{
+    sheaf_lora_options fresh;
+    sheaf__open_options how;
+    sheaf__opened opened = { 0 };
+    sheaf__selection selection = { 0 };
+    sheaf_status *st = sheaf__train_options_open(&how, &fresh, &q->o);
+    how.config_only = true;
+    how.layers = SHEAF__TIMED_LAYERS;
+    if (st == NULL)
+        st = sheaf__open_model(&opened, &how);
+    if (st == NULL)
+        st = sheaf__select(&selection, opened.schema, opened.lora, &q->o, NULL);
+    t->job.schema = opened.schema;
+    t->job.lora = opened.lora;
+    t->job.selection = &selection;
+    if (st == NULL)
+        st = run_short(t, q, &opened, events);
+    sheaf__selection_release(&selection);
+    sheaf__opened_close(&opened);
+    sheaf_lora_options_release(&fresh);
+    return st;
+}
+
+sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *q,
+                                    const char *machine, const sheaf_events *events)
+{
+    sheaf_train_options o;
+    sheaf__subset set;
+    sheaf_data *made;
+    *out = (sheaf_profile){ .cores = sheaf__cores(0) };
+    timing *t = calloc(1, sizeof *t);
+    sheaf_status *st = t == NULL ? sheaf_fail(SHEAF_E_MEMORY, "measuring") : NULL;
+    if (st == NULL)
+        st = choose_data(&set, &made, q);
+    if (st != NULL) {
+        free(t);
+        return st;
+    }
+    *t = (timing){ .out = out, .job = job_of(q, &o, &set), .steps = count_steps(q, &set) };
+    out->of = setting_of(&o);
+    snprintf(out->machine, sizeof out->machine, "%s", machine);
+    /* Where one thread computes, others on the machine cost less truth so. */
+    t->processor = out->of.threads == 1 && o.tp * o.dp == 1;
+    st = measure(t, q, events);
+    for (int s = 0; s < STEPS; s++)
+        sheaf__work_release(&t->of[s].work);
+    sheaf_data_close(made);
+    free(t);
+    return st;
+}
+
+/* ---- predicting ---- */
+
+static void add_time(sheaf_time *to, const sheaf_time *from, double share)
+{
+    for (int k = 0; k < SHEAF__WORK_KINDS; k++)
+        to->kind[k] += share * from->kind[k];
+    to->step += share * from->step;
+    to->update += share * from->update;
+    to->beside += share * from->beside;
+    to->waiting += share * from->waiting;
+    to->scaled += share * from->scaled;
+    to->farthest = from->farthest > to->farthest ? from->farthest : to->farthest;
+}
+
+sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
+                                    const sheaf_profile *profile)
+{
+    sheaf_train_options o;
+    sheaf__subset set;
+    sheaf_data *made;
+    *out = (sheaf_time){ 0 };
+    sheaf_status *st = choose_data(&set, &made, q);
+    if (st != NULL)
+        return st;
+    const sheaf__job job = job_of(q, &o, &set);
+    const sheaf_profile_setting asked = setting_of(&o);
+    const int steps = count_steps(q, &set);
+    const int64_t micros = (q->o.accumulate + o.dp - 1) / o.dp;
+    st = sheaf_profile_check(profile, &asked);
+    for (int s = 0; s < steps && st == NULL; s++) {
+        sheaf__work work = { 0 };
+        sheaf_time one;
+        double trained = 0;
+        st = sheaf_plan_work(&work, &trained, &job, s);
+        if (st == NULL)
+            st = sheaf_time_predict(&one, profile, &work, trained, micros);
+        if (st == NULL)
+            add_time(out, &one, 1.0 / steps);
+        sheaf__work_release(&work);
+    }
+    sheaf_data_close(made);
+    return st;
+}

@@ -1,0 +1,182 @@
+/* profile.c - profiles as JSON: sheaf_profile_write() and _read() of time.h.
+ *
+ *   {"sheaf_profile": 1, "machine": "...", "cores": 2, "dtype": "bfloat16 tiles", "threads": 1,
+ *    "tp": 1, "dp": 1, "slices": 8, "trained": N, "update": s, "update_waiting": s, "beside": s,
+ *    "spread": x, "ops": [{"name", "shape", "kind", "way", "flops", "bytes", "count", "seconds",
+ *    "waiting"}, ...]} */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_write.h"
+#include "plan/time.h"
+
+enum { VERSION = 1, MOST_THREADS = 1 << 16 };
+#define MOST 1e300
+
+static sheaf_status *no_profile(const char *path)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", path);
+    sheaf_expected(st, "a profile of version %d, as sheaf plan --time --save-profile writes it",
+                   VERSION);
+    return sheaf_found(st, "another file");
+}
+
+/* ---- writing ---- */
+
+static void put_entry(sheaf_json_writer *j, const sheaf__work_entry *e)
+{
+    sheaf__json_open(j, NULL, '{');
+    sheaf__json_put_text(j, "name", e->name);
+    sheaf__json_put_text(j, "shape", e->shape);
+    sheaf__json_put_text(j, "kind", sheaf__work_kind_name(e->kind));
+    sheaf__json_put_text(j, "way", sheaf__work_way_name(e->way));
+    sheaf__json_put_real(j, "flops", e->flops);
+    sheaf__json_put_real(j, "bytes", e->bytes);
+    sheaf__json_put_int(j, "count", e->count);
+    sheaf__json_put_real(j, "seconds", e->seconds);
+    sheaf__json_put_real(j, "waiting", e->waiting);
+    sheaf__json_close(j, '}');
+}
+
+sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
+{
+    sheaf_profile before = { 0 };
+    sheaf_json_writer j = { 0 };
+    char *text = NULL;
+    if (sheaf__path_kind(path) != SHEAF_PATH_NONE) {
+        sheaf_status *other = sheaf_profile_read(&before, path);
+        sheaf_profile_release(&before);
+        if (other != NULL)
+            return sheaf_try_this(other, "another name: only a profile is replaced");
+    }
+    sheaf__json_begin(&j);
+    sheaf__json_put_int(&j, "sheaf_profile", VERSION);
+    sheaf__json_put_text(&j, "machine", p->machine);
+    sheaf__json_put_int(&j, "cores", p->cores);
+    sheaf__json_put_text(&j, "dtype", p->of.dtype);
+    sheaf__json_put_int(&j, "threads", p->of.threads);
+    sheaf__json_put_int(&j, "tp", p->of.tp);
+    sheaf__json_put_int(&j, "dp", p->of.dp);
+    sheaf__json_put_int(&j, "slices", p->of.slices);
+    sheaf__json_put_real(&j, "trained", p->trained);
+    sheaf__json_put_real(&j, "update", p->work.update);
+    sheaf__json_put_real(&j, "update_waiting", p->work.update_waiting);
+    sheaf__json_put_real(&j, "beside", p->beside);
+    sheaf__json_put_real(&j, "spread", p->spread);
+    sheaf__json_open(&j, "ops", '[');
+    for (int64_t i = 0; i < p->work.n; i++)
+        put_entry(&j, &p->work.entry[i]);
+    sheaf__json_close(&j, ']');
+    sheaf__json_end(&j);
+    sheaf__text_add(&j.text, "\n");
+    sheaf_status *st = sheaf__text_take(&text, &j.text);
+    if (st == NULL)
+        st = sheaf__file_write_whole(path, text, strlen(text), NULL);
+    free(text);
+    return st;
+}
+
+/* ---- reading ---- */
+
+static void take_text(char *out, size_t size, sheaf_json_reader *r, const char *key)
+{
+    const char *text = sheaf__json_string(r, key);
+    if (r->st != NULL)
+        return;
+    if (text == NULL || strlen(text) >= size)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a text of less than %zu bytes", size);
+    else
+        memcpy(out, text, strlen(text) + 1);
+}
+
+static double amount(sheaf_json_reader *r, const char *key)
+{
+    return sheaf__json_real(r, key, 0, MOST, SHEAF_JSON_NEEDED_REAL);
+}
+
+/* The place of a name among `n`. */
+static int choice(sheaf_json_reader *r, const char *key, const char *(*name)(int), int n)
+{
+    const char *text = sheaf__json_string(r, key);
+    for (int i = 0; text != NULL && i < n; i++)
+        if (strcmp(text, name(i)) == 0)
+            return i;
+    sheaf__json_fail(r, SHEAF_E_FORMAT, key, "%s, or another of %d words", name(0), n);
+    return 0;
+}
+
+static const char *kind_name(int i)
+{
+    return sheaf__work_kind_name((sheaf__work_kind)i);
+}
+static const char *way_name(int i)
+{
+    return sheaf__work_way_name((sheaf__work_way)i);
+}
+
+static sheaf_status *take_entry(sheaf__work *work, const json_t *object)
+{
+    sheaf__work_entry e = { 0 };
+    sheaf_json_reader r = { .object = object };
+    take_text(e.name, sizeof e.name, &r, "name");
+    take_text(e.shape, sizeof e.shape, &r, "shape");
+    e.kind = (sheaf__work_kind)choice(&r, "kind", kind_name, SHEAF__WORK_KINDS);
+    e.way = (sheaf__work_way)choice(&r, "way", way_name, SHEAF__WORK_WAYS);
+    e.flops = amount(&r, "flops");
+    e.bytes = amount(&r, "bytes");
+    e.count = sheaf__json_int(&r, "count", 1, INT64_C(1) << 40, SHEAF_JSON_NEEDED);
+    e.seconds = amount(&r, "seconds");
+    e.waiting = amount(&r, "waiting");
+    if (r.st == NULL)
+        sheaf__work_add(work, &e);
+    return r.st;
+}
+
+static sheaf_status *take_ops(sheaf_profile *out, sheaf_json_reader *r)
+{
+    const json_t *ops = sheaf__json_list(r, "ops");
+    sheaf_status *st = r->st;
+    for (size_t i = 0; st == NULL && i < json_array_size(ops); i++) {
+        const json_t *one = json_array_get(ops, i);
+        st = json_is_object(one) ? sheaf_in(take_entry(&out->work, one), "'ops': entry %zu", i + 1)
+                                 : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'ops'"), "objects");
+    }
+    if (st == NULL && out->work.n == 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'ops'"), "at least one");
+    return st == NULL && out->work.no_memory ? sheaf_fail(SHEAF_E_MEMORY, "profile") : st;
+}
+
+static sheaf_status *take_profile(sheaf_profile *out, sheaf_json_reader *r)
+{
+    take_text(out->machine, sizeof out->machine, r, "machine");
+    out->cores = (int)sheaf__json_int(r, "cores", 1, MOST_THREADS, SHEAF_JSON_NEEDED);
+    take_text(out->of.dtype, sizeof out->of.dtype, r, "dtype");
+    out->of.threads = (int)sheaf__json_int(r, "threads", 1, MOST_THREADS, SHEAF_JSON_NEEDED);
+    out->of.tp = (int)sheaf__json_int(r, "tp", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
+    out->of.dp = (int)sheaf__json_int(r, "dp", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
+    out->of.slices = (int)sheaf__json_int(r, "slices", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
+    out->trained = amount(r, "trained");
+    out->work.update = amount(r, "update");
+    out->work.update_waiting = amount(r, "update_waiting");
+    out->beside = amount(r, "beside");
+    out->spread = amount(r, "spread");
+    return r->st == NULL ? take_ops(out, r) : r->st;
+}
+
+sheaf_status *sheaf_profile_read(sheaf_profile *out, const char *path)
+{
+    json_t *all = NULL;
+    *out = (sheaf_profile){ 0 };
+    sheaf_status *st = sheaf__json_load(&all, path);
+    if (st != NULL)
+        return st;
+    sheaf_json_reader r = { .object = all };
+    const json_t *version = json_object_get(all, "sheaf_profile");
+    st = !json_is_integer(version) || json_integer_value(version) != VERSION
+             ? no_profile(path)
+             : sheaf_in(take_profile(out, &r), "%s", path);
+    json_decref(all);
+    return st;
+}

@@ -1,0 +1,148 @@
+/* time.c - see time.h. */
+#include "plan/time.h"
+
+#include <math.h>
+#include <string.h>
+
+void sheaf_profile_release(sheaf_profile *profile)
+{
+    sheaf__work_release(&profile->work);
+}
+
+static sheaf_status *differs(const sheaf_profile *p, const char *flag, const char *expected,
+                             const char *found)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "the profile of %s: %s", p->machine, flag);
+    sheaf_expected(st, "%s", expected);
+    sheaf_found(st, "measured with %s", found);
+    return sheaf_try_this(
+        st, "measure it there: sheaf plan --time --save-profile FILE with the same flags");
+}
+
+sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_setting *asked)
+{
+    const struct {
+        const char *flag;
+        int asked, has;
+    } number[] = { { "--threads", asked->threads, p->of.threads },
+                   { "--tp", asked->tp, p->of.tp },
+                   { "--dp", asked->dp, p->of.dp },
+                   { "--slices", asked->slices, p->of.slices } };
+    if (strcmp(p->of.dtype, asked->dtype) != 0)
+        return differs(p, "--dtype, --bf16-sums", asked->dtype, p->of.dtype);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        if (number[i].asked != number[i].has) {
+            char expected[16], found[16];
+            snprintf(expected, sizeof expected, "%d", number[i].asked);
+            snprintf(found, sizeof found, "%d", number[i].has);
+            return differs(p, number[i].flag, expected, found);
+        }
+    return NULL;
+}
+
+sheaf_status *sheaf_plan_work(sheaf__work *out, double *trained, const sheaf__job *job,
+                              int64_t done)
+{
+    sheaf_train_options o = *job->options;
+    sheaf__job one = *job;
+    sheaf__rank held;
+    sheaf__step_result unused;
+    o.accumulate = o.dp; /* every group has one */
+    one.options = &o;
+    one.base = one.adapter = NULL;
+    one.eval = (sheaf__subset){ 0 };
+    sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, 0, &one);
+    if (st == NULL) {
+        held.context.work = out;
+        sheaf__stepper_follow(held.stepper);
+        st = sheaf__stepper_run(&unused, held.stepper, done, 0);
+        *trained = (double)held.model->trained->numel;
+    }
+    sheaf__rank_close(&held);
+    return st == NULL && out->no_memory ? sheaf_fail(SHEAF_E_MEMORY, "list of ops") : st;
+}
+
+/* ---- prices ---- */
+
+/* How many times as much work `a` is. */
+static double ratio(const sheaf__work_entry *a, const sheaf__work_entry *b)
+{
+    if (a->flops > 0 && b->flops > 0)
+        return a->flops / b->flops;
+    return b->bytes > 0 ? a->bytes / b->bytes : 1;
+}
+
+/* Bytes tell a thin product from a thick one; another name is another op. */
+static double distance(const sheaf__work_entry *a, const sheaf__work_entry *b)
+{
+    const double bytes = a->bytes > 0 && b->bytes > 0 ? fabs(log(a->bytes / b->bytes)) : 0;
+    return fabs(log(ratio(a, b))) + bytes / 2 + (strcmp(a->name, b->name) == 0 ? 0 : 2);
+}
+
+static bool is_same(const sheaf__work_entry *a, const sheaf__work_entry *b)
+{
+    return a->flops == b->flops && strcmp(a->name, b->name) == 0 && strcmp(a->shape, b->shape) == 0;
+}
+
+static const sheaf__work_entry *nearest(const sheaf__work *in, const sheaf__work_entry *e,
+                                        sheaf__work_way way)
+{
+    const sheaf__work_entry *best = NULL;
+    for (int64_t i = 0; i < in->n; i++) {
+        const sheaf__work_entry *other = &in->entry[i];
+        if (other->kind != e->kind || other->way != way || other->count == 0)
+            continue;
+        if (is_same(other, e))
+            return other;
+        if (best == NULL || distance(e, other) < distance(e, best))
+            best = other;
+    }
+    return best;
+}
+
+/* What runs again takes as long as the first time. */
+static const sheaf__work_entry *price(const sheaf__work *in, const sheaf__work_entry *e)
+{
+    const sheaf__work_entry *found = nearest(in, e, e->way);
+    return found == NULL && e->way == SHEAF__WORK_AGAIN ? nearest(in, e, SHEAF__WORK_FORWARD)
+                                                        : found;
+}
+
+static sheaf_status *add_op(sheaf_time *out, const sheaf_profile *profile,
+                            const sheaf__work_entry *e, double runs)
+{
+    const sheaf__work_entry *of = price(&profile->work, e);
+    if (of == NULL) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "the profile of %s", profile->machine);
+        sheaf_expected(st, "%s among its ops, %s, for '%s'", sheaf__work_kind_name(e->kind),
+                       sheaf__work_way_name(e->way), e->name);
+        sheaf_found(st, "none");
+        return sheaf_try_this(st, "measure a setting of the same --method");
+    }
+    const bool own = is_same(of, e);
+    const double scale = own ? 1 : ratio(e, of), each = scale / (double)of->count,
+                 seconds = runs * each * of->seconds, waiting = runs * each * of->waiting;
+    out->kind[e->kind] += seconds - waiting;
+    out->waiting += waiting;
+    out->scaled += own ? 0 : seconds;
+    if (scale > 0)
+        out->farthest = fmax(out->farthest, fmax(scale, 1 / scale));
+    return NULL;
+}
+
+sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
+                                 const sheaf__work *work, double trained, int64_t micros)
+{
+    const double scale = profile->trained > 0 ? trained / profile->trained : 0;
+    sheaf_status *st = NULL;
+    *out = (sheaf_time){ .farthest = 1 };
+    for (int64_t i = 0; i < work->n && st == NULL; i++)
+        st = add_op(out, profile, &work->entry[i], (double)(work->entry[i].count * micros));
+    out->update = scale * (profile->work.update - profile->work.update_waiting);
+    out->waiting += scale * profile->work.update_waiting;
+    out->beside = profile->beside * (double)micros;
+    out->step = out->update + out->beside + out->waiting;
+    for (int k = 0; k < SHEAF__WORK_KINDS; k++)
+        out->step += out->kind[k];
+    return st;
+}

@@ -1,0 +1,62 @@
+/* time.h - how long a training step takes: the ops that the dry device finds in it, priced with
+ * what a machine was measured to need for them.
+ *
+ * A profile holds such measurements: ops with their shapes and seconds, of one setting of threads,
+ * ranks, slices and type. An op that it has with the same shapes is priced with its own seconds;
+ * another with those of the nearest op of its kind and way, scaled by the operations of its
+ * products, and where one has none by the bytes of its values. */
+#ifndef SHEAF_PLAN_TIME_H
+#define SHEAF_PLAN_TIME_H
+
+#include "plan/plan.h"
+#include "tape/work.h"
+
+/* What a profile holds for; all of it must be as in the run that is priced. */
+typedef struct sheaf_profile_setting {
+    char dtype[16]; /* "float32", ...; with the order of sums of bfloat16, "bfloat16 tiles" */
+    int threads;    /* compute threads, of all ranks together */
+    int tp, dp, slices;
+} sheaf_profile_setting;
+
+typedef struct sheaf_profile {
+    char machine[64]; /* the processor's name */
+    int cores;        /* that the process could use */
+    sheaf_profile_setting of;
+    sheaf__work work; /* of a micro-batch of one rank; `update` is that of a step */
+    double trained;   /* elements that this rank updates */
+    double beside; /* seconds of a micro-batch that are no op's: reading it, clearing gradients */
+    double spread; /* how much longer the middle one of the measured steps took: 0.1 is 10 % */
+} sheaf_profile;
+
+void sheaf_profile_release(sheaf_profile *profile);
+/* sheaf_profile_write - as JSON, durably; what is there must be a profile or nothing. Errors:
+ * SHEAF_E_ARG, SHEAF_E_IO, SHEAF_E_MEMORY. */
+sheaf_status *sheaf_profile_write(const sheaf_profile *profile, const char *path);
+/* sheaf_profile_read - release also after a failure. Errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is
+ * no profile. */
+sheaf_status *sheaf_profile_read(sheaf_profile *out, const char *path);
+/* sheaf_profile_check - was it measured in this setting? Errors: SHEAF_E_ARG with what differs. */
+sheaf_status *sheaf_profile_check(const sheaf_profile *profile, const sheaf_profile_setting *asked);
+
+/* sheaf_plan_work - the ops of one micro-batch of step `done` (from 0) on the job's first rank, and
+ * the elements that it updates. job->data must be there. */
+sheaf_status *sheaf_plan_work(sheaf__work *out, double *trained, const sheaf__job *job,
+                              int64_t done);
+
+/* Seconds of a step. */
+typedef struct sheaf_time {
+    double step;                    /* all of what follows */
+    double kind[SHEAF__WORK_KINDS]; /* without waiting */
+    double update;                  /* norm of the gradient, AdamW, new compute copies */
+    double beside;                  /* reading rows, clearing gradients */
+    double waiting;                 /* for other ranks and for bytes */
+    double scaled;                  /* of `step`, what was not measured at just these shapes */
+    double farthest;                /* the largest factor by which something was scaled */
+} sheaf_time;
+
+/* sheaf_time_predict - of a step with `micros` micro-batches on this rank, each of this work.
+ * Errors: SHEAF_E_ARG where the profile has no op of some kind. */
+sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
+                                 const sheaf__work *work, double trained, int64_t micros);
+
+#endif
