@@ -1,0 +1,197 @@
+/* first.c - the first process's side of the watch: it hears of all ranks, judges, and tells what
+ * happened, once. See inner.h. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/watch/inner.h"
+
+enum {
+    ANSWER_MS = 3000,
+    APART_MS = 2000,
+    SLOW = 3, /* heartbeats that others wait for a rank that gets on, before it is told */
+    NOTES_S = 60
+};
+
+/* ---- the end ---- */
+
+/* The first process: nobody goes on. */
+static void end_all(sheaf__watch *w, const sheaf_text *text, const sheaf__watch_ending *e, int gone)
+{
+    for (int i = 0; i < w->peers; i++)
+        if (w->peer[i].process > 0)
+            sheaf__line_send(w->peer[i].fd, SHEAF__END, e, sizeof *e);
+    sheaf__watch_kill_here(w, e);
+    w->o.end(w->o.self, &(sheaf__watch_end){
+                            .text = text->at == NULL ? "sheaf: the run cannot go on\n" : text->at,
+                            .gone = gone });
+}
+
+/* How many processes of the machine of `p` there are, if all of them are silent; else 0. */
+static int gone_with(const sheaf__watch *w, const sheaf__watch_peer *p, double now)
+{
+    int gone = 0;
+    if (p->self.machine == w->self.machine)
+        return 0;
+    for (int i = 0; i < w->peers; i++) {
+        const sheaf__watch_peer *other = &w->peer[i];
+        if (other->process <= 0 || other->self.machine != p->self.machine)
+            continue;
+        if (now - other->heard < w->o.heartbeat / 2)
+            return 0;
+        gone++;
+    }
+    return gone;
+}
+
+void sheaf__watch_lost(sheaf__watch *w, sheaf__verdict_kind kind, const sheaf__watch_peer *p,
+                       double now)
+{
+    sheaf_text text = { 0 };
+    sheaf__watch_ending e = { .victims = 1, .victim = { p->self } };
+    sheaf__watch_tell_own(w);
+    sheaf__verdict_text(&text, kind, &w->ranks, p->process, now - p->heard, &p->self);
+    end_all(w, &text, &e, kind == SHEAF__STOPPED ? gone_with(w, p, now) : 0);
+    sheaf__text_release(&text);
+}
+
+/* ---- a hang ---- */
+
+static void hangs(sheaf__watch *w, sheaf__verdict_kind kind, double now)
+{
+    sheaf_text text = { 0 };
+    const sheaf__watch_ending none = { 0 };
+    sheaf__verdict_text(&text, kind, &w->ranks, -1, now - w->progressed, NULL);
+    sheaf__watch_stacks(w, &text);
+    for (int i = 0; i < w->peers; i++)
+        if (w->peer[i].stack != NULL)
+            sheaf__text_add(&text, "%s", w->peer[i].stack);
+    end_all(w, &text, &none, 0);
+    sheaf__text_release(&text);
+}
+
+/* Is what is known of all ranks of the same moment? */
+static bool all_told(const sheaf__watch *w, double now)
+{
+    for (int i = 0; i < w->peers; i++)
+        if (w->peer[i].fd < 0 || w->peer[i].bye || now - w->peer[i].heard > 2e-3 * SHEAF__BEAT_MS)
+            return false;
+    return true;
+}
+
+static void judge_hang(sheaf__watch *w, double now)
+{
+    uint64_t progress = 0;
+    int a, b;
+    for (int i = 0; i < w->o.ranks; i++)
+        progress += w->ranks.told[i].ticks;
+    if (progress != w->progress || w->progressed == 0) {
+        w->progress = progress;
+        w->progressed = now;
+        return;
+    }
+    const double still = now - w->progressed;
+    if (all_told(w, now) && sheaf__apart(&w->ranks, APART_MS, &a, &b))
+        hangs(w, SHEAF__APART, now);
+    if (w->o.hang_after <= 0 || still < w->o.hang_after)
+        return;
+    int missing = 0;
+    for (int i = 0; i < w->peers; i++) {
+        sheaf__watch_peer *p = &w->peer[i];
+        if (p->process <= 0 || p->bye || p->fd < 0)
+            continue;
+        if (still < w->o.hang_after + 1e-3 * SHEAF__LAST_WORDS_MS)
+            sheaf__line_send(p->fd, SHEAF__ASK, NULL, 0);
+        missing += p->stack == NULL;
+    }
+    if (missing == 0 || still > w->o.hang_after + 1e-3 * ANSWER_MS)
+        hangs(w, SHEAF__HANGS, now);
+}
+
+/* The first process: do others wait long for a rank that is there? It may read, write, or be slow.
+ * The run goes on. */
+static void judge_slow(sheaf__watch *w, double now)
+{
+    char line[512];
+    if (w->o.heartbeat <= 0 || w->o.say == NULL || (w->noted > 0 && now - w->noted < NOTES_S))
+        return;
+    for (int r = 0; r < w->ranks.count; r++) {
+        const double s = sheaf__longest_wait(&w->ranks, r);
+        if (s < SLOW * w->o.heartbeat || !sheaf__blocking(&w->ranks, r))
+            continue;
+        sheaf_text text = { 0 };
+        w->noted = now;
+        sheaf__text_add(&text, "others have waited for %.0f s for %s\n", s,
+                        w->ranks.known[r] ? sheaf__told_show(line, sizeof line, &w->ranks.told[r])
+                                          : "a rank of which nothing is known");
+        if (text.at != NULL)
+            w->o.say(w->o.self, text.at);
+        sheaf__text_release(&text);
+        return;
+    }
+}
+
+void sheaf__watch_judge_all(sheaf__watch *w, double now)
+{
+    judge_slow(w, now);
+    judge_hang(w, now);
+}
+
+/* ---- frames ---- */
+
+static void greet(sheaf__watch *w, sheaf__watch_peer *p, const void *bytes, size_t size)
+{
+    sheaf__watch_hello h;
+    if (size != sizeof h)
+        return;
+    memcpy(&h, bytes, sizeof h);
+    if (memcmp(h.token, w->place.token, sizeof h.token) != 0 || h.process < 1 ||
+        h.process >= w->o.processes)
+        return;
+    p->process = h.process;
+    p->self = h.self;
+    p->self.host[sizeof p->self.host - 1] = '\0';
+    h.process = 0;
+    h.self = w->self;
+    sheaf__line_send(p->fd, SHEAF__WELCOME, &h, sizeof h);
+}
+
+static void take_told(sheaf__watch *w, const sheaf__watch_peer *p, const void *bytes, size_t size)
+{
+    sheaf__told *told = &w->ranks.told[p->process];
+    if (size != sizeof *told || p->process >= w->o.ranks)
+        return;
+    memcpy(told, bytes, size);
+    told->host[sizeof told->host - 1] = told->call[sizeof told->call - 1] = '\0';
+    told->group[sizeof told->group - 1] = told->phase[sizeof told->phase - 1] = '\0';
+    told->op[sizeof told->op - 1] = '\0';
+    w->ranks.known[p->process] = true;
+}
+
+void sheaf__watch_hear_other(sheaf__watch *w, sheaf__watch_peer *p, int kind, const void *bytes,
+                             size_t size)
+{
+    if (p->process < 0) {
+        if (kind == SHEAF__HELLO)
+            greet(w, p, bytes, size);
+    } else if (kind == SHEAF__BEAT) {
+        take_told(w, p, bytes, size);
+    } else if (kind == SHEAF__STACK && p->stack == NULL) {
+        p->stack = calloc(1, size + 1);
+        if (p->stack != NULL)
+            memcpy(p->stack, bytes, size);
+    }
+}
+
+void sheaf__watch_welcome(sheaf__watch *w, double now)
+{
+    const int fd = sheaf__line_accept(w->listens);
+    for (int i = 0; i < w->peers && fd >= 0; i++)
+        if (w->peer[i].fd < 0 && w->peer[i].process < 0) {
+            free(w->peer[i].stack);
+            w->peer[i] = (sheaf__watch_peer){ .fd = fd, .process = -1, .heard = now };
+            return;
+        }
+    if (fd >= 0)
+        close(fd); /* more callers than processes */
+}
