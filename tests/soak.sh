@@ -22,7 +22,8 @@
 #  11. sheaf tokenize equals tokenizers on 12 MB of texts and on every code point (needs a network once)
 #  12. runs at every T x D <= 8 groups of ranks, resumed at every other: LoRA, head, full, and with pictures
 #  13. SOAK_FAILURES (200) failures of ranks that are threads or processes of each MPI, each gone on from, by hand and by
-#      --restarts, and each kind of failure at each kind of exchange, on the first, a middle and the last rank (soak_ranks.sh)
+#      --restarts, and each kind of failure at each kind of exchange, on the first, a middle and the last rank, and of processes of
+#      eval, generate, convert and merge (soak_ranks.sh)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3

@@ -9,8 +9,8 @@
 
 static const char *const op_names[] = { "any",    "open",  "read",   "write", "fsync",
                                         "rename", "mkdir", "unlink", "malloc" };
-static const char *const action_names[] = { "",     "fail",  "enospc", "kill",
-                                            "torn", "short", "eintr",  "enosys" };
+static const char *const action_names[] = { "",      "fail",  "enospc", "kill", "torn",
+                                            "short", "eintr", "stop",   "hang", "enosys" };
 
 /* The one of the process; see the top of fault.h for why it exists. */
 static sheaf_faults process_faults;
@@ -72,6 +72,10 @@ sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op)
     if (faults->action == SHEAF_FAULT_KILL ||
         (faults->action == SHEAF_FAULT_TORN && op != SHEAF_FAULT_WRITE))
         kill(getpid(), SIGKILL);
+    if (faults->action == SHEAF_FAULT_STOP)
+        kill(getpid(), SIGSTOP);
+    while (faults->action == SHEAF_FAULT_HANG)
+        pause();
     return faults->action;
 }
 

@@ -2,6 +2,8 @@
  * memcpy(), strlen() and clock_gettime(). */
 #include "comm/doing.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +21,28 @@ void sheaf__doing_begin(sheaf__doing *doing, int rank)
     SHEAF__STORE(doing->rank, rank);
     SHEAF__STORE(doing->layer, -1);
     SHEAF__STORE(doing->since, sheaf__doing_now());
+    SHEAF__STORE(doing->others, (int64_t)-1);
+}
+
+void sheaf__doing_item(sheaf__doing *d, const char *item)
+{
+    if (d == NULL || atomic_flag_test_and_set_explicit(&d->naming, memory_order_acquire))
+        return;
+    size_t i = 0;
+    for (; item != NULL && item[i] != '\0' && i < SHEAF__ITEM - 1; i++) /* names of files' */
+        SHEAF__STORE(d->item[i], item[i] >= ' ' && item[i] < 0x7f ? item[i] : '?');
+    SHEAF__STORE(d->item[i], '\0');
+    atomic_flag_clear_explicit(&d->naming, memory_order_release);
+    sheaf__doing_tick(d);
+}
+
+void sheaf__doing_number(sheaf__doing *d, const char *what, int64_t number)
+{
+    char text[SHEAF__ITEM];
+    if (d == NULL)
+        return;
+    snprintf(text, sizeof text, "%s %" PRId64, what, number);
+    sheaf__doing_item(d, text);
 }
 
 void sheaf__doing_here(sheaf__doing *doing)
@@ -52,6 +76,12 @@ void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
     out->ticks = SHEAF__LOAD(d->ticks);
     for (int i = 0; i < SHEAF__CIRCLES; i++)
         out->made[i] = SHEAF__LOAD(d->made[i]);
+    out->done = SHEAF__LOAD(d->done);
+    out->failed = SHEAF__LOAD(d->failed);
+    out->idle = SHEAF__LOAD(d->idle);
+    for (int i = 0; i < SHEAF__ITEM - 1; i++)
+        if ((out->item[i] = SHEAF__LOAD(d->item[i])) == '\0')
+            break;
     out->for_ms = sheaf__doing_now() - SHEAF__LOAD(d->since);
     take(out->host, sizeof out->host, d->host);
     take(out->call, sizeof out->call, SHEAF__LOAD(d->call));
@@ -107,6 +137,11 @@ static void add_place(line *l, const sheaf__told *t)
         add(l, t->phase);
         add(l, t->op[0] != '\0' ? " of " : "");
         add(l, t->op);
+        before = ", ";
+    }
+    if (t->item[0] != '\0') {
+        add(l, before);
+        add(l, t->item);
     }
 }
 

@@ -2,17 +2,21 @@
  *
  * A record belongs to one rank. That rank alone writes it, with stores that wait for nothing;
  * a watching thread or a signal handler may read it at any moment, and gets a value of each field
- * that was true a moment ago, not of all fields at once. Texts that records point to are static. */
+ * that was true a moment ago, not of all fields at once. Texts that records point to are static;
+ * that of an item is in the record itself, which several threads of the rank may write. */
 #ifndef SHEAF_COMM_DOING_H
 #define SHEAF_COMM_DOING_H
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
 #include "comm/circle.h"
+
+enum { SHEAF__ITEM = 96 }; /* bytes of an item's name */
 
 typedef struct sheaf__doing {
     _Alignas(64) atomic_int rank; /* of all ranks of the run */
@@ -29,6 +33,14 @@ typedef struct sheaf__doing {
     _Atomic int64_t since;  /* when the call began, or the last one ended: sheaf__doing_now() */
     atomic_int thread;      /* the kernel's number of its thread, 0: not known */
     _Atomic uint64_t ticks; /* grows with all that it gets done */
+    atomic_flag naming;     /* a thread writes the item */
+    _Atomic char item[SHEAF__ITEM]; /* what it is at: "row 17", a tensor's name; empty: none */
+    _Atomic int64_t done;           /* bytes of work that ranks have divided */
+    atomic_bool failed; /* it has failed, and waits until the others have come to hear of it */
+    atomic_bool idle;   /* it waits for who uses the program: that is no hang */
+    /* The watching thread writes these: */
+    _Atomic int64_t others; /* `done` of all other ranks; -1: nobody tells */
+    atomic_bool halt;       /* another rank has failed */
 } sheaf__doing;
 
 /* The same as one rank told it, to be kept, sent and shown. All zero: nothing is known. */
@@ -38,7 +50,9 @@ typedef struct sheaf__told {
     uint64_t calls, ticks;
     uint64_t made[SHEAF__CIRCLES];
     int64_t for_ms; /* since when, before now */
-    char host[64], call[16], group[16], phase[24], op[32];
+    int64_t done;
+    int32_t failed, idle;
+    char host[64], call[16], group[16], phase[24], op[32], item[SHEAF__ITEM];
 } sheaf__told;
 
 /* sheaf__doing_now - milliseconds since some fixed moment; coarse and cheap. */
@@ -103,6 +117,17 @@ static inline void sheaf__doing_op(sheaf__doing *d, const char *phase, const cha
 static inline void sheaf__doing_phase(sheaf__doing *d, const char *phase)
 {
     sheaf__doing_op(d, phase, NULL, -1);
+}
+/* sheaf__doing_item - what it is at, cut where it is too long; NULL: nothing that has a name. Any
+ * thread of the rank may call it: of two at once one is heard. */
+void sheaf__doing_item(sheaf__doing *doing, const char *item);
+/* sheaf__doing_number - the same as "WHAT NUMBER". */
+void sheaf__doing_number(sheaf__doing *doing, const char *what, int64_t number);
+/* sheaf__doing_idle - does it wait for who uses the program, as for a question or a full pipe? */
+static inline void sheaf__doing_idle(sheaf__doing *d, bool idle)
+{
+    if (d != NULL)
+        SHEAF__STORE(d->idle, idle);
 }
 /* sheaf__doing_step - step and micro-batch, counted from 1; 0: none. */
 static inline void sheaf__doing_step(sheaf__doing *d, int64_t step, int64_t micro)

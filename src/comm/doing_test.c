@@ -83,7 +83,28 @@ static void test_doing__shown(void **state)
                         "rank 3 (host n2): in no call, after call 1, for 0 s; step 12, saving");
     assert_int_equal(told.ticks, 6);
     assert_string_equal(sheaf__told_show(cut, sizeof cut, &told), "rank 3 (hos");
-    sheaf__doing_call(NULL, "sum", SHEAF__ITS_GROUP, 1); /* nobody watches */
+    sheaf__doing_step(&d, 0, 0);
+    sheaf__doing_number(&d, "row", 17);
+    sheaf__doing_tell(&told, &d);
+    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+                        "rank 3 (host n2): in no call, after call 1, for 0 s; saving, row 17");
+    sheaf__doing_phase(&d, NULL);
+    sheaf__doing_item(&d, "a\033[2Jb"); /* as a file may name it */
+    sheaf__doing_tell(&told, &d);
+    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+                        "rank 3 (host n2): in no call, after call 1, for 0 s; a?[2Jb");
+    char longest[2 * SHEAF__ITEM];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    sheaf__doing_item(&d, longest);
+    sheaf__doing_tell(&told, &d);
+    assert_int_equal(strlen(told.item), SHEAF__ITEM - 1);
+    sheaf__doing_item(&d, NULL);
+    sheaf__doing_tell(&told, &d);
+    assert_string_equal(told.item, "");
+    sheaf__doing_item(NULL, "nobody watches");
+    sheaf__doing_idle(NULL, true);
+    sheaf__doing_call(NULL, "sum", SHEAF__ITS_GROUP, 1);
     sheaf__doing_back(NULL);
     sheaf__doing_op(NULL, "forward", NULL, 0);
     sheaf__doing_step(NULL, 1, 1);

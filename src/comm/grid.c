@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "comm/doing.h"
+#include "comm/injected.h"
 #include "comm/link.h"
 #include "comm/process.h"
 #include "comm/threads.h"
@@ -110,13 +111,16 @@ static sheaf_status *check(const sheaf__grid_options *o, int stages)
 static sheaf_status *process_main(void *argument, sheaf_comm *const *comm)
 {
     const parts *p = argument;
-    return run_body(p,
-                    &(sheaf__grid){ .all = comm[0],
-                                    .group = comm[1],
-                                    .stage = comm[2],
-                                    .peers = comm[3],
-                                    .groups = p->options->groups,
-                                    .number = sheaf_comm_rank(comm[0]) / (p->ranks * p->stages) });
+    const sheaf__grid grid = { .all = comm[0],
+                               .group = comm[1],
+                               .stage = comm[2],
+                               .peers = comm[3],
+                               .groups = p->options->groups,
+                               .number = sheaf_comm_rank(comm[0]) / (p->ranks * p->stages) };
+    sheaf__injected_add(sheaf__process_injected(), &grid);
+    sheaf_status *st = run_body(p, &grid);
+    sheaf__injected_drop(sheaf__process_injected());
+    return st;
 }
 
 static sheaf_status *run_processes(const parts *p)

@@ -16,12 +16,15 @@
 #include "comm/transport.h"
 
 /* Calls by name, then by what they are for, then by what the rank is at. */
-enum { COLLECT = SHEAF__OP_LEFT + 1, FOR, AT = FOR + SHEAF__PURPOSES, NAMES = AT + 4, GROUPS = 4 };
+enum { COLLECT = SHEAF__OP_LEFT + 1, FOR, AT = FOR + SHEAF__PURPOSES, NAMES = AT + 8 };
+/* The groups of the first grid, and those of another. */
+enum { ADDED = 4, GROUPS = 8 };
 
 static const char *const call_names[NAMES] = {
-    "any call",  "sum",     "max",     "select",  "broadcast", "gather",   "agree",
-    "any",       "barrier", "no call", "collect", "others",    "forwards", "backwards",
-    "gradients", "weights", "norm",    "loading", "saving",    "update",   "evaluating"
+    "any call",  "sum",       "max",     "select",   "broadcast", "gather",   "agree",
+    "any",       "barrier",   "no call", "collect",  "others",    "forwards", "backwards",
+    "gradients", "weights",   "norm",    "loading",  "saving",    "update",   "evaluating",
+    "reading",   "comparing", "writing", "finishing"
 };
 
 typedef enum kind { KILL, STOP, FAIL, CUT, HANG, STRAY, MEMORY, KINDS, LATE = KINDS } kind;
@@ -167,13 +170,22 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
 
 static void wrap(sheaf__injected *f, int i, sheaf_comm *comm)
 {
-    if (comm == NULL || (i == 2 && comm == f->wrapped[1].comm)) /* a stage that is the group */
+    if (comm == NULL)
         return;
     wrapped *w = &f->wrapped[i];
     *w = (wrapped){ .shown = *comm->transport, .inner = comm->transport, .of = f, .comm = comm };
     w->shown.post = post;
     w->shown.collect = collect;
     comm->transport = &w->shown;
+}
+
+static void wrap_grid(sheaf__injected *f, int first, const sheaf__grid *grid)
+{
+    wrap(f, first, grid->all);
+    wrap(f, first + 1, grid->group);
+    if (grid->stage != grid->group) /* a stage may be the group */
+        wrap(f, first + 2, grid->stage);
+    wrap(f, first + 3, grid->peers);
 }
 
 /* ---- the plan ---- */
@@ -215,17 +227,32 @@ sheaf_status *sheaf__inject(sheaf__injected **out, const sheaf__grid *grid, cons
     if (*out == NULL)
         return sheaf__no_memory("--inject");
     **out = f;
-    wrap(*out, 0, grid->all);
-    wrap(*out, 1, grid->group);
-    wrap(*out, 2, grid->stage);
-    wrap(*out, 3, grid->peers);
+    wrap_grid(*out, 0, grid);
     return NULL;
+}
+
+void sheaf__injected_add(sheaf__injected *f, const sheaf__grid *grid)
+{
+    if (f != NULL)
+        wrap_grid(f, ADDED, grid);
+}
+
+static void unwrap(sheaf__injected *f, int first)
+{
+    for (int i = first; f != NULL && i < GROUPS; i++) {
+        if (f->wrapped[i].comm != NULL)
+            f->wrapped[i].comm->transport = f->wrapped[i].inner;
+        f->wrapped[i].comm = NULL;
+    }
+}
+
+void sheaf__injected_drop(sheaf__injected *f)
+{
+    unwrap(f, ADDED);
 }
 
 void sheaf__injected_free(sheaf__injected *f)
 {
-    for (int i = 0; f != NULL && i < GROUPS; i++)
-        if (f->wrapped[i].comm != NULL)
-            f->wrapped[i].comm->transport = f->wrapped[i].inner;
+    unwrap(f, 0);
     free(f);
 }

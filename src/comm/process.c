@@ -13,6 +13,8 @@
 #include "base/hash.h"
 #include "base/no_memory.h"
 #include "base/text.h"
+#include "comm/doing.h"
+#include "comm/injected.h"
 #include "comm/messages.h"
 #include "comm/plugins.h"
 
@@ -35,6 +37,8 @@ static struct {
     int number, count;
     unsigned runs;
     bool broken;
+    sheaf__doing *doing; /* where its calls are told; NULL: nowhere */
+    sheaf__injected *injected;
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
@@ -167,8 +171,45 @@ sheaf_status *sheaf__process_plugin(char **path, const char *mpi)
 
 void sheaf__process_tell(struct sheaf__doing *doing)
 {
-    if (process_view.comm != NULL)
-        sheaf_comm_tell(process_view.comm, doing, SHEAF__ALL_PROCESSES);
+    if (process_view.comm == NULL)
+        return;
+    sheaf_comm_tell(process_view.comm, doing, SHEAF__ALL_PROCESSES);
+    process_view.doing = doing;
+}
+
+sheaf__doing *sheaf__process_doing(void)
+{
+    return process_view.doing;
+}
+
+sheaf_status *sheaf__process_halted(void)
+{
+    return process_view.doing != NULL && SHEAF__LOAD(process_view.doing->halt)
+               ? sheaf_fail(SHEAF_E_PEER, "another process has failed")
+               : NULL;
+}
+
+int64_t sheaf__process_done(int64_t own, int64_t total)
+{
+    int64_t others = process_view.doing == NULL ? -1 : SHEAF__LOAD(process_view.doing->others);
+    if (process_view.doing != NULL)
+        SHEAF__STORE(process_view.doing->done, own);
+    if (others < 0)
+        others = own * (process_view.count - 1);
+    return own + others < total ? own + others : total;
+}
+
+sheaf_status *sheaf__process_inject(const char *plan)
+{
+    return process_view.comm == NULL
+               ? NULL
+               : sheaf__inject(&process_view.injected, &(sheaf__grid){ .all = process_view.comm },
+                               plan);
+}
+
+sheaf__injected *sheaf__process_injected(void)
+{
+    return process_view.injected;
 }
 
 /* ---- all processes together ---- */
@@ -180,6 +221,8 @@ sheaf_comm *sheaf__process_all(void)
 
 sheaf_status *sheaf__process_agree(sheaf_status *mine)
 {
+    if (process_view.doing != NULL)
+        SHEAF__STORE(process_view.doing->failed, mine != NULL);
     return process_view.comm == NULL ? mine : sheaf_comm_agree(process_view.comm, mine);
 }
 

@@ -37,12 +37,26 @@ bool sheaf__process_asks(double *share);
 /* sheaf__process_tell - from now on calls of all processes are written into `doing`; see
  * sheaf_comm_tell(). */
 void sheaf__process_tell(struct sheaf__doing *doing);
+/* sheaf__process_doing - that record; NULL where there is none, or one process. */
+struct sheaf__doing *sheaf__process_doing(void);
+/* sheaf__process_halted - has another process failed meanwhile, as far as the watch has told? Then
+ * SHEAF_E_PEER, with which this one is to come to the next sheaf__process_agree(): it has the
+ * reason. Any thread may ask. */
+sheaf_status *sheaf__process_halted(void);
+/* sheaf__process_done - this process has done `own` bytes of the `total` that all have divided:
+ * what all have done, as the watch has told, or as if each had done as much. */
+int64_t sheaf__process_done(int64_t own, int64_t total);
+/* sheaf__process_inject - a fault for tests at a call of all processes, or of a group that is made
+ * later; see comm/injected.h. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__process_inject(const char *plan);
+struct sheaf__injected *sheaf__process_injected(void);
 
 /* sheaf__process_all - the group of all processes; NULL with one. Borrowed. */
 sheaf_comm *sheaf__process_all(void);
 
 /* Collective: all processes call them. */
-/* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. */
+/* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. Of a failure the others hear
+ * before they come here, where they are watched: sheaf__process_halted(). */
 sheaf_status *sheaf__process_agree(sheaf_status *mine);
 /* sheaf__process_broadcast - the first's bytes to all. */
 sheaf_status *sheaf__process_broadcast(void *bytes, size_t size);

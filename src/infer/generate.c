@@ -1,4 +1,5 @@
 /* generate.c - see generate.h. */
+#include "comm/doing.h"
 #include "infer/past.h"
 #include "infer/share.h"
 #include "models/rope.h"
@@ -510,6 +511,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         for (int64_t i = 0; i < b.n; i++)
             b.longest = prompt[b.first + i].n > b.longest ? prompt[b.first + i].n : b.longest;
         b.length = rows_of(options, b.longest);
+        sheaf__doing_number(b.c->doing, "prompt", options->number + b.first + 1);
         st = run_batch(&b);
         sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                     .text = "prompts",
@@ -517,5 +519,6 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                                                     .total = own.end - own.begin });
     }
     free_batch(&b);
+    sheaf__doing_item(b.c->doing, NULL);
     return divided ? sheaf__share_answers(out, model->context, count, options->best, st) : st;
 }

@@ -250,7 +250,15 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
             &s.early,
             &(sheaf_monitor_options){ .progress = sheaf__process_first() ? how->progress : NULL });
     if (st == NULL)
-        st = sheaf__watched_open(&watched, how->options, how->watch, how->signals, &events);
+        st = sheaf__watched_open(
+            &watched,
+            &(sheaf__watched_options){ .ranks = how->options->tp * how->options->dp,
+                                       .in_group = how->options->tp,
+                                       .heartbeat = how->options->heartbeat,
+                                       .hang_after = how->options->hang_after,
+                                       .hooks = how->watch,
+                                       .stop = how->signals == NULL ? NULL : &how->signals->stop,
+                                       .events = &events });
     hooks.doing = watched.doing;
     if (st == NULL)
         st = sheaf_train(result, how->options, s.fixed, s.all, &hooks);

@@ -283,8 +283,7 @@ static int failure_flags(sheaf__setting *to, sheaf_train_options *o, bool planni
     const unsigned hidden = planning ? SHEAF__IS_HIDDEN : 0;
     const sheaf__setting flags[] = {
         { "heartbeat", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | hidden, &o->heartbeat,
-          "several processes: one that is silent for so long is given up, with the run; 0 = none",
-          "TIME" },
+          SHEAF__HEARTBEAT_HELP, "TIME" },
         { "hang-after", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | hidden, &o->hang_after,
           "the run ends, and says who waits for whom, when no rank gets on for so long; 0 = never",
           "TIME" },

@@ -6,15 +6,17 @@
 #include "base/no_memory.h"
 #include "comm/process.h"
 
-static sheaf_status *begin_records(sheaf__watched *out, int ranks)
+static sheaf_status *begin_records(sheaf__watched *out, int ranks, const char *phase)
 {
     const bool alone = sheaf__process_count() == 1;
     const int count = alone ? ranks : 1;
     out->doing = aligned_alloc(_Alignof(sheaf__doing), (size_t)count * sizeof *out->doing);
     if (out->doing == NULL)
         return sheaf__no_memory("watching the ranks");
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         sheaf__doing_begin(&out->doing[i], alone ? i : sheaf__process_number());
+        sheaf__doing_phase(&out->doing[i], phase);
+    }
     sheaf__process_tell(out->doing);
     return NULL;
 }
@@ -40,15 +42,14 @@ static void warn(const sheaf_events *events, sheaf_status *st)
     sheaf_status_free(st);
 }
 
-sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf_train_options *o,
-                                  const sheaf__watch_hooks *hooks, const sheaf_signals *signals,
-                                  const sheaf_events *events)
+sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_options *o)
 {
-    const int processes = sheaf__process_count(), ranks = o->tp * o->dp;
+    const int processes = sheaf__process_count();
+    const sheaf__watch_hooks *hooks = o->hooks;
     sheaf__line_place place = { 0 };
     int listens;
     *out = (sheaf__watched){ 0 };
-    sheaf_status *st = sheaf__process_agree(begin_records(out, ranks));
+    sheaf_status *st = sheaf__process_agree(begin_records(out, o->ranks, o->phase));
     if (st != NULL || hooks == NULL || (processes > 1 ? o->heartbeat == 0 : o->hang_after == 0))
         return st;
     st = meet(&listens, &place);
@@ -57,12 +58,13 @@ sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf_train_options
             &out->watch, listens, &place,
             &(sheaf__watch_options){ .process = sheaf__process_number(),
                                      .processes = processes,
-                                     .ranks = processes > 1 ? processes : ranks,
-                                     .in_group = o->tp,
+                                     .ranks = processes > 1 ? processes : o->ranks,
+                                     .in_group = o->in_group,
                                      .doing = out->doing,
                                      .heartbeat = o->heartbeat,
                                      .hang_after = o->hang_after,
-                                     .stop = signals == NULL ? NULL : &signals->stop,
+                                     .stop = o->stop,
+                                     .cure = o->cure,
                                      .end = hooks->end,
                                      .say = hooks->say,
                                      .stack = hooks->stack,
@@ -70,7 +72,7 @@ sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf_train_options
     st = sheaf__process_agree(st);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_IO) {
         if (sheaf__process_first())
-            warn(events, st);
+            warn(o->events, st);
         else
             sheaf_status_free(st);
         st = NULL;

@@ -1,9 +1,10 @@
-/* watched.h - a training run whose processes and ranks are watched (comm/watch/watch.h). */
+/* watched.h - work whose processes and ranks are watched (comm/watch/watch.h): a training run, or
+ * that of another command that several processes share. */
 #ifndef SHEAF_LIBRARY_WATCHED_H
 #define SHEAF_LIBRARY_WATCHED_H
 
+#include "base/events.h"
 #include "comm/watch/watch.h"
-#include "train/train.h"
 
 /* What only the program can do; see sheaf__watch_options. */
 typedef struct sheaf__watch_hooks {
@@ -13,16 +14,24 @@ typedef struct sheaf__watch_hooks {
     void *self;
 } sheaf__watch_hooks;
 
+typedef struct sheaf__watched_options {
+    int ranks, in_group;             /* T * D, T; with several processes there is one to a rank */
+    double heartbeat, hang_after;    /* seconds; 0: neither silence nor a hang ends anything */
+    const sheaf__watch_hooks *hooks; /* NULL: nobody can end the program, nothing is watched */
+    const atomic_int *stop;          /* a signal asked to stop; may be NULL */
+    const char *cure;                /* see sheaf__watch_options */
+    const char *phase;               /* of comm/doing.h, to begin with; may be NULL */
+    const sheaf_events *events;
+} sheaf__watched_options;
+
 typedef struct sheaf__watched {
     sheaf__watch *watch;
-    sheaf__doing *doing; /* of the ranks of this process, for sheaf_train_hooks.doing */
+    sheaf__doing *doing; /* of the ranks of this process */
 } sheaf__watched;
 
 /* sheaf__watched_open - collective over the processes. Where the first cannot be reached, `events`
- * are warned, and the run goes on without. Release also after a failure. */
-sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf_train_options *options,
-                                  const sheaf__watch_hooks *hooks, const sheaf_signals *signals,
-                                  const sheaf_events *events);
+ * are warned, and the work goes on without. Release also after a failure. */
+sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_options *options);
 void sheaf__watched_close(sheaf__watched *watched);
 
 #endif

@@ -2,8 +2,9 @@
 #include "models/crew.h"
 
 #include "base/cores.h"
-#include "comm/process.h"
+#include "comm/doing.h"
 #include "comm/grid.h"
+#include "comm/process.h"
 #include "models/balance.h"
 
 typedef struct crew {
@@ -37,6 +38,10 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
               stage = world / o->ranks % c->place.stages, slices = c->opened->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
+    sheaf__doing *doing = sheaf__process_doing();
+    sheaf__doing_here(doing);
+    sheaf__grid_tell(grid, doing);
+    sheaf__doing_phase(doing, "loading");
     sheaf_status *st = sheaf__device_open(
         &device, SHEAF_CPU, sheaf__threads_of(o->threads, sheaf_comm_ranks(all), world), o->isa, 0);
     sheaf__context context = { .device = device,
@@ -52,7 +57,8 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
                                .world = grid->group,
                                .groups = grid->groups,
                                .group = grid->number,
-                               .peers = grid->peers };
+                               .peers = grid->peers,
+                               .doing = doing };
     const sheaf__model_options options = { .lora = c->opened->lora,
                                            .positions = o->positions,
                                            .place = &c->place };

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "comm/doing.h"
 #include "models/crew.h"
 #include "train/bad.h"
 
@@ -132,6 +133,7 @@ static sheaf_status *run_micro(course *c, pass *p, int64_t micro)
     const int64_t n = rows_of(c, micro);
     sheaf_status *st = c->open && p->rows == n ? NULL : open_runner(c, p, n);
     p->first = micro * c->batch;
+    sheaf__doing_number(c->model->context->doing, "row", row_at(p, p->first) + 1);
     for (int64_t i = 0; i < 2 * n; i++) /* these, and what is to be ready then */
         c->row[i] = p->first + i < p->all && (i < n || micro + 1 < c->own.end)
                         ? row_at(p, p->first + i)
@@ -221,6 +223,7 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
         out->correct += c.found[i].correct;
     }
     out->loss = out->tokens == 0 ? 0 : out->loss / (double)out->tokens;
+    sheaf__doing_item(context->doing, NULL);
     if (c.open)
         sheaf__runner_release(&c.runner);
     free(c.row);

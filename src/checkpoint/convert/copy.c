@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
+#include "comm/doing.h"
 #include "comm/process.h"
 
 enum { CHUNK = 2 << 20, MOST_THREADS = 8, TOLD = 64 << 20 };
@@ -186,6 +187,9 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
     if (s->stop != NULL && atomic_load(s->stop) != 0)
         return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "convert"),
                            "a request to stop; nothing was left behind");
+    sheaf_status *halted = sheaf__process_halted();
+    if (halted != NULL)
+        return halted;
     const sheaf_source_entry *is = cast_find(self, name), *was = s->inner->find(s->inner, name);
     if (is == NULL || was == NULL)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
@@ -297,14 +301,15 @@ int64_t sheaf__entry_bytes(const sheaf_source_entry *e)
 }
 
 void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done,
-                          int64_t bytes, int64_t total)
+                          int64_t bytes, int64_t total, bool together)
 {
     const int64_t now = atomic_fetch_add(done, bytes) + bytes;
+    const int64_t all = together ? sheaf__process_done(now, total) : now;
     if (now / TOLD == (now - bytes) / TOLD)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
                                 .text = what,
-                                .done = now < total ? now : total,
+                                .done = all < total ? all : total,
                                 .total = total };
     sheaf_emit(events, &event);
 }
@@ -358,6 +363,7 @@ static void do_job(void *context, int64_t i, int worker)
     const sheaf_source_entry *e = k->copy[j->copy].entry;
     if (sheaf__stream_failed(&c->failure))
         return;
+    sheaf__doing_item(sheaf__process_doing(), e->name);
     sheaf_status *st =
         k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
     if (st == NULL)
@@ -367,7 +373,8 @@ static void do_job(void *context, int64_t i, int worker)
         sheaf__stream_keep(&c->failure, st, index);
     else
         sheaf__copy_progress(k->events, k->what, k->done,
-                             j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
+                             j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total,
+                             k->together);
 }
 
 /* Jobs are as large as each other: an even share of them; how many. */
@@ -386,6 +393,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     const int threads = k->threads < 1 ? 1 : k->threads > MOST_THREADS ? MOST_THREADS : k->threads;
     sheaf_status *st = NULL;
     sheaf__stream_failure_init(&c.failure);
+    sheaf__doing_phase(sheaf__process_doing(), "converting");
     for (int64_t i = 0; st == NULL && i < k->count; i++)
         st = list_tensor(&c, i);
     for (int i = 0; st == NULL && i < threads; i++)
@@ -404,5 +412,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     for (int i = 0; i < MOST_THREADS; i++)
         free(c.buffer[i]);
     free(c.job);
+    sheaf__doing_item(sheaf__process_doing(), NULL);
+    sheaf__doing_phase(sheaf__process_doing(), "finishing");
     return st;
 }

@@ -13,6 +13,7 @@
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/manifest.h"
 #include "checkpoint/store/stream.h"
+#include "comm/doing.h"
 #include "comm/process.h"
 #include "formats/safetensors.h"
 
@@ -183,7 +184,8 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
                 break;
             sheaf__hasher_add(w->hasher[s->worker], buffer, (size_t)n);
             s->at += n;
-            sheaf__copy_progress(w->how->events, "bytes converted", w->how->done, n, w->how->total);
+            sheaf__copy_progress(w->how->events, "bytes converted", w->how->done, n, w->how->total,
+                                 w->how->together);
         }
     return st;
 }
@@ -191,6 +193,7 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
 static sheaf_status *stream_part(writer *w, const job *j, int worker)
 {
     sheaf_manifest_tensor *t = &w->m->tensor[j->tensor];
+    sheaf__doing_item(sheaf__process_doing(), t->name);
     streaming s = { w, j, w->entry[j->tensor], (int64_t)sheaf_dtype_bytes(t->dtype), 0, worker };
     int64_t rows, cols;
     sheaf__look_view(&rows, &cols, s.e);
@@ -366,8 +369,11 @@ sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how
         st = begin_output(&w, dst, first);
     if (st == NULL)
         st = begin_files(&w);
+    sheaf__doing_phase(sheaf__process_doing(), "converting");
     if (st == NULL)
         st = stream_all(&w);
+    sheaf__doing_item(sheaf__process_doing(), NULL);
+    sheaf__doing_phase(sheaf__process_doing(), "finishing");
     if (how->together)
         st = sheaf__process_agree(st);
     if (st == NULL)

@@ -15,6 +15,8 @@
 #include "base/random.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"
+#include "comm/doing.h"
+#include "comm/process.h"
 
 static const double most_ratio = 8; /* 1 in 10^13 rows by chance */
 
@@ -56,6 +58,7 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
     const int64_t some = t->cols == 1 ? t->chunk : 1; /* of vectors a run of elements */
     const int64_t picks[3] = { 0, (t->rows - some) / 2, t->rows - some };
     crew->rows.t = t;
+    sheaf__doing_item(sheaf__process_doing(), t->name);
     sheaf_status *st = NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_stopped(crew);

@@ -2,11 +2,15 @@
 #include <stdlib.h>
 
 #include "checkpoint/merge/work.h"
+#include "comm/process.h"
 
 enum { MOST_THREADS = 16 };
 
 sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
 {
+    sheaf_status *halted = crew->together ? sheaf__process_halted() : NULL;
+    if (halted != NULL)
+        return halted;
     if (crew->stop == NULL || atomic_load(crew->stop) == 0)
         return NULL;
     return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),

@@ -16,6 +16,7 @@
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/same.h"
 #include "checkpoint/store/stream.h"
+#include "comm/doing.h"
 #include "comm/process.h"
 #include "dialects/hf/hf.h"
 
@@ -191,11 +192,12 @@ static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
 
 static void tell(merger *m, int64_t bytes)
 {
-    const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes;
+    const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes,
+                  all = m->crew.together ? sheaf__process_done(now, m->total) : now;
     if (before / TELL_BYTES == now / TELL_BYTES && now != m->total)
         return;
     const sheaf_event event = {
-        .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = now, .total = m->total
+        .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = all, .total = m->total
     };
     sheaf_emit(m->events, &event);
 }
@@ -216,6 +218,7 @@ static void copy_task(void *context, int64_t index, int worker)
                   capacity = (int64_t)SHEAF__MERGE_TILE * 4 / size;
     const int64_t wide = cols < capacity ? cols : capacity, high = capacity / wide;
     void *buffer = m->crew.scratch[worker].stored;
+    sheaf__doing_item(sheaf__process_doing(), t->name);
     sheaf_status *st = sheaf__merge_stopped(&m->crew);
     for (int64_t row = j->row;
          row < j->row + j->rows && st == NULL && !sheaf__stream_failed(failure); row += high)
@@ -341,6 +344,7 @@ static sheaf_status *one_tensor(merger *m)
     if (!sheaf__merge_touched(t))
         return NULL;
     m->crew.rows.t = t;
+    sheaf__doing_item(sheaf__process_doing(), t->name);
     sheaf_status *st = sheaf__merge_norms(&m->crew, t);
     memset(m->change, 0, (size_t)chunks * sizeof *m->change);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
@@ -388,6 +392,8 @@ static void start_sync(syncing *s)
 static sheaf_status *check_output(merger *m, const char *dst)
 {
     sheaf_source *written = NULL;
+    sheaf__doing_item(sheaf__process_doing(), NULL);
+    sheaf__doing_phase(sheaf__process_doing(), "checking");
     sheaf_status *st = sheaf__merge_output_open(&written, &m->output);
     if (st == NULL)
         st = sheaf__merge_check_rows(&m->crew, &m->plan, written, m->report);
@@ -395,6 +401,8 @@ static sheaf_status *check_output(merger *m, const char *dst)
         st = sheaf__merge_check_products(&m->crew, &m->plan, written, m->report);
     if (written != NULL)
         written->close(written);
+    sheaf__doing_item(sheaf__process_doing(), NULL);
+    sheaf__doing_phase(sheaf__process_doing(), "finishing");
     return sheaf_in(st, "%s", dst);
 }
 
@@ -559,10 +567,12 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
     }
     if (options->together)
         st = sheaf__process_agree(st);
+    sheaf__doing_phase(sheaf__process_doing(), "merging");
     if (st == NULL)
         st = copy_untouched(&m);
     for (m.at = m.crew.begin; m.at < m.crew.end && st == NULL; m.at++)
         st = one_tensor(&m);
+    sheaf__doing_item(sheaf__process_doing(), NULL);
     if (options->together)
         st = sheaf__merge_hear_outcomes(m.outcome, m.plan.count, &m.done, st);
     if (st == NULL)

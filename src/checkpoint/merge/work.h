@@ -20,7 +20,8 @@ typedef struct sheaf__merge_crew {
 sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
                                      const sheaf_merge_options *options);
 void sheaf__merge_crew_release(sheaf__merge_crew *crew);
-/* sheaf__merge_stopped - SHEAF_E_STOPPED once the caller wants it. */
+/* sheaf__merge_stopped - SHEAF_E_STOPPED once the caller wants it; SHEAF_E_PEER when another
+ * process that shares the work has failed. */
 sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew);
 
 /* sheaf__merge_norms - the factors of all DoRA steps of crew->rows.t: m / |V|, V as the step finds

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/no_memory.h"
 #include "checkpoint/store/look.h"
+#include "comm/doing.h"
 #include "comm/process.h"
 
 static const char memory_for[] = "what processes compare";
@@ -24,10 +25,13 @@ static sheaf_status *add_tensor(sheaf_hasher *hasher, sheaf_source *source,
     if (rows == 0 || bytes == 0)
         return NULL;
     void *row = malloc(bytes);
-    sheaf_status *st = row == NULL ? sheaf__no_memory(memory_for)
-                                   : source->read(source, e->name, 0, 1, 0, cols, row);
-    if (st == NULL)
-        sheaf__hasher_add(hasher, row, bytes);
+    sheaf_status *st = row == NULL ? sheaf__no_memory(memory_for) : sheaf__process_halted();
+    sheaf__doing_item(sheaf__process_doing(), e->name);
+    for (int64_t at = 0; at < rows && st == NULL; at += rows > 1 ? rows - 1 : 1) {
+        st = source->read(source, e->name, at, 1, 0, cols, row);
+        if (st == NULL)
+            sheaf__hasher_add(hasher, row, bytes);
+    }
     free(row);
     return st;
 }
@@ -47,6 +51,7 @@ sheaf_status *sheaf__same_sources(sheaf_status *st, sheaf_source *const *source,
     char hash[SHEAF_MAX_SLICES][33] = { "" };
     if (sheaf__process_count() == 1)
         return st;
+    sheaf__doing_phase(sheaf__process_doing(), "comparing");
     sheaf_hasher *hasher = st == NULL ? sheaf__hasher_new() : NULL;
     if (st == NULL && hasher == NULL)
         st = sheaf__no_memory(memory_for);
@@ -58,6 +63,7 @@ sheaf_status *sheaf__same_sources(sheaf_status *st, sheaf_source *const *source,
     if (st == NULL)
         sheaf__hash_text(hash[me], sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);
+    sheaf__doing_item(sheaf__process_doing(), NULL);
     st = sheaf__process_agree(st);
     if (st == NULL)
         st = sheaf__process_gather(hash, sizeof *hash);

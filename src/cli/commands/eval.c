@@ -14,6 +14,7 @@
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
+#include "comm/doing.h"
 #include "comm/process.h"
 #include "dialects/common/joined.h"
 #include "models/crew.h"
@@ -118,6 +119,7 @@ static sheaf_status *finish_logits(work *w, sheaf_status *st)
 {
     if (!w->begun)
         return st;
+    sheaf__doing_phase(sheaf__process_doing(), "finishing");
     st = sheaf__joined_finish(st, w->writer, 1);
     w->writer = NULL;
     if (st == NULL && sheaf__process_first()) {
@@ -430,6 +432,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
                                                        .argc = argc,
                                                        .argv = argv,
                                                        .ranks = j->tp * j->dp,
+                                                       .in_group = j->tp,
                                                        .place = j->place });
     if (st == NULL && sheaf__process_first())
         st = check_logits(&w);

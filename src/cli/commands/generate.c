@@ -11,6 +11,7 @@
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
+#include "comm/doing.h"
 #include "comm/process.h"
 #include "library/together.h"
 
@@ -82,7 +83,9 @@ static void speak(void *self, int64_t prompt, const char *text)
     if (!w->begun && !w->cli->json)
         print_prompt(w, prompt);
     w->begun = true;
+    sheaf__doing_idle(sheaf__process_doing(), true); /* a pager may wait for its reader */
     ask_piece(w->cli, text);
+    sheaf__doing_idle(sheaf__process_doing(), false);
 }
 
 static void print_answer(const work *w, int64_t i)
@@ -205,6 +208,7 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
     }
     m->events = &cli->events;
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    sheaf__doing_idle(sheaf__process_doing(), true);
     if (st == NULL)
         print_results(&w, m);
     else if (w.begun && !cli->json)
@@ -261,6 +265,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
                                                        .argc = argc,
                                                        .argv = argv,
                                                        .ranks = s.model.tp * s.model.dp,
+                                                       .in_group = s.model.tp,
                                                        .place = s.model.place });
     if (st == NULL)
         st = ask_open(&m, cli, &s.model, &s.ask, 0);

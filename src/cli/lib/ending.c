@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "launch.h"
 #include "shared.h"
+#include "signals.h"
 #include "stack.h"
 
 static void write_all(int fd, const char *text)
@@ -80,6 +81,7 @@ void cli_end(void *self, const sheaf__watch_end *why)
             print_json(why->text);
         tell(verdict);
     }
+    cli_signals_remove_unfinished();
     cli_launch_tell(CLI_FAILED);
     cli_launch_end();
     _exit(CLI_FAILED);

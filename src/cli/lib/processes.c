@@ -4,9 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/doing.h"
 #include "comm/process.h"
+#include "ending.h"
 #include "library/train_settings.h"
+#include "linger.h"
 #include "signals.h"
+#include "stack.h"
 
 void cli_processes_table(cli_option *table, cli_processes *p)
 {
@@ -16,8 +20,17 @@ void cli_processes_table(cli_option *table, cli_processes *p)
         { "mpi", CLI_TEXT | CLI_UNSAVED, &p->mpi, SHEAF__MPI_HELP, "NAME" },
         { "hosts", CLI_TEXT | CLI_UNSAVED, &p->hosts, SHEAF__HOSTS_HELP, "LIST" },
         { "hostfile", CLI_PATH | CLI_UNSAVED, &p->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
+        { "heartbeat", SHEAF__IS_TIME | CLI_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP, "TIME" },
+        { "hang-after", SHEAF__IS_TIME | CLI_UNSAVED, &p->hang_after,
+          "several processes: all end, and it is said who waits for whom, when none gets on for so "
+          "long; 0 = never",
+          "TIME" },
+        { "inject", CLI_TEXT | CLI_UNSAVED | CLI_HIDDEN, &p->inject,
+          "a fault for tests: RANK:CALL:N:FAULT" },
         { 0 },
     };
+    p->heartbeat = 10;
+    p->hang_after = 600;
     while (table->name != NULL)
         table++;
     memcpy(table, rows, sizeof rows);
@@ -87,27 +100,70 @@ static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int p
                                                        .argv = how->argv });
 }
 
+/* With threads nothing is watched. */
+static sheaf_status *check_watch(const cli *cli, const cli_processes *p, const cli_option *table)
+{
+    static const char *const flags[] = { "heartbeat", "hang-after" };
+    for (int i = 0; i < 2 && p->transport != SHEAF_TRANSPORT_MPI; i++)
+        if (sheaf__settings_given(&cli->settings, table, flags[i]))
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", flags[i]),
+                                  "--transport mpi beside it");
+    return NULL;
+}
+
+static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
+{
+    const int count = sheaf__process_count();
+    if (count == 1)
+        return NULL;
+    cli_stack_install();
+    p->hooks = (sheaf__watch_hooks){
+        .end = cli_end, .say = cli_end_say, .stack = cli_end_stack, .self = cli
+    };
+    sheaf_status *st = sheaf__watched_open(
+        &p->watched,
+        &(sheaf__watched_options){ .ranks = count,
+                                   .in_group = in_group > 0 && in_group < count ? in_group : count,
+                                   .heartbeat = p->heartbeat,
+                                   .hang_after = p->hang_after,
+                                   .hooks = &p->hooks,
+                                   .stop = p->stop,
+                                   .cure = "nothing was finished: start it again",
+                                   .phase = "reading",
+                                   .events = &cli->events });
+    sheaf__doing_here(p->watched.doing);
+    if (st == NULL && p->inject != NULL)
+        st = sheaf__process_inject(p->inject);
+    return sheaf__process_agree(st);
+}
+
 sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processes_how *how)
 {
     const int processes = how->ranks * stages_of(how->place);
     const bool launched = sheaf__process_launched(NULL, NULL) != NULL;
     sheaf_status *st = sheaf__transport_check(&cli->settings, how->table, p->transport);
+    if (st == NULL)
+        st = check_watch(cli, p, how->table);
     if (st != NULL)
         return st;
     if (p->transport == SHEAF_TRANSPORT_THREADS)
         return cli_processes_alone(&p->elsewhere, cli);
     if (!launched)
         return processes == 1 ? NULL : start(p, how, processes);
+    cli_linger();
     st = sheaf__process_start(p->mpi);
     if (st == NULL && !sheaf__process_first())
         cli_hush(cli);
     if (st == NULL)
         st = check_count(processes);
-    return st == NULL ? sheaf__process_agree(cli_signals_stop(&p->stop)) : st;
+    if (st == NULL)
+        st = sheaf__process_agree(cli_signals_stop(&p->stop));
+    return st == NULL ? watch(p, cli, how->in_group * stages_of(how->place)) : st;
 }
 
-int cli_processes_report(const cli_processes *p, cli *cli, sheaf_status *st)
+int cli_processes_report(cli_processes *p, cli *cli, sheaf_status *st)
 {
+    sheaf__watched_close(&p->watched);
     if (!p->elsewhere)
         return cli_report(cli, st);
     sheaf_status_free(st);

@@ -8,17 +8,21 @@
 #include "cli.h"
 #include "comm/comm.h"
 #include "launch.h"
+#include "library/watched.h"
 
 typedef struct cli_processes {
     sheaf_transport transport;
-    const char *mpi, *hosts, *hostfile;
+    const char *mpi, *hosts, *hostfile, *inject;
+    double heartbeat, hang_after; /* seconds, as those of train */
+    sheaf__watch_hooks hooks;
+    sheaf__watched watched;
     const atomic_int *stop; /* out: not 0 when asked to stop; NULL with threads */
     bool elsewhere;         /* out: other processes did it, or do it, and ended with... */
     int code;
 } cli_processes;
 
-/* cli_processes_table - appends --transport, --mpi, --hosts and --hostfile to a table that ends
- * with a zero entry. */
+/* cli_processes_table - appends --transport, --mpi, --hosts, --hostfile, --heartbeat and
+ * --hang-after to a table that ends with a zero entry. */
 void cli_processes_table(cli_option *table, cli_processes *flags);
 
 typedef struct cli_processes_how {
@@ -26,13 +30,15 @@ typedef struct cli_processes_how {
     int argc;                /* the subcommand and its flags */
     char **argv;
     int ranks;         /* as many processes; 0: as many as there are */
+    int in_group;      /* those that hold one copy of the model, in each stage; 0: all */
     const char *place; /* --place: so many ranks in each of its stages; may be NULL */
 } cli_processes_how;
 
 /* cli_processes_begin - with --transport mpi this process joins the others, or starts them where
- * nothing did and waits for their end. Where processes were started and the transport is threads
- * the first works alone. Errors: SHEAF_E_ARG; those of sheaf__process_start(); a status that
- * cli_report() is not to see, where `elsewhere` is set. */
+ * nothing did and waits for their end. From then on they are watched: one that dies, is stopped or
+ * hangs ends all, with a message that names it. Where processes were started and the transport is
+ * threads the first works alone. Errors: SHEAF_E_ARG; those of sheaf__process_start(); a status
+ * that cli_report() is not to see, where `elsewhere` is set. */
 sheaf_status *cli_processes_begin(cli_processes *flags, cli *cli, const cli_processes_how *how);
 
 /* cli_processes_alone - of a command whose ranks are threads, where something may have started
@@ -44,7 +50,8 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli);
  * is set, with that status, too. */
 sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *options);
 
-/* cli_processes_report - cli_report(), or the code of those that did it elsewhere. */
-int cli_processes_report(const cli_processes *flags, cli *cli, sheaf_status *st);
+/* cli_processes_report - cli_report(), or the code of those that did it elsewhere. The end of the
+ * watch: no call of all processes comes after it. */
+int cli_processes_report(cli_processes *flags, cli *cli, sheaf_status *st);
 
 #endif

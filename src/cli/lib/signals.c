@@ -12,13 +12,18 @@ static sheaf_signals asked;
 static atomic_int interrupts;
 static _Atomic(const char *) unfinished;
 
+void cli_signals_remove_unfinished(void)
+{
+    const char *path = atomic_load(&unfinished);
+    if (path != NULL)
+        unlink(path);
+}
+
 static void on_signal(int number)
 {
     const int error = errno;
     if (number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0) {
-        const char *path = atomic_load(&unfinished);
-        if (path != NULL)
-            unlink(path);
+        cli_signals_remove_unfinished();
         signal(SIGINT, SIG_DFL); /* impatient: taken when this handler returns */
         raise(SIGINT);
     }

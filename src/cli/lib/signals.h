@@ -24,6 +24,8 @@ sheaf_status *cli_signals_stop(const atomic_int **stop);
 /* cli_signals_unfinished - a file that an impatient second SIGINT, which ends the process at once,
  * removes; NULL: none any more. Stays the caller's. */
 void cli_signals_unfinished(const char *path);
+/* cli_signals_remove_unfinished - removes it now, at an end of another kind. Any thread. */
+void cli_signals_remove_unfinished(void);
 /* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays
  * NULL. */
 sheaf_status *cli_signals_explain(sheaf_status *st);

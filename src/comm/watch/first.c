@@ -50,7 +50,7 @@ void sheaf__watch_lost(sheaf__watch *w, sheaf__verdict_kind kind, const sheaf__w
     sheaf_text text = { 0 };
     sheaf__watch_ending e = { .victims = 1, .victim = { p->self } };
     sheaf__watch_tell_own(w);
-    sheaf__verdict_text(&text, kind, &w->ranks, p->process, now - p->heard, &p->self);
+    sheaf__verdict_text(&text, kind, &w->ranks, p->process, now - p->heard, &p->self, w->o.cure);
     end_all(w, &text, &e, kind == SHEAF__STOPPED ? gone_with(w, p, now) : 0);
     sheaf__text_release(&text);
 }
@@ -61,7 +61,7 @@ static void hangs(sheaf__watch *w, sheaf__verdict_kind kind, double now)
 {
     sheaf_text text = { 0 };
     const sheaf__watch_ending none = { 0 };
-    sheaf__verdict_text(&text, kind, &w->ranks, -1, now - w->progressed, NULL);
+    sheaf__verdict_text(&text, kind, &w->ranks, -1, now - w->progressed, NULL, w->o.cure);
     sheaf__watch_stacks(w, &text);
     for (int i = 0; i < w->peers; i++)
         if (w->peer[i].stack != NULL)
@@ -82,10 +82,13 @@ static bool all_told(const sheaf__watch *w, double now)
 static void judge_hang(sheaf__watch *w, double now)
 {
     uint64_t progress = 0;
+    bool idle = false;
     int a, b;
-    for (int i = 0; i < w->o.ranks; i++)
+    for (int i = 0; i < w->o.ranks; i++) {
         progress += w->ranks.told[i].ticks;
-    if (progress != w->progress || w->progressed == 0) {
+        idle |= w->ranks.told[i].idle != 0;
+    }
+    if (idle || progress != w->progress || w->progressed == 0) {
         w->progress = progress;
         w->progressed = now;
         return;
@@ -137,6 +140,17 @@ void sheaf__watch_judge_all(sheaf__watch *w, double now)
     judge_hang(w, now);
 }
 
+sheaf__watch_alive sheaf__watch_of_others(const sheaf__watch *w, int rank)
+{
+    sheaf__watch_alive alive = { .first = w->ranks.told[0] };
+    for (int i = 0; i < w->ranks.count; i++)
+        if (i != rank && w->ranks.known[i]) {
+            alive.others += w->ranks.told[i].done;
+            alive.halt |= w->ranks.told[i].failed != 0;
+        }
+    return alive;
+}
+
 /* ---- frames ---- */
 
 static void greet(sheaf__watch *w, sheaf__watch_peer *p, const void *bytes, size_t size)
@@ -154,18 +168,9 @@ static void greet(sheaf__watch *w, sheaf__watch_peer *p, const void *bytes, size
     h.process = 0;
     h.self = w->self;
     sheaf__line_send(p->fd, SHEAF__WELCOME, &h, sizeof h);
-}
-
-static void take_told(sheaf__watch *w, const sheaf__watch_peer *p, const void *bytes, size_t size)
-{
-    sheaf__told *told = &w->ranks.told[p->process];
-    if (size != sizeof *told || p->process >= w->o.ranks)
-        return;
-    memcpy(told, bytes, size);
-    told->host[sizeof told->host - 1] = told->call[sizeof told->call - 1] = '\0';
-    told->group[sizeof told->group - 1] = told->phase[sizeof told->phase - 1] = '\0';
-    told->op[sizeof told->op - 1] = '\0';
-    w->ranks.known[p->process] = true;
+    sheaf__watch_tell_own(w);
+    const sheaf__watch_alive alive = sheaf__watch_of_others(w, p->process);
+    sheaf__line_send(p->fd, SHEAF__ALIVE, &alive, sizeof alive);
 }
 
 void sheaf__watch_hear_other(sheaf__watch *w, sheaf__watch_peer *p, int kind, const void *bytes,
@@ -174,8 +179,8 @@ void sheaf__watch_hear_other(sheaf__watch *w, sheaf__watch_peer *p, int kind, co
     if (p->process < 0) {
         if (kind == SHEAF__HELLO)
             greet(w, p, bytes, size);
-    } else if (kind == SHEAF__BEAT) {
-        take_told(w, p, bytes, size);
+    } else if (kind == SHEAF__BEAT && size == sizeof(sheaf__told)) {
+        sheaf__watch_take_told(w, p->process, bytes);
     } else if (kind == SHEAF__STACK && p->stack == NULL) {
         p->stack = calloc(1, size + 1);
         if (p->stack != NULL)

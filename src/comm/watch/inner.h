@@ -1,5 +1,6 @@
 /* inner.h - private to comm/watch: what the watching thread knows, and the two sides that it may be
- * on: the first process's (first.c), which hears of all others, and that of any other (other.c). */
+ * on: the first process's (first.c), which hears of all others, and that of any other (other.c).
+ * Both call known.c, and neither calls the thread (watch.c). */
 #ifndef SHEAF_COMM_WATCH_INNER_H
 #define SHEAF_COMM_WATCH_INNER_H
 
@@ -30,6 +31,13 @@ typedef struct sheaf__watch_hello {
     sheaf__self self;
 } sheaf__watch_hello;
 
+/* ALIVE: what the records of the others say together (comm/doing.h), and what the first does. */
+typedef struct sheaf__watch_alive {
+    int64_t others;
+    int32_t halt, none;
+    sheaf__told first;
+} sheaf__watch_alive;
+
 typedef struct sheaf__watch_ending {
     int32_t victims;
     sheaf__self victim[SHEAF_MAX_SLICES];
@@ -41,6 +49,7 @@ typedef struct sheaf__watch_peer {
     int process;  /* -1: it has not said */
     double heard; /* when */
     double died;  /* when; 0: it lives */
+    bool silent;  /* before that, for long: it was stopped, and another process killed it */
     bool bye;
     sheaf__self self;
     sheaf__line_in in;
@@ -80,22 +89,28 @@ static inline int sheaf__watch_first_rank(const sheaf__watch *w)
     return sheaf__watch_alone(w) ? 0 : w->o.process;
 }
 
-/* Both sides (watch.c).
+/* Both sides (known.c).
+ * sheaf__watch_take_told - what a frame tells of a rank.
  * sheaf__watch_tell_own - takes what this process's records say into w->ranks.
+ * sheaf__watch_take_alive - puts what the others say into this process's record.
  * sheaf__watch_kill_here - kills what is on this machine of those that do not answer.
  * sheaf__watch_stacks - adds where in its code each rank of this process is. */
+void sheaf__watch_take_told(sheaf__watch *watch, int rank, const void *told);
 void sheaf__watch_tell_own(sheaf__watch *watch);
+void sheaf__watch_take_alive(const sheaf__watch *watch, const sheaf__watch_alive *alive);
 void sheaf__watch_kill_here(const sheaf__watch *watch, const sheaf__watch_ending *ending);
 void sheaf__watch_stacks(const sheaf__watch *watch, sheaf_text *text);
 
 /* The first process (first.c).
  * sheaf__watch_lost - `peer` is gone or silent: tells it, and ends all.
  * sheaf__watch_judge_all - do ranks hang, or wait long for one? Ends all, or says so.
+ * sheaf__watch_of_others - what all but `rank` say.
  * sheaf__watch_hear_other - a frame of `peer`.
  * sheaf__watch_welcome - somebody calls. */
 void sheaf__watch_lost(sheaf__watch *watch, sheaf__verdict_kind kind, const sheaf__watch_peer *peer,
                        double now);
 void sheaf__watch_judge_all(sheaf__watch *watch, double now);
+sheaf__watch_alive sheaf__watch_of_others(const sheaf__watch *watch, int rank);
 void sheaf__watch_hear_other(sheaf__watch *watch, sheaf__watch_peer *peer, int kind,
                              const void *bytes, size_t size);
 void sheaf__watch_welcome(sheaf__watch *watch, double now);

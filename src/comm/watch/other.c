@@ -8,22 +8,47 @@
 #include "base/clock.h"
 #include "comm/watch/inner.h"
 
-enum { GREET_MS = 5000 };
+enum { GREET_MS = 5000, TURN_MS = 1000, LOOK_MS = 50, TURNS = 3 };
 
-/* Another process: the first is gone, and nobody else can tell this one anything. */
+static bool asked_to_stop(const sheaf__watch *w)
+{
+    return w->o.stop != NULL && atomic_load(w->o.stop) != 0;
+}
+
+/* Most launchers end the others when one ends, and Open MPI's asks them to stop before that: they
+ * take turns, so that one of them says why. False: another has. */
+static bool is_its_turn(const sheaf__watch *w)
+{
+    const int before = w->o.process - 1;
+    const bool asked = asked_to_stop(w);
+    for (int ms = TURN_MS * (before < TURNS ? before : TURNS); ms > 0; ms -= LOOK_MS) {
+        poll(NULL, 0, LOOK_MS);
+        if (!asked && asked_to_stop(w))
+            return false;
+    }
+    return true;
+}
+
+/* The first is gone, and nobody else can tell this process anything. */
 void sheaf__watch_lost_first(sheaf__watch *w, sheaf__verdict_kind kind)
 {
     char line[512];
     sheaf_text text = { 0 };
     const sheaf__watch_ending e = { .victims = 1, .victim = { w->peer[0].self } };
     sheaf__watch_tell_own(w);
+    sheaf__text_add(&text, "sheaf: the first process (rank 0, host %s, process %lld) %s\n",
+                    w->peer[0].self.host, (long long)w->peer[0].self.pid,
+                    sheaf__verdict_says(kind));
+    if (w->ranks.known[0])
+        sheaf__text_add(&text, "  last:     %s\n",
+                        sheaf__told_show(line, sizeof line, &w->ranks.told[0]));
     sheaf__text_add(
-        &text, "sheaf: the first process (rank 0, host %s, process %lld) %s\n  %s\n",
-        w->peer[0].self.host, (long long)w->peer[0].self.pid, sheaf__verdict_says(kind),
+        &text, "  %s\n",
         sheaf__told_show(line, sizeof line, &w->ranks.told[sheaf__watch_first_rank(w)]));
+    sheaf__verdict_cure(&text, w->o.cure);
     if (kind == SHEAF__STOPPED)
         sheaf__watch_kill_here(w, &e);
-    w->o.end(w->o.self, &(sheaf__watch_end){ .text = text.at });
+    w->o.end(w->o.self, &(sheaf__watch_end){ .text = is_its_turn(w) ? text.at : NULL });
     sheaf__text_release(&text);
 }
 
@@ -41,8 +66,13 @@ void sheaf__watch_hear_first(sheaf__watch *w, const sheaf__watch_peer *p, int ki
                              const void *bytes, size_t size)
 {
     sheaf__watch_ending e;
+    sheaf__watch_alive alive;
     if (kind == SHEAF__ASK) {
         answer_stack(w, p);
+    } else if (kind == SHEAF__ALIVE && size == sizeof alive) {
+        memcpy(&alive, bytes, size);
+        sheaf__watch_take_alive(w, &alive);
+        sheaf__watch_take_told(w, 0, &alive.first);
     } else if (kind == SHEAF__END && size == sizeof e) {
         memcpy(&e, bytes, size);
         sheaf__watch_kill_here(w, &e);
@@ -53,7 +83,7 @@ void sheaf__watch_hear_first(sheaf__watch *w, const sheaf__watch_peer *p, int ki
 }
 
 /* Is it the first process that answers there? */
-static bool is_welcome(const sheaf__watch *w, sheaf__watch_peer *p)
+static bool is_welcome(sheaf__watch *w, sheaf__watch_peer *p)
 {
     sheaf__watch_hello h = { .process = w->o.process, .self = w->self };
     const void *bytes = NULL;
@@ -76,6 +106,8 @@ static bool is_welcome(const sheaf__watch *w, sheaf__watch_peer *p)
     p->self.host[sizeof p->self.host - 1] = '\0';
     p->process = 0;
     p->heard = sheaf__seconds();
+    while (sheaf__line_next(&p->in, &bytes, &size) == SHEAF__ALIVE)
+        sheaf__watch_hear_first(w, p, SHEAF__ALIVE, bytes, size);
     return true;
 }
 
@@ -84,8 +116,12 @@ sheaf_status *sheaf__watch_call_first(sheaf__watch *w)
     sheaf__watch_peer *p = &w->peer[0];
     for (int i = 0; i < w->place.count && i < SHEAF__LINE_PLACES; i++) {
         p->fd = sheaf__line_connect(&w->place, i);
-        if (p->fd >= 0 && is_welcome(w, p))
+        if (p->fd >= 0 && is_welcome(w, p)) { /* what it does from the beginning, however short */
+            sheaf__watch_tell_own(w);
+            sheaf__line_send(p->fd, SHEAF__BEAT, &w->ranks.told[sheaf__watch_first_rank(w)],
+                             sizeof(sheaf__told));
             return NULL;
+        }
         if (p->fd >= 0)
             close(p->fd);
         *p = (sheaf__watch_peer){ .fd = -1, .process = -1 };

@@ -137,8 +137,16 @@ const char *sheaf__verdict_says(sheaf__verdict_kind kind)
     return "hangs";
 }
 
+void sheaf__verdict_cure(sheaf_text *out, const char *cure)
+{
+    sheaf__text_add(out, "  try:      %s (docs/my-run-died.md)\n",
+                    cure != NULL ? cure
+                                 : "the newest checkpoint is whole: go on with --resume, or begin "
+                                   "with --restarts N");
+}
+
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *r, int rank,
-                         double s, const sheaf__self *self)
+                         double s, const sheaf__self *self, const char *cure)
 {
     char line[512];
     if (kind == SHEAF__APART) {
@@ -159,7 +167,5 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
                             sheaf__told_show(line, sizeof line, &r->told[rank]));
     }
     show_others(out, r, kind == SHEAF__HANGS || kind == SHEAF__APART ? -1 : rank);
-    sheaf__text_add(out,
-                    "  try:      the newest checkpoint is whole: go on with --resume, or begin "
-                    "with --restarts N (docs/my-run-died.md)\n");
+    sheaf__verdict_cure(out, cure);
 }

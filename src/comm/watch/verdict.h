@@ -39,10 +39,13 @@ double sheaf__longest_wait(const sheaf__ranks *ranks, int rank);
 /* sheaf__verdict_text - what is told of it.
  *   rank  the one that died or is silent; -1: all hang
  *   s     seconds it is silent, or that nothing happens
- *   self  its process */
+ *   self  its process
+ *   cure  what to try; NULL: as of a training run */
 /* sheaf__verdict_says - what happened to the one process, in words. */
 const char *sheaf__verdict_says(sheaf__verdict_kind kind);
+/* sheaf__verdict_cure - what to try. */
+void sheaf__verdict_cure(sheaf_text *out, const char *cure);
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *ranks,
-                         int rank, double s, const sheaf__self *self);
+                         int rank, double s, const sheaf__self *self, const char *cure);
 
 #endif

@@ -1,5 +1,5 @@
-/* watch.c - see watch.h: the watching thread, and what both sides have in common (inner.h). All but
- * opening and closing happens in that thread. */
+/* watch.c - see watch.h: the watching thread, which is on one of two sides (inner.h). All but
+ * opening and closing happens in it. */
 #include "comm/watch/inner.h"
 
 #include <errno.h>
@@ -14,46 +14,6 @@
 #include "base/thread.h"
 
 enum { TICK_MS = 100 };
-
-/* ---- this process ---- */
-
-/* The records of this process: of all ranks where it is alone, of its own where not. */
-static int own_ranks(const sheaf__watch *w)
-{
-    return sheaf__watch_alone(w) ? w->o.ranks : 1;
-}
-
-void sheaf__watch_tell_own(sheaf__watch *w)
-{
-    uint64_t busy = 0;
-    for (int i = 0; i < own_ranks(w); i++) {
-        sheaf__told *told = &w->ranks.told[sheaf__watch_first_rank(w) + i];
-        sheaf__doing_tell(told, &w->o.doing[i]);
-        w->ranks.known[sheaf__watch_first_rank(w) + i] = true;
-        if (told->call[0] == '\0' && told->op[0] == '\0')
-            busy = sheaf__self_busy();
-    }
-    w->ranks.told[sheaf__watch_first_rank(w)].ticks += busy;
-}
-
-void sheaf__watch_kill_here(const sheaf__watch *w, const sheaf__watch_ending *e)
-{
-    for (int i = 0; i < e->victims && i < SHEAF_MAX_SLICES; i++)
-        if (e->victim[i].machine == w->self.machine && e->victim[i].pid != w->self.pid)
-            sheaf__self_kill(&e->victim[i]);
-}
-
-void sheaf__watch_stacks(const sheaf__watch *w, sheaf_text *text)
-{
-    char *stack = w->o.stack == NULL ? NULL : calloc(1, SHEAF__STACK_BYTES + 1);
-    for (int i = 0; i < own_ranks(w) && stack != NULL; i++) {
-        const int thread = SHEAF__LOAD(w->o.doing[i].thread);
-        if (thread == 0 || w->o.stack(w->o.self, thread, stack, SHEAF__STACK_BYTES) == 0)
-            continue;
-        sheaf__text_add(text, "  stack of rank %d:\n%s", sheaf__watch_first_rank(w) + i, stack);
-    }
-    free(stack);
-}
 
 /* ---- frames ---- */
 
@@ -80,6 +40,7 @@ static void hear(sheaf__watch *w, sheaf__watch_peer *p, double now)
     size_t size = 0;
     int kind;
     const bool open = sheaf__line_read(p->fd, &p->in);
+    p->silent = now - p->heard > w->o.heartbeat / 2;
     p->heard = now;
     while ((kind = sheaf__line_next(&p->in, &bytes, &size)) > 0)
         take_frame(w, p, kind, bytes, size);
@@ -99,11 +60,17 @@ static void beat(sheaf__watch *w, double now)
         sheaf__watch_peer *p = &w->peer[i];
         if (p->fd < 0 || p->bye || p->process < 0)
             continue;
-        if (sheaf__watch_is_first(w))
-            sheaf__line_send(p->fd, SHEAF__ALIVE, NULL, 0);
-        else
+        if (sheaf__watch_is_first(w)) {
+            const sheaf__watch_alive alive = sheaf__watch_of_others(w, p->process);
+            sheaf__line_send(p->fd, SHEAF__ALIVE, &alive, sizeof alive);
+        } else {
             sheaf__line_send(p->fd, SHEAF__BEAT, &w->ranks.told[sheaf__watch_first_rank(w)],
                              sizeof(sheaf__told));
+        }
+    }
+    if (sheaf__watch_is_first(w) && w->peers > 0) {
+        const sheaf__watch_alive alive = sheaf__watch_of_others(w, 0);
+        sheaf__watch_take_alive(w, &alive);
     }
 }
 
@@ -112,6 +79,8 @@ static void beat(sheaf__watch *w, double now)
 /* What closed the connection? */
 static sheaf__verdict_kind closed_by(const sheaf__watch *w, const sheaf__watch_peer *p)
 {
+    if (p->silent)
+        return SHEAF__STOPPED;
     return p->self.machine == w->self.machine && !sheaf__self_lives(&p->self) ? SHEAF__DIED
                                                                               : SHEAF__LOST;
 }
@@ -125,7 +94,7 @@ static void judge_peers(sheaf__watch *w, double now)
         w->progressed = now;
     for (int i = 0; i < w->peers; i++) {
         sheaf__watch_peer *p = &w->peer[i];
-        /* the others say once more where they are, and that they wait */
+        /* the others say once more where they are, and that they wait; it comes to be dead */
         if (p->died > 0 && now - p->died >= 1e-3 * SHEAF__LAST_WORDS_MS) {
             p->died = 0;
             if (sheaf__watch_is_first(w))

@@ -8,6 +8,9 @@
  * is slow makes progress, and is left alone. The first process tells what happened, once, and all
  * end; what is left of a silent process is killed by those on its machine.
  *
+ * The same beats carry what the work needs besides (comm/doing.h): that a rank has failed, so that
+ * the others need not go on, and how much each has done of what they have divided.
+ *
  * With one process it looks for hangs alone. Progress is an op of the tape or a call that ends;
  * where a rank does neither (it loads, writes, tokenizes), processor time that its process takes.
  */
@@ -35,6 +38,7 @@ typedef struct sheaf__watch_options {
     double heartbeat;       /* seconds */
     double hang_after;      /* seconds, 0 = never */
     const atomic_int *stop; /* a signal asked to stop; may be NULL */
+    const char *cure;       /* what to try when all has ended; NULL: as of a training run */
     /* Called once, in the watching thread: ends the process at once. */
     void (*end)(void *self, const sheaf__watch_end *why);
     /* To be shown; the run goes on. */

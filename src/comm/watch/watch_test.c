@@ -15,7 +15,7 @@
 
 enum { PROCESSES = 3, ENDED = 3, TEXT = 8192 };
 
-typedef enum what { NOTHING, DIES, STOPS, HANGS, SLOW } what;
+typedef enum what { NOTHING, DIES, STOPS, HANGS, SLOW, WAITS, FAILS } what;
 
 static int told[2]; /* a pipe for what they say */
 static char said[TEXT];
@@ -53,10 +53,14 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
                                                         .in_group = PROCESSES,
                                                         .doing = &doing,
                                                         .heartbeat = w == STOPS ? 1.5 : 60,
-                                                        .hang_after = w == HANGS ? 1 : 0,
+                                                        .hang_after = w == HANGS   ? 1
+                                                                      : w == WAITS ? 0.5
+                                                                                   : 0,
+                                                        .cure = w == DIES ? "a cure" : NULL,
                                                         .end = end,
                                                         .stack = stack,
                                                         .self = &me }));
+    sheaf__doing_idle(&doing, w == WAITS && me == victim);
     doze(0.3); /* all have met */
     sheaf__doing_step(&doing, 7, 2);
     sheaf__doing_op(&doing, "forward", "attention", 5);
@@ -64,6 +68,8 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
         doze(0.7); /* the others are in the call, and all have said so */
     else
         sheaf__doing_call(&doing, "sum", SHEAF__ALL_RANKS, 1);
+    SHEAF__STORE(doing.done, (int64_t)10 * me + 5);
+    SHEAF__STORE(doing.failed, w == FAILS && me == victim);
     if (me == victim && w == DIES)
         raise(SIGKILL);
     if (me == victim && w == STOPS)
@@ -72,6 +78,10 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
     while ((w == HANGS || w == DIES || w == STOPS) && sheaf__seconds() - begin < 60)
         doze(0.1);
     doze(w == SLOW && me == victim ? 3 : 1);
+    if (w == FAILS) { /* the others have heard of it, and all of what the others did */
+        assert_int_equal(SHEAF__LOAD(doing.others), 45 - (10 * me + 5));
+        assert_int_equal(SHEAF__LOAD(doing.halt), me != victim);
+    }
     sheaf__watch_close(watch);
     _exit(0);
 }
@@ -118,10 +128,13 @@ static void says(const char *text)
 
 static void test_watch__nothing_happens(void **state)
 {
-    static const what kinds[] = { NOTHING, SLOW };
-    for (size_t k = 0; k < 2; k++) {
+    static const struct {
+        what kind;
+        int victim;
+    } kinds[] = { { NOTHING, 1 }, { SLOW, 1 }, { WAITS, 2 }, { FAILS, 2 } };
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
         int code[PROCESSES];
-        run(code, kinds[k], 1);
+        run(code, kinds[k].kind, kinds[k].victim);
         for (int i = 0; i < PROCESSES; i++)
             assert_int_equal(code[i], 0);
         assert_string_equal(said, "");
@@ -143,6 +156,7 @@ static void test_watch__one_dies(void **state)
         says("in sum, call 1 (with all ranks), for ");
         snprintf(line, sizeof line, "; waits for rank %d\n", victim);
         says(line);
+        says("  try:      a cure (docs/my-run-died.md)\n");
         assert_null(strstr(strstr(said, "sheaf: ") + 1, "sheaf: ")); /* once */
     }
 }
@@ -164,6 +178,8 @@ static void test_watch__the_first(void **state)
     assert_true(ended(code[1]) && ended(code[2]));
     says("the first process (rank 0, host ");
     says(") has died\n");
+    says("  last:     rank 0 (host ");
+    says("step 7, micro-batch 2, layer 5, forward of attention\n");
     says("  rank 1 (host ");
     says("  rank 2 (host ");
     run(code, STOPS, 0);
