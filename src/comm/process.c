@@ -39,6 +39,8 @@ static struct {
     bool broken;
     sheaf__doing *doing; /* where its calls are told; NULL: nowhere */
     sheaf__injected *injected;
+    bool apart;        /* what started it and its MPI do not belong together */
+    sheaf_status *why; /* of its own failure, which the others are told as it leaves */
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
@@ -294,7 +296,10 @@ static void leave(void)
         process_view.mpi->abort(3);
         return;
     }
+    if (process_view.comm != NULL)
+        sheaf__messages_leave(process_view.comm, process_view.why);
     sheaf_status *st = sheaf__messages_close(&process_view.comm, 1);
+    sheaf_status_free(process_view.why);
     if (st == NULL)
         process_view.mpi->finish();
     else
@@ -335,6 +340,7 @@ static sheaf_status *join(const sheaf__launcher *launcher)
     const bool apart = launcher->processes > 1 && count != launcher->processes;
     if (apart || count > SHEAF_MAX_SLICES) {
         mpi->finish();
+        process_view.apart = apart;
         return apart ? not_together(launcher, count, text) : too_many(count);
     }
     process_view.number = number;
@@ -365,6 +371,18 @@ static sheaf_status *meet(void)
     if (st == NULL)
         process_view.comm->host = process_view.host;
     return st;
+}
+
+void sheaf__process_failed(const sheaf_status *why)
+{
+    if (process_view.comm == NULL || process_view.why != NULL)
+        return;
+    process_view.why = sheaf_status_copy(why);
+}
+
+bool sheaf__process_awaited(void)
+{
+    return sheaf__launcher_look().processes > 1 && process_view.comm == NULL && !process_view.apart;
 }
 
 sheaf_status *sheaf__process_start(const char *mpi)

@@ -85,6 +85,12 @@ sheaf_status *sheaf__process_plugin(char **path, const char *mpi);
  * Errors: SHEAF_E_UNSUPPORTED: no module; SHEAF_E_PEER: this MPI is not the launcher's. */
 sheaf_status *sheaf__process_start(const char *mpi);
 
+/* sheaf__process_failed - this process ends by this failure: as the program ends, those of the
+ * others that did not fail with it are told what it was, at their next exchange. */
+void sheaf__process_failed(const sheaf_status *why);
+/* sheaf__process_awaited - may others wait for this one, which has not met them? */
+bool sheaf__process_awaited(void);
+
 /* sheaf__process_run - one rank to a process: body runs once in each; the first failure by rank
  * number in all. `groups` of ranks are its communicators: group k is that of the processes with the
  * same `color[k]`, in the order of their numbers, NULL where it has one.

@@ -78,6 +78,8 @@ struct cli {
     FILE *nowhere; /* in place of both, where another process speaks; NULL: this one does */
     FILE *aside;   /* then: for what the other cannot know */
     const cli_command *command;
+    bool together;   /* it is one of several processes that --transport mpi divides work over */
+    const char *mpi; /* and --mpi's word, or NULL */
     bool json;
     sheaf_events events; /* notes, warnings and progress as lines on err */
     bool helped;         /* --help was answered; nothing is left to do */

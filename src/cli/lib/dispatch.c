@@ -71,9 +71,30 @@ static bool left_to_the_first(cli *cli, const cli_command *command)
     return number > 0 && !command->divides;
 }
 
+/* The value of a flag of which nothing is checked yet; NULL: it is not there. */
+static const char *word_of(const char *flag, int argc, char **argv)
+{
+    const size_t n = strlen(flag);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], flag, n) == 0 && (argv[i][n] == '=' || argv[i][n] == '\0'))
+            return argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < argc ? argv[i + 1] : NULL;
+    return NULL;
+}
+
+/* Known before anything can be wrong, as the others wait for one that is not there. */
+static void look_for_others(cli *cli, const cli_command *command, int argc, char **argv)
+{
+    int count = 0;
+    const char *transport = word_of("--transport", argc, argv);
+    cli->together = command->divides && sheaf__process_launched(&count, NULL) != NULL &&
+                    count > 1 && transport != NULL && strcmp(transport, "mpi") == 0;
+    cli->mpi = word_of("--mpi", argc, argv);
+}
+
 static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
 {
     cli->command = command;
+    look_for_others(cli, command, argc, argv);
     const int code = left_to_the_first(cli, command) ? CLI_DONE : command->run(cli, argc, argv);
     cli_release(cli);
     return code;

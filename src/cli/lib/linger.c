@@ -61,3 +61,9 @@ void cli_linger(void)
         _exit(CLI_FAILED);                   /* nothing of a run is left over */
     sigprocmask(SIG_SETMASK, &before, NULL); /* where no process can be made: as before */
 }
+
+void cli_linger_fail(void)
+{
+    if (sheaf__process_hasty()) /* which leaves the others alone when one ends with a code */
+        die_of(SIGKILL);
+}

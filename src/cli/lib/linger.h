@@ -9,5 +9,8 @@
 /* cli_linger - returns in the process that is the rank, before it has threads; at once where
  * nothing is launched in that way. The other one ends with the rank's exit code. */
 void cli_linger(void);
+/* cli_linger_fail - a process that failed before it met the others, and cannot meet them: where
+ * nothing would end them, as they wait for it, it dies of a signal. */
+void cli_linger_fail(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/print.h"
 #include "comm/process.h"
 #include "launch.h"
+#include "linger.h"
 #include "shared.h"
 
 int cli_exit_code(const sheaf_status *st)
@@ -57,14 +58,14 @@ void cli_say(const cli *cli, const char *text)
         fputs(text, cli->out);
 }
 
-/* A file that is missing here may be there where the first process is, and before they have met it
- * does not hear of it. */
+/* A file that is missing here may be there where the first process is, and where they cannot meet
+ * it does not hear of it. */
 static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
 {
     char host[64] = "";
     int number = 0;
     if (st == NULL || cli->aside == NULL || sheaf__process_all() != NULL ||
-        sheaf_status_code(st) != SHEAF_E_IO)
+        (sheaf_status_code(st) != SHEAF_E_IO && !(cli->together && sheaf__process_awaited())))
         return st;
     sheaf__process_launched(NULL, &number);
     gethostname(host, sizeof host - 1);
@@ -73,9 +74,22 @@ static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
     return st;
 }
 
+/* Of what this process found alone the others know nothing, and may wait for it before they have
+ * met: it meets them to say so. */
+static void tell_others(const cli *cli, const sheaf_status *st)
+{
+    if (st == NULL || !cli->together)
+        return;
+    if (sheaf__process_awaited())
+        sheaf_status_free(sheaf__process_start(cli->mpi));
+    sheaf__process_failed(st);
+}
+
 int cli_answer(cli *cli, sheaf_status *st, bool yes)
 {
     int code = st != NULL ? cli_exit_code(st) : yes ? CLI_DONE : CLI_NO;
+    if (!cli->helped)
+        tell_others(cli, st);
     if (cli->helped) {
         code = CLI_DONE;
     } else if (st != NULL && sheaf__process_first()) {
@@ -93,6 +107,8 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
         code = CLI_FAILED;
     }
     cli_launch_tell(code);
+    if (code != CLI_DONE && cli->together && sheaf__process_awaited())
+        cli_linger_fail();
     return code;
 }
 
