@@ -439,8 +439,7 @@ static sheaf_status *open_group(sheaf_comm **out, const int *color, int tag, int
                                                                  .crowded = crowded() });
 }
 
-/* A failure of this process's own, of what its machine has: the first one tells it as it is. */
-static sheaf_status *name_own(sheaf_status *st)
+sheaf_status *sheaf__process_name_own(sheaf_status *st)
 {
     if (st == NULL || !sheaf__process_first() || process_view.count == 1 ||
         strncmp(sheaf_status_where(st), "rank ", 5) == 0)
@@ -477,5 +476,5 @@ sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
         st = lost;
     else
         sheaf_status_free(lost);
-    return name_own(process_view.broken ? st : sheaf__process_agree(st));
+    return sheaf__process_name_own(process_view.broken ? st : sheaf__process_agree(st));
 }

@@ -54,6 +54,10 @@ struct sheaf__injected *sheaf__process_injected(void);
 /* sheaf__process_all - the group of all processes; NULL with one. Borrowed. */
 sheaf_comm *sheaf__process_all(void);
 
+/* sheaf__process_name_own - where several processes are, and this is the first: names it in a
+ * failure of its own, of what its machine has, as sheaf_comm_agree() names any other. */
+sheaf_status *sheaf__process_name_own(sheaf_status *st);
+
 /* Collective: all processes call them. */
 /* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. Of a failure the others hear
  * before they come here, where they are watched: sheaf__process_halted(). */

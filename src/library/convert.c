@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "comm/process.h"
 #include "dialects/common/dialects.h"
+#include "library/alike_folders.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
 #include "library/take.h"
@@ -120,12 +121,36 @@ static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options
                : sheaf__run_export_is(is, adapter, how->src);
 }
 
+/* Do all processes read the same? */
+static sheaf_status *alike(const sheaf_convert_options *how, const char *base)
+{
+    int n = 0, also = 0;
+    while (how->also != NULL && how->also[also] != NULL)
+        also++;
+    sheaf__alike_folder *all = calloc((size_t)also + 4, sizeof *all);
+    sheaf_status *st =
+        sheaf__process_agree(all == NULL ? sheaf_fail(SHEAF_E_MEMORY, "convert") : NULL);
+    if (st == NULL) {
+        all[n++] = (sheaf__alike_folder){ how->src, "SRC", also > 0 };
+        for (int i = 0; i < also; i++)
+            all[n++] = (sheaf__alike_folder){ how->also[i], "SRC", i + 2 };
+        all[n++] = (sheaf__alike_folder){ how->adapter, "--adapter", 0 };
+        all[n++] = (sheaf__alike_folder){ how->config, "--config", 0 };
+        all[n++] = (sheaf__alike_folder){ base, "--base", 0 };
+        st = sheaf__alike_folders(all, n);
+    }
+    free(all);
+    return st;
+}
+
 sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
                                  const char *base)
 {
     bool run = false, lora = false;
     *report = (sheaf_convert_report){ .step = -1 };
-    sheaf_status *st = is_run(&run, &lora, how);
+    sheaf_status *st = how->together ? alike(how, base) : NULL;
+    if (st == NULL)
+        st = is_run(&run, &lora, how);
     if (st == NULL && base != NULL && !run)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
                             "a run or a checkpoint of training as SRC");

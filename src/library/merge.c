@@ -6,6 +6,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "comm/process.h"
+#include "library/alike_folders.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
 #include "library/take.h"
@@ -154,13 +155,26 @@ static sheaf_status *combine(const sheaf_merge_options *how)
     return how->together && !sheaf__process_first() ? NULL : sheaf_merge_adapters(how);
 }
 
+/* Do all processes read the same? */
+static sheaf_status *alike(const sheaf_merge_options *how)
+{
+    sheaf__alike_folder all[SHEAF_MERGE_ADAPTERS + 2] = { { how->base, "BASE", 0 },
+                                                          { how->config, "--config", 0 } };
+    for (int i = 0; i < how->nadapters; i++)
+        all[i + 2] =
+            (sheaf__alike_folder){ how->adapters[i], "ADAPTER", how->nadapters > 1 ? i + 1 : 0 };
+    return sheaf__alike_folders(all, how->nadapters + 2);
+}
+
 sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
                                bool adapter_only)
 {
     sheaf_merge_options how = *asked;
     steps taken = { 0 };
     *out = (sheaf__merged){ 0 };
-    sheaf_status *st = take_steps(&taken, &how, &out->report);
+    sheaf_status *st = how.together ? alike(&how) : NULL;
+    if (st == NULL)
+        st = take_steps(&taken, &how, &out->report);
     out->whole = taken.whole;
     out->own = how.nadapters == 0;
     if (st == NULL && !taken.whole && out->own)

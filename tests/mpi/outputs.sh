@@ -66,11 +66,21 @@ cat >"$work/each" <<END2
 shift 2
 exec "$sheaf" \$more "\$@" --transport mpi
 END2
-for words in "merge $work/odd $work/run/adapter|merge $work/odd $work/scaled" "convert --to sheaf $work/odd|convert --to sheaf $work/other"; do
-    ranks 2 bash "$work/each" "${words%|*}" "${words#*|}" "$work/refused" >"$work/log" 2>&1 && fail "another config" "it was done"
-    check "another config is told: ${words%% *}" grep -q "^sheaf: rank 1 on $(hostname): the tensors or configs that are read" "$work/log"
+# Or the same configs beside one other byte, or tensors that are told apart by flags.
+cp -r "$work/odd" "$work/byte" && printf X | dd of="$work/byte/model.safetensors" bs=1 seek=$(($(stat -c %s "$work/byte/model.safetensors") - 3000)) conv=notrunc 2>/dev/null
+cp -r "$work/odd" "$work/less" && rm "$work/less/generation_config.json" 2>/dev/null || touch "$work/less/more.json"
+refused() { # refused WHAT FIRST SECOND: the words of the first process, and of the other
+    ranks 2 bash "$work/each" "$2" "$3" "$work/refused" >"$work/log" 2>&1 && fail "$1" "it was done"
+    check "$1 is told: ${2%% *}" grep -q "^sheaf: rank 1 on $(hostname): $1" "$work/log"
     absent "and nothing is written" "$work/refused"
-done
+}
+refused "adapter_config.json of ADAPTER" "merge $work/odd $work/run/adapter" "merge $work/odd $work/scaled"
+refused "config.json of SRC" "convert --to sheaf $work/odd" "convert --to sheaf $work/other"
+refused "model.safetensors of SRC" "convert --to hf $work/odd" "convert --to hf $work/byte"
+refused "[a-z_]*.json of BASE" "merge $work/odd $work/run/adapter" "merge $work/less $work/run/adapter"
+refused "the tensors or configs that are read" "convert --to hf $work/odd" "convert --to hf --dtype bfloat16 $work/odd"
+cp -r "$work/odd" "$work/noted" && date >"$work/noted/train.log"
+check "what is only noted beside them does not count" ranks 2 bash "$work/each" "convert --to hf $work/odd" "convert --to hf $work/noted" "$work/refused"
 
 # A disk that is full for one of them.
 for command in "convert $work/odd $work/none --to hf" "convert $work/odd $work/none --to sheaf" "merge $work/odd $work/run/adapter $work/none" \

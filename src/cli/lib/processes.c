@@ -164,6 +164,7 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
 int cli_processes_report(cli_processes *p, cli *cli, sheaf_status *st)
 {
     sheaf__watched_close(&p->watched);
+    st = sheaf__process_name_own(st);
     if (!p->elsewhere)
         return cli_report(cli, st);
     sheaf_status_free(st);
