@@ -3,12 +3,15 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/temporary.h"
 #include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/step.h"
@@ -226,21 +229,19 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
 static sheaf_status *make_temporary(sheaf__run_model *run)
 {
     sigset_t ends;
-    if (asprintf(&run->temporary, "%s/sheaf-XXXXXX", sheaf__temporary_parent()) < 0) {
-        run->temporary = NULL;
+    run->temporary = malloc(PATH_MAX);
+    if (run->temporary == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "adapter of the checkpoint");
-    }
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &ends, &run->signals);
-    if (mkdtemp(run->temporary) != NULL)
+    sheaf_status *st = sheaf__temporary_make(run->temporary, PATH_MAX, &run->lock, "adapter", true);
+    if (st == NULL)
         return NULL;
     pthread_sigmask(SIG_SETMASK, &run->signals, NULL);
-    sheaf_status *st = sheaf_try_this(
-        sheaf_fail(SHEAF_E_IO, "%s: making a folder for the adapter", run->temporary),
-        "TMPDIR, a folder that can be written");
+    sheaf_try_this(st, "TMPDIR, a folder that can be written");
     free(run->temporary);
     run->temporary = NULL;
     return st;
@@ -469,6 +470,7 @@ static void remove_temporary(sheaf__run_model *run)
     if (run->temporary == NULL)
         return;
     sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    close(run->lock);
     free(run->temporary);
     run->temporary = NULL;
     pthread_sigmask(SIG_SETMASK, &run->signals, NULL);

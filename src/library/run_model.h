@@ -29,7 +29,8 @@ typedef struct sheaf__run_model {
     const char
         *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
     char *base, *adapter, *config, *temporary, *out;
-    sigset_t signals; /* blocked before `temporary` was made */
+    sigset_t signals; /* blocked before `temporary` was made, whose lock is held */
+    int lock;
     sheaf_checkpoint
         *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     sheaf_source *masters; /* its tensors */

@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/temporary.h"
 #include "comm/process.h"
 #include "signals.h"
 
@@ -240,9 +241,7 @@ void cli_launch_end(void)
 /* A file that others of this user may write. */
 static sheaf_status *make_note(char path[PATH_MAX], int *note)
 {
-    snprintf(path, PATH_MAX, "%s/sheaf-launch.XXXXXX", sheaf__temporary_parent());
-    *note = mkostemp(path, O_CLOEXEC);
-    return *note >= 0 ? NULL : sheaf__io_fail(errno, path, "creating");
+    return sheaf__temporary_make(path, PATH_MAX, note, "note", false);
 }
 
 sheaf_status *cli_launch(int *code, const cli_launch_options *o)

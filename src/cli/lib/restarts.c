@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/no_memory.h"
 #include "base/print.h"
+#include "base/temporary.h"
 #include "comm/process.h"
 #include "ending.h"
 #include "hosts.h"
@@ -300,18 +301,15 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                               "that runs it again with --resume",
                               launcher);
     }
-    const int n =
-        snprintf(s.verdict, sizeof s.verdict, "%s/sheaf-XXXXXX", sheaf__temporary_parent());
-    if (n < 0 || n >= (int)sizeof s.verdict)
-        snprintf(s.verdict, sizeof s.verdict, "/tmp/sheaf-XXXXXX");
-    const int fd = mkstemp(s.verdict);
-    if (fd < 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s", s.verdict), "%s", strerror(errno));
-    close(fd);
-    sheaf_status *st = cli_hosts_read(&s.hosts, o->hosts, o->hostfile);
+    int lock;
+    sheaf_status *st = sheaf__temporary_make(s.verdict, sizeof s.verdict, &lock, "verdict", false);
+    if (st != NULL)
+        return st;
+    st = cli_hosts_read(&s.hosts, o->hosts, o->hostfile);
     if (st == NULL)
         st = supervise(code, &s);
     unlink(s.verdict);
+    close(lock);
     if (s.file[0] != '\0')
         unlink(s.file);
     free(s.left);

@@ -1,0 +1,21 @@
+/* temporary.h - files and folders that are gone with the process; those of one that was killed are
+ * removed by the next that makes one of the kind. */
+#ifndef SHEAF_BASE_TEMPORARY_H
+#define SHEAF_BASE_TEMPORARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sheaf/status.h"
+
+/* sheaf__temporary_make - makes "sheaf-KIND.XXXXXX" in sheaf__temporary_parent(), or in /tmp where
+ * that does not fit into `size`: a file, or a folder, for this user alone, and takes away those of
+ * KIND whose process is gone. The caller removes it.
+ *   path  out, the name
+ *   lock  out, a descriptor (of a file: to read and write), open while the thing is in use: it
+ *         tells others that it is. Not inherited by programs that are started
+ * Errors: SHEAF_E_IO. */
+sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const char *kind,
+                                    bool folder);
+
+#endif
