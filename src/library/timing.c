@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cores.h"
 #include "comm/comm.h"
@@ -16,13 +17,18 @@ enum {
     FEWEST_TURNS = 4, /* of each, the first one not counted */
     MOST_TURNS = 32,
 };
-#define SECONDS 4.0 /* after which no further turn begins */
+/* Turns end when they have taken so long and the two fastest agree so well, or after MOST_SECONDS:
+ * other work on the machine comes and goes. */
+#define LEAST_SECONDS 2.0
+#define AGREE 1.03
+#define MOST_SECONDS 12.0
 
 /* One of the steps, in its fastest turn. */
 typedef struct timed {
     sheaf__work work;
-    double seconds;
+    double seconds, busy;
     double turn[MOST_TURNS];
+    double second; /* the fastest but one; 0: none yet */
 } timed;
 
 typedef struct timing {
@@ -30,7 +36,9 @@ typedef struct timing {
     sheaf_profile *out;
     int steps;
     bool processor;
-    timed of[STEPS]; /* the first rank's */
+    timed of[STEPS]; /* the first rank's, as what follows */
+    double first;    /* seconds of the first step */
+    size_t loaded;   /* its memory before */
 } timing;
 
 /* ---- what is read ---- */
@@ -94,6 +102,14 @@ static sheaf_profile_setting setting_of(const sheaf_train_options *o)
 
 /* ---- measuring ---- */
 
+/* Of all threads of this process. */
+static double processor_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* One turn of one of the steps; its weights stay as they are. */
 static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn, bool first_rank)
 {
@@ -101,17 +117,23 @@ static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn,
     sheaf__work now = { .processor = t->processor };
     sheaf__step_result unused;
     rank->context.work = first_rank ? &now : NULL;
-    const double began = sheaf__work_now(&now);
+    const double used = processor_seconds(), began = sheaf__work_now(&now);
     sheaf_status *st = sheaf__stepper_run(&unused, rank->stepper, step, 0);
     const double took = sheaf__work_now(&now) - began;
     rank->context.work = NULL;
     if (!first_rank)
         return st;
     of->turn[turn] = took;
-    if (turn > 0 && (turn == 1 || took < of->seconds)) {
+    if (step == 0 && turn == 0)
+        t->first = took;
+    const bool fastest = turn > 0 && (turn == 1 || took < of->seconds);
+    if (turn > 1 && (of->second == 0 || fastest || took < of->second))
+        of->second = fastest ? of->seconds : took;
+    if (fastest) {
         const sheaf__work slower = of->work;
         of->work = now;
         of->seconds = took;
+        of->busy = (processor_seconds() - used) / (took * t->out->of.threads);
         now = slower;
     }
     if (st == NULL && now.no_memory)
@@ -131,7 +153,8 @@ static void collect(timing *t, const sheaf__rank *rank, int turns)
 {
     sheaf_profile *p = t->out;
     timed *first = &t->of[0];
-    p->trained = (double)rank->model->trained->numel;
+    p->size = (sheaf_plan_size){ (double)rank->model->trained->numel,
+                                 (double)(rank->device->peak - t->loaded) };
     for (int s = 0; s < t->steps; s++) {
         const timed *of = &t->of[s];
         double ops = 0;
@@ -147,6 +170,16 @@ static void collect(timing *t, const sheaf__rank *rank, int turns)
     qsort(first->turn + 1, (size_t)turns - 1, sizeof *first->turn, ascending);
     const double middle = first->turn[1 + (turns - 1) / 2];
     p->spread = middle / first->seconds - 1;
+    p->first = t->first > middle ? t->first - middle : 0;
+    p->busy = first->busy;
+}
+
+static bool is_enough(const timing *t, int turns, double seconds)
+{
+    bool agree = turns >= FEWEST_TURNS && seconds >= LEAST_SECONDS;
+    for (int s = 0; s < t->steps && agree; s++)
+        agree = t->of[s].second <= AGREE * t->of[s].seconds;
+    return agree || turns == MOST_TURNS || (turns >= FEWEST_TURNS && seconds >= MOST_SECONDS);
 }
 
 /* The first rank's clock decides for all. */
@@ -157,12 +190,13 @@ static sheaf_status *take_turns(timing *t, sheaf__rank *rank, sheaf_comm *comm)
     const double began = sheaf__work_now(&clock);
     sheaf_status *st = NULL;
     int over = 0, turns = 0;
+    if (first_rank)
+        t->loaded = rank->device->peak;
     while (st == NULL && over == 0) {
         for (int s = 0; s < t->steps && st == NULL; s++)
             st = take_turn(t, rank, s, turns, first_rank);
         turns++;
-        over = first_rank && (turns == MOST_TURNS || (turns >= FEWEST_TURNS &&
-                                                      sheaf__work_now(&clock) - began >= SECONDS));
+        over = first_rank && is_enough(t, turns, sheaf__work_now(&clock) - began);
         if (st == NULL)
             st = sheaf_comm_any(comm, &over);
     }
@@ -263,6 +297,7 @@ static void add_time(sheaf_time *to, const sheaf_time *from, double share)
     to->update += share * from->update;
     to->beside += share * from->beside;
     to->waiting += share * from->waiting;
+    to->first += share * from->first;
     to->scaled += share * from->scaled;
     to->farthest = from->farthest > to->farthest ? from->farthest : to->farthest;
 }
@@ -285,10 +320,10 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
     for (int s = 0; s < steps && st == NULL; s++) {
         sheaf__work work = { 0 };
         sheaf_time one;
-        double trained = 0;
-        st = sheaf_plan_work(&work, &trained, &job, s);
+        sheaf_plan_size size;
+        st = sheaf_plan_work(&work, &size, &job, s);
         if (st == NULL)
-            st = sheaf_time_predict(&one, profile, &work, trained, micros);
+            st = sheaf_time_predict(&one, profile, &work, &size, micros);
         if (st == NULL)
             add_time(out, &one, 1.0 / steps);
         sheaf__work_release(&work);

@@ -1,9 +1,9 @@
 /* profile.c - profiles as JSON: sheaf_profile_write() and _read() of time.h.
  *
  *   {"sheaf_profile": 1, "machine": "...", "cores": 2, "dtype": "bfloat16 tiles", "threads": 1,
- *    "tp": 1, "dp": 1, "slices": 8, "trained": N, "update": s, "update_waiting": s, "beside": s,
- *    "spread": x, "ops": [{"name", "shape", "kind", "way", "flops", "bytes", "count", "seconds",
- *    "waiting"}, ...]} */
+ *    "tp": 1, "dp": 1, "slices": 8, "trained": N, "fresh": B, "update": s, "update_waiting": s,
+ *    "beside": s, "first": s, "spread": x, "busy": x, "ops": [{"name", "shape", "kind", "way",
+ * "flops", "bytes", "count", "seconds", "waiting"}, ...]} */
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,11 +60,14 @@ sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
     sheaf__json_put_int(&j, "tp", p->of.tp);
     sheaf__json_put_int(&j, "dp", p->of.dp);
     sheaf__json_put_int(&j, "slices", p->of.slices);
-    sheaf__json_put_real(&j, "trained", p->trained);
+    sheaf__json_put_real(&j, "trained", p->size.trained);
+    sheaf__json_put_real(&j, "fresh", p->size.fresh);
     sheaf__json_put_real(&j, "update", p->work.update);
     sheaf__json_put_real(&j, "update_waiting", p->work.update_waiting);
     sheaf__json_put_real(&j, "beside", p->beside);
+    sheaf__json_put_real(&j, "first", p->first);
     sheaf__json_put_real(&j, "spread", p->spread);
+    sheaf__json_put_real(&j, "busy", p->busy);
     sheaf__json_open(&j, "ops", '[');
     for (int64_t i = 0; i < p->work.n; i++)
         put_entry(&j, &p->work.entry[i]);
@@ -157,11 +160,14 @@ static sheaf_status *take_profile(sheaf_profile *out, sheaf_json_reader *r)
     out->of.tp = (int)sheaf__json_int(r, "tp", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
     out->of.dp = (int)sheaf__json_int(r, "dp", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
     out->of.slices = (int)sheaf__json_int(r, "slices", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
-    out->trained = amount(r, "trained");
+    out->size.trained = amount(r, "trained");
+    out->size.fresh = amount(r, "fresh");
     out->work.update = amount(r, "update");
     out->work.update_waiting = amount(r, "update_waiting");
     out->beside = amount(r, "beside");
+    out->first = amount(r, "first");
     out->spread = amount(r, "spread");
+    out->busy = amount(r, "busy");
     return r->st == NULL ? take_ops(out, r) : r->st;
 }
 

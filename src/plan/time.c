@@ -40,7 +40,7 @@ sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_se
     return NULL;
 }
 
-sheaf_status *sheaf_plan_work(sheaf__work *out, double *trained, const sheaf__job *job,
+sheaf_status *sheaf_plan_work(sheaf__work *out, sheaf_plan_size *size, const sheaf__job *job,
                               int64_t done)
 {
     sheaf_train_options o = *job->options;
@@ -51,12 +51,15 @@ sheaf_status *sheaf_plan_work(sheaf__work *out, double *trained, const sheaf__jo
     one.options = &o;
     one.base = one.adapter = NULL;
     one.eval = (sheaf__subset){ 0 };
+    *size = (sheaf_plan_size){ 0 };
     sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, 0, &one);
     if (st == NULL) {
+        const size_t loaded = held.device->peak;
         held.context.work = out;
         sheaf__stepper_follow(held.stepper);
         st = sheaf__stepper_run(&unused, held.stepper, done, 0);
-        *trained = (double)held.model->trained->numel;
+        size->trained = (double)held.model->trained->numel;
+        size->fresh = (double)(held.device->peak - loaded);
     }
     sheaf__rank_close(&held);
     return st == NULL && out->no_memory ? sheaf_fail(SHEAF_E_MEMORY, "list of ops") : st;
@@ -130,10 +133,16 @@ static sheaf_status *add_op(sheaf_time *out, const sheaf_profile *profile,
     return NULL;
 }
 
-sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
-                                 const sheaf__work *work, double trained, int64_t micros)
+static double part(double of, double whole)
 {
-    const double scale = profile->trained > 0 ? trained / profile->trained : 0;
+    return whole > 0 ? of / whole : 0;
+}
+
+sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
+                                 const sheaf__work *work, const sheaf_plan_size *size,
+                                 int64_t micros)
+{
+    const double scale = part(size->trained, profile->size.trained);
     sheaf_status *st = NULL;
     *out = (sheaf_time){ .farthest = 1 };
     for (int64_t i = 0; i < work->n && st == NULL; i++)
@@ -144,5 +153,6 @@ sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
     out->step = out->update + out->beside + out->waiting;
     for (int k = 0; k < SHEAF__WORK_KINDS; k++)
         out->step += out->kind[k];
+    out->first = out->step + profile->first * part(size->fresh, profile->size.fresh);
     return st;
 }

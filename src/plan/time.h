@@ -18,14 +18,22 @@ typedef struct sheaf_profile_setting {
     int tp, dp, slices;
 } sheaf_profile_setting;
 
+/* What decides the parts of a step that are no op's, on one rank. */
+typedef struct sheaf_plan_size {
+    double trained; /* elements that it updates */
+    double fresh;   /* bytes that its first step takes from the system, which clears them */
+} sheaf_plan_size;
+
 typedef struct sheaf_profile {
     char machine[64]; /* the processor's name */
     int cores;        /* that the process could use */
     sheaf_profile_setting of;
-    sheaf__work work; /* of a micro-batch of one rank; `update` is that of a step */
-    double trained;   /* elements that this rank updates */
-    double beside; /* seconds of a micro-batch that are no op's: reading it, clearing gradients */
+    sheaf__work work;     /* of a micro-batch of one rank; `update` is that of a step */
+    sheaf_plan_size size; /* of what was measured */
+    double beside; /* seconds of a micro-batch that are no op's: reading, clearing gradients */
+    double first;  /* seconds that the first step took more */
     double spread; /* how much longer the middle one of the measured steps took: 0.1 is 10 % */
+    double busy;   /* share of the fastest one in which its threads had processors */
 } sheaf_profile;
 
 void sheaf_profile_release(sheaf_profile *profile);
@@ -38,18 +46,19 @@ sheaf_status *sheaf_profile_read(sheaf_profile *out, const char *path);
 /* sheaf_profile_check - was it measured in this setting? Errors: SHEAF_E_ARG with what differs. */
 sheaf_status *sheaf_profile_check(const sheaf_profile *profile, const sheaf_profile_setting *asked);
 
-/* sheaf_plan_work - the ops of one micro-batch of step `done` (from 0) on the job's first rank, and
- * the elements that it updates. job->data must be there. */
-sheaf_status *sheaf_plan_work(sheaf__work *out, double *trained, const sheaf__job *job,
+/* sheaf_plan_work - the ops of one micro-batch of step `done` (from 0) on the job's first rank.
+ * job->data must be there. */
+sheaf_status *sheaf_plan_work(sheaf__work *out, sheaf_plan_size *size, const sheaf__job *job,
                               int64_t done);
 
 /* Seconds of a step. */
 typedef struct sheaf_time {
-    double step;                    /* all of what follows */
+    double step;                    /* the next four together */
     double kind[SHEAF__WORK_KINDS]; /* without waiting */
     double update;                  /* norm of the gradient, AdamW, new compute copies */
     double beside;                  /* reading rows, clearing gradients */
     double waiting;                 /* for other ranks and for bytes */
+    double first;                   /* the first step of a run */
     double scaled;                  /* of `step`, what was not measured at just these shapes */
     double farthest;                /* the largest factor by which something was scaled */
 } sheaf_time;
@@ -57,6 +66,7 @@ typedef struct sheaf_time {
 /* sheaf_time_predict - of a step with `micros` micro-batches on this rank, each of this work.
  * Errors: SHEAF_E_ARG where the profile has no op of some kind. */
 sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
-                                 const sheaf__work *work, double trained, int64_t micros);
+                                 const sheaf__work *work, const sheaf_plan_size *size,
+                                 int64_t micros);
 
 #endif

@@ -78,8 +78,8 @@ void cli_time_print(const cli *cli, const cli_time *t)
     const double hours = is->step * (double)t->steps / 3600;
     part all[PARTS];
     parts_of(all, is);
-    sheaf__print(cli->out, "time: %.4g ms a step, %.4g tokens/s\n", 1e3 * is->step,
-                 t->tokens / is->step);
+    sheaf__print(cli->out, "time: %.4g ms a step, %.4g tokens/s; the first step %.4g ms\n",
+                 1e3 * is->step, t->tokens / is->step, 1e3 * is->first);
     for (int i = 0; i < PARTS; i++)
         if (all[i].seconds >= 0.0005 * is->step)
             sheaf__print(cli->out, "  %-15s%10.1f ms%7.1f %%\n", all[i].name, 1e3 * all[i].seconds,
@@ -90,8 +90,12 @@ void cli_time_print(const cli *cli, const cli_time *t)
                  100 * (1 - is->scaled / is->step));
     if (is->farthest > 1)
         sheaf__print(cli->out, ", the rest scaled, by up to %.3g", is->farthest);
-    sheaf__print(cli->out, "; the middle measured step took %.0f %% longer than the fastest\n",
+    sheaf__print(cli->out, "; the middle measured step took %.0f %% longer than the fastest",
                  100 * t->from.spread);
+    if (t->from.busy < 0.9) /* how much of that is others' nobody can tell */
+        sheaf__print(cli->out, ", in which threads computed for %.0f %% of their time",
+                     100 * t->from.busy);
+    fputc('\n', cli->out);
     if (t->steps > 0)
         sheaf__print(cli->out, "  %lld step%s would take %.3g %s\n", (long long)t->steps,
                      t->steps == 1 ? "" : "s",
@@ -111,12 +115,12 @@ json_t *cli_time_json(const cli_time *t)
     parts_of(all, is);
     for (int i = 0; i < PARTS; i++)
         json_object_set_new(seconds, all[i].key, json_real(all[i].seconds));
-    json_t *object =
-        json_pack("{s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:s, s:i, s:i, s:s}", "step", is->step,
-                  "tokens", t->tokens, "tokens_per_s", t->tokens / is->step, "seconds", seconds,
-                  "own_share", 1 - is->scaled / is->step, "farthest", is->farthest, "spread",
-                  t->from.spread, "machine", t->from.machine, "cores", t->from.cores, "threads",
-                  t->from.of.threads, "dtype", t->from.of.dtype);
+    json_t *object = json_pack(
+        "{s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:f, s:s, s:i, s:i, s:s}", "step", is->step,
+        "first_step", is->first, "tokens", t->tokens, "tokens_per_s", t->tokens / is->step,
+        "seconds", seconds, "own_share", 1 - is->scaled / is->step, "farthest", is->farthest,
+        "spread", t->from.spread, "busy", t->from.busy, "machine", t->from.machine, "cores",
+        t->from.cores, "threads", t->from.of.threads, "dtype", t->from.of.dtype);
     if (t->steps > 0) {
         json_object_set_new(object, "steps", json_integer((json_int_t)t->steps));
         json_object_set_new(object, "hours", json_real(is->step * (double)t->steps / 3600));
