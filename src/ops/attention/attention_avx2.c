@@ -38,6 +38,10 @@ SHEAF__INLINE rounded round_pair(vec even, vec odd)
     return (rounded){ vi_upper_halves(a), vi_upper_halves(b),
                       vi_xor(vi_right(a, 16), vi_and(b, vi_set(0xffff0000u))) };
 }
+SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
+{
+    return round_pair(v_div(even, by->sum), v_div(odd, by->sum)).words;
+}
 
 /* Two chains for each sum, and their sum after every 16 words. The zeros that fill up a last
  * chunk are left out: they change nothing but the sign of a zero. */

@@ -37,14 +37,33 @@ SHEAF__INLINE vec power(vec x, vec y, vec n, vec shifted)
     const __mmask16 normal = _mm512_cmp_ps_mask(x, v_set(-0x1.5d589ep+6f), _CMP_NLT_UQ);
     return _mm512_maskz_scalef_ps(normal, y, n);
 }
+/* Word i takes elements i and 16 + i. */
+SHEAF__INLINE veci mix_words(__m512i all)
+{
+    const __m512i mixed =
+        vi_add(vi_set(0x00100000), _mm512_mullo_epi32(vi_counting(), vi_set(0x10001)));
+    return _mm512_permutexvar_epi16(mixed, all);
+}
 SHEAF__INLINE rounded round_pair(vec even, vec odd)
 {
     const __m512i all = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
-    /* word i takes elements i and 16 + i */
-    const __m512i mixed =
-        vi_add(vi_set(0x00100000), _mm512_mullo_epi32(vi_counting(), vi_set(0x10001)));
     return (rounded){ _mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1),
-                      _mm512_permutexvar_epi16(mixed, all) };
+                      mix_words(all) };
+}
+
+/* Rounding never changes an order. So where the products with the neighbours below and above of
+ * 1 / sum are one number in bfloat16, the quotient between them is that; else, once in some
+ * thousands, it takes a division. */
+SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
+{
+    const veci inverse = v_bits(by->inverse), one = vi_set(1);
+    const vec below = v_float(_mm512_sub_epi32(inverse, one)),
+              above = v_float(vi_add(inverse, one));
+    __m512i p = (__m512i)_mm512_cvtne2ps_pbh(v_mul(odd, below), v_mul(even, below));
+    const __m512i q = (__m512i)_mm512_cvtne2ps_pbh(v_mul(odd, above), v_mul(even, above));
+    if (__builtin_expect(_mm512_cmpneq_epi32_mask(p, q) != 0, 0))
+        p = (__m512i)_mm512_cvtne2ps_pbh(v_div(odd, by->sum), v_div(even, by->sum));
+    return mix_words(p);
 }
 
 SHEAF__INLINE vec odd_of(vec words)

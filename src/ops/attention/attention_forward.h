@@ -2,10 +2,10 @@
  *
  * A row is a (query, query head) of one key head, the heads of a query side by
  * side, so that all rows of a block see almost the same keys. For a block of rows:
- * scores [panel][key][16], their maximum, e and its 16 sums, p in place of e as
- * words [panel][step][16], o = p v. When the scores of all keys do not fit in the
- * scratch they are computed again for each of the three passes, a run of keys at a
- * time. */
+ * scores [panel][key][16], their maximum, e and its 16 sums, p as words [step][16], o = p v. What
+ * is made of a block of 256 keys is used before the next: scores for the maximum, p for o. When the
+ * scores of all keys do not fit in the scratch they are computed again for each of the three
+ * passes, a run of keys at a time. */
 
 #define MAX_ROWS 64
 
@@ -16,9 +16,11 @@ typedef struct rows {
     int64_t run;                 /* keys whose scores are held at once: a multiple of 256 */
     int32_t *minus_first, *span; /* [rows], see limits */
     float *max, *sum;            /* [rows] */
+    float *inverse, *rest;       /* [rows], see divisor_of() */
     float *lane;                 /* [panel][16 lanes][16 rows] */
     uint32_t *q;                 /* [panel][depth][16] */
     float *score;                /* [panel][run][16] */
+    float *p;                    /* [BLOCK / step][panels together][16] */
     float *out;                  /* [row][wide] */
     uint32_t *v;                 /* [panel of head_dim][v_steps][16] */
     int64_t v_from, v_steps;     /* packed once for the part if v_whole, else block by block */
@@ -32,6 +34,12 @@ static int64_t first_seen(const job *w, int64_t row)
 static int64_t last_seen(const job *w, int64_t row)
 {
     return sheaf__attention_last(w->s, row / w->s->group);
+}
+
+/* Panels of rows that meet the values together: the unit takes two. */
+static int64_t together(const job *w)
+{
+    return w->kind == UNIT ? 2 : 1;
 }
 
 /* Divides the scratch: so many rows in a block that their scores stay in the second-level
@@ -51,6 +59,9 @@ static int64_t plan_rows(job *w, rows *r)
     r->span = take(w, size);
     r->max = take(w, size);
     r->sum = take(w, size);
+    r->inverse = take(w, size);
+    r->rest = take(w, size);
+    r->p = take(w, BLOCK / w->step * together(w) * PANEL);
     r->lane = take(w, size * 16);
     r->q = take(w, size * w->depth);
     r->out = take(w, size * w->wide);
@@ -114,9 +125,11 @@ static void begin_rows(const job *w, rows *r, int64_t begin, int64_t count)
     memset(r->lane, 0, (size_t)(r->panels * PANEL * 16) * sizeof(float));
 }
 
-static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
+/* Of keys [j0, j1) in the run that starts at key `run0`. */
+static void score_keys(const job *w, const rows *r, int64_t run0, int64_t j0, int64_t j1)
 {
-    const tile t = { .c = r->score,
+    float *to = r->score + (j0 - run0) * PANEL;
+    const tile t = { .c = to,
                      .c_row = PANEL,
                      .c_panel = r->run * PANEL,
                      .a = k_row(w, j0),
@@ -129,7 +142,7 @@ static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
                      .kind = w->kind };
     product_of_rows(w, &t, j1 - j0, r->panels);
     for (int64_t p = 0; w->s->cap > 0 && p < r->panels; p++)
-        cap_scores(r->score + p * r->run * PANEL, w->s->cap, (j1 - j0) * PANEL);
+        cap_scores(to + p * r->run * PANEL, w->s->cap, (j1 - j0) * PANEL);
 }
 
 /* ---- softmax ---- */
@@ -198,11 +211,11 @@ static void exp_limited(const job *w, column *c, int64_t j0, int64_t j1)
 }
 
 /* Keys [j0, j1) of a run: limited, free, limited. */
-static void find_max(const job *w, const rows *r, int64_t j0, int64_t j1)
+static void find_max(const job *w, const rows *r, int64_t run0, int64_t j0, int64_t j1)
 {
     const int64_t a = least(most(j0, r->all_from), j1), b = most(a, least(j1, r->all_to));
     for (int64_t p = 0; p < r->panels; p++) {
-        column c = column_of(r, p, j0);
+        column c = column_of(r, p, run0);
         max_limited(w, &c, j0, a);
         max_free(&c, a, b);
         max_limited(w, &c, b, j1);
@@ -235,24 +248,40 @@ static void end_sums(const job *w, const rows *r)
         stats[0] = r->max[i];
         stats[1] = r->sum[i];
     }
+    for (int64_t i = 0; i < r->panels * PANEL; i += PANEL) {
+        const vec sum = load(r->sum + i);
+        /* at least 1, the e of the largest, unless the row sees nothing: then all e are 0 */
+        const divisor by = divisor_of(v_select(v_less(sum, v_set(1)), v_set(1), sum));
+        store(r->sum + i, by.sum);
+        store(r->inverse + i, by.inverse);
+        store(r->rest + i, by.rest);
+    }
 }
 
-/* p as words, in place of e: step t of a panel never lies behind key t. */
-static void quotients(const job *w, const rows *r, int64_t count)
+/* e / sum for the rows of panel p. */
+static divisor divisor_at(const rows *r, int64_t p)
 {
-    for (int64_t p = 0; p < r->panels; p++) {
-        float *s = r->score + p * r->run * PANEL;
-        uint32_t *words = (uint32_t *)(void *)s;
-        vec sum = load(r->sum + p * PANEL);
-        /* at least 1, the e of the largest, unless the row sees nothing: then all e are 0 */
-        sum = v_select(v_less(sum, v_set(1)), v_set(1), sum);
-        for (int64_t j = 0; !w->pairs && j < count; j++)
-            store(s + j * PANEL, v_rounded(v_div(load(s + j * PANEL), sum), w->s->dtype));
-        for (int64_t j = 0; w->pairs && j < count; j += 2) {
-            const vec even = v_div(load(s + j * PANEL), sum);
-            const vec odd = j + 1 < count ? v_div(load(s + (j + 1) * PANEL), sum) : v_zero();
-            vi_store(words + j / 2 * PANEL, round_pair(even, odd).words);
-        }
+    return (divisor){ load(r->sum + p * PANEL), load(r->inverse + p * PANEL),
+                      load(r->rest + p * PANEL) };
+}
+
+/* p of `count` keys of panel p as words, at `to` and every `apart` floats. */
+static void quotients(const job *w, const rows *r, int64_t p, float *to, int64_t apart,
+                      const float *e, int64_t count)
+{
+    const divisor by = divisor_at(r, p);
+    if (w->s->dtype == SHEAF_F32)
+        for (int64_t j = 0; j < count; j++)
+            store(to + j * apart, quotient(load(e + j * PANEL), &by));
+    else if (w->s->dtype == SHEAF_F16)
+        for (int64_t j = 0; j < count; j++)
+            store(to + j * apart, v_rounded(v_div(load(e + j * PANEL), by.sum), SHEAF_F16));
+    else {
+        uint32_t *words = (uint32_t *)(void *)to;
+        for (; count >= 2; count -= 2, e += 2 * PANEL, words += apart)
+            vi_store(words, quotient_pair(load(e), load(e + PANEL), &by));
+        if (count > 0)
+            vi_store(words, quotient_pair(load(e), v_zero(), &by));
     }
 }
 
@@ -267,20 +296,23 @@ static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int
         v = r->v;
         finite = pack_keys(w, r->v, r->v_steps * PANEL, v_row, j0, j1);
     }
-    for (int64_t p = 0; p < r->panels; p++) {
-        const float *weights = r->score + (p * r->run + (j0 - run0) / w->step) * PANEL;
+    for (int64_t p = 0, n; p < r->panels; p += n) {
+        n = least(r->panels - p, together(w));
+        for (int64_t i = 0; i < n; i++)
+            quotients(w, r, p + i, r->p + i * PANEL, n * PANEL,
+                      r->score + ((p + i) * r->run + j0 - run0) * PANEL, j1 - j0);
         const tile t = { .c = r->out + p * PANEL * w->wide,
                          .c_row = w->wide,
                          .c_panel = PANEL,
-                         .a = (const char *)weights,
+                         .a = (const char *)r->p,
                          .a_row = 4,
-                         .a_step = PANEL * 4,
+                         .a_step = n * PANEL * 4,
                          .b = v,
                          .b_panel = r->v_steps * PANEL,
                          .steps = up_to(j1 - j0, w->step) / w->step,
                          .add = true,
                          .kind = w->kind };
-        product(&t, least(PANEL, r->count - p * PANEL), w->panels);
+        product(&t, least(n * PANEL, r->count - p * PANEL), w->panels);
     }
     return finite;
 }
@@ -299,10 +331,9 @@ static bool weigh_values(const job *w, const rows *r, bool again)
     for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
         j1 = run_end(r, j0);
         if (again) {
-            score_keys(w, r, j0, j1);
+            score_keys(w, r, j0, j0, j1);
             exponentials(w, r, j0, j1); /* sums on into lanes nobody reads any more */
         }
-        quotients(w, r, j1 - j0);
         for (int64_t b0 = j0, b1; b0 < j1; b0 = b1) {
             b1 = least(j1, (b0 / BLOCK + 1) * BLOCK);
             finite &= add_block(w, r, j0, b0, b1);
@@ -316,15 +347,18 @@ static bool attend_rows(const job *w, const rows *r)
     const bool again = run_end(r, r->from) < r->to;
     for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
         j1 = run_end(r, j0);
-        score_keys(w, r, j0, j1);
-        find_max(w, r, j0, j1);
+        for (int64_t b0 = j0, b1; b0 < j1; b0 = b1) {
+            b1 = least(j1, (b0 / BLOCK + 1) * BLOCK);
+            score_keys(w, r, j0, b0, b1);
+            find_max(w, r, j0, b0, b1);
+        }
     }
     for (int64_t i = 0; i < r->panels * PANEL; i += PANEL)
         store(r->max + i, v_add(load(r->max + i), v_zero()));
     for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
         j1 = run_end(r, j0);
         if (again)
-            score_keys(w, r, j0, j1);
+            score_keys(w, r, j0, j0, j1);
         exponentials(w, r, j0, j1);
     }
     end_sums(w, r);

@@ -111,6 +111,27 @@ SHEAF__INLINE vec exp_of(vec x)
     return power(x, v_add(v_fma(v_mul(r, r), q, r), v_set(1)), n, shifted);
 }
 
+static inline divisor divisor_of(vec sum)
+{
+    const vec inverse = v_div(v_set(1), sum);
+    const vec missing = v_fma(v_sub(v_zero(), sum), inverse, v_set(1));
+    return (divisor){ sum, inverse, v_mul(missing, inverse) };
+}
+
+/* e / by->sum for e from 0 to 1, in less than half the time of a division and to the bit.
+ *
+ * Markstein's theorem: of a quotient q that is off by less than an ulp, and the inverse z rounded
+ * to nearest, q + (e - q * sum) * z rounds to the quotient, where the remainder is exact. So it is
+ * for e above 2^-80; 2^64 makes that of all, and what it is divided by again ends below the
+ * smallest normal number just where a division would. */
+SHEAF__INLINE vec quotient(vec e, const divisor *by)
+{
+    const vec x = v_mul(e, v_set(0x1p64f));
+    const vec q = v_fma(x, by->inverse, v_mul(x, by->rest));
+    const vec remainder = v_fma(q, v_sub(v_zero(), by->sum), x);
+    return v_mul(v_fma(remainder, by->inverse, q), v_set(0x1p-64f));
+}
+
 /* cap * tanh(s / cap) of `count` numbers, whole panels of them. */
 static void cap_scores(float *s, float cap, int64_t count)
 {

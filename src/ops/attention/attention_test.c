@@ -319,6 +319,30 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
                     0, table[i].mask, 2 + i);
 }
 
+/* Scores so far apart that quotients reach down to the smallest numbers, and below them zero. Each
+ * key has a column of v to itself, or nearly: o is then p, whatever its size. */
+static void test_attention__small_probabilities(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[40];
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                                                   .batch = 1,
+                                                   .queries = 120,
+                                                   .keys = 120,
+                                                   .kv_heads = 1,
+                                                   .group = 2,
+                                                   .head_dim = 64,
+                                                   .kv_rows = 120,
+                                                   .scale = i & 2 ? 4 : 16 },
+                               0, false);
+        for (int64_t at = 0; at < p.nv; at++)
+            sheaf__store(p.v, at, at % 64 == at / 64 % 64 ? 1.0f : 0.0f, p.s.dtype);
+        snprintf(name, sizeof name, "one column a key, scale %g", (double)p.s.scale);
+        check_twins(&p, name);
+        problem_drop(&p);
+    }
+}
+
 /* An inf or NaN reaches exactly those who see it, and denormals count as zero. */
 static void test_attention__numbers_out_of_the_ordinary(void **state)
 {
@@ -797,6 +821,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__float_version_agrees_with_double),
         cmocka_unit_test(test_attention__fast_equals_reference_at_odd_shapes),
         cmocka_unit_test(test_attention__fast_equals_reference_across_blocks),
+        cmocka_unit_test(test_attention__small_probabilities),
         cmocka_unit_test(test_attention__numbers_out_of_the_ordinary),
         cmocka_unit_test(test_attention__nan_in_the_future_leaves_the_past_alone),
         cmocka_unit_test(test_attention__a_row_that_sees_nothing_is_zero),

@@ -9,6 +9,7 @@
  *   either(a, b)                    the bits of both
  *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or
  *                                   NaN; shifted is n + 0x1.8p23
+ *   quotient_pair(even, odd, by)    both divided and rounded to bfloat16, as words
  *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
  *                                   NaN becomes any NaN
  *   TABLE                           the name of its sheaf__attention_kernels */
@@ -51,6 +52,11 @@ typedef struct tile {
     bool add;
     kind kind;
 } tile;
+
+/* What numbers are divided by: sums of exponentials, at least 1, or NaN. */
+typedef struct divisor {
+    vec sum, inverse, rest; /* inverse + rest is 1 / sum to 46 bits, inverse alone to 24 */
+} divisor;
 
 typedef struct rounded {
     __m256i even, odd; /* 16 bfloat16 each */
