@@ -9,8 +9,8 @@
 
 static const char *const op_names[] = { "any",    "open",  "read",   "write", "fsync",
                                         "rename", "mkdir", "unlink", "malloc" };
-static const char *const action_names[] = { "",      "fail",  "enospc", "kill", "torn",
-                                            "short", "eintr", "stop",   "hang", "enosys" };
+static const char *const action_names[] = { "",      "fail", "enospc", "kill", "torn",  "short",
+                                            "eintr", "stop", "hang",   "slow", "enosys" };
 
 /* The one of the process; see the top of fault.h for why it exists. */
 static sheaf_faults process_faults;
@@ -76,6 +76,8 @@ sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op)
         kill(getpid(), SIGSTOP);
     while (faults->action == SHEAF_FAULT_HANG)
         pause();
+    if (faults->action == SHEAF_FAULT_SLOW)
+        sleep(1);
     return faults->action;
 }
 

@@ -38,6 +38,7 @@ typedef enum sheaf_fault_action {
     SHEAF_FAULT_EINTR, /* "eintr": the call is interrupted once, which is legal */
     SHEAF_FAULT_STOP,  /* "stop": SIGSTOP before the call */
     SHEAF_FAULT_HANG,  /* "hang": the call does not come back */
+    SHEAF_FAULT_SLOW,  /* "slow": it takes a second longer */
     SHEAF_FAULT_ENOSYS, /* "enosys": the file system or kernel does not know this call */
 } sheaf_fault_action;
 

@@ -128,7 +128,7 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
                                    .hang_after = p->hang_after,
                                    .hooks = &p->hooks,
                                    .stop = p->stop,
-                                   .cure = "nothing was finished: start it again",
+                                   .cure = "start it again; an output that has its name is whole",
                                    .phase = "reading",
                                    .events = &cli->events });
     sheaf__doing_here(p->watched.doing);
