@@ -3,14 +3,16 @@
 # TCP; mpirun reaches the second through a stand-in for ssh. Where namespaces may not be made the two processes talk by
 # TCP on one host, and the cases are named so.
 #
-#   hosts.sh openmpi
+# With MPICH only what depends on the MPI: two hosts, and one that is gone.
+#
+#   hosts.sh MPI
 . "$(dirname "$0")/lib.sh"
 
 data=$llama/tiny_llama/fwd_inputs.safetensors
 odd_model "$work/odd" || fail "init of the odd model"
 flags=(--data "$data" --micro-batch 1 --accumulate 2 --steps 3 --lr 3e-3 --lora-rank 5 --threads 2)
 check "one rank" "$sheaf" train --model "$work/odd" "${flags[@]}" --out "$work/one"
-export OMPI_MCA_btl=tcp,self # no shared memory
+export OMPI_MCA_btl=tcp,self UCX_TLS=tcp,self # no shared memory
 
 # A host is a process that holds its namespaces; the second one's processes end with it.
 hosts=()
@@ -20,7 +22,7 @@ mkdir "$work/local" # another folder on each of them
 new_host() { # new_host NAME FLAG...
     local name=$1 holder
     shift
-    unshare --net --uts --mount "$@" bash -c 'hostname "$0" && mount -t tmpfs none "$1/local" && touch "$1/$0" && exec sleep 600' "$name" "$work" &
+    unshare --net --uts --mount "$@" bash -c 'hostname "$0" && { mount -t sysfs none /sys || [ "$2" = openmpi ]; } && mount -t tmpfs none "$1/local" && touch "$1/$0" && exec sleep 600' "$name" "$work" "$mpi" &
     holder=$!
     waits test -e "$work/$name" -o ! -d "/proc/$holder" && [ -e "$work/$name" ] || return 1
     [ $# = 0 ] || holder=$(pgrep -P $holder)
@@ -33,86 +35,94 @@ two_hosts() {
     on "$a" ip link add sheaf0 type veth peer name sheaf0 netns "$b" || return 1
     on "$a" ip addr add 10.213.7.1/24 dev sheaf0 && on "$b" ip addr add 10.213.7.2/24 dev sheaf0 || return 1
     for h in "$a" "$b"; do on "$h" ip link set lo up && on "$h" ip link set sheaf0 up && on "$h" cp -r "$work/odd" "$work/local/model" || return 1; done
+    for h in "$a" "$b"; do waits on "$h" grep -q up /sys/class/net/sheaf0/operstate || return 1; done
 } 2>"$work/why"
 
 if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && two_hosts; then
     cat >"$work/ssh" <<END
 #!$(command -v bash)
+while [[ \$1 = -* ]]; do shift; done
 shift # the second host, by its address
 [ ! -e "$work/off" ] || exit 255
-exec nsenter -t $b --net --uts --mount --pid -- sh -c "\$*"
+nsenter -t $b --net --uts --mount --pid -- sh -c "\$*"
+code=\$?
+[ ! -e "$work/off" ] || sleep 50 # as a connection to a host that is gone: it learns of nothing
+exit \$code
 END
     chmod +x "$work/ssh"
     export OMPI_MCA_plm_rsh_agent=$work/ssh OMPI_MCA_plm_rsh_no_tree_spawn=1
+    export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$work/ssh HYDRA_IFACE=sheaf0 UCX_NET_DEVICES=sheaf0
     on_both() { # on_both OUT FLAG...
         local out=$1
         shift
-        on "$a" timeout 60 "$sheaf" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi openmpi \
+        on "$a" timeout -k 5 60 "$sheaf" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi "$mpi" \
             --hosts 10.213.7.1:1,10.213.7.2:1 --out "$out" "$@" >"$work/log" 2>&1
     }
     check "two hosts with a folder each" on_both "$work/two"
     same "two hosts: the adapter's numbers" "$work/one/adapter/adapter_model.safetensors" "$work/two/adapter/adapter_model.safetensors"
     check "it says where" grep -q "2 processes on sheaf-one, sheaf-two" "$work/log"
     cat "$work/log" | sed 's/^/# /' | head -n $((failures > 0 ? 20 : 0))
-    # What is not on both is told before anything is begun.
-    refused() { # refused NAME PATTERN FLAG...: by the second host, once
-        local name=$1 pattern=$2
-        shift 2
-        on "$a" timeout 60 "$sheaf" train --model "$work/local/model" "${flags[@]:2}" --tp 2 --transport mpi --mpi openmpi \
-            --hosts 10.213.7.1:1,10.213.7.2:1 "$@" >"$work/log" 2>&1 && fail "$name: is refused" "it trained"
-        check "$name: the host is named, once" bash -c '[ "$(grep -c "^sheaf: " "$0")" = 1 ] && grep -q "^sheaf: rank 1 on sheaf-two: $1" "$0"' "$work/log" "$pattern"
-    }
-    on "$a" cp "$data" "$work/local/rows.safetensors" && on "$a" cp -r "$work/two" "$work/local/two"
-    check "a disk each: it trains" on_both "$work/local/apart"
-    check "and says who keeps what is saved" grep -q "host sheaf-two does not see $work/local/apart of sheaf-one: the first process keeps" "$work/log"
-    check "which is the run of one rank" on "$a" diff -r "$work/one/checkpoints" "$work/local/apart/checkpoints"
-    check "and its adapter" on "$a" cmp "$work/one/adapter/adapter_model.safetensors" "$work/local/apart/adapter/adapter_model.safetensors"
-    check "nothing lies elsewhere" on "$b" test ! -e "$work/local/apart"
-    # Large texts are tokenised on each host, and stay with the run alone.
-    cp "$SHEAF_SOURCE_ROOT"/tests/data/text/tokenizer*.json "$work/odd/"
-    { echo '{"text": "why fox 1"}'; echo '{"text": "fox fox 2"}'; printf '{"text": "why why", "left": "'; head -c 34000000 /dev/zero | tr '\0' x; echo '"}'; } >"$work/texts.jsonl"
-    for h in "$a" "$b"; do on "$h" cp "$work/texts.jsonl" "$work/odd"/tokenizer* "$work/local/" && on "$h" mkdir "$work/local/tmp"; done
-    on "$a" env TMPDIR="$work/local/tmp" timeout 60 "$sheaf" train --model "$work/local/model" --tokenizer "$work/local" --data "$work/local/texts.jsonl" "${flags[@]:2}" \
-        --tp 2 --transport mpi --mpi openmpi --hosts 10.213.7.1:1,10.213.7.2:1 --out "$work/local/texts" >"$work/texts.log" 2>&1 &
-    texts=$!
-    # A run that another host keeps is not begun anew.
-    on "$a" cp -r "$work/local/apart" "$work/moved" && on "$b" cp -r "$work/moved" "$work/local/moved" && on "$a" mkdir "$work/local/moved"
-    on_both "$work/local/moved" --resume && fail "a run of another host" "it trained"
-    check "a run of another host: says who has it" bash -c 'tr -s "\n " " " <"$0" | grep -q "^sheaf: $1"' <(grep -A 9 '^sheaf: ' "$work/log") \
-        "--resume --out $work/local/moved expected: the run on sheaf-one, .* found: none on sheaf-one, and one on sheaf-two try: .*--resume with sheaf-two as the first host"
-    check "and begins none" on "$a" test ! -e "$work/local/moved/settings"
-    wait $texts
-    check "large texts on hosts with a disk each" test $? = 0
-    check "are kept beside the run" on "$a" test -e "$work/local/texts/cache/CACHEDIR.TAG"
-    check "which is not on the other" on "$b" test ! -e "$work/local/texts"
-    none_left() { ! compgen -G "$1/sheaf-*" >/dev/null; }
-    export -f none_left
-    check "where nothing is left of them" on "$b" bash -c 'none_left "$0"' "$work/local/tmp"
-    sed 's/^/# /' "$work/texts.log" | head -n $((failures > 0 ? 30 : 0))
-    ids=$(seq 3 18 | tr '\n' ' ')
-    tokens_file "$work/rows.1" 4 4 "$ids" "$ids"
-    tokens_file "$work/rows.2" 4 4 "${ids/ 9 / 8 }" "$ids"
-    on "$a" cp "$work/rows.1" "$work/local/other.safetensors" && on "$b" cp "$work/rows.2" "$work/local/other.safetensors"
-    refused "data on one host" "$work/local/rows.safetensors" --data "$work/local/rows.safetensors" --out "$work/three"
-    refused "other data" "the data" --data "$work/local/other.safetensors" --out "$work/three"
-    cp -r "$work/one" "$work/more"
-    check "one rank goes on" "$sheaf" train --resume --out "$work/more" --steps 4
-    on "$b" mkdir "$work/local/two" && on "$b" cp "$work/two/settings" "$work/local/two/"
-    go_on() { on "$a" timeout 60 "$sheaf" train --resume --out "$work/local/two" --steps 4 --transport mpi --mpi openmpi --hosts 10.213.7.1:1,10.213.7.2:1 >"$work/log" 2>&1; }
-    check "checkpoints on one host: the others get their parts" go_on
-    check "what another has is told of" grep -q "sheaf-two has a run in $work/local/two too, which is left as it is: this one is that of sheaf-one" "$work/log"
-    check "and it goes on to the same bytes" on "$a" diff -r "$work/more/checkpoints/step-00000004" "$work/local/two/checkpoints/step-00000004"
-    absent "nothing is begun" "$work/three"
-    on "$b" rm -r "$work/local/model"
-    on_both "$work/three" && fail "a host without the model" "it trained"
-    check "a host without the model is named, once" bash -c '[ "$(grep "^sheaf: " "$0")" = "sheaf: rank 1 on sheaf-two: $1" ]' "$work/log" "$work/local/model"
-    absent "and nothing is begun" "$work/three"
-    alone() { # but for the one that holds it
-        local p n=0
-        for p in /proc/[0-9]*/ns/net; do [ ! "$p" -ef "/proc/$b/ns/net" ] || n=$((n + 1)); done
-        [ $n = 2 ]
-    }
-    check "no process is left there" waits alone
+    if [ "$mpi" = openmpi ]; then
+        # What is not on both is told before anything is begun.
+        refused() { # refused NAME PATTERN FLAG...: by the second host, once
+            local name=$1 pattern=$2
+            shift 2
+            on "$a" timeout -k 5 60 "$sheaf" train --model "$work/local/model" "${flags[@]:2}" --tp 2 --transport mpi --mpi "$mpi" \
+                --hosts 10.213.7.1:1,10.213.7.2:1 "$@" >"$work/log" 2>&1 && fail "$name: is refused" "it trained"
+            check "$name: the host is named, once" bash -c '[ "$(grep -c "^sheaf: " "$0")" = 1 ] && grep -q "^sheaf: rank 1 on sheaf-two: $1" "$0"' "$work/log" "$pattern"
+        }
+        on "$a" cp "$data" "$work/local/rows.safetensors" && on "$a" cp -r "$work/two" "$work/local/two"
+        check "a disk each: it trains" on_both "$work/local/apart"
+        check "and says who keeps what is saved" grep -q "host sheaf-two does not see $work/local/apart of sheaf-one: the first process keeps" "$work/log"
+        check "which is the run of one rank" on "$a" diff -r "$work/one/checkpoints" "$work/local/apart/checkpoints"
+        check "and its adapter" on "$a" cmp "$work/one/adapter/adapter_model.safetensors" "$work/local/apart/adapter/adapter_model.safetensors"
+        check "nothing lies elsewhere" on "$b" test ! -e "$work/local/apart"
+        # Large texts are tokenised on each host, and stay with the run alone.
+        cp "$SHEAF_SOURCE_ROOT"/tests/data/text/tokenizer*.json "$work/odd/"
+        { echo '{"text": "why fox 1"}'; echo '{"text": "fox fox 2"}'; printf '{"text": "why why", "left": "'; head -c 34000000 /dev/zero | tr '\0' x; echo '"}'; } >"$work/texts.jsonl"
+        for h in "$a" "$b"; do on "$h" cp "$work/texts.jsonl" "$work/odd"/tokenizer* "$work/local/" && on "$h" mkdir "$work/local/tmp"; done
+        on "$a" env TMPDIR="$work/local/tmp" timeout -k 5 60 "$sheaf" train --model "$work/local/model" --tokenizer "$work/local" --data "$work/local/texts.jsonl" "${flags[@]:2}" \
+            --tp 2 --transport mpi --mpi "$mpi" --hosts 10.213.7.1:1,10.213.7.2:1 --out "$work/local/texts" >"$work/texts.log" 2>&1 &
+        texts=$!
+        # A run that another host keeps is not begun anew.
+        on "$a" cp -r "$work/local/apart" "$work/moved" && on "$b" cp -r "$work/moved" "$work/local/moved" && on "$a" mkdir "$work/local/moved"
+        on_both "$work/local/moved" --resume && fail "a run of another host" "it trained"
+        check "a run of another host: says who has it" bash -c 'tr -s "\n " " " <"$0" | grep -q "^sheaf: $1"' <(grep -A 9 '^sheaf: ' "$work/log") \
+            "--resume --out $work/local/moved expected: the run on sheaf-one, .* found: none on sheaf-one, and one on sheaf-two try: .*--resume with sheaf-two as the first host"
+        check "and begins none" on "$a" test ! -e "$work/local/moved/settings"
+        wait $texts
+        check "large texts on hosts with a disk each" test $? = 0
+        check "are kept beside the run" on "$a" test -e "$work/local/texts/cache/CACHEDIR.TAG"
+        check "which is not on the other" on "$b" test ! -e "$work/local/texts"
+        none_left() { ! compgen -G "$1/sheaf-*" >/dev/null; }
+        export -f none_left
+        check "where nothing is left of them" on "$b" bash -c 'none_left "$0"' "$work/local/tmp"
+        sed 's/^/# /' "$work/texts.log" | head -n $((failures > 0 ? 30 : 0))
+        ids=$(seq 3 18 | tr '\n' ' ')
+        tokens_file "$work/rows.1" 4 4 "$ids" "$ids"
+        tokens_file "$work/rows.2" 4 4 "${ids/ 9 / 8 }" "$ids"
+        on "$a" cp "$work/rows.1" "$work/local/other.safetensors" && on "$b" cp "$work/rows.2" "$work/local/other.safetensors"
+        refused "data on one host" "$work/local/rows.safetensors" --data "$work/local/rows.safetensors" --out "$work/three"
+        refused "other data" "the data" --data "$work/local/other.safetensors" --out "$work/three"
+        cp -r "$work/one" "$work/more"
+        check "one rank goes on" "$sheaf" train --resume --out "$work/more" --steps 4
+        on "$b" mkdir "$work/local/two" && on "$b" cp "$work/two/settings" "$work/local/two/"
+        go_on() { on "$a" timeout -k 5 60 "$sheaf" train --resume --out "$work/local/two" --steps 4 --transport mpi --mpi "$mpi" --hosts 10.213.7.1:1,10.213.7.2:1 >"$work/log" 2>&1; }
+        check "checkpoints on one host: the others get their parts" go_on
+        check "what another has is told of" grep -q "sheaf-two has a run in $work/local/two too, which is left as it is: this one is that of sheaf-one" "$work/log"
+        check "and it goes on to the same bytes" on "$a" diff -r "$work/more/checkpoints/step-00000004" "$work/local/two/checkpoints/step-00000004"
+        absent "nothing is begun" "$work/three"
+        on "$b" rm -r "$work/local/model"
+        on_both "$work/three" && fail "a host without the model" "it trained"
+        check "a host without the model is named, once" bash -c '[ "$(grep "^sheaf: " "$0")" = "sheaf: rank 1 on sheaf-two: $1" ]' "$work/log" "$work/local/model"
+        absent "and nothing is begun" "$work/three"
+        alone() { # but for the one that holds it
+            local p n=0
+            for p in /proc/[0-9]*/ns/net; do [ ! "$p" -ef "/proc/$b/ns/net" ] || n=$((n + 1)); done
+            [ $n = 2 ]
+        }
+        check "no process is left there" waits alone
+    fi
     # The second host is switched off while its rank is in step 2, or 3.
     on "$b" cp -r "$work/odd" "$work/local/model"
     on_both "$work/gone" --save-every 1 --restarts 3 --heartbeat 2s --inject 1:sum:100:hang &
@@ -128,6 +138,9 @@ END
     check "which is told" grep -qE 'rank 1 of 2 \(host sheaf-two, process [0-9]+\) (is silent|has lost)' "$work/log"
     check "on the ranks that are left" grep -qE 'restart 1 of 3: .* after step [12], with --tp 1 --dp 1, without what does not answer: 10.213.7.2$' "$work/log"
     same "to the adapter of one rank" "$work/one/adapter/adapter_model.safetensors" "$work/gone/adapter/adapter_model.safetensors"
+    no_way() { ! pgrep -f "$work/ssh" >/dev/null; }
+    check "and no way to the other is left open" no_way
+    no_way || kill -KILL $(pgrep -f "$work/ssh")
     sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 30 : 0))
 else
     sed 's/^/# /' "$work/why"

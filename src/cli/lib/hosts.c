@@ -142,8 +142,7 @@ static bool answered(pid_t pid, double until)
     while ((ended = waitpid(pid, &status, WNOHANG)) == 0 && sheaf__seconds() < until)
         usleep(20000);
     if (ended == 0) {
-        kill(-pid, SIGKILL);
-        kill(pid, SIGKILL);
+        cli_launch_kill(pid);
         waitpid(pid, &status, 0);
         return false;
     }

@@ -1,6 +1,7 @@
 /* launch.c - see launch.h. */
 #include "launch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -182,12 +183,57 @@ static bool is_ended(int note)
     return pread(note, &mark, 1, ENDED) == 1 && mark != 0;
 }
 
+/* The parent of a process; 0: it is gone. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    const char *name_end = fgets(text, sizeof text, file) == NULL
+                               ? NULL
+                               : strrchr(text, ')'); /* a name may hold any */
+    if (name_end == NULL || sscanf(name_end, ") %*c %d", &parent) != 1)
+        parent = 0;
+    fclose(file);
+    return parent;
+}
+
+static int children_of(pid_t parent, pid_t *child, int most)
+{
+    DIR *list = opendir("/proc");
+    const struct dirent *one;
+    int count = 0;
+    while (list != NULL && count < most && (one = readdir(list)) != NULL) {
+        const pid_t pid = (pid_t)strtol(one->d_name, NULL, 10);
+        if (pid > 0 && parent_of(pid) == parent)
+            child[count++] = pid;
+    }
+    if (list != NULL)
+        closedir(list);
+    return count;
+}
+
+void cli_launch_kill(pid_t mpirun)
+{
+    pid_t way[1024];
+    const int count = children_of(mpirun, way, 1024);
+    kill(-mpirun, SIGKILL);
+    kill(mpirun, SIGKILL);
+    sleep(1); /* in which what it began here ends by itself, with the processes that are its own */
+    for (int i = 0; i < count; i++)
+        if (getpgid(way[i]) == way[i])
+            kill(-way[i], SIGKILL);
+}
+
 /* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
 static void watch(int *code, pid_t child, bool is_open, int note)
 {
     const struct timespec nap = { .tv_nsec = 20000000 };
     double ended_at = 0;
-    bool told = false;
+    bool told = false, killed = false;
     int status = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
@@ -200,8 +246,10 @@ static void watch(int *code, pid_t child, bool is_open, int note)
         }
         if (ended_at == 0 && is_ended(note))
             ended_at = sheaf__seconds();
-        if (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S)
-            kill(-child, SIGKILL); /* with its ways to other hosts, so that nothing is left there */
+        if (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S && !killed) {
+            cli_launch_kill(child);
+            killed = true;
+        }
         nanosleep(&nap, NULL);
     }
     *code = ended < 0 ? CLI_FAILED : WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;

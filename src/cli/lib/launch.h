@@ -6,6 +6,8 @@
 #ifndef SHEAF_CLI_LIB_LAUNCH_H
 #define SHEAF_CLI_LIB_LAUNCH_H
 
+#include <sys/types.h>
+
 #include "cli.h"
 
 typedef struct cli_launch_options {
@@ -34,5 +36,9 @@ void cli_launch_end(void);
  * launched it, where that is on its host. (An mpirun may lose it: MPICH's does when a signal came.)
  * Elsewhere it does nothing. */
 void cli_launch_tell(int code);
+
+/* cli_launch_kill - an mpirun that waits for what will not come, and its ways to other hosts (ssh),
+ * which have sessions of their own; takes a second. It is still to be waited for. */
+void cli_launch_kill(pid_t mpirun);
 
 #endif
