@@ -8,6 +8,8 @@
 
 #include "base/text.h"
 #include "cli/lib/shared.h"
+#include "comm/doing.h"
+#include "comm/process.h"
 #include "library/question.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
@@ -189,6 +191,8 @@ static json_t *logprobs_json(const sheaf_answer *answer)
 
 void ask_piece(const cli *cli, const char *text)
 {
+    sheaf__doing *doing = sheaf__process_doing();
+    sheaf__doing_idle(doing, true); /* a pager may wait for its reader */
     if (cli->json) {
         json_t *object = json_pack("{s:o}", "piece", ask_json(text));
         json_dumpf(object, cli->out, JSON_COMPACT);
@@ -198,6 +202,7 @@ void ask_piece(const cli *cli, const char *text)
         cli_say(cli, text);
     }
     fflush(cli->out);
+    sheaf__doing_idle(doing, false);
 }
 
 bool ask_streams(const cli *cli, const ask_flags *f)

@@ -83,9 +83,7 @@ static void speak(void *self, int64_t prompt, const char *text)
     if (!w->begun && !w->cli->json)
         print_prompt(w, prompt);
     w->begun = true;
-    sheaf__doing_idle(sheaf__process_doing(), true); /* a pager may wait for its reader */
     ask_piece(w->cli, text);
-    sheaf__doing_idle(sheaf__process_doing(), false);
 }
 
 static void print_answer(const work *w, int64_t i)

@@ -111,27 +111,37 @@ static sheaf_status *check_watch(const cli *cli, const cli_processes *p, const c
     return NULL;
 }
 
+/* To the end of the program, before the processes part, also where no report ends it. */
+static sheaf__watched watched;
+static sheaf__watch_hooks hooks;
+
+static void end_watch(void)
+{
+    sheaf__watched_close(&watched);
+}
+
 static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
 {
     const int count = sheaf__process_count();
     if (count == 1)
         return NULL;
     cli_stack_install();
-    p->hooks = (sheaf__watch_hooks){
+    atexit(end_watch);
+    hooks = (sheaf__watch_hooks){
         .end = cli_end, .say = cli_end_say, .stack = cli_end_stack, .self = cli
     };
     sheaf_status *st = sheaf__watched_open(
-        &p->watched,
+        &watched,
         &(sheaf__watched_options){ .ranks = count,
                                    .in_group = in_group > 0 && in_group < count ? in_group : count,
                                    .heartbeat = p->heartbeat,
                                    .hang_after = p->hang_after,
-                                   .hooks = &p->hooks,
+                                   .hooks = &hooks,
                                    .stop = p->stop,
                                    .cure = "start it again; an output that has its name is whole",
                                    .phase = "reading",
                                    .events = &cli->events });
-    sheaf__doing_here(p->watched.doing);
+    sheaf__doing_here(watched.doing);
     if (st == NULL && p->inject != NULL)
         st = sheaf__process_inject(p->inject);
     return sheaf__process_agree(st);
@@ -163,7 +173,7 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
 
 int cli_processes_report(cli_processes *p, cli *cli, sheaf_status *st)
 {
-    sheaf__watched_close(&p->watched);
+    end_watch();
     st = sheaf__process_name_own(st);
     if (!p->elsewhere)
         return cli_report(cli, st);

@@ -8,16 +8,13 @@
 #include "cli.h"
 #include "comm/comm.h"
 #include "launch.h"
-#include "library/watched.h"
 
 typedef struct cli_processes {
     sheaf_transport transport;
     const char *mpi, *hosts, *hostfile, *inject;
     double heartbeat, hang_after; /* seconds, as those of train */
-    sheaf__watch_hooks hooks;
-    sheaf__watched watched;
-    const atomic_int *stop; /* out: not 0 when asked to stop; NULL with threads */
-    bool elsewhere;         /* out: other processes did it, or do it, and ended with... */
+    const atomic_int *stop;       /* out: not 0 when asked to stop; NULL with threads */
+    bool elsewhere;               /* out: other processes did it, or do it, and ended with... */
     int code;
 } cli_processes;
 
