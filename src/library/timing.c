@@ -15,7 +15,7 @@
 enum {
     STEPS = 4,        /* different ones that are taken, where rows differ */
     FEWEST_TURNS = 4, /* of each, the first one not counted */
-    MOST_TURNS = 32,
+    MOST_TURNS = 32,  /* of all of them */
 };
 /* Turns end when they have taken so long and the two fastest agree so well, or after MOST_SECONDS:
  * other work on the machine comes and goes. */
@@ -115,10 +115,11 @@ static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn,
 {
     timed *of = &t->of[step];
     sheaf__work now = { .processor = t->processor };
-    sheaf__step_result unused;
+    sheaf__step_result result;
     rank->context.work = first_rank ? &now : NULL;
+    rank->scaler.skipped = 0; /* of the turns before: this is step `step` again */
     const double used = processor_seconds(), began = sheaf__work_now(&now);
-    sheaf_status *st = sheaf__stepper_run(&unused, rank->stepper, step, 0);
+    sheaf_status *st = sheaf__stepper_run(&result, rank->stepper, step, 0);
     const double took = sheaf__work_now(&now) - began;
     rank->context.work = NULL;
     if (!first_rank)
@@ -126,8 +127,10 @@ static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn,
     of->turn[turn] = took;
     if (step == 0 && turn == 0)
         t->first = took;
-    const bool fastest = turn > 0 && (turn == 1 || took < of->seconds);
-    if (turn > 1 && (of->second == 0 || fastest || took < of->second))
+    /* One that float16 skipped, until its scale was low enough, updated nothing. */
+    const bool counts = turn > 0 && !result.skipped,
+               fastest = counts && (of->seconds == 0 || took < of->seconds);
+    if (counts && of->seconds > 0 && (of->second == 0 || fastest || took < of->second))
         of->second = fastest ? of->seconds : took;
     if (fastest) {
         const sheaf__work slower = of->work;
@@ -148,9 +151,22 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What all fastest turns have, as one list. */
-static void collect(timing *t, const sheaf__rank *rank, int turns)
+/* Which pairs of packed rows attend to each other only the rows tell, and the dry device does not
+ * know: then shapes must be enough. */
+static void add_all(sheaf__work *to, const sheaf__work *from, bool packed)
 {
+    for (int64_t i = 0; i < from->n; i++) {
+        sheaf__work_entry e = from->entry[i];
+        if (packed && e.kind == SHEAF__WORK_ATTENTION)
+            e.flops = 0;
+        sheaf__work_add(to, &e);
+    }
+}
+
+/* What all fastest turns have, as one list. */
+static sheaf_status *collect(timing *t, const sheaf__rank *rank, int turns)
+{
+    const bool packed = sheaf_data_is_packed(t->job.train.data);
     sheaf_profile *p = t->out;
     timed *first = &t->of[0];
     p->size = (sheaf_plan_size){ (double)rank->model->trained->numel,
@@ -158,10 +174,13 @@ static void collect(timing *t, const sheaf__rank *rank, int turns)
     for (int s = 0; s < t->steps; s++) {
         const timed *of = &t->of[s];
         double ops = 0;
-        for (int64_t i = 0; i < of->work.n; i++) {
+        if (of->seconds == 0)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "steps in float16"),
+                                              "one that is not skipped"),
+                               "%d skipped, at a lower loss scale each", turns);
+        for (int64_t i = 0; i < of->work.n; i++)
             ops += of->work.entry[i].seconds;
-            sheaf__work_add(&p->work, &of->work.entry[i]);
-        }
+        add_all(&p->work, &of->work, packed);
         const double beside = of->seconds - ops - of->work.update;
         p->beside += (beside > 0 ? beside : 0) / t->steps;
         p->work.update += of->work.update / t->steps;
@@ -172,14 +191,16 @@ static void collect(timing *t, const sheaf__rank *rank, int turns)
     p->spread = middle / first->seconds - 1;
     p->first = t->first > middle ? t->first - middle : 0;
     p->busy = first->busy;
+    return p->work.no_memory ? sheaf_fail(SHEAF_E_MEMORY, "list of ops") : NULL;
 }
 
 static bool is_enough(const timing *t, int turns, double seconds)
 {
     bool agree = turns >= FEWEST_TURNS && seconds >= LEAST_SECONDS;
     for (int s = 0; s < t->steps && agree; s++)
-        agree = t->of[s].second <= AGREE * t->of[s].seconds;
-    return agree || turns == MOST_TURNS || (turns >= FEWEST_TURNS && seconds >= MOST_SECONDS);
+        agree = t->of[s].second > 0 && t->of[s].second <= AGREE * t->of[s].seconds;
+    return agree || turns * t->steps >= MOST_TURNS ||
+           (turns >= FEWEST_TURNS && seconds >= MOST_SECONDS);
 }
 
 /* The first rank's clock decides for all. */
@@ -201,7 +222,7 @@ static sheaf_status *take_turns(timing *t, sheaf__rank *rank, sheaf_comm *comm)
             st = sheaf_comm_any(comm, &over);
     }
     if (st == NULL && first_rank)
-        collect(t, rank, turns);
+        st = collect(t, rank, turns);
     return st;
 }
 
@@ -318,15 +339,19 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
     const int64_t micros = (q->o.accumulate + o.dp - 1) / o.dp;
     st = sheaf_profile_check(profile, &asked);
     for (int s = 0; s < steps && st == NULL; s++) {
-        sheaf__work work = { 0 };
+        sheaf__work work = { 0 }, asked_of = { 0 };
         sheaf_time one;
         sheaf_plan_size size;
         st = sheaf_plan_work(&work, &size, &job, s);
+        add_all(&asked_of, &work, sheaf_data_is_packed(set.data));
+        if (st == NULL && asked_of.no_memory)
+            st = sheaf_fail(SHEAF_E_MEMORY, "list of ops");
         if (st == NULL)
-            st = sheaf_time_predict(&one, profile, &work, &size, micros);
+            st = sheaf_time_predict(&one, profile, &asked_of, &size, micros);
         if (st == NULL)
             add_time(out, &one, 1.0 / steps);
         sheaf__work_release(&work);
+        sheaf__work_release(&asked_of);
     }
     sheaf_data_close(made);
     return st;
