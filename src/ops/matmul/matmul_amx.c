@@ -22,7 +22,6 @@
 #endif
 
 #define CHUNK_STEPS (MM_CHUNK / 2)
-#define A_STRIDE (MM_STRIDE_PAIRS * 4)
 #define B_STRIDE (MM_PANEL * 4)
 
 /* All eight tiles have 16 rows of 64 bytes. */
@@ -79,7 +78,7 @@ typedef struct ending {
 static vec block_by_fma(const mm_band *band, int p, int64_t r, int64_t column)
 {
     const mm_pass *pass = &band->pass[p];
-    const char *a = (const char *)band->a + r * A_STRIDE + pass->at * 4;
+    const char *a = (const char *)band->a + (r * band->words + pass->at) * 4;
     vec sum = ZERO();
     for (int64_t s = 0; s < pass->steps; s += CHUNK_STEPS) {
         vec even = ZERO(), odd = ZERO();
@@ -215,6 +214,7 @@ static inline part part_of(const chain *of, int p)
  * complete before sums are stored, as they may lie where it read. */
 static void sums_2x2(float *c, const walk *w)
 {
+    const int64_t ld = w->of.band->words * 4; /* of A */
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -224,13 +224,13 @@ static void sums_2x2(float *c, const walk *w)
         for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
             mm_ask(w->soon, w->lines);
             _tile_loadd(6, x.b, B_STRIDE);
-            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_loadd(4, x.a, ld);
             _tile_dpbf16ps(0, 4, 6);
             _tile_loadd(7, x.b + 16, B_STRIDE);
             _tile_dpbf16ps(1, 4, 7);
             if (w->before->done < w->before->rows)
                 end_some(w->before, w->fours);
-            _tile_loadd(5, x.a + 16 * A_STRIDE, A_STRIDE);
+            _tile_loadd(5, x.a + 16 * ld, ld);
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(3, 5, 7);
             x.a += 64;
@@ -247,6 +247,7 @@ static void sums_2x2(float *c, const walk *w)
 /* 16 columns. */
 static void sums_2x1(float *c, const walk *w)
 {
+    const int64_t ld = w->of.band->words * 4; /* of A */
     _tile_zero(0);
     _tile_zero(2);
     for (int p = w->of.begin; p < w->of.end; p++) {
@@ -254,11 +255,11 @@ static void sums_2x1(float *c, const walk *w)
         for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
             mm_ask(w->soon, w->lines);
             _tile_loadd(6, x.b, B_STRIDE);
-            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_loadd(4, x.a, ld);
             _tile_dpbf16ps(0, 4, 6);
             if (w->before->done < w->before->rows)
                 end_some(w->before, w->fours);
-            _tile_loadd(5, x.a + 16 * A_STRIDE, A_STRIDE);
+            _tile_loadd(5, x.a + 16 * ld, ld);
             _tile_dpbf16ps(2, 5, 6);
             x.a += 64;
             x.b += CHUNK_STEPS * MM_PANEL;
@@ -272,6 +273,7 @@ static void sums_2x1(float *c, const walk *w)
 /* 16 rows of two panels. */
 static void sums_1x4(float *c, const walk *w)
 {
+    const int64_t ld = w->of.band->words * 4; /* of A */
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -281,7 +283,7 @@ static void sums_1x4(float *c, const walk *w)
         for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
             const uint32_t *then = x.b + x.steps * MM_PANEL;
             mm_ask(w->soon, w->lines);
-            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_loadd(4, x.a, ld);
             _tile_loadd(6, x.b, B_STRIDE);
             _tile_dpbf16ps(0, 4, 6);
             _tile_loadd(7, x.b + 16, B_STRIDE);
@@ -304,13 +306,14 @@ static void sums_1x4(float *c, const walk *w)
 /* 16 rows of one panel. */
 static void sums_1x2(float *c, const walk *w)
 {
+    const int64_t ld = w->of.band->words * 4; /* of A */
     _tile_zero(0);
     _tile_zero(1);
     for (int p = w->of.begin; p < w->of.end; p++) {
         part x = part_of(&w->of, p);
         for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
             mm_ask(w->soon, w->lines);
-            _tile_loadd(4, x.a, A_STRIDE);
+            _tile_loadd(4, x.a, ld);
             _tile_loadd(6, x.b, B_STRIDE);
             _tile_dpbf16ps(0, 4, 6);
             _tile_loadd(7, x.b + 16, B_STRIDE);

@@ -92,6 +92,7 @@ typedef struct stretch {
     mm_pass pass[MM_PASSES];
     int n;
     bool a_km;
+    int64_t words, stride; /* of a row of A in scratch, and between rows */
 } stretch;
 
 typedef struct area {
@@ -209,29 +210,64 @@ static mm_pass pass_of(const area *area, const item *item, int64_t at, bool chai
     return pass;
 }
 
-/* False after the last one. A root's sum is finished at the end of a stretch. */
+/* Adds what comes next to a stretch whose rows have room for `limit` words; false if there is no
+ * room, or nothing comes, or it must not go on: a root's sum is finished at the end of a stretch.
+ */
+static bool add_chain(stretch *s, const area *area, cursor *at, int64_t limit)
+{
+    item chain[CHAIN];
+    cursor ahead = *at;
+    int64_t more = 0;
+    if (s->n > 0 && (area->plan->thin || has_root(&s->item[s->n - 1])))
+        return false;
+    const int n = next_chain(chain, area, &ahead);
+    for (int i = 0; i < n; i++)
+        more += words_of(area, &chain[i]);
+    if (n == 0 || (s->n > 0 && (s->n + n > MM_PASSES || s->words + more > limit)))
+        return false;
+    for (int i = 0; i < n; i++) {
+        s->item[s->n] = chain[i];
+        s->a_km |= chain[i].a_km;
+        s->pass[s->n++] = pass_of(area, &chain[i], s->words, i > 0);
+        s->words += words_of(area, &chain[i]);
+    }
+    *at = ahead;
+    return true;
+}
+
+/* Slots whose sums wait after the last item of a stretch. */
+static int waiting(const stretch *s)
+{
+    const item *last = &s->item[s->n - 1];
+    return has_root(last) ? 0 : last->visit->slot - last->visit->merges + 1;
+}
+
+/* A stretch of whole slices, as many as leave the fewest sums waiting for the next stretch: those
+ * go through more than the first-level cache. False if not one has room, or rows are transposed,
+ * in groups for which scratch has less. */
+static bool whole_slices(stretch *s, const area *area, cursor *at)
+{
+    stretch all = { 0 };
+    cursor ahead = *at;
+    s->n = 0;
+    while (add_chain(&all, area, &ahead, area->engine->wide))
+        if (all.item[all.n - 1].last && !all.a_km && (s->n == 0 || waiting(&all) <= waiting(s))) {
+            *s = all;
+            *at = ahead;
+        }
+    s->stride = mm_up(s->words, 32) + 16; /* an odd number of lines, see MM_STRIDE_PAIRS */
+    if (s->words % 32 == 16)
+        s->stride = s->words;
+    return s->n > 0;
+}
+
+/* False after the last one. */
 static bool next_stretch(stretch *s, const area *area, cursor *at)
 {
-    int64_t words = 0;
-    s->n = 0;
-    s->a_km = false;
-    while (s->n == 0 || !has_root(&s->item[s->n - 1])) {
-        item chain[CHAIN];
-        cursor ahead = *at;
-        const int n = next_chain(chain, area, &ahead);
-        int64_t more = 0;
-        for (int i = 0; i < n; i++)
-            more += words_of(area, &chain[i]);
-        if (n == 0 || (s->n > 0 && (area->plan->thin || s->n + n > MM_PASSES ||
-                                    words + more > area->engine->stride)))
-            break;
-        for (int i = 0; i < n; i++) {
-            s->item[s->n] = chain[i];
-            s->a_km |= chain[i].a_km;
-            s->pass[s->n++] = pass_of(area, &chain[i], words, i > 0);
-            words += words_of(area, &chain[i]);
-        }
-        *at = ahead;
+    if (area->engine->wide == 0 || area->plan->thin || at->entered || !whole_slices(s, area, at)) {
+        *s = (stretch){ .stride = area->engine->stride };
+        while (add_chain(s, area, at, s->stride))
+            ;
     }
     place_slots(s);
     return s->n > 0;
@@ -252,7 +288,7 @@ static void bring_rows(area *area, const stretch *s, const piece *piece, sheaf__
             continue;
         held[p] = term;
         sheaf__mm_rows(area->scratch_a + s->pass[p].at, area->engine, &term, area->dtype,
-                       band_row(area, first), band_row(area, end), item->k0, item->kb);
+                       band_row(area, first), band_row(area, end), item->k0, item->kb, s->stride);
     }
 }
 
@@ -352,7 +388,7 @@ static void run_bands(area *area, const stretch *s, const stretch *next, const p
         const int64_t i = band_row(area, g);
         const bool done = g + 1 == area->end;
         if (band->stride == 0)
-            band->a = area->scratch_a + (i - band_row(area, first)) * area->engine->stride;
+            band->a = area->scratch_a + (i - band_row(area, first)) * band->words;
         band->rows = band_row(area, g + 1) - i;
         band->row0 = i;
         band->far = area->slot + (i - band_row(area, area->begin)) * area->slot_ld +
@@ -399,6 +435,7 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
             mm_band band = { .pass = s->pass,
                              .b = c->b,
                              .passes = s->n,
+                             .words = s->stride,
                              .pairs = area->engine->spread && !plan->spread,
                              .cols = c->j1 - c->j0,
                              .col0 = c->j0,

@@ -112,9 +112,10 @@ static inline void clear16(uint32_t *words)
 }
 
 void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
-                    sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb)
+                    sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb,
+                    int64_t stride)
 {
-    const int64_t count = i1 - i0, stride = engine->stride, size = mm_size(dtype);
+    const int64_t count = i1 - i0, size = mm_size(dtype);
     const bool odd = size == 2 && kb % 2; /* the last element meets zero */
     const char *a = term->a;
     const int64_t steps = mm_steps(mm_computed(dtype), kb), padded = mm_padded(engine, steps);

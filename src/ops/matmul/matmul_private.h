@@ -34,6 +34,7 @@
  * from one register, and an odd number of cache lines, so that they fall into 14 sets. */
 #define MM_STRIDE_F32 272
 #define MM_STRIDE_PAIRS 144
+#define MM_STRIDE_WIDE 240 /* of short blocks of pairs, where a kernel takes any */
 
 static inline int64_t mm_min(int64_t a, int64_t b)
 {
@@ -195,6 +196,7 @@ typedef struct mm_pass {
 typedef struct mm_band {
     const void *a;
     int64_t stride; /* 0: rows as sheaf__mm_rows copies them; else bytes between rows of A itself */
+    int64_t words;  /* between copied rows: the engine's stride, or `wide` */
     bool pairs;     /* spread engine, few rows: b holds pairs, which `steps` counts */
     const mm_pass *pass;
     const uint32_t *const *b; /* panels of each pass, one after the other */
@@ -222,6 +224,7 @@ typedef struct mm_engine {
     void (*run)(const mm_band *band);
     void (*copy)(uint32_t *dst, const char *src, int64_t bytes);
     int64_t stride; /* words between rows of A */
+    int64_t wide;   /* the same where slices are short, or 0: always stride */
     int rows;       /* of a register tile */
     int direct;     /* of a tile that reads A in place */
     bool spread;    /* bfloat16 as float32 steps */
@@ -229,6 +232,11 @@ typedef struct mm_engine {
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
 } mm_engine;
+
+static inline int64_t mm_widest(const mm_engine *engine)
+{
+    return engine->wide > 0 ? engine->wide : engine->stride;
+}
 
 void mm_run_avx2(const mm_band *band);
 void mm_copy_avx2(uint32_t *dst, const char *src, int64_t bytes);
@@ -284,9 +292,10 @@ static inline int64_t mm_panel_at(sheaf_dtype dtype, int64_t n, int64_t k, int64
 
 /* ---- matmul_prepare.c: operands into rows and panels; serial ---- */
 
-/* Rows [i0, i1), elements [k0, k0 + kb) of the term's A. */
+/* Rows [i0, i1), elements [k0, k0 + kb) of the term's A, `stride` words apart. */
 void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
-                    sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb);
+                    sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb,
+                    int64_t stride);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
  * first panel, in place where the stored form serves, else in `buffer`, which has MM_BLOCK words
  * for each column; made: they are there already. */

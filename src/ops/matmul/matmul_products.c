@@ -173,7 +173,7 @@ static void plan_scratch(mm_plan *plan, int slots)
     plan->thin = thin_job(plan, all);
     plan->scratch_b = !plan->packing ? 0
                       : plan->thin   ? all
-                                     : (size_t)(plan->cols * plan->engine->stride);
+                                     : (size_t)(plan->cols * mm_widest(plan->engine));
     const size_t capacity =
         SHEAF__THREAD_SCRATCH / sizeof(float) - MM_SCRATCH_A - MM_SCRATCH_NEAR - plan->scratch_b;
     plan->rows =
