@@ -409,6 +409,7 @@ static sheaf_status *check_output(merger *m, const char *dst)
 /* Others read what is on disk. */
 static sheaf_status *finish_together(merger *m, const char *dst)
 {
+    sheaf__doing_phase(sheaf__process_doing(), "finishing");
     sheaf_status *st = sheaf__merge_output_finish(&m->output);
     if (st == NULL)
         st = sheaf__merge_output_sync(&m->output);

@@ -96,18 +96,19 @@ static void judge_hang(sheaf__watch *w, double now)
     const double still = now - w->progressed;
     if (all_told(w, now) && sheaf__apart(&w->ranks, APART_MS, &a, &b))
         hangs(w, SHEAF__APART, now);
-    if (w->o.hang_after <= 0 || still < w->o.hang_after)
+    const double patience = sheaf__patience(&w->ranks, w->o.hang_after);
+    if (w->o.hang_after <= 0 || still < patience)
         return;
     int missing = 0;
     for (int i = 0; i < w->peers; i++) {
         sheaf__watch_peer *p = &w->peer[i];
         if (p->process <= 0 || p->bye || p->fd < 0)
             continue;
-        if (still < w->o.hang_after + 1e-3 * SHEAF__LAST_WORDS_MS)
+        if (still < patience + 1e-3 * SHEAF__LAST_WORDS_MS)
             sheaf__line_send(p->fd, SHEAF__ASK, NULL, 0);
         missing += p->stack == NULL;
     }
-    if (missing == 0 || still > w->o.hang_after + 1e-3 * ANSWER_MS)
+    if (missing == 0 || still > patience + 1e-3 * ANSWER_MS)
         hangs(w, SHEAF__HANGS, now);
 }
 

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { FINISHING = 6 }; /* times as long */
+
 /* The group in whose call a rank is. */
 static sheaf__circle circle_of(const sheaf__told *told)
 {
@@ -71,6 +73,14 @@ bool sheaf__apart(const sheaf__ranks *r, int least_ms, int *a, int *b)
         if (stuck[i])
             return true;
     return false;
+}
+
+double sheaf__patience(const sheaf__ranks *r, double hang_after)
+{
+    for (int i = 0; i < r->count; i++)
+        if (r->known[i] && r->told[i].call[0] == '\0' && strcmp(r->told[i].phase, "finishing") == 0)
+            return FINISHING * hang_after;
+    return hang_after;
 }
 
 double sheaf__longest_wait(const sheaf__ranks *r, int rank)

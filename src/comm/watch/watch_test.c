@@ -236,6 +236,11 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_true(sheaf__waits_for(&r, 0, 3));
     assert_false(sheaf__blocking(&r, 0));
     assert_true(sheaf__blocking(&r, 3));
+    assert_true(sheaf__patience(&r, 10) == 10);
+    strcpy(r.told[0].phase, "finishing"); /* but it is in a call */
+    assert_true(sheaf__patience(&r, 10) == 10);
+    strcpy(r.told[3].phase, "finishing");
+    assert_true(sheaf__patience(&r, 10) == 60 && sheaf__patience(&r, 0) == 0);
     r.known[1] = false;
     assert_true(sheaf__waits_for(&r, 0, 1));
     /* 0 waits for 2 among all ranks, 2 for 0 among its peers. */
