@@ -15,9 +15,16 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = {"mini": 16, "tiny1b-4l": 5}
-# What is asked for: speed ratio per dtype, seconds to the first step.
+# What is asked for, beside the fastest setting of PyTorch. Where bfloat16 has tiles, and of Intel's float32, other
+# ratios than where it has pairs: PyTorch's own rates differ. float32 there may instead reach a share of the fma peak.
 WANTED_SPEED = {("mini", "float32"): 2.3, ("mini", "bfloat16"): 2.3,
                 ("tiny1b-4l", "float32"): 2.0, ("tiny1b-4l", "bfloat16"): 1.5}
+WANTED_TILES = {("mini", "float32"): 1.5, ("mini", "bfloat16"): 3.0,
+                ("tiny1b-4l", "float32"): 1.25, ("tiny1b-4l", "bfloat16"): 1.5}
+WANTED_PEAK = {"mini": 80, "tiny1b-4l": 88}  # percent
+WANTED_SLICES = {"mini": 6, "tiny1b-4l": 3}  # percent
+WANTED_MEMORY, WANTED_FIRST = 0.45, 1.3
+OPERATIONS = {"mini": 133e6, "tiny1b-4l": 1010e6}  # of a token of this step
 
 
 def quiet_environment():
@@ -28,7 +35,14 @@ def quiet_environment():
     return env
 
 
+def fma_peak(args):
+    """GFLOP/s of float32 that all threads reach at once, now."""
+    return float(subprocess.run([args.matmul, "--peak", "--threads", str(args.threads)], check=True,
+                                capture_output=True, text=True).stdout)
+
+
 def run_sheaf(args, model, dtype, slices):
+    peak_before = fma_peak(args)
     out = os.path.join(args.work, "out")
     shutil.rmtree(out, ignore_errors=True)
     command = [args.sheaf, "train", "--model", os.path.join(args.work, "%s-%s" % (model, dtype)),
@@ -55,7 +69,10 @@ def run_sheaf(args, model, dtype, slices):
         sys.exit("compare: %s\n%s" % (" ".join(command), errors.read()[-2000:]))
     lines = [json.loads(line) for line in open(metrics)]
     speeds = [line["tokens_per_s"] for line in lines[1:]]
+    peak = max(peak_before, fma_peak(args))
     return {"speed": statistics.median(speeds), "best_step": max(speeds), "peak": usage.ru_maxrss * 1024,
+            "fma_peak": peak, "of_peak": 100 * OPERATIONS[model] * max(speeds) / peak / 1e9,
+            "median_step": lines[0]["tokens"] / statistics.median(speeds),
             "first_step": lines[0]["tokens"] / lines[0]["tokens_per_s"], "start_to_first": first,
             "loss": lines[0]["loss"]}
 
@@ -122,17 +139,25 @@ def compare(args, model, dtype):
     best_rival, median_rival = best_and_median(rival, "speed")
     print("  tokens/s (best, median): sheaf %.0f, %.0f; --slices 1 %.0f, %.0f; PyTorch + PEFT %.0f, %.0f"
           % (best, median, best1, median1, best_rival, median_rival))
-    wanted = WANTED_SPEED[model, dtype]
+    tiles = "amx_bf16" in machine()
+    wanted = (WANTED_TILES if tiles else WANTED_SPEED)[model, dtype]
+    share = max(r["of_peak"] for r in ours)
+    by_peak = tiles and dtype == "float32" and share >= WANTED_PEAK[model]
     row("speed ratio (best, median)", "%.2f, %.2f" % (best / best_rival, median / median_rival),
-        ">= %.1f" % wanted, best / best_rival >= wanted)
-    cost = (best1 / best - 1) * 100
-    row("cost of 8 slices (best, median)", "%.1f %%, %.1f %%" % (cost, (median1 / median - 1) * 100),
-        "<= 4 %" if model != "mini" else None, cost <= 4)
+        ">= %.2f" % wanted + (", or %d %% of the peak" % WANTED_PEAK[model] if tiles and dtype == "float32" else ""),
+        best / best_rival >= wanted or by_peak)
+    print("  of the float32 fma peak in the same moments: %.0f %% (peak %.0f to %.0f GFLOP/s)"
+          % (share, min(r["fma_peak"] for r in ours), max(r["fma_peak"] for r in ours)))
+    cost = (max(r["best_step"] for r in single) / max(r["best_step"] for r in ours) - 1) * 100
+    row("cost of 8 slices (best step, median)", "%.1f %%, %.1f %%" % (cost, (median1 / median - 1) * 100),
+        "<= %d %%" % WANTED_SLICES[model], cost <= WANTED_SLICES[model])
     peak, rival_peak = max(r["peak"] for r in ours), max(r["peak"] for r in rival)
     row("peak memory", "%.0f MB / %.0f MB = %.2f" % (peak / 1e6, rival_peak / 1e6, peak / rival_peak),
-        "<= 0.60", peak / rival_peak <= 0.6)
+        "<= %.2f" % WANTED_MEMORY, peak / rival_peak <= WANTED_MEMORY)
     first, rival_first = min(r["first_step"] for r in ours), min(r["first_step"] for r in rival)
-    row("first step alone", "%.2f s / %.2f s" % (first, rival_first), "<= 0.6 s" if model == "mini" else None, first <= 0.6)
+    later = min(r["first_step"] / r["median_step"] for r in ours)
+    row("first step alone", "%.2f s / %.2f s" % (first, rival_first), None, True)
+    row("first step to a later one", "%.2f" % later, "<= %.1f" % WANTED_FIRST, later <= WANTED_FIRST)
     start, rival_start = min(r["start_to_first"] for r in ours), min(r["start_to_first"] for r in rival)
     row("process start to end of first step", "%.2f s / %.2f s" % (start, rival_start), None, True)
     return {"model": model, "dtype": dtype, "rival": variant, "sheaf": ours, "slices_1": single, "torch": rival}
@@ -142,6 +167,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", default="build/bench")
     parser.add_argument("--sheaf", default="build/sheaf")
+    parser.add_argument("--matmul", default="build/bench/matmul_bench")
     parser.add_argument("--models", default="mini,tiny1b-4l")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--rounds", type=int, default=3)

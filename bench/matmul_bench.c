@@ -3,7 +3,10 @@
  *
  *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512bf16|amx] [--sums pairs|tiles]
  *                            [--dtype f32|bf16] [--alone] [PART OF A NAME]
+ *   build/bench/matmul_bench --peak [--threads N] [--isa ...]
  *
+ * --peak prints one number: GFLOP/s of float32 fma that N threads reach at once, which may share a
+ * core.
  * The peak is a loop of fma (or pair) instructions on registers, measured around
  * every line. Times are the least of several repetitions taken in rotation; with one
  * thread they are CPU time, so that neighbours on the machine cost less truth. */
@@ -41,6 +44,8 @@ static const shape shapes[] = {
     { "dh of down, stored", 1024, 704, 2048, 8, 1, SHEAF__B_BACK, true, false, false },
     { "dh of down, repacked", 1024, 704, 2048, 8, 1, SHEAF__B_BACK, false, false, false },
     { "dh of down, S 1 repacked", 1024, 5632, 2048, 1, 1, SHEAF__B_BACK, false, false, false },
+    { "dx of gate, 256, stored", 256, 2048, 704, 1, 8, SHEAF__B_BACK, true, false, false },
+    { "dx of gate, 256, repacked", 256, 2048, 704, 1, 8, SHEAF__B_BACK, false, false, false },
     { "head, 256 tokens", 256, 4000, 2048, 8, 1, SHEAF__B_AHEAD, false, false, true },
     { "mini gate", 1024, 176, 512, 8, 1, SHEAF__B_AHEAD, false, false, false },
     { "mini down", 1024, 512, 176, 1, 8, SHEAF__B_AHEAD, false, false, false },
@@ -149,6 +154,35 @@ static double peak_gflops(const mm_isa *isa, sheaf__sums sums, bool bf16)
     }
     (void)sink;
     return flops / best * 1e-9;
+}
+
+typedef struct loops {
+    float (*run)(void);
+    float sink[64];
+} loops;
+
+static void loop_once(void *self, int64_t index, int worker)
+{
+    loops *l = self;
+    (void)index;
+    l->sink[worker % 64] = l->run();
+}
+
+/* Of all threads at once, by the clock; the best of some tenths of a second. */
+static double peak_together(const mm_isa *isa, sheaf__pool *pool)
+{
+    enum { EACH = 4, ROUNDS = 40 };
+    const bool narrow = isa == &sheaf__mm_avx2;
+    const int threads = sheaf__pool_threads(pool);
+    loops all = { .run = narrow ? peak_avx2 : peak_avx512 };
+    double best = 1e9;
+    for (int i = 0; i < ROUNDS; i++) {
+        const double begin = now(2);
+        sheaf__pool_run(pool, (int64_t)EACH * threads, loop_once, &all);
+        const double took = now(2) - begin;
+        best = took < best ? took : best;
+    }
+    return 1e-9 * EACH * threads * TURNS * (narrow ? 12 * 16.0 : 24 * 32.0) / best;
 }
 
 /* ---- operands ---- */
@@ -361,6 +395,7 @@ int main(int argc, char **argv)
 {
     static machine m = { .threads = 1 };
     const char *isa = NULL, *dtype = NULL, *only = "";
+    bool peak = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
             m.threads = atoi(argv[++i]);
@@ -372,10 +407,16 @@ int main(int argc, char **argv)
             dtype = argv[++i];
         else if (strcmp(argv[i], "--alone") == 0)
             m.alone = true;
+        else if (strcmp(argv[i], "--peak") == 0)
+            peak = true;
         else
             only = argv[i];
     }
     open_machine(&m, isa);
+    if (peak) {
+        printf("%.1f\n", peak_together(m.isa, m.device.pool));
+        return 0;
+    }
     print_machine(&m);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int bf16 = 0; bf16 < 2; bf16++)

@@ -40,4 +40,5 @@ if [ "${1:-}" = decode ]; then
     "$rivals_python" -c 'import xllamacpp, gguf' 2>/dev/null || "$rivals_python" -m pip install --quiet xllamacpp gguf || true
     exec "$rivals_python" -B bench/decode.py --work "$work" "$@"
 fi
+ninja -C build bench/matmul_bench >/dev/null
 exec "$rivals_python" bench/compare.py --work "$work" "$@"
