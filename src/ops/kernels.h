@@ -120,7 +120,7 @@ typedef struct sheaf__kernels {
      * contiguous n elements ---- */
     void (*gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype); /* y may be x */
     /* dx = round(add ? dx + g : g), g = dy * (p + x * d), p = 0.5 * (1 + erf(x * r)),
-     * d = exp((x * x) * -0.5) * float(1 / sqrt(2 pi)) */
+     * d = exp((x * x) * -0.5) * float(1 / sqrt(2 pi)); without add, dx may be x */
     void (*gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
                       sheaf_dtype dtype);
 
@@ -165,7 +165,8 @@ typedef struct sheaf__kernels {
     void (*row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max, int64_t rows,
                        int64_t cols);
     /* d[r,c] = round((exp(logit - max[r]) / sum[r] - (c == target[r])) * scale), or 0 when
-     * target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another slice. */
+     * target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another slice. In float32 d may
+     * be logits. */
     void (*row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
                         const float *sum, const int32_t *target, float scale, int64_t rows,
                         int64_t cols, sheaf_dtype dtype);

@@ -40,6 +40,7 @@ typedef struct block {
     const float *total, *logit_total;
     float *first; /* [n] minus the column of the first largest logit, to judge */
     float *all;   /* gathered logits of all ranks, when wanted */
+    bool over;    /* dlogits lie where the logits do */
 } block;
 
 static size_t width_of(const sheaf__context *c)
@@ -49,6 +50,8 @@ static size_t width_of(const sheaf__context *c)
 
 static void give_block(block *b)
 {
+    if (b->over)
+        b->dlogits = NULL;
     void *const held[] = { b->row, b->label,  b->x,    b->h,          b->logits, b->dlogits, b->dx,
                            b->max, b->target, b->sums, b->logit_sums, b->first,  b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
@@ -58,6 +61,12 @@ static void give_block(block *b)
 static bool smooths(const sheaf__head_run *run)
 {
     return run->smoothing > 0;
+}
+
+/* May the gradient of the logits lie where they do, as nothing reads them later? */
+static bool writes_over(const block *b)
+{
+    return b->c->dtype == SHEAF_F32 && b->p->head->cap == 0 && b->p->run->take == NULL;
 }
 
 static sheaf_status *take_block(block *b, bool training, bool gathered)
@@ -76,7 +85,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
         { &b->x, rows * in * one, true },
         { &b->h, rows * (size_t)(l->lora == NULL ? 0 : l->lora->rank) * one, l->lora != NULL },
         { &b->logits, rows * owned * 4, true },
-        { &b->dlogits, rows * owned * one, training },
+        { &b->dlogits, rows * owned * one, training && !writes_over(b) },
         { &b->dx, rows * in * one, b->p->dx != NULL },
         { &b->max, rows * 4, true },
         { &b->target, rows * 4, true },
@@ -89,6 +98,9 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
     for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
         if (need[i].wanted)
             st = sheaf__take(need[i].out, c, need[i].bytes, SHEAF_MEM_SCRATCH);
+    b->over = training && writes_over(b);
+    if (b->over)
+        b->dlogits = b->logits;
     return st;
 }
 

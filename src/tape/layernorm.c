@@ -302,6 +302,7 @@ sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf_
                         sheaf__tape_value(tape, "norm mean", x->rows, 1, SHEAF_F32),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
     p->y->needs_grad = flows;
+    op->cheap = !norm->cut; /* a cut one sums over ranks */
     const unsigned keep = reads_x ? SHEAF__KEEP : 0;
     sheaf__op_arg(op, x, SHEAF__READ | keep | (flows ? SHEAF__TAKES : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));

@@ -255,6 +255,7 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
     sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL,
                                    sizeof(norm_params));
     norm_params *p = op->params;
+    op->cheap = true;
     *p = (norm_params){ norm, x, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
     p->y->needs_grad = flows;
@@ -622,10 +623,11 @@ static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__
     swiglu_params *p = op->params;
     *p = (swiglu_params){ gelu, gate, up,
                           sheaf__tape_value(tape, name, gate->rows, gate->cols, gate->dtype) };
+    op->cheap = true;
     p->h->there = gate->there;
     p->h->blocks = gate->blocks;
     p->h->needs_grad = flows;
-    const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
+    const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES | SHEAF__OVER : 0);
     sheaf__op_arg(op, gate, use);
     sheaf__op_arg(op, up, use);
     sheaf__op_arg(op, p->h, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));

@@ -52,11 +52,11 @@ sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context)
 
 static void drop_value(sheaf__tape *tape, sheaf__value *value)
 {
-    if (value->live_data)
+    if (value->live_data && !value->shared)
         sheaf__device_free(tape->context->device, value->data);
     if (value->live_grad)
         sheaf__device_free(tape->context->device, value->grad);
-    value->live_data = value->live_grad = false;
+    value->live_data = value->live_grad = value->shared = false;
     value->data = value->grad = NULL;
 }
 
@@ -134,6 +134,9 @@ void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use)
         abort(); /* our mistake: an op with more arguments than the tape allows */
     op->arg[op->nargs].value = value;
     op->arg[op->nargs++].use = use;
+    if (use & SHEAF__MAKE)
+        value->maker = op;
+    value->changed = value->changed || (use & SHEAF__CHANGE) != 0;
 }
 
 void sheaf__tape_segment_begin(sheaf__tape *tape, int layer)
@@ -172,12 +175,49 @@ static bool flows_back(const sheaf__tape *tape, int64_t begin, int64_t end)
     return false;
 }
 
+/* Does the forward pass of this op, run once more during backward, give the same? */
+static bool can_make_again(const sheaf__op *op)
+{
+    bool can = op->cheap && op->backward != NULL;
+    for (int a = 0; a < op->nargs && can; a++) {
+        const unsigned use = op->arg[a].use;
+        can = (use & SHEAF__READ) ? (use & SHEAF__KEEP) != 0 : !op->arg[a].value->changed;
+    }
+    return can;
+}
+
+/* After what it reads, where that is made again too. */
+static void make_again(sheaf__tape *tape, sheaf__op *op)
+{
+    op->made_again = true;
+    for (int a = 0; a < op->nargs; a++) {
+        sheaf__op *before = op->arg[a].value->maker;
+        if ((op->arg[a].use & SHEAF__READ) && before != NULL && !before->made_again &&
+            can_make_again(before))
+            make_again(tape, before);
+    }
+    tape->steps[tape->nsteps++] = (step){ .op = op, .again = true };
+}
+
+static void lay_out_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    for (int a = 0; a < op->nargs; a++) {
+        sheaf__op *maker = op->arg[a].value->maker;
+        if ((op->arg[a].use & SHEAF__KEEP) && maker != NULL && maker != op && !maker->made_again &&
+            can_make_again(maker))
+            make_again(tape, maker);
+    }
+    tape->steps[tape->nsteps++] = (step){ .op = op, .backward = true };
+}
+
 /* Steps of the whole run, in order. With rerun, a segment's forward steps come again
  * right before its backward steps, if it has any. */
 static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
 {
-    for (int64_t i = 0; i < tape->nops; i++)
+    for (int64_t i = 0; i < tape->nops; i++) {
+        tape->op[i]->made_again = false;
         tape->steps[tape->nsteps++] = (step){ .op = tape->op[i] };
+    }
     if (!backward)
         return;
     for (int64_t end = tape->nops; end > 0;) {
@@ -191,7 +231,7 @@ static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
         }
         for (int64_t i = end - 1; i >= begin; i--)
             if (tape->op[i]->backward != NULL)
-                tape->steps[tape->nsteps++] = (step){ .op = tape->op[i], .backward = true };
+                lay_out_backward(tape, tape->op[i]);
         end = begin;
     }
 }
@@ -245,7 +285,7 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
 {
     free(tape->steps);
     tape->nsteps = tape->ndead = 0;
-    tape->steps = calloc((size_t)tape->nops * 3 + 1, sizeof *tape->steps);
+    tape->steps = calloc((size_t)tape->nops * 4 + 1, sizeof *tape->steps);
     if (tape->no_memory || tape->steps == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "tape of %lld ops", (long long)tape->nops);
     lay_out_steps(tape, backward, rerun);
@@ -267,6 +307,32 @@ static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void
                     "%s", value->name);
 }
 
+/* Does its data die after this step? */
+static bool dies(const sheaf__tape *tape, const step *s, const sheaf__value *value)
+{
+    for (int i = 0; i < s->ndead; i++)
+        if (tape->dead[s->first_dead + i] == value)
+            return true;
+    return false;
+}
+
+static sheaf_status *reserve_grad(sheaf__tape *tape, const step *s, sheaf__value *value,
+                                  unsigned use)
+{
+    sheaf_status *st = NULL;
+    value->grad_fresh = !value->live_grad;
+    if (value->live_grad)
+        return NULL;
+    if ((use & SHEAF__OVER) && value->live_data && dies(tape, s, value)) {
+        value->grad = value->data;
+        value->shared = true;
+    } else {
+        st = allocate(tape, value, &value->grad);
+    }
+    value->live_grad = st == NULL;
+    return st;
+}
+
 static sheaf_status *reserve(sheaf__tape *tape, const step *s)
 {
     for (int a = 0; a < s->op->nargs; a++) {
@@ -277,12 +343,8 @@ static sheaf_status *reserve(sheaf__tape *tape, const step *s)
             st = allocate(tape, value, &value->data);
             value->live_data = st == NULL;
         }
-        if (s->backward && (use & SHEAF__TAKES) && value->needs_grad) {
-            value->grad_fresh = !value->live_grad;
-            if (!value->live_grad)
-                st = allocate(tape, value, &value->grad);
-            value->live_grad = st == NULL;
-        }
+        if (s->backward && (use & SHEAF__TAKES) && value->needs_grad)
+            st = reserve_grad(tape, s, value, use);
         if (st != NULL)
             return st;
     }
@@ -293,9 +355,9 @@ static void give_back(sheaf__tape *tape, const step *s)
 {
     for (int i = 0; i < s->ndead; i++) {
         sheaf__value *value = tape->dead[s->first_dead + i];
-        if (value->live_data)
+        if (value->live_data && !value->shared)
             sheaf__device_free(tape->context->device, value->data);
-        value->live_data = false;
+        value->live_data = value->shared = false;
         value->data = NULL;
     }
     for (int a = 0; s->backward && a < s->op->nargs; a++) {

@@ -1,7 +1,7 @@
 /* tape.h - records a model's ops once, then runs them forward and backward.
  *
  * Recording touches no data. sheaf__tape_compile() lays out the steps of a run
- * (forward, re-run of marked segments, backward) and works out where each value
+ * (forward, re-run of marked segments and of cheap ops, backward) and works out where each value
  * is needed last, so that memory is taken and given back at fixed places: the
  * same on a device with memory and on the dry one. One tape serves all slices a
  * rank owns; loops over slices live inside ops. */
@@ -102,7 +102,10 @@ typedef struct sheaf__value {
     bool statistic;    /* kept for backward only; may hold -inf in a healthy run */
     void *data, *grad; /* NULL while not live; valid inside an op's function */
     bool live_data, live_grad,
-        grad_fresh; /* fresh: allocated by this step, must be written, not added to */
+        grad_fresh;          /* fresh: allocated by this step, must be written, not added to */
+    bool changed;            /* some op changes it in place */
+    bool shared;             /* during a step: the gradient lies where the data is, which dies */
+    struct sheaf__op *maker; /* NULL: none yet */
 } sheaf__value;
 
 /* sheaf__rows_there - the rows that ops compute. */
@@ -119,6 +122,8 @@ enum {
     SHEAF__GIVES = 16, /* backward reads the gradient; it is dead afterwards */
     SHEAF__TAKES = 32, /* backward writes (grad_fresh) or adds to the gradient */
     SHEAF__TURNS = 64, /* backward changes the gradient in place */
+    SHEAF__OVER = 128, /* backward may write the gradient over the data, element by element: with
+                          KEEP and TAKES */
 };
 
 #define SHEAF__MAX_ARGS 16
@@ -140,7 +145,12 @@ struct sheaf__op {
     } arg[SHEAF__MAX_ARGS];
     void *params; /* owned by the tape (malloc), or borrowed when borrowed is set */
     bool borrowed;
-    int segment; /* -1 = none */
+    /* Costs little, and its bits depend on nothing but what it reads: where its backward pass keeps
+     * all that it reads, what it made is made again before a backward step that reads it, and its
+     * memory serves others meanwhile. It exchanges nothing. */
+    bool cheap;
+    bool made_again; /* while steps are laid out */
+    int segment;     /* -1 = none */
 };
 
 sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context);

@@ -316,7 +316,8 @@ sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
     gelu_params *p = op->params;
     *p = (gelu_params){ x, sheaf__tape_value(tape, "gelu", x->rows, x->cols, x->dtype) };
     p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
+    op->cheap = true;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES | SHEAF__OVER : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
     return p->y;
 }

@@ -92,6 +92,8 @@ SHEAF__INLINE void row_gradient(void *d, int64_t ldd, const float *logits, int64
             memset((char *)d + (size_t)(r * ldd) * size, 0, (size_t)cols * size);
             continue;
         }
+        const bool here = target[r] >= 0 && target[r] < cols;
+        const float wanted = here ? logits[target[r]] : 0; /* d may be logits */
         const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(how.scale),
                   even = v_set(how.even);
         int64_t c = 0;
@@ -101,8 +103,8 @@ SHEAF__INLINE void row_gradient(void *d, int64_t ldd, const float *logits, int64
             softmax_part(d, r * ldd, logits, top, total, even, by, c, 1, 16, dtype);
         if (c < cols)
             softmax_part(d, r * ldd, logits, top, total, even, by, c, 1, cols - c, dtype);
-        if (target[r] >= 0 && target[r] < cols) {
-            const float p = sheaf__exp(logits[target[r]] - max[r]) / sum[r];
+        if (here) {
+            const float p = sheaf__exp(wanted - max[r]) / sum[r];
             sheaf__store(d, r * ldd + target[r], ((p - how.keep) - how.even) * how.scale, dtype);
         }
     }

@@ -131,6 +131,10 @@ static void compare(const twin *t, int64_t n, uint64_t salt)
         t->fast->gelu_back(v[3], v[1], v[0], n, add, t->dtype);
         twin_same(t, "gelu_back", v[3], v[2], bytes);
     }
+    t->ref->gelu_back(v[2], v[1], v[0], n, false, t->dtype);
+    memcpy(v[3], v[0], bytes);
+    t->fast->gelu_back(v[3], v[1], v[3], n, false, t->dtype);
+    twin_same(t, "dx over x", v[3], v[2], bytes);
     t->ref->gelu(v[2], v[0], n, t->dtype);
     t->fast->gelu(v[3], v[0], n, t->dtype);
     twin_same(t, "gelu", v[3], v[2], bytes);

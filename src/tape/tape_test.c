@@ -1,0 +1,199 @@
+/* tape_test.c - what is kept for backward and what is made again, on ops that write down how they
+ * find their values. */
+#include <string.h>
+
+#include "tape/tape.h"
+#include "tests/check.h"
+
+enum { N = 8 };
+
+/* How an op of these tests found its values. */
+typedef struct seen {
+    int forward, backward;
+    float made, found; /* the first element after forward, of the input in backward */
+    bool over;         /* the gradient lies where the data does */
+    sheaf__value *watched;
+    bool watched_live; /* in the last forward */
+} seen;
+
+typedef struct params {
+    seen *seen;
+    sheaf__value *x, *y; /* y = by x + plus; in place where they are one */
+    float by, plus;
+} params;
+
+static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
+{
+    const params *p = op->params;
+    float *y = p->y->data;
+    for (int i = 0; i < N; i++)
+        y[i] = (p->x == NULL ? (float)i + 1 : p->by * ((float *)p->x->data)[i]) + p->plus;
+    p->seen->forward++;
+    p->seen->made = y[0];
+    p->seen->watched_live = p->seen->watched != NULL && p->seen->watched->live_data;
+    return NULL;
+}
+
+static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
+{
+    const params *p = op->params;
+    p->seen->backward++;
+    if (p->x == NULL || p->x == p->y)
+        return NULL;
+    float *dx = p->x->grad;
+    const bool fresh = p->x->grad_fresh;
+    p->seen->over = p->x->grad == p->x->data;
+    p->seen->found = p->x->data == NULL ? -1 : ((float *)p->x->data)[0];
+    for (int i = 0; i < N; i++)
+        dx[i] = (fresh ? 0 : dx[i]) + p->by;
+    return NULL;
+}
+
+/* y = by x + plus; use: of x. x NULL: a source. */
+static sheaf__op *record(sheaf__tape *tape, seen *seen, sheaf__value *x, sheaf__value **y, float by,
+                         float plus, unsigned use)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "test", forward, backward, sizeof(params));
+    *y = sheaf__tape_value(tape, "value", 1, N, SHEAF_F32);
+    (*y)->needs_grad = true;
+    *(params *)op->params = (params){ seen, x, *y, by, plus };
+    if (x != NULL)
+        sheaf__op_arg(op, x, use);
+    sheaf__op_arg(op, *y, SHEAF__MAKE | SHEAF__GIVES);
+    return op;
+}
+
+static void change(sheaf__tape *tape, seen *seen, sheaf__value *x, float plus)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "change", forward, backward, sizeof(params));
+    *(params *)op->params = (params){ seen, x, x, 1, plus };
+    sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
+}
+
+static const unsigned reads = SHEAF__READ | SHEAF__TAKES, keeps = reads | SHEAF__KEEP;
+
+typedef struct machine {
+    sheaf__device *device;
+    sheaf__context context;
+    sheaf__tape *tape;
+} machine;
+
+static void open_machine(machine *m)
+{
+    CHECK_OK(sheaf__device_open(&m->device, SHEAF_CPU, 1, NULL, 0));
+    m->context = (sheaf__context){
+        .device = m->device, .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32
+    };
+    CHECK_OK(sheaf__tape_new(&m->tape, &m->context));
+}
+
+static void run_and_close(machine *m, bool rerun)
+{
+    CHECK_OK(sheaf__tape_compile(m->tape, true, rerun));
+    for (int i = 0; i < 2; i++) /* a run leaves nothing that the next one trips over */
+        CHECK_OK(sheaf__tape_run(m->tape));
+    assert_int_equal(m->device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+    sheaf__tape_free(m->tape);
+    sheaf__device_close(m->device);
+}
+
+/* x -> y = 2 x (cheap) -> z = 3 y, which keeps y -> w. Between z and the end, is y there? */
+static void test_cheap__what_it_made_is_made_again(void **state)
+{
+    for (int cheap = 0; cheap < 2; cheap++)
+        for (int rerun = 0; rerun < 2; rerun++) {
+            machine m;
+            seen s[4] = { 0 };
+            sheaf__value *x, *y, *z, *w;
+            open_machine(&m);
+            record(m.tape, &s[0], NULL, &x, 0, 0, 0);
+            if (rerun)
+                sheaf__tape_segment_begin(m.tape, 0);
+            record(m.tape, &s[1], x, &y, 2, 0, keeps)->cheap = cheap;
+            record(m.tape, &s[2], y, &z, 3, 0, keeps);
+            if (rerun)
+                sheaf__tape_segment_end(m.tape);
+            s[3].watched = y;
+            record(m.tape, &s[3], z, &w, 1, 0, reads);
+            run_and_close(&m, rerun);
+            assert_int_equal(s[1].forward, 2 * (1 + (cheap || rerun)));
+            assert_int_equal(s[2].backward, 2);
+            assert_int_equal(s[3].watched_live, !cheap && !rerun);
+            CHECK_NEAR("y in backward", s[2].found, 2, 0);
+        }
+}
+
+/* Of two in a row the first comes first. */
+static void test_cheap__what_it_reads_is_made_before_it(void **state)
+{
+    machine m;
+    seen s[5] = { 0 };
+    sheaf__value *x, *a, *b, *z, *w;
+    open_machine(&m);
+    record(m.tape, &s[0], NULL, &x, 0, 0, 0);
+    record(m.tape, &s[1], x, &a, 2, 0, keeps)->cheap = true;
+    record(m.tape, &s[2], a, &b, 5, 0, keeps)->cheap = true;
+    record(m.tape, &s[3], b, &z, 3, 0, keeps);
+    s[4].watched = a;
+    record(m.tape, &s[4], z, &w, 1, 0, reads);
+    run_and_close(&m, false);
+    assert_int_equal(s[1].forward, 4);
+    assert_int_equal(s[2].forward, 4);
+    assert_false(s[4].watched_live);
+    CHECK_NEAR("b in backward", s[3].found, 10, 0);
+    CHECK_NEAR("a in backward", s[2].found, 2, 0);
+}
+
+/* Its input is not kept, or what it made is changed in place: made once. */
+static void test_cheap__what_would_differ_is_kept(void **state)
+{
+    for (int changed = 0; changed < 2; changed++) {
+        machine m;
+        seen s[5] = { 0 };
+        sheaf__value *x, *y, *z, *w;
+        open_machine(&m);
+        record(m.tape, &s[0], NULL, &x, 0, 0, 0);
+        record(m.tape, &s[1], x, &y, 2, 0, changed ? keeps : reads)->cheap = true;
+        if (changed)
+            change(m.tape, &s[4], y, 7);
+        record(m.tape, &s[2], y, &z, 3, 0, keeps);
+        s[3].watched = y;
+        record(m.tape, &s[3], z, &w, 1, 0, reads);
+        run_and_close(&m, false);
+        assert_int_equal(s[1].forward, 2);
+        assert_true(s[3].watched_live);
+        CHECK_NEAR("y in backward", s[2].found, changed ? 9 : 2, 0);
+    }
+}
+
+/* The last that reads the data may write the gradient there; one before it, or beside a gradient
+ * that is there already, may not. */
+static void test_over__the_gradient_takes_the_place_of_data_that_dies(void **state)
+{
+    for (int other = 0; other < 3; other++) { /* none; an earlier op; a later one */
+        machine m;
+        seen s[4] = { 0 };
+        sheaf__value *x, *y, *z;
+        open_machine(&m);
+        record(m.tape, &s[0], NULL, &x, 0, 0, 0);
+        if (other == 1)
+            record(m.tape, &s[2], x, &z, 1, 0, keeps);
+        record(m.tape, &s[1], x, &y, 2, 0, keeps | SHEAF__OVER);
+        if (other == 2)
+            record(m.tape, &s[2], x, &z, 1, 0, keeps);
+        run_and_close(&m, false);
+        assert_int_equal(s[1].over, other == 0);
+        CHECK_NEAR("x in backward", s[1].found, 1, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cheap__what_it_made_is_made_again),
+        cmocka_unit_test(test_cheap__what_it_reads_is_made_before_it),
+        cmocka_unit_test(test_cheap__what_would_differ_is_kept),
+        cmocka_unit_test(test_over__the_gradient_takes_the_place_of_data_that_dies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
