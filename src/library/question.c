@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "library/train_settings.h"
+
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
                            const sheaf_events *events)
 {
@@ -57,6 +59,8 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
 {
     const sheaf_train_options *o = &q->o;
     const bool generates = q->place_text != NULL;
+    q->o.sums =
+        sheaf__sums_of(q->o.sums, SHEAF_SUMS_UNNAMED, q->o.dtype); /* as a run here has it */
     sheaf__open_options how;
     sheaf_status *st = sheaf__train_options_open(&how, &q->fresh, o);
     how.config_only = true;

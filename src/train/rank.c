@@ -36,11 +36,13 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
-/* A second packed copy for the backward products pays in bfloat16 (docs/performance.md);
- * trained weights are packed anew every step, where it does not. */
+/* A second packed copy for the backward products pays in bfloat16 where pairs are summed. Tiles
+ * wait for other things, and the copy is a third of a run's memory (docs/performance.md); trained
+ * weights are packed anew every step, where it does not pay either. */
 static bool keeps_back_panels(const sheaf_train_options *options)
 {
-    return options->dtype == SHEAF_BF16 && options->method != SHEAF_METHOD_FULL;
+    return options->dtype == SHEAF_BF16 && options->sums != SHEAF_SUMS_TILES &&
+           options->method != SHEAF_METHOD_FULL;
 }
 
 sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,

@@ -175,6 +175,9 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
                   "micro_batch", (json_int_t)q->ask.o.micro_batch, "seq", (json_int_t)q->ask.seq,
                   "image", (json_int_t)image_of(q), "images", (json_int_t)q->ask.images, "padding",
                   q->ask.padding, "checkpointing", q->ask.o.checkpointing);
+    const char *sums = sheaf__sums_name(q->ask.o.dtype, q->ask.o.sums);
+    if (sums != NULL)
+        json_object_set_new(all, "bf16_sums", json_string(sums));
     if (q->ask.place_text == NULL)
         json_object_set_new(all, "dp", json_integer(q->ask.o.dp));
     if (q->memory > 0)
@@ -259,7 +262,9 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
     if (q->ask.padding >= 0.0005)
         sheaf__print(cli->out, " in the longest micro-batch, %.1f %% of all positions padding",
                      100 * q->ask.padding);
-    sheaf__print(cli->out, ", %s, ", sheaf_dtype_torch_name(q->ask.o.dtype));
+    const char *sums = sheaf__sums_name(q->ask.o.dtype, q->ask.o.sums);
+    sheaf__print(cli->out, ", %s%s%s, ", sheaf_dtype_torch_name(q->ask.o.dtype),
+                 sums == NULL ? "" : " by ", sums == NULL ? "" : sums);
     if (q->ask.o.dp > 1)
         sheaf__print(cli->out, "%d groups of %d rank%s", q->ask.o.dp, q->ask.o.tp,
                      q->ask.o.tp == 1 ? "" : "s");
