@@ -106,6 +106,14 @@ static sheaf_status *take_date(sheaf__wording *w, const sheaf__wording_options *
     return st == NULL && w->today ? sheaf__chat_template_set_today(w->chat) : st;
 }
 
+sheaf_status *sheaf__wording_today(sheaf__wording *w)
+{
+    if (w->chat == NULL || !sheaf__chat_template_wants_date(w->chat))
+        return NULL;
+    w->today = true;
+    return sheaf__chat_template_set_today(w->chat);
+}
+
 void sheaf__wording_note_date(const sheaf__wording *w, bool used, const sheaf_events *events)
 {
     if (used && w->chat != NULL && w->today)

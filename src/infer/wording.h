@@ -65,6 +65,9 @@ void sheaf__wording_close(sheaf__wording *wording);
 sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *wording,
                                       const sheaf_events *events);
 
+/* sheaf__wording_today - today's date where the template writes one and none was given, for a
+ * wording that was opened without. */
+sheaf_status *sheaf__wording_today(sheaf__wording *wording);
 /* sheaf__wording_note_date - notes that today's date is written, or that one that was given is not.
  *   used  prompts are laid out */
 void sheaf__wording_note_date(const sheaf__wording *wording, bool used, const sheaf_events *events);

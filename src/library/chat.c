@@ -1,7 +1,9 @@
 /* chat.c - a conversation with a loaded model: sheaf/generate.h. */
 #include <stdlib.h>
 
+#include "comm/process.h"
 #include "infer/dialogue.h"
+#include "library/led.h"
 #include "library/model.h"
 #include "library/take.h"
 
@@ -10,6 +12,7 @@ struct sheaf_chat {
     sheaf__wording wording; /* always by a template */
     sheaf__dialogue talk;
     int64_t answers;
+    sheaf__led led;
 };
 
 sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *image)
@@ -20,7 +23,10 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
         return sheaf_fail(SHEAF_E_MEMORY, "a chat");
     c->model = m;
     c->talk.wording = &c->wording;
-    sheaf_status *st = sheaf__wording_converse(&c->wording, &m->wording, m->events);
+    /* the first alone lays prompts out: there are no clocks that could differ */
+    sheaf_status *st = sheaf__wording_today(&m->wording);
+    if (st == NULL)
+        st = sheaf__wording_converse(&c->wording, &m->wording, m->events);
     if (st == NULL)
         st = sheaf__wording_needed(&c->wording);
     if (st == NULL && image != NULL)
@@ -38,6 +44,7 @@ void sheaf_chat_close(sheaf_chat *c)
         return;
     sheaf__dialogue_release(&c->talk);
     sheaf__wording_close(&c->wording);
+    sheaf__led_release(&c->led);
     free(c);
 }
 
@@ -94,7 +101,9 @@ sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *c, const char *que
     if (st == NULL)
         st = sheaf__model_room(c->model, &prompt, &a);
     if (st == NULL)
-        st = sheaf__model_answer(out, c->model, &prompt, 1, &a);
+        st = sheaf__led_ask(&c->led, &c->model->opened.config, &prompt, a.number);
+    if (st == NULL)
+        st = sheaf__process_agree(sheaf__model_answer(out, c->model, &prompt, 1, &a));
     free(block);
     if (st != NULL)
         return st;

@@ -168,6 +168,7 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
     add_asking(&t, m, a);
     if (st == NULL)
         st = hash_prompts(hash, prompts, a, &m->opened.config);
+    add(&t, "the template", st == NULL ? sheaf__wording_template(a->wording) : NULL);
     add(&t, "the prompts", hash);
     return compare(st, &t);
 }

@@ -13,7 +13,12 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "commands.h"
+#include "comm/process.h"
+#include "library/led.h"
 #include "library/question.h"
+#include "library/together.h"
+#include "cli/lib/processes.h"
+#include "cli/lib/relay.h"
 #include "cli/lib/shared.h"
 #include "schema/family.h"
 
@@ -28,26 +33,37 @@ typedef struct settings {
     const char *image, *save, *load;
     ask_model model;
     ask_flags ask;
+    cli_processes processes;
+    int relayed; /* CLI_RELAYS_..., 0: nobody passes lines on */
 } settings;
 
 /* ---- Ctrl-C: a handler reaches nothing but static memory ---- */
 
 static atomic_int pressed; /* since the last answer began */
 
+static bool is_press(int number)
+{
+    return number == SIGINT || number == SIGUSR1;
+}
+
 static void on_interrupt(int number)
 {
-    if (atomic_fetch_add(&pressed, number == SIGINT ? 1 : 2) > 2) { /* it was asked often enough */
+    if (atomic_fetch_add(&pressed, is_press(number) ? 1 : 2) > 2) { /* it was asked often enough */
         signal(number, SIG_DFL);
         raise(number);
     }
 }
 
+/* Of several processes the first minds Ctrl-C, which comes as SIGUSR1 where another process has the
+ * terminal, and each an order to end: SIGUSR2 is Open MPI's way to pass one on. */
 static sheaf_status *listen_to_signals(void)
 {
-    static const int handled[] = { SIGINT, SIGTERM, SIGPIPE };
-    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) {
+    static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2, SIGHUP };
+    const size_t all = sizeof handled / sizeof *handled, alone = 3;
+    for (size_t i = 0; i < (sheaf__process_count() > 1 ? all : alone); i++) {
+        const bool others = is_press(handled[i]) && !sheaf__process_first();
         struct sigaction action = { .sa_flags = 0 };
-        action.sa_handler = handled[i] == SIGPIPE ? SIG_IGN : on_interrupt;
+        action.sa_handler = handled[i] == SIGPIPE || others ? SIG_IGN : on_interrupt;
         sigemptyset(&action.sa_mask);
         if (sigaction(handled[i], &action, NULL) != 0)
             return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
@@ -61,19 +77,25 @@ static sheaf_status *listen_to_signals(void)
 typedef struct reader {
     char *buffer; /* [SHEAF__TEXT_MAX + 1] */
     size_t begin, end;
-    bool over; /* the input has ended */
+    bool over;          /* the input has ended */
+    bool any;           /* it had something */
+    bool ended;         /* another process was asked to end */
+    sheaf_status *lost; /* another process is gone */
 } reader;
 
 /* More bytes into the buffer; false at the end of the input and after Ctrl-C. */
 static bool read_more(reader *r)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
-    while (atomic_load(&pressed) == 0) {
-        if (poll(&in, 1, 200) <= 0) /* a signal may have gone to another thread */
+    while (atomic_load(&pressed) == 0 && !r->ended && r->lost == NULL) {
+        if (poll(&in, 1, 200) <= 0) { /* a signal may have gone to another thread */
+            r->lost = sheaf__led_wait(&r->ended);
             continue;
+        }
         const ssize_t got = read(STDIN_FILENO, r->buffer + r->end, SHEAF__TEXT_MAX - r->end);
         if (got > 0) {
             r->end += (size_t)got;
+            r->any = true;
             return true;
         }
         if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
@@ -328,6 +350,22 @@ static bool obey(session *t, const char *line)
     return true;
 }
 
+/* mpirun and srun may have been told not to pass anything on, or had nothing. */
+static sheaf_status *no_input(const session *t)
+{
+    const char *launcher = sheaf__process_launched(NULL, NULL);
+    if (t->in.any || !t->in.over || t->s->relayed != 0 || launcher == NULL ||
+        sheaf__process_count() == 1)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "standard input");
+    sheaf_expected(st, "lines from %s, each a question to the model", launcher);
+    sheaf_found(st, "its end, before the first");
+    return sheaf_try_this(st,
+                          "sheaf chat without %s, which starts its processes itself and passes on "
+                          "what it is given; or %s with an input of its own for the first process",
+                          launcher, launcher);
+}
+
 static sheaf_status *lead(session *t)
 {
     sheaf_status *st = listen_to_signals();
@@ -335,6 +373,7 @@ static sheaf_status *lead(session *t)
     while (st == NULL) {
         if (t->terminal)
             fputs("> ", t->cli->err);
+        fflush(t->cli->err);
         sheaf_status *bad = next_line(&line, &t->in);
         if (bad != NULL) {
             refuse(t, bad);
@@ -354,16 +393,31 @@ static sheaf_status *lead(session *t)
     }
     if (t->terminal)
         fputc('\n', t->cli->err);
+    if (st == NULL)
+        st = t->in.lost != NULL ? t->in.lost : no_input(t);
+    else
+        sheaf_status_free(t->in.lost);
+    t->in.lost = NULL;
     return st;
+}
+
+/* The first talks, the others follow; all end with the same. */
+static sheaf_status *converse(session *t)
+{
+    if (sheaf__process_first())
+        return sheaf__led_end(lead(t));
+    return sheaf__led_follow(t->model, &t->how);
 }
 
 /* ---- the command ---- */
 
-/* The conversation as the flags begin it. */
+/* The conversation as the flags begin it. Files and pictures are the first process's. */
 static sheaf_status *begin(session *t)
 {
     const settings *s = t->s;
     sheaf_status *st = sheaf_chat_open(&t->chat, t->model, NULL);
+    if (!sheaf__process_first())
+        return st;
     if (st == NULL && s->load != NULL)
         st = sheaf_in(sheaf_chat_load(t->chat, s->load), "--load");
     if (st == NULL && s->image != NULL)
@@ -385,18 +439,23 @@ static sheaf_status *run(session *t, const cli_option *table)
 {
     const settings *s = t->s;
     const sheaf_config *config = &t->model->opened.config;
+    const sheaf__prompts none = { 0 };
     sheaf_status *st = begin(t);
-    t->terminal = isatty(STDIN_FILENO);
+    t->terminal =
+        sheaf__process_first() && (isatty(STDIN_FILENO) || s->relayed >= CLI_RELAYS_TERMINAL);
     t->in.buffer = malloc(SHEAF__TEXT_MAX + 1);
     if (st == NULL && t->in.buffer == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a line");
     if (st == NULL)
         st = ask_asking(&t->how, t->cli, table, &s->ask, t->model);
+    if (st == NULL)
+        t->how.wording = sheaf__chat_wording(t->chat);
+    st = sheaf__together_ask(st, t->model, &none, &t->how);
     if (st == NULL && !sheaf__wording_remembers(sheaf__chat_wording(t->chat)))
         sheaf_note(&t->cli->events, "template %s: every question is asked alone",
                    sheaf__wording_template(sheaf__chat_wording(t->chat)));
     if (st == NULL)
-        st = sheaf_model_load(t->model);
+        st = sheaf__process_agree(sheaf_model_load(t->model));
     if (st == NULL && t->terminal)
         sheaf__print(t->cli->err, "%s: /help lists what can be said besides questions\n",
                      sheaf_family_name(config->family));
@@ -405,7 +464,7 @@ static sheaf_status *run(session *t, const cli_option *table)
         t->how.context = t;
         t->how.stop_now = &pressed;
         t->how.partial = true;
-        st = lead(t);
+        st = converse(t);
     }
     sheaf_chat_close(t->chat);
     free(t->in.buffer);
@@ -420,10 +479,13 @@ int cmd_chat(cli *cli, int argc, char **argv)
         { "image", CLI_PATH, &s.image, "picture that is talked about", "FILE" },
         { "save", CLI_PATH, &s.save, "save what was said after each answer, as JSON", "FILE" },
         { "load", CLI_PATH, &s.load, "go on with what was saved", "FILE" },
+        { CLI_RELAYED, CLI_INT | CLI_HIDDEN, &s.relayed, "who passes the lines on",
+          .max = CLI_RELAYS_BOTH },
         { 0 },
     };
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, 512);
+    cli_processes_table(table, &s.processes);
     s.ask.max_length = 2048;
     session t = { .cli = cli, .s = &s };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
@@ -431,8 +493,22 @@ int cmd_chat(cli *cli, int argc, char **argv)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"),
                             "2 or more: it bounds what a conversation may need");
     if (st == NULL)
+        st = cli_processes_begin(&s.processes, cli,
+                                 &(cli_processes_how){ .table = table,
+                                                       .argc = argc,
+                                                       .argv = argv,
+                                                       .ranks = s.model.tp,
+                                                       .place = s.model.place,
+                                                       .talks = true });
+    if (st == NULL && sheaf__process_count() > 1) /* before a large model is loaded */
+        st = listen_to_signals();
+    if (st == NULL)
         st = ask_open(&t.model, cli, &s.model, &s.ask, s.ask.max_length);
+    st = sheaf__process_agree(st);
     if (st == NULL) {
+        t.model->transport = s.processes.transport;
+        if (s.relayed == CLI_RELAYS_BOTH) /* what goes two ways to one terminal may overtake */
+            cli->err = cli->out;
         const sheaf_config *config = &t.model->opened.config;
         if (sheaf__settings_given(&cli->settings, table, "max-length"))
             sheaf__warn_positions(config, "--max-length", s.ask.max_length, &cli->events);
@@ -442,5 +518,5 @@ int cmd_chat(cli *cli, int argc, char **argv)
         st = run(&t, table);
     }
     sheaf_model_close(t.model);
-    return cli_answer(cli, st, !t.refused || t.terminal);
+    return cli_processes_answer(&s.processes, cli, st, !t.refused || t.terminal);
 }

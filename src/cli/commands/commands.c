@@ -11,7 +11,7 @@ const cli_command cli_commands[] = {
     { "generate", "tokens that continue prompts", cmd_generate_usage, cmd_generate, 0, 0, true,
       true, true },
     { "chat", "a conversation, about a picture or without", cmd_chat_usage, cmd_chat, 0, 0, true,
-      true },
+      true, true },
     { "tokenize", "texts to token ids, and back", cmd_tokenize_usage, cmd_tokenize, 1, 1, false },
     { "render", "conversations as the text that a model reads, with what it must learn",
       cmd_render_usage, cmd_render, 1, 1, false },

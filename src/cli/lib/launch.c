@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/temporary.h"
 #include "comm/process.h"
+#include "relay.h"
 #include "signals.h"
 
 extern char **environ;
@@ -114,6 +115,8 @@ static void command_of(words *w, const char *mpirun, bool is_open, const char *p
     }
     if (!said) /* by a recipe, or by the run that goes on: they are to know it before they look */
         add_two(w, "--transport", "mpi");
+    if (o->talks)
+        add_two(w, "--" CLI_RELAYED, cli_relay_kind());
 }
 
 /* ---- which mpirun ---- */
@@ -158,7 +161,7 @@ sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi)
 
 /* ---- its life ---- */
 
-static void become(const words *w, const char *note)
+static void become(const words *w, const char *note, const cli_relay *relay)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -169,13 +172,13 @@ static void become(const words *w, const char *note)
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         signal(taken[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (freopen("/dev/null", "r", stdin) != NULL)
+    if (relay != NULL ? cli_relay_take(relay) : freopen("/dev/null", "r", stdin) != NULL)
         execv(w->at[0], w->at);
     _exit(127);
 }
 
 /* The note: what the first process ends with, then whether one of them ends the run. */
-enum { CODE, ENDED, PATIENCE_S = 10 };
+enum { CODE, ENDED, PATIENCE_S = 10, TALK_S = 30 };
 
 static bool is_ended(int note)
 {
@@ -229,42 +232,58 @@ void cli_launch_kill(pid_t mpirun)
 }
 
 /* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
-static void watch(int *code, pid_t child, bool is_open, int note)
+static void watch(int *code, pid_t child, bool is_open, int note, cli_relay *relay)
 {
-    const struct timespec nap = { .tv_nsec = 20000000 };
-    double ended_at = 0;
-    bool told = false, killed = false;
+    enum { NAP_MS = 20 };
+    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+    double ended_at = 0, told_at = 0;
+    bool killed = false;
     int status = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
         const int asked = sheaf_signals_poll(cli_signals());
         if (asked & SHEAF_SIGNAL_SAVE)
             kill(child, SIGUSR1);
-        if ((asked & SHEAF_SIGNAL_STOP) && !told) {
+        if ((asked & SHEAF_SIGNAL_STOP) && told_at == 0) {
             kill(child, is_open ? SIGUSR2 : SIGTERM);
-            told = true;
+            told_at = sheaf__seconds();
         }
         if (ended_at == 0 && is_ended(note))
             ended_at = sheaf__seconds();
-        if (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S && !killed) {
+        if (!killed && ((ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
+                        (relay != NULL && told_at > 0 && sheaf__seconds() - told_at > TALK_S))) {
             cli_launch_kill(child);
             killed = true;
         }
-        nanosleep(&nap, NULL);
+        if (relay != NULL)
+            cli_relay_pass(relay, child, NAP_MS);
+        else
+            nanosleep(&nap, NULL);
     }
     *code = ended < 0 ? CLI_FAILED : WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
 }
 
 /* Where the first process could not say, mpirun's own code, 1 or that of a signal, means nothing
- * here but that it failed. */
-static void read_note(int *code, int note)
+ * here but that it failed. False: so it is. */
+static bool read_note(int *code, int note)
 {
     char digit = 0;
-    if (pread(note, &digit, 1, CODE) == 1 && digit != 0)
+    const bool told = pread(note, &digit, 1, CODE) == 1 && digit != 0;
+    if (told)
         *code = digit - '0';
     else if (*code != CLI_DONE)
         *code = CLI_FAILED;
     close(note);
+    return told;
+}
+
+/* The first was killed itself, or mpirun ended all before one could say it. */
+static sheaf_status *cut_short(const char *mpirun)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "the processes that %s started", mpirun);
+    sheaf_expected(st, "each to come to its end");
+    sheaf_found(st, "one that was killed, or whose machine is gone, which ended the others");
+    return sheaf_try_this(st, "the kernel's log, where memory ran out; then the same again");
 }
 
 static void mark(int at, char with)
@@ -298,6 +317,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     static char note[PATH_MAX]; /* which a handler of signals reads */
     int fd = -1;
     words w = { 0 };
+    cli_relay relay = { .from = -1, .to = -1 };
     bool is_open = false;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (getenv(launched) != NULL || n <= 0)
@@ -313,19 +333,23 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     }
     if (st == NULL)
         st = cli_signals_install();
+    if (st == NULL && o->talks)
+        st = cli_relay_open(&relay);
     if (st == NULL)
         st = make_note(note, &fd);
     const pid_t child = st == NULL ? fork() : -1;
     if (child == 0)
-        become(&w, note);
+        become(&w, note, o->talks ? &relay : NULL);
     if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
         cli_signals_unfinished(note);
     if (st == NULL && child < 0)
         st = sheaf_found(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), "%s", strerror(errno));
     if (st == NULL)
-        watch(code, child, is_open, fd);
+        watch(code, child, is_open, fd, o->talks ? &relay : NULL);
+    cli_relay_close(&relay);
     if (fd >= 0) {
-        read_note(code, fd);
+        if (!read_note(code, fd) && st == NULL && o->talks && *code != CLI_DONE)
+            st = cut_short(mpirun);
         cli_signals_unfinished(NULL);
         unlink(note);
     }

@@ -17,6 +17,7 @@ typedef struct cli_launch_options {
     const char *hostfile; /* in the words of that MPI; NULL or empty: none */
     int argc;             /* the subcommand and its flags */
     char **argv;
+    bool talks; /* the first of them reads what this one is given (relay.h); else nothing */
 } cli_launch_options;
 
 /* cli_launch - waits for their end. *code: what the first of them that failed ended with, else 0.

@@ -97,7 +97,8 @@ static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int p
                                                        .hosts = p->hosts,
                                                        .hostfile = p->hostfile,
                                                        .argc = how->argc,
-                                                       .argv = how->argv });
+                                                       .argv = how->argv,
+                                                       .talks = how->talks });
 }
 
 /* With threads nothing is watched. */
@@ -171,12 +172,17 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
     return st == NULL ? watch(p, cli, how->in_group * stages_of(how->place)) : st;
 }
 
-int cli_processes_report(cli_processes *p, cli *cli, sheaf_status *st)
+int cli_processes_answer(cli_processes *p, cli *cli, sheaf_status *st, bool yes)
 {
     end_watch();
     st = sheaf__process_name_own(st);
     if (!p->elsewhere)
-        return cli_report(cli, st);
+        return cli_answer(cli, st, yes);
     sheaf_status_free(st);
     return p->code;
+}
+
+int cli_processes_report(cli_processes *p, cli *cli, sheaf_status *st)
+{
+    return cli_processes_answer(p, cli, st, true);
 }

@@ -29,6 +29,7 @@ typedef struct cli_processes_how {
     int ranks;         /* as many processes; 0: as many as there are */
     int in_group;      /* those that hold one copy of the model, in each stage; 0: all */
     const char *place; /* --place: so many ranks in each of its stages; may be NULL */
+    bool talks;        /* the first reads lines, and minds Ctrl-C itself (relay.h) */
 } cli_processes_how;
 
 /* cli_processes_begin - with --transport mpi this process joins the others, or starts them where
@@ -48,7 +49,8 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli);
 sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *options);
 
 /* cli_processes_report - cli_report(), or the code of those that did it elsewhere. The end of the
- * watch: no call of all processes comes after it. */
+ * watch: no call of all processes comes after it. _answer: the same of cli_answer(). */
 int cli_processes_report(cli_processes *flags, cli *cli, sheaf_status *st);
+int cli_processes_answer(cli_processes *flags, cli *cli, sheaf_status *st, bool yes);
 
 #endif

@@ -1,0 +1,193 @@
+/* led.c - see led.h. */
+#include "library/led.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "comm/process.h"
+
+enum { WAIT, ASK, END };
+enum { POSITION = 1, EMBED = 2, EXPERT = 4 }; /* arrays that a prompt has */
+
+/* What the first tells. */
+typedef struct order {
+    int64_t kind;
+    int64_t n, arrays, pictures, look, number; /* of the prompt */
+    int64_t sends;                             /* the picture's pixels follow */
+} order;
+
+static const char memory_for[] = "what the first process asks";
+
+void sheaf__led_release(sheaf__led *led)
+{
+    free(led->picture);
+    *led = (sheaf__led){ 0 };
+}
+
+/* ---- a prompt, from the first to all ---- */
+
+/* ids, position, embed and expert, in one block. */
+static size_t block_size(int64_t n)
+{
+    return (size_t)n * 10;
+}
+
+static void pack(int32_t *ids, const sheaf__prompt *p)
+{
+    const size_t n = (size_t)p->n;
+    uint8_t *embed = (uint8_t *)(ids + 2 * n);
+    memcpy(ids, p->ids, n * sizeof *ids);
+    if (p->position != NULL)
+        memcpy(ids + n, p->position, n * sizeof *ids);
+    if (p->embed != NULL)
+        memcpy(embed, p->embed, n);
+    if (p->expert != NULL)
+        memcpy(embed + n, p->expert, n);
+}
+
+static void unpack(sheaf__prompt *out, const order *o, const int32_t *ids,
+                   const sheaf__picture *picture)
+{
+    const size_t n = (size_t)o->n;
+    const uint8_t *embed = (const uint8_t *)(ids + 2 * n);
+    *out = (sheaf__prompt){ .ids = ids,
+                            .n = o->n,
+                            .position = o->arrays & POSITION ? ids + n : NULL,
+                            .embed = o->arrays & EMBED ? embed : NULL,
+                            .expert = o->arrays & EXPERT ? embed + n : NULL,
+                            .picture = o->pictures > 0 ? picture : NULL,
+                            .pictures = o->pictures,
+                            .look = o->look };
+}
+
+static sheaf_status *send_pixels(const sheaf__picture *picture, const sheaf_config *config)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    sheaf_status *st = NULL;
+    for (int k = 0; k < towers && st == NULL; k++)
+        st = sheaf__process_broadcast((float *)picture->of[k].pixels,
+                                      (size_t)sheaf__tower_numbers(&tower[k]) * sizeof(float));
+    return st;
+}
+
+/* Space for both is there in all, or none begins. */
+static sheaf_status *share(int32_t **block, const sheaf__picture **picture, sheaf__led *led,
+                           const order *o, const sheaf_config *config, const sheaf__prompt *mine)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    *block = calloc(block_size(o->n), 1);
+    if (mine == NULL && o->sends && led->picture == NULL)
+        led->picture = sheaf__picture_room(1, tower, sheaf__towers_of(tower, config));
+    *picture = mine == NULL ? led->picture : mine->picture;
+    sheaf_status *st = sheaf__process_agree(
+        *block == NULL || (o->sends && *picture == NULL) ? sheaf__no_memory(memory_for) : NULL);
+    if (st == NULL && mine != NULL)
+        pack(*block, mine);
+    if (st == NULL)
+        st = sheaf__process_broadcast(*block, block_size(o->n));
+    if (st == NULL && o->sends)
+        st = send_pixels(*picture, config);
+    if (st == NULL && o->sends)
+        led->look = o->look;
+    return st;
+}
+
+sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config, const sheaf__prompt *p,
+                             int64_t number)
+{
+    order o = { .kind = ASK,
+                .n = p->n,
+                .arrays = (p->position != NULL ? POSITION : 0) | (p->embed != NULL ? EMBED : 0) |
+                          (p->expert != NULL ? EXPERT : 0),
+                .pictures = p->pictures,
+                .look = p->look,
+                .number = number,
+                .sends = p->pictures > 0 && p->look != led->look };
+    const sheaf__picture *picture;
+    int32_t *block = NULL;
+    if (sheaf__process_count() == 1)
+        return NULL;
+    sheaf_status *st = sheaf__process_broadcast(&o, sizeof o);
+    if (st == NULL)
+        st = share(&block, &picture, led, &o, config, p);
+    free(block);
+    return st;
+}
+
+/* ---- the rest of the first's ---- */
+
+static sheaf_status *anyone(bool *over, bool mine)
+{
+    int flag = mine;
+    sheaf_status *st = sheaf_comm_any(sheaf__process_all(), &flag);
+    *over = flag != 0;
+    return st;
+}
+
+sheaf_status *sheaf__led_wait(bool *over)
+{
+    order o = { .kind = WAIT };
+    *over = false;
+    if (sheaf__process_count() == 1)
+        return NULL;
+    sheaf_status *st = sheaf__process_broadcast(&o, sizeof o);
+    return st == NULL ? anyone(over, false) : st;
+}
+
+sheaf_status *sheaf__led_end(sheaf_status *st)
+{
+    order o = { .kind = END };
+    if (sheaf__process_count() == 1)
+        return st;
+    sheaf_status *lost = sheaf__process_broadcast(&o, sizeof o);
+    if (lost == NULL)
+        return sheaf__process_agree(st);
+    if (st == NULL)
+        return lost;
+    sheaf_status_free(lost);
+    return st;
+}
+
+/* ---- those that follow ---- */
+
+static sheaf_status *answer(sheaf_model *m, sheaf__led *led, const order *o, sheaf__asking *a)
+{
+    const sheaf__picture *picture;
+    sheaf_answer *said = NULL;
+    sheaf__prompt prompt;
+    int32_t *block = NULL;
+    sheaf_status *st = share(&block, &picture, led, o, &m->opened.config, NULL);
+    if (st == NULL) {
+        a->number = o->number;
+        a->turn = true;
+        unpack(&prompt, o, block, picture);
+        st = sheaf__process_agree(sheaf__model_answer(&said, m, &prompt, 1, a));
+        sheaf_answer_free(said);
+    }
+    free(block);
+    return st;
+}
+
+sheaf_status *sheaf__led_follow(sheaf_model *m, const sheaf__asking *asking)
+{
+    sheaf__asking a = *asking;
+    sheaf__led led = { 0 };
+    order o = { .kind = WAIT };
+    bool over = false;
+    sheaf_status *st = NULL;
+    while (st == NULL && o.kind != END) {
+        st = sheaf__process_broadcast(&o, sizeof o);
+        if (st == NULL && o.kind == WAIT)
+            st = anyone(&over, atomic_load(a.stop_now) != 0);
+        else if (st == NULL && o.kind == ASK)
+            st = answer(m, &led, &o, &a);
+        if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {
+            sheaf_status_free(st); /* the first has it, too, and says whether it goes on */
+            st = NULL;
+        }
+    }
+    sheaf__led_release(&led);
+    return st == NULL ? sheaf__process_agree(NULL) : st;
+}

@@ -1,0 +1,37 @@
+/* led.h - a conversation whose ranks are processes. The first has it: the input, the files, the
+ * picture and what was said. It tells the others each prompt as tokens, and they answer it with the
+ * first; nothing else of it is theirs, so that hosts need not see the same pictures and files.
+ *
+ * Each call of the first meets sheaf__led_follow() in all others. With one process nothing here
+ * does anything. */
+#ifndef SHEAF_LIBRARY_LED_H
+#define SHEAF_LIBRARY_LED_H
+
+#include "library/model.h"
+
+/* What the others were told of pictures; zero at first. */
+typedef struct sheaf__led {
+    int64_t look;            /* the newest that they have; 0: none */
+    sheaf__picture *picture; /* of those that follow; owned */
+} sheaf__led;
+
+void sheaf__led_release(sheaf__led *led);
+
+/* Of the first process:
+ * sheaf__led_ask - all answer this prompt, the `number`-th of the conversation, from now on:
+ * sheaf__model_answer() and an agreement follow. */
+sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config,
+                             const sheaf__prompt *prompt, int64_t number);
+/* sheaf__led_wait - nothing is asked for now. *over: another process was asked to end. Now and
+ * then, so that one that is gone is noticed. */
+sheaf_status *sheaf__led_wait(bool *over);
+/* sheaf__led_end - the conversation is over, with `st`, consumed; the same in all. */
+sheaf_status *sheaf__led_end(sheaf_status *st);
+
+/* sheaf__led_follow - of the others: answers what the first asks until it ends.
+ *   asking  as the first's, but for who hears of it; stop_now: not 0 when this process is asked to
+ *           end
+ * Returns what the first ended with; SHEAF_E_PEER where it is gone. */
+sheaf_status *sheaf__led_follow(sheaf_model *model, const sheaf__asking *asking);
+
+#endif
