@@ -52,7 +52,7 @@ typedef struct sheaf__told {
     int64_t for_ms; /* since when, before now */
     int64_t done;
     int32_t failed, idle;
-    char host[64], call[16], group[16], phase[24], op[32], item[SHEAF__ITEM];
+    char host[64], call[16], group[16], phase[24], op[64], item[SHEAF__ITEM];
 } sheaf__told;
 
 /* sheaf__doing_now - milliseconds since some fixed moment; coarse and cheap. */
