@@ -29,8 +29,11 @@ typedef struct look {
 static bool is_passed_over(const char *name)
 {
     static const char *const ends[] = { ".jsonl", ".log", ".lock", "run.json" };
-    bool is = (name[0] == '.' && strcmp(name, ".metadata") != 0) || strcmp(name, "lock") == 0 ||
-              strcmp(name, "checkpoints") == 0 || sheaf__path_is_partial(name);
+    static const char *const whole[] = { "lock", "checkpoints", "cache" };
+    bool is = (name[0] == '.' && strcmp(name, ".metadata") != 0) ||
+              strncmp(name, "events.out.", 11) == 0 || sheaf__path_is_partial(name);
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        is |= strcmp(name, whole[i]) == 0;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         is |= sheaf__ends_with(name, ends[i]);
     return is;

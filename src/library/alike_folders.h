@@ -14,9 +14,10 @@ typedef struct sheaf__alike_folder {
 
 /* sheaf__alike_folders - names and lengths of all files, of each up to 64 KB of its bytes, in 16
  * places from the first to the last, and the version of sheaf, compared with the first process's.
- * Files that grow or tell of one process (*.jsonl, *.log, locks, run.json), hidden and unfinished
- * ones and the checkpoints of a run are passed over. Collective of all processes; with one nothing
- * is read. Errors: the same in all, SHEAF_E_ARG naming the file and the host that has another. */
+ * Files that grow or tell of one process (*.jsonl, *.log, TensorBoard's, locks, run.json), hidden
+ * and unfinished ones, the checkpoints and the cache of a run are passed over. Collective of all
+ * processes; with one nothing is read. Errors: the same in all, SHEAF_E_ARG naming the file and the
+ * host that has another. */
 sheaf_status *sheaf__alike_folders(const sheaf__alike_folder *folder, int count);
 
 #endif
