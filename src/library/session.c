@@ -162,7 +162,7 @@ static sheaf_status *kept_elsewhere(const sheaf_train_options *o, int by)
     else
         sheaf_expected(st, "no run there on any host, for a new one");
     sheaf_found(st, "none on %s, and one on %s", first, host);
-    return sheaf_try_this(st, "go on with it: --resume with %s as the first host%s", host,
+    return sheaf_try_this(st, "go on with it: --resume on %s, with it as the first host%s", host,
                           o->resume ? ", or copy its folder to the one that is first now"
                                     : "; or choose another --out");
 }
@@ -185,15 +185,23 @@ static sheaf_status *look_back(session *s)
 {
     const sheaf_train_options *o = s->how->options;
     int64_t step = 0;
+    bool anew = false;
     sheaf_status *st = look_for_keeper(o);
     if (st != NULL || !o->resume)
         return st;
     if (sheaf__process_first())
         st = sheaf_train_peek(&s->stored, &step, o->out);
-    if (st == NULL && sheaf__process_first() && s->stored == NULL &&
-        (!has_all(s->how) || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
-        st = sheaf__run_paths_none(o->out);
+    if (st == NULL && sheaf__process_first() && s->stored == NULL) {
+        const bool all = has_all(s->how);
+        anew = all && s->how->again && sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
+        if (!anew && (!all || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
+            st = sheaf__run_paths_none(o->out);
+    }
     st = sheaf__process_agree(st);
+    if (st == NULL)
+        st = sheaf__process_decide(&anew);
+    if (anew)
+        s->how->options->resume = false;
     return st != NULL ? st : sheaf__process_share(&s->stored);
 }
 

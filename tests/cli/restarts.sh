@@ -23,6 +23,11 @@ runs "a rank that hangs" 0 'the run hangs: no rank got on for 1 s.*rank 1 \(host
     "${flags[@]}" --tp 2 --out "$work/hung" --restarts 9 --inject 1:sum:110:hang --hang-after 1s
 check "and once more the same bytes" equal "$work/one" "$work/hung"
 
+# A run that came to no folder begins, where it is begun again by the one that watches; whoever else says --resume is told.
+runs "--resume of nothing" 2 'nothing there' "${flags[@]}" --resume --out "$work/never"
+check "that was begun before begins" env SHEAF_BEGUN_AGAIN=1 "$sheaf" "${flags[@]}" --resume --out "$work/never"
+check "to the bytes of the undisturbed run" equal "$work/one" "$work/never"
+
 # What another run would not mend.
 other=("${flags[@]}")
 other[4]=$work/none.jsonl

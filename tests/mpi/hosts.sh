@@ -88,7 +88,7 @@ END
         on "$a" cp -r "$work/local/apart" "$work/moved" && on "$b" cp -r "$work/moved" "$work/local/moved" && on "$a" mkdir "$work/local/moved"
         on_both "$work/local/moved" --resume && fail "a run of another host" "it trained"
         check "a run of another host: says who has it" bash -c 'tr -s "\n " " " <"$0" | grep -q "^sheaf: $1"' <(grep -A 9 '^sheaf: ' "$work/log") \
-            "--resume --out $work/local/moved expected: the run on sheaf-one, .* found: none on sheaf-one, and one on sheaf-two try: .*--resume with sheaf-two as the first host"
+            "--resume --out $work/local/moved expected: the run on sheaf-one, .* found: none on sheaf-one, and one on sheaf-two try: .*--resume on sheaf-two, with it as the first host"
         check "and begins none" on "$a" test ! -e "$work/local/moved/settings"
         wait $texts
         check "large texts on hosts with a disk each" test $? = 0
@@ -122,6 +122,14 @@ END
             [ $n = 2 ]
         }
         check "no process is left there" waits alone
+    fi
+    if [ "$mpi" = mpich ]; then # Open MPI's mpirun takes its own host first
+        # The first host is not the one that watches, and keeps the run on its disk.
+        on "$a" timeout -k 5 90 "$sheaf" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi "$mpi" --hosts 10.213.7.2:1,10.213.7.1:1 \
+            --out "$work/local/there" --save-every 1 --restarts 3 --inject 1:sum:100:kill >"$work/log" 2>&1
+        check "a run that another host keeps is begun again" test $? = 0
+        check "where it was" bash -c 'grep -q "^restart 1 of 3: .* with what its first host keeps" "$0" && grep -qE "^going on after step [12]" "$0"' "$work/log"
+        check "to the adapter of one rank, there" on "$b" cmp "$work/one/adapter/adapter_model.safetensors" "$work/local/there/adapter/adapter_model.safetensors"
     fi
     # The second host is switched off while its rank is in step 2, or 3.
     on "$b" cp -r "$work/odd" "$work/local/model"

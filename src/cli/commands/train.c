@@ -219,6 +219,7 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                            .word = (const char *const *)argv,
                                                            .signals = cli_signals(),
                                                            .ready = ready,
+                                                           .again = cli_is_begun_again(),
                                                            .self = &begun,
                                                            .watch = &watch });
     if (begun.elsewhere) {

@@ -35,12 +35,21 @@ typedef struct supervised {
     char *left;       /* those of the next run, or the file that names them; NULL: all */
     char file[72];    /* that file */
     bool stopped;     /* a signal asked for it */
+    bool again;       /* it was begun before, as a new run */
 } supervised;
 
 bool cli_is_supervised(void)
 {
     const char *path = getenv(CLI_VERDICT);
     return path != NULL && *path != '\0';
+}
+
+/* In the environment of a run that is begun again, and need not have come to a folder. */
+static const char begun_again[] = "SHEAF_BEGUN_AGAIN";
+
+bool cli_is_begun_again(void)
+{
+    return getenv(begun_again) != NULL;
 }
 
 void cli_fewer_ranks(int *tp, int *dp, int left, int accumulators)
@@ -110,6 +119,10 @@ static char **words_of(const supervised *s, bool resume, char (*number)[16])
 /* In the new process. It ends with this one, so that nothing is left over. */
 static void become(const supervised *s, char **words, pid_t parent, const sigset_t *before)
 {
+    if (s->again)
+        setenv(begun_again, "1", 1);
+    else
+        unsetenv(begun_again);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigprocmask(SIG_SETMASK, before, NULL);
     if (getppid() == parent && setenv(CLI_VERDICT, s->verdict, 1) == 0)
@@ -245,6 +258,8 @@ static void say(const supervised *s, int status, int64_t n, int64_t step)
                  s->o->restarts, how);
     if (step > 0)
         sheaf__print(s->cli->err, "after step %" PRId64, step);
+    else if (s->hosts.count > 0 && sheaf__path_kind(s->o->out) == SHEAF_PATH_NONE)
+        sheaf__print(s->cli->err, "with what its first host keeps");
     else
         sheaf__print(s->cli->err, "from the start");
     if (s->tp > 0)
@@ -278,7 +293,10 @@ static sheaf_status *supervise(int *code, supervised *s)
         if ((st = lessen(s, gone)) != NULL)
             return st;
         const int64_t step = newest(s->o->out);
-        resume = sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;
+        /* Of hosts with a disk each the first may have it, which is not this one. */
+        resume =
+            s->o->resume || s->hosts.count > 0 || sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;
+        s->again = !s->o->resume;
         say(s, status, n + 1, step);
         pause = step > before ? 1 : 2 * pause; /* it got nowhere: whatever it is may pass */
         before = step;
