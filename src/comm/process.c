@@ -41,6 +41,7 @@ static struct {
     sheaf__injected *injected;
     bool apart;        /* what started it and its MPI do not belong together */
     sheaf_status *why; /* of its own failure, which the others are told as it leaves */
+    void (*finishing)(bool failed);
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
@@ -299,6 +300,8 @@ static void leave(void)
     if (process_view.comm != NULL)
         sheaf__messages_leave(process_view.comm, process_view.why);
     sheaf_status *st = sheaf__messages_close(&process_view.comm, 1);
+    if (st == NULL && process_view.finishing != NULL)
+        process_view.finishing(process_view.why != NULL);
     sheaf_status_free(process_view.why);
     if (st == NULL)
         process_view.mpi->finish();
@@ -378,6 +381,11 @@ void sheaf__process_failed(const sheaf_status *why)
     if (process_view.comm == NULL || process_view.why != NULL)
         return;
     process_view.why = sheaf_status_copy(why);
+}
+
+void sheaf__process_on_finish(void (*call)(bool failed))
+{
+    process_view.finishing = call;
 }
 
 bool sheaf__process_awaited(void)

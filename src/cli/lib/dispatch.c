@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "comm/process.h"
+#include "linger.h"
 
 static const cli_command *find_command(const char *name)
 {
@@ -89,6 +90,7 @@ static void look_for_others(cli *cli, const cli_command *command, int argc, char
     cli->together = command->divides && sheaf__process_launched(&count, NULL) != NULL &&
                     count > 1 && transport != NULL && strcmp(transport, "mpi") == 0;
     cli->mpi = word_of("--mpi", argc, argv);
+    cli_linger_no_longer();
 }
 
 static int run_command(cli *cli, const cli_command *command, int argc, char **argv)

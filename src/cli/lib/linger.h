@@ -12,5 +12,8 @@ void cli_linger(void);
 /* cli_linger_fail - a process that failed before it met the others, and cannot meet them: where
  * nothing would end them, as they wait for it, it dies of a signal. */
 void cli_linger_fail(void);
+/* cli_linger_no_longer - from now on: once this process has left the others, its MPI has ten
+ * seconds to come to its end, or it ends without. */
+void cli_linger_no_longer(void);
 
 #endif
