@@ -404,11 +404,14 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp ||
         groups_of(g) > SHEAF_MAX_SLICES / (g->place->stages * g->tp)) {
         sheaf_status *st = sheaf_expected(
-            sheaf_fail(SHEAF_E_ARG, groups_of(g) > 1 ? "--dp" : "--place"),
+            sheaf_fail(SHEAF_E_ARG, groups_of(g) > 1            ? "--dp"
+                                    : g->tp > g->schema->slices ? "--tp"
+                                                                : "--place"),
             "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES, g->schema->slices);
         return groups_of(g) > 1 ? sheaf_found(st, "%d groups of %d stages of %d", groups_of(g),
                                               g->place->stages, g->tp)
-                                : sheaf_found(st, "%d stages of %d", g->place->stages, g->tp);
+                                : sheaf_found(st, "%d stage%s of %d", g->place->stages,
+                                              g->place->stages == 1 ? "" : "s", g->tp);
     }
     out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;

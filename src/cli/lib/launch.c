@@ -277,13 +277,15 @@ static bool read_note(int *code, int note)
     return told;
 }
 
-/* The first was killed itself, or mpirun ended all before one could say it. */
+/* The first was killed itself, or mpirun ended all before one could say it, or began none. */
 static sheaf_status *cut_short(const char *mpirun)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "the processes that %s started", mpirun);
-    sheaf_expected(st, "each to come to its end");
-    sheaf_found(st, "one that was killed, or whose machine is gone, which ended the others");
-    return sheaf_try_this(st, "the kernel's log, where memory ran out; then the same again");
+    sheaf_expected(st, "each to begin, and to come to its end");
+    sheaf_found(st,
+                "one that could not be started, was killed, or whose machine is gone; all ended");
+    return sheaf_try_this(st, "what stands above; --hosts, and ssh to each without a password; the "
+                              "kernel's log, where memory ran out");
 }
 
 static void mark(int at, char with)
@@ -348,7 +350,8 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
         watch(code, child, is_open, fd, o->talks ? &relay : NULL);
     cli_relay_close(&relay);
     if (fd >= 0) {
-        if (!read_note(code, fd) && st == NULL && o->talks && *code != CLI_DONE)
+        const bool ended = is_ended(fd), told = read_note(code, fd);
+        if (st == NULL && o->last && !told && !ended && *code != CLI_DONE)
             st = cut_short(mpirun);
         cli_signals_unfinished(NULL);
         unlink(note);

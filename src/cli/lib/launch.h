@@ -18,6 +18,7 @@ typedef struct cli_launch_options {
     int argc;             /* the subcommand and its flags */
     char **argv;
     bool talks; /* the first of them reads what this one is given (relay.h); else nothing */
+    bool last;  /* nobody begins them again: an end that none of them explained is an error */
 } cli_launch_options;
 
 /* cli_launch - waits for their end. *code: what the first of them that failed ended with, else 0.

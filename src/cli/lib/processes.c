@@ -98,7 +98,8 @@ static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int p
                                                        .hostfile = p->hostfile,
                                                        .argc = how->argc,
                                                        .argv = how->argv,
-                                                       .talks = how->talks });
+                                                       .talks = how->talks,
+                                                       .last = true });
 }
 
 /* With threads nothing is watched. */
