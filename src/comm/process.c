@@ -41,7 +41,7 @@ static struct {
     sheaf__injected *injected;
     bool apart;        /* what started it and its MPI do not belong together */
     sheaf_status *why; /* of its own failure, which the others are told as it leaves */
-    void (*finishing)(bool failed);
+    void (*starting)(void), (*finishing)(bool failed);
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
@@ -339,6 +339,8 @@ static sheaf_status *join(const sheaf__launcher *launcher)
         mpi->explain(text, error);
         return sheaf_found(sheaf_fail(SHEAF_E_PEER, "starting the MPI"), "%s", text);
     }
+    if (process_view.starting != NULL)
+        process_view.starting();
     mpi->library(text);
     const bool apart = launcher->processes > 1 && count != launcher->processes;
     if (apart || count > SHEAF_MAX_SLICES) {
@@ -381,6 +383,11 @@ void sheaf__process_failed(const sheaf_status *why)
     if (process_view.comm == NULL || process_view.why != NULL)
         return;
     process_view.why = sheaf_status_copy(why);
+}
+
+void sheaf__process_on_start(void (*call)(void))
+{
+    process_view.starting = call;
 }
 
 void sheaf__process_on_finish(void (*call)(bool failed))

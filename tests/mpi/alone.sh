@@ -29,5 +29,14 @@ told "a value on the first" "--lr little" "--seed 1" "--lr\$" "${train[@]}"
 told "a flag on all" "--little" "--little" "--little\$" "${train[@]}"
 told "another number of ranks on one" "--tp 2" "--tp 3" "$here: --transport mpi\$" eval --model "$work/odd" --data "$data"
 told "no module on one" "--seed 1" "--mpi $work/none.so" "$here: $work/none.so" "${train[@]}"
+# A host that cannot be reached: MPICH's mpirun waits for ever with the processes that are here.
+mkdir "$work/path"
+printf '#!/bin/sh\necho "ssh: no way to $1" >&2\nexit 255\n' >"$work/path/ssh"
+chmod +x "$work/path/ssh"
+apart() {
+    PATH=$work/path:$PATH SHEAF_MEET_WITHIN=3 timeout 25 "$sheaf" "${train[@]}" --transport mpi --mpi "$mpi" --hosts "$(hostname):1,192.0.2.7:1" >"$work/log" 2>&1
+    test $? -eq 3 && grep -A1 "^sheaf: the processes that .*mpirun" "$work/log" | grep -qE "expected: (all together within 3 s|each to begin)"
+}
+check "a host that does not answer" apart
 absent "nothing is begun" "$work/out"
 finish

@@ -174,7 +174,8 @@ static sheaf_status *ready(void *self)
                                                        .hosts = o->hosts,
                                                        .hostfile = o->hostfile,
                                                        .argc = s->argc,
-                                                       .argv = s->argv });
+                                                       .argv = s->argv,
+                                                       .last = getenv(CLI_VERDICT) == NULL });
 }
 
 /* How many ranks a run has that goes on: what fails to say so, fails again in the run itself. */

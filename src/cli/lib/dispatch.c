@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "comm/process.h"
+#include "launch.h"
 #include "linger.h"
 
 static const cli_command *find_command(const char *name)
@@ -147,5 +148,6 @@ int cli_main(int argc, char **argv, FILE *out, FILE *err)
     const cli_command *command = find_command(argv[1]);
     if (command == NULL)
         return unknown_command(&cli, argv[1]);
+    cli_launch_begin();
     return run_command(&cli, command, argc - 1, argv + 1);
 }

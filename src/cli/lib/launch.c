@@ -177,13 +177,14 @@ static void become(const words *w, const char *note, const cli_relay *relay)
     _exit(127);
 }
 
-/* The note: what the first process ends with, then whether one of them ends the run. */
-enum { CODE, ENDED, PATIENCE_S = 10, TALK_S = 30 };
+/* The note: what the first process ends with; whether one of them ends the run; whether one began
+ * here, and found all others. */
+enum { CODE, ENDED, BEGAN, FOUND_ALL, PATIENCE_S = 10, TALK_S = 30 };
 
-static bool is_ended(int note)
+static bool is_marked(int note, int at)
 {
     char mark = 0;
-    return pread(note, &mark, 1, ENDED) == 1 && mark != 0;
+    return pread(note, &mark, 1, at) == 1 && mark != 0;
 }
 
 /* The parent of a process; 0: it is gone. */
@@ -231,12 +232,34 @@ void cli_launch_kill(pid_t mpirun)
             kill(-way[i], SIGKILL);
 }
 
-/* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
-static void watch(int *code, pid_t child, bool is_open, int note, cli_relay *relay)
+/* Seconds within which all processes are to find each other. */
+static double meet_within(void)
+{
+    const char *said = getenv("SHEAF_MEET_WITHIN");
+    const double s = said == NULL ? 0 : strtod(said, NULL);
+    return s > 0 ? s : 120;
+}
+
+/* Do those that began here wait for the others for too long? (An mpirun may wait for ever for a
+ * host that does not answer.) Of processes on other hosts alone nothing is known. */
+static bool is_alone(double *since, int note)
+{
+    if (*since < 0 || (*since == 0 && !is_marked(note, BEGAN)))
+        return false;
+    if (*since == 0)
+        *since = sheaf__seconds();
+    if (is_marked(note, FOUND_ALL))
+        *since = -1;
+    return *since > 0 && sheaf__seconds() - *since > meet_within();
+}
+
+/* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. *alone: it
+ * was killed as not all processes came. */
+static void watch(int *code, bool *alone, pid_t child, bool is_open, int note, cli_relay *relay)
 {
     enum { NAP_MS = 20 };
     const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
-    double ended_at = 0, told_at = 0;
+    double ended_at = 0, told_at = 0, began_at = 0;
     bool killed = false;
     int status = 0;
     pid_t ended;
@@ -248,9 +271,10 @@ static void watch(int *code, pid_t child, bool is_open, int note, cli_relay *rel
             kill(child, is_open ? SIGUSR2 : SIGTERM);
             told_at = sheaf__seconds();
         }
-        if (ended_at == 0 && is_ended(note))
+        if (ended_at == 0 && is_marked(note, ENDED))
             ended_at = sheaf__seconds();
-        if (!killed && ((ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
+        *alone = *alone || is_alone(&began_at, note);
+        if (!killed && (*alone || (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
                         (relay != NULL && told_at > 0 && sheaf__seconds() - told_at > TALK_S))) {
             cli_launch_kill(child);
             killed = true;
@@ -275,6 +299,14 @@ static bool read_note(int *code, int note)
         *code = CLI_FAILED;
     close(note);
     return told;
+}
+
+static sheaf_status *some_missing(const char *mpirun)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "the processes that %s started", mpirun);
+    sheaf_expected(st, "all together within %g s (SHEAF_MEET_WITHIN)", meet_within());
+    sheaf_found(st, "those of this host, and not all others; all ended");
+    return sheaf_try_this(st, "--hosts: each must be up, and ssh must reach it without a password");
 }
 
 /* The first was killed itself, or mpirun ended all before one could say it, or began none. */
@@ -307,6 +339,17 @@ void cli_launch_end(void)
     mark(ENDED, 1);
 }
 
+static void found_all(void)
+{
+    mark(FOUND_ALL, 1);
+}
+
+void cli_launch_begin(void)
+{
+    mark(BEGAN, 1);
+    sheaf__process_on_start(found_all);
+}
+
 /* A file that others of this user may write. */
 static sheaf_status *make_note(char path[PATH_MAX], int *note)
 {
@@ -320,7 +363,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     int fd = -1;
     words w = { 0 };
     cli_relay relay = { .from = -1, .to = -1 };
-    bool is_open = false;
+    bool is_open = false, alone = false;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (getenv(launched) != NULL || n <= 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
@@ -347,10 +390,12 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     if (st == NULL && child < 0)
         st = sheaf_found(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), "%s", strerror(errno));
     if (st == NULL)
-        watch(code, child, is_open, fd, o->talks ? &relay : NULL);
+        watch(code, &alone, child, is_open, fd, o->talks ? &relay : NULL);
     cli_relay_close(&relay);
     if (fd >= 0) {
-        const bool ended = is_ended(fd), told = read_note(code, fd);
+        const bool ended = is_marked(fd, ENDED), told = read_note(code, fd);
+        if (st == NULL && alone)
+            st = some_missing(mpirun);
         if (st == NULL && o->last && !told && !ended && *code != CLI_DONE)
             st = cut_short(mpirun);
         cli_signals_unfinished(NULL);
