@@ -27,6 +27,7 @@ enum {
 typedef struct timed {
     sheaf__work work;
     double seconds, busy;
+    int turns; /* that count */
     double turn[MOST_TURNS];
     double second; /* the fastest but one; 0: none yet */
 } timed;
@@ -124,12 +125,13 @@ static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn,
     rank->context.work = NULL;
     if (!first_rank)
         return st;
-    of->turn[turn] = took;
-    if (step == 0 && turn == 0)
+    if (step == 0 && turn == 0 && !result.skipped)
         t->first = took;
     /* One that float16 skipped, until its scale was low enough, updated nothing. */
     const bool counts = turn > 0 && !result.skipped,
                fastest = counts && (of->seconds == 0 || took < of->seconds);
+    if (counts)
+        of->turn[of->turns++] = took;
     if (counts && of->seconds > 0 && (of->second == 0 || fastest || took < of->second))
         of->second = fastest ? of->seconds : took;
     if (fastest) {
@@ -186,8 +188,8 @@ static sheaf_status *collect(timing *t, const sheaf__rank *rank, int turns)
         p->work.update += of->work.update / t->steps;
         p->work.update_waiting += of->work.update_waiting / t->steps;
     }
-    qsort(first->turn + 1, (size_t)turns - 1, sizeof *first->turn, ascending);
-    const double middle = first->turn[1 + (turns - 1) / 2];
+    qsort(first->turn, (size_t)first->turns, sizeof *first->turn, ascending);
+    const double middle = first->turn[first->turns / 2];
     p->spread = middle / first->seconds - 1;
     p->first = t->first > middle ? t->first - middle : 0;
     p->busy = first->busy;
@@ -265,10 +267,12 @@ static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf_ev
     sheaf_status *st = sheaf__train_options_open(&how, &fresh, &q->o);
     how.config_only = true;
     how.layers = SHEAF__TIMED_LAYERS;
+    fresh.nlayers = 0; /* of the whole model: what is adapted of the others is priced by these */
     if (st == NULL)
         st = sheaf__open_model(&opened, &how);
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, &q->o, NULL);
+    st = sheaf_in(st, "measuring a model of %d layers", SHEAF__TIMED_LAYERS);
     t->job.schema = opened.schema;
     t->job.lora = opened.lora;
     t->job.selection = &selection;

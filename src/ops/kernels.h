@@ -171,7 +171,8 @@ typedef struct sheaf__kernels {
                         const float *sum, const int32_t *target, float scale, int64_t rows,
                         int64_t cols, sheaf_dtype dtype);
     /* The same with smoothed labels: round(((p - (c == target[r] ? keep : 0)) - even) * scale), p
-     * as above. Its loss also wants the row's sum of logits, which is layernorm_sum. */
+     * as above, and in float32 d may be logits. Its loss also wants the row's sum of logits, which
+     * is layernorm_sum. */
     void (*row_smoothed)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
                          const float *sum, const int32_t *target, const sheaf__smoothing *how,
                          int64_t rows, int64_t cols, sheaf_dtype dtype);

@@ -40,17 +40,23 @@ static void put_entry(sheaf_json_writer *j, const sheaf__work_entry *e)
     sheaf__json_close(j, '}');
 }
 
-sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
+sheaf_status *sheaf_profile_may_replace(const char *path)
 {
     sheaf_profile before = { 0 };
+    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        return NULL;
+    sheaf_status *other = sheaf_profile_read(&before, path);
+    sheaf_profile_release(&before);
+    return other == NULL ? NULL : sheaf_try_this(other, "another name: only a profile is replaced");
+}
+
+sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
+{
     sheaf_json_writer j = { 0 };
     char *text = NULL;
-    if (sheaf__path_kind(path) != SHEAF_PATH_NONE) {
-        sheaf_status *other = sheaf_profile_read(&before, path);
-        sheaf_profile_release(&before);
-        if (other != NULL)
-            return sheaf_try_this(other, "another name: only a profile is replaced");
-    }
+    sheaf_status *no = sheaf_profile_may_replace(path);
+    if (no != NULL)
+        return no;
     sheaf__json_begin(&j);
     sheaf__json_put_int(&j, "sheaf_profile", VERSION);
     sheaf__json_put_text(&j, "machine", p->machine);

@@ -106,9 +106,12 @@ static const sheaf__work_entry *nearest(const sheaf__work *in, const sheaf__work
 /* What runs again takes as long as the first time. */
 static const sheaf__work_entry *price(const sheaf__work *in, const sheaf__work_entry *e)
 {
-    const sheaf__work_entry *found = nearest(in, e, e->way);
-    return found == NULL && e->way == SHEAF__WORK_AGAIN ? nearest(in, e, SHEAF__WORK_FORWARD)
-                                                        : found;
+    const sheaf__work_entry *found = nearest(in, e, e->way), *first = NULL;
+    if (e->way == SHEAF__WORK_AGAIN && (found == NULL || !is_same(found, e)))
+        first = nearest(in, e, SHEAF__WORK_FORWARD);
+    const bool nearer = first != NULL && (found == NULL || is_same(first, e) ||
+                                          distance(e, first) < distance(e, found));
+    return nearer ? first : found;
 }
 
 static sheaf_status *add_op(sheaf_time *out, const sheaf_profile *profile,

@@ -176,7 +176,8 @@ static void make_profile(sheaf_profile *p)
     const sheaf__work_entry ops[] = { op("up", "8x4:1", P, FORE, 1000, 64, 2, 0.5, 0.125),
                                       op("up", "8x4:1", P, BACK, 2000, 64, 1, 1, 0),
                                       op("down", "8x64:1", P, FORE, 64000, 512, 1, 4, 0),
-                                      op("norm", "8x4:1", E, FORE, 0, 32, 4, 0.5, 0) };
+                                      op("norm", "8x4:1", E, FORE, 0, 32, 4, 0.5, 0),
+                                      op("gate", "8x9:1", E, AGAIN, 0, 30, 1, 64, 0) };
     *p = (sheaf_profile){ .machine = "made up",
                           .cores = 2,
                           .of = { "bfloat16 tiles", 2, 1, 1, 8 },
@@ -231,6 +232,11 @@ static void test_time__prices_by_hand(void **state)
     CHECK_NEAR("scaled elements", t.kind[E], 3 * 0.125, 0);
     CHECK_NEAR("what is scaled", t.scaled, 0.5 + 0.375, 0);
     CHECK_NEAR("farthest", t.farthest, 3, 0);
+    /* Again, though of its kind only another op was run again. */
+    predict(&t, &p, (sheaf__work_entry[]){ op("norm", "8x4:1", E, AGAIN, 0, 32, 2, 0, 0) }, 1, 0,
+            1);
+    CHECK_NEAR("its own forward", t.kind[E], 2 * 0.125, 0);
+    CHECK_NEAR("which was measured", t.scaled, 0, 0);
     /* Of two products the nearer one: "other" has 32000 operations, half of down's. */
     predict(&t, &p, (sheaf__work_entry[]){ op("other", "8x32:1", P, FORE, 32000, 512, 1, 0, 0) }, 1,
             0, 1);

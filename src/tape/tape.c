@@ -15,7 +15,7 @@
 
 typedef struct step {
     sheaf__op *op;
-    bool backward, again;  /* again: the re-run of a segment */
+    bool backward, again;  /* again: of a segment that is run again, or of a cheap op */
     int first_dead, ndead; /* range in tape->dead */
 } step;
 

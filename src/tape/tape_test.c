@@ -22,6 +22,8 @@ typedef struct params {
     float by, plus;
 } params;
 
+static bool fails; /* the next backward pass */
+
 static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
 {
     const params *p = op->params;
@@ -38,6 +40,8 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
 {
     const params *p = op->params;
     p->seen->backward++;
+    if (fails)
+        return sheaf_fail(SHEAF_E_NUMBER, "a test");
     if (p->x == NULL || p->x == p->y)
         return NULL;
     float *dx = p->x->grad;
@@ -187,6 +191,29 @@ static void test_over__the_gradient_takes_the_place_of_data_that_dies(void **sta
     }
 }
 
+/* A failure while data and gradient are one block: it goes back once, and the next run is whole. */
+static void test_over__a_failure_leaves_nothing(void **state)
+{
+    machine m;
+    seen s[2] = { 0 };
+    sheaf__value *x, *y;
+    sheaf__bad bad;
+    open_machine(&m);
+    record(m.tape, &s[0], NULL, &x, 0, 0, 0);
+    record(m.tape, &s[1], x, &y, 2, 0, keeps | SHEAF__OVER);
+    CHECK_OK(sheaf__tape_compile(m.tape, true, false));
+    fails = true;
+    sheaf_status *st = sheaf__tape_run(m.tape);
+    fails = false;
+    assert_non_null(st);
+    sheaf_status_free(st);
+    assert_int_equal(m.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+    CHECK_OK(sheaf__tape_watch(&bad, m.tape));
+    assert_null(bad.op);
+    run_and_close(&m, false);
+    assert_true(s[1].over);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_cheap__what_it_reads_is_made_before_it),
         cmocka_unit_test(test_cheap__what_would_differ_is_kept),
         cmocka_unit_test(test_over__the_gradient_takes_the_place_of_data_that_dies),
+        cmocka_unit_test(test_over__a_failure_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ typedef enum sheaf__work_kind {
 
 typedef enum sheaf__work_way {
     SHEAF__WORK_FORWARD,
-    SHEAF__WORK_AGAIN, /* forward once more, for --checkpointing */
+    SHEAF__WORK_AGAIN, /* forward once more: for --checkpointing, or as it costs little */
     SHEAF__WORK_BACKWARD,
     SHEAF__WORK_WAYS
 } sheaf__work_way;

@@ -338,6 +338,30 @@ static sheaf_status *add_losses(double *sum, const sheaf__stepper *s, double *lo
     return st;
 }
 
+/* Of the clock of context->work, and seconds in calls so far; 0 where nothing is measured. */
+static double time_of(const sheaf__context *c)
+{
+    return c->work == NULL ? 0 : sheaf__work_now(c->work);
+}
+
+static double waiting_of(const sheaf__context *c)
+{
+    sheaf__costs costs;
+    if (c->work == NULL)
+        return 0;
+    sheaf__costs_of(&costs, c);
+    return sheaf__costs_waiting(&costs);
+}
+
+/* What comes once a step, whatever the number of micro-batches. */
+static void add_update(const sheaf__context *c, double began, double waited)
+{
+    if (c->work == NULL)
+        return;
+    c->work->update += time_of(c) - began;
+    c->work->update_waiting += waiting_of(c) - waited;
+}
+
 /* This group's micro-batches, accumulator by accumulator, and what peers found in theirs;
  * gradients end in the trained set. */
 static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *row,
@@ -366,12 +390,14 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
         if (st == NULL)
             sheaf__accumulator_end(s->model->trained, &stack);
     }
+    const double began = time_of(s->context), waited = waiting_of(s->context);
     if (st == NULL) {
         sheaf__accumulators_close(s->model->trained, &stack);
         st = sheaf__accumulators_meet(s->model->trained, (int)count, present);
     }
     if (st == NULL)
         st = add_losses(&sum, s, loss);
+    add_update(s->context, began, waited);
     out->loss = out->labels == 0 ? 0 : sum / (double)out->labels;
     free(loss);
     return st;
@@ -425,21 +451,6 @@ static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t d
     return NULL;
 }
 
-/* Of the clock of context->work, and seconds in calls so far; 0 where nothing is measured. */
-static double time_of(const sheaf__context *c)
-{
-    return c->work == NULL ? 0 : sheaf__work_now(c->work);
-}
-
-static double waiting_of(const sheaf__context *c)
-{
-    sheaf__costs costs;
-    if (c->work == NULL)
-        return 0;
-    sheaf__costs_of(&costs, c);
-    return sheaf__costs_waiting(&costs);
-}
-
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,
                                  double lr)
 {
@@ -462,10 +473,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
         st = judge(out, s, done, row, sample);
     if (st == NULL && !out->skipped)
         st = sheaf_in(update(s, updates, lr, out), "update");
-    if (s->context->work != NULL) {
-        s->context->work->update += time_of(s->context) - began;
-        s->context->work->update_waiting += waiting_of(s->context) - waited;
-    }
+    add_update(s->context, began, waited);
     free(row);
     return st;
 }

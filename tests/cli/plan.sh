@@ -121,6 +121,9 @@ runs "the time of a run over data" 0 '[1-9][0-9.e+]* tokens/s;.* 3 steps would t
 runs "packed rows, whose attention only they know" 0 '1 thread\): 100 % of it at just these shapes;' plan --model "$work/mini" --data "$work/short.jsonl" --pack --seq 32 --lora-targets q_proj --micro-batch 1 --threads 1 --time
 runs "in float16, whose first steps may be skipped" 0 'float16.* optimizer +[0-9.]+ ms' plan --config "$llama/tiny_llama/hf/config.json" --method full --dtype float16 --seq 8 --threads 1 --time
 runs "ranks wait for each other" 0 '  waiting +[0-9.]+ ms' "${timed[@]}" --seq 8 --tp 2 --threads 2
+runs "groups, and LoRA on a layer that the short model lacks" 0 '"optimizer":[0-9.e-]+' plan --model "$work/mini" --lora-layers 3 --lora-targets q_proj --micro-batch 1 --accumulate 4 --dp 2 --seq 8 --threads 2 --time --json
+cp "$work/stdout" "$work/priced"
+check "whose parts are the whole, too" adds_up "$work/priced"
 runs "a model with images" 0 'time: [0-9.]+ ms a step' plan --model "$work/cogvlm" --lora-targets all-linear --seq 24 --threads 1 --time
 runs "a profile of other threads" 2 'profile of .*: --threads.*expected: 2.*found: +measured with 1.*--save-profile' "${timed[@]}" --seq 8 --threads 2 --profile "$profile"
 runs "a profile of another type" 2 'expected: bfloat16 pairs.*measured with float32' "${timed[@]}" "${rows[@]}" --dtype bfloat16 --bf16-sums pairs --profile "$profile"

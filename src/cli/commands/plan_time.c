@@ -36,9 +36,10 @@ void cli_time_release(cli_time *t)
 sheaf_status *cli_time_find(cli_time *t, const sheaf__question *q, const cli *cli)
 {
     const cli_machine machine = cli_machine_look();
-    sheaf_status *st = t->profile != NULL
-                           ? sheaf_profile_read(&t->from, t->profile)
-                           : sheaf__timing_measure(&t->from, q, machine.name, &cli->events);
+    sheaf_status *st = t->save != NULL ? sheaf_profile_may_replace(t->save) : NULL;
+    if (st == NULL)
+        st = t->profile != NULL ? sheaf_profile_read(&t->from, t->profile)
+                                : sheaf__timing_measure(&t->from, q, machine.name, &cli->events);
     if (st == NULL && t->save != NULL)
         st = sheaf_profile_write(&t->from, t->save);
     if (st == NULL)

@@ -110,6 +110,13 @@ static void compare(const twin *t, int64_t cols, int64_t gap)
     t->fast->row_smoothed(got, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
     twin_same(t, "row_smoothed", got, want, bytes);
     if (t->dtype == SHEAF_F32) { /* rows are ld apart in both, so what lies between stays */
+        memcpy(got, logits, bytes);
+        memcpy(want, logits, bytes);
+        t->ref->row_smoothed(want, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols,
+                             t->dtype);
+        t->fast->row_smoothed(got, ld, (float *)got, ld, max[0], sum[0], target, &how, ROWS, cols,
+                              t->dtype);
+        twin_same(t, "smoothed over logits", got, want, bytes);
         memcpy(want, logits, bytes);
         t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols,
                             t->dtype);

@@ -196,7 +196,7 @@ typedef struct mm_pass {
 typedef struct mm_band {
     const void *a;
     int64_t stride; /* 0: rows as sheaf__mm_rows copies them; else bytes between rows of A itself */
-    int64_t words;  /* between copied rows: the engine's stride, or `wide` */
+    int64_t words;  /* between copied rows: of the stretch, at most `wide` */
     bool pairs;     /* spread engine, few rows: b holds pairs, which `steps` counts */
     const mm_pass *pass;
     const uint32_t *const *b; /* panels of each pass, one after the other */
@@ -224,7 +224,7 @@ typedef struct mm_engine {
     void (*run)(const mm_band *band);
     void (*copy)(uint32_t *dst, const char *src, int64_t bytes);
     int64_t stride; /* words between rows of A */
-    int64_t wide;   /* the same where slices are short, or 0: always stride */
+    int64_t wide;   /* at most so many where slices are short, or 0: always stride */
     int rows;       /* of a register tile */
     int direct;     /* of a tile that reads A in place */
     bool spread;    /* bfloat16 as float32 steps */
