@@ -137,6 +137,19 @@ static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const s
     return st;
 }
 
+/* The ids of generation_config.json and of the tokenizer, which are files of each host's own. */
+static void add_endings(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
+{
+    sheaf__text_add(t, "the ids that end an answer\t");
+    for (int i = 0; i < m->nstop; i++)
+        sheaf__text_add(t, "%s%" PRId64, i == 0 ? "" : ", ", m->stop[i]);
+    if (m->nstop == 0)
+        sheaf__text_add(t, "none");
+    if (a->turn && a->wording != NULL && a->wording->end >= 0)
+        sheaf__text_add(t, ", of a turn %" PRId32, a->wording->end);
+    sheaf__text_add(t, "\n");
+}
+
 static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
 {
     const sheaf__sampling *s = &a->sampling;
@@ -150,6 +163,7 @@ static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking 
         (double)s->top_p, (double)s->repetition_penalty, a->logprobs, a->best);
     for (int64_t i = 0; i < a->nstop; i++)
         add_hash(t, "--stop", a->stop[i]);
+    add_endings(t, m, a);
 }
 
 sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,

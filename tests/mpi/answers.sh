@@ -43,6 +43,10 @@ differs() { # differs NAME PATTERN FIRST SECOND COMMAND...
 }
 differs "no model on one" /nowhere "--model $work/odd" "--model /nowhere" eval --data "$work/rows.jsonl" --save-logits "$work/none"
 differs "other prompts" "the prompts" "--data $work/prompts.jsonl" "--data $work/other.jsonl" generate --model "$tiny" --max-new 2
+cp -r "$work/odd" "$work/ends"
+for end in odd:3 ends:4; do echo "{\"eos_token_id\": [2, ${end#*:}]}" >"$work/${end%:*}/generation_config.json"; done
+differs "another eos_token_id" "the ids that end an answer" "--model $work/odd" "--model $work/ends" generate --tokens 5,6 --max-new 2
+check "with the ids of both" bash -c 'grep -q "expected: 2, 3, as in the first" "$0" && grep -q "found:  *2, 4$" "$0"' "$work/log"
 pictures=$SHEAF_SOURCE_ROOT/tests/data/images
 runs "a model that sees" 0 . init cogvlm-tiny "$work/vlm" --seed 3
 differs "another picture" "the prompts" "--image $pictures/grey16.png" "--image $pictures/one.png" generate --model "$work/vlm" --prompt what --max-new 2
