@@ -75,6 +75,8 @@ sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_opti
             warn(o->events, st);
         else
             sheaf_status_free(st);
+        sheaf__watch_close(out->watch); /* where only some are watched, all would seem to hang */
+        out->watch = NULL;
         st = NULL;
     }
     return st;

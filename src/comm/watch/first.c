@@ -113,7 +113,7 @@ static void judge_hang(sheaf__watch *w, double now)
 }
 
 /* The first process: do others wait long for a rank that is there? It may read, write, or be slow.
- * The run goes on. */
+ * The run goes on. Who waits for the user is none of these, as in judge_hang(). */
 static void judge_slow(sheaf__watch *w, double now)
 {
     char line[512];
@@ -121,7 +121,8 @@ static void judge_slow(sheaf__watch *w, double now)
         return;
     for (int r = 0; r < w->ranks.count; r++) {
         const double s = sheaf__longest_wait(&w->ranks, r);
-        if (s < SLOW * w->o.heartbeat || !sheaf__blocking(&w->ranks, r))
+        if (w->ranks.told[r].idle != 0 || s < SLOW * w->o.heartbeat ||
+            !sheaf__blocking(&w->ranks, r))
             continue;
         sheaf_text text = { 0 };
         w->noted = now;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "comm/watch/inner.h"
 #include "comm/watch/verdict.h"
 #include "comm/watch/watch.h"
 
@@ -249,6 +250,36 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_false(sheaf__apart(&r, 1000, &a, &b)); /* 0 has just begun to */
 }
 
+static void count_notes(void *self, const char *text)
+{
+    assert_non_null(strstr(text, "others have waited for 40 s for rank 0"));
+    ++*(int *)self;
+}
+
+/* Others wait long for rank 0: that is told, unless rank 0 waits for the user. */
+static void test_watch__who_is_slow(void **state)
+{
+    for (int idle = 0; idle <= 1; idle++) {
+        int notes = 0;
+        sheaf__watch w = {
+            .o = { .ranks = 2, .in_group = 2, .heartbeat = 10, .say = count_notes, .self = &notes },
+            .ranks = { .count = 2, .in_group = 2 }
+        };
+        for (int i = 0; i < 2; i++) {
+            w.ranks.known[i] = true;
+            w.ranks.told[i].rank = i;
+        }
+        w.ranks.told[0].idle = idle;
+        strcpy(w.ranks.told[1].call, "sum");
+        strcpy(w.ranks.told[1].group, sheaf__circle_names[SHEAF__ALL_RANKS]);
+        w.ranks.told[1].made[SHEAF__ALL_RANKS] = 1;
+        w.ranks.told[1].for_ms = 40000;
+        sheaf__watch_judge_all(&w, 100);
+        sheaf__watch_judge_all(&w, 101); /* told once */
+        assert_int_equal(notes, idle ? 0 : 1);
+    }
+}
+
 /* A stranger who does not know the token is no process of the run, and does no harm. */
 static void test_watch__strangers(void **state)
 {
@@ -300,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_watch__the_first),
         cmocka_unit_test(test_watch__a_hang),
         cmocka_unit_test(test_watch__who_waits_for_whom),
+        cmocka_unit_test(test_watch__who_is_slow),
         cmocka_unit_test(test_watch__strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
