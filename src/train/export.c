@@ -181,11 +181,11 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
             st = sheaf__folder_write_all(folder, whole_rows, &from, CHUNK);
         if (together)
             st = sheaf__process_agree(st);
-        if (st == NULL)
-            st = sheaf__folder_commit(folder);
-        else
-            sheaf__folder_abandon(folder);
     }
+    if (st == NULL)
+        st = sheaf__folder_commit(folder);
+    else
+        sheaf__folder_abandon(folder); /* also where another process alone could not begin */
     if (stepped != NULL)
         stepped->close(stepped);
     free(config);

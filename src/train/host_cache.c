@@ -16,8 +16,10 @@
 static sheaf_status *check_owner(const char *path)
 {
     struct stat look;
-    if (lstat(path, &look) != 0 && errno == ENOENT)
-        return mkdir(path, 0700) == 0 ? NULL : sheaf__io_fail(errno, path, "creating");
+    if (mkdir(path, 0700) == 0)
+        return NULL;
+    if (errno != EEXIST || lstat(path, &look) != 0)
+        return sheaf__io_fail(errno, path, "creating");
     if (S_ISDIR(look.st_mode) && look.st_uid == geteuid() && (look.st_mode & 022) == 0)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s", path);
@@ -38,8 +40,10 @@ sheaf_status *sheaf__host_cache_path(char **out, const char *first_host, const c
     *out = NULL;
     if (text.at == NULL || text.failed ||
         asprintf(out, "%s/sheaf-cache-%s", sheaf__temporary_parent(),
-                 sheaf__hash_text(key, sheaf__hash(text.at, text.size))) < 0)
+                 sheaf__hash_text(key, sheaf__hash(text.at, text.size))) < 0) {
+        *out = NULL;
         st = sheaf_fail(SHEAF_E_MEMORY, "tokenised texts");
+    }
     sheaf__text_release(&text);
     free(here);
     return st == NULL ? check_owner(*out) : st;

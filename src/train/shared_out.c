@@ -209,10 +209,12 @@ sheaf_status *sheaf__out_kept(bool kept[SHEAF_MAX_SLICES], sheaf_comm *all, cons
     sheaf_status *st = sheaf_comm_agree(all, has_run(&kept[me], out));
     if (st == NULL)
         st = gather(kept, all);
+    if (st != NULL)
+        return st;
     for (int r = 1; r < sheaf_comm_ranks(all); r++)
         by_another |= kept[r];
-    if (st != NULL || kept[0] || !by_another)
-        return st;
+    if (kept[0] || !by_another)
+        return NULL;
     const double end = sheaf__seconds() + wait; /* the first may not see it yet */
     while (me == 0 && st == NULL && !kept[0] && sheaf__seconds() < end) {
         look_anew(out);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "base/file.h"
 #include "base/no_memory.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "launch.h"
 
 enum { ANSWER_S = 15, MOST_BYTES = 1 << 20 };
@@ -135,18 +137,39 @@ static void ask(const char *mpirun, bool is_open, const char *host, const char *
     _exit(127);
 }
 
-static bool answered(pid_t pid, double until)
+/* *pid: 0 afterwards, unless it has not ended by then. */
+static bool answered(pid_t *pid, double until)
 {
     int status = 0;
     pid_t ended;
-    while ((ended = waitpid(pid, &status, WNOHANG)) == 0 && sheaf__seconds() < until)
+    while ((ended = waitpid(*pid, &status, WNOHANG)) == 0 && sheaf__seconds() < until)
         usleep(20000);
-    if (ended == 0) {
-        cli_launch_kill(pid);
-        waitpid(pid, &status, 0);
-        return false;
-    }
-    return ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const bool yes = ended == *pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    *pid = ended == 0 ? *pid : 0;
+    return yes;
+}
+
+static void *kill_one(void *pid)
+{
+    cli_launch_kill(*(const pid_t *)pid);
+    waitpid(*(const pid_t *)pid, NULL, 0);
+    return NULL;
+}
+
+/* Each takes a second: all at once. */
+static void kill_all(pid_t *pid, int count)
+{
+    pthread_t *thread = calloc((size_t)count + 1, sizeof *thread);
+    for (int i = 0; i < count; i++)
+        if (pid[i] > 0 &&
+            (thread == NULL || sheaf__thread_start(&thread[i], kill_one, &pid[i]) != 0)) {
+            kill_one(&pid[i]);
+            pid[i] = 0;
+        }
+    for (int i = 0; i < count; i++)
+        if (pid[i] > 0)
+            pthread_join(thread[i], NULL);
+    free(thread);
 }
 
 int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
@@ -166,10 +189,11 @@ int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
     const double until = sheaf__seconds() + ANSWER_S;
     for (int i = 0; i < hosts->count; i++)
         if (pid[i] > 0) {
-            hosts->host[i].lost = !answered(pid[i], until);
+            hosts->host[i].lost = !answered(&pid[i], until);
             lost += hosts->host[i].lost;
             asked++;
         }
+    kill_all(pid, hosts->count);
     for (int i = 0; i < hosts->count; i++) {
         const int same = before(hosts, i);
         hosts->host[i].lost =
