@@ -41,7 +41,7 @@ static struct {
     sheaf__injected *injected;
     bool apart;        /* what started it and its MPI do not belong together */
     sheaf_status *why; /* of its own failure, which the others are told as it leaves */
-    void (*starting)(void), (*finishing)(bool failed);
+    void (*starting)(void), (*finishing)(void);
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
@@ -301,7 +301,7 @@ static void leave(void)
         sheaf__messages_leave(process_view.comm, process_view.why);
     sheaf_status *st = sheaf__messages_close(&process_view.comm, 1);
     if (st == NULL && process_view.finishing != NULL)
-        process_view.finishing(process_view.why != NULL);
+        process_view.finishing();
     sheaf_status_free(process_view.why);
     if (st == NULL)
         process_view.mpi->finish();
@@ -390,7 +390,7 @@ void sheaf__process_on_start(void (*call)(void))
     process_view.starting = call;
 }
 
-void sheaf__process_on_finish(void (*call)(bool failed))
+void sheaf__process_on_finish(void (*call)(void))
 {
     process_view.finishing = call;
 }

@@ -96,8 +96,8 @@ void sheaf__process_failed(const sheaf_status *why);
  */
 void sheaf__process_on_start(void (*call)(void));
 /* sheaf__process_on_finish - `call` is called as the program ends, once the others have been left
- * and only the MPI is to be ended; failed: sheaf__process_failed() was called. */
-void sheaf__process_on_finish(void (*call)(bool failed));
+ * and only the MPI is to be ended. */
+void sheaf__process_on_finish(void (*call)(void));
 /* sheaf__process_awaited - may others wait for this one, which has not met them? */
 bool sheaf__process_awaited(void);
 

@@ -66,6 +66,25 @@ wait $caller
 check "and then the chat" test $? = 0
 exec 9>&-
 
+# While they begin, of which a stand-in makes for ever, nobody minds Ctrl-C: the third ends it. One SIGTERM does.
+mkdir "$work/path"
+printf '#!/bin/sh\ntrap : USR1\n: >%s/began\nwhile :; do sleep 0.1; done\n' "$work" >"$work/path/mpirun.$mpi"
+chmod +x "$work/path/mpirun.$mpi"
+ended_at_once() { # ended_at_once PATTERN SIGNAL...
+    local pattern=$1 code=0
+    shift
+    rm -f "$work/began"
+    PATH=$work/path:$PATH timeout -s KILL 20 "$sheaf" "${talk[@]}" --tp 2 --transport mpi --mpi "$mpi" <"$work/lines" >"$work/log" 2>&1 &
+    waits test -e "$work/began"
+    local caller=$(pgrep -P $!)
+    for s; do kill -"$s" "$caller"; sleep 0.1; done
+    wait $! || code=$?
+    [ $code = 3 ] && [ "$(grep -c '^sheaf: ' "$work/log")" = 1 ] && grep -q "^sheaf: $pattern" "$work/log"
+}
+check "a third Ctrl-C ends a start" ended_at_once "stopped by a third Ctrl-C within 2 s" INT INT INT
+check "a stop does, and is no crash" ended_at_once "asked to stop before the processes had begun" TERM
+sed 's/^/# /' "$work/log" | head -n $((failures > 0 ? 20 : 0))
+
 # A process that is killed while all wait for a line.
 begin --max-new 3
 member() { grep -lzxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=1" /proc/[0-9]*/environ 2>/dev/null | grep -oE '[0-9]+' | while read -r p; do grep -qzxF "$work/vlm" "/proc/$p/cmdline" && echo "$p"; done; }

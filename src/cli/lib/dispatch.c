@@ -100,6 +100,7 @@ static int run_command(cli *cli, const cli_command *command, int argc, char **ar
     look_for_others(cli, command, argc, argv);
     const int code = left_to_the_first(cli, command) ? CLI_DONE : command->run(cli, argc, argv);
     cli_release(cli);
+    cli_linger_code(code);
     return code;
 }
 

@@ -161,12 +161,13 @@ sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi)
 
 /* ---- its life ---- */
 
-static void become(const words *w, const char *note, const cli_relay *relay)
+static void become(const words *w, const char *note, const cli_relay *relay, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
     setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
+        _exit(127);
     setenv(launched, note, 1);
     static const int taken[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
@@ -178,13 +179,18 @@ static void become(const words *w, const char *note, const cli_relay *relay)
 }
 
 /* The note: what the first process ends with; whether one of them ends the run; whether one began
- * here, and found all others. */
-enum { CODE, ENDED, BEGAN, FOUND_ALL, PATIENCE_S = 10, TALK_S = 30 };
+ * here, and found all others; what another than the first failed with, or that it did not. */
+enum { CODE, ENDED, BEGAN, FOUND_ALL, CODE_ELSE, DONE_ELSE, PATIENCE_S = 10, TALK_S = 30 };
+
+static char read_mark(int note, int at)
+{
+    char mark = 0;
+    return pread(note, &mark, 1, at) == 1 ? mark : 0;
+}
 
 static bool is_marked(int note, int at)
 {
-    char mark = 0;
-    return pread(note, &mark, 1, at) == 1 && mark != 0;
+    return read_mark(note, at) != 0;
 }
 
 /* The parent of a process; 0: it is gone. */
@@ -253,9 +259,15 @@ static bool is_alone(double *since, int note)
     return *since > 0 && sheaf__seconds() - *since > meet_within();
 }
 
-/* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. *alone: it
- * was killed as not all processes came. */
-static void watch(int *code, bool *alone, pid_t child, bool is_open, int note, cli_relay *relay)
+typedef struct ending {
+    int code;      /* of mpirun */
+    bool alone;    /* it was killed as not all processes came */
+    bool stopped;  /* a stop that was asked for was passed on */
+    bool insisted; /* it was killed for a third Ctrl-C */
+} ending;
+
+/* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
+static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *relay)
 {
     enum { NAP_MS = 20 };
     const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
@@ -270,11 +282,14 @@ static void watch(int *code, bool *alone, pid_t child, bool is_open, int note, c
         if ((asked & SHEAF_SIGNAL_STOP) && told_at == 0) {
             kill(child, is_open ? SIGUSR2 : SIGTERM);
             told_at = sheaf__seconds();
+            e->stopped = true;
         }
         if (ended_at == 0 && is_marked(note, ENDED))
             ended_at = sheaf__seconds();
-        *alone = *alone || is_alone(&began_at, note);
-        if (!killed && (*alone || (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
+        e->alone = e->alone || is_alone(&began_at, note);
+        e->insisted = e->insisted || (relay != NULL && cli_relay_insists(relay));
+        if (!killed && (e->alone || e->insisted ||
+                        (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
                         (relay != NULL && told_at > 0 && sheaf__seconds() - told_at > TALK_S))) {
             cli_launch_kill(child);
             killed = true;
@@ -284,18 +299,20 @@ static void watch(int *code, bool *alone, pid_t child, bool is_open, int note, c
         else
             nanosleep(&nap, NULL);
     }
-    *code = ended < 0 ? CLI_FAILED : WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
+    e->code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
 }
 
-/* Where the first process could not say, mpirun's own code, 1 or that of a signal, means nothing
- * here but that it failed. False: so it is. */
-static bool read_note(int *code, int note)
+/* What they end with. Where the first is on another host, another one here has failed with it, or
+ * mpirun hands its code on; one that sheaf does not give, 1 (which may be mpirun's own) or that of
+ * a signal, means nothing here but that it failed. False: so it is. */
+static bool read_note(int *code, int mpirun_code, int note)
 {
-    char digit = 0;
-    const bool told = pread(note, &digit, 1, CODE) == 1 && digit != 0;
-    if (told)
-        *code = digit - '0';
-    else if (*code != CLI_DONE)
+    const char first = read_mark(note, CODE), other = read_mark(note, CODE_ELSE);
+    const bool in_order = read_mark(note, DONE_ELSE) != 0;
+    *code = first != 0 ? first - '0' : other != 0 ? other - '0' : mpirun_code;
+    const bool told = first != 0 || other != 0 || *code == CLI_DONE || *code == CLI_USAGE ||
+                      *code == CLI_FAILED || (*code == CLI_NO && in_order);
+    if (!told)
         *code = CLI_FAILED;
     close(note);
     return told;
@@ -320,18 +337,30 @@ static sheaf_status *cut_short(const char *mpirun)
                               "kernel's log, where memory ran out");
 }
 
+static sheaf_status *was_stopped(const ending *e)
+{
+    return e->insisted
+               ? sheaf_fail(SHEAF_E_STOPPED, "stopped by a third Ctrl-C within 2 s")
+               : sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun");
+}
+
 static void mark(int at, char with)
 {
     const char *path = getenv(launched);
     const int note = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
-    if (note >= 0 && pwrite(note, &with, 1, at) >= 0)
+    const bool kept = note >= 0 && pwrite(note, &with, 1, at) == 1;
+    (void)kept; /* else mpirun's code counts */
+    if (note >= 0)
         close(note);
 }
 
+/* Once they have met, they fail as one; that the answer is no may be known to the first alone. */
 void cli_launch_tell(int code)
 {
     if (sheaf__process_first())
         mark(CODE, (char)('0' + code));
+    else if (sheaf__process_all() != NULL)
+        mark(code == CLI_DONE ? DONE_ELSE : CODE_ELSE, (char)('0' + code));
 }
 
 void cli_launch_end(void)
@@ -363,7 +392,8 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     int fd = -1;
     words w = { 0 };
     cli_relay relay = { .from = -1, .to = -1 };
-    bool is_open = false, alone = false;
+    bool is_open = false;
+    ending e = { 0 };
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (getenv(launched) != NULL || n <= 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
@@ -382,22 +412,22 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
         st = cli_relay_open(&relay);
     if (st == NULL)
         st = make_note(note, &fd);
-    const pid_t child = st == NULL ? fork() : -1;
+    const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
-        become(&w, note, o->talks ? &relay : NULL);
+        become(&w, note, o->talks ? &relay : NULL, parent);
     if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
         cli_signals_unfinished(note);
     if (st == NULL && child < 0)
         st = sheaf_found(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), "%s", strerror(errno));
     if (st == NULL)
-        watch(code, &alone, child, is_open, fd, o->talks ? &relay : NULL);
+        watch(&e, child, is_open, fd, o->talks ? &relay : NULL);
     cli_relay_close(&relay);
     if (fd >= 0) {
-        const bool ended = is_marked(fd, ENDED), told = read_note(code, fd);
-        if (st == NULL && alone)
+        const bool ended = is_marked(fd, ENDED), told = read_note(code, e.code, fd);
+        if (st == NULL && e.alone)
             st = some_missing(mpirun);
-        if (st == NULL && o->last && !told && !ended && *code != CLI_DONE)
-            st = cut_short(mpirun);
+        if (st == NULL && o->last && !told && !ended)
+            st = e.stopped || e.insisted ? was_stopped(&e) : cut_short(mpirun);
         cli_signals_unfinished(NULL);
         unlink(note);
     }

@@ -2,7 +2,8 @@
  * MPI whose module sheaf has.
  *
  * What the caller is asked to do reaches all: SIGINT, SIGTERM and SIGHUP ask them to stop, SIGUSR1
- * to save. Another SIGINT ends them at once. */
+ * to save. Another SIGINT ends them at once; of a command that talks the third within two seconds,
+ * as each is passed on to it. */
 #ifndef SHEAF_CLI_LIB_LAUNCH_H
 #define SHEAF_CLI_LIB_LAUNCH_H
 
@@ -40,7 +41,8 @@ void cli_launch_begin(void);
 void cli_launch_end(void);
 
 /* cli_launch_tell - a process that was launched ends with `code`: the first says so to the one that
- * launched it, where that is on its host. (An mpirun may lose it: MPICH's does when a signal came.)
+ * launched it, where that is on its host, and so does any other once it has met it. (An
+ * mpirun may lose it: MPICH's does when a signal came.)
  * Elsewhere it does nothing. */
 void cli_launch_tell(int code);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -74,21 +75,28 @@ void cli_linger_fail(void)
  * process for a peer that had gone on to the launcher's barrier. */
 enum { FINISH_S = 10 };
 
-static void *end_anyway(void *code)
+static atomic_int ending = CLI_FAILED; /* until the command has said how it ends */
+
+static void *end_anyway(void *nothing)
 {
+    (void)nothing;
     static const struct timespec patience = { .tv_sec = FINISH_S };
     nanosleep(&patience, NULL);
-    _exit(code == NULL ? CLI_DONE : CLI_FAILED);
+    _exit(atomic_load(&ending));
     return NULL;
 }
 
-static void begin_to_end(bool failed)
+static void begin_to_end(void)
 {
-    static char mark;
     pthread_t thread;
     fflush(NULL);
-    if (pthread_create(&thread, NULL, end_anyway, failed ? &mark : NULL) == 0)
+    if (pthread_create(&thread, NULL, end_anyway, NULL) == 0)
         pthread_detach(thread);
+}
+
+void cli_linger_code(int code)
+{
+    atomic_store(&ending, code);
 }
 
 void cli_linger_no_longer(void)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 
 static atomic_int presses; /* a handler reaches nothing but static memory */
@@ -77,8 +78,12 @@ static void drain(cli_relay *r)
 
 void cli_relay_pass(cli_relay *r, pid_t child, int ms)
 {
-    for (int n = atomic_exchange(&presses, 0); n > 0; n--)
+    for (int n = atomic_exchange(&presses, 0); n > 0; n--) {
+        r->pressed[2] = r->pressed[1];
+        r->pressed[1] = r->pressed[0];
+        r->pressed[0] = sheaf__seconds();
         kill(child, SIGUSR1);
+    }
     close_one(&r->from); /* the child has its own */
     if (r->over && r->begin == r->end)
         close_one(&r->to);
@@ -90,6 +95,11 @@ void cli_relay_pass(cli_relay *r, pid_t child, int ms)
         drain(r);
     else
         fill(r);
+}
+
+bool cli_relay_insists(const cli_relay *r)
+{
+    return r->pressed[2] > 0 && r->pressed[0] - r->pressed[2] <= 2;
 }
 
 void cli_relay_close(cli_relay *r)

@@ -26,6 +26,7 @@ typedef struct cli_relay {
     char buffer[4096];
     size_t begin, end; /* what waits in it */
     bool over;         /* the input has ended */
+    double pressed[3]; /* when Ctrl-C was, the last first; 0: not yet */
 } cli_relay;
 
 /* cli_relay_kind - what this process's input and output are, as the flag has it. Static. */
@@ -37,6 +38,8 @@ sheaf_status *cli_relay_open(cli_relay *relay);
 bool cli_relay_take(const cli_relay *relay);
 /* cli_relay_pass - what is there, to `child` and into the pipe; waits `ms` at most. */
 void cli_relay_pass(cli_relay *relay, pid_t child, int ms);
+/* cli_relay_insists - were there three Ctrl-C within two seconds? Then nobody minds them. */
+bool cli_relay_insists(const cli_relay *relay);
 void cli_relay_close(cli_relay *relay);
 
 #endif
