@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/array.h"
 #include "base/text.h"
+#include "joined_file.h"
 #include "safetensors.h"
 #include "safetensors_box.h"
 
@@ -247,17 +247,6 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
     return st;
 }
 
-/* By its length: bytes that were read would be kept, and where two hosts write into one page a
- * network file system could put them back. */
-static sheaf_status *check_length(const sheaf_file *file, int64_t expected)
-{
-    struct stat about;
-    if (fstat(file->fd, &about) == 0 && about.st_size == expected)
-        return NULL;
-    return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", file->path),
-                          "the %" PRId64 " bytes of the tensors that are to be written", expected);
-}
-
 sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char *path,
                                       const sheaf_safetensors_spec *specs, int64_t count,
                                       const sheaf_safetensors_pair *metadata, int64_t npairs,
@@ -275,7 +264,7 @@ sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char
     w->joined = true;
     st = sheaf__file_open_write(&w->file, path, faults);
     if (st == NULL)
-        st = check_length(&w->file, whole);
+        st = sheaf__joined_length(&w->file, whole);
     if (st == NULL)
         *out = w;
     else
@@ -287,11 +276,8 @@ sheaf_status *sheaf__safetensors_leave(sheaf_safetensors_writer *w)
 {
     if (w == NULL)
         return NULL;
-    sheaf_status *st = sheaf__file_sync(&w->file), *closed = sheaf__file_close(&w->file);
+    sheaf_status *st = sheaf__joined_leave(&w->file);
     writer_free(w);
-    if (st == NULL)
-        return closed;
-    sheaf_status_free(closed);
     return st;
 }
 
@@ -311,13 +297,6 @@ void sheaf__safetensors_hear(sheaf_safetensors_writer *w, const uint64_t *number
     }
 }
 
-/* begin + (begin + 1) + ... , `n` terms, mod 2^64. */
-static uint64_t sum_of_positions(int64_t begin, int64_t n)
-{
-    const uint64_t b = (uint64_t)begin, m = (uint64_t)n;
-    return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
-}
-
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,
                                        const void *src, int64_t bytes)
 {
@@ -335,7 +314,7 @@ sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t inde
     sheaf_status *st = sheaf__file_write_at(&w->file, src, (size_t)bytes, t->offset + begin);
     if (st == NULL) {
         t->written += bytes;
-        t->positions += sum_of_positions(begin, bytes);
+        t->positions += sheaf__sum_of_positions(begin, bytes);
     }
     return sheaf_in(st, "tensor '%s'", t->name);
 }
@@ -366,7 +345,7 @@ static sheaf_status *check_written(const sheaf_safetensors_writer *w)
 {
     for (int64_t i = 0; i < w->count; i++) {
         const target *t = &w->target[i];
-        if (t->written == t->bytes && t->positions == sum_of_positions(0, t->bytes))
+        if (t->written == t->bytes && t->positions == sheaf__sum_of_positions(0, t->bytes))
             continue;
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole",
                                       w->file.path, t->name);

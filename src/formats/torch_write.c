@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/torch.h"
+#include "joined_file.h"
 #include "safetensors_box.h"
 #include "zip.h"
 #include "zip_crc.h"
@@ -171,16 +171,12 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
 
 /* ---- several processes ---- */
 
-/* By its length: what was read would be kept (safetensors_write.c). */
+/* By its length: what was read would be kept (joined_file.h). */
 static sheaf_status *check_length(const sheaf_torch_writer *w)
 {
-    struct stat about;
     int64_t bytes = 0;
     sheaf_status *st = whole_size(&bytes, w);
-    if (st != NULL || (fstat(w->file.fd, &about) == 0 && about.st_size == bytes))
-        return st;
-    return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", w->file.path),
-                          "the %" PRId64 " bytes of the tensors that are to be written", bytes);
+    return st == NULL ? sheaf__joined_length(&w->file, bytes) : st;
 }
 
 sheaf_status *sheaf__torch_join(sheaf_torch_writer **out, const char *path,
@@ -207,11 +203,8 @@ sheaf_status *sheaf__torch_leave(sheaf_torch_writer *w)
 {
     if (w == NULL)
         return NULL;
-    sheaf_status *st = sheaf__file_sync(&w->file), *closed = sheaf__file_close(&w->file);
+    sheaf_status *st = sheaf__joined_leave(&w->file);
     writer_free(w);
-    if (st == NULL)
-        return closed;
-    sheaf_status_free(closed);
     return st;
 }
 
@@ -235,13 +228,6 @@ void sheaf__torch_hear(sheaf_torch_writer *w, const uint64_t *numbers)
 
 /* ---- content ---- */
 
-/* begin + (begin + 1) + ... , `n` terms, mod 2^64. */
-static uint64_t sum_of_positions(int64_t begin, int64_t n)
-{
-    const uint64_t b = (uint64_t)begin, m = (uint64_t)n;
-    return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
-}
-
 sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin,
                                  const void *src, int64_t bytes)
 {
@@ -262,7 +248,7 @@ sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t b
     if (st == NULL) {
         target *t = &w->target[index];
         t->written += bytes;
-        t->positions += sum_of_positions(begin, bytes);
+        t->positions += sheaf__sum_of_positions(begin, bytes);
         t->parts ^= sheaf__crc32_part(src, (size_t)bytes, (uint64_t)(e->bytes - begin - bytes));
     }
     return sheaf_in(st, "%s", e->name);
@@ -294,7 +280,7 @@ static sheaf_status *check_written(sheaf_torch_writer *w)
         const target *t = &w->target[i];
         sheaf_zip_entry *e = &w->entry[BEFORE + i];
         e->crc = sheaf__crc32_whole(t->parts, (uint64_t)e->bytes);
-        if (t->written == e->bytes && t->positions == sum_of_positions(0, e->bytes))
+        if (t->written == e->bytes && t->positions == sheaf__sum_of_positions(0, e->bytes))
             continue;
         sheaf_status *st =
             sheaf_fail(SHEAF_E_LAYOUT, "%s: %s was not written as a whole", w->file.path, e->name);

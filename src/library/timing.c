@@ -83,7 +83,6 @@ static sheaf__job job_of(const sheaf__question *q, sheaf_train_options *o, const
     o->accumulate = o->dp;
     o->eval_data = NULL;
     o->eval_split = 0;
-    o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
     job.options = o;
     job.train = *set;
     job.eval = (sheaf__subset){ 0 };

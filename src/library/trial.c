@@ -61,7 +61,6 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
                                const sheaf_events *events)
 {
     sheaf_train_options o = q->o;
-    o.sums = sheaf__sums_of(o.sums, SHEAF_SUMS_UNNAMED, o.dtype); /* as the run would */
     sheaf_lora_options fresh;
     sheaf__open_options how;
     sheaf__opened opened = { 0 };
