@@ -25,8 +25,10 @@ typedef struct box {
     int64_t row0, rows, col0, cols;
     int64_t last; /* columns of what is read at once: cols, but of a tensor of more than two axes
                      its last axis; then col0 is 0 and whole rows are wanted */
-    sheaf__packed *packed; /* either panels, */
-    void *dst;             /* or dense rows [rows, cols] of dtype `to` */
+    sheaf__packed *packed; /* either panels; or those of each slice of `spread`, which is cut along
+                              its columns; */
+    sheaf__linear *spread;
+    void *dst; /* or dense rows [rows, cols] of dtype `to` */
     sheaf_dtype to;
     pthread_mutex_t lock;
     int64_t failed_at;
@@ -47,6 +49,22 @@ static void note(box *b, int64_t group, sheaf_status *st)
 }
 
 enum { GROUP = 32 };
+
+/* n rows from row r on, as they were read: where they belong. */
+static void put_rows(const box *b, const void *read, int64_t r, int64_t n)
+{
+    const sheaf__linear *l = b->spread;
+    if (b->packed != NULL)
+        sheaf__pack(b->packed, read, b->stored, b->cols, r, n);
+    else if (l == NULL)
+        b->c->device->kernels->convert((char *)b->dst +
+                                           (size_t)(r * b->cols) * sheaf_dtype_bytes(b->to),
+                                       b->to, read, b->stored, n * b->cols);
+    for (int s = l == NULL ? 0 : l->first; l != NULL && s < l->first + l->count; s++)
+        if (l->w[s].k > 0)
+            sheaf__pack(&b->spread->w[s], sheaf__at(read, l->begin[s], b->stored), b->stored,
+                        b->cols, r, n);
+}
 
 static void read_group(void *arg, int64_t group, int worker)
 {
@@ -69,12 +87,7 @@ static void read_group(void *arg, int64_t group, int worker)
             note(b, group, st);
             return;
         }
-        if (b->packed != NULL)
-            sheaf__pack(b->packed, scratch, b->stored, b->cols, r, n);
-        else
-            b->c->device->kernels->convert((char *)b->dst +
-                                               (size_t)(r * b->cols) * sheaf_dtype_bytes(b->to),
-                                           b->to, scratch, b->stored, n * b->cols);
+        put_rows(b, scratch, r, n);
         r += n;
     }
 }
@@ -183,27 +196,39 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
     return st;
 }
 
+/* Slices of rows are read one after the other; those of columns lie side by side in the files, so
+ * that all of a rank's are read together, not in pieces of a row each. */
+static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
+{
+    sheaf_status *st = NULL;
+    for (int s = l->first; s < l->first + l->count && st == NULL; s++)
+        st = keep_panels(m, base, l, &l->w[s]);
+    for (int s = l->first; s < l->first + l->count && st == NULL && !l->rows; s++)
+        st = read_box(&(box){ .c = m->context,
+                              .source = base,
+                              .name = l->name,
+                              .row0 = l->logical0 + l->begin[s],
+                              .rows = l->w[s].n,
+                              .cols = l->w[s].k,
+                              .packed = &l->w[s] });
+    return st != NULL || !l->rows ? st
+                                  : read_box(&(box){ .c = m->context,
+                                                     .source = base,
+                                                     .name = l->name,
+                                                     .rows = l->out,
+                                                     .col0 = l->logical0,
+                                                     .cols = l->owned,
+                                                     .spread = l });
+}
+
 static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
                                  const sheaf__held *held)
 {
     sheaf_status *st = NULL;
     if (l->weight_trained != NULL && held->piece == 0)
         st = read_trained(m->context, base, l->name, l->weight_trained);
-    for (int s = l->first; s < l->first + l->count && st == NULL && l->weight_trained == NULL;
-         s++) {
-        const int64_t logical = l->logical0 + l->begin[s];
-        st = keep_panels(m, base, l, &l->w[s]);
-        if (st != NULL)
-            break;
-        st = read_box(&(box){ .c = m->context,
-                              .source = base,
-                              .name = l->name,
-                              .row0 = l->rows ? 0 : logical,
-                              .rows = l->w[s].n,
-                              .col0 = l->rows ? logical : 0,
-                              .cols = l->w[s].k,
-                              .packed = &l->w[s] });
-    }
+    else if (l->weight_trained == NULL)
+        st = load_panels(m, base, l);
     if (st != NULL || l->bias == NULL || (l->bias_trained != NULL && held->piece > 0))
         return st;
     return load_floats(m, base, held->bias->name, l->bias_trained, l->bias,
