@@ -352,6 +352,8 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
             sum.images += data->images->has[row[i]];
             sum.image_rows += data->images->expert_rows[row[i]];
         }
+    for (int t = 0; data->images != NULL && t < data->images->towers; t++)
+        sum.patches[t] = sum.images * data->images->tower[t].patches;
     return sum;
 }
 

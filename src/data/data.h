@@ -179,9 +179,10 @@ typedef struct sheaf_batch {
 
 /* What a batch holds of images, and how long its rows are. */
 typedef struct sheaf_batch_images {
-    int64_t images;     /* sequences that have one */
-    int64_t image_rows; /* positions that use the visual experts */
-    int64_t seq;        /* sheaf_data_used() of its rows */
+    int64_t images;
+    int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
+    int64_t image_rows;                  /* positions that use the visual experts */
+    int64_t seq;                         /* sheaf_data_used() of its rows */
 } sheaf_batch_images;
 
 /* sheaf_data_images - of rows `row[0..n)`; no images of a model without. */

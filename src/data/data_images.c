@@ -155,6 +155,11 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
     most->images = at_most(n, with, data->rows);
     fewest->image_rows = fewest->images * widest;
     most->image_rows = most->images * widest;
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++) {
+        const int64_t each = images != NULL && t < images->towers ? images->tower[t].patches : 0;
+        fewest->patches[t] = fewest->images * each;
+        most->patches[t] = most->images * each;
+    }
     fewest->seq = fewest->images > 0 ? data->longest : longest[0];
     most->seq = most->images < n || with == 0 ? data->longest : longest[1];
 }

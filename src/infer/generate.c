@@ -23,7 +23,8 @@ typedef struct batch {
     sheaf__past *past;              /* of the options, where there is one prompt */
     int32_t *ids, *position, *pick; /* rows of the next run */
     struct {
-        int64_t count, rows;      /* images of the batch, rows of the image stream */
+        int64_t count, rows; /* images of the batch, rows of the image stream */
+        int64_t patches[SHEAF__MOST_TOWERS];
         int32_t *row, *stream[2]; /* as in sheaf__images_in */
         sheaf__picture *picture;  /* [count] */
     } image;
@@ -141,6 +142,7 @@ static void lay_out_images(batch *b)
         b->image.count += images_of(p, b->options);
     }
     b->image.rows = count[SHEAF__IMAGE];
+    sheaf__patches_of(b->image.patches, &b->model->schema->config, b->image.count);
 }
 
 /* Are the towers done with the one picture there is? */
@@ -243,18 +245,20 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
     sheaf_status *st = sheaf__tape_new(tape, b->c);
     if (st != NULL)
         return st;
-    sheaf__model_record(b->model, *tape,
-                        &(sheaf__pass){ .batch = b->n,
-                                        .queries = queries,
-                                        .in = in,
-                                        .info = info,
-                                        .head = head,
-                                        .kept = b->kept,
-                                        .images = images == NULL ? 0 : b->image.count,
-                                        .image_rows = images == NULL ? 0 : b->image.rows,
-                                        .images_in = images,
-                                        .sight = b->sight,
-                                        .image_rows_unread = last_is_text(b) });
+    sheaf__pass pass = { .batch = b->n,
+                         .queries = queries,
+                         .in = in,
+                         .info = info,
+                         .head = head,
+                         .kept = b->kept,
+                         .images = images == NULL ? 0 : b->image.count,
+                         .image_rows = images == NULL ? 0 : b->image.rows,
+                         .images_in = images,
+                         .sight = b->sight,
+                         .image_rows_unread = last_is_text(b) };
+    if (images != NULL)
+        memcpy(pass.patches, b->image.patches, sizeof pass.patches);
+    sheaf__model_record(b->model, *tape, &pass);
     return sheaf__tape_compile(*tape, false, false);
 }
 

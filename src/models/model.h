@@ -141,8 +141,9 @@ typedef struct sheaf__pass {
     const sheaf__step_info *info;
     sheaf__head_run *head;
     const sheaf__kept *kept; /* NULL: nothing is kept */
-    int64_t images;     /* whose rows are among these tokens; 0 without, and after the first run */
-    int64_t image_rows; /* rows that use the visual experts */
+    int64_t images; /* whose rows are among these tokens; 0 without, and after the first run */
+    int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
+    int64_t image_rows;                  /* rows that use the visual experts */
     const sheaf__images_in *images_in;
     const sheaf__sight *sight; /* of one image, or NULL: filled, or used when it is full; its pixels
                                   are not read then */

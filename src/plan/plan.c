@@ -128,8 +128,14 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
     most.seq = most.seq < longest ? most.seq : longest;
     if (fewest.images < most.images)
         of[n++] = fewest;
-    if (fewest.images == 0 && most.images > 1)
-        of[n++] = (sheaf_batch_images){ 1, most.image_rows / most.images, longest };
+    if (fewest.images == 0 && most.images > 1) {
+        sheaf_batch_images *few = &of[n++];
+        *few = (sheaf_batch_images){ .images = 1,
+                                     .image_rows = most.image_rows / most.images,
+                                     .seq = longest };
+        for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+            few->patches[t] = most.patches[t] / most.images;
+    }
     of[n++] = most;
     return n;
 }
@@ -299,17 +305,17 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
     sheaf_status *st = sheaf__tape_new(&tape, m->context);
     if (st != NULL)
         return st;
-    sheaf__model_record(
-        m, tape,
-        &(sheaf__pass){ .batch = batch,
-                        .queries = queries,
-                        .in = &in,
-                        .info = info,
-                        .head = &head,
-                        .kept = kept,
-                        .images = images,
-                        .images_in = &images_in,
-                        .image_rows = images * sheaf__image_experts(&m->schema->config) });
+    sheaf__pass pass = { .batch = batch,
+                         .queries = queries,
+                         .in = &in,
+                         .info = info,
+                         .head = &head,
+                         .kept = kept,
+                         .images = images,
+                         .images_in = &images_in,
+                         .image_rows = images * sheaf__image_experts(&m->schema->config) };
+    sheaf__patches_of(pass.patches, &m->schema->config, images);
+    sheaf__model_record(m, tape, &pass);
     st = sheaf__tape_compile(tape, false, false);
     if (st == NULL)
         st = sheaf__tape_run(tape);

@@ -38,6 +38,14 @@ int sheaf__tower_beside(sheaf__tower *out, const sheaf_config *config)
     return -1;
 }
 
+void sheaf__patches_of(int64_t out[SHEAF__MOST_TOWERS], const sheaf_config *config, int64_t images)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int n = sheaf__towers_of(tower, config);
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+        out[t] = t < n ? images * tower[t].patches : 0;
+}
+
 int64_t sheaf__tower_numbers(const sheaf__tower *tower)
 {
     return tower->channels * tower->height * tower->width;
@@ -77,27 +85,42 @@ sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int to
 
 int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers)
 {
-    for (int t = 0; t < towers; t++)
-        if (picture->of[t].pixels == NULL || picture->of[t].height != tower[t].height ||
-            picture->of[t].width != tower[t].width)
+    for (int t = 0; t < towers; t++) {
+        const sheaf__view *view = &picture->of[t];
+        const bool fits = tower[t].ragged
+                              ? view->height > 0 && view->width > 0 &&
+                                    view->height % tower[t].patch == 0 &&
+                                    view->width % tower[t].patch == 0
+                              : view->height == tower[t].height && view->width == tower[t].width;
+        if (view->pixels == NULL || !fits)
             return t;
+    }
     return -1;
 }
 
-int64_t sheaf__image_experts(const sheaf_config *config)
+/* Rows that stand in the sequence for an image. */
+static int64_t image_gives(const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int n = sheaf__towers_of(tower, config);
     for (int i = 0; i < n; i++)
         if (!tower[i].beside)
-            return sheaf__family_for(config)->image.before + tower[i].gives;
+            return tower[i].gives;
     return 0;
+}
+
+int64_t sheaf__image_experts(const sheaf_config *config)
+{
+    const sheaf__image_place *image = &sheaf__family_for(config)->image;
+    const int64_t gives = image_gives(config);
+    return gives == 0 || !image->experts ? 0 : image->before + gives;
 }
 
 int64_t sheaf__image_positions(const sheaf_config *config)
 {
-    const int64_t experts = sheaf__image_experts(config);
-    return experts == 0 ? 0 : experts + sheaf__family_for(config)->image.after;
+    const sheaf__image_place *image = &sheaf__family_for(config)->image;
+    const int64_t gives = image_gives(config);
+    return gives == 0 ? 0 : image->before + gives + image->after;
 }
 
 sheaf_component sheaf__family_component(const sheaf__family *family, const char *name)

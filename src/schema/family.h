@@ -56,6 +56,9 @@ typedef struct sheaf__tower {
     int64_t gives;   /* rows it gives for one image, 0 where nothing reads them */
     int64_t columns; /* of what it gives */
     bool beside;     /* cross-attention looks at its rows; else they stand in the sequence */
+    /* Each picture has its own size, a multiple of `patch` both ways; height, width, patches and
+     * rows are then those of the largest ordinary one, which plans count with. */
+    bool ragged;
 } sheaf__tower;
 
 enum { SHEAF__MOST_TOWERS = 4 };
@@ -73,12 +76,23 @@ typedef struct sheaf__picture {
     int64_t row; /* sequence of the batch that it stands in */
 } sheaf__picture;
 
-/* Where an image lies in a sequence: `before` positions that begin it, one for each row of the
- * tower that stands there, `after` that end it. All but the last use the visual experts, if there
- * are any. */
+/* How a .safetensors file of token ids says where its images are (data/data_images.h). */
+typedef enum sheaf__image_file {
+    SHEAF__IMAGES_MASKED, /* by masks of its positions, an image in each row */
+    SHEAF__IMAGES_MARKED, /* by tokens: one that begins it, one for each row of it, one that ends it
+                           */
+    SHEAF__IMAGES_BOUND   /* by a list of its bounds */
+} sheaf__image_file;
+
+enum { SHEAF__ANY_IMAGES = INT32_MAX }; /* no family of which this is `most` sets a limit */
+
+/* Where an image lies in a sequence: `before` positions that begin it, one for each row that the
+ * tower gives for it, `after` that end it. */
 typedef struct sheaf__image_place {
     int64_t before, after;
-    int64_t most;      /* images in one sequence */
+    int64_t most; /* images in one sequence */
+    bool experts; /* all but those `after` it use the visual experts */
+    sheaf__image_file file;
     bool one_position; /* its rows share one position id */
     bool needed;       /* no prompt goes without an image: cross-attention looks at it */
 } sheaf__image_place;
@@ -221,6 +235,13 @@ int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c
 /* sheaf__tower_beside - the one whose rows cross-attention looks at: its number in that list, -1
  * where there is none, or nothing reads it; *out is all zero then. */
 int sheaf__tower_beside(sheaf__tower *out, const sheaf_config *config);
+/* sheaf__view_patches - into which a tower cuts an image. */
+static inline int64_t sheaf__view_patches(const sheaf__view *view, const sheaf__tower *tower)
+{
+    return view->height / tower->patch * (view->width / tower->patch);
+}
+/* sheaf__patches_of - of `images` images of the towers' own size, by tower; 0 behind the last. */
+void sheaf__patches_of(int64_t out[SHEAF__MOST_TOWERS], const sheaf_config *config, int64_t images);
 /* sheaf__tower_numbers - of an image as this tower reads it. */
 int64_t sheaf__tower_numbers(const sheaf__tower *tower);
 /* sheaf__picture_place - n images of the towers' own sizes over `pixels`, of each tower
@@ -230,8 +251,8 @@ void sheaf__picture_place(sheaf__picture *out, int64_t n, float *const *pixels,
 /* sheaf__picture_room - the same, with their pixels behind them, tower by tower, in one block to
  * free(); NULL: no memory. */
 sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers);
-/* sheaf__picture_misfit - the first tower for which the image is of another size, or missing; -1:
- * it fits all. */
+/* sheaf__picture_misfit - the first tower for which the image is missing or of another size (of a
+ * ragged one: not of whole patches); -1: it fits all. */
 int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers);
 /* sheaf__image_positions - that an image takes in a sequence; 0 where none are read. */
 int64_t sheaf__image_positions(const sheaf_config *config);

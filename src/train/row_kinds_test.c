@@ -41,8 +41,8 @@ static void test_fill__an_images_rows_are_its_samples(void **state)
         k.sample[i] = malloc(100 * sizeof(int64_t));
         k.position[i] = malloc(100 * sizeof(int64_t));
     }
-    sheaf__row_kinds_fill(&k, &model, &tokens, &batch, (sheaf_batch_images){ IMAGES, n[1] },
-                          TOKENS);
+    sheaf__row_kinds_fill(&k, &model, &tokens, &batch,
+                          (sheaf_batch_images){ .images = IMAGES, .image_rows = n[1] }, TOKENS);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         for (int64_t r = 0; r < IMAGES * kinds[i].rows; r++) {
             const sheaf__step_info *of = &k.of[kinds[i].kind];

@@ -61,18 +61,19 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
     sheaf_status *st = sheaf__tape_new(out, r->model->context);
     if (st != NULL)
         return st;
-    const sheaf__pass pass = { .batch = r->options.rows,
-                               .queries = holds.seq,
-                               .in = &r->in,
-                               .info = r->kinds.of,
-                               .head = &r->head,
-                               .images = holds.images,
-                               .image_rows = holds.image_rows,
-                               .images_in = &r->images,
-                               .image_rows_unread =
-                                   r->options.backward && !sheaf_data_labels_images(r->data),
-                               .noise = r->options.noise,
-                               .stages = r->options.stages };
+    sheaf__pass pass = { .batch = r->options.rows,
+                         .queries = holds.seq,
+                         .in = &r->in,
+                         .info = r->kinds.of,
+                         .head = &r->head,
+                         .images = holds.images,
+                         .image_rows = holds.image_rows,
+                         .images_in = &r->images,
+                         .image_rows_unread =
+                             r->options.backward && !sheaf_data_labels_images(r->data),
+                         .noise = r->options.noise,
+                         .stages = r->options.stages };
+    memcpy(pass.patches, holds.patches, sizeof pass.patches);
     sheaf__model_record(r->model, *out, &pass);
     st = sheaf__tape_compile(*out, r->options.backward, r->options.rerun);
     if (st != NULL)
@@ -84,7 +85,8 @@ static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_i
 {
     for (int i = 0; i < r->ntapes; i++)
         if (r->tape[i].holds.images == holds.images &&
-            r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq) {
+            r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq &&
+            memcmp(r->tape[i].holds.patches, holds.patches, sizeof holds.patches) == 0) {
             *out = use(r, i);
             return NULL;
         }
@@ -106,6 +108,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     r->holds.seq = options->seq;
     if (is_dry(r) && model->towers != NULL) {
         r->holds.images = options->rows;
+        sheaf__patches_of(r->holds.patches, &model->schema->config, options->rows);
         r->holds.image_rows = options->rows * sheaf__image_experts(&model->schema->config);
     }
     sheaf_status *st = take_batch(r);

@@ -24,7 +24,7 @@ const sheaf__family sheaf__family_cogvlm = {
     .classes = classes,
     .specs = specs,
     .spec_config = spec_config,
-    .image = { .before = 1, .after = 1, .most = 1, .one_position = true },
+    .image = { .before = 1, .after = 1, .most = 1, .experts = true, .one_position = true },
     .named = sheaf__cog_named,
     SHEAF__LIKE_COG,
 };
