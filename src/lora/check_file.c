@@ -18,6 +18,12 @@ sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *en
     sheaf_status *st =
         sheaf_fail(SHEAF_E_LAYOUT, "'" SHEAF_PEFT_PREFIX "%.*s%s'", (int)length, path, end);
     sheaf_found(sheaf_expected(st, "this tensor in the adapter"), "nothing of that name");
+    if (*end == '\0') /* a whole module's */
+        return sheaf_try_this(
+            st,
+            "training under DeepSpeed's ZeRO-3, and PEFT's old versions, saved adapters without the "
+            "modules trained in full: look for them in the run's checkpoint (sheaf info PATH), or "
+            "train again; where they were not trained, take them out of modules_to_save");
     return sheaf_try_this(st,
                           "is the file complete, and does its adapter_config.json belong to it?");
 }

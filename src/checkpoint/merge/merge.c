@@ -317,6 +317,10 @@ static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__m
     report->replaced += replaced;
     report->changed += o->change.changed > 0;
     report->elements_changed += o->change.changed;
+    if (adapted && !replaced) {
+        report->elements_adapted += t->rows * t->cols;
+        report->elements_kept += t->rows * t->cols - o->change.changed;
+    }
     report->change_norm += o->change.change; /* the root is taken at the end */
     report->base_norm += o->change.changed > 0 ? o->change.base : 0;
     if (o->other_copy)
@@ -548,6 +552,26 @@ static sheaf_status *choose_cpu(sheaf_merge_options *how, sheaf_status *st)
     return st != NULL ? st : sheaf__process_broadcast(&how->peft_cpu, sizeof how->peft_cpu);
 }
 
+/* Small changes are lost between the steps of a half type: what is merged is then not what was
+ * trained. */
+static void tell_loss(const merger *m)
+{
+    const sheaf_merge_report *r = m->report;
+    if (r->changed == 0) {
+        sheaf_warn(
+            m->events,
+            "the adapter changes nothing: its B is zero, or too small for the weights' type");
+    } else if (r->elements_kept > r->elements_adapted / 2) {
+        sheaf_warn(
+            m->events,
+            "%.0f %% of the adapted weights keep their bits: the change is smaller than what their "
+            "type tells apart, so base + adapter is not what was merged; --dtype float32 keeps it "
+            "(float16 tells eight times smaller changes apart than bfloat16), or answer with the "
+            "adapter unmerged (--adapter)",
+            100 * (double)r->elements_kept / (double)r->elements_adapted);
+    }
+}
+
 sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options *asked)
 {
     sheaf_merge_options with = *asked;
@@ -580,10 +604,8 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
         count_all(&m);
     if (st == NULL)
         st = finish(&m, options->dst);
-    if (st == NULL && report->changed == 0)
-        sheaf_warn(
-            options->events,
-            "the adapter changes nothing: its B is zero, or too small for the weights' type");
+    if (st == NULL)
+        tell_loss(&m);
     merger_close(&m);
     return st;
 }

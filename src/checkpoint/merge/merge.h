@@ -58,6 +58,8 @@ typedef struct sheaf_merge_report {
     int64_t adapted, replaced; /* by a change that is added; by tensors or rows of the adapter */
     int64_t changed;           /* tensors with at least one other byte */
     int64_t elements_changed;
+    int64_t elements_adapted; /* of tensors to which a change is added, and none is replaced */
+    int64_t elements_kept;    /* of these, with the bits of the base: the change was rounded away */
     double change_norm;       /* root of the sum of squares of all changes */
     double base_norm;         /* the same of the base values of changed tensors */
     int64_t rows_checked;     /* read back and computed again: equal */

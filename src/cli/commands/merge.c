@@ -37,6 +37,8 @@ static void print_json(FILE *to, const sheaf_merge_report *r, const char *dst)
     sheaf__json_put_int(&j, "replaced", r->replaced);
     sheaf__json_put_int(&j, "changed", r->changed);
     sheaf__json_put_int(&j, "elements_changed", r->elements_changed);
+    sheaf__json_put_int(&j, "elements_adapted", r->elements_adapted);
+    sheaf__json_put_int(&j, "elements_kept", r->elements_kept);
     sheaf__json_put_real(&j, "change_norm", r->change_norm);
     sheaf__json_put_real(&j, "base_norm", r->base_norm);
     sheaf__json_put_bool(&j, "untied", r->untied);
@@ -58,6 +60,11 @@ static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
                  r->adapted, r->replaced, r->changed, r->elements_changed);
     sheaf__print(to, "norm of the change %.6g, of the changed weights %.6g (%.3g %%)\n",
                  r->change_norm, r->base_norm, 100 * share);
+    if (r->elements_kept > 0)
+        sheaf__print(to,
+                     "%" PRId64 " of %" PRId64
+                     " adapted elements keep their bits: the change was rounded away\n",
+                     r->elements_kept, r->elements_adapted);
     if (r->untied)
         sheaf__print(to, "lm_head and embed_tokens were tied and are two tensors now\n");
     sheaf__print(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);

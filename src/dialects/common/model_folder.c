@@ -121,8 +121,51 @@ const char *const sheaf_hf_extras[] = {
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
     NULL,
 };
+
+/* Does one of the configs name classes of code that lies beside it? */
+static bool has_code(const char *dir)
+{
+    static const char *const configs[] = { "config.json", "tokenizer_config.json",
+                                           "preprocessor_config.json" };
+    bool found = false;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs && !found; i++) {
+        char *path = NULL, *text = NULL;
+        size_t length = 0;
+        sheaf_status *st = sheaf__path_join(&path, dir, configs[i]);
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = sheaf__file_read_all(&text, &length, path, (size_t)64 << 20);
+        found = st == NULL && text != NULL && memmem(text, length, "\"auto_map\"", 10) != NULL;
+        sheaf_status_free(st); /* whoever needs the file says what is wrong with it */
+        free(path);
+        free(text);
+    }
+    return found;
+}
+
+/* Python files that auto_map names, and those that these import. */
+static sheaf_status *copy_code(sheaf_folder *folder, const char *dir)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    if (sheaf__path_kind(dir) != SHEAF_PATH_DIR || !has_code(dir))
+        return NULL;
+    sheaf_status *st = sheaf__list_dir(&names, &count, dir);
+    for (int64_t i = 0; i < count && st == NULL; i++) {
+        char *path = NULL;
+        if (!sheaf__ends_with(names[i], ".py"))
+            continue;
+        st = sheaf__path_join(&path, dir, names[i]);
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = sheaf__folder_copy(folder, dir, names[i]);
+        free(path);
+    }
+    sheaf__names_free(names, count);
+    return st;
+}
 
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
 {
@@ -132,6 +175,8 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
         st = sheaf__path_parent(&dir, from);
     for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
         st = sheaf__folder_copy(folder, dir != NULL ? dir : from, sheaf_hf_extras[i]);
+    if (st == NULL)
+        st = copy_code(folder, dir != NULL ? dir : from);
     free(dir);
     return st;
 }

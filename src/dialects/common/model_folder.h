@@ -22,8 +22,9 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
 /* sheaf_hf_extras - names of files that belong to a model beside its config and weights; ends with
  * NULL. */
 extern const char *const sheaf_hf_extras[];
-/* sheaf_hf_copy_extras - generation_config.json and the tokenizer's files from another folder (or
- * the folder of a file), those that are there. */
+/* sheaf_hf_copy_extras - generation_config.json, the files of tokenizer and image processor, and
+ * the Python files of a model whose configs say auto_map, from another folder (or the folder of a
+ * file): those that are there. */
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);
 
 /* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# What users of MiniCPM-V's fine-tuning reported of adapters, one case each: saved modules missing,
+# a merged model equal to its base, one that is not base + adapter, two adapters that both hold
+# whole modules, and remote code left behind.
+. "$(dirname "$0")/lib.sh"
+
+lora=$golden/omnilmm/lora
+base=$work/base
+mkdir "$base" "$work/bf16" "$work/fp16"
+cp "$lora/base_llama/config.json" "$base"
+cp "$lora/base_llama/model_fp32.safetensors" "$base/model.safetensors"
+for half in bf16 fp16; do
+    cp "$base/config.json" "$work/$half"
+    cp "$lora/base_llama/model_$half.safetensors" "$work/$half/model.safetensors"
+done
+edited() { # edited NAME CASE SCRIPT: a case's adapter under another name, its config changed by sed
+    mkdir "$work/$1"
+    cp "$lora/$2/adapter_model.safetensors" "$work/$1"
+    sed "$3" "$lora/$2/adapter_config.json" >"$work/$1/adapter_config.json"
+}
+
+# MiniCPM-V#243, #272: ZeRO saved A and B, and not the modules that were trained whole.
+edited lacking plain_all_linear 's/"modules_to_save": null/"modules_to_save": ["embed_tokens"]/'
+runs "a saved module that is missing is named, with where it may be" 3 "base_model.model.model.embed_tokens.weight'.*expected: this tensor in the adapter.*ZeRO-3.*sheaf info PATH.*modules_to_save" merge "$base" "$work/lacking" "$work/no"
+runs "also on the way to another form" 3 "base_model.model.model.embed_tokens.weight" merge "$base" "$work/lacking" "$work/no" --as-peft
+absent "nothing was written" "$work/no"
+
+# #559: merged, and the same as before.
+edited nothing plain_all_linear 's/"lora_alpha": [0-9.]*/"lora_alpha": 1e-30/'
+runs "a merge that changes nothing says so" 0 'warning: the adapter changes nothing: its B is zero' merge "$base" "$work/nothing" "$work/same"
+runs "and is the base indeed" 0 'equal' diff "$base" "$work/same"
+runs "of an adapter that changes something, not a word" 0 'changed 14' merge "$base" "$lora/plain_all_linear" "$work/changed"
+check "there is none" bash -c '! grep -q "changes nothing\|keep their bits" "$1"/std*' . "$work"
+runs "which is not the base" 1 '14 of 21 tensors differ' diff "$base" "$work/changed"
+
+# #502: right in float16, not in bfloat16: what lr 1e-6 leaves is below bfloat16's rounding.
+edited small plain_all_linear 's/"lora_alpha": [0-9.]*/"lora_alpha": 0.02/'
+share() { # share BASE: how many of the adapted elements a merge of the small change leaves as they are
+    rm -rf "$work/small_$1"
+    "$sheaf" merge "$work/$1" "$work/small" "$work/small_$1" --json 2>"$work/stderr_$1" |
+        sed -E 's/.*"elements_adapted": ([0-9]+), "elements_kept": ([0-9]+).*/\2 * 1000 \/ \1/' | { read -r e; echo $((e)); }
+}
+bf16=$(share bf16) fp16=$(share fp16) fp32=$(share base)
+check "bfloat16 loses most of a small change ($bf16 of 1000)" [ "$bf16" -gt 500 ]
+check "float16 less ($fp16)" [ "$fp16" -lt "$bf16" ]
+check "float32 nearly nothing ($fp32)" [ "$fp32" -lt 5 ]
+check "and the user is told, with what keeps it" grep -qE 'warning: [5-9][0-9] % of the adapted weights keep their bits.*--dtype float32.*--adapter' "$work/stderr_bf16"
+check "in float32 there is nothing to tell" bash -c '! grep -q "keep their bits" "$1"' . "$work/stderr_base"
+runs "which does" 0 'read back' merge "$work/bf16" "$work/small" "$work/wide" --dtype float32
+check "without the warning" bash -c '! grep -q "warning: .*keep their bits" "$1"' . "$work/stderr"
+
+# #809: two adapters that both hold a whole module have no right order: refused, by name.
+runs "two adapters with the same whole module" 3 "expected: one adapter that changes '[a-z_.]*' before it is replaced.*merge one adapter and then the other" merge "$base" "$lora/modules_to_save" "$lora/modules_to_save" "$work/no"
+runs "nor are they combined" 3 'trained as a whole.*without --combine' merge "$base" "$lora/modules_to_save" "$lora/modules_to_save" "$work/no" --combine cat
+absent "nothing was written" "$work/no"
+runs "one of them and plain LoRA are merged in turn" 0 'adapted 14, replaced' merge "$base" "$lora/modules_to_save" "$lora/plain_all_linear" "$work/both"
+
+# A folder with remote code stays one that transformers loads with trust_remote_code.
+sed '0,/{/s//{"auto_map": {"AutoModel": "modeling_minicpmv.MiniCPMV"},/' "$base/config.json" >"$work/config.json"
+mv "$work/config.json" "$base/config.json"
+echo 'from .resampler import Resampler' >"$base/modeling_minicpmv.py"
+echo 'class Resampler: pass' >"$base/resampler.py"
+echo '{"image_size": 448}' >"$base/preprocessor_config.json"
+runs "a model with remote code" 0 'read back' merge "$base" "$lora/plain_all_linear" "$work/code"
+for file in modeling_minicpmv.py resampler.py preprocessor_config.json; do
+    same "$file is there" "$base/$file" "$work/code/$file"
+done
+check "auto_map too" grep -q '"auto_map": {"AutoModel": "modeling_minicpmv.MiniCPMV"}' "$work/code/config.json"
+echo 'print(1)' >"$work/bf16/make.py"
+runs "scripts that no config speaks of" 0 'read back' merge "$work/bf16" "$lora/plain_all_linear" "$work/plain"
+absent "stay where they are" "$work/plain/make.py"
+
+# The recorded training of OmniLMM, where the full collection is there: as PEFT merges it.
+if [ -d "$golden/omnilmm/lora_qkvo" ]; then
+    for half in fp32 bf16 fp16; do
+        long=float32
+        [ $half = bf16 ] && long=bfloat16
+        [ $half = fp16 ] && long=float16
+        runs "lora_qkvo, $half: merged" 0 'replaced [1-9][0-9]*, changed' merge "$golden/omnilmm" "$golden/omnilmm/lora_qkvo/adapter_end" "$work/qkvo_$half" --dtype $long --as-peft
+        mkdir "$work/wanted"
+        cp "$golden/omnilmm/lora_qkvo/merged_$half.safetensors" "$work/wanted/model.safetensors"
+        "$sheaf" diff "$work/qkvo_$half" "$work/wanted" --json >"$work/stdout" 2>/dev/null
+        check "lora_qkvo, $half: every tensor that PEFT changed is PEFT's" grep -qE '"different": ([0-9]+), "shapes": 0, "alone": \1,' "$work/stdout"
+        rm -rf "$work/wanted"
+    done
+fi
+finish
