@@ -1,5 +1,5 @@
-/* config.h - what config.json says about a model of the Llama family and its kin, or SAT's
- * model_config.json about CogVLM and CogAgent.
+/* config.h - what config.json says about a model of the Llama family and its kin or of OmniLMM, or
+ * SAT's model_config.json about CogVLM and CogAgent.
  *
  * Reads 4.x style (rope_theta, rope_scaling, torch_dtype) and 5.x style
  * (rope_parameters, dtype). A file with "model_class" and neither "model_type" nor
@@ -30,7 +30,8 @@ typedef enum sheaf_family {
     SHEAF_PHI3,
     SHEAF_MIXTRAL,
     SHEAF_GEMMA2,
-    SHEAF_GEMMA3
+    SHEAF_GEMMA3,
+    SHEAF_OMNILMM
 } sheaf_family;
 typedef enum sheaf_rope_type {
     SHEAF_ROPE_DEFAULT,
@@ -46,10 +47,13 @@ typedef enum sheaf_rope_type {
 #define SHEAF_MAX_ROPE_PAIRS 256  /* of a longrope's lists */
 #define SHEAF_MAX_COG_LAYERS 1024 /* of each of CogVLM's and CogAgent's stacks */
 
-/* The vision transformer (EVA2-CLIP) that turns an image into patches: eva_args. */
+/* The vision transformer (EVA2-CLIP) that turns an image into patches: eva_args; OmniLMM's, of
+ * which `layers` are those that are run. */
 typedef struct sheaf_vit {
     int64_t layers, hidden, heads, ffn;
-    int64_t vocab, positions; /* rows of its two tables: 1 (the CLS vector), patches + 1 */
+    /* rows of its two tables: 1 (the CLS vector), patches + 1 (OmniLMM: of the images that it
+     * learned from, whose patches may be fewer) */
+    int64_t vocab, positions;
     int64_t height, width, patch, channels; /* of an image, in pixels */
     double norm_eps;
 } sheaf_vit;
@@ -62,6 +66,13 @@ typedef struct sheaf_encoder {
     int64_t width, head_width, ffn, embed; /* embed: rows of its unused head */
     int64_t image, patch, channels;
 } sheaf_encoder;
+
+/* One cross-attention, from learned queries to what a tower gives: an image has as many rows in the
+ * sequence as there are queries, whatever its size. */
+typedef struct sheaf_resampler {
+    int64_t queries, heads;
+    double norm_eps;
+} sheaf_resampler;
 
 typedef struct sheaf_config {
     sheaf_family family;
@@ -115,6 +126,7 @@ typedef struct sheaf_config {
     char *unknown_keys; /* comma separated, owned, NULL if none */
     int64_t padding; /* 1 + the row of the embedding whose lookups teach it nothing (padding_idx of
                         torch); 0 = none */
+    sheaf_resampler resampler; /* OmniLMM; all zero for others */
 } sheaf_config;
 
 /* sheaf_config_read - parses the file at `path`. Errors name key, expected, found. */

@@ -9,6 +9,7 @@
 #include "families/llama/llama.h"
 #include "families/mixtral/mixtral.h"
 #include "families/olmo2/olmo2.h"
+#include "families/omnilmm/omnilmm.h"
 #include "families/phi3/phi3.h"
 #include "families/qwen3/qwen3.h"
 #include "families/smollm3/smollm3.h"
@@ -20,6 +21,7 @@ static const sheaf__family *const table[] = {
     [SHEAF_SMOLLM3] = &sheaf__family_smollm3,   [SHEAF_OLMO2] = &sheaf__family_olmo2,
     [SHEAF_PHI3] = &sheaf__family_phi3,         [SHEAF_MIXTRAL] = &sheaf__family_mixtral,
     [SHEAF_GEMMA2] = &sheaf__family_gemma2,     [SHEAF_GEMMA3] = &sheaf__family_gemma3,
+    [SHEAF_OMNILMM] = &sheaf__family_omnilmm,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

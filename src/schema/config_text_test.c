@@ -46,6 +46,11 @@ static const char gemma3[] =
     "{\"model_type\":\"gemma3_text\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"num_key_value_heads\":4}";
 
+static const char omnilmm[] =
+    "{\"model_type\":\"omnilmm\",\"vocab_size\":300,\"hidden_size\":128,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"num_query\":16,\"image_size\":84,\"vision_config\":{\"img_size\":56,\"patch_size\":14,\"embed_dim\":64,"
+    "\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2.5}}";
+
 /* A key, or one inside an object, is given another value. */
 static const struct {
     const char *base, *change;
@@ -108,6 +113,23 @@ static const struct {
     { gemma3, "{\"final_logit_softcapping\":31}" },
     { gemma3, "{\"rope_local_base_freq\":200}" },
     { gemma3, "{\"sliding_window_pattern\":2}" },
+    { omnilmm, "{\"vocab_size\":301}" },
+    { omnilmm, "{\"sliding_window\":100}" },
+    { omnilmm, "{\"num_query\":25}" },
+    { omnilmm, "{\"image_size\":98}" },
+    { omnilmm, "{\"resampler_num_heads\":2}" },
+    { omnilmm, "{\"resampler_ln_eps\":1e-5}" },
+    { omnilmm, "{\"im_start_token\":7}" },
+    { omnilmm, "{\"im_patch_token\":7}" },
+    { omnilmm, "{\"im_end_token\":7}" },
+    { omnilmm, "{\"vision_config\":{\"img_size\":70}}" },
+    { omnilmm, "{\"vision_config\":{\"patch_size\":7}}" },
+    { omnilmm, "{\"vision_config\":{\"embed_dim\":72}}" },
+    { omnilmm, "{\"vision_config\":{\"depth\":5}}" },
+    { omnilmm, "{\"vision_config\":{\"num_heads\":2}}" },
+    { omnilmm, "{\"vision_config\":{\"mlp_ratio\":3}}" },
+    { omnilmm, "{\"vision_config\":{\"in_chans\":4}}" },
+    { omnilmm, "{\"vision_config\":{\"layer_norm_eps\":1e-5}}" },
     { NULL, "{\"model_class\":\"CogVLMModel\"}" },
     { NULL, "{\"vocab_size\":400}" },
     { NULL, "{\"inner_hidden_size\":77}" },

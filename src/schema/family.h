@@ -183,6 +183,9 @@ typedef struct sheaf__family {
      * alone: has() says whether any begins so. NULL: there are none. */
     bool (*idle)(const char *name, bool (*has)(const void *self, const char *begin),
                  const void *self);
+    /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
+     * are none. */
+    bool (*spare)(const char *name, const sheaf_config *c);
     /* A number of a buffer, by its place in memory. */
     float (*buffer)(const sheaf_tensor *tensor, const sheaf_config *c, int64_t index);
     const char *head, *table; /* names of the output head and of the embedding */

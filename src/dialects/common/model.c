@@ -178,7 +178,6 @@ static const struct unsupported {
     const char *family, *title, *inside[2];
 } unsupported[] = {
     { "minicpmv", "MiniCPM-V", { "llm.model.layers.", "vpm." } },
-    { "omnilmm", "OmniLMM", { "model.vision_tower.blocks.", "model.resampler." } },
 };
 enum { UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
 
@@ -252,10 +251,17 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
                                             x->cure);
 }
 
+/* Of layers that no pass runs: not held against the config. */
+static bool is_spare(const checking *x, const char *name)
+{
+    const sheaf__family *family = sheaf__family_for(&x->schema->config);
+    return family->spare != NULL && family->spare(name, &x->schema->config);
+}
+
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
 {
     if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
-        sheaf_schema_find(x->schema, t->told.name) != NULL)
+        sheaf_schema_find(x->schema, t->told.name) != NULL || is_spare(x, t->told.name))
         return NULL;
     if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)
         return sheaf__catalog_note(x->c, SHEAF_NOTE, "inferred", path_of(x->c, t), t->told.name, "",

@@ -304,9 +304,6 @@ static void test_hf__models_that_are_not_supported_are_named(void **state)
         { "MiniCPM-V",
           { "llm.model.layers.0.self_attn.q_proj.weight", "resampler.query",
             "vpm.embeddings.patch_embedding.weight" } },
-        { "OmniLMM",
-          { "model.layers.0.self_attn.q_proj.weight", "model.resampler.query",
-            "model.vision_tower.blocks.0.attn.q_bias" } },
     };
     static const char *const configs[] = { NULL, "{\"text\": {\"hidden_size\": 8}}",
                                            "{\"model_type\": \"another\"}" };

@@ -1,0 +1,41 @@
+/* rows.h - tensors of a family beside those of Llama, written as tables. */
+#ifndef SHEAF_FAMILIES_COMMON_ROWS_H
+#define SHEAF_FAMILIES_COMMON_ROWS_H
+
+#include "schema/family.h"
+
+/* How a tensor is cut: not; along its output, in one part or in three (fused q, k and v); along its
+ * input. */
+typedef enum sheaf__split {
+    SHEAF__WHOLE,
+    SHEAF__BY_OUT,
+    SHEAF__BY_OUT3,
+    SHEAF__BY_IN
+} sheaf__split;
+
+typedef struct sheaf__tensor_row {
+    const char *name; /* what comes behind the prefix */
+    int64_t shape[4]; /* 0 ends it */
+    sheaf_role role;  /* SHEAF_LINEAR, SHEAF_NORM or SHEAF_OTHER */
+    sheaf__split split;
+    int64_t units; /* of the cut axis, or of each of its parts; 0: each row is one */
+    bool zero, buffer;
+} sheaf__tensor_row;
+
+/* sheaf__rows_add - behind the tensors of the schema; `prefix` begins each name. layer -1: outside
+ * layers. */
+sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,
+                              const sheaf__tensor_row *rows, size_t n);
+/* sheaf__rows_sort - by_name, when all are there. */
+sheaf_status *sheaf__rows_sort(sheaf_schema *schema);
+
+/* sheaf__resampler_rows - those of a resampler of config.resampler, to config.hidden from a tower
+ * of width `from`; table: the positions of its queries are in the files. */
+sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,
+                                    bool table);
+
+/* sheaf__sincos - a number of the table of positions [rows * cols, width] of a grid: half of the
+ * width for the column, half for the row, each sines, then cosines. */
+float sheaf__sincos(int64_t index, int64_t cols, int64_t width);
+
+#endif

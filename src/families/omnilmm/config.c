@@ -1,0 +1,235 @@
+/* config.c - config.json of OmniLMM: Mistral's keys, the resampler's, and the tower's name; its
+ * sizes are timm's, or those of "vision_config". */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/llama/llama.h"
+#include "families/omnilmm/omnilmm.h"
+#include "schema/config_keys.h"
+#include "schema/config_parts.h"
+#include "schema/config_text.h"
+
+/* Sizes beyond any model in sight; every product of two of them fits int64_t. */
+enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };
+enum { RESAMPLER_HEAD = 128 }; /* width of its heads, fixed in upstream's code */
+
+#define EVA "eva02_enormous_patch14_clip_224"
+
+const char *const sheaf__omnilmm_keys[] = {
+    "im_end_token",        "im_patch_token",
+    "im_start_token",      "image_size",
+    "mm_hidden_size",      "mm_projector_lr",
+    "mm_use_im_start_end", "mm_vision_tower",
+    "num_query",           "resampler_ln_eps",
+    "resampler_num_heads", "sep_image_conv_front",
+    "image_aspect_ratio",  "image_grid_pinpoints",
+    "use_mm_proj",         "vision_config",
+    "tune_clip",           NULL,
+};
+
+static const char *const vision_keys[] = {
+    "act",        "blocks_present", "depth",          "embed_dim", "global_pool",
+    "img_size",   "in_chans",       "layer_norm_eps", "mlp_ratio", "num_heads",
+    "patch_size", "qkv_bias",       "use_post_norm",  NULL,
+};
+
+bool sheaf__omnilmm_claims(const json_t *object)
+{
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    const json_t *classes = json_object_get(object, "architectures");
+    const char *name = json_string_value(json_array_get(classes, 0));
+    return (type != NULL && strcmp(type, "omnilmm") == 0) ||
+           (name != NULL && strcmp(name, "OmniLMMForCausalLM") == 0);
+}
+
+/* ---- the tower ---- */
+
+/* As timm describes the one that upstream's code asks for by name. */
+static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
+{
+    const char *name = sheaf__json_string(r, "mm_vision_tower");
+    if (r->st != NULL)
+        return;
+    if (name == NULL || strncmp(name, EVA, sizeof EVA - 1) != 0) {
+        sheaf_status *st = sheaf__json_fail(
+            r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "mm_vision_tower",
+            "\"" EVA ".laion2b_plus\", or its sizes in an object \"vision_config\"");
+        sheaf_found(st, "%s%.100s%s", name == NULL ? "" : "\"", name == NULL ? "no such key" : name,
+                    name == NULL ? "" : "\"");
+        return;
+    }
+    c->vit = (sheaf_vit){ .layers = 63, /* 64, of which the last is left out */
+                          .hidden = 1792,
+                          .heads = 16,
+                          .ffn = 15360,
+                          .vocab = 1,
+                          .positions = 16 * 16 + 1,
+                          .patch = 14,
+                          .channels = 3,
+                          .norm_eps = 1e-6 };
+}
+
+static void check_vision_keys(sheaf_json_reader *r, sheaf_text *unknown)
+{
+    const char *key, *act = sheaf__json_string(r, "act");
+    json_t *value;
+    json_object_foreach((json_t *)r->object, key, value)
+    {
+        const char *const *known = vision_keys;
+        while (*known != NULL && strcmp(*known, key) != 0)
+            known++;
+        if (*known == NULL)
+            sheaf__text_add(unknown, "%svision_config.%s", unknown->size > 0 ? "," : "", key);
+    }
+    if (act != NULL && strcmp(act, "gelu_erf") != 0 && strcmp(act, "gelu") != 0)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "act", "\"gelu_erf\" (also called \"gelu\")");
+    if (!sheaf__json_bool(r, "use_post_norm", true))
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "use_post_norm",
+                         "true: EVA02-E norms what its branches give");
+}
+
+/* Blocks in the files: all, or all but the last, which is never run. */
+static void check_blocks(sheaf_json_reader *r, int64_t depth)
+{
+    const int64_t n = sheaf__json_int(r, "blocks_present", 1, SHEAF_MAX_LAYERS, depth - 1);
+    if (r->st == NULL && n != depth && n != depth - 1)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "blocks_present",
+                                     "depth, %" PRId64 ", or one less: the last is left out",
+                                     depth),
+                    "%" PRId64, n);
+}
+
+static void read_vision(sheaf_json_reader *all, const json_t *object, sheaf_config *c,
+                        sheaf_text *unknown)
+{
+    sheaf_json_reader r = { object, "vision_config.", NULL };
+    sheaf_vit *v = &c->vit;
+    check_vision_keys(&r, unknown);
+    const int64_t depth = sheaf__json_int(&r, "depth", 2, SHEAF_MAX_LAYERS, SHEAF_JSON_NEEDED);
+    v->hidden = sheaf__json_int(&r, "embed_dim", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
+    v->heads = sheaf__json_int(&r, "num_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
+    v->patch = sheaf__json_int(&r, "patch_size", 1, MOST_PIXELS, 14);
+    v->channels = sheaf__json_int(&r, "in_chans", 1, 1024, 3);
+    v->norm_eps = sheaf__json_real(&r, "layer_norm_eps", 0, 1, 1e-6);
+    const double ratio = sheaf__json_real(&r, "mlp_ratio", 1e-3, 64, SHEAF_JSON_NEEDED_REAL);
+    const int64_t image = sheaf__json_int(&r, "img_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
+    check_blocks(&r, depth);
+    if (r.st == NULL && v->hidden % v->heads != 0)
+        sheaf__json_fail(&r, SHEAF_E_LAYOUT, "num_heads",
+                         "a number that divides embed_dim, %" PRId64, v->hidden);
+    if (r.st == NULL && image < v->patch)
+        sheaf__json_fail(&r, SHEAF_E_LAYOUT, "img_size", "at least one patch of %" PRId64,
+                         v->patch);
+    if (r.st == NULL) {
+        v->layers = depth - 1;
+        v->ffn = (int64_t)((double)v->hidden * ratio); /* as Python's int() */
+        v->vocab = 1;
+        v->positions = image / v->patch * (image / v->patch) + 1;
+    }
+    if (r.st == NULL && v->ffn < 1)
+        sheaf__json_fail(&r, SHEAF_E_LAYOUT, "mlp_ratio", "an MLP of at least one row");
+    if (all->st == NULL)
+        all->st = r.st;
+    else
+        sheaf_status_free(r.st);
+}
+
+/* ---- what images are, and what becomes of them ---- */
+
+static void read_image(sheaf_json_reader *r, sheaf_config *c)
+{
+    sheaf_vit *v = &c->vit;
+    const int64_t size = sheaf__json_int(r, "image_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
+    const int64_t width = sheaf__json_int(r, "mm_hidden_size", 1, MOST_WIDTH, v->hidden);
+    if (r->st == NULL && (size % v->patch != 0 || size / v->patch > MOST_SIDE))
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size",
+                         "a multiple of the tower's patches, %" PRId64
+                         " pixels, at most %d of them",
+                         v->patch, MOST_SIDE);
+    if (r->st == NULL && width != v->hidden)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "mm_hidden_size", "%" PRId64 ", the tower's width",
+                         v->hidden);
+    if (r->st != NULL)
+        return;
+    v->height = v->width = size;
+    c->patches = size / v->patch * (size / v->patch);
+}
+
+static void read_resampler(sheaf_json_reader *r, sheaf_config *c)
+{
+    sheaf_resampler *s = &c->resampler;
+    const int64_t heads = c->hidden / RESAMPLER_HEAD;
+    s->queries =
+        sheaf__json_int(r, "num_query", 1, (int64_t)MOST_SIDE * MOST_SIDE, SHEAF_JSON_NEEDED);
+    s->heads = sheaf__json_int(r, "resampler_num_heads", 1, MOST_HEADS,
+                               heads > 0 ? heads : SHEAF_JSON_NEEDED);
+    s->norm_eps = sheaf__json_real(r, "resampler_ln_eps", 0, 1, 1e-6);
+    if (r->st != NULL)
+        return;
+    const int64_t side = sheaf__omnilmm_side(s->queries);
+    if (side * side != s->queries)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_query",
+                         "a square number: the queries lie on a grid");
+    else if (c->hidden % s->heads != 0)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "resampler_num_heads",
+                         "a number that divides hidden_size, %" PRId64, c->hidden);
+    else if (c->hidden % 4 != 0)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "hidden_size",
+                         "a multiple of 4: positions of the resampler have four parts");
+}
+
+static void read_marks(sheaf_json_reader *r, sheaf_config *c)
+{
+    if (!sheaf__json_bool(r, "mm_use_im_start_end", true))
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "mm_use_im_start_end",
+                         "true: without marks around an image upstream has no rule either");
+    c->image_mark.begin = sheaf__config_read_id(r, "im_start_token", c->vocab);
+    c->image_mark.patch = sheaf__config_read_id(r, "im_patch_token", c->vocab);
+    c->image_mark.end = sheaf__config_read_id(r, "im_end_token", c->vocab);
+}
+
+void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
+{
+    sheaf__llama_config(r, c, unknown);
+    const json_t *vision = r->st == NULL ? sheaf__json_object(r, "vision_config") : NULL;
+    if (vision != NULL)
+        read_vision(r, vision, c, unknown);
+    else if (r->st == NULL)
+        standard_tower(r, c);
+    if (r->st == NULL)
+        read_image(r, c);
+    if (r->st == NULL)
+        read_resampler(r, c);
+    if (r->st == NULL)
+        read_marks(r, c);
+}
+
+void sheaf__omnilmm_text(sheaf_text *t, const sheaf_config *c)
+{
+    const sheaf_vit *v = &c->vit;
+    const struct {
+        const char *key;
+        int64_t value;
+    } rows[] = {
+        { "num_query", c->resampler.queries },
+        { "resampler_num_heads", c->resampler.heads },
+        { "image_size", v->height },
+        { "im_start_token", c->image_mark.begin },
+        { "im_patch_token", c->image_mark.patch },
+        { "im_end_token", c->image_mark.end },
+        { "vision_config, blocks that run", v->layers },
+        { "vision_config.embed_dim", v->hidden },
+        { "vision_config.num_heads", v->heads },
+        { "vision_config.mlp_ratio, as a width", v->ffn },
+        { "vision_config, rows of positions", v->positions },
+        { "vision_config.patch_size", v->patch },
+        { "vision_config.in_chans", v->channels },
+    };
+    sheaf__llama_text(t, c);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        sheaf__config_whole(t, rows[i].key, rows[i].value);
+    sheaf__config_real(t, "resampler_ln_eps", c->resampler.norm_eps);
+    sheaf__config_real(t, "vision_config.layer_norm_eps", v->norm_eps);
+}

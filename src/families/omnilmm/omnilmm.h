@@ -1,0 +1,34 @@
+/* omnilmm.h - OmniLMM: an EVA02-E tower, a resampler, Mistral's decoder. */
+#ifndef SHEAF_FAMILIES_OMNILMM_OMNILMM_H
+#define SHEAF_FAMILIES_OMNILMM_OMNILMM_H
+
+#include "schema/family.h"
+
+extern const sheaf__family sheaf__family_omnilmm;
+
+#define SHEAF__OMNILMM_TOWER "model.vision_tower."
+#define SHEAF__OMNILMM_RESAMPLER "model.resampler."
+
+/* sheaf__omnilmm_side - the largest whole number whose square is at most n. */
+static inline int64_t sheaf__omnilmm_side(int64_t n)
+{
+    int64_t side = 0;
+    while ((side + 1) * (side + 1) <= n)
+        side++;
+    return side;
+}
+
+bool sheaf__omnilmm_claims(const json_t *object);
+void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
+extern const char *const sheaf__omnilmm_keys[]; /* of a config, beside Mistral's */
+void sheaf__omnilmm_text(sheaf_text *text, const sheaf_config *c);
+sheaf_status *sheaf__omnilmm_rows(sheaf_schema *schema);
+bool sheaf__omnilmm_spare(const char *name, const sheaf_config *c);
+sheaf_status *sheaf__omnilmm_build(struct sheaf__model *m);
+struct sheaf__value *sheaf__omnilmm_see(struct sheaf__model *m, struct sheaf__tape *tape,
+                                        const struct sheaf__pass *pass, int tower);
+void sheaf__omnilmm_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
+                          struct sheaf__value *image, const struct sheaf__pass *pass);
+void sheaf__omnilmm_release(struct sheaf__model *m);
+
+#endif

@@ -1,0 +1,178 @@
+/* omnilmm_test.c - OmniLMM: both forms of its config, keys that are refused, its tensors and their
+ * cuts. */
+#include "tests/check.h"
+
+#include "families/common/rows.h"
+#include "families/omnilmm/omnilmm.h"
+
+#define TEXT                                                                                            \
+    "\"model_type\":\"omnilmm\",\"hidden_size\":128,\"intermediate_size\":208,\"num_hidden_layers\":2," \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":150"
+#define TOWER                                                                                            \
+    "\"vision_config\":{\"img_size\":56,\"patch_size\":14,\"embed_dim\":64,\"depth\":4,\"num_heads\":4," \
+    "\"mlp_ratio\":2.5}"
+#define SMALL "{" TEXT ",\"num_query\":16,\"image_size\":84," TOWER "}"
+/* As it was published. */
+static const char whole[] =
+    "{\"architectures\":[\"OmniLMMForCausalLM\"],\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_act\":\"silu\","
+    "\"hidden_size\":4096,\"image_size\":448,\"initializer_range\":0.02,\"intermediate_size\":14336,"
+    "\"max_position_embeddings\":32768,\"mm_hidden_size\":1792,\"mm_use_im_start_end\":true,"
+    "\"mm_vision_tower\":\"eva02_enormous_patch14_clip_224.laion2b_plus\",\"model_type\":\"omnilmm\","
+    "\"num_attention_heads\":32,\"num_hidden_layers\":32,\"num_key_value_heads\":8,\"num_query\":256,"
+    "\"pad_token_id\":2,\"rms_norm_eps\":1e-05,\"rope_theta\":10000.0,\"sliding_window\":4096,"
+    "\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\",\"use_cache\":true,\"vocab_size\":32009}";
+
+static sheaf_status *parse(sheaf_config *c, const char *text)
+{
+    return sheaf_config_parse(c, text, strlen(text));
+}
+
+static sheaf_schema *schema_of(const char *text)
+{
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    CHECK_OK(parse(&c, text));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    sheaf_config_release(&c);
+    return schema;
+}
+
+static void test_config__the_towers_name_tells_its_sizes(void **state)
+{
+    sheaf_config c;
+    CHECK_OK(parse(&c, whole));
+    assert_int_equal(c.family, SHEAF_OMNILMM);
+    assert_null(c.unknown_keys);
+    assert_true(c.vit.layers == 63 && c.vit.hidden == 1792 && c.vit.heads == 16 &&
+                c.vit.ffn == 15360 && c.vit.positions == 257 && c.vit.height == 448 &&
+                c.patches == 1024);
+    assert_true(c.resampler.queries == 256 && c.resampler.heads == 32 && c.window == 4096);
+    assert_true(c.image_mark.begin == -1 && c.image_mark.patch == -1 && c.image_mark.end == -1);
+    sheaf_config_release(&c);
+    CHECK_OK(parse(&c, SMALL));
+    assert_true(c.vit.layers == 3 && c.vit.ffn == 160 && c.vit.positions == 17 && c.patches == 36 &&
+                c.resampler.heads == 1 && c.window == 4096);
+    sheaf_config_release(&c);
+}
+
+/* Values counted by hand. */
+static void test_rows__of_the_published_model(void **state)
+{
+    sheaf_schema *schema = schema_of(whole);
+    double text = 0, tower = 0, resampler = 0;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        const double n = (double)(t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3]);
+        *(strstr(t->name, "vision_tower") != NULL ? &tower
+          : strstr(t->name, "resampler") != NULL  ? &resampler
+                                                  : &text) += n;
+        assert_ptr_equal(sheaf_schema_find(schema, t->name), t);
+    }
+    assert_true(text == 7241805824.0);
+    assert_true(tower == 63 * 67924992.0 + 1792 * (3 * 196 + 1 + 1 + 257 + 2));
+    assert_true(resampler == 4096.0 * (256 + 4096 + 1792 + 4 * 4096 + 4 + 6 + 256));
+    assert_int_equal(schema->count, 3 + 32 * 9 + 63 * 13 + 6 + 14);
+    sheaf_schema_free(schema);
+}
+
+static void test_rows__cuts(void **state)
+{
+    sheaf_schema *schema = schema_of(SMALL);
+    static const struct {
+        const char *name;
+        int axis, parts;
+        int64_t units, wide;
+    } rows[] = {
+        { "model.vision_tower.blocks.0.attn.qkv.weight", 0, 3, 4, 16 },
+        { "model.vision_tower.blocks.2.attn.q_bias", 0, 1, 4, 16 },
+        { "model.vision_tower.blocks.2.attn.proj.weight", 1, 1, 4, 16 },
+        { "model.vision_tower.blocks.2.attn.proj.bias", 0, 0, 0, 0 },
+        { "model.vision_tower.blocks.2.mlp.fc1.bias", 0, 1, 160, 1 },
+        { "model.vision_tower.blocks.2.mlp.fc2.weight", 1, 1, 160, 1 },
+        { "model.vision_tower.patch_embed.proj.weight", 0, 0, 0, 0 },
+        { "model.resampler.kv_proj.weight", 1, 1, 64, 1 },
+        { "model.resampler.attn.in_proj_weight", 0, 3, 1, 128 },
+        { "model.resampler.attn.in_proj_bias", 0, 3, 1, 128 },
+        { "model.resampler.attn.out_proj.weight", 1, 1, 1, 128 },
+        { "model.resampler.query", 0, 0, 0, 0 },
+        { "model.layers.1.self_attn.q_proj.weight", 0, 1, 2, 64 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
+        assert_non_null(t);
+        assert_int_equal(t->cut.nparts, rows[i].parts);
+        assert_int_equal(t->cut.slices, 8);
+        for (int p = 0; p < rows[i].parts; p++)
+            assert_true(t->cut.axis == rows[i].axis && t->cut.part[p].units == rows[i].units &&
+                        t->cut.part[p].rows_per_unit == rows[i].wide);
+    }
+    assert_null(sheaf_schema_find(schema, "model.vision_tower.blocks.3.attn.q_bias"));
+    assert_true(sheaf__omnilmm_spare("model.vision_tower.blocks.3.attn.q_bias", &schema->config));
+    assert_false(sheaf__omnilmm_spare("model.vision_tower.blocks.4.attn.q_bias", &schema->config));
+    assert_false(sheaf__omnilmm_spare("model.vision_tower.blocks.30.norm.bias", &schema->config));
+    assert_true(sheaf_schema_find(schema, "model.resampler.pos_embed")->buffer);
+    sheaf_schema_free(schema);
+}
+
+static void test_config__keys_that_are_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84}", SHEAF_E_FORMAT, "'mm_vision_tower'" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"mm_vision_tower\":\"vit_b\"}",
+          SHEAF_E_UNSUPPORTED, "\"vit_b\"" },
+        { "{" TEXT ",\"num_query\":15,\"image_size\":84," TOWER "}", SHEAF_E_LAYOUT,
+          "'num_query'" },
+        { "{" TEXT ",\"image_size\":84," TOWER "}", SHEAF_E_FORMAT, "'num_query'" },
+        { "{" TEXT ",\"num_query\":16," TOWER "}", SHEAF_E_FORMAT, "'image_size'" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":85," TOWER "}", SHEAF_E_LAYOUT,
+          "'image_size'" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"mm_hidden_size\":65," TOWER "}",
+          SHEAF_E_LAYOUT, "'mm_hidden_size'" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"mm_use_im_start_end\":false," TOWER "}",
+          SHEAF_E_UNSUPPORTED, "'mm_use_im_start_end'" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"im_patch_token\":150," TOWER "}",
+          SHEAF_E_LAYOUT, "'im_patch_token'" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"resampler_num_heads\":3," TOWER "}",
+          SHEAF_E_LAYOUT, "'resampler_num_heads'" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"vision_config\":{\"depth\":4}}",
+          SHEAF_E_FORMAT, "vision_config.embed_dim" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"vision_config\":{\"img_size\":56,"
+          "\"embed_dim\":64,\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2,\"blocks_present\":2}}",
+          SHEAF_E_LAYOUT, "vision_config.blocks_present" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"vision_config\":{\"img_size\":56,"
+          "\"embed_dim\":64,\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2,\"use_post_norm\":false}}",
+          SHEAF_E_UNSUPPORTED, "vision_config.use_post_norm" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"quantization_config\":{\"bits\":4}," TOWER
+          "}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config'" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_config c;
+        CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
+    }
+}
+
+/* Row 1, column 2 of a grid of 4 x 4 in 8 channels: two frequencies, 1 and 0.01. */
+static void test_sincos__the_column_comes_first(void **state)
+{
+    static const float want[] = { 0.9092974f, 0.0199987f, -0.4161468f, 0.9998000f,
+                                  0.8414710f, 0.0099998f, 0.5403023f,  0.9999500f };
+    for (int i = 0; i < 8; i++)
+        assert_true(fabsf(sheaf__sincos((1 * 4 + 2) * 8 + i, 4, 8) - want[i]) < 1e-6f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config__the_towers_name_tells_its_sizes),
+        cmocka_unit_test(test_rows__of_the_published_model),
+        cmocka_unit_test(test_rows__cuts),
+        cmocka_unit_test(test_config__keys_that_are_refused),
+        cmocka_unit_test(test_sincos__the_column_comes_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
