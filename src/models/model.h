@@ -16,6 +16,7 @@
 #include "tape/layers.h"
 #include "tape/noise.h"
 #include "tape/linear.h"
+#include "tape/pictures.h"
 #include "tape/vision.h"
 
 /* The linear layers of a decoder layer; visual experts are a second set. */

@@ -15,7 +15,8 @@
     X(layernorm_squares) X(layernorm) X(layernorm_back_sums) X(layernorm_back)             \
     X(layernorm_dw) X(gelu) X(gelu_back) X(rope_pairs) X(rope) X(swiglu) X(swiglu_back)    \
     X(row_max) X(row_sumexp) X(row_dlogits) X(row_smoothed) X(adamw)   \
-    X(dropout) X(noise) X(geglu) X(geglu_back) X(softcap) X(softcap_back)
+    X(dropout) X(noise) X(geglu) X(geglu_back) X(softcap) X(softcap_back)      \
+    X(gelu_tanh) X(gelu_tanh_back)
 /* clang-format on */
 
 /* Functions of the type the table's cell points to. */

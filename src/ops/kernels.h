@@ -124,6 +124,14 @@ typedef struct sheaf__kernels {
     void (*gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
                       sheaf_dtype dtype);
 
+    /* ---- GELU by tanh, y = round(x * p), p = 1 / (1 + exp(-z)), z = x * (a + b * (x * x)) as in
+     * GeGLU; contiguous n elements ---- */
+    void (*gelu_tanh)(void *y, const void *x, int64_t n, sheaf_dtype dtype); /* y may be x */
+    /* dx = round(add ? dx + g : g), g = dy * (p + ((x * p) * (1 - p)) * (a + 3 b * (x * x)));
+     * without add, dx may be x */
+    void (*gelu_tanh_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
+                           sheaf_dtype dtype);
+
     /* ---- rotary embedding of interleaved pairs (2i, 2i + 1), in place ----
      * x [rows, heads*head_dim] stride ldx, head_dim even; cos, sin [positions, head_dim] float32;
      * pos [rows], a row with pos < 0 is left alone; one rounding at the end.

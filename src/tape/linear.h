@@ -75,6 +75,11 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
 sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear,
                                  sheaf__value *residual, const sheaf__step_info *info);
 
+/* sheaf__record_times - y = x w for the weight w [linear->out, linear->in] as it is stored, where
+ * record_columns computes x w^T: x has linear->out columns, y linear->in. linear is whole and has
+ * neither bias nor LoRA. */
+sheaf__value *sheaf__record_times(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear);
+
 /* sheaf__columns_back - what the backward of recorded columns does, for values the caller
  * holds: reads y[i]->grad, x->data, h[i]->data; adds to the weight gradients; writes x->grad
  * when x->needs_grad (adds when it is not fresh). No dropout. */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "ops/attention/attention.h"
+#include "tape/pictures.h"
 #include "tape/row_map.h"
 #include "tape/rows.h"
 
@@ -66,69 +67,12 @@ static void add_position(const sheaf__context *c, void *y, const void *x, sheaf_
     }
 }
 
-/* ---- patches ---- */
-
-typedef struct patches_params {
-    const sheaf__images_in *in;
-    int64_t images;
-    sheaf__tower tower;
-    int number;
-    sheaf__value *y;
-} patches_params;
-
-typedef struct patches_args {
-    const sheaf__context *c;
-    const patches_params *p;
-} patches_args;
-
-static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const patches_args *a = arg;
-    const patches_params *p = a->p;
-    const sheaf__tower *t = &p->tower;
-    const int64_t down = t->height / t->patch, across = t->width / t->patch;
-    for (int64_t r = begin; r < end; r++) {
-        const float *pixels = p->in->picture[r / (down * across)].of[p->number].pixels;
-        const int64_t y0 = r / across % down * t->patch, x0 = r % across * t->patch;
-        int64_t to = r * p->y->cols;
-        for (int64_t channel = 0; channel < t->channels; channel++)
-            for (int64_t y = 0; y < t->patch; y++, to += t->patch) {
-                const float *line = pixels + (channel * t->height + y0 + y) * t->width;
-                a->c->device->kernels->round(sheaf__at(p->y->data, to, a->c->dtype), a->c->dtype,
-                                             line + x0, t->patch);
-            }
-    }
-}
-
-static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
-{
-    patches_args args = { sheaf__tape_context(tape), op->params };
-    const patches_params *p = args.p;
-    for (int64_t i = 0; i < p->images && args.c->device->kind != SHEAF_DRY; i++) {
-        const sheaf__view *view = &p->in->picture[i].of[p->number];
-        if (view->height != p->tower.height || view->width != p->tower.width)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "image %lld", (long long)i + 1),
-                               "%lld x %lld pixels", (long long)p->tower.width,
-                               (long long)p->tower.height),
-                "%lld x %lld", (long long)view->width, (long long)view->height);
-    }
-    sheaf__rows(args.c, args.p->y->rows, 8, cut_patches, &args);
-    return NULL;
-}
-
 sheaf__value *sheaf__record_patches(sheaf__tape *tape, const sheaf__images_in *in, int64_t images,
                                     const sheaf__tower *tower, int number)
 {
-    sheaf__op *op = sheaf__tape_op(tape, "patches", patches_forward, NULL, sizeof(patches_params));
-    patches_params *p = op->params;
-    const int64_t patch = tower->patch;
-    *p = (patches_params){ in, images, *tower, number, NULL };
-    p->y = sheaf__tape_value(tape, "patches",
-                             images * (tower->height / patch) * (tower->width / patch),
-                             tower->channels * patch * patch, sheaf__tape_context(tape)->dtype);
-    sheaf__op_arg(op, p->y, SHEAF__MAKE);
-    return p->y;
+    const int64_t each = (tower->height / tower->patch) * (tower->width / tower->patch);
+    return sheaf__record_picture_patches(
+        tape, &(sheaf__pictures){ in, images, images * each, *tower, number, false });
 }
 
 /* ---- class token and positions ---- */
@@ -269,6 +213,7 @@ sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_
 /* ---- GELU ---- */
 
 typedef struct gelu_params {
+    bool tanh; /* by it, not by erf */
     sheaf__value *x, *y;
 } gelu_params;
 typedef struct gelu_args {
@@ -280,8 +225,9 @@ static void gelu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
     const gelu_args *a = arg;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->gelu(sheaf__at(a->p->y->data, begin, t),
-                                sheaf__at(a->p->x->data, begin, t), end - begin, t);
+    const sheaf__kernels *k = a->c->device->kernels;
+    (a->p->tanh ? k->gelu_tanh : k->gelu)(sheaf__at(a->p->y->data, begin, t),
+                                          sheaf__at(a->p->x->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *gelu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -296,9 +242,10 @@ static void gelu_back_elements(void *arg, int64_t begin, int64_t end, int worker
     const gelu_args *a = arg;
     const gelu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->gelu_back(
-        sheaf__at(p->x->grad, begin, t), sheaf__at(p->y->grad, begin, t),
-        sheaf__at(p->x->data, begin, t), end - begin, !p->x->grad_fresh, t);
+    const sheaf__kernels *k = a->c->device->kernels;
+    (p->tanh ? k->gelu_tanh_back
+             : k->gelu_back)(sheaf__at(p->x->grad, begin, t), sheaf__at(p->y->grad, begin, t),
+                             sheaf__at(p->x->data, begin, t), end - begin, !p->x->grad_fresh, t);
 }
 
 static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
@@ -308,18 +255,28 @@ static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
+static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh)
 {
     const bool flows = x->needs_grad;
     sheaf__op *op = sheaf__tape_op(tape, "gelu", gelu_forward, flows ? gelu_backward : NULL,
                                    sizeof(gelu_params));
     gelu_params *p = op->params;
-    *p = (gelu_params){ x, sheaf__tape_value(tape, "gelu", x->rows, x->cols, x->dtype) };
+    *p = (gelu_params){ tanh, x, sheaf__tape_value(tape, "gelu", x->rows, x->cols, x->dtype) };
     p->y->needs_grad = flows;
     op->cheap = true;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES | SHEAF__OVER : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
     return p->y;
+}
+
+sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
+{
+    return record_gelu(tape, x, false);
+}
+
+sheaf__value *sheaf__record_gelu_tanh(sheaf__tape *tape, sheaf__value *x)
+{
+    return record_gelu(tape, x, true);
 }
 
 /* ---- rotary embedding on a grid ---- */
@@ -377,24 +334,34 @@ void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *co
 
 typedef struct image_params {
     int64_t images, patches;
-    sheaf__vector *boi, *eoi;
+    sheaf__vector *boi, *eoi; /* or NULL */
     const sheaf__images_in *in;
     sheaf__value *x, *v;
     bool turns; /* the op that made x wants its gradient */
 } image_params;
 
+/* Rows before and behind the patches of each image. */
+static int64_t before(const image_params *p)
+{
+    return p->boi != NULL;
+}
+static int64_t after(const image_params *p)
+{
+    return p->eoi != NULL;
+}
+
 /* Rows of x that hold the first, the inner, the last, or all of each image's rows. */
 static sheaf__row_map boi_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, 1, 0, p->patches + 1 };
+    return (sheaf__row_map){ p->in->image_row, 1, 0, p->patches + after(p) };
 }
 static sheaf__row_map patch_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, p->patches, 1, 1 };
+    return (sheaf__row_map){ p->in->image_row, p->patches, before(p), after(p) };
 }
 static sheaf__row_map eoi_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, 1, p->patches + 1, 0 };
+    return (sheaf__row_map){ p->in->image_row, 1, before(p) + p->patches, 0 };
 }
 
 static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
@@ -402,9 +369,11 @@ static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const image_params *p = op->params;
     const int64_t width = p->x->cols;
-    sheaf__set_rows(c, p->x->data, p->boi->data, boi_rows(p), p->images, width);
+    if (p->boi != NULL)
+        sheaf__set_rows(c, p->x->data, p->boi->data, boi_rows(p), p->images, width);
     sheaf__scatter(c, p->x->data, p->v->data, patch_rows(p), p->v->rows, width, false);
-    sheaf__set_rows(c, p->x->data, p->eoi->data, eoi_rows(p), p->images, width);
+    if (p->eoi != NULL)
+        sheaf__set_rows(c, p->x->data, p->eoi->data, eoi_rows(p), p->images, width);
     return NULL;
 }
 
@@ -437,8 +406,8 @@ static sheaf_status *images_backward(sheaf__tape *tape, sheaf__op *op)
         sheaf__gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width,
                       !p->v->grad_fresh);
     if (p->turns)
-        sheaf__set_rows(c, p->x->grad, NULL, listed(p->in->image_row), p->images * (p->patches + 2),
-                        width);
+        sheaf__set_rows(c, p->x->grad, NULL, listed(p->in->image_row),
+                        p->images * (before(p) + p->patches + after(p)), width);
     return NULL;
 }
 

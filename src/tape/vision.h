@@ -16,7 +16,7 @@
 typedef struct sheaf__images_in {
     const sheaf__picture *picture; /* [images] */
     const int32_t *image_row; /* [images * (patches + 2)] rows (of batch * queries) that hold BOI,
-                                 patches, EOI */
+                                 patches, EOI; without the two where a family has none */
     /* rows of the text stream, rows of the image stream; each ascending */
     const int32_t *stream[2];
 } sheaf__images_in;
@@ -66,6 +66,8 @@ sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_
 sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf__layernorm *norm,
                                       sheaf__value *residual);
 sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x);
+/* sheaf__record_gelu_tanh - its approximation by tanh. */
+sheaf__value *sheaf__record_gelu_tanh(sheaf__tape *tape, sheaf__value *x);
 /* sheaf__record_rope_grid - turns x [images * (patches + 1), heads * head_dim] in place, the class
  * token left alone; cos, sin [patches, head_dim] borrowed. */
 void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *cos, const float *sin,
@@ -73,6 +75,7 @@ void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *co
 
 /* sheaf__record_place_images - writes boi, the image's rows of v [images * patches, width], and
  * eoi over the rows of x that in->image_row names, in place; their old values get no gradient.
+ * boi, eoi NULL: there are no such rows.
  * Nothing may read x before: where it needed no gradient, it does from here on if v, boi or eoi do.
  */
 void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value *v, int64_t images,

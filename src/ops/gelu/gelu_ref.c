@@ -34,3 +34,30 @@ void sheaf__gelu_back_ref(void *dx, const void *dy, const void *x, int64_t n, bo
         sheaf__store(dx, i, add ? sheaf__load(dx, i, dtype) + g : g, dtype);
     }
 }
+
+/* The approximation by tanh (the same paper): 0.5 x (1 + tanh(z / 2)) = x p, p = 1 / (1 + e^-z),
+ * z = x (a + b x^2), a = 2 sqrt(2 / pi), b = 0.044715 a; in this form the left tail does not
+ * cancel. Its slope is p + x p (1 - p) (a + 3 b x^2). */
+static float logistic(float x)
+{
+    return 1.0f / (1.0f + sheaf__exp(-(x * (0x1.988454p+0f + 0x1.2444f2p-4f * (x * x)))));
+}
+
+void sheaf__gelu_tanh_ref(void *y, const void *x, int64_t n, sheaf_dtype dtype)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float v = sheaf__load(x, i, dtype);
+        sheaf__store(y, i, v * logistic(v), dtype);
+    }
+}
+
+void sheaf__gelu_tanh_back_ref(void *dx, const void *dy, const void *x, int64_t n, bool add,
+                               sheaf_dtype dtype)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float v = sheaf__load(x, i, dtype), p = logistic(v);
+        const float slope = p + v * p * (1.0f - p) * (0x1.988454p+0f + 0x1.b6676cp-3f * (v * v));
+        const float g = sheaf__load(dy, i, dtype) * slope;
+        sheaf__store(dx, i, add ? sheaf__load(dx, i, dtype) + g : g, dtype);
+    }
+}

@@ -1,0 +1,396 @@
+/* pictures.c - see pictures.h: where pictures lie, their patches, class rows, a vector as rows.
+ * Positions are in pictures_grid.c, attention in pictures_attention.c. */
+#include "tape/pictures_inner.h"
+
+#include <stdlib.h>
+
+#include "tape/row_map.h"
+#include "tape/rows.h"
+
+/* ---- where pictures lie ---- */
+
+static sheaf_status *misfit(const sheaf__pictures *p, int64_t i)
+{
+    const sheaf__view *view = &p->in->picture[i].of[p->number];
+    const sheaf__tower *t = &p->tower;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "image %lld", (long long)i + 1);
+    if (t->ragged)
+        sheaf_expected(st, "sides that are multiples of %lld pixels", (long long)t->patch);
+    else
+        sheaf_expected(st, "%lld x %lld pixels", (long long)t->width, (long long)t->height);
+    return sheaf_found(st, "%lld x %lld", (long long)view->width, (long long)view->height);
+}
+
+static bool fits(const sheaf__tower *t, const sheaf__view *view)
+{
+    if (!t->ragged)
+        return view->height == t->height && view->width == t->width;
+    return view->height > 0 && view->width > 0 && view->height % t->patch == 0 &&
+           view->width % t->patch == 0;
+}
+
+sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictures *p)
+{
+    sheaf__picture_at *at = malloc((size_t)(p->images + 1) * sizeof *at);
+    if (at == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "sizes of the images");
+    int64_t first = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < p->images && st == NULL; i++) {
+        const sheaf__view *view = &p->in->picture[i].of[p->number];
+        if (!fits(&p->tower, view))
+            st = misfit(p, i);
+        at[i] = (sheaf__picture_at){ first, view->height / p->tower.patch,
+                                     view->width / p->tower.patch };
+        first += at[i].down * at[i].across;
+    }
+    at[p->images] = (sheaf__picture_at){ first, 0, 0 };
+    if (st == NULL && first != p->patches)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "images"), "%lld patches in all",
+                                        (long long)p->patches),
+                         "%lld", (long long)first);
+    if (st == NULL)
+        *out = at;
+    else
+        free(at);
+    return st;
+}
+
+int64_t sheaf__picture_of(const sheaf__picture_at *at, const sheaf__pictures *p, int64_t row,
+                          int64_t *patch)
+{
+    int64_t low = 0, high = p->images;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (at[middle].first + (p->class_row ? middle : 0) <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    *patch = row - at[low].first - (p->class_row ? low + 1 : 0);
+    return low;
+}
+
+/* ---- patches ---- */
+
+typedef struct patches_params {
+    sheaf__pictures of;
+    sheaf__value *y;
+} patches_params;
+
+typedef struct patches_args {
+    const sheaf__context *c;
+    const patches_params *p;
+    const sheaf__picture_at *at;
+} patches_args;
+
+static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const patches_args *a = arg;
+    const sheaf__tower *t = &a->p->of.tower;
+    const sheaf__value *v = a->p->y;
+    for (int64_t r = begin; r < end; r++) {
+        int64_t patch;
+        const int64_t image = sheaf__picture_of(a->at, &a->p->of, r, &patch);
+        const sheaf__view *view = &a->p->of.in->picture[image].of[a->p->of.number];
+        const int64_t y0 = patch / a->at[image].across * t->patch,
+                      x0 = patch % a->at[image].across * t->patch;
+        int64_t to = r * v->cols;
+        for (int64_t channel = 0; channel < t->channels; channel++)
+            for (int64_t y = 0; y < t->patch; y++, to += t->patch) {
+                const float *line = view->pixels + (channel * view->height + y0 + y) * view->width;
+                a->c->device->kernels->round(sheaf__at(v->data, to, a->c->dtype), a->c->dtype,
+                                             line + x0, t->patch);
+            }
+    }
+}
+
+static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    patches_args args = { sheaf__tape_context(tape), op->params, NULL };
+    if (args.c->device->kind == SHEAF_DRY)
+        return NULL;
+    sheaf__picture_at *at = NULL;
+    sheaf_status *st = sheaf__pictures_layout(&at, &args.p->of);
+    if (st != NULL)
+        return st;
+    args.at = at;
+    sheaf__rows(args.c, args.p->y->rows, 8, cut_patches, &args);
+    free(at);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_picture_patches(sheaf__tape *tape, const sheaf__pictures *of)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "patches", patches_forward, NULL, sizeof(patches_params));
+    patches_params *p = op->params;
+    p->of = *of;
+    p->of.class_row = false;
+    p->y = sheaf__tape_value(tape, "patches", of->patches,
+                             of->tower.channels * of->tower.patch * of->tower.patch,
+                             sheaf__tape_context(tape)->dtype);
+    sheaf__op_arg(op, p->y, SHEAF__MAKE);
+    return p->y;
+}
+
+/* ---- class rows ---- */
+
+typedef struct class_params {
+    sheaf__pictures of;
+    sheaf__vector *token;        /* NULL: they are dropped */
+    sheaf__value *narrow, *wide; /* without them, and with them */
+} class_params;
+
+/* The rows of the wide value that hold patches, one after the other, and those that hold class
+ * rows behind them. To free(). */
+static sheaf_status *wide_rows(int32_t **out, const sheaf__pictures *p)
+{
+    sheaf__picture_at *at = NULL;
+    sheaf_status *st = sheaf__pictures_layout(&at, p);
+    int32_t *row = NULL;
+    if (st == NULL) {
+        row = malloc((size_t)(p->patches + p->images) * sizeof *row);
+        st = row == NULL ? sheaf_fail(SHEAF_E_MEMORY, "rows of the images") : NULL;
+    }
+    for (int64_t i = 0; i < p->images && st == NULL; i++) {
+        row[p->patches + i] = (int32_t)(at[i].first + i);
+        for (int64_t k = at[i].first; k < at[i + 1].first; k++)
+            row[k] = (int32_t)(k + i + 1);
+    }
+    free(at);
+    *out = row;
+    return st;
+}
+
+static sheaf__row_map listed(const int32_t *list)
+{
+    return (sheaf__row_map){ list, 1, 0, 0 };
+}
+
+typedef struct sum_args {
+    const sheaf__context *c;
+    float *grad;
+    const void *dy;
+    int64_t rows, width;
+} sum_args;
+
+static void sum_columns(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const sum_args *s = arg;
+    s->c->device->kernels->column_sums(s->grad + begin, sheaf__at(s->dy, begin, s->c->dtype),
+                                       s->width, s->rows, end - begin, s->c->dtype);
+}
+
+/* The sum over pictures of the gradients of their class rows. */
+static sheaf_status *token_gradient(sheaf__context *c, const class_params *p, const int32_t *row)
+{
+    void *dy = NULL;
+    const int64_t width = p->wide->cols, n = p->of.images;
+    sheaf_status *st =
+        sheaf__take(&dy, c, (size_t)(n * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+    if (st != NULL)
+        return st;
+    sheaf__gather(c, dy, p->wide->grad, listed(row), n, width, false);
+    sheaf__rows(c, width, 256, sum_columns,
+                &(sum_args){ c, p->token->trained->grad[0], dy, n, width });
+    sheaf__give(c, dy);
+    return NULL;
+}
+
+static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const class_params *p = op->params;
+    const int64_t width = p->wide->cols;
+    int32_t *row = NULL;
+    sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
+    if (row == NULL)
+        return st;
+    if (p->token == NULL)
+        sheaf__gather(c, p->narrow->data, p->wide->data, listed(row), p->of.patches, width, false);
+    else {
+        sheaf__scatter(c, p->wide->data, p->narrow->data, listed(row), p->of.patches, width, false);
+        sheaf__set_rows(c, p->wide->data, p->token->data, listed(row + p->of.patches), p->of.images,
+                        width);
+    }
+    free(row);
+    return NULL;
+}
+
+static sheaf_status *add_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const class_params *p = op->params;
+    int32_t *row = NULL;
+    sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
+    if (st == NULL && p->token->trained != NULL)
+        st = token_gradient(c, p, row == NULL ? NULL : row + p->of.patches);
+    if (st == NULL && p->narrow->needs_grad)
+        sheaf__gather(c, p->narrow->grad, p->wide->grad, listed(row), p->of.patches, p->wide->cols,
+                      !p->narrow->grad_fresh);
+    free(row);
+    return st;
+}
+
+static sheaf_status *drop_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const class_params *p = op->params;
+    const bool add = !p->wide->grad_fresh;
+    int32_t *row = NULL;
+    sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
+    if (row == NULL)
+        return st;
+    sheaf__scatter(c, p->wide->grad, p->narrow->grad, listed(row), p->of.patches, p->wide->cols,
+                   add);
+    if (!add)
+        sheaf__set_rows(c, p->wide->grad, NULL, listed(row + p->of.patches), p->of.images,
+                        p->wide->cols);
+    free(row);
+    return NULL;
+}
+
+static sheaf__value *record_class(sheaf__tape *tape, sheaf__value *x, const sheaf__pictures *of,
+                                  sheaf__vector *token)
+{
+    const bool adds = token != NULL, flows = x->needs_grad || (adds && token->trained != NULL);
+    sheaf__op *op = sheaf__tape_op(tape, adds ? token->name : "rows without class", class_forward,
+                                   !flows ? NULL
+                                   : adds ? add_backward
+                                          : drop_backward,
+                                   sizeof(class_params));
+    sheaf__value *y =
+        sheaf__tape_value(tape, adds ? "class rows and patches" : "patches without class",
+                          of->patches + (adds ? of->images : 0), x->cols, x->dtype);
+    class_params *p = op->params;
+    *p = (class_params){ *of, token, adds ? x : y, adds ? y : x };
+    p->of.class_row = false;
+    y->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return y;
+}
+
+sheaf__value *sheaf__record_class_rows(sheaf__tape *tape, sheaf__value *x,
+                                       const sheaf__pictures *pictures, sheaf__vector *class_token)
+{
+    return record_class(tape, x, pictures, class_token);
+}
+
+sheaf__value *sheaf__record_without_class(sheaf__tape *tape, sheaf__value *x,
+                                          const sheaf__pictures *pictures)
+{
+    return record_class(tape, x, pictures, NULL);
+}
+
+/* ---- a vector as rows, and copies of rows ---- */
+
+typedef struct vector_params {
+    sheaf__vector *vector;
+    sheaf__value *y;
+} vector_params;
+
+typedef struct vector_args {
+    const sheaf__context *c;
+    const vector_params *p;
+} vector_args;
+
+static void vector_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const vector_args *a = arg;
+    a->c->device->kernels->round(sheaf__at(a->p->y->data, begin, a->c->dtype), a->c->dtype,
+                                 a->p->vector->data + begin, end - begin);
+}
+
+static sheaf_status *vector_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    vector_args a = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(a.c, a.p->y->rows * a.p->y->cols, 1 << 14, vector_elements, &a);
+    return NULL;
+}
+
+static sheaf_status *vector_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const vector_params *p = op->params;
+    const int64_t n = p->y->rows * p->y->cols;
+    sheaf__rows(c, n, 1 << 12, sum_columns,
+                &(sum_args){ c, p->vector->trained->grad[0], p->y->grad, 1, n });
+    return NULL;
+}
+
+sheaf__value *sheaf__record_vector(sheaf__tape *tape, sheaf__vector *vector)
+{
+    const bool flows = vector->trained != NULL;
+    sheaf__op *op = sheaf__tape_op(tape, vector->name, vector_forward,
+                                   flows ? vector_backward : NULL, sizeof(vector_params));
+    vector_params *p = op->params;
+    *p = (vector_params){ vector, sheaf__tape_value(tape, vector->name, vector->rows, vector->width,
+                                                    sheaf__tape_context(tape)->dtype) };
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->y;
+}
+
+typedef struct repeat_params {
+    sheaf__value *x, *y;
+    int64_t n;
+} repeat_params;
+
+typedef struct repeat_args {
+    const sheaf__context *c;
+    const repeat_params *p;
+} repeat_args;
+
+static void repeat_back(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const repeat_args *a = arg;
+    const sheaf__kernels *k = a->c->device->kernels;
+    const sheaf_dtype t = a->c->dtype;
+    const int64_t all = a->p->x->rows * a->p->x->cols;
+    float sum[256], was[256];
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = end - i < 256 ? end - i : 256;
+        void *dx = sheaf__at(a->p->x->grad, i, t);
+        for (int64_t e = 0; e < n; e++)
+            sum[e] = 0;
+        k->column_sums(sum, sheaf__at(a->p->y->grad, i, t), all, a->p->n, n, t);
+        if (!a->p->x->grad_fresh) {
+            k->widen(was, dx, t, n);
+            k->add(sum, was, sum, n);
+        }
+        k->round(dx, t, sum, n);
+    }
+}
+
+static sheaf_status *repeat_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const repeat_params *p = op->params;
+    for (int64_t i = 0; i < p->n; i++)
+        sheaf__gather(c, sheaf__at(p->y->data, i * p->x->rows * p->x->cols, c->dtype), p->x->data,
+                      listed(NULL), p->x->rows, p->x->cols, false);
+    return NULL;
+}
+
+static sheaf_status *repeat_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    repeat_args a = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(a.c, a.p->x->rows * a.p->x->cols, 1 << 11, repeat_back, &a);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n)
+{
+    const bool flows = x->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "copies of rows", repeat_forward,
+                                   flows ? repeat_backward : NULL, sizeof(repeat_params));
+    repeat_params *p = op->params;
+    *p = (repeat_params){ x,
+                          sheaf__tape_value(tape, "copies of rows", x->rows * n, x->cols, x->dtype),
+                          n };
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->y;
+}
