@@ -68,14 +68,20 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
     sheaf__build_blocks(model, count_block, &(count){ out, model->context->device, family });
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];
-        size_t *bytes = out->component[sheaf__family_component(family, t->name)];
+        size_t *bytes = out->component[sheaf__family_component(family, t->name)],
+               mine[SHEAF_MEM_KINDS] = { 0 };
+        const bool copy = sheaf_schema_find(model->schema, t->name) != NULL;
         for (int s = t->first; s < t->first + t->count; s++) {
             const size_t one = (size_t)t->numel[s] * sizeof(float);
-            bytes[SHEAF_MEM_GRADIENTS] += one * (size_t)set->nsums;
+            mine[SHEAF_MEM_GRADIENTS] += one * (size_t)set->nsums;
             if (!sheaf__trained_keeps(set, t, s))
                 continue;
-            bytes[SHEAF_MEM_TRAINED] += one;
-            bytes[SHEAF_MEM_OPTIMIZER] += 2 * one;
+            mine[SHEAF_MEM_TRAINED] += one;
+            mine[SHEAF_MEM_OPTIMIZER] += 2 * one;
+        }
+        for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
+            bytes[k] += mine[k];
+            out->copies[k] += copy ? mine[k] : 0;
         }
     }
 }

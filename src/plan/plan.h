@@ -20,6 +20,8 @@ typedef struct sheaf_plan_rank {
     sheaf__count exchange[SHEAF__TRAFFICS];
     /* What a run holds from its first step to its last: weights, trained, gradients, optimizer. */
     size_t component[SHEAF_PLAN_COMPONENTS][SHEAF_MEM_KINDS];
+    /* Of these, what base tensors take that are trained in full: masters, gradients, moments. */
+    size_t copies[SHEAF_MEM_KINDS];
 } sheaf_plan_rank;
 
 typedef struct sheaf_plan {

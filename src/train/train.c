@@ -10,6 +10,7 @@
 #include "comm/grid.h"
 #include "comm/injected.h"
 #include "comm/process.h"
+#include "lora/sizes.h"
 #include "models/balance.h"
 #include "train/alike.h"
 #include "train/contract.h"
@@ -34,6 +35,15 @@ static void note_trained(const sheaf__run *r, const sheaf__model *model)
                "%" PRId64 " of %" PRId64 " parameters are trained (%.4g %%), %.4g MiB in float32",
                out->trained, all, 100 * (double)out->trained / (double)all,
                (double)out->trained * 4 / 1048576);
+    if (r->opened->lora == NULL)
+        return;
+    sheaf__lora_sizes sizes;
+    sheaf_text text = { 0 };
+    sheaf__lora_sizes_of(&sizes, r->opened->lora, r->opened->schema, NULL, NULL);
+    sheaf__lora_sizes_text(&text, &sizes);
+    if (text.at != NULL)
+        sheaf_note(r->hooks->events, "%s", text.at);
+    sheaf__text_release(&text);
 }
 
 static void note_padding(const sheaf__run *r)

@@ -8,6 +8,7 @@
 #include "machine.h"
 #include "plan_time.h"
 #include "plan/cluster.h"
+#include "lora/sizes.h"
 #include "models/balance.h"
 #include "library/fit.h"
 #include "library/question.h"
@@ -134,6 +135,46 @@ static json_t *exchange_json(const sheaf__count *of)
     return all;
 }
 
+/* An adapter's sizes; false: none is made. */
+static bool find_sizes(sheaf__lora_sizes *out, const question *q)
+{
+    const sheaf__opened *o = &q->ask.opened;
+    if (q->ask.place_text != NULL || o->lora == NULL)
+        return false;
+    sheaf__lora_sizes_of(out, o->lora, o->schema, sheaf__selected, (void *)&q->ask.selection);
+    return true;
+}
+
+/* What full copies hold of a kind, in all ranks of all groups. */
+static size_t copies_hold(const sheaf_plan *plan, sheaf_memory kind)
+{
+    size_t bytes = 0;
+    for (int r = 0; r < plan->ranks; r++)
+        bytes += plan->rank[r].copies[kind];
+    return bytes;
+}
+
+static void add_sizes(json_t *to, const question *q, const sheaf_plan *plan)
+{
+    sheaf__lora_sizes sizes;
+    json_t *list = json_array();
+    if (!find_sizes(&sizes, q)) {
+        json_decref(list);
+        return;
+    }
+    for (int i = 0; i < sizes.n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I}", "module", sizes.copy[i].name,
+                                              "parameters", (json_int_t)sizes.copy[i].elements));
+    json_object_set_new(
+        to, "adapter",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "factors", (json_int_t)sizes.factors,
+                  "copies", (json_int_t)sizes.copies, "bytes", (json_int_t)sizes.bytes,
+                  "copies_bytes", (json_int_t)sizes.copies_bytes, "copies_trained",
+                  (json_int_t)copies_hold(plan, SHEAF_MEM_TRAINED), "copies_gradients",
+                  (json_int_t)copies_hold(plan, SHEAF_MEM_GRADIENTS), "copies_optimizer",
+                  (json_int_t)copies_hold(plan, SHEAF_MEM_OPTIMIZER), "modules", list));
+}
+
 static void print_json(const cli *cli, const question *q, const sheaf_plan *plan)
 {
     json_t *ranks = json_array();
@@ -180,6 +221,7 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_object_set_new(all, "bf16_sums", json_string(sums));
     if (q->ask.place_text == NULL)
         json_object_set_new(all, "dp", json_integer(q->ask.o.dp));
+    add_sizes(all, q, plan);
     if (q->memory > 0)
         add_fit(all, q);
     if (q->work.rows > 0)
@@ -246,6 +288,21 @@ static void print_sent(const cli *cli, const question *q, const sheaf_plan *plan
     }
 }
 
+static void print_sizes(const cli *cli, const question *q, const sheaf_plan *plan)
+{
+    sheaf__lora_sizes sizes;
+    sheaf_text text = { 0 };
+    if (!find_sizes(&sizes, q) || sizes.copies == 0)
+        return;
+    sheaf__lora_sizes_text(&text, &sizes);
+    sheaf__print(
+        cli->out,
+        "%s; in training the copies take %.1f MiB of masters, %.1f of gradients and %.1f of moments, all ranks together\n",
+        text.at != NULL ? text.at : "", mib(copies_hold(plan, SHEAF_MEM_TRAINED)),
+        mib(copies_hold(plan, SHEAF_MEM_GRADIENTS)), mib(copies_hold(plan, SHEAF_MEM_OPTIMIZER)));
+    sheaf__text_release(&text);
+}
+
 static void print_ranks(const cli *cli, const question *q, const sheaf_plan *plan)
 {
     sheaf__print(cli->out,
@@ -290,6 +347,7 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
     sheaf__print(cli->out,
                  "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n",
                  mib(plan->process), mib(plan->host));
+    print_sizes(cli, q, plan);
 }
 
 /* ---- every number of ranks ---- */

@@ -1,0 +1,35 @@
+/* sizes.h - how much of an adapter is LoRA, and how much full copies of the base's tensors. */
+#ifndef SHEAF_LORA_SIZES_H
+#define SHEAF_LORA_SIZES_H
+
+#include "base/text.h"
+#include "lora/adapter.h"
+
+enum { SHEAF__LORA_COPIES = 8 };
+
+/* Base tensors that are saved in full under one entry of modules_to_save. */
+typedef struct sheaf__lora_copy {
+    const char *name; /* the entry, borrowed; "biases", or "others" for single tensors */
+    int64_t elements;
+} sheaf__lora_copy;
+
+typedef struct sheaf__lora_sizes {
+    int64_t factors;      /* elements of all A and B, as a file has them */
+    int64_t copies;       /* of base tensors that are saved in full, trained or not */
+    int64_t bytes;        /* of the tensors of its file, which is float32 */
+    int64_t copies_bytes; /* of these, the copies */
+    int n;
+    sheaf__lora_copy copy[SHEAF__LORA_COPIES]; /* largest first; those beyond are in the last */
+} sheaf__lora_sizes;
+
+/* sheaf__lora_sizes_of - of the adapter that a run will write.
+ *   trains  more tensors that are trained in full, as for sheaf_lora_save_also(), before that is
+ *           called; NULL: none */
+void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
+                          const sheaf_schema *schema,
+                          bool (*trains)(void *self, const sheaf_tensor *tensor), void *self);
+/* sheaf__lora_sizes_text - "the adapter takes 3.86 GiB: 0.15 GiB of LoRA, and full copies of
+ * embed_tokens (543.6 million), ...": nothing where there is no copy. */
+void sheaf__lora_sizes_text(sheaf_text *text, const sheaf__lora_sizes *sizes);
+
+#endif
