@@ -221,6 +221,23 @@ static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
                                                      .spread = l });
 }
 
+static sheaf_status *load_bias(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
+                               const sheaf__held *held)
+{
+    /* Biases of the parts of a fused weight are one tensor, cut as it is, or one each. */
+    const bool apart = held->weight->cut.nparts > held->bias->cut.nparts && !l->rows;
+    sheaf_range first = { l->logical0, 0 };
+    if (apart) {
+        sheaf_status *st = sheaf_cut_rows(&first, &held->bias->cut, 0, l->first);
+        if (st != NULL)
+            return st;
+    } else if (l->bias_trained != NULL && held->piece > 0) { /* the first piece read them */
+        return NULL;
+    }
+    return load_floats(m, base, held->bias->name, l->bias_trained, l->bias,
+                       l->rows ? 0 : first.begin, l->rows ? l->out : l->owned, 1);
+}
+
 static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
                                  const sheaf__held *held)
 {
@@ -229,10 +246,7 @@ static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__lin
         st = read_trained(m->context, base, l->name, l->weight_trained);
     else if (l->weight_trained == NULL)
         st = load_panels(m, base, l);
-    if (st != NULL || l->bias == NULL || (l->bias_trained != NULL && held->piece > 0))
-        return st;
-    return load_floats(m, base, held->bias->name, l->bias_trained, l->bias,
-                       l->rows ? 0 : l->logical0, l->rows ? l->out : l->owned, 1);
+    return st != NULL || l->bias == NULL ? st : load_bias(m, base, l, held);
 }
 
 /* A trained one is made from its masters. */

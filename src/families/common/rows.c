@@ -95,8 +95,9 @@ sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, in
         { "kv_proj.weight", { e, from }, SHEAF_LINEAR, SHEAF__BY_IN },
         { "attn.in_proj_weight", { 3 * e, e }, SHEAF_OTHER, SHEAF__BY_OUT3, r->heads },
         { "attn.in_proj_bias", { 3 * e }, SHEAF_OTHER, SHEAF__BY_OUT3, r->heads, .zero = true },
-        { "attn.out_proj.weight", { e, e }, SHEAF_LINEAR, SHEAF__BY_IN, r->heads },
-        { "attn.out_proj.bias", { e }, SHEAF_LINEAR },
+        /* No LoRA there, as with PEFT, whose factors torch's attention would not look at. */
+        { "attn.out_proj.weight", { e, e }, SHEAF_OTHER, SHEAF__BY_IN, r->heads },
+        { "attn.out_proj.bias", { e }, SHEAF_OTHER },
         { "ln_q.weight", { e }, SHEAF_NORM },
         { "ln_q.bias", { e }, SHEAF_NORM },
         { "ln_kv.weight", { e }, SHEAF_NORM },

@@ -142,6 +142,11 @@ static sheaf_status *ropes(sheaf__model *m)
 
 sheaf_status *sheaf__llama_build(sheaf__model *m)
 {
+    return sheaf__llama_build_behind(m, NULL);
+}
+
+sheaf_status *sheaf__llama_build_behind(sheaf__model *m, sheaf_status *(*towers)(sheaf__model *m))
+{
     const sheaf_config *config = &m->schema->config;
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);
     /* A tied head is the embedding's table. */
@@ -152,8 +157,11 @@ sheaf_status *sheaf__llama_build(sheaf__model *m)
     if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
     m->embedding.padding = config->padding;
-    m->flows =
-        m->embedding.trained != NULL || (m->embedding.lora != NULL && m->embedding.lora->a != NULL);
+    m->flows = false;
+    if (st == NULL && m->begins && towers != NULL)
+        st = towers(m);
+    m->flows = m->flows || m->embedding.trained != NULL ||
+               (m->embedding.lora != NULL && m->embedding.lora->a != NULL);
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
         st = layer(m, (int)i);
     if (st == NULL && m->ends)

@@ -1,0 +1,96 @@
+/* resampler.c - see resampler.h. */
+#include "models/resampler.h"
+
+#include <stdio.h>
+
+#include "models/named.h"
+#include "tape/columns.h"
+
+/* One after the other, until one fails: (void)(DO(this) && DO(that)). */
+#define DO(call) ((st = (call)) == NULL)
+
+sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix)
+{
+    const int64_t width = m->schema->config.hidden;
+    const double eps = m->schema->config.resampler.norm_eps;
+    static const char weight[] = "attn.in_proj_weight", bias[] = "attn.in_proj_bias";
+    char name[128];
+    snprintf(name, sizeof name, "%spos_embed", prefix);
+    const sheaf_tensor *positions = sheaf_schema_find(m->schema, name);
+    sheaf_status *st =
+        positions == NULL ? NULL : sheaf__build_vector(m, &r->positions, positions, width);
+    if (st != NULL)
+        return st;
+    (void)(DO(sheaf__named_linear(m, &r->kv, prefix, "kv_proj.weight", NULL, 0)) &&
+           DO(sheaf__named_layernorm(m, &r->norm_kv, prefix, "ln_kv", eps)) &&
+           DO(sheaf__named_vector(m, &r->query, prefix, "query", width)) &&
+           DO(sheaf__named_layernorm(m, &r->norm_q, prefix, "ln_q", eps)) &&
+           DO(sheaf__named_linear(m, &r->q, prefix, weight, bias, 0)) &&
+           DO(sheaf__named_linear(m, &r->k, prefix, weight, bias, 1)) &&
+           DO(sheaf__named_linear(m, &r->v, prefix, weight, bias, 2)) &&
+           DO(sheaf__named_linear(m, &r->out, prefix, "attn.out_proj.weight", "attn.out_proj.bias",
+                                  0)) &&
+           DO(sheaf__named_layernorm(m, &r->norm_post, prefix, "ln_post", eps)) &&
+           DO(sheaf__named_linear(m, &r->proj, prefix, "proj", NULL, 0)));
+    return st;
+}
+
+/* The side of the queries' grid. */
+static int64_t side_of(int64_t queries)
+{
+    int64_t side = 1;
+    while ((side + 1) * (side + 1) <= queries)
+        side++;
+    return side;
+}
+
+/* All pictures ask the same: queries are projected once. */
+static sheaf__value *record_queries(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
+                                    const sheaf__pass *pass, const sheaf__step_info *info)
+{
+    sheaf__value *q = sheaf__record_vector(tape, &r->query);
+    q = sheaf__record_layernorm(tape, q, &r->norm_q, NULL);
+    if (r->positions.name != NULL) {
+        const int64_t side = side_of(r->query.rows);
+        const sheaf__pictures grid = {
+            .images = 1,
+            .patches = r->query.rows,
+            .tower = { .height = side, .width = side, .patch = 1, .patches = r->query.rows },
+        };
+        q = sheaf__record_grid_positions(
+            tape, q, &grid,
+            &(sheaf__position_grid){ SHEAF__GRID_AS_IS, &r->positions, side, side, false });
+    }
+    sheaf__stage(pass, tape, "resampler_q", -1, SHEAF__TEXT, q);
+    sheaf__record_columns(tape, &q, q, (sheaf__linear *const[]){ &r->q }, 1, info);
+    return sheaf__record_repeat(tape, q, pass->images);
+}
+
+sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
+                                      const sheaf__pass *pass, sheaf__value *x,
+                                      const sheaf__pictures *pictures, sheaf__position_kind keys)
+{
+    const sheaf_config *c = &m->schema->config;
+    const sheaf__step_info *info = &pass->info[sheaf__rows_after(pictures->number)];
+    const int64_t side = side_of(r->positions.rows);
+    const sheaf__position_grid grid =
+        keys == SHEAF__GRID_SINCOS
+            ? (sheaf__position_grid){ keys }
+            : (sheaf__position_grid){ keys, &r->positions, side, side, false };
+    sheaf__value *z = sheaf__record_own_columns(tape, x, &r->kv), *k, *v;
+    z = sheaf__record_layernorm(tape, sheaf__record_rows(tape, z, &r->kv, NULL, info), &r->norm_kv,
+                                NULL);
+    sheaf__value *placed = sheaf__record_grid_positions(tape, z, pictures, &grid);
+    sheaf__stage(pass, tape, "resampler_v", -1, SHEAF__TEXT, z);
+    sheaf__stage(pass, tape, "resampler_k", -1, SHEAF__TEXT, placed);
+    sheaf__record_columns(tape, &k, placed, (sheaf__linear *const[]){ &r->k }, 1, info);
+    sheaf__record_columns(tape, &v, z, (sheaf__linear *const[]){ &r->v }, 1, info);
+    const int64_t width = c->hidden / c->resampler.heads;
+    const sheaf__heads heads = { .kv_heads = k->cols / width, .group = 1, .head_dim = width };
+    sheaf__value *y = sheaf__record_picture_attention(tape, record_queries(m, r, tape, pass, info),
+                                                      k, v, &heads, pictures, c->resampler.queries);
+    y = sheaf__record_rows(tape, y, &r->out, NULL, info);
+    sheaf__stage(pass, tape, "resampler_attention", -1, SHEAF__TEXT, y);
+    y = sheaf__record_layernorm(tape, y, &r->norm_post, NULL);
+    return sheaf__record_times(tape, y, &r->proj);
+}

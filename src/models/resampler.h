@@ -1,0 +1,29 @@
+/* resampler.h - one cross-attention from learned queries to the patches of each picture, so that
+ * each gives as many rows as there are queries (OmniLMM, MiniCPM-V), LN with weight and bias:
+ *
+ *   z = LN_kv(kv x);  q = q(LN_q(query) + P);  k = k(z + P');  v = v z
+ *   y = LN_post(out(attention(q, k, v))) proj
+ *
+ * P are positions of the queries, P' those of the patches; `proj` is stored [in, out]. */
+#ifndef SHEAF_MODELS_RESAMPLER_H
+#define SHEAF_MODELS_RESAMPLER_H
+
+#include "models/model.h"
+#include "tape/pictures.h"
+
+typedef struct sheaf__resampler {
+    sheaf__vector query, positions; /* positions.name NULL: the files have none */
+    sheaf__linear kv, q, k, v, out, proj;
+    sheaf__layernorm norm_q, norm_kv, norm_post;
+} sheaf__resampler;
+
+/* sheaf__resampler_build - of config.resampler, from the tensors that `prefix` begins; its table of
+ * positions where the schema has one. */
+sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix);
+/* sheaf__resampler_record - x [pictures->patches, the tower's width] to [images * queries, hidden].
+ * keys: how patches get their positions; with a bicubic kind they come from r->positions. */
+sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
+                                      const sheaf__pass *pass, sheaf__value *x,
+                                      const sheaf__pictures *pictures, sheaf__position_kind keys);
+
+#endif
