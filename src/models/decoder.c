@@ -9,7 +9,8 @@
  * with the norms N, an RMSNorm each, and the rotary embedding that the layer has (sheaf__layer);
  * the second line in layers with cross-attention, q, k, v, o, gate, up and down of each row's
  * stream: text, or image where the layer has visual experts. Without image rows there is one
- * stream, and nothing is split or joined. */
+ * stream, and nothing is split or joined. A model may have a factor for all that is added in the
+ * first and third line, and a divisor for what the head reads. */
 #include "models/build.h"
 #include "tape/hand.h"
 #include "tape/mixture.h"
@@ -58,15 +59,17 @@ static sheaf__expert *expert_of(sheaf__layer *l, int stream)
 static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHEAF__STREAMS],
                         sheaf__layernorm *norm, streams h)
 {
-    const bool normed = norm != NULL && norm->name != NULL;
+    const bool normed = norm != NULL && norm->name != NULL, scaled = p->m->branch > 0;
     streams y = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++) {
         if (h.x[i] == NULL)
             continue;
-        y.x[i] =
-            sheaf__record_rows(p->tape, x.x[i], layer[i], normed ? NULL : h.x[i], &p->of->info[i]);
+        y.x[i] = sheaf__record_rows(p->tape, x.x[i], layer[i], normed || scaled ? NULL : h.x[i],
+                                    &p->of->info[i]);
         if (normed)
             y.x[i] = sheaf__record_layernorm(p->tape, y.x[i], norm, h.x[i]);
+        else if (scaled)
+            y.x[i] = sheaf__record_add_scaled(p->tape, h.x[i], y.x[i], p->m->branch);
     }
     return y;
 }
@@ -293,5 +296,7 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
     }
     x = sheaf__record_rmsnorm(tape, x, &m->norm);
     sheaf__stage(of, tape, "final_norm", -1, SHEAF__TEXT, x);
+    if (m->divide > 0)
+        x = sheaf__record_divide(tape, x, m->divide);
     sheaf__record_head(tape, x, &m->head, of->head);
 }

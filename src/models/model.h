@@ -101,7 +101,11 @@ typedef struct sheaf__model {
         ends; /* this stage has the embedding and the towers; the final norm and the head */
     sheaf__norm norm;
     sheaf__linear head;
-    float scale;                 /* the embedding's rows are multiplied by it; 0: they are not */
+    float
+        scale; /* the embedding's rows are multiplied by it, rounded as they are; 0: they are not */
+    float times;  /* the same, in float32 (tape/scaled.h) */
+    float branch; /* what a layer adds to the residual stream is multiplied by it; 0: it is not */
+    float divide; /* the head reads rows divided by it; 0: as they are */
     sheaf__rope_table rope;      /* of the layers that turn */
     sheaf__rope_table local;     /* of those with a window, where they have their own */
     sheaf__towers *towers;       /* NULL in a model without images */

@@ -7,8 +7,8 @@
 
 /* sheaf__record_times_number - x = round(x * by) in place. */
 void sheaf__record_times_number(sheaf__tape *tape, sheaf__value *x, float by);
-/* sheaf__record_divide - x = round(x / by) in place, a division. Nothing may keep x as it was. */
-void sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by);
+/* sheaf__record_divide - round(x / by), a division. */
+sheaf__value *sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by);
 /* sheaf__record_add_scaled - y = round(h + round(y * by)), over y, which it returns. Nothing may
  * keep y as it was. */
 sheaf__value *sheaf__record_add_scaled(sheaf__tape *tape, sheaf__value *h, sheaf__value *y,
