@@ -94,14 +94,17 @@ static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
 
 /* Halves areas until one is no more than a fair share of work. Rows go first where B is in
  * panels already, else columns: an area brings its own columns of B into panels, which should
- * serve many rows. */
+ * serve many rows. It also copies its own rows of A, which should serve many columns: the more so
+ * the faster they are multiplied, so the tile unit, whose bands are wide, goes down to few of them.
+ */
 static void shrink(mm_plan *plan, double k, double share)
 {
     const int64_t m = plan->m, n = plan->n, rows = plan->engine->rows;
+    const int64_t enough = (rows >= 32 ? 4 : 16) * rows;
     while (2.0 * k * (double)plan->rows * (double)plan->cols > share) {
-        if (plan->cols > 256 && (plan->packing || plan->rows <= 16 * rows))
+        if (plan->cols > 256 && (plan->packing || plan->rows <= enough))
             plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
-        else if (plan->rows > 16 * rows)
+        else if (plan->rows > enough)
             plan->rows = even_share(m, plan->rows / 2, 1);
         else if (plan->cols > 64)
             plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
@@ -244,8 +247,9 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     device->flops += flops;
     if (device->kind == SHEAF_DRY)
         return;
-    /* Enough areas to level out threads that start late or run slower. */
-    double share = device->threads == 1 ? flops : flops / (6.0 * device->threads);
+    /* Enough areas to level out threads that start late or run slower; more would bring the same
+     * rows and columns into more areas. */
+    double share = device->threads == 1 ? flops : flops / (3.0 * device->threads);
     if (share < LEAST_WORK)
         share = LEAST_WORK;
     int64_t tasks = 0;
