@@ -10,6 +10,7 @@
 #include "lora/paths.h"
 #include "lora/match.h"
 #include "lora/options.h"
+#include "schema/family.h"
 
 #define PREFIX "base_model.model."
 enum { MOST_RANK = 65536 }; /* also what adapter_config.json may say */
@@ -28,39 +29,65 @@ static const char *last_name(const char *path)
 
 /* ---- targets that are not linear layers ---- */
 
+static sheaf_status *check_container(const sheaf_lora_options *options, const char *path)
+{
+    sheaf_hit hit;
+    sheaf_status *st = sheaf__lora_hit(&hit, options, path);
+    if (st != NULL || hit != SHEAF_HIT_TARGET)
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", path), "linear layers");
+    return sheaf_try_this(st, "name the layers themselves (q_proj, up_proj, ...), or all-linear");
+}
+
+/* Modules around the tensors, each once: tensors of a module stand next to each other. */
+static sheaf_status *check_around(const sheaf_schema *schema, const sheaf_lora_options *options)
+{
+    sheaf_status *st = NULL;
+    const char *before = "";
+    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
+        const char *path = schema->tensor[i].module;
+        for (const char *dot = strchr(path, '.'); dot != NULL && st == NULL;
+             dot = strchr(dot + 1, '.')) {
+            const size_t n = (size_t)(dot - path);
+            char *around = strncmp(before, path, n + 1) == 0 ? NULL : strndup(path, n);
+            if (around != NULL)
+                st = check_container(options, around);
+            free(around);
+        }
+        before = path;
+    }
+    return st;
+}
+
 /* PEFT also walks modules that hold no tensor and refuses to adapt them; a pattern that
  * matches one would make an adapter that PEFT cannot load. */
 static sheaf_status *check_containers(const sheaf_schema *schema, const sheaf_lora_options *options)
 {
-    static const char *const in_layer[] = { "", ".self_attn", ".mlp", ".mlp.act_fn" };
-    static const char *const top[] = { "model", "model.layers", "model.rotary_emb" };
-    for (int64_t i = 0; i < 4 * schema->config.layers + 3; i++) {
-        char path[96];
-        if (i < 3)
-            snprintf(path, sizeof path, "%s", top[i]);
-        else
-            snprintf(path, sizeof path, "model.layers.%" PRId64 "%s", (i - 3) / 4,
-                     in_layer[(i - 3) % 4]);
-        sheaf_hit hit;
-        sheaf_status *st = sheaf__lora_hit(&hit, options, path);
-        if (st != NULL)
-            return st;
-        if (hit == SHEAF_HIT_TARGET) {
-            st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", path);
-            sheaf_expected(st, "linear layers");
-            return sheaf_try_this(
-                st, "name the layers themselves (q_proj, up_proj, ...), or all-linear");
-        }
+    sheaf_status *st = check_around(schema, options);
+    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        char path[256];
+        const char *end = strrchr(t->module, '.');
+        if (t->bias ||
+            (t->role != SHEAF_GATE && t->role != SHEAF_GATE_UP && t->role != SHEAF_EMBED))
+            continue;
+        snprintf(path, sizeof path, "%.*s.%s", end == NULL ? 0 : (int)(end - t->module), t->module,
+                 t->role == SHEAF_EMBED ? "rotary_emb" : "act_fn");
+        st = check_container(options, path);
     }
-    return NULL;
+    return st;
 }
 
 static sheaf_status *refuse_kind(const sheaf_tensor *tensor)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", tensor->module);
     sheaf_expected(st, "linear layers and the table of embeddings");
-    return sheaf_try_this(sheaf_found(st, "a norm"),
-                          "name linear layers (q_proj, up_proj, ...), or all-linear");
+    sheaf_found(st, sheaf__is_norm(tensor->role)
+                        ? "a norm"
+                        : "a convolution, or a part of torch's attention, which does not look at "
+                          "factors");
+    return sheaf_try_this(st, "name linear layers (q_proj, up_proj, ...), all-linear, or an "
+                              "expression for whole paths that leaves this one out");
 }
 
 /* ---- entries that match nothing ---- */
@@ -240,15 +267,21 @@ static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *pa
     return NULL;
 }
 
+/* A parameter of a module, as the resampler's query is: no module by itself. */
+static bool is_parameter(const sheaf_tensor *t)
+{
+    return strcmp(t->name, t->module) == 0;
+}
+
 static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
 {
     const sheaf_lora_options *o = &lora->options;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (t->bias)
+        const bool cog = sheaf__lora_by_paths(schema);
+        if (t->bias || (!cog && is_parameter(t)))
             continue;
         sheaf_hit hit = SHEAF_HIT_NONE;
-        const bool cog = sheaf__lora_by_paths(schema);
         sheaf_status *st =
             cog ? sheaf__lora_paths_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
         if (st == NULL && !cog && o->all_linear && hit == SHEAF_HIT_NONE &&
@@ -533,6 +566,12 @@ static sheaf_status *check_kinship(const sheaf_lora *lora, sheaf_source *adapter
     return sheaf_try_this(st, "the base model this adapter was made for");
 }
 
+/* Files may have it or not: no training changes it, and the base has it. */
+static bool is_fixed(const sheaf_tensor *t)
+{
+    return t->buffer || t->idle;
+}
+
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
 {
     sheaf_status *st = check_kinship(lora, adapter);
@@ -545,8 +584,9 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
             st = check_shape(adapter, m->b_name, b_shape, 2, false, true);
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
-        st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape, lora->saved[i]->ndim,
-                         false, false);
+        if (!is_fixed(lora->saved[i]) || adapter->find(adapter, lora->saved_name[i]) != NULL)
+            st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape,
+                             lora->saved[i]->ndim, false, false);
     if (st != NULL)
         return st;
     sheaf_text foreign = { 0 };

@@ -239,6 +239,64 @@ static void test_resolve__what_cannot_be_is_named(void **state)
     sheaf_schema_free(schema);
 }
 
+/* A tower and a resampler whose modules hold many tensors, and a table that no training changes. */
+static sheaf_schema *omnilmm(void)
+{
+    static const char text[] =
+        "{\"model_type\":\"omnilmm\",\"hidden_size\":128,\"intermediate_size\":208,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+        "\"vocab_size\":150,\"num_query\":16,\"image_size\":84,\"vision_config\":{\"img_size\":56,"
+        "\"patch_size\":14,\"embed_dim\":64,\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2.5}}";
+    sheaf_config c;
+    CHECK_OK(sheaf_config_parse(&c, text, sizeof text - 1));
+    sheaf_schema *schema = schema_of(c, 4);
+    sheaf_config_release(&c);
+    return schema;
+}
+
+/* What is targeted and saved, and how many factors and tensors that is; or what is wrong. */
+static const struct {
+    const char *targets, *saved;
+    int modules, tensors;
+    sheaf_code code;
+    const char *wrong;
+} vision[] = {
+    { ".*layers\\.\\d+\\.self_attn\\.(q_proj|k_proj|v_proj|o_proj)", "embed_tokens,resampler", 8,
+      1 + 14, 0, NULL },
+    /* three blocks of 13, and 4 + 2 around them */
+    { "model\\..*layers\\.\\d+\\.self_attn\\.q_proj", "resampler,vision_tower", 2, 14 + 45, 0,
+      NULL },
+    { "model\\.vision_tower\\..*\\.qkv", "", 3, 0, 0, NULL },
+    { "all-linear", "", 2 * 7 + 3 * 4 + 1, 0, 0, NULL },
+    { "kv_proj", "", 1, 0, 0, NULL },
+    { "model\\.resampler", "", 0, 0, SHEAF_E_UNSUPPORTED, "target 'model.resampler'" },
+    { "model\\.resampler\\.query", "", 0, 0, SHEAF_E_ARG,
+      "no layer is adapted" }, /* a parameter, as PEFT sees it */
+    { "out_proj", "", 0, 0, SHEAF_E_UNSUPPORTED, "torch's attention" },
+    { "model.vision_tower.patch_embed.proj", "", 0, 0, SHEAF_E_UNSUPPORTED, "a convolution" },
+    { "q_proj", "resampeler", 0, 0, SHEAF_E_ARG, "module to save 'resampeler'" },
+};
+
+static void test_resolve__modules_of_many_tensors(void **state)
+{
+    sheaf_schema *schema = omnilmm();
+    for (size_t i = 0; i < ARRAY_LEN(vision); i++) {
+        sheaf_lora_options o = options_of(vision[i].targets);
+        sheaf_lora *lora = NULL;
+        CHECK_OK(sheaf__lora_set_saved(&o, vision[i].saved));
+        if (vision[i].wrong != NULL) {
+            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), vision[i].code, vision[i].wrong);
+        } else {
+            CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+            assert_int_equal(lora->nmodules, vision[i].modules);
+            assert_int_equal(lora->nsaved, vision[i].tensors);
+        }
+        sheaf_lora_free(lora);
+        sheaf_lora_options_release(&o);
+    }
+    sheaf_schema_free(schema);
+}
+
 static void test_resolve__a_files_list_may_name_foreign_layers(void **state)
 {
     sheaf_schema *schema = schema_of(config(), 4);
@@ -410,6 +468,30 @@ static void test_check__every_way_a_file_can_be_another(void **state)
     sheaf_schema_free(schema);
 }
 
+/* PEFT writes the table of positions that it does not train; a file may as well lack it. */
+static void test_check__what_no_training_changes_may_be_missing(void **state)
+{
+    sheaf_schema *schema = omnilmm();
+    sheaf_lora_options o = options_of("q_proj");
+    CHECK_OK(sheaf__lora_set_saved(&o, "resampler"));
+    sheaf_lora *lora;
+    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    fake f = fake_of(lora);
+    CHECK_OK(sheaf_lora_check(lora, &f.source));
+    int table = 0;
+    while (strcmp(f.entry[table].name, "base_model.model.model.resampler.pos_embed") != 0)
+        assert_true(++table < f.n);
+    f.entry[table].shape[0]++;
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "resampler.pos_embed");
+    f.entry[table] = f.entry[--f.n];
+    CHECK_OK(sheaf_lora_check(lora, &f.source));
+    f.n--;
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "| this tensor in the adapter");
+    sheaf_lora_free(lora);
+    sheaf_lora_options_release(&o);
+    sheaf_schema_free(schema);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,9 +501,11 @@ int main(void)
         cmocka_unit_test(test_resolve__selections),
         cmocka_unit_test(test_resolve__patterns_that_match_nothing),
         cmocka_unit_test(test_resolve__what_cannot_be_is_named),
+        cmocka_unit_test(test_resolve__modules_of_many_tensors),
         cmocka_unit_test(test_resolve__a_files_list_may_name_foreign_layers),
         cmocka_unit_test(test_resolve__saved_modules_and_biases),
         cmocka_unit_test(test_tied__named_uses_make_two_tensors),
+        cmocka_unit_test(test_check__what_no_training_changes_may_be_missing),
         cmocka_unit_test(test_check__every_way_a_file_can_be_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

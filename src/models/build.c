@@ -44,7 +44,7 @@ static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
     const sheaf__model_options *o = &m->options;
     for (int i = 0; o->train_lora && o->lora != NULL && i < o->lora->nsaved; i++)
         if (o->lora->saved[i] == t)
-            return true;
+            return !t->buffer && !t->idle; /* in the file all the same, as it is */
     return o->trains != NULL && !t->buffer && o->trains(o->self, t);
 }
 

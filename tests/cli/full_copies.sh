@@ -28,4 +28,10 @@ check "not a word" bash -c '! grep -q "full copies" "$1"' . "$work/stdout"
 runs "but its size is there for programs" 0 '"copies":0,"bytes":[1-9]' plan "${flags[@]}" --json
 runs "training all is no adapter" 0 '"parameters"' plan --model "$model" --method full --seq 64 --json
 check "so none is told" bash -c '! grep -q "copies_bytes" "$1"' . "$work/stdout"
+
+# Of a resampler the table of positions is in the file, and stays as it is: 16 queries of width 128.
+runs "a small OmniLMM" 0 . init omnilmm-tiny "$work/omnilmm"
+runs "its resampler and tower" 0 '"adapter"' plan --model "$work/omnilmm" --lora-targets '.*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)' --modules-to-save embed_tokens,resampler,vision_tower --seq 64 --json
+check "have a table that is not trained" [ $((4 * $(of copies "$work/stdout") - $(of copies_trained "$work/stdout"))) = $((4 * 16 * 128)) ]
+check "are what was named" grep -q '"module":"vision_tower".*"module":"resampler".*"module":"embed_tokens"' "$work/stdout"
 finish
