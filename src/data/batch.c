@@ -109,6 +109,9 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
     sheaf__data_row of = { 0 };
     sheaf_status *st = row < 0 ? NULL : sheaf__data_row_open(&of, data, row);
     const int64_t length = row < 0 || st != NULL ? 0 : sheaf__data_row_length(data, row);
+    int64_t seen = length; /* behind it lies the file's own padding */
+    while (batch->whole && data->pads_seen && seen > 0 && !sheaf__data_mask_at(data, row, seen - 1))
+        seen--;
     for (int64_t t = 0; t < room; t++, at++) {
         const bool real = t < length;
         if (batch->tokens != NULL)
@@ -116,10 +119,9 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
         if (batch->position != NULL)
             batch->position[at] = position_at(data, row, length, t);
         if (batch->mask != NULL)
-            batch->mask[at] = real ? sheaf__data_mask_at(data, row, t) : 0;
+            batch->mask[at] = real ? t >= seen || sheaf__data_mask_at(data, row, t) : 0;
         if (batch->labels != NULL) {
-            const int32_t next =
-                t + 1 < length ? sheaf__data_label_at(&of, t + 1) : SHEAF__NO_LABEL;
+            const int32_t next = real ? sheaf__data_target_at(&of, t) : SHEAF__NO_LABEL;
             batch->labels[at] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
         }
     }

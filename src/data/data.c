@@ -63,6 +63,8 @@ static int64_t used_of(const sheaf_data *data, const sheaf__data_row *row)
 {
     const int64_t number = row->number;
     int64_t n = sheaf__data_row_length(data, number);
+    if (data->label_after != NULL && data->label_after[number] != SHEAF__NO_LABEL)
+        return n;
     while (n > 1 && sheaf__data_mask_at(data, number, n - 1) == 0 &&
            sheaf__data_label_at(row, n - 1) == SHEAF__NO_LABEL && !in_image(data, number, n - 1))
         n--;
@@ -98,6 +100,7 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
                 data->images->labelled = true;
             data->seen[r] += sheaf__data_mask_at(data, r, t);
         }
+        data->labels[r] += data->label_after != NULL && data->label_after[r] != SHEAF__NO_LABEL;
         data->used[r] = (int32_t)used_of(data, &row);
         data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
         any |= data->labels[r] > 0;
@@ -145,6 +148,8 @@ static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int6
         }
         sheaf__hasher_add(hasher, item, (size_t)some * sizeof *item);
     }
+    if (data->label_after != NULL)
+        sheaf__hasher_add(hasher, data->label_after + row, sizeof *data->label_after);
     sheaf__data_row_release(&of);
     return st;
 }
@@ -257,6 +262,7 @@ void sheaf_data_close(sheaf_data *data)
     free(data->begin);
     free(data->token);
     free(data->label);
+    free(data->label_after);
     free(data->mask);
     free(data->position);
     sheaf__data_images_free(data->images);
@@ -292,9 +298,8 @@ int64_t sheaf_data_memory(const sheaf_data *d)
                               (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0) +
                               (d->trained != NULL ? 1 : 0);
     return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
-           d->rows * 12 +
-           (d->images == NULL ? 0
-                              : d->images->memory + d->rows * (int64_t)(sizeof(sheaf_hash) + 5));
+           d->rows * (d->label_after != NULL ? 16 : 12) +
+           (d->images == NULL ? 0 : sheaf__data_images_memory(d));
 }
 
 static bool row_sees(const sheaf__data_row *row, int64_t id)
@@ -349,11 +354,11 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
     sheaf_batch_images sum = { .seq = sheaf_data_used(data, row, n) };
     for (int64_t i = 0; i < n && data->images != NULL; i++)
         if (row[i] >= 0) {
-            sum.images += data->images->has[row[i]];
+            sum.images += sheaf__data_images_of(data->images, row[i]);
             sum.image_rows += data->images->expert_rows[row[i]];
+            for (int t = 0; t < data->images->towers; t++)
+                sum.patches[t] += sheaf__data_images_patches(data->images, row[i], t);
         }
-    for (int t = 0; data->images != NULL && t < data->images->towers; t++)
-        sum.patches[t] = sum.images * data->images->tower[t].patches;
     return sum;
 }
 
@@ -361,21 +366,4 @@ void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n)
 {
     if (data->images != NULL && data->images->announce != NULL)
         data->images->announce(data->images->self, row, n);
-}
-
-sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
-                                const int64_t *row, int64_t n)
-{
-    const sheaf__data_images *images = data->images;
-    sheaf__picture *next = batch->picture;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < n && images != NULL && st == NULL; i++)
-        if (row[i] >= 0 && images->has[row[i]]) {
-            next->row = i;
-            st = sheaf__picture_misfit(next, images->tower, images->towers) >= 0
-                     ? sheaf_fail(SHEAF_E_ARG, "room for an image: not of the towers' sizes")
-                     : images->load(images->self, row[i], next);
-            next++;
-        }
-    return st;
 }

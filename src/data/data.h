@@ -171,6 +171,12 @@ typedef struct sheaf_batch {
     int32_t *stream[2]; /* [n * seq - image_rows], [image_rows] rows of the text and of the image
                            stream */
     sheaf__picture *picture; /* [images] of the towers' sizes; their pixels are the caller's */
+    /* Of ragged towers: numbers behind the first picture's pixels, which all images share; their
+     * sizes are set with the pixels. */
+    int64_t room[SHEAF__MOST_TOWERS];
+    /* A file's own padding at the end of a row is seen (mask 1), where the family's program masks
+     * none: its logits are then as recorded. Nothing before it changes. */
+    bool whole;
     int64_t seq; /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
     /* Of packed rows: *segments, and where each begins among the n * seq positions, with their end
      * [*segments + 1]; space for n * seq + 1. The padding of a row is a segment too. */
@@ -192,14 +198,18 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
  * Changes no result. */
 void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
 /* sheaf_data_images_range - the fewest and the most images that `n` samples one after another hold,
- * in any order of rows; image_rows as if each image had as many as the one with most, seq that of
- * the longest row that can be among them. */
+ * in any order of rows, as if each row with images had as many, as many patches and rows of experts
+ * as the one with fewest and with most; seq that of the longest row that can be among them. */
 void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most,
                              const sheaf_data *data, int64_t n);
+/* sheaf_data_images_room - the most images and patches that n rows can hold, whichever they are;
+ * data NULL: an image of the towers' own size in each. */
+void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,
+                            const sheaf_config *config, int64_t n);
 /* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL:
  * no. */
 bool sheaf_data_labels_images(const sheaf_data *data);
-/* sheaf_data_pixels - the images of those rows, one or none each, over the pixels of
+/* sheaf_data_pixels - the images of those rows, in order of their places, over the pixels of
  * batch->picture; reads and decodes files. Errors: SHEAF_E_ARG (room of another size), SHEAF_E_IO,
  * SHEAF_E_DATA (a file that changed since the data set was checked). */
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,

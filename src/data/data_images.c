@@ -20,7 +20,7 @@ sheaf_status *sheaf__data_images_new(sheaf__data_images **out, const sheaf_confi
         return sheaf__data_no_memory(0);
     memcpy(images->tower, tower, (size_t)towers * sizeof *tower);
     images->towers = towers;
-    images->needed = sheaf__family_for(config)->image.needed;
+    images->place = sheaf__family_for(config)->image;
     *out = images;
     return NULL;
 }
@@ -33,7 +33,8 @@ void sheaf__data_images_free(sheaf__data_images *images)
         images->close(images->self);
     free(images->embed);
     free(images->expert);
-    free(images->has);
+    free(images->first);
+    free(images->size);
     free(images->expert_rows);
     free(images->hash);
     free(images);
@@ -46,12 +47,31 @@ sheaf_status *sheaf__data_images_rows_new(sheaf_data *data)
         images->embed = calloc((size_t)data->tokens + 1, 1);
     if (images->expert == NULL)
         images->expert = calloc((size_t)data->tokens + 1, 1);
-    images->has = calloc((size_t)data->rows + 1, sizeof *images->has);
+    images->first = calloc((size_t)data->rows + 1, sizeof *images->first);
     images->expert_rows = calloc((size_t)data->rows + 1, sizeof *images->expert_rows);
     images->hash = calloc((size_t)data->rows + 1, sizeof *images->hash);
-    const bool made = images->embed != NULL && images->expert != NULL && images->has != NULL &&
+    const bool made = images->embed != NULL && images->expert != NULL && images->first != NULL &&
                       images->expert_rows != NULL && images->hash != NULL;
     return made ? NULL : sheaf__data_no_memory(data->tokens);
+}
+
+/* The positions of the images of a row, of which each takes `whole`. */
+static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, int64_t embed,
+                                 int64_t whole)
+{
+    const sheaf__image_place *place = &images->place;
+    if (embed % whole == 0 && embed / whole <= place->most)
+        return NULL;
+    if (place->most > 1)
+        return sheaf_found(
+            sheaf_expected(
+                sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the images' positions", row + 1),
+                "none or %" PRId64 " for each", whole),
+            "%" PRId64, embed);
+    sheaf_status *st = sheaf_expected(
+        sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1),
+        "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole, images->tower[0].patches);
+    return sheaf_found(st, "%" PRId64, embed);
 }
 
 static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int64_t row)
@@ -66,27 +86,23 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
         if (images->embed[i] || images->expert[i])
             last = i - begin + 1;
     }
-    images->has[row] = embed > 0;
-    if (embed != 0 && embed != whole) {
-        sheaf_status *st = sheaf_expected(
-            sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1),
-            "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole,
-            images->tower[0].patches);
-        return sheaf_found(st, "%" PRId64, embed);
-    }
+    sheaf_status *st = check_count(images, row, embed, whole);
+    if (st != NULL)
+        return st;
+    images->first[row + 1] = images->first[row] + embed / whole;
     if (embed == 0 && images->expert_rows[row] > 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": vision_expert_mask", row + 1),
                            "nothing marked in a row without an image"),
             "%" PRId32 " positions", images->expert_rows[row]);
     if (last > data->seq) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image", row + 1);
+        st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image", row + 1);
         sheaf_expected(st, "an end within %" PRId64 " positions, the value of --seq", data->seq);
         return sheaf_try_this(sheaf_found(st, "its last is position %" PRId64, last),
                               "--seq %" PRId64 " or more", last);
     }
-    if (embed == 0 && images->needed) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64, row + 1);
+    if (embed == 0 && images->place.needed) {
+        st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64, row + 1);
         sheaf_expected(st, "an image: the cross-attention of %s looks at it in every row",
                        sheaf_family_name(config->family));
         return sheaf_found(st, "none");
@@ -99,7 +115,7 @@ sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *con
     sheaf_status *st = NULL;
     if (data->images == NULL)
         return NULL;
-    if (data->images->has == NULL) /* a reader that knows no images */
+    if (data->images->first == NULL) /* a reader that knows no images */
         st = sheaf__data_images_rows_new(data);
     for (int64_t r = 0; r < data->rows && st == NULL; r++)
         st = check_row(data, config, r);
@@ -126,6 +142,55 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
     }
 }
 
+/* ---- how many, and of which sizes ---- */
+
+sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
+                                          int tower)
+{
+    if (images->size != NULL)
+        return images->size[image * images->towers + tower];
+    const sheaf__tower *own = &images->tower[tower];
+    return (sheaf__image_size){ (int32_t)own->height, (int32_t)own->width };
+}
+
+int64_t sheaf__data_images_patches(const sheaf__data_images *images, int64_t row, int tower)
+{
+    const sheaf__tower *own = &images->tower[tower];
+    if (images->size == NULL || !own->ragged)
+        return sheaf__data_images_of(images, row) * own->patches;
+    int64_t sum = 0;
+    for (int64_t i = images->first[row]; i < images->first[row + 1]; i++) {
+        const sheaf__image_size size = sheaf__data_images_size(images, i, tower);
+        sum += size.height / own->patch * (size.width / own->patch);
+    }
+    return sum;
+}
+
+void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,
+                            const sheaf_config *config, int64_t n)
+{
+    *out = (sheaf_batch_images){ 0 };
+    if (sheaf__image_positions(config) == 0)
+        return;
+    if (data == NULL || data->images == NULL || data->images->place.most == 1) {
+        out->images = n;
+        sheaf__patches_of(out->patches, config, n);
+        return;
+    }
+    const sheaf__data_images *images = data->images;
+    for (int64_t r = 0; r < data->rows; r++) {
+        const int64_t count = sheaf__data_images_of(images, r);
+        out->images = count > out->images ? count : out->images;
+        for (int t = 0; t < images->towers; t++) {
+            const int64_t patches = sheaf__data_images_patches(images, r, t);
+            out->patches[t] = patches > out->patches[t] ? patches : out->patches[t];
+        }
+    }
+    out->images *= n;
+    for (int t = 0; t < images->towers; t++)
+        out->patches[t] *= n;
+}
+
 /* Most of n samples that are one of `count` rows out of `rows`: whole epochs, and the end and the
  * beginning of two others. */
 static int64_t at_most(int64_t n, int64_t count, int64_t rows)
@@ -135,33 +200,52 @@ static int64_t at_most(int64_t n, int64_t count, int64_t rows)
     return sum < n ? sum : n;
 }
 
+/* What one row has at least and at most. */
+typedef struct row_range {
+    int64_t with;         /* rows with an image */
+    int64_t fewest, most; /* images of a row that has any; of any row */
+    int64_t small[SHEAF__MOST_TOWERS], large[SHEAF__MOST_TOWERS]; /* patches of such a row */
+    int64_t widest, longest[2]; /* rows of experts; positions of rows without and with an image */
+} row_range;
+
+static void look_at_row(row_range *of, const sheaf_data *data, int64_t r)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t count = images == NULL ? 0 : sheaf__data_images_of(images, r),
+                  used = sheaf__data_used_by(data, r);
+    const bool has = count > 0, first = has && of->with == 0;
+    of->longest[has] = used > of->longest[has] ? used : of->longest[has];
+    if (!has)
+        return;
+    of->with++;
+    of->fewest = first || count < of->fewest ? count : of->fewest;
+    of->most = count > of->most ? count : of->most;
+    of->widest = images->expert_rows[r] > of->widest ? images->expert_rows[r] : of->widest;
+    for (int t = 0; t < images->towers; t++) {
+        const int64_t patches = sheaf__data_images_patches(images, r, t);
+        of->small[t] = first || patches < of->small[t] ? patches : of->small[t];
+        of->large[t] = patches > of->large[t] ? patches : of->large[t];
+    }
+}
+
 void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most,
                              const sheaf_data *data, int64_t n)
 {
-    const sheaf__data_images *images = data->images;
-    int64_t with = 0, widest = 0, longest[2] = { 1, 1 }; /* of rows without and with an image */
-    for (int64_t r = 0; r < data->rows; r++) {
-        const bool has = images != NULL && images->has[r];
-        const int64_t used = sheaf__data_used_by(data, r);
-        longest[has] = used > longest[has] ? used : longest[has];
-        if (images == NULL)
-            continue;
-        with += has;
-        widest = images->expert_rows[r] > widest ? images->expert_rows[r] : widest;
-    }
-    if (images == NULL)
-        longest[0] = data->longest;
-    fewest->images = n - at_most(n, data->rows - with, data->rows);
-    most->images = at_most(n, with, data->rows);
-    fewest->image_rows = fewest->images * widest;
-    most->image_rows = most->images * widest;
+    row_range of = { .longest = { 1, 1 } };
+    for (int64_t r = 0; r < data->rows; r++)
+        look_at_row(&of, data, r);
+    if (data->images == NULL)
+        of.longest[0] = data->longest;
+    const int64_t few = n - at_most(n, data->rows - of.with, data->rows),
+                  many = at_most(n, of.with, data->rows); /* rows with an image */
+    *fewest = (sheaf_batch_images){ .images = few * of.fewest, .image_rows = few * of.widest };
+    *most = (sheaf_batch_images){ .images = many * of.most, .image_rows = many * of.widest };
     for (int t = 0; t < SHEAF__MOST_TOWERS; t++) {
-        const int64_t each = images != NULL && t < images->towers ? images->tower[t].patches : 0;
-        fewest->patches[t] = fewest->images * each;
-        most->patches[t] = most->images * each;
+        fewest->patches[t] = few * of.small[t];
+        most->patches[t] = many * of.large[t];
     }
-    fewest->seq = fewest->images > 0 ? data->longest : longest[0];
-    most->seq = most->images < n || with == 0 ? data->longest : longest[1];
+    fewest->seq = few > 0 ? data->longest : of.longest[0];
+    most->seq = many < n || of.with == 0 ? data->longest : of.longest[1];
 }
 
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n)
@@ -171,4 +255,67 @@ void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64
         next += t > 0 && !(patch[t] && patch[t - 1]);
         position[t] = next;
     }
+}
+
+/* ---- pixels ---- */
+
+/* The sizes of a row's images over `picture`; of a ragged tower their pixels lie one behind the
+ * other in `next`, up to `room` numbers. */
+static sheaf_status *lay_out(sheaf__picture *picture, float *next[SHEAF__MOST_TOWERS],
+                             int64_t room[SHEAF__MOST_TOWERS], const sheaf__data_images *images,
+                             int64_t row)
+{
+    const int64_t count = sheaf__data_images_of(images, row);
+    for (int64_t i = 0; i < count; i++)
+        for (int t = 0; t < images->towers; t++) {
+            const sheaf__tower *tower = &images->tower[t];
+            if (!tower->ragged)
+                continue;
+            const sheaf__image_size size =
+                sheaf__data_images_size(images, images->first[row] + i, t);
+            const int64_t numbers = tower->channels * size.height * size.width;
+            if (numbers > room[t])
+                return sheaf_fail(SHEAF_E_ARG, "room for images: less than they need");
+            picture[i].of[t] = (sheaf__view){ next[t], size.height, size.width };
+            next[t] += numbers;
+            room[t] -= numbers;
+        }
+    return NULL;
+}
+
+sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
+                                const int64_t *row, int64_t n)
+{
+    const sheaf__data_images *images = data->images;
+    sheaf__picture *next = batch->picture;
+    float *pixels[SHEAF__MOST_TOWERS] = { NULL };
+    int64_t room[SHEAF__MOST_TOWERS];
+    sheaf_status *st = NULL;
+    memcpy(room, batch->room, sizeof room);
+    for (int t = 0; images != NULL && t < images->towers && images->first[data->rows] > 0; t++)
+        pixels[t] = next[0].of[t].pixels;
+    for (int64_t i = 0; i < n && images != NULL && st == NULL; i++) {
+        const int64_t count = row[i] < 0 ? 0 : sheaf__data_images_of(images, row[i]);
+        st = count == 0 ? NULL : lay_out(next, pixels, room, images, row[i]);
+        for (int64_t k = 0; k < count && st == NULL; k++) {
+            next[k].row = i;
+            if (sheaf__picture_misfit(&next[k], images->tower, images->towers) >= 0)
+                st = sheaf_fail(SHEAF_E_ARG, "room for an image: not of the towers' sizes");
+        }
+        if (st == NULL && count > 0)
+            st = images->load(images->self, row[i], next);
+        next += count;
+    }
+    return st;
+}
+
+int64_t sheaf__data_images_memory(const sheaf_data *data)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t sizes = images->size == NULL ? 0
+                                               : images->first[data->rows] * images->towers *
+                                                     (int64_t)sizeof *images->size;
+    return images->memory + sizes +
+           data->rows * (int64_t)(sizeof *images->hash + sizeof *images->first +
+                                  sizeof *images->expert_rows);
 }

@@ -12,18 +12,24 @@
 #include "base/hash.h"
 #include "data/data.h"
 
+/* Of one image as one tower reads it, in pixels. */
+typedef struct sheaf__image_size {
+    int32_t height, width;
+} sheaf__image_size;
+
 typedef struct sheaf__data_images {
     sheaf__tower tower[SHEAF__MOST_TOWERS]; /* [towers] */
     int towers;
-    bool needed; /* in every row */
-    /* [tokens] 1 at the image's positions; where visual experts are used */
+    sheaf__image_place place; /* the family's */
+    /* [tokens] 1 at the images' positions; where visual experts are used */
     uint8_t *embed, *expert;
-    bool labelled;        /* some position with `expert` predicts a label */
-    bool *has;            /* [rows] */
-    int32_t *expert_rows; /* [rows] */
-    sheaf_hash *hash;     /* [rows] of the image, whatever holds it */
-    /* Reads the image of a row, over the pixels of `picture`, which has the towers' sizes;
-     * thread-safe. */
+    bool labelled;           /* some position with `expert` predicts a label */
+    int64_t *first;          /* [rows + 1] images of row r are [first[r], first[r + 1]) of all */
+    sheaf__image_size *size; /* [images * towers], by tower; NULL: all have the towers' own */
+    int32_t *expert_rows;    /* [rows] */
+    sheaf_hash *hash;        /* [rows] of its images, whatever holds them */
+    /* Reads the images of a row, in order of their places, over the pixels of as many pictures,
+     * which have the images' sizes; thread-safe. */
     sheaf_status *(*load)(void *self, int64_t row, const sheaf__picture *picture);
     /* NULL where nothing is gained by knowing early. */
     void (*announce)(void *self, const int64_t *row, int64_t n);
@@ -38,12 +44,24 @@ void sheaf__data_images_free(sheaf__data_images *images);
 /* sheaf__data_images_rows_new - arrays for data->tokens positions and data->rows rows, cleared;
  * embed and expert only where there are none yet. */
 sheaf_status *sheaf__data_images_rows_new(sheaf_data *data);
-/* sheaf__data_images_check - is every row's image whole, within --seq, and there at all where the
- * model cannot do without? Counts has and expert_rows. */
+/* sheaf__data_images_check - are the images of every row whole, within --seq, and is there one
+ * where the model cannot do without? Counts first and expert_rows. */
 sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *config);
+/* sheaf__data_images_of - how many a row has. */
+static inline int64_t sheaf__data_images_of(const sheaf__data_images *images, int64_t row)
+{
+    return images->first[row + 1] - images->first[row];
+}
+/* sheaf__data_images_size - of the image-th of all for a tower. */
+sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
+                                          int tower);
+/* sheaf__data_images_patches - of all images of a row together. */
+int64_t sheaf__data_images_patches(const sheaf__data_images *images, int64_t row, int tower);
 /* sheaf__data_images_rows - image_row and stream of a batch. */
 void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                              int64_t n);
+/* sheaf__data_images_memory - bytes they hold, positions not counted. */
+int64_t sheaf__data_images_memory(const sheaf_data *data);
 /* sheaf__data_images_positions - position ids from the patches: a counter that stands still at a
  * patch after a patch. */
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n);

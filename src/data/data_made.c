@@ -10,8 +10,23 @@ static sheaf_status *load_gray(void *self, int64_t row, const sheaf__picture *pi
     const sheaf__data_images *images = self;
     for (int t = 0; t < images->towers; t++)
         for (int64_t i = 0; i < sheaf__tower_numbers(&images->tower[t]); i++)
-            picture->of[t].pixels[i] = 0.25f;
+            picture->of[t].pixels[i] = 0.25f; /* each is of the tower's own size */
     return NULL;
+}
+
+/* Where an image's rows share one position. */
+static sheaf_status *place_rows(sheaf_data *data, int64_t experts)
+{
+    data->position = calloc((size_t)data->tokens + 1, sizeof *data->position);
+    uint8_t *patch = calloc((size_t)data->seq + 1, 1);
+    sheaf_status *st =
+        data->position == NULL || patch == NULL ? sheaf__data_no_memory(data->tokens) : NULL;
+    for (int64_t i = 2; st == NULL && i < experts + 1 && i < data->seq; i++)
+        patch[i] = 1;
+    for (int64_t r = 0; st == NULL && r < data->rows; r++)
+        sheaf__data_images_positions(data->position + r * data->seq, patch, data->seq);
+    free(patch);
+    return st;
 }
 
 /* Behind the first token of each row; what its rows predict is not learned. */
@@ -20,23 +35,16 @@ static sheaf_status *place_images(sheaf_data *data, const sheaf_config *config)
     sheaf__data_images *images = data->images;
     const int64_t whole = sheaf__image_positions(config), experts = sheaf__image_experts(config);
     sheaf_status *st = sheaf__data_images_rows_new(data);
-    data->position = calloc((size_t)data->tokens + 1, sizeof *data->position);
-    uint8_t *patch = calloc((size_t)data->seq + 1, 1);
-    if (st == NULL && (data->position == NULL || patch == NULL))
-        st = sheaf__data_no_memory(data->tokens);
-    for (int64_t i = 2; st == NULL && i < experts + 1 && i < data->seq; i++)
-        patch[i] = 1;
-    for (int64_t r = 0; st == NULL && r < data->rows; r++) {
+    if (st == NULL && images->place.one_position)
+        st = place_rows(data, experts);
+    for (int64_t r = 0; st == NULL && r < data->rows; r++)
         for (int64_t i = 1; i < whole + 1 && i < data->seq; i++) {
             const int64_t at = r * data->seq + i;
             images->embed[at] = 1;
             images->expert[at] = i < experts + 1;
-            if (i + 1 < data->seq && images->expert[at])
+            if (i + 1 < data->seq && (images->expert[at] || experts == 0))
                 data->label[at + 1] = SHEAF__NO_LABEL;
         }
-        sheaf__data_images_positions(data->position + r * data->seq, patch, data->seq);
-    }
-    free(patch);
     images->self = images;
     images->load = load_gray;
     return st == NULL ? sheaf__data_images_check(data, config) : st;

@@ -136,7 +136,7 @@ static sheaf_status *take_record(reader *in, int64_t index)
 {
     const sheaf__record *record = &in->records.record[index];
     const sheaf_config *config = in->options->config;
-    if (record->image == NULL && in->data->images->needed) {
+    if (record->image == NULL && in->data->images->place.needed) {
         sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "image");
         sheaf_expected(st, "one: the cross-attention of %s looks at it in every record",
                        sheaf_family_name(config->family));

@@ -13,7 +13,9 @@ struct sheaf_data {
     int64_t *begin; /* [capacity + 1] */
     int32_t *token;
     int32_t *label;         /* [tokens]; NULL: the token itself where `trained` is 1 */
+    int32_t *label_after;   /* [rows] that the last position predicts; NULL: none does */
     uint8_t *mask;          /* [tokens]; NULL: all 1 */
+    bool pads_seen;         /* see sheaf_batch.whole */
     uint8_t *trained;       /* [tokens], only without `label`; NULL: 1 from trained_from[row] on */
     int32_t *trained_from;  /* [capacity] */
     int32_t *labels, *seen; /* [rows] labels after the shift; positions with mask 1 */
@@ -58,6 +60,16 @@ static inline int32_t sheaf__data_label_at(const sheaf__data_row *row, int64_t p
     const bool trained =
         row->trained != NULL ? row->trained[position] : position >= data->trained_from[row->number];
     return trained ? row->token[position] : SHEAF__NO_LABEL;
+}
+
+/* sheaf__data_target_at - what position `position` of a row predicts: the label behind it. */
+static inline int32_t sheaf__data_target_at(const sheaf__data_row *row, int64_t position)
+{
+    const sheaf_data *data = row->data;
+    const int64_t length = data->begin[row->number + 1] - data->begin[row->number];
+    if (position + 1 < length)
+        return sheaf__data_label_at(row, position + 1);
+    return data->label_after == NULL ? SHEAF__NO_LABEL : data->label_after[row->number];
 }
 
 static inline uint8_t sheaf__data_mask_at(const sheaf_data *data, int64_t row, int64_t position)

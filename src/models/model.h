@@ -35,15 +35,23 @@ typedef struct sheaf__mixture {
 
 enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
 /* What the rows of a linear layer are: those of a stream, or an image's: inside a tower of the
- * family's list (the class row first), and in what is made of what the tower gives. */
-enum { SHEAF__ROW_KINDS = SHEAF__STREAMS + 2 * SHEAF__MOST_TOWERS };
+ * family's list (the class row first), its patches after that, and the rows that are given for it
+ * (a resampler's). */
+enum {
+    SHEAF__KINDS_OF_TOWER = 3,
+    SHEAF__ROW_KINDS = SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER * SHEAF__MOST_TOWERS
+};
 static inline int sheaf__rows_inside(int tower)
 {
-    return SHEAF__STREAMS + 2 * tower;
+    return SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER * tower;
 }
 static inline int sheaf__rows_after(int tower)
 {
-    return SHEAF__STREAMS + 2 * tower + 1;
+    return SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER * tower + 1;
+}
+static inline int sheaf__rows_given(int tower)
+{
+    return SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER * tower + 2;
 }
 
 /* What a family has none of has no name. Its builder says what a layer is; decoder.c reads it. */

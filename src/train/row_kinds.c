@@ -1,19 +1,30 @@
 /* row_kinds.c - see row_kinds.h. */
 #include "train/row_kinds.h"
 
-/* Rows of one image in each kind; 0 where rows are tokens. */
-static int64_t of_image(const sheaf__model *m, int kind)
+/* What of an image the rows of a kind are; -1: tokens, or nothing. */
+static int tower_of(const sheaf__model *m, int kind)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, &m->schema->config);
-    for (int i = 0; i < towers; i++)
-        if (kind == sheaf__rows_inside(i) || kind == sheaf__rows_after(i))
-            return kind == sheaf__rows_inside(i) ? tower[i].rows : tower[i].patches;
-    return 0;
+    const int t = (kind - SHEAF__STREAMS) / SHEAF__KINDS_OF_TOWER;
+    return kind < SHEAF__STREAMS || t >= sheaf__towers_of(tower, &m->schema->config) ? -1 : t;
 }
 
-sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, int64_t rows,
-                                    int64_t seq)
+/* Rows of a kind of images with so many patches; 0 where rows are tokens. */
+static int64_t rows_of(const sheaf__model *m, int kind, int64_t images, int64_t patches)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int t = tower_of(m, kind);
+    if (t < 0)
+        return 0;
+    sheaf__towers_of(tower, &m->schema->config);
+    if (kind == sheaf__rows_given(t)) /* where they are other rows than its patches */
+        return tower[t].ragged || tower[t].gives != tower[t].patches ? images * tower[t].gives : 0;
+    return kind == sheaf__rows_inside(t) ? patches + images * (tower[t].rows - tower[t].patches)
+                                         : patches;
+}
+
+sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
+                                    const sheaf_batch_images *most, int64_t tokens)
 {
     sheaf_status *st = NULL;
     *out = (sheaf__row_kinds){ 0 };
@@ -21,7 +32,10 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, 
         model->options.lora->options.dropout <= 0)
         return NULL;
     for (int k = 0; k < SHEAF__ROW_KINDS && st == NULL; k++) {
-        const size_t n = (size_t)(rows * (k < SHEAF__STREAMS ? seq : of_image(model, k)));
+        const int t = tower_of(model, k);
+        const size_t n = (size_t)(k < SHEAF__STREAMS ? tokens
+                                  : t < 0            ? 0
+                                          : rows_of(model, k, most->images, most->patches[t]));
         if (n == 0)
             continue;
         st = sheaf__take(&out->sample[k], model->context, n * 8, SHEAF_MEM_INPUTS);
@@ -37,6 +51,30 @@ static void fill_stream(sheaf__row_kinds *k, int stream, const sheaf__step_info 
     for (int64_t i = 0; i < n; i++) {
         k->sample[stream][i] = tokens->sample[at[i]];
         k->position[stream][i] = tokens->position[at[i]];
+    }
+}
+
+/* Rows of one image after the other; those of a sequence's images are counted on. */
+static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *model,
+                        const sheaf__step_info *tokens, const sheaf_batch *batch, int64_t images)
+{
+    const int64_t embedded = sheaf__image_positions(&model->schema->config);
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int t = tower_of(model, k);
+    int64_t at = 0, next = 0, before = 0;
+    sheaf__towers_of(tower, &model->schema->config);
+    for (int64_t i = 0; i < images && t >= 0; i++) {
+        const int64_t sample = tokens->sample[batch->image_row[i * embedded]],
+                      patches = tower[t].ragged
+                                    ? sheaf__view_patches(&batch->picture[i].of[t], &tower[t])
+                                    : tower[t].patches,
+                      end = at + rows_of(model, k, 1, patches);
+        next = i > 0 && sample == before ? next : 0;
+        before = sample;
+        for (; at < end; at++, next++) {
+            kinds->sample[k][at] = sample;
+            kinds->position[k][at] = next;
+        }
     }
 }
 
@@ -57,13 +95,11 @@ void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
                         k == SHEAF__TEXT ? tokens_in_all - holds.image_rows : holds.image_rows);
             continue;
         }
-        const int64_t n = of_image(model, k),
-                      embedded = sheaf__image_positions(&model->schema->config);
-        for (int64_t i = 0; i < holds.images * n; i++) {
-            kinds->sample[k][i] = tokens->sample[batch->image_row[i / n * embedded]];
-            kinds->position[k][i] = i % n;
-        }
+        fill_images(kinds, k, model, tokens, batch, holds.images);
     }
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+        if (kinds->sample[sheaf__rows_given(t)] == NULL)
+            kinds->of[sheaf__rows_given(t)] = kinds->of[sheaf__rows_after(t)];
 }
 
 void sheaf__row_kinds_release(sheaf__row_kinds *kinds, sheaf__model *model)

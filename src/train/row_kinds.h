@@ -13,12 +13,13 @@ typedef struct sheaf__row_kinds {
     int64_t *sample[SHEAF__ROW_KINDS], *position[SHEAF__ROW_KINDS];
 } sheaf__row_kinds;
 
-/* sheaf__row_kinds_open - for micro-batches of rows * seq tokens; takes memory only where a model
- * that sees images is trained with dropout. Release also after a failure. */
-sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, int64_t rows,
-                                    int64_t seq);
-/* sheaf__row_kinds_fill - for the batch that runs next; tokens: of its rows * seq tokens. An
- * image's rows are its sample's, counted from 0 in each tower. batch NULL on the dry device. */
+/* sheaf__row_kinds_open - for micro-batches of so many tokens and at most so many images; takes
+ * memory only where a model that sees images is trained with dropout. Release also after a failure.
+ */
+sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
+                                    const sheaf_batch_images *most, int64_t tokens);
+/* sheaf__row_kinds_fill - for the batch that runs next; tokens: of its rows * seq tokens. The
+ * rows of a sample's images are counted from 0 in each kind. batch NULL on the dry device. */
 void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
                            const sheaf__step_info *tokens, const sheaf_batch *batch,
                            sheaf_batch_images holds, int64_t tokens_in_all);

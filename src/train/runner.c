@@ -14,10 +14,12 @@ static bool is_dry(const sheaf__runner *r)
 static sheaf_status *take_batch(sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
-    const size_t rows = (size_t)r->options.rows, n = rows * (size_t)r->options.seq;
+    const size_t n = (size_t)r->options.rows * (size_t)r->options.seq;
     const bool sees = r->model->towers != NULL, looks = r->model->begins; /* where the towers are */
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
+    if (sees)
+        sheaf_data_images_room(&r->room, r->data, config, r->options.rows);
     const struct {
         void *out;
         size_t bytes;
@@ -27,7 +29,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
         { &r->batch.position, n * 4 },
         { &r->batch.mask, n },
         { &r->batch.segment, sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0 },
-        { &r->batch.image_row, sees ? rows * (size_t)sheaf__image_positions(config) * 4 : 0 },
+        { &r->batch.image_row, (size_t)(r->room.images * sheaf__image_positions(config)) * 4 },
         { &r->batch.stream[0], sees ? n * 4 : 0 },
         { &r->batch.stream[1], sees ? n * 4 : 0 },
     };
@@ -35,15 +37,19 @@ static sheaf_status *take_batch(sheaf__runner *r)
     for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
         if (need[i].bytes > 0)
             st = sheaf__take(need[i].out, r->model->context, need[i].bytes, SHEAF_MEM_INPUTS);
-    for (int t = 0; t < towers && looks && st == NULL; t++)
-        st = sheaf__take(&r->pixels[t], r->model->context,
-                         rows * (size_t)sheaf__tower_numbers(&tower[t]) * 4, SHEAF_MEM_INPUTS);
-    if (st != NULL || !looks || towers == 0 || is_dry(r))
+    for (int t = 0; t < towers && looks && r->room.images > 0 && st == NULL; t++) {
+        r->batch.room[t] = tower[t].ragged ? r->room.patches[t] * tower[t].channels *
+                                                 tower[t].patch * tower[t].patch
+                                           : r->room.images * sheaf__tower_numbers(&tower[t]);
+        st = sheaf__take(&r->pixels[t], r->model->context, (size_t)r->batch.room[t] * 4,
+                         SHEAF_MEM_INPUTS);
+    }
+    if (st != NULL || !looks || towers == 0 || r->room.images == 0 || is_dry(r))
         return st;
-    r->batch.picture = malloc(rows * sizeof *r->batch.picture);
+    r->batch.picture = malloc((size_t)r->room.images * sizeof *r->batch.picture);
     if (r->batch.picture == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "images of %zu sequences", rows);
-    sheaf__picture_place(r->batch.picture, (int64_t)rows, r->pixels, tower, towers);
+        return sheaf_fail(SHEAF_E_MEMORY, "%lld images", (long long)r->room.images);
+    sheaf__picture_place(r->batch.picture, r->room.images, r->pixels, tower, towers);
     return NULL;
 }
 
@@ -105,6 +111,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                                  const sheaf__runner_options *options)
 {
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
+    r->batch.whole = !options->longest;
     r->holds.seq = options->seq;
     if (is_dry(r) && model->towers != NULL) {
         r->holds.images = options->rows;
@@ -113,7 +120,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     }
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
-        st = sheaf__row_kinds_open(&r->kinds, model, options->rows, options->seq);
+        st = sheaf__row_kinds_open(&r->kinds, model, &r->room, options->rows * options->seq);
     r->in = (sheaf__rows_in){ .ids = r->batch.tokens,
                               .position = r->batch.position,
                               .key_mask = r->batch.mask,

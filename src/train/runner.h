@@ -30,6 +30,7 @@ typedef struct sheaf__runner {
     sheaf_batch_images holds; /* on the dry device: what a micro-batch holds; whole rows, an image
                                  in every one, unless changed */
     sheaf__runner_options options;
+    sheaf_batch_images room; /* images and patches that there is room for */
     sheaf_batch batch; /* on the device, so that the planner sees it; the list of images is not */
     float *pixels[SHEAF__MOST_TOWERS]; /* of its images, by tower */
     sheaf__rows_in in;

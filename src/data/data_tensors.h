@@ -1,0 +1,75 @@
+/* data_tensors.h - private: a .safetensors file of rows while it is read, and the forms in which
+ * such files tell where images are (sheaf__image_file). */
+#ifndef SHEAF_DATA_DATA_TENSORS_H
+#define SHEAF_DATA_DATA_TENSORS_H
+
+#include "data/data_images.h"
+#include "data/data_rows.h"
+#include "formats/safetensors.h"
+
+/* An image that was found: where its rows begin, and which item of which tensor its pixels are. */
+typedef struct sheaf__found_image {
+    int64_t row, begin;
+    const sheaf_safetensors_entry *pixels;
+    int64_t item;
+} sheaf__found_image;
+
+typedef struct sheaf__tensors {
+    sheaf_safetensors *file; /* NULL once its images keep it */
+    sheaf_data *data;
+    const sheaf_config *config;
+    int64_t rows, length;
+    bool prompts;              /* as sheaf_data_options has it */
+    uint8_t *mask;             /* where a mask that is read goes */
+    void *chunk;               /* SHEAF__TENSORS_CHUNK int64 */
+    sheaf__found_image *image; /* [images] ascending by row and begin; not of the form with masks */
+    int64_t images;
+} sheaf__tensors;
+
+/* sheaf__tensors_bad - "'name': expected ..."; _bad_value: "'name': row, position: found". */
+sheaf_status *sheaf__tensors_bad(const char *name, const char *expected);
+sheaf_status *sheaf__tensors_bad_value(const sheaf__tensors *in, const char *name, int64_t index,
+                                       int64_t value);
+/* sheaf__tensors_each - calls take(in, name, index, value) for every element of [rows, length]. */
+enum { SHEAF__TENSORS_CHUNK = 1 << 16 }; /* elements converted at a time */
+sheaf_status *sheaf__tensors_each(sheaf__tensors *in, const char *name,
+                                  sheaf_status *(*take)(sheaf__tensors *in, const char *name,
+                                                        int64_t index, int64_t value));
+/* sheaf__tensors_mask - a tensor of 0 and 1 as [rows, length]. */
+sheaf_status *sheaf__tensors_mask(sheaf__tensors *in, const char *name, uint8_t *mask);
+/* sheaf__tensors_shape - "found" a tensor's shape. */
+sheaf_status *sheaf__tensors_shape(sheaf_status *st, const sheaf_safetensors_entry *entry);
+/* sheaf__tensors_numbers_in - `count` integers from element `first` of an I32 or I64 tensor. */
+sheaf_status *sheaf__tensors_numbers_in(int64_t *out, const sheaf__tensors *in,
+                                        const sheaf_safetensors_entry *entry, int64_t first,
+                                        int64_t count);
+
+/* ---- forms of images; nothing happens for a model without ---- */
+
+/* sheaf__tensors_image_known - is a tensor of this name one of the images'? */
+bool sheaf__tensors_image_known(const sheaf__tensors *in, const char *name);
+/* sheaf__tensors_image_check - are the images' tensors of the right shapes? Before rows are read.
+ */
+sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in);
+/* sheaf__tensors_image_places - embed, expert, positions and sizes, when the tokens are read. */
+sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in);
+/* sheaf__tensors_image_keep - takes the file over, from which images are read when they are needed,
+ * and hashes every one of them. */
+sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in);
+
+/* Of the form with masks. */
+bool sheaf__masked_known(const sheaf__tensors *in, const char *name);
+sheaf_status *sheaf__masked_check(const sheaf__tensors *in);
+sheaf_status *sheaf__masked_places(sheaf__tensors *in);
+sheaf_status *sheaf__masked_keep(sheaf__tensors *in);
+/* Of the others: they fill in->image. */
+sheaf_status *sheaf__marked_find(sheaf__tensors *in);
+sheaf_status *sheaf__bound_find(sheaf__tensors *in);
+
+/* sheaf__pixels_check_type - F32, BF16 or F16. */
+sheaf_status *sheaf__pixels_check_type(const sheaf_safetensors_entry *entry);
+/* sheaf__pixels_read - item `item` of `n` numbers each. Thread-safe. */
+sheaf_status *sheaf__pixels_read(float *dst, const sheaf_safetensors *file,
+                                 const sheaf_safetensors_entry *entry, int64_t item, int64_t n);
+
+#endif

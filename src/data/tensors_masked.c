@@ -1,0 +1,146 @@
+/* tensors_masked.c - images of a .safetensors file by masks of their positions, one in each row, as
+ * for CogVLM and CogAgent: the tensors that data_images.h lists. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data_tensors.h"
+
+static const char *const masks[] = { "image_embed_mask", "token_type_ids", "vision_expert_mask",
+                                     "image_rope_mask", "context_length" };
+
+/* What holds the images, as each tower reads them. */
+static const char *const images_of[] = { "vision_image", "cross_image" };
+enum { MOST_IMAGES = sizeof images_of / sizeof *images_of };
+
+bool sheaf__masked_known(const sheaf__tensors *in, const char *name)
+{
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
+        if (strcmp(name, masks[i]) == 0)
+            return true;
+    for (int t = 0; t < in->data->images->towers && t < MOST_IMAGES; t++)
+        if (strcmp(name, images_of[t]) == 0)
+            return true;
+    return false;
+}
+
+/* Does the file mark an image's positions at all? */
+static const char *embed_name(const sheaf__tensors *in)
+{
+    if (sheaf__safetensors_find(in->file, "image_embed_mask") != NULL)
+        return "image_embed_mask";
+    return sheaf__safetensors_find(in->file, "token_type_ids") != NULL ? "token_type_ids" : NULL;
+}
+
+static sheaf_status *check_pixels(const sheaf__tensors *in, const char *name,
+                                  const sheaf__tower *tower)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
+    const int64_t channels = tower->channels, height = tower->height, width = tower->width;
+    if (e == NULL)
+        return sheaf_found(sheaf__tensors_bad(name, "the images of the rows, normalised"),
+                           "no such tensor");
+    sheaf_status *st = sheaf__pixels_check_type(e);
+    if (st != NULL || (e->ndim == 4 && e->shape[0] == in->rows && e->shape[1] == channels &&
+                       e->shape[2] == height && e->shape[3] == width))
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
+                        "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", in->rows, channels,
+                        height, width);
+    return sheaf__tensors_shape(st, e);
+}
+
+sheaf_status *sheaf__masked_check(const sheaf__tensors *in)
+{
+    const sheaf__data_images *images = in->data->images;
+    sheaf_status *st = NULL;
+    if (images->towers > MOST_IMAGES)
+        return sheaf_found(sheaf__tensors_bad(images_of[0], "images of at most two towers"), "%d",
+                           images->towers);
+    for (int t = 0; embed_name(in) != NULL && t < images->towers && st == NULL; t++)
+        st = check_pixels(in, images_of[t], &images->tower[t]);
+    return st;
+}
+
+/* Masks that the file leaves out follow from those it has. */
+sheaf_status *sheaf__masked_places(sheaf__tensors *in)
+{
+    sheaf_data *data = in->data;
+    sheaf__data_images *images = data->images;
+    sheaf_status *st = sheaf__data_images_rows_new(data);
+    if (st == NULL && embed_name(in) != NULL)
+        st = sheaf__tensors_mask(in, embed_name(in), images->embed);
+    const bool expert = sheaf__safetensors_find(in->file, "vision_expert_mask") != NULL;
+    if (st == NULL && expert)
+        st = sheaf__tensors_mask(in, "vision_expert_mask", images->expert);
+    for (int64_t i = 0; i < data->tokens && st == NULL && !expert; i++) /* all but EOI, the last */
+        images->expert[i] = images->embed[i] && (i + 1) % in->length != 0 && images->embed[i + 1];
+    if (st != NULL || data->position != NULL || embed_name(in) == NULL)
+        return st;
+    uint8_t *patch = malloc((size_t)data->tokens + 1);
+    data->position = malloc((size_t)data->tokens * sizeof *data->position + 1);
+    if (patch == NULL || data->position == NULL)
+        st = sheaf__data_no_memory(data->tokens);
+    else if (sheaf__safetensors_find(in->file, "image_rope_mask") != NULL)
+        st = sheaf__tensors_mask(in, "image_rope_mask", patch);
+    else
+        for (int64_t i = 0; i < data->tokens; i++) /* those that use experts, but BOI, the first */
+            patch[i] = images->expert[i] && i % in->length != 0 && images->expert[i - 1];
+    for (int64_t r = 0; r < in->rows && st == NULL; r++)
+        sheaf__data_images_positions(data->position + r * in->length, patch + r * in->length,
+                                     in->length);
+    free(patch);
+    return st;
+}
+
+/* ---- images, read when they are needed ---- */
+
+typedef struct pixels {
+    sheaf_safetensors *file;
+    const sheaf__data_images *images;
+} pixels;
+
+static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture)
+{
+    const pixels *p = self;
+    sheaf_status *st = NULL;
+    for (int t = 0; t < p->images->towers && st == NULL; t++)
+        st = sheaf__pixels_read(picture->of[t].pixels, p->file,
+                                sheaf__safetensors_find(p->file, images_of[t]), row,
+                                sheaf__tower_numbers(&p->images->tower[t]));
+    return st;
+}
+
+static void close_pixels(void *self)
+{
+    pixels *p = self;
+    sheaf__safetensors_close(p->file);
+    free(p);
+}
+
+sheaf_status *sheaf__masked_keep(sheaf__tensors *in)
+{
+    sheaf__data_images *images = in->data->images;
+    if (embed_name(in) == NULL)
+        return NULL;
+    pixels *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return sheaf__data_no_memory(0);
+    *p = (pixels){ in->file, images };
+    in->file = NULL;
+    images->self = p;
+    images->load = load;
+    images->close = close_pixels;
+    int64_t n = 0; /* numbers of an image, for all towers */
+    for (int t = 0; t < images->towers; t++)
+        n += sheaf__tower_numbers(&images->tower[t]);
+    sheaf__picture *room = sheaf__picture_room(1, images->tower, images->towers);
+    sheaf_status *st = room == NULL ? sheaf__data_no_memory(n) : NULL;
+    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
+        st = load(p, r, room);
+        if (st == NULL)
+            images->hash[r] = sheaf__hash(room->of[0].pixels, (size_t)n * sizeof(float));
+    }
+    free(room);
+    return st;
+}

@@ -1,0 +1,109 @@
+/* tensors_read.c - what readers of a .safetensors file of rows share: numbers, masks, pixels, and
+ * how they complain. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "data/data_tensors.h"
+#include "ops/kernels.h"
+
+sheaf_status *sheaf__tensors_bad(const char *name, const char *expected)
+{
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name), "%s", expected);
+}
+
+sheaf_status *sheaf__tensors_shape(sheaf_status *st, const sheaf_safetensors_entry *entry)
+{
+    sheaf_text text = { 0 };
+    for (int i = 0; i < entry->ndim; i++)
+        sheaf__text_add(&text, "%s%" PRId64, i == 0 ? "[" : ", ", entry->shape[i]);
+    sheaf__text_add(&text, "]");
+    st = text.failed ? sheaf_found(st, "%d axes", entry->ndim)
+                     : sheaf_found(st, "%s", entry->ndim == 0 ? "no axis" : text.at);
+    sheaf__text_release(&text);
+    return st;
+}
+
+sheaf_status *sheaf__tensors_bad_value(const sheaf__tensors *in, const char *name, int64_t index,
+                                       int64_t value)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64 ", position %" PRId64, name,
+                                  index / in->length + 1, index % in->length + 1),
+                       "%" PRId64, value);
+}
+
+static int64_t whole_number(const void *at, int64_t bytes, int64_t i)
+{
+    if (bytes == 1)
+        return ((const uint8_t *)at)[i];
+    return bytes == 8 ? ((const int64_t *)at)[i] : ((const int32_t *)at)[i];
+}
+
+sheaf_status *sheaf__tensors_numbers_in(int64_t *out, const sheaf__tensors *in,
+                                        const sheaf_safetensors_entry *entry, int64_t first,
+                                        int64_t count)
+{
+    const int64_t item = (int64_t)sheaf_dtype_bytes(entry->dtype);
+    sheaf_status *st = sheaf__safetensors_read(in->file, entry, first * item, out, count * item);
+    for (int64_t i = count; i-- > 0 && st == NULL;) /* narrower ones fill the beginning */
+        out[i] = whole_number(out, item, i);
+    return st;
+}
+
+/* Calls take(in, index, value) for every element. */
+sheaf_status *sheaf__tensors_each(sheaf__tensors *in, const char *name,
+                                  sheaf_status *(*take)(sheaf__tensors *in, const char *name,
+                                                        int64_t index, int64_t value))
+{
+    const sheaf_safetensors_entry *entry = sheaf__safetensors_find(in->file, name);
+    const int64_t item = (int64_t)sheaf_dtype_bytes(entry->dtype), total = in->rows * in->length;
+    for (int64_t done = 0; done < total; done += SHEAF__TENSORS_CHUNK) {
+        const int64_t n = total - done < SHEAF__TENSORS_CHUNK ? total - done : SHEAF__TENSORS_CHUNK;
+        sheaf_status *st =
+            sheaf__safetensors_read(in->file, entry, done * item, in->chunk, n * item);
+        for (int64_t i = 0; i < n && st == NULL; i++)
+            st = take(in, name, done + i, whole_number(in->chunk, item, i));
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+static sheaf_status *take_mask(sheaf__tensors *in, const char *name, int64_t index, int64_t value)
+{
+    if (value != 0 && value != 1)
+        return sheaf_expected(sheaf__tensors_bad_value(in, name, index, value), "0 or 1");
+    in->mask[index] = (uint8_t)value;
+    return NULL;
+}
+
+sheaf_status *sheaf__tensors_mask(sheaf__tensors *in, const char *name, uint8_t *mask)
+{
+    in->mask = mask;
+    return sheaf__tensors_each(in, name, take_mask);
+}
+
+/* ---- pixels ---- */
+
+sheaf_status *sheaf__pixels_check_type(const sheaf_safetensors_entry *e)
+{
+    if (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16)
+        return NULL;
+    return sheaf_found(sheaf__tensors_bad(e->name, "F32, BF16 or F16"), "%s",
+                       sheaf_dtype_name(e->dtype));
+}
+
+sheaf_status *sheaf__pixels_read(float *dst, const sheaf_safetensors *file,
+                                 const sheaf_safetensors_entry *e, int64_t item, int64_t n)
+{
+    const int64_t bytes = n * (int64_t)sheaf_dtype_bytes(e->dtype);
+    if (e->dtype == SHEAF_F32)
+        return sheaf__safetensors_read(file, e, item * bytes, dst, bytes);
+    void *half = malloc((size_t)bytes);
+    sheaf_status *st = half == NULL ? sheaf__data_no_memory(n)
+                                    : sheaf__safetensors_read(file, e, item * bytes, half, bytes);
+    if (st == NULL)
+        sheaf__kernels_for(NULL)->convert(dst, SHEAF_F32, half, e->dtype, n);
+    free(half);
+    return st;
+}
