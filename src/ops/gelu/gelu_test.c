@@ -84,6 +84,48 @@ static void test_gelu__within_its_error_of_the_double_formulas(void **state)
     }
 }
 
+/* ---- by tanh ---- */
+
+static const double A = 1.5957691216057308, B = 0.044715; /* A = 2 sqrt(2 / pi) */
+
+static double by_tanh(double x)
+{
+    return 0.5 * x * (1 + tanh(A / 2 * (x + B * x * x * x)));
+}
+static double tanh_slope(double x)
+{
+    const double p = 1 / (1 + exp(-A * (x + B * x * x * x)));
+    return p + x * p * (1 - p) * A * (1 + 3 * B * x * x);
+}
+
+static void test_gelu__by_tanh(void **state)
+{
+    enum { STEP = 15360 };
+    static float x[STEP], y[STEP], dx[STEP], ones[STEP];
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    for (int i = 0; i < STEP; i++) { /* from -12 to 12 */
+        ones[i] = 1;
+        x[i] = (float)(i * (24.0 / STEP) - 12);
+    }
+    k->gelu_tanh(y, x, STEP, SHEAF_F32);
+    k->gelu_tanh_back(dx, ones, x, STEP, false, SHEAF_F32);
+    for (int i = 0; i < STEP; i++) {
+        /* exp, a sum, a quotient and a product, and the rounding of z, which exp multiplies */
+        CHECK_NEAR("by tanh", y[i], by_tanh(x[i]), 3e-6 * (1e-3 + fabs(by_tanh(x[i]))));
+        /* 1 - p is off by half an ulp of 1, and meets up to 30 before it vanishes */
+        CHECK_NEAR("its slope", dx[i], tanh_slope(x[i]), 2e-6);
+    }
+    const float ends[] = { INFINITY, -INFINITY, NAN, -0.0f, 1e20f, -1e20f, 1, -1 };
+    k->gelu_tanh(y, ends, 8, SHEAF_F32);
+    assert_true(y[0] == INFINITY && y[2] != y[2] && y[3] == 0 && signbit(y[3]) && y[4] == 1e20f &&
+                y[5] == 0);
+    CHECK_NEAR("1", y[6], 0.841191990608f, 1e-7);
+    CHECK_NEAR("-1", y[7], -0.158808009392f, 1e-7);
+    float erf_of;
+    k->gelu(&erf_of, &ends[6], 1, SHEAF_F32);
+    assert_true(fabsf(erf_of - y[6]) > 1e-4f);
+}
+
 enum { N = 24 };
 
 static double loss(const double *x) /* weighs element i by i + 1, so dy = i + 1 */
@@ -92,6 +134,31 @@ static double loss(const double *x) /* weighs element i by i + 1, so dy = i + 1 
     for (int i = 0; i < N; i++)
         sum += (i + 1) * gelu(x[i]);
     return sum;
+}
+
+static double tanh_loss(const double *x)
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (i + 1) * by_tanh(x[i]);
+    return sum;
+}
+
+static void test_gelu_tanh_back__is_the_gradient(void **state)
+{
+    double x[N], want[N];
+    float xf[N], dy[N], dx[N], twice[N];
+    for (int i = 0; i < N; i++) {
+        xf[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN), x[i] = xf[i];
+        dy[i] = (float)(i + 1), want[i] = dy[i] * tanh_slope(x[i]);
+    }
+    twin_gradient("gelu_tanh", tanh_loss, x, N, want);
+    sheaf__kernels_for("ref")->gelu_tanh_back(dx, dy, xf, N, false, SHEAF_F32);
+    twin_close("gelu_tanh_back", dx, want, N, 1e-6);
+    memcpy(twice, dx, sizeof dx);
+    sheaf__kernels_for("ref")->gelu_tanh_back(twice, dy, xf, N, true, SHEAF_F32);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
 }
 
 static void test_gelu_back__is_the_gradient(void **state)
@@ -113,9 +180,23 @@ static void test_gelu_back__is_the_gradient(void **state)
 
 enum { MOST = 15360 };
 
-static void compare(const twin *t, int64_t n, uint64_t salt)
+/* One of the two forms in one column. */
+typedef struct form {
+    const char *name;
+    void (*ahead)(void *y, const void *x, int64_t n, sheaf_dtype dtype);
+    void (*back)(void *dx, const void *dy, const void *x, int64_t n, bool add, sheaf_dtype dtype);
+} form;
+
+static form form_of(const sheaf__kernels *k, int i)
+{
+    return i == 0 ? (form){ "gelu", k->gelu, k->gelu_back }
+                  : (form){ "gelu by tanh", k->gelu_tanh, k->gelu_tanh_back };
+}
+
+static void compare_form(const twin *t, int which, int64_t n, uint64_t salt)
 {
     static void *block[5];
+    const form ref = form_of(t->ref, which), fast = form_of(t->fast, which);
     const size_t each = MOST * 4, bytes = (size_t)n * twin_bytes(t->dtype);
     void *v[5];
     for (size_t i = 0; i < ARRAY_LEN(block); i++) {
@@ -127,19 +208,25 @@ static void compare(const twin *t, int64_t n, uint64_t salt)
     for (int add = 0; add < 2; add++) {
         twin_fill(v[2], n, t->dtype, t->numbers, salt + 2);
         memcpy(v[3], v[2], bytes);
-        t->ref->gelu_back(v[2], v[1], v[0], n, add, t->dtype);
-        t->fast->gelu_back(v[3], v[1], v[0], n, add, t->dtype);
-        twin_same(t, "gelu_back", v[3], v[2], bytes);
+        ref.back(v[2], v[1], v[0], n, add, t->dtype);
+        fast.back(v[3], v[1], v[0], n, add, t->dtype);
+        twin_same(t, ref.name, v[3], v[2], bytes);
     }
-    t->ref->gelu_back(v[2], v[1], v[0], n, false, t->dtype);
+    ref.back(v[2], v[1], v[0], n, false, t->dtype);
     memcpy(v[3], v[0], bytes);
-    t->fast->gelu_back(v[3], v[1], v[3], n, false, t->dtype);
+    fast.back(v[3], v[1], v[3], n, false, t->dtype);
     twin_same(t, "dx over x", v[3], v[2], bytes);
-    t->ref->gelu(v[2], v[0], n, t->dtype);
-    t->fast->gelu(v[3], v[0], n, t->dtype);
-    twin_same(t, "gelu", v[3], v[2], bytes);
-    t->fast->gelu(v[0], v[0], n, t->dtype);
+    ref.ahead(v[2], v[0], n, t->dtype);
+    fast.ahead(v[3], v[0], n, t->dtype);
+    twin_same(t, ref.name, v[3], v[2], bytes);
+    fast.ahead(v[0], v[0], n, t->dtype);
     twin_same(t, "y over x", v[0], v[2], bytes);
+}
+
+static void compare(const twin *t, int64_t n, uint64_t salt)
+{
+    for (int which = 0; which < 2; which++)
+        compare_form(t, which, n, salt);
 }
 
 static void twins(const twin *t)
@@ -173,12 +260,15 @@ static void sweep(const twin *t)
             x[i] = s < 60 ? sheaf__float((uint32_t)((s * STEP + i) * 17477))
                           : sheaf__float((sheaf__bits(ends[s - 60]) + (uint32_t)i / 2 - STEP / 4) ^
                                          (uint32_t)i << 31);
-        t->ref->gelu(y[0], x, STEP, t->dtype);
-        t->fast->gelu(y[1], x, STEP, t->dtype);
-        twin_same(t, "gelu", y[1], y[0], sizeof x);
-        t->ref->gelu_back(dx[0], ones, x, STEP, false, t->dtype);
-        t->fast->gelu_back(dx[1], ones, x, STEP, false, t->dtype);
-        twin_same(t, "gelu_back", dx[1], dx[0], sizeof x);
+        for (int which = 0; which < 2; which++) {
+            const form ref = form_of(t->ref, which), fast = form_of(t->fast, which);
+            ref.ahead(y[0], x, STEP, t->dtype);
+            fast.ahead(y[1], x, STEP, t->dtype);
+            twin_same(t, ref.name, y[1], y[0], sizeof x);
+            ref.back(dx[0], ones, x, STEP, false, t->dtype);
+            fast.back(dx[1], ones, x, STEP, false, t->dtype);
+            twin_same(t, ref.name, dx[1], dx[0], sizeof x);
+        }
     }
 }
 
@@ -194,7 +284,9 @@ int main(void)
         cmocka_unit_test(test_gelu__one_rounding_in_bf16),
         cmocka_unit_test(test_gelu__ends),
         cmocka_unit_test(test_gelu__within_its_error_of_the_double_formulas),
+        cmocka_unit_test(test_gelu__by_tanh),
         cmocka_unit_test(test_gelu_back__is_the_gradient),
+        cmocka_unit_test(test_gelu_tanh_back__is_the_gradient),
         cmocka_unit_test(test_gelu__fast_kernels_give_the_reference_bits),
         cmocka_unit_test(test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x),
     };

@@ -1,0 +1,89 @@
+/* times_test.c - y = x W for W as it is stored, on small tapes (problem_test.h). */
+#include "tape/linear.h"
+#include "tape/problem_test.h"
+
+enum { IN = 37, OUT = 70, TOKENS = 6 };
+
+typedef struct times_env {
+    bool back; /* with panels of its own, or packed on the way */
+    sheaf__linear linear;
+} times_env;
+
+static void *panels(size_t bytes)
+{
+    void *to = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(to);
+    return to;
+}
+
+static void release(times_env *e)
+{
+    free(e->linear.w[0].ahead);
+    free(e->linear.w[0].back);
+    e->linear = (sheaf__linear){ 0 };
+}
+
+static sheaf__value *record_times(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                  const problem *p)
+{
+    times_env *e = p->env;
+    const sheaf_dtype t = sheaf__tape_context(tape)->dtype;
+    release(e);
+    e->linear = (sheaf__linear){ .name = "w",
+                                 .in = OUT, /* the names of a layer that computes x w^T */
+                                 .out = IN,
+                                 .whole = true,
+                                 .count = 1,
+                                 .extent = { IN },
+                                 .owned = IN,
+                                 .weight_trained = vector[1].trained,
+                                 .w[0] = { .dtype = t, .n = IN, .k = OUT } };
+    e->linear.w[0].ahead = panels(sheaf__packed_bytes(t, IN, OUT));
+    if (e->back)
+        e->linear.w[0].back = panels(sheaf__packed_back_bytes(t, IN, OUT));
+    sheaf__pack(&e->linear.w[0], vector[1].data, SHEAF_F32, OUT, 0, IN);
+    return sheaf__record_times(tape, value[0], &e->linear);
+}
+
+static void plain_times(double *y, double *const *x, const problem *p)
+{
+    for (int64_t r = 0; r < TOKENS; r++)
+        for (int64_t c = 0; c < OUT; c++) {
+            y[r * OUT + c] = 0;
+            for (int64_t k = 0; k < IN; k++)
+                y[r * OUT + c] += x[0][r * IN + k] * x[1][k * OUT + c];
+        }
+}
+
+static void test_times__values_and_gradients(void **state)
+{
+    for (int frozen = 0; frozen < 4; frozen++) {
+        times_env env = { .back = frozen < 3 };
+        check(&(problem){ "x times W",
+                          TOKENS,
+                          OUT,
+                          { { TOKENS, IN, false, frozen & 1 }, { IN, OUT, true, frozen & 2 } },
+                          false,
+                          record_times,
+                          plain_times,
+                          &env });
+        env.back = !env.back;
+        check(&(problem){ "x times W, other panels",
+                          TOKENS,
+                          OUT,
+                          { { TOKENS, IN, false, frozen & 1 }, { IN, OUT, true, frozen & 2 } },
+                          false,
+                          record_times,
+                          plain_times,
+                          &env });
+        release(&env);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_times__values_and_gradients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
