@@ -1,5 +1,5 @@
-/* config.h - what config.json says about a model of the Llama family and its kin or of OmniLMM, or
- * SAT's model_config.json about CogVLM and CogAgent.
+/* config.h - what config.json says about a model of the Llama family and its kin, of OmniLMM and
+ * MiniCPM-V, or SAT's model_config.json about CogVLM and CogAgent.
  *
  * Reads 4.x style (rope_theta, rope_scaling, torch_dtype) and 5.x style
  * (rope_parameters, dtype). A file with "model_class" and neither "model_type" nor
@@ -31,7 +31,8 @@ typedef enum sheaf_family {
     SHEAF_MIXTRAL,
     SHEAF_GEMMA2,
     SHEAF_GEMMA3,
-    SHEAF_OMNILMM
+    SHEAF_OMNILMM,
+    SHEAF_MINICPMV
 } sheaf_family;
 typedef enum sheaf_rope_type {
     SHEAF_ROPE_DEFAULT,
@@ -73,6 +74,14 @@ typedef struct sheaf_resampler {
     int64_t queries, heads;
     double norm_eps;
 } sheaf_resampler;
+
+/* Versions of MiniCPM-V. */
+typedef enum sheaf_minicpmv {
+    SHEAF_MINICPMV_NONE,
+    SHEAF_MINICPMV_2_0,
+    SHEAF_MINICPMV_2_5,
+    SHEAF_MINICPMV_2_6
+} sheaf_minicpmv;
 
 typedef struct sheaf_config {
     sheaf_family family;
@@ -126,7 +135,14 @@ typedef struct sheaf_config {
     char *unknown_keys; /* comma separated, owned, NULL if none */
     int64_t padding; /* 1 + the row of the embedding whose lookups teach it nothing (padding_idx of
                         torch); 0 = none */
-    sheaf_resampler resampler; /* OmniLMM; all zero for others */
+    sheaf_resampler resampler; /* OmniLMM, MiniCPM-V; all zero for others */
+    /* MiniCPM-V; all zero for others. */
+    sheaf_minicpmv minicpmv;
+    bool vit_dropped;       /* the tower's last block, which files may hold, is not in vit.layers */
+    bool padding_seen;      /* of 2.5: pictures of a batch are as long as its longest, see docs */
+    double scale_emb;       /* of embeddings; 1: as they are */
+    double scale_depth;     /* of residual branches, over sqrt(layers); 0: as they are */
+    int64_t dim_model_base; /* logits are divided by hidden over it; 0: not */
 } sheaf_config;
 
 /* sheaf_config_read - parses the file at `path`. Errors name key, expected, found. */

@@ -7,6 +7,7 @@
 #include "families/gemma2/gemma2.h"
 #include "families/gemma3/gemma3.h"
 #include "families/llama/llama.h"
+#include "families/minicpmv/minicpmv.h"
 #include "families/mixtral/mixtral.h"
 #include "families/olmo2/olmo2.h"
 #include "families/omnilmm/omnilmm.h"
@@ -21,7 +22,7 @@ static const sheaf__family *const table[] = {
     [SHEAF_SMOLLM3] = &sheaf__family_smollm3,   [SHEAF_OLMO2] = &sheaf__family_olmo2,
     [SHEAF_PHI3] = &sheaf__family_phi3,         [SHEAF_MIXTRAL] = &sheaf__family_mixtral,
     [SHEAF_GEMMA2] = &sheaf__family_gemma2,     [SHEAF_GEMMA3] = &sheaf__family_gemma3,
-    [SHEAF_OMNILMM] = &sheaf__family_omnilmm,
+    [SHEAF_OMNILMM] = &sheaf__family_omnilmm,   [SHEAF_MINICPMV] = &sheaf__family_minicpmv,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

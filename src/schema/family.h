@@ -183,6 +183,11 @@ typedef struct sheaf__family {
      * alone: has() says whether any begins so. NULL: there are none. */
     bool (*idle)(const char *name, bool (*has)(const void *self, const char *begin),
                  const void *self);
+    /* Of a family whose versions have tensors of other names: which version these are, and which
+     * the config says, in sentences; NULL: there is one. */
+    const char *(*variant)(bool (*any)(const void *self, const char *begin, const char *inside),
+                           const void *self);
+    const char *(*variant_of)(const sheaf_config *c);
     /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
      * are none. */
     bool (*spare)(const char *name, const sheaf_config *c);

@@ -173,19 +173,8 @@ static bool any_name(const void *self, const char *begin, const char *inside)
     return false;
 }
 
-/* Models that sheaf cannot check yet, by tensors that no other has. */
-static const struct unsupported {
-    const char *family, *title, *inside[2];
-} unsupported[] = {
-    { "minicpmv", "MiniCPM-V", { "llm.model.layers.", "vpm." } },
-};
-enum { UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
-
 const char *sheaf__family_of(const sheaf_catalog *c)
 {
-    for (int i = 0; i < UNSUPPORTED; i++)
-        if (any_name(c, unsupported[i].inside[0], "") && any_name(c, unsupported[i].inside[1], ""))
-            return unsupported[i].family;
     const char *name = NULL;
     const sheaf__family *family;
     for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
@@ -335,6 +324,7 @@ static sheaf_status *check_schema(checking *x)
 static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
                                 const char *by_tensors)
 {
+    const sheaf__family *family = sheaf__family_for(&schema->config);
     sheaf_text text = { 0 };
     int64_t lost = 0;
     for (int64_t i = 0; i < c->count; i++)
@@ -346,12 +336,24 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
     if (st == NULL)
         st = sheaf__catalog_notef(
             c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
-            sheaf_family_name(schema->config.family), cure,
+            family->variant_of != NULL ? family->variant_of(&schema->config) : family->name, cure,
             "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors, lost,
             text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : "");
     free(cure);
     sheaf__text_release(&text);
     return st;
+}
+
+/* Tensors of another version of the family. */
+static bool other_variant(const char **by_tensors, const sheaf_catalog *c,
+                          const sheaf_config *config)
+{
+    const sheaf__family *family = sheaf__family_for(config);
+    const char *is = family->variant == NULL ? NULL : family->variant(any_name, c);
+    if (is == NULL || strcmp(is, family->variant_of(config)) == 0)
+        return false;
+    *by_tensors = is;
+    return true;
 }
 
 static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
@@ -363,7 +365,8 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
         return sheaf__catalog_defect(c, c->config_path, st);
     c->vocab = config->vocab;
     checking x = { .c = c, .schema = schema, .vocab = config->vocab, .damaged = damaged };
-    if (by_tensors != NULL && !alike(by_tensors, config->family))
+    if ((by_tensors != NULL && !alike(by_tensors, config->family)) ||
+        other_variant(&by_tensors, c, config))
         st = note_class(c, schema, by_tensors);
     else {
         free(c->model);
@@ -387,34 +390,15 @@ static bool names_no_model(const char *config)
     return yes;
 }
 
-static const char *unsupported_title(const char *family)
-{
-    for (int i = 0; i < UNSUPPORTED && family != NULL; i++)
-        if (strcmp(unsupported[i].family, family) == 0)
-            return unsupported[i].title;
-    return NULL;
-}
-
-/* Its tensors are tensors all the same. `why` is what the config's reader said, or NULL; frees
+/* Its tensors are tensors all the same. `why` is what the config's reader said; frees
  * it. */
 static sheaf_status *note_unsupported(sheaf_catalog *c, const char *by_tensors, sheaf_status *why)
 {
-    const char *path = c->config_path != NULL ? c->config_path : c->root,
-               *title = unsupported_title(by_tensors);
-    sheaf_status *st;
-    if (title != NULL)
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "",
-                                  "a model that sheaf supports", "",
-                                  "%s, by its tensors: this model is not supported "
-                                  "yet; tensors were not held against a config",
-                                  title);
-    else
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "",
-                                  sheaf_status_expected(why), sheaf_status_try(why),
-                                  "%s %s%s; tensors were "
-                                  "not held against it",
-                                  sheaf_status_where(why), sheaf_status_found(why),
-                                  by_tensors == NULL ? ": a model that is not supported yet" : "");
+    const char *path = c->config_path != NULL ? c->config_path : c->root;
+    sheaf_status *st = sheaf__catalog_notef(
+        c, SHEAF_WARNING, "unsupported", path, "", sheaf_status_expected(why),
+        sheaf_status_try(why), "%s %s%s; tensors were not held against it", sheaf_status_where(why),
+        sheaf_status_found(why), by_tensors == NULL ? ": a model that is not supported yet" : "");
     sheaf_status_free(why);
     return st;
 }
@@ -428,14 +412,12 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;
-    if (c->config == NULL && unsupported_title(by_tensors) != NULL)
-        return note_unsupported(c, by_tensors, NULL);
     if (c->config == NULL)
         return sheaf__config_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json",
                                   "no config: shapes were not held against one");
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
-        (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED || unsupported_title(by_tensors) != NULL ||
+        (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED ||
          (by_tensors == NULL && names_no_model(c->config))))
         return note_unsupported(c, by_tensors, st);
     if (st != NULL)

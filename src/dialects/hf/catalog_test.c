@@ -296,34 +296,31 @@ static void test_hf__a_word_before_all_names_is_left_out(void **state)
     }
 }
 
-static void test_hf__models_that_are_not_supported_are_named(void **state)
+/* What the config says must still be true. */
+static void test_hf__tensors_of_images_under_a_config_without(void **state)
 {
     static const struct {
-        const char *title, *names[3];
+        const char *family, *names[3];
     } models[] = {
-        { "MiniCPM-V",
+        { "minicpmv",
           { "llm.model.layers.0.self_attn.q_proj.weight", "resampler.query",
             "vpm.embeddings.patch_embedding.weight" } },
+        { "omnilmm",
+          { "model.layers.0.self_attn.q_proj.weight", "model.resampler.query",
+            "model.vision_tower.blocks.0.attn.q_bias" } },
     };
-    static const char *const configs[] = { NULL, "{\"text\": {\"hidden_size\": 8}}",
-                                           "{\"model_type\": \"another\"}" };
-    for (size_t i = 0; i < ARRAY_LEN(models); i++)
-        for (size_t k = 0; k < ARRAY_LEN(configs); k++) {
-            char dir[400];
-            snprintf(dir, sizeof dir, "%s-%zu-%zu", at("unsupported"), i, k);
-            CHECK_OK(sheaf__make_dirs(dir, NULL));
-            put_tensors(in(dir, "model.safetensors"), models[i].names, 3, SHEAF_F32);
-            if (configs[k] != NULL)
-                put(in(dir, "config.json"), configs[k]);
-            sheaf_catalog *c = read_at(dir, NULL);
-            CHECK_SOUND(c);
-            CHECK_FINDING(c, SHEAF_WARNING, "unsupported", models[i].title);
-            sheaf__catalog_free(c);
-            c = read_at(dir, golden("llama/tiny_llama/hf/config.json")); /* what the config says
-                                                                            must still be true */
-            CHECK_FINDING(c, SHEAF_DEFECT, "class", "would be lost");
-            sheaf__catalog_free(c);
-        }
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        char dir[400];
+        snprintf(dir, sizeof dir, "%s-%zu", at("images"), i);
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        put_tensors(in(dir, "model.safetensors"), models[i].names, 3, SHEAF_F32);
+        sheaf_catalog *c = read_at(dir, NULL);
+        assert_string_equal(c->model, models[i].family);
+        sheaf__catalog_free(c);
+        c = read_at(dir, golden("llama/tiny_llama/hf/config.json"));
+        CHECK_FINDING(c, SHEAF_DEFECT, "class", "would be lost");
+        sheaf__catalog_free(c);
+    }
 }
 
 static void test_hf__a_config_that_names_no_model(void **state)
@@ -467,7 +464,7 @@ int main(void)
         cmocka_unit_test(test_hf__the_same_tensor_twice),
         cmocka_unit_test(test_hf__variants_and_bare_files),
         cmocka_unit_test(test_hf__a_word_before_all_names_is_left_out),
-        cmocka_unit_test(test_hf__models_that_are_not_supported_are_named),
+        cmocka_unit_test(test_hf__tensors_of_images_under_a_config_without),
         cmocka_unit_test(test_hf__a_config_that_names_no_model),
         cmocka_unit_test(test_torch__tensors_that_are_not_read_are_named_and_refused),
         cmocka_unit_test(test_peft__a_factor_without_its_other),

@@ -11,6 +11,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"
+#include "schema/family.h"
 
 enum { NAMED = 5, COMPARE_BYTES = 1 << 20 };
 
@@ -151,6 +152,37 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
     return mention_prefix(st, source, first->name);
 }
 
+/* Of layers that no pass runs. */
+static bool is_spare(const sheaf_schema *schema, const char *name)
+{
+    const sheaf__family *family = sheaf__family_for(&schema->config);
+    return family->spare != NULL && family->spare(name, &schema->config);
+}
+
+static bool any_name(const void *self, const char *begin, const char *inside)
+{
+    sheaf_source *source = (sheaf_source *)self;
+    for (int64_t i = 0; i < source->count(source); i++) {
+        const char *at = strstr(source->entry(source, i)->name, begin);
+        if (at != NULL && strstr(at, inside) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Of a family with versions: are these tensors of the one that the config says? */
+static sheaf_status *check_variant(const sheaf_schema *schema, sheaf_source *source)
+{
+    const sheaf__family *family = sheaf__family_for(&schema->config);
+    const char *is = family->variant == NULL ? NULL : family->variant(any_name, source);
+    if (is == NULL || strcmp(is, family->variant_of(&schema->config)) == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
+    sheaf_expected(st, "those of %s, as config.json says", family->variant_of(&schema->config));
+    sheaf_found(st, "tensors of %s", is);
+    return sheaf_try_this(st, "the config.json of %s: this one is of another model", is);
+}
+
 static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *source)
 {
     sheaf_text names = { 0 };
@@ -158,7 +190,7 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
     bool biases = true;
     for (int64_t i = 0; i < source->count(source); i++) {
         const char *name = source->entry(source, i)->name;
-        if (sheaf_schema_find(schema, name) != NULL ||
+        if (sheaf_schema_find(schema, name) != NULL || is_spare(schema, name) ||
             (schema->config.tied && strcmp(name, head_name) == 0))
             continue;
         if (n++ < NAMED)
@@ -236,7 +268,7 @@ static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *s
 
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
 {
-    sheaf_status *st = NULL;
+    sheaf_status *st = check_variant(schema, source);
     for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the two tables first, see above */
         for (int64_t i = 0; i < schema->count && st == NULL; i++) {
             const sheaf_tensor *t = &schema->tensor[i];

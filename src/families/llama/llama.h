@@ -57,6 +57,7 @@ typedef struct sheaf__llama_form {
     bool only_longrope;              /* rope types: default and longrope, also called su and yarn */
     const char *const *ignored; /* keys without a rule that all share: its class never reads them,
                                    or by its own; up to NULL, or NULL */
+    const char *prefix;         /* before all names of tensors; or NULL */
     const char *code; /* auto_map may name this class, which transformers has too; or NULL */
     /* Tensors and passes. */
     bool fused;        /* q, k and v are one weight, gate and up another */

@@ -61,11 +61,12 @@ static sheaf_tensor *add_named(builder *b, sheaf_role role, const char *name, in
                          .in_axis = -1,
                          .out_axis = -1,
                          .shape = { 1, 1, 1, 1 } };
-    char prefix[40] = "";
+    const char *begin = sheaf__family_for(&schema->config)->form->prefix;
+    char prefix[64];
     if (name == NULL)
         name = name_of(b, role);
-    if (layer >= 0)
-        snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
+    snprintf(prefix, sizeof prefix, layer >= 0 ? "%smodel.layers.%d." : "%s",
+             begin == NULL ? "" : begin, layer);
     if (asprintf(&t->module, "%s%s", prefix, name) < 0)
         t->module = NULL;
     if (asprintf(&t->name, "%s%s.%s", prefix, name, bias ? "bias" : "weight") < 0)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "families/common/rows.h"
 #include "families/llama/llama.h"
 #include "families/omnilmm/omnilmm.h"
 #include "models/named.h"
@@ -110,7 +111,7 @@ sheaf__value *sheaf__omnilmm_see(sheaf__model *m, sheaf__tape *tape, const sheaf
                                  .patches = pass->patches[tower],
                                  .tower = all[tower],
                                  .number = tower };
-    const int64_t side = sheaf__omnilmm_side(v->positions - 1);
+    const int64_t side = sheaf__square_side(v->positions - 1);
     sheaf__value *x = sheaf__record_picture_patches(tape, &pictures);
     sheaf__record_columns(tape, &x, x, (sheaf__linear *const[]){ &t->patch }, 1, info);
     sheaf__stage(pass, tape, "patches", -1, SHEAF__TEXT, x);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/rows.h"
 #include "families/llama/llama.h"
 #include "families/omnilmm/omnilmm.h"
 #include "schema/config_keys.h"
@@ -168,7 +169,7 @@ static void read_resampler(sheaf_json_reader *r, sheaf_config *c)
     s->norm_eps = sheaf__json_real(r, "resampler_ln_eps", 0, 1, 1e-6);
     if (r->st != NULL)
         return;
-    const int64_t side = sheaf__omnilmm_side(s->queries);
+    const int64_t side = sheaf__square_side(s->queries);
     if (side * side != s->queries)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_query",
                          "a square number: the queries lie on a grid");

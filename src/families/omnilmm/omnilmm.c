@@ -74,7 +74,7 @@ static bool idle(const char *name, bool (*has)(const void *self, const char *beg
 /* The positions of the queries. */
 static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
 {
-    return sheaf__sincos(index, sheaf__omnilmm_side(c->resampler.queries), c->hidden);
+    return sheaf__sincos(index, sheaf__square_side(c->resampler.queries), c->hidden);
 }
 
 /* As transformers' Trainer has it, by names: neither biases (in_proj_bias, q_bias, v_bias among

@@ -9,15 +9,6 @@ extern const sheaf__family sheaf__family_omnilmm;
 #define SHEAF__OMNILMM_TOWER "model.vision_tower."
 #define SHEAF__OMNILMM_RESAMPLER "model.resampler."
 
-/* sheaf__omnilmm_side - the largest whole number whose square is at most n. */
-static inline int64_t sheaf__omnilmm_side(int64_t n)
-{
-    int64_t side = 0;
-    while ((side + 1) * (side + 1) <= n)
-        side++;
-    return side;
-}
-
 bool sheaf__omnilmm_claims(const json_t *object);
 void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
 extern const char *const sheaf__omnilmm_keys[]; /* of a config, beside Mistral's */

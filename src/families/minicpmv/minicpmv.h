@@ -1,0 +1,39 @@
+/* minicpmv.h - MiniCPM-V 2.0, 2.5 and 2.6: a SigLIP tower, a resampler, a decoder of Llama's kin.
+ *
+ *        tower                                 resampler's keys     decoder
+ *   2.0  timm's, positions resized             sines of each grid   Llama with MiniCPM's constants
+ *   2.5  NaViT, positions along one row        part of a table      Llama
+ *   2.6  NaViT, positions by buckets           part of a table      Qwen2 */
+#ifndef SHEAF_FAMILIES_MINICPMV_MINICPMV_H
+#define SHEAF_FAMILIES_MINICPMV_MINICPMV_H
+
+#include "schema/family.h"
+
+extern const sheaf__family sheaf__family_minicpmv;
+
+#define SHEAF__MINICPMV_NAME "minicpmv"
+#define SHEAF__MINICPMV_CLASS "MiniCPMV"
+#define SHEAF__MINICPMV_LLM "llm."
+#define SHEAF__MINICPMV_TOWER "vpm."
+#define SHEAF__MINICPMV_RESAMPLER "resampler."
+
+bool sheaf__minicpmv_claims(const json_t *object);
+void sheaf__minicpmv_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
+extern const char *const sheaf__minicpmv_keys[]; /* of a config, beside its text model's */
+void sheaf__minicpmv_text(sheaf_text *text, const sheaf_config *c);
+extern const sheaf__family_spec sheaf__minicpmv_specs[];
+sheaf_status *sheaf__minicpmv_spec(char **out, int which);
+/* sheaf__minicpmv_title - "MiniCPM-V 2.6" */
+const char *sheaf__minicpmv_title(sheaf_minicpmv version);
+
+sheaf_status *sheaf__minicpmv_rows(sheaf_schema *schema);
+bool sheaf__minicpmv_spare(const char *name, const sheaf_config *c);
+
+sheaf_status *sheaf__minicpmv_build(struct sheaf__model *m);
+struct sheaf__value *sheaf__minicpmv_see(struct sheaf__model *m, struct sheaf__tape *tape,
+                                         const struct sheaf__pass *pass, int tower);
+void sheaf__minicpmv_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
+                           struct sheaf__value *image, const struct sheaf__pass *pass);
+void sheaf__minicpmv_release(struct sheaf__model *m);
+
+#endif

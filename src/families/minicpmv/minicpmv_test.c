@@ -1,0 +1,227 @@
+/* minicpmv_test.c - MiniCPM-V: configs of its versions as published and with their objects, keys
+ * that are refused, tensors and their cuts. */
+#include "tests/check.h"
+
+#include "families/minicpmv/minicpmv.h"
+
+/* As they were published. */
+static const char whole_2_0[] =
+    "{\"architectures\":[\"MiniCPMV\"],\"auto_map\":{\"AutoConfig\":\"configuration_minicpm.MiniCPMVConfig\","
+    "\"AutoModel\":\"modeling_minicpmv.MiniCPMV\"},\"bos_token_id\":1,\"dim_model_base\":256,"
+    "\"drop_vision_last_layer\":true,\"eos_token_id\":2,\"hidden_act\":\"silu\",\"hidden_size\":2304,"
+    "\"image_size\":448,\"initializer_range\":0.1,\"intermediate_size\":5760,\"max_position_embeddings\":4096,"
+    "\"max_slice_nums\":9,\"mm_use_im_start_end\":true,\"model_type\":\"minicpmv\",\"num_attention_heads\":36,"
+    "\"num_hidden_layers\":40,\"num_key_value_heads\":36,\"patch_size\":14,\"pretraining_tp\":1,\"query_num\":64,"
+    "\"rms_norm_eps\":1e-05,\"rope_scaling\":null,\"rope_theta\":10000.0,\"scale_depth\":1.4,\"scale_emb\":12,"
+    "\"scale_resolution\":448,\"slice_mode\":true,\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\","
+    "\"vision_encoder\":\"vit_so400m_patch14_siglip_384.webli\",\"vocab_size\":122753}";
+#define SIGLIP                                                                                     \
+    "\"vision_config\":{\"hidden_size\":1152,\"image_size\":980,\"intermediate_size\":4304,"       \
+    "\"model_type\":\"siglip_vision_model\",\"num_attention_heads\":16,\"num_hidden_layers\":27,"  \
+    "\"patch_size\":14}"
+#define SLICES                                                                                     \
+    "\"slice_config\":{\"max_slice_nums\":9,\"patch_size\":14,\"model_type\":\"minicpmv\"},"       \
+    "\"slice_mode\":true,\"batch_vision_input\":true,\"image_size\":448,\"patch_size\":14"
+static const char whole_2_5[] =
+    "{\"architectures\":[\"MiniCPMV\"],\"attention_bias\":false,\"attention_dropout\":0.0,\"bos_token_id\":128000,"
+    "\"drop_vision_last_layer\":false,\"eos_token_id\":128001,\"hidden_act\":\"silu\",\"hidden_size\":4096,"
+    "\"intermediate_size\":14336,\"max_position_embeddings\":8192,\"mm_use_im_start_end\":true,"
+    "\"model_type\":\"minicpmv\",\"num_attention_heads\":32,\"num_hidden_layers\":32,\"num_key_value_heads\":8,"
+    "\"pretraining_tp\":1,\"query_num\":96,\"rms_norm_eps\":1e-05,\"rope_theta\":500000.0,\"torch_dtype\":\"float16\","
+    "\"tie_word_embeddings\":false,\"vocab_size\":128256," SLICES "," SIGLIP "}";
+#define WHOLE_2_6                                                                                      \
+    "\"architectures\":[\"MiniCPMV\"],\"attention_dropout\":0.0,\"bos_token_id\":151643,"              \
+    "\"eos_token_id\":151645,\"hidden_act\":\"silu\","                                                 \
+    "\"hidden_size\":3584,\"intermediate_size\":18944,\"max_position_embeddings\":32768,"              \
+    "\"max_window_layers\":28,\"model_type\":\"minicpmv\",\"num_attention_heads\":28,"                 \
+    "\"num_hidden_layers\":28,\"num_key_value_heads\":4,\"query_num\":64,\"rms_norm_eps\":1e-06,"      \
+    "\"rope_theta\":1000000.0,\"sliding_window\":131072,\"tie_word_embeddings\":false,"                \
+    "\"torch_dtype\":\"bfloat16\",\"use_image_id\":true,\"use_sliding_window\":false,\"version\":2.6," \
+    "\"vision_batch_size\":16,\"vocab_size\":151666," SLICES "," SIGLIP
+
+#define TEXT                                                                                           \
+    "\"hidden_size\":128,\"intermediate_size\":192,\"num_hidden_layers\":2,\"num_attention_heads\":4," \
+    "\"num_key_value_heads\":2,\"vocab_size\":90"
+#define NAVIT                                                                                      \
+    "\"vision\":{\"hidden_size\":48,\"image_size\":56,\"intermediate_size\":100,"                  \
+    "\"num_attention_heads\":4,\"num_hidden_layers\":3,\"patch_size\":7}"
+#define TIMM                                                                                       \
+    "\"vision\":{\"img_size\":56,\"patch_size\":14,\"embed_dim\":48,\"depth\":3,\"num_heads\":4,"  \
+    "\"mlp_ratio\":2.0"
+#define CONSTANTS ",\"scale_emb\":12,\"scale_depth\":1.4,\"dim_model_base\":32"
+#define SMALL(version, text, vision)                                                               \
+    "{\"model\":\"MiniCPM-V " version " layout\",\"text\":{" TEXT text "}," vision                 \
+    ",\"query_num\":9}"
+#define SMALL_2_6 SMALL("2.6", ",\"model_type\":\"qwen2\",\"qkv_bias\":true", NAVIT)
+#define SMALL_2_0 SMALL("2.0", CONSTANTS, TIMM "}")
+
+static sheaf_status *parse(sheaf_config *c, const char *text)
+{
+    return sheaf_config_parse(c, text, strlen(text));
+}
+
+static sheaf_schema *schema_of(const char *text)
+{
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    CHECK_OK(parse(&c, text));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    sheaf_config_release(&c);
+    return schema;
+}
+
+static int64_t numbers(const sheaf_schema *schema)
+{
+    int64_t all = 0;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        all += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+        assert_ptr_equal(sheaf_schema_find(schema, t->name), t);
+    }
+    return all;
+}
+
+/* Bytes of the published files over those of a number; 2.6 counted by hand. */
+static void test_rows__of_the_published_models(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t numbers, layers, heads, side;
+        bool bias;
+    } rows[] = {
+        { whole_2_0, 3434965792, 26, 18, 27, false },
+        { whole_2_5, 8537092336, 27, 32, 70, false },
+        { "{\"drop_vision_last_layer\":false," WHOLE_2_6 "}", 8099175152, 27, 28, 70, true },
+        { "{" WHOLE_2_6 "}", 8099175152 - 15239504, 26, 28, 70, true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_schema *schema = schema_of(rows[i].text);
+        const sheaf_config *c = &schema->config;
+        assert_int_equal(c->family, SHEAF_MINICPMV);
+        assert_int_equal(numbers(schema), rows[i].numbers);
+        assert_true(c->vit.layers == rows[i].layers && c->vit.ffn == 4304 && c->patches == 1024);
+        assert_true(c->vit.positions == rows[i].side * rows[i].side);
+        assert_true(c->resampler.heads == rows[i].heads && c->qkv_bias == rows[i].bias &&
+                    !c->o_bias && c->window == 0);
+        sheaf_schema_free(schema);
+    }
+}
+
+static void test_config__both_forms(void **state)
+{
+    sheaf_config c;
+    CHECK_OK(parse(&c, whole_2_0));
+    assert_int_equal(c.minicpmv, SHEAF_MINICPMV_2_0);
+    assert_true(c.scale_emb == 12 && c.scale_depth == 1.4 && c.dim_model_base == 256);
+    assert_null(c.unknown_keys);
+    sheaf_config_release(&c);
+    CHECK_OK(parse(&c, whole_2_5));
+    assert_int_equal(c.minicpmv, SHEAF_MINICPMV_2_5);
+    assert_true(c.scale_emb == 1 && c.scale_depth == 0 && c.dim_model_base == 0);
+    assert_null(c.unknown_keys);
+    sheaf_config_release(&c);
+    CHECK_OK(parse(&c, SMALL_2_6));
+    assert_true(c.minicpmv == SHEAF_MINICPMV_2_6 && c.vit.layers == 3 && c.patches == 64 &&
+                c.vit.height == 56 && c.resampler.queries == 9 && c.resampler.heads == 1);
+    sheaf_config_release(&c);
+    CHECK_OK(parse(&c, SMALL_2_0));
+    assert_true(c.minicpmv == SHEAF_MINICPMV_2_0 && c.vit.layers == 2 && c.vit.ffn == 96 &&
+                c.vit.positions == 16);
+    sheaf_config_release(&c);
+}
+
+static void test_config__keys_that_are_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { "{\"version\":4.0," WHOLE_2_6 "}", SHEAF_E_FORMAT, "version" }, /* twice */
+        { SMALL("4.5", "", NAVIT), SHEAF_E_UNSUPPORTED, "'model' | MiniCPM-V 2.0, 2.5 or 2.6" },
+        { "{" WHOLE_2_6
+          ",\"quantization_config\":{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}}",
+          SHEAF_E_UNSUPPORTED, "openbmb/MiniCPM-V-2_6 (the name without -int4)" },
+        { SMALL("2.6", ",\"model_type\":\"llama\"", NAVIT), SHEAF_E_LAYOUT,
+          "text.model_type' | \"qwen2\", the text model of MiniCPM-V 2.6" },
+        { SMALL("2.6", ",\"qkv_bias\":false", NAVIT), SHEAF_E_LAYOUT, "text.qkv_bias" },
+        { SMALL("2.6", CONSTANTS, NAVIT), SHEAF_E_LAYOUT, "text.scale_emb" },
+        { SMALL("2.0", "", TIMM "}"), SHEAF_E_FORMAT, "text.scale_emb" },
+        { SMALL("2.0", CONSTANTS, NAVIT), SHEAF_E_FORMAT, "vision.depth" },
+        { SMALL("2.0", CONSTANTS, TIMM ",\"blocks_present\":1}"), SHEAF_E_LAYOUT,
+          "vision.blocks_present" },
+        { SMALL("2.0", CONSTANTS, TIMM ",\"act\":\"relu\"}"), SHEAF_E_UNSUPPORTED, "vision.act" },
+        { SMALL("2.6", "", TIMM "}"), SHEAF_E_FORMAT, "vision.num_hidden_layers" },
+        { SMALL("2.6", "", "\"query\":9"), SHEAF_E_FORMAT, "'vision_config'" },
+        { SMALL("2.6", "", NAVIT ",\"sheaf_padding_seen\":true"), SHEAF_E_LAYOUT,
+          "sheaf_padding_seen" },
+        { SMALL("2.6", "", NAVIT ",\"resampler_num_heads\":3"), SHEAF_E_LAYOUT,
+          "'resampler_num_heads'" },
+        { SMALL("2.6", ",\"vocab_size\":\"x\"", NAVIT), SHEAF_E_FORMAT, "vocab_size" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_config c;
+        CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
+    }
+}
+
+static void test_rows__cuts(void **state)
+{
+    static const struct {
+        const char *text, *name;
+        int axis, parts;
+        int64_t units, wide;
+    } rows[] = {
+        { SMALL_2_6, "vpm.encoder.layers.2.self_attn.k_proj.weight", 0, 1, 4, 12 },
+        { SMALL_2_6, "vpm.encoder.layers.2.self_attn.k_proj.bias", 0, 1, 4, 12 },
+        { SMALL_2_6, "vpm.encoder.layers.0.self_attn.out_proj.weight", 1, 1, 4, 12 },
+        { SMALL_2_6, "vpm.encoder.layers.0.mlp.fc1.weight", 0, 1, 100, 1 },
+        { SMALL_2_6, "vpm.embeddings.position_embedding.weight", 0, 0, 0, 0 },
+        { SMALL_2_6, "resampler.kv_proj.weight", 1, 1, 48, 1 },
+        { SMALL_2_6, "llm.model.layers.1.self_attn.v_proj.bias", 0, 1, 2, 32 },
+        { SMALL_2_6, "llm.model.embed_tokens.weight", 0, 1, 90, 1 },
+        { SMALL_2_6, "llm.lm_head.weight", 0, 1, 90, 1 },
+        { SMALL_2_0, "vpm.blocks.1.attn.qkv.weight", 0, 3, 4, 12 },
+        { SMALL_2_0, "vpm.blocks.1.attn.qkv.bias", 0, 3, 4, 12 },
+        { SMALL_2_0, "vpm.blocks.1.mlp.fc2.weight", 1, 1, 96, 1 },
+        { SMALL_2_0, "resampler.pos_embed", 0, 0, 0, 0 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_schema *schema = schema_of(rows[i].text);
+        const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
+        assert_non_null(t);
+        assert_int_equal(t->cut.nparts, rows[i].parts);
+        for (int p = 0; p < rows[i].parts; p++)
+            assert_true(t->cut.axis == rows[i].axis && t->cut.part[p].units == rows[i].units &&
+                        t->cut.part[p].rows_per_unit == rows[i].wide);
+        sheaf_schema_free(schema);
+    }
+}
+
+/* The tower's last block may be in the files where it is dropped. */
+static void test_rows__of_a_block_that_is_dropped(void **state)
+{
+    sheaf_schema *timm = schema_of(SMALL_2_0), *all = schema_of(SMALL_2_6);
+    assert_null(sheaf_schema_find(timm, "vpm.blocks.2.attn.qkv.weight"));
+    assert_true(sheaf__minicpmv_spare("vpm.blocks.2.attn.qkv.weight", &timm->config));
+    assert_false(sheaf__minicpmv_spare("vpm.blocks.3.attn.qkv.weight", &timm->config));
+    assert_false(sheaf__minicpmv_spare("vpm.encoder.layers.2.mlp.fc1.bias", &timm->config));
+    assert_non_null(sheaf_schema_find(all, "vpm.encoder.layers.2.mlp.fc1.bias"));
+    assert_false(sheaf__minicpmv_spare("vpm.encoder.layers.3.mlp.fc1.bias", &all->config));
+    assert_null(sheaf_schema_find(all, "resampler.pos_embed"));
+    assert_true(sheaf_schema_find(timm, "resampler.pos_embed")->buffer);
+    sheaf_schema_free(timm);
+    sheaf_schema_free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows__of_the_published_models),
+        cmocka_unit_test(test_config__both_forms),
+        cmocka_unit_test(test_config__keys_that_are_refused),
+        cmocka_unit_test(test_rows__cuts),
+        cmocka_unit_test(test_rows__of_a_block_that_is_dropped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
