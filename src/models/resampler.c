@@ -9,6 +9,15 @@
 /* One after the other, until one fails: (void)(DO(this) && DO(that)). */
 #define DO(call) ((st = (call)) == NULL)
 
+/* The side of the queries' grid. */
+static int64_t side_of(int64_t queries)
+{
+    int64_t side = 1;
+    while ((side + 1) * (side + 1) <= queries)
+        side++;
+    return side;
+}
+
 sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix)
 {
     const int64_t width = m->schema->config.hidden;
@@ -32,16 +41,10 @@ sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const
                                   0)) &&
            DO(sheaf__named_layernorm(m, &r->norm_post, prefix, "ln_post", eps)) &&
            DO(sheaf__named_linear(m, &r->proj, prefix, "proj", NULL, 0)));
+    const int64_t side = side_of(r->query.rows);
+    r->grid.of[0] = (sheaf__view){ .height = side, .width = side };
+    r->grid_in.picture = &r->grid;
     return st;
-}
-
-/* The side of the queries' grid. */
-static int64_t side_of(int64_t queries)
-{
-    int64_t side = 1;
-    while ((side + 1) * (side + 1) <= queries)
-        side++;
-    return side;
 }
 
 /* All pictures ask the same: queries are projected once. */
@@ -53,6 +56,7 @@ static sheaf__value *record_queries(sheaf__model *m, sheaf__resampler *r, sheaf_
     if (r->positions.name != NULL) {
         const int64_t side = side_of(r->query.rows);
         const sheaf__pictures grid = {
+            .in = &r->grid_in,
             .images = 1,
             .patches = r->query.rows,
             .tower = { .height = side, .width = side, .patch = 1, .patches = r->query.rows },

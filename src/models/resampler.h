@@ -15,6 +15,9 @@ typedef struct sheaf__resampler {
     sheaf__vector query, positions; /* positions.name NULL: the files have none */
     sheaf__linear kv, q, k, v, out, proj;
     sheaf__layernorm norm_q, norm_kv, norm_post;
+    /* The queries as one picture, each a patch of a pixel: where their positions are taken. */
+    sheaf__picture grid;
+    sheaf__images_in grid_in;
 } sheaf__resampler;
 
 /* sheaf__resampler_build - of config.resampler, from the tensors that `prefix` begins; its table of
