@@ -17,6 +17,7 @@
  * modeling_navit_siglip.py). Rounding decides where they would be equal. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/elementary.h"
 #include "tape/pictures_inner.h"
@@ -261,16 +262,19 @@ static void blend(float *out, const grid_args *a, int64_t i, int64_t r, int64_t 
     const sheaf__vector *table = a->p->grid.table;
     const axis *down = a->down[i], *across = a->across[i];
     const float *first = table->data + (a->p->grid.class_row ? table->width : 0) + from;
+    const sheaf__kernels *k = a->c->device->kernels;
+    float part[PART];
     bool begun = false;
     for (int y = 0; y < down->count[r]; y++)
-        for (int x = 0; x < across->count[c]; x++) {
+        for (int x = 0; x < across->count[c]; x++, begun = true) {
             const float w = down->weight[r * down->most + y] * across->weight[c * across->most + x];
             const int64_t row = down->index[r * down->most + y] * a->p->grid.cols +
                                 across->index[c * across->most + x];
-            const float *t = first + row * table->width;
-            for (int64_t e = 0; e < n; e++)
-                out[e] = begun ? out[e] + w * t[e] : w * t[e];
-            begun = true;
+            float *to = begun ? part : out;
+            memcpy(to, first + row * table->width, (size_t)n * sizeof *to);
+            k->scale(to, w, n);
+            if (begun)
+                k->add(out, out, part, n);
         }
 }
 
@@ -278,9 +282,12 @@ static void blend(float *out, const grid_args *a, int64_t i, int64_t r, int64_t 
 static void turned(float *out, const grid_args *a, int64_t r, int64_t c, int64_t from, int64_t n)
 {
     const int64_t half = a->p->x->cols / 2;
-    for (int64_t e = 0; e < n; e++)
-        out[e] = from + e < half ? a->turned[c * half + from + e]
-                                 : a->turned[r * half + from + e - half];
+    for (int64_t e = 0, m; e < n; e += m) {
+        const bool first = from + e < half;
+        const int64_t line = first ? c : r, column = first ? from + e : from + e - half;
+        m = half - column < n - e ? half - column : n - e;
+        memcpy(out + e, a->turned + line * half + column, (size_t)m * sizeof *out);
+    }
 }
 
 static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -322,7 +329,7 @@ static sheaf_status *grid_forward(sheaf__tape *tape, sheaf__op *op)
     return with_grid(sheaf__tape_context(tape), p, p->x->rows, 4, add_rows);
 }
 
-enum { COLUMNS = 64 };
+enum { COLUMNS = 128 };
 
 /* Columns of one row of dy go to the table's rows that the position was made of. */
 static void spread(const grid_args *a, float *grad, const float *dy, int64_t i, int64_t r,
@@ -330,14 +337,16 @@ static void spread(const grid_args *a, float *grad, const float *dy, int64_t i, 
 {
     const int64_t width = a->p->x->cols;
     const axis *down = a->down[i], *across = a->across[i];
+    const sheaf__kernels *k = a->c->device->kernels;
+    float part[COLUMNS];
     for (int y = 0; y < down->count[r]; y++)
         for (int x = 0; x < across->count[c]; x++) {
             const float w = down->weight[r * down->most + y] * across->weight[c * across->most + x];
             const int64_t row = down->index[r * down->most + y] * a->p->grid.cols +
                                 across->index[c * across->most + x];
-            float *g = grad + row * width;
-            for (int64_t e = 0; e < n; e++)
-                g[e] = g[e] + w * dy[e];
+            memcpy(part, dy, (size_t)n * sizeof *part);
+            k->scale(part, w, n);
+            k->add(grad + row * width, grad + row * width, part, n);
         }
 }
 
@@ -357,8 +366,7 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker)
                 continue;
             a->c->device->kernels->widen(dy, sheaf__at(p->y->grad, row * width + from, t), t, n);
             if (patch < 0)
-                for (int64_t e = 0; e < n; e++)
-                    grad[from + e] += dy[e];
+                a->c->device->kernels->add(grad + from, grad + from, dy, n);
             else
                 spread(a, grad + with_class + from, dy, i, patch / a->at[i].across,
                        patch % a->at[i].across, n);
