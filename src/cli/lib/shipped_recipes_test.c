@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "lora/sizes.h"
 #include "train/select.h"
 #include "cli/lib/cli.h"
 #include "library/train_settings.h"
@@ -33,6 +34,10 @@ static const struct {
     { "llama3-", "llama-3-8b" },
     { "mistral-", "mistral-7b" },
     { "qwen2-", "qwen2-7b" },
+    { "minicpmv-", "minicpmv-2.0" },
+    { "minicpmv-", "minicpmv-2.5" },
+    { "minicpmv-", "minicpmv-2.6" },
+    { "omnilmm-", "omnilmm-12b" },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "256" EVA("257", "224") },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "1225" EVA("1226", "490") },
     { "cogagent-",
@@ -68,7 +73,27 @@ static const struct {
     { "qwen2-lora", 16 * 28 * INT64_C(90112), 0, 0 },
     { "qwen2-head", 0, 152064 * INT64_C(3584), 152064 * INT64_C(3584) },
     { "qwen2-full", 0, INT64_C(7615616512), INT64_C(7615616512) },
+    /* what modules_to_save copies is counted below */
+    { "minicpmv-lora", -1, 0, 0 },
+    { "minicpmv-full", 0, INT64_C(3434000000), INT64_C(8537092336) },
+    { "omnilmm-lora", 64 * 32 * INT64_C(26624), 0, 0 },
+    { "omnilmm-full", 0, INT64_C(11610000000), INT64_C(11620000000) },
     { "cogagent-head-only", 0, 32000 * INT64_C(4096), 32000 * INT64_C(4096) },
+};
+
+/* Full copies in the adapters of upstream's scripts, by hand from reference sizes: embeddings,
+ * resampler (with a table of 64 or 256 rows in 2.0 and OmniLMM), tower. */
+static const struct {
+    const char *recipe, *config;
+    int64_t factors, copies;
+} copies[] = {
+    { "minicpmv-lora", "minicpmv-2.6", 64 * 28 * INT64_C(22528),
+      151666 * INT64_C(3584) + 68619264 + 402552736 },
+    { "minicpmv-lora", "minicpmv-2.5", 64 * 32 * INT64_C(26624),
+      128256 * INT64_C(4096) + 89038848 + 417792240 },
+    { "minicpmv-lora", "minicpmv-2.0", 64 * 40 * INT64_C(18432),
+      122753 * INT64_C(2304) + 29514240 + 397747744 },
+    { "omnilmm-lora", "omnilmm-12b", 64 * 32 * INT64_C(26624), 32009 * INT64_C(4096) + 93364224 },
 };
 
 static const char *recipes_folder(void)
@@ -119,7 +144,8 @@ static char *config_text(const char *config)
     return text;
 }
 
-static void resolve(const char *name, const char *config, const sheaf_train_options *o)
+static void resolve(const char *name, const char *model, const char *config,
+                    const sheaf_train_options *o)
 {
     sheaf_config c;
     sheaf_schema *schema;
@@ -146,6 +172,15 @@ static void resolve(const char *name, const char *config, const sheaf_train_opti
              whole > counts[i].most))
             fail_msg("%s trains %lld numbers of factors and %lld others", name, (long long)factors,
                      (long long)whole);
+    for (size_t i = 0; i < ARRAY_LEN(copies) && lora != NULL; i++) {
+        sheaf__lora_sizes sizes;
+        if (strcmp(copies[i].recipe, name) != 0 || strcmp(copies[i].config, model) != 0)
+            continue;
+        sheaf__lora_sizes_of(&sizes, lora, schema, NULL, NULL);
+        if (sizes.factors != copies[i].factors || sizes.copies != copies[i].copies)
+            fail_msg("%s of %s has %lld numbers of factors and %lld copies", name, model,
+                     (long long)sizes.factors, (long long)sizes.copies);
+    }
     sheaf__selection_release(&selection);
     sheaf_lora_free(lora);
     sheaf_lora_options_release(&options);
@@ -183,12 +218,13 @@ static void test_recipes__each_is_read_and_fits_the_real_models(void **state)
         cli_option table[CLI_MAX_OPTIONS];
         sheaf_train_options o;
         CHECK_OK(read_recipe(&cli, table, &o, path, 0, NULL));
-        assert_true((o.steps > 0 || o.epochs > 0) && o.dtype == SHEAF_BF16);
+        assert_true((o.steps > 0 || o.epochs > 0) &&
+                    (o.dtype == SHEAF_BF16 || strcmp(names[i], "minicpmv-lora") == 0));
         int fits = 0;
         for (size_t m = 0; m < ARRAY_LEN(models); m++)
             if (strncmp(names[i], models[m].prefix, strlen(models[m].prefix)) == 0) {
                 char *config = config_text(models[m].config);
-                resolve(names[i], config, &o);
+                resolve(names[i], models[m].config, config, &o);
                 free(config);
                 fits++;
             }
@@ -239,6 +275,39 @@ static void test_recipes__sats_settings(void **state)
     }
 }
 
+/* Those of finetune_lora.sh and finetune_ds.sh, and the Trainer's warm-up and cosine. */
+static void test_recipes__minicpmvs_settings(void **state)
+{
+    static const struct {
+        const char *name;
+        sheaf_dtype dtype;
+    } scripts[] = { { "minicpmv-lora", SHEAF_F16 },
+                    { "minicpmv-full", SHEAF_BF16 },
+                    { "omnilmm-lora", SHEAF_BF16 },
+                    { "omnilmm-full", SHEAF_BF16 } };
+    for (size_t i = 0; i < ARRAY_LEN(scripts); i++) {
+        cli cli;
+        cli_option table[CLI_MAX_OPTIONS];
+        sheaf_train_options o;
+        char path[1500];
+        snprintf(path, sizeof path, "%s/%s.recipe", recipes_folder(), scripts[i].name);
+        CHECK_OK(read_recipe(&cli, table, &o, path, 0, NULL));
+        assert_true(o.dtype == scripts[i].dtype && o.steps == 10000 && o.seq == 2048 &&
+                    o.micro_batch == 1 && o.accumulate == 1 && o.checkpointing);
+        assert_true(o.lr == 1e-6 && o.weight_decay == 0.1 && o.beta1 == 0.9 && o.beta2 == 0.95 &&
+                    o.eps == 1e-8 && o.clip == 1 && o.save_every == 1000 && o.keep == 10);
+        if (o.method == SHEAF_METHOD_LORA)
+            assert_true(o.lora_rank == 64 && o.lora_alpha == 64 && o.lora_dropout == 0.05);
+        const sheaf_schedule s = sheaf_train_options_schedule(&o);
+        const double pi = 3.14159265358979323846;
+        CHECK_NEAR("first", sheaf_schedule_rate(&s, o.lr, 0), 0, 0);
+        CHECK_NEAR("half of the warm-up", sheaf_schedule_rate(&s, o.lr, 50), 5e-7, 1e-21);
+        CHECK_NEAR("last", sheaf_schedule_rate(&s, o.lr, 9999),
+                   0.5e-6 * (1 + cos(pi * 9899 / 9900.0)), 1e-20);
+        cli_release(&cli);
+    }
+}
+
 static void test_find__a_file_first_then_what_comes_with_sheaf(void **state)
 {
     char *path;
@@ -285,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recipes__each_is_read_and_fits_the_real_models),
         cmocka_unit_test(test_recipes__sats_settings),
+        cmocka_unit_test(test_recipes__minicpmvs_settings),
         cmocka_unit_test(test_find__a_file_first_then_what_comes_with_sheaf),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
