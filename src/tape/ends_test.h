@@ -9,14 +9,14 @@
 #include "tape/tape.h"
 
 /* Multiples of 1/64 in [-1, 1]: exact in bfloat16. */
-static float number(int64_t i, uint64_t salt)
+static inline float number(int64_t i, uint64_t salt)
 {
     uint64_t h = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15u + salt * 0xbf58476d1ce4e5b9u;
     h = (h ^ (h >> 29)) * 0x94d049bb133111ebu;
     return (float)((int)(h >> 40) % 129 - 64) / 64;
 }
 
-static float *numbers(int64_t n, uint64_t salt)
+static inline float *numbers(int64_t n, uint64_t salt)
 {
     float *x = malloc((size_t)n * sizeof *x + 1);
     for (int64_t i = 0; i < n; i++)
