@@ -105,7 +105,7 @@ static void shrink(mm_plan *plan, double k, double share)
         if (plan->cols > 256 && (plan->packing || plan->rows <= enough))
             plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
         else if (plan->rows > enough)
-            plan->rows = even_share(m, plan->rows / 2, 1);
+            plan->rows = even_share(m, plan->rows / 2, rows);
         else if (plan->cols > 64)
             plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
         else if (plan->rows > 2 * rows)
