@@ -48,6 +48,7 @@ typedef struct sheaf__position_grid {
     sheaf__vector *table; /* NULL with SINCOS */
     int64_t rows, cols;   /* of the table's grid */
     bool class_row;       /* the table begins with a row for class rows; then the grid's */
+    bool strip; /* a picture's patches are as if they stood in one row, one behind the other */
 } sheaf__position_grid;
 
 /* sheaf__record_grid_positions - round(x + round(position)), x [sheaf__pictures_rows, width]; a

@@ -238,6 +238,10 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
         return NULL;
     sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
     a.at = at;
+    for (int64_t i = 0; i < p->of.images && st == NULL && p->grid.strip; i++) {
+        at[i].across *= at[i].down;
+        at[i].down = 1;
+    }
     if (st == NULL)
         st = p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(&a) : find_axes(&a, &down, &across);
     if (st == NULL)
