@@ -183,7 +183,8 @@ static inline void keep_stages(trial *t, const watched *w, const sheaf__runner *
             t->stage_numel[at] = rows * cols;
         }
         for (int64_t row = 0; row < s->value->rows; row++) {
-            const int64_t to = split ? r->batch.stream[s->stream][row] : row;
+            const int32_t *of = r->batch.stream[s->stream];
+            const int64_t to = split && of != NULL ? of[row] : row;
             k->widen(t->stage[at] + to * cols,
                      (const char *)s->value->data +
                          row * cols * (int64_t)sheaf_dtype_bytes(s->value->dtype),
