@@ -214,6 +214,12 @@ bool sheaf_data_labels_images(const sheaf_data *data);
  * SHEAF_E_DATA (a file that changed since the data set was checked). */
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
                                 const int64_t *row, int64_t n);
+/* sheaf_data_row_sizes - those of the first n images of a row, into out[0..n), without pixels. */
+void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data, int64_t row);
+/* sheaf_data_row_pixels - these images over the pixels of picture[0..n), which have their sizes.
+ * Errors: those of sheaf_data_pixels(), SHEAF_E_MEMORY. */
+sheaf_status *sheaf_data_row_pixels(const sheaf__picture *picture, int64_t n,
+                                    const sheaf_data *data, int64_t row);
 /* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to batch->seq with the pad
  * token (or 0), mask 0 and no label. A row of -1 is all padding, to fill a last batch. Errors, of
  * data that read files alone: SHEAF_E_IO, SHEAF_E_FORMAT for a cache that was changed meanwhile,

@@ -319,3 +319,42 @@ int64_t sheaf__data_images_memory(const sheaf_data *data)
            data->rows * (int64_t)(sizeof *images->hash + sizeof *images->first +
                                   sizeof *images->expert_rows);
 }
+
+void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data, int64_t row)
+{
+    const sheaf__data_images *images = data->images;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (sheaf__picture){ 0 };
+        for (int t = 0; t < images->towers; t++) {
+            const sheaf__image_size size =
+                sheaf__data_images_size(images, images->first[row] + i, t);
+            out[i].of[t] = (sheaf__view){ NULL, size.height, size.width };
+        }
+    }
+}
+
+/* Of a row all images are read, or none. */
+sheaf_status *sheaf_data_row_pixels(const sheaf__picture *picture, int64_t n,
+                                    const sheaf_data *data, int64_t row)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t count = images == NULL ? 0 : sheaf__data_images_of(images, row);
+    if (n == count)
+        return n == 0 ? NULL : images->load(images->self, row, picture);
+    if (n > count)
+        return sheaf_fail(SHEAF_E_ARG, "more images than the row has");
+    sheaf__picture *sizes = malloc((size_t)count * sizeof *sizes), *all = NULL;
+    if (sizes != NULL) {
+        sheaf_data_row_sizes(sizes, count, data, row);
+        all = sheaf__picture_room_like(sizes, count, images->tower, images->towers);
+    }
+    sheaf_status *st =
+        all == NULL ? sheaf__data_no_memory(0) : images->load(images->self, row, all);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        for (int t = 0; t < images->towers; t++)
+            memcpy(picture[i].of[t].pixels, all[i].of[t].pixels,
+                   (size_t)sheaf__view_numbers(&all[i].of[t], &images->tower[t]) * sizeof(float));
+    free(sizes);
+    free(all);
+    return st;
+}

@@ -1,5 +1,6 @@
 /* generate.c - see generate.h. */
 #include "comm/doing.h"
+#include "infer/batch_images.h"
 #include "infer/past.h"
 #include "infer/share.h"
 #include "models/rope.h"
@@ -22,12 +23,7 @@ typedef struct batch {
     const sheaf__kept *kept;
     sheaf__past *past;              /* of the options, where there is one prompt */
     int32_t *ids, *position, *pick; /* rows of the next run */
-    struct {
-        int64_t count, rows; /* images of the batch, rows of the image stream */
-        int64_t patches[SHEAF__MOST_TOWERS];
-        int32_t *row, *stream[2]; /* as in sheaf__images_in */
-        sheaf__picture *picture;  /* [count] */
-    } image;
+    sheaf__batch_images image;
     bool *done;
     int64_t *history;    /* scratch of one sequence's ids */
     float *scratch;      /* of sampling */
@@ -119,33 +115,7 @@ static int32_t position_of(const sheaf__prompt *p, int64_t j)
                                : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
-/* A prompt has one where it is loaded. */
-static int64_t images_of(const sheaf__prompt *p, const sheaf__generate_options *options)
-{
-    return p->picture != NULL ? p->pictures : p->embed != NULL && options->load != NULL;
-}
-
-/* Which rows are the images', in the batch as lay_out_prompts() places it. */
-static void lay_out_images(batch *b)
-{
-    int64_t row = 0, count[2] = { 0 };
-    b->image.count = 0;
-    for (int64_t i = 0; i < b->n; i++) {
-        const sheaf__prompt *p = &b->prompt[b->first + i];
-        for (int64_t j = 0; j < b->longest; j++) {
-            const int32_t at = (int32_t)(i * b->longest + j);
-            const int stream = j < p->n && p->expert != NULL && p->expert[j];
-            b->image.stream[stream][count[stream]++] = at;
-            if (j < p->n && p->embed != NULL && p->embed[j])
-                b->image.row[row++] = at;
-        }
-        b->image.count += images_of(p, b->options);
-    }
-    b->image.rows = count[SHEAF__IMAGE];
-    sheaf__patches_of(b->image.patches, &b->model->schema->config, b->image.count);
-}
-
-/* Are the towers done with the one picture there is? */
+/* Are the towers done with the pictures there are? */
 static bool seen_before(const batch *b)
 {
     return b->sight != NULL && b->sight->full;
@@ -154,23 +124,11 @@ static bool seen_before(const batch *b)
 /* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
 static sheaf_status *fill_images(batch *b)
 {
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, &b->model->schema->config);
-    sheaf__picture *next = b->image.picture;
     sheaf_status *st = NULL;
     if (b->model->towers == NULL || seen_before(b) || b->begin > 0)
         return NULL;
-    for (int64_t i = b->first; b->model->begins && i < b->first + b->n && st == NULL; i++) {
-        const sheaf__prompt *p = &b->prompt[i];
-        for (int64_t k = 0; k < images_of(p, b->options) && st == NULL; k++, next++) {
-            if (p->picture == NULL)
-                st = b->options->load(b->options->self, i, next);
-            for (int t = 0; p->picture != NULL && t < towers; t++)
-                memcpy(next->of[t].pixels, p->picture[k].of[t].pixels,
-                       (size_t)sheaf__tower_numbers(&tower[t]) * sizeof(float));
-            next->row = i - b->first;
-        }
-    }
+    if (b->model->begins)
+        st = sheaf__batch_images_fill(&b->image, b->model, b->prompt, b->first, b->n, b->options);
     return sheaf__agree_all(b->c, st);
 }
 
@@ -192,7 +150,8 @@ static void lay_out_prompts(batch *b)
         b->done[i] = false;
     }
     if (b->model->towers != NULL && b->begin == 0)
-        lay_out_images(b);
+        sheaf__batch_images_lay_out(&b->image, &b->model->schema->config, b->prompt + b->first,
+                                    b->n, b->longest, b->options);
 }
 
 /* A sequence that is done stays where it is; its result is not read. */
@@ -284,13 +243,13 @@ static void note_past(const batch *b, bool whole)
 
 static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run *head)
 {
-    const sheaf__images_in images = { .picture = b->image.picture,
-                                      .image_row = b->image.row,
-                                      .stream = { b->image.stream[0], b->image.stream[1] } };
     sheaf__tape *tape = NULL;
     lay_out_prompts(b);
     in->keys = b->longest;
     sheaf_status *st = fill_images(b);
+    const sheaf__images_in images = { .picture = b->image.picture,
+                                      .image_row = b->image.row,
+                                      .stream = { b->image.stream[0], b->image.stream[1] } };
     if (st == NULL)
         st = record(&tape, b, b->longest - b->begin, in, head, b->begin > 0 ? NULL : &images);
     if (st == NULL)
@@ -374,10 +333,7 @@ static sheaf_status *run_batch(batch *b)
 
 static void free_batch(batch *b)
 {
-    free(b->image.row);
-    free(b->image.stream[0]);
-    free(b->image.stream[1]);
-    free(b->image.picture);
+    sheaf__batch_images_release(&b->image);
     free(b->keys);
     free(b->ids);
     free(b->position);
@@ -385,79 +341,6 @@ static void free_batch(batch *b)
     free(b->done);
     free(b->history);
     free(b->scratch);
-}
-
-/* Does the family take so many images, of these sizes? */
-static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *p, int64_t index)
-{
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, c);
-    const int64_t most = sheaf__family_for(c)->image.most;
-    if (p->pictures < 1 || p->pictures > most)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld: images", (long long)index + 1),
-                           "1 to %lld in a sequence of %s", (long long)most,
-                           sheaf_family_name(c->family)),
-            "%lld", (long long)p->pictures);
-    for (int64_t k = 0; k < p->pictures; k++) {
-        const int t = sheaf__picture_misfit(&p->picture[k], tower, towers);
-        if (t < 0)
-            continue;
-        const sheaf__view *view = &p->picture[k].of[t];
-        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "prompt %lld: image %lld", (long long)index + 1,
-                                      (long long)k + 1);
-        sheaf_expected(st, "%lld x %lld pixels for tower %d of %s", (long long)tower[t].width,
-                       (long long)tower[t].height, t + 1, sheaf_family_name(c->family));
-        return view->pixels == NULL ? sheaf_found(st, "none")
-                                    : sheaf_found(st, "%lld x %lld", (long long)view->width,
-                                                  (long long)view->height);
-    }
-    return NULL;
-}
-
-/* Every image is whole, and there where the model looks at one. */
-static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, int64_t index,
-                                 const sheaf__generate_options *options)
-{
-    const sheaf_config *c = &m->schema->config;
-    int64_t rows = 0;
-    for (int64_t j = 0; j < p->n && p->embed != NULL; j++)
-        rows += p->embed[j];
-    const int64_t images = images_of(p, options), whole = images * sheaf__image_positions(c);
-    sheaf_status *st = m->towers == NULL || p->picture == NULL ? NULL : check_pictures(c, p, index);
-    if (st != NULL)
-        return st;
-    if (m->towers == NULL ? p->picture != NULL || rows > 0 : rows != whole)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
-                           "%lld positions of an image", (long long)whole),
-            "%lld", (long long)rows);
-    if (sheaf__family_for(c)->image.needed && images == 0)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
-                           "an image: the cross-attention of %s looks at it in every layer",
-                           sheaf_family_name(c->family)),
-            "none");
-    return NULL;
-}
-
-static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
-{
-    const sheaf_config *config = &b->model->schema->config;
-    const int64_t n = most * sheaf__family_for(config)->image.most;
-    const size_t rows = (size_t)(most * longest);
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, config);
-    if (b->model->towers == NULL)
-        return NULL;
-    b->image.row = malloc((size_t)(n * sheaf__image_positions(config)) * 4);
-    b->image.stream[0] = malloc(rows * 4);
-    b->image.stream[1] = malloc(rows * 4);
-    b->image.picture =
-        sheaf__picture_room(b->model->begins && !seen_before(b) ? n : 0, tower, towers);
-    const bool made = b->image.row != NULL && b->image.stream[0] != NULL &&
-                      b->image.stream[1] != NULL && b->image.picture != NULL;
-    return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld sequences", (long long)most);
 }
 
 /* Rows of the longest sequence: its last token is not run. */
@@ -504,9 +387,9 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         b.history == NULL || b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)
-        st = check_image(model, &prompt[i], i, options);
-    if (st == NULL)
-        st = take_images(&b, most, longest);
+        st = sheaf__batch_images_check(model, &prompt[i], i, options);
+    if (st == NULL && model->towers != NULL)
+        st = sheaf__batch_images_open(&b.image, most * longest);
     for (int64_t i = 0; i < count && divided; i++)
         out[i].n = 0;
     for (b.first = own.begin; b.first < own.end && st == NULL; b.first += b.n) {

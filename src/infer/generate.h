@@ -47,10 +47,10 @@ typedef struct sheaf__generate_options {
      * those of their own group. All ranks keep log-probabilities or none does. Else each group
      * answers all of them. */
     bool divided;
-    /* The image of a prompt that has `embed` and no picture, over the pixels of `picture`, which
-     * has the towers' sizes. Called on every rank that has the towers, those of the first stage, a
+    /* The n images of a prompt that has them without pixels, over the pixels of picture[0..n),
+     * which have their sizes. Called on every rank that has the towers, those of the first stage, a
      * batch at a time; a failure reaches all ranks. */
-    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture);
+    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
     /* Hears of every token, on every rank, when out[prompt] has it. May be NULL. */
     void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
     /* Does the answer end with this token? Asked after told(), on every rank, and all must say the
@@ -60,9 +60,9 @@ typedef struct sheaf__generate_options {
     int64_t best;               /* of logprob: at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
                                    in out; NULL on all or none */
-    /* Kept from call to call, on each rank its own, for one prompt about one picture: it is filled,
-     * and used when it is full. Empty it (full = false) on all ranks for another picture. NULL: the
-     * towers run in each call. */
+    /* Kept from call to call, on each rank its own, for one prompt about the same pictures, with
+     * room for them: it is filled, and used when it is full. Empty it (full = false) on all ranks
+     * for others. NULL: the towers run in each call. */
     sheaf__sight *sight;
     /* Kept from call to call, on each rank its own: what was read of the one prompt there is. Of
      * several it is given back. NULL: nothing is kept. */
@@ -78,11 +78,13 @@ typedef struct sheaf__prompt {
     /* Of a prompt with images (all NULL without; a model with a second tower needs one): */
     /* [n] 1 at BOI, patches and EOI; where visual experts are used */
     const uint8_t *embed, *expert;
-    const sheaf__picture *picture; /* [pictures], at most as many as the family takes, of the
-                                      towers' sizes; rows are not read. NULL: see load */
+    /* [pictures] in order of their places, at most as many as the family takes, of sizes that the
+     * towers take; rows are not read. Those whose pixels are NULL are loaded, all or none; NULL:
+     * all are, of the towers' own size */
+    const sheaf__picture *picture;
     int64_t pictures;
-    int64_t look; /* a number of the caller for its picture, the same for no other; 0: none has been
-                     given, and nothing that was read of one is used again */
+    int64_t look; /* a number of the caller for its pictures, the same for no others; 0: none has
+                     been given, and nothing that was read of one is used again */
 } sheaf__prompt;
 
 /* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must

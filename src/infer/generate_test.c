@@ -53,7 +53,7 @@ typedef struct member {
     int world;
 } member;
 
-static sheaf_status *load(void *self, int64_t prompt, const sheaf__picture *picture)
+static sheaf_status *load(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n)
 {
     const member *m = self;
     atomic_fetch_add(&m->t->loads[m->world], 1);
@@ -161,7 +161,8 @@ typedef struct limits {
     int64_t n[3][PICTURES];
 } limits;
 
-static sheaf_status *look_at_one(void *self, int64_t prompt, const sheaf__picture *picture)
+static sheaf_status *look_at_one(void *self, int64_t prompt, const sheaf__picture *picture,
+                                 int64_t n)
 {
     paint(picture->of[0].pixels, 3 * SIDE * SIDE, 1);
     paint(picture->of[1].pixels, 3 * SIDE * SIDE, 51);
@@ -237,7 +238,7 @@ typedef struct shown {
     int picture;
 } shown;
 
-static sheaf_status *look(void *self, int64_t prompt, const sheaf__picture *picture)
+static sheaf_status *look(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n)
 {
     const shown *s = self;
     atomic_fetch_add(&s->a->loads, 1);
@@ -259,7 +260,7 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
     again *a = self;
     const int world = model->context->stage * a->ranks + model->context->rank;
     sheaf__sight sight;
-    sheaf_status *st = sheaf__sight_new(&sight, model);
+    sheaf_status *st = sheaf__sight_new(&sight, model, 1);
     for (int i = 0; i < CALLS && st == NULL; i++) {
         shown from = { a, call[i].picture };
         sheaf__continuation out = { a->ids[world][i], 0 };
@@ -339,7 +340,7 @@ static const struct {
 static sheaf_status *show(void *self, sheaf__model *model)
 {
     asked *a = self;
-    const sheaf__generate_options how = {
+    sheaf__generate_options how = {
         .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
         .max_new = NEW,
         .batch = 1,
@@ -351,7 +352,7 @@ static sheaf_status *show(void *self, sheaf__model *model)
     int32_t ids[2][NEW];
     sheaf__continuation loaded = { ids[0], 0 }, out = { ids[1], 0 };
     CHECK_OK(sheaf__generate(&loaded, model, &a->prompt[1], 1, &how));
-    CHECK_OK(look_at_one(NULL, 0, picture));
+    CHECK_OK(look_at_one(NULL, 0, picture, 1));
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         sheaf__picture list[2] = { picture[0], picture[1] };
         sheaf__prompt p = a->prompt[1];
@@ -360,6 +361,7 @@ static sheaf_status *show(void *self, sheaf__model *model)
         list[0].of[0].height += refused[i].height;
         if (refused[i].gone)
             list[0].of[towers - 1].pixels = NULL;
+        how.load = refused[i].gone ? NULL : look_at_one; /* which could give it */
         sheaf_status *st = sheaf__generate(&out, model, &p, 1, &how);
         if (refused[i].says == NULL) {
             CHECK_OK(st);

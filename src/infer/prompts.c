@@ -334,7 +334,8 @@ sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *
     return sheaf_in(st, "%s", path);
 }
 
-sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture)
+sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture,
+                                  int64_t n)
 {
     const sheaf__prompts *p = self;
     return sheaf__prompts_picture(picture, p->about[prompt].image);

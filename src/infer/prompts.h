@@ -60,7 +60,8 @@ sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *p
 
 /* sheaf__prompts_load - the image of a prompt, as sheaf__generate_options.load; self is the
  * prompts. Thread-safe. */
-sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture);
+sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture,
+                                  int64_t n);
 /* sheaf__prompts_picture - a file, over the pixels of `picture` at the sizes it says. */
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);
 

@@ -91,10 +91,11 @@ typedef struct member {
     sheaf_status *failed;  /* the first failure of a callback */
 } member;
 
-static sheaf_status *load_image(void *self, int64_t prompt, const sheaf__picture *picture)
+static sheaf_status *load_images(void *self, int64_t prompt, const sheaf__picture *picture,
+                                 int64_t n)
 {
     const member *r = self;
-    return r->w->a->load(r->w->a->self, prompt, picture);
+    return r->w->a->load(r->w->a->self, prompt, picture, n);
 }
 
 static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
@@ -127,7 +128,7 @@ static bool is_over(void *self, int64_t prompt, const sheaf__continuation *so_fa
     return s->over;
 }
 
-/* What this rank keeps; of a picture with a number, space for what is seen of it. */
+/* What this rank keeps; of pictures with a number, space for what is seen of them. */
 static sheaf_status *find_past(sheaf__generate_options *how, const work *w, sheaf__model *model)
 {
     const int64_t look = w->count == 1 ? w->prompt->look : 0;
@@ -136,12 +137,16 @@ static sheaf_status *find_past(sheaf__generate_options *how, const work *w, shea
     how->past = &p->past;
     if (look == 0)
         return NULL;
-    if (p->look == 0)
-        st = sheaf__sight_new(&p->sight, model);
+    if (p->images < w->prompt->pictures) {
+        sheaf__sight_release(&p->sight, model);
+        p->images = 0;
+        st = sheaf__sight_new(&p->sight, model, w->prompt->pictures);
+    }
     if (st != NULL) {
         sheaf__sight_release(&p->sight, model);
         return st;
     }
+    p->images = p->images < w->prompt->pictures ? w->prompt->pictures : p->images;
     p->sight.full = p->sight.full && p->look == look;
     p->look = look;
     how->sight = &p->sight;
@@ -171,7 +176,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
                                     .nstop = nstop,
                                     .number = a->number,
                                     .divided = divides(w),
-                                    .load = a->load != NULL ? load_image : NULL,
+                                    .load = a->load != NULL ? load_images : NULL,
                                     .told = r->first && (a->told != NULL || a->said != NULL) ? tell
                                                                                              : NULL,
                                     .over = a->nstop > 0 ? is_over : NULL,

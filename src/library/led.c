@@ -61,14 +61,47 @@ static void unpack(sheaf__prompt *out, const order *o, const int32_t *ids,
                             .look = o->look };
 }
 
-static sheaf_status *send_pixels(const sheaf__picture *picture, const sheaf_config *config)
+static sheaf_status *send_pixels(const sheaf__picture *picture, int64_t n,
+                                 const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
     sheaf_status *st = NULL;
-    for (int k = 0; k < towers && st == NULL; k++)
-        st = sheaf__process_broadcast((float *)picture->of[k].pixels,
-                                      (size_t)sheaf__tower_numbers(&tower[k]) * sizeof(float));
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < towers && st == NULL; k++)
+            st = sheaf__process_broadcast(
+                (float *)picture[i].of[k].pixels,
+                (size_t)sheaf__view_numbers(&picture[i].of[k], &tower[k]) * sizeof(float));
+    return st;
+}
+
+/* Of each picture, as their pointers are of one process alone. */
+static sheaf_status *send_sizes(sheaf__picture *sizes, const order *o, const sheaf__prompt *mine)
+{
+    sheaf_status *st = sheaf__process_agree(sizes == NULL ? sheaf__no_memory(memory_for) : NULL);
+    if (st != NULL)
+        return st;
+    if (mine != NULL)
+        memcpy(sizes, mine->picture, (size_t)o->pictures * sizeof *sizes);
+    for (int64_t i = 0; i < o->pictures; i++)
+        for (int k = 0; k < SHEAF__MOST_TOWERS; k++)
+            sizes[i].of[k].pixels = NULL;
+    return sheaf__process_broadcast(sizes, (size_t)o->pictures * sizeof *sizes);
+}
+
+/* Room for the pictures of those that follow. */
+static sheaf_status *make_room(sheaf__led *led, const order *o, const sheaf_config *config,
+                               const sheaf__prompt *mine)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    sheaf__picture *sizes = calloc((size_t)o->pictures + 1, sizeof *sizes);
+    sheaf_status *st = send_sizes(sizes, o, mine);
+    if (st == NULL && mine == NULL) {
+        free(led->picture);
+        led->picture = sheaf__picture_room_like(sizes, o->pictures, tower, towers);
+    }
+    free(sizes);
     return st;
 }
 
@@ -76,19 +109,18 @@ static sheaf_status *send_pixels(const sheaf__picture *picture, const sheaf_conf
 static sheaf_status *share(int32_t **block, const sheaf__picture **picture, sheaf__led *led,
                            const order *o, const sheaf_config *config, const sheaf__prompt *mine)
 {
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    sheaf_status *st = o->sends ? make_room(led, o, config, mine) : NULL;
     *block = calloc(block_size(o->n), 1);
-    if (mine == NULL && o->sends && led->picture == NULL)
-        led->picture = sheaf__picture_room(1, tower, sheaf__towers_of(tower, config));
     *picture = mine == NULL ? led->picture : mine->picture;
-    sheaf_status *st = sheaf__process_agree(
-        *block == NULL || (o->sends && *picture == NULL) ? sheaf__no_memory(memory_for) : NULL);
+    if (st == NULL)
+        st = sheaf__process_agree(
+            *block == NULL || (o->sends && *picture == NULL) ? sheaf__no_memory(memory_for) : NULL);
     if (st == NULL && mine != NULL)
         pack(*block, mine);
     if (st == NULL)
         st = sheaf__process_broadcast(*block, block_size(o->n));
     if (st == NULL && o->sends)
-        st = send_pixels(*picture, config);
+        st = send_pixels(*picture, o->pictures, config);
     if (st == NULL && o->sends)
         led->look = o->look;
     return st;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/process.h"
+#include "infer/batch_images.h"
 #include "library/take.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
@@ -121,24 +122,25 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
 /* ---- the weights ---- */
 
 static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int64_t prompt,
-                          int64_t images)
+                          int64_t images, const int64_t patches[SHEAF__MOST_TOWERS])
 {
     double share;
     if (!sheaf__process_asks(&share))
         return NULL;
+    sheaf_plan_generation asked = { .schema = m->opened.schema,
+                                    .lora = m->opened.lora,
+                                    .place = &m->placement,
+                                    .tp = m->tp,
+                                    .groups = m->dp,
+                                    .threads = m->threads,
+                                    .dtype = m->dtype,
+                                    .batch = batch,
+                                    .seq = seq,
+                                    .prompt = prompt,
+                                    .images = images };
+    memcpy(asked.patches, patches, sizeof asked.patches);
     return sheaf_fits_generate(
-        &(sheaf_plan_generation){ .schema = m->opened.schema,
-                                  .lora = m->opened.lora,
-                                  .place = &m->placement,
-                                  .tp = m->tp,
-                                  .groups = m->dp,
-                                  .threads = m->threads,
-                                  .dtype = m->dtype,
-                                  .batch = batch,
-                                  .seq = seq,
-                                  .prompt = prompt,
-                                  .images = images },
-        &(sheaf_fits_how){ .force = m->force, .share = share, .events = m->events });
+        &asked, &(sheaf_fits_how){ .force = m->force, .share = share, .events = m->events });
 }
 
 static sheaf_status *load(sheaf_model *m)
@@ -168,22 +170,23 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
         return NULL;
     if (m->positions == 0)
         m->positions = sheaf_plan_seq(&m->opened.config);
-    sheaf_status *st = fits(m, 1, m->positions, 0, m->wording.images);
+    static const int64_t own[SHEAF__MOST_TOWERS]; /* an image of the towers' own size */
+    sheaf_status *st = fits(m, 1, m->positions, 0, m->wording.images, own);
     return st == NULL ? load(m) : st;
 }
 
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
                                  int64_t batch, int64_t max_new)
 {
-    int64_t longest = 1, images = 0;
+    int64_t longest = 1, patches[SHEAF__MOST_TOWERS];
     batch = batch < count ? batch : count;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
-        images += prompt[i].embed != NULL && images < batch;
-    }
+    const int64_t images = sheaf__prompts_images(patches, prompt, count, batch, &m->opened.config);
     if (m->crowd != NULL && batch == 1) /* that was known when it was loaded */
         return NULL;
-    sheaf_status *st = sheaf__process_agree(fits(m, batch, longest + max_new, longest, images));
+    sheaf_status *st =
+        sheaf__process_agree(fits(m, batch, longest + max_new, longest, images, patches));
     if (st != NULL || m->crowd != NULL)
         return st;
     if (m->positions == 0)
@@ -201,7 +204,7 @@ static sheaf_status *forget(void *self, sheaf__model *model)
     const sheaf_model *m = self;
     sheaf__rank_past *p = sheaf__model_past(m, model->context);
     sheaf__past_release(&p->past, model);
-    if (p->look != 0)
+    if (p->images > 0)
         sheaf__sight_release(&p->sight, model);
     return NULL;
 }

@@ -15,8 +15,9 @@
 /* What one rank keeps from answer to answer. */
 typedef struct sheaf__rank_past {
     sheaf__past past;
-    sheaf__sight sight; /* of the picture with the number `look`; 0: none was taken space for */
+    sheaf__sight sight; /* of the pictures with the number `look` */
     int64_t look;
+    int64_t images; /* that there is space for in `sight` */
 } sheaf__rank_past;
 
 struct sheaf_model {
@@ -60,7 +61,7 @@ typedef struct sheaf__asking {
     int64_t best;
     const char *const *stop; /* [nstop] texts that end an answer */
     int64_t nstop;
-    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture);
+    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
     void *self; /* of load */
     /* As tokens and texts come, by the first rank; may be NULL. */
     void (*told)(void *context, int64_t prompt, int32_t token);

@@ -1,6 +1,8 @@
 /* together.c - see together.h. */
 #include "library/together.h"
 
+#include "infer/batch_images.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,18 +101,26 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
     return compare(st, &t);
 }
 
-/* An image, as the towers see it: files of one name may differ. */
-static sheaf_status *add_image(sheaf_hasher *hasher, const sheaf__asking *a, int64_t prompt,
-                               const sheaf_config *config)
+/* Images, as the towers see them: files of one name may differ. */
+static sheaf_status *add_images(sheaf_hasher *hasher, const sheaf__asking *a,
+                                const sheaf__prompt *prompt, int64_t index,
+                                const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
-    sheaf__picture *picture = sheaf__picture_room(1, tower, towers);
+    const int64_t n =
+        sheaf__prompt_images(prompt, config, &(sheaf__generate_options){ .load = a->load });
+    sheaf__picture *picture = sheaf__picture_room_like(prompt->picture, n, tower, towers);
     sheaf_status *st =
-        picture == NULL ? sheaf__no_memory(memory_for) : a->load(a->self, prompt, picture);
-    for (int k = 0; k < towers && st == NULL; k++)
-        sheaf__hasher_add(hasher, picture->of[k].pixels,
-                          (size_t)sheaf__tower_numbers(&tower[k]) * sizeof(float));
+        picture == NULL ? sheaf__no_memory(memory_for) : a->load(a->self, index, picture, n);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        for (int k = 0; k < towers; k++) {
+            const sheaf__view *view = &picture[i].of[k];
+            if (tower[k].ragged)
+                sheaf__hasher_add(hasher, (const int64_t[2]){ view->height, view->width }, 16);
+            sheaf__hasher_add(hasher, view->pixels,
+                              (size_t)sheaf__view_numbers(view, &tower[k]) * sizeof(float));
+        }
     free(picture);
     return st;
 }
@@ -129,8 +139,9 @@ static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const s
         sheaf__hasher_add(hasher, one->ids, (size_t)one->n * sizeof *one->ids);
         if (one->embed != NULL)
             sheaf__hasher_add(hasher, one->embed, (size_t)one->n);
-        if (one->embed != NULL && one->picture == NULL && a->load != NULL)
-            st = add_image(hasher, a, i, config);
+        if (one->embed != NULL && a->load != NULL &&
+            (one->picture == NULL || one->picture[0].of[0].pixels == NULL))
+            st = add_images(hasher, a, one, i, config);
     }
     sheaf__hash_text(out, sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);

@@ -89,7 +89,7 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
     for (int i = 0; i < towers; i++) {
         if (full && sight->given[i] != NULL)
             given[i] = sheaf__record_recall(tape, sight->given[i], what_gives(&tower[i]),
-                                            tower[i].gives, tower[i].columns);
+                                            pass->images * tower[i].gives, tower[i].columns);
         else if (!full)
             given[i] = family->see(m, tape, pass, i);
         *(tower[i].beside ? memory : image) = given[i];
@@ -184,7 +184,7 @@ void sheaf__kept_release(sheaf__kept *kept, sheaf__model *m)
     *kept = (sheaf__kept){ 0 };
 }
 
-sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m)
+sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m, int64_t images)
 {
     const size_t bytes = sheaf_dtype_bytes(m->context->dtype);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -194,8 +194,9 @@ sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m)
     for (int i = 0; i < towers && m->begins && st == NULL; i++)
         if (tower[i].gives > 0)
             st = sheaf__take(&out->given[i], m->context,
-                             (size_t)(tower[i].gives * tower[i].columns) * bytes, SHEAF_MEM_CACHE);
-    return sheaf_in(st, "what is seen of a picture");
+                             (size_t)(images * tower[i].gives * tower[i].columns) * bytes,
+                             SHEAF_MEM_CACHE);
+    return sheaf_in(st, "what is seen of %lld pictures", (long long)images);
 }
 
 void sheaf__sight_release(sheaf__sight *sight, sheaf__model *m)

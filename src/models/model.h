@@ -130,7 +130,7 @@ typedef struct sheaf__kept {
     int64_t layers;
 } sheaf__kept;
 
-/* What the towers made of one picture, kept by each rank that has them. */
+/* What the towers made of the pictures of one sequence, kept by each rank that has them. */
 typedef struct sheaf__sight {
     /* rows of each, NULL where nothing reads them; compute dtype */
     void *given[SHEAF__MOST_TOWERS];
@@ -158,9 +158,9 @@ typedef struct sheaf__pass {
     int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
     int64_t image_rows;                  /* rows that use the visual experts */
     const sheaf__images_in *images_in;
-    const sheaf__sight *sight; /* of one image, or NULL: filled, or used when it is full; its pixels
-                                  are not read then */
-    bool image_rows_unread;    /* the head reads none of them: their last MLP is left out */
+    const sheaf__sight *sight;    /* of these images, or NULL: filled, or used when it is full; its
+                                     pixels    are not read then */
+    bool image_rows_unread;       /* the head reads none of them: their last MLP is left out */
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
     const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
@@ -187,9 +187,9 @@ void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pa
 sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *model, int64_t batch, int64_t length);
 void sheaf__kept_release(sheaf__kept *kept, sheaf__model *model);
 
-/* sheaf__sight_new - empty; on ranks without the towers nothing is taken. Release also after a
- * failure. */
-sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *model);
+/* sheaf__sight_new - empty, for so many images; on ranks without the towers nothing is taken.
+ * Release also after a failure. */
+sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *model, int64_t images);
 void sheaf__sight_release(sheaf__sight *sight, sheaf__model *model);
 
 #endif

@@ -300,7 +300,8 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 
 /* One run of `queries` tokens of each sequence, some with an image. */
 static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch,
-                                int64_t queries, int64_t keys, int64_t images)
+                                int64_t queries, int64_t keys, int64_t images,
+                                const int64_t patches[SHEAF__MOST_TOWERS])
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
     static const int32_t last[1] = { 0 }; /* on dry nothing is read */
@@ -321,6 +322,8 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
                          .images_in = &images_in,
                          .image_rows = images * sheaf__image_experts(&m->schema->config) };
     sheaf__patches_of(pass.patches, &m->schema->config, images);
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+        pass.patches[t] = images > 0 && patches[t] > 0 ? patches[t] : pass.patches[t];
     sheaf__model_record(m, tape, &pass);
     st = sheaf__tape_compile(tape, false, false);
     if (st == NULL)
@@ -335,9 +338,9 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
     sheaf__kept kept = { 0 };
     sheaf_status *st = sheaf__kept_new(&kept, model, g->batch, g->seq);
     if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, prompt, prompt, g->images);
+        st = run_tokens(model, &kept, g->batch, prompt, prompt, g->images, g->patches);
     if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, 1, g->seq, 0);
+        st = run_tokens(model, &kept, g->batch, 1, g->seq, 0, g->patches);
     sheaf__kept_release(&kept, model);
     return st;
 }
@@ -405,8 +408,10 @@ static size_t pictures_of(const sheaf_plan_generation *g)
     const int towers = sheaf__towers_of(tower, &g->schema->config);
     int64_t numbers = 0;
     for (int i = 0; i < towers; i++)
-        numbers += sheaf__tower_numbers(&tower[i]);
-    return (size_t)(g->images * numbers) * sizeof(float);
+        numbers += tower[i].ragged && g->patches[i] > 0
+                       ? g->patches[i] * tower[i].channels * tower[i].patch * tower[i].patch
+                       : g->images * sheaf__tower_numbers(&tower[i]);
+    return (size_t)numbers * sizeof(float);
 }
 
 static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const evaluation *of,

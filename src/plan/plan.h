@@ -53,9 +53,10 @@ typedef struct sheaf_plan_generation {
     int tp, threads; /* ranks of each stage; compute threads in all, 0 = every core at hand */
     int groups;      /* that each hold the model; 0 is 1 */
     sheaf_dtype dtype;
-    int64_t batch, seq; /* sequences together; positions of prompt and answer */
-    int64_t prompt;     /* of these, the prompt's; 0: all of them */
-    int64_t images;     /* of the sequences, those with an image; 0 of a model without */
+    int64_t batch, seq;                  /* sequences together; positions of prompt and answer */
+    int64_t prompt;                      /* of these, the prompt's; 0: all of them */
+    int64_t images;                      /* of all sequences; 0 of a model without */
+    int64_t patches[SHEAF__MOST_TOWERS]; /* of these, by tower; 0: images of the towers' own size */
 } sheaf_plan_generation;
 
 /* sheaf_plan_generate - the prompts at once, and a token after the last position; flops and sent

@@ -66,21 +66,34 @@ void sheaf__picture_place(sheaf__picture *out, int64_t n, float *const *pixels,
     }
 }
 
-sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers)
+sheaf__picture *sheaf__picture_room_like(const sheaf__picture *like, int64_t n,
+                                         const sheaf__tower *tower, int towers)
 {
     size_t numbers = 0;
     for (int t = 0; t < towers; t++)
-        numbers += (size_t)(n * sheaf__tower_numbers(&tower[t]));
+        for (int64_t i = 0; i < n; i++)
+            numbers += (size_t)(like != NULL && tower[t].ragged
+                                    ? sheaf__view_numbers(&like[i].of[t], &tower[t])
+                                    : sheaf__tower_numbers(&tower[t]));
     sheaf__picture *out = malloc((size_t)n * sizeof *out + numbers * sizeof(float) + 1);
     if (out == NULL)
         return NULL;
-    float *pixels[SHEAF__MOST_TOWERS] = { NULL }, *next = (float *)(out + n);
-    for (int t = 0; t < towers; t++) {
-        pixels[t] = next;
-        next += n * sheaf__tower_numbers(&tower[t]);
-    }
-    sheaf__picture_place(out, n, pixels, tower, towers);
+    float *next = (float *)(out + n), *none[SHEAF__MOST_TOWERS] = { NULL };
+    sheaf__picture_place(out, n, none, tower, towers);
+    for (int t = 0; t < towers; t++)
+        for (int64_t i = 0; i < n; i++) {
+            sheaf__view *view = &out[i].of[t];
+            if (like != NULL && tower[t].ragged)
+                *view = like[i].of[t];
+            view->pixels = next;
+            next += sheaf__view_numbers(view, &tower[t]);
+        }
     return out;
+}
+
+sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers)
+{
+    return sheaf__picture_room_like(NULL, n, tower, towers);
 }
 
 int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers)

@@ -259,6 +259,15 @@ void sheaf__picture_place(sheaf__picture *out, int64_t n, float *const *pixels,
 /* sheaf__picture_room - the same, with their pixels behind them, tower by tower, in one block to
  * free(); NULL: no memory. */
 sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers);
+/* sheaf__picture_room_like - the same for images of the sizes of like[0..n), whose pixels may be
+ * NULL; of a tower that is not ragged the tower's. */
+sheaf__picture *sheaf__picture_room_like(const sheaf__picture *like, int64_t n,
+                                         const sheaf__tower *tower, int towers);
+/* sheaf__view_numbers - of an image as it is for a tower. */
+static inline int64_t sheaf__view_numbers(const sheaf__view *view, const sheaf__tower *tower)
+{
+    return tower->channels * view->height * view->width;
+}
 /* sheaf__picture_misfit - the first tower for which the image is missing or of another size (of a
  * ragged one: not of whole patches); -1: it fits all. */
 int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers);

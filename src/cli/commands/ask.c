@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "infer/batch_images.h"
 #include "cli/lib/shared.h"
 #include "comm/doing.h"
 #include "comm/process.h"
@@ -238,7 +239,7 @@ bool ask_is_tokens(const char *path)
 typedef struct one_row {
     sheaf_batch batch;
     int64_t seq, begin, context; /* tokens [begin, context) are the prompt; before them padding */
-    bool image;
+    int64_t images, image_rows;  /* and positions that are theirs */
     int64_t expert_rows;
 } one_row;
 
@@ -253,7 +254,7 @@ static void release_row(one_row *r)
     free(r->batch.stream[1]);
 }
 
-static sheaf_status *make_row(one_row *r, const sheaf_data *data, const sheaf_config *config)
+static sheaf_status *make_row(one_row *r, const sheaf_data *data)
 {
     const size_t n = (size_t)sheaf_data_seq(data);
     *r = (one_row){ .seq = (int64_t)n };
@@ -261,7 +262,7 @@ static sheaf_status *make_row(one_row *r, const sheaf_data *data, const sheaf_co
                               .labels = malloc(n * 4),
                               .position = malloc(n * 4),
                               .mask = malloc(n),
-                              .image_row = malloc((size_t)sheaf__image_positions(config) * 4),
+                              .image_row = malloc(n * 4),
                               .stream = { malloc(n * 4), malloc(n * 4) } };
     const bool made = r->batch.tokens != NULL && r->batch.labels != NULL &&
                       r->batch.position != NULL && r->batch.mask != NULL &&
@@ -282,43 +283,52 @@ static sheaf_status *find_context(one_row *r)
     if (n == r->seq) /* nothing to be answered is told: all of the row is the question */
         for (r->context = r->seq; r->context > 1 && r->batch.mask[r->context - 1] == 0;)
             r->context--;
-    while (!r->image && r->begin < r->context - 1 && r->batch.mask[r->begin] == 0)
+    while (r->images == 0 && r->begin < r->context - 1 && r->batch.mask[r->begin] == 0)
         r->begin++;
     for (int64_t t = r->begin; t < r->context; t++)
         if (r->batch.mask[t] == 0)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"), "no padding %s",
-                               r->image ? "before the answer" : "between the tokens of the prompt"),
-                "0 at position %" PRId64, t + 1);
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"),
+                                              "no padding %s",
+                                              r->images > 0 ? "before the answer"
+                                                            : "between the tokens of the prompt"),
+                               "0 at position %" PRId64, t + 1);
     return NULL;
 }
 
-/* ids, position, embed and expert of the prompt, in one block. */
+/* Sizes of its images, ids, position, embed and expert of the prompt, in one block. */
 static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r,
-                                  const sheaf_config *config)
+                                  const sheaf_config *config, const sheaf_data *data, int64_t row)
 {
     const size_t n = (size_t)(r->context - r->begin);
-    int32_t *ids = malloc(n * 10);
-    if (ids == NULL)
+    int64_t rows = 0; /* of images before the answer */
+    while (rows < r->image_rows && r->batch.image_row[rows] < r->context)
+        rows++;
+    const bool any = r->images > 0, sizes = sheaf__family_for(config)->image.most > 1 && rows > 0;
+    const int64_t images = sizes ? rows / sheaf__image_positions(config) : 0;
+    sheaf__picture *picture = malloc((size_t)images * sizeof *picture + n * 10);
+    if (picture == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "a prompt of %zu tokens", n);
+    int32_t *ids = (int32_t *)(picture + images);
     uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
     memcpy(ids, r->batch.tokens + r->begin, n * 4);
     const int32_t shift = r->begin > 0 ? r->batch.position[r->begin] : 0;
     for (size_t i = 0; i < n; i++) /* padding before it shifts no position */
         ids[n + i] = r->batch.position[r->begin + (int64_t)i] - shift;
     memset(embed, 0, 2 * n);
-    for (int64_t i = 0; r->image && i < sheaf__image_positions(config); i++)
-        if (r->batch.image_row[i] < r->context)
-            embed[r->batch.image_row[i]] = 1;
+    for (int64_t i = 0; i < rows; i++)
+        embed[r->batch.image_row[i]] = 1;
     for (int64_t i = 0; i < r->expert_rows; i++)
         if (r->batch.stream[1][i] < r->context)
             expert[r->batch.stream[1][i]] = 1;
+    sheaf_data_row_sizes(picture, images, data, row);
     *out = (sheaf__prompt){ .ids = ids,
                             .n = (int64_t)n,
                             .position = ids + n,
-                            .embed = r->image ? embed : NULL,
-                            .expert = r->image ? expert : NULL };
-    *block = ids;
+                            .embed = any && rows > 0 ? embed : NULL,
+                            .expert = any ? expert : NULL,
+                            .picture = images > 0 ? picture : NULL,
+                            .pictures = images };
+    *block = picture;
     return NULL;
 }
 
@@ -343,7 +353,8 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
     sheaf_status *st = sheaf_data_batch(&r->batch, data, &row, 1);
-    r->image = images.images > 0;
+    r->images = images.images;
+    r->image_rows = images.images * sheaf__image_positions(w->config);
     r->expert_rows = images.image_rows;
     if (st == NULL)
         st = find_context(r);
@@ -355,7 +366,7 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     if (st == NULL)
         st = expected_text(&about.expected, r, w);
     if (st == NULL)
-        st = copy_context(&prompt, &about.block, r, w->config);
+        st = copy_context(&prompt, &about.block, r, w->config, data, row);
     if (st == NULL)
         return sheaf__prompts_put(out, &prompt, &about);
     free(about.expected);
@@ -366,17 +377,16 @@ sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *w, const sheaf
 {
     one_row r;
     *out = (sheaf__prompts){ .config = w->config };
-    sheaf_status *st = make_row(&r, data, w->config);
+    sheaf_status *st = make_row(&r, data);
     for (int64_t row = 0; row < sheaf_data_rows(data) && st == NULL; row++)
         st = sheaf_in(add_row(out, &r, w, data, row), "row %" PRId64, row + 1);
     release_row(&r);
     return st;
 }
 
-sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture)
+sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n)
 {
-    sheaf__picture out = *picture;
-    return sheaf_data_pixels(&(sheaf_batch){ .picture = &out }, self, &prompt, 1);
+    return sheaf_data_row_pixels(picture, n, self, prompt);
 }
 
 /* ---- answers ---- */
@@ -431,8 +441,9 @@ sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened,
     asked.prompt = 1;
     for (int64_t i = 0; i < count; i++) {
         asked.prompt = prompt[i].n > asked.prompt ? prompt[i].n : asked.prompt;
-        asked.images += prompt[i].embed != NULL && asked.images < asked.batch;
     }
+    asked.images =
+        sheaf__prompts_images(asked.patches, prompt, count, asked.batch, &opened->config);
     asked.seq = asked.prompt + max_new;
     return st == NULL ? sheaf_fits_generate(
                             &asked, &(sheaf_fits_how){ .force = l->force, .events = l->events })

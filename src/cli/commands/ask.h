@@ -62,7 +62,7 @@ bool ask_is_tokens(const char *path);
  * any and the model has text, is what is expected. Rows without labels are prompts as a whole. */
 sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *wording, const sheaf_data *data);
 /* ask_data_load - sheaf__generate_options.load for them; self is the data set. */
-sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture);
+sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
 
 /* ask_answers_new - `count` continuations of at most max_new tokens each; ask_answers_free()
  * accepts NULL. */

@@ -1,0 +1,238 @@
+/* batch_images.c - see batch_images.h. */
+#include "infer/batch_images.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t embedded(const sheaf__prompt *p)
+{
+    int64_t rows = 0;
+    for (int64_t j = 0; j < p->n && p->embed != NULL; j++)
+        rows += p->embed[j];
+    return rows;
+}
+
+/* At least one where they are loaded: a prompt with too few rows is refused for that. */
+int64_t sheaf__prompt_images(const sheaf__prompt *p, const sheaf_config *config,
+                             const sheaf__generate_options *options)
+{
+    const int64_t whole = sheaf__image_positions(config);
+    if (p->picture != NULL)
+        return p->pictures;
+    if (p->embed == NULL || options->load == NULL)
+        return 0;
+    const int64_t images = whole == 0 ? 1 : embedded(p) / whole,
+                  most = sheaf__family_for(config)->image.most;
+    return images < 1 ? 1 : images < most ? images : most;
+}
+
+/* Into which tower t cuts the images of a prompt. */
+static int64_t patches_of(const sheaf__prompt *p, const sheaf__tower *tower, int t, int64_t images)
+{
+    int64_t patches = 0;
+    for (int64_t k = 0; k < images; k++)
+        patches += p->picture != NULL && tower->ragged
+                       ? sheaf__view_patches(&p->picture[k].of[t], tower)
+                       : tower->patches;
+    return patches;
+}
+
+int64_t sheaf__prompts_images(int64_t patches[SHEAF__MOST_TOWERS], const sheaf__prompt *prompt,
+                              int64_t count, int64_t batch, const sheaf_config *config)
+{
+    const int64_t whole = sheaf__image_positions(config);
+    int64_t with = 0, most = 0, large[SHEAF__MOST_TOWERS] = { 0 };
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    for (int64_t i = 0; i < count; i++) {
+        const sheaf__prompt *p = &prompt[i];
+        const int64_t found = p->picture != NULL ? p->pictures
+                              : whole > 0        ? embedded(p) / whole
+                                                 : 0,
+                      images = p->embed != NULL && found < 1 ? 1 : found;
+        with += images > 0 && with < batch;
+        most = images > most ? images : most;
+        for (int t = 0; t < towers; t++) {
+            const int64_t n = patches_of(p, &tower[t], t, images);
+            large[t] = n > large[t] ? n : large[t];
+        }
+    }
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+        patches[t] = with * large[t];
+    return with * most;
+}
+
+/* Are they without any pixels? */
+static bool are_loaded(const sheaf__prompt *p, int towers)
+{
+    for (int64_t k = 0; k < p->pictures && p->picture != NULL; k++)
+        for (int t = 0; t < towers; t++)
+            if (p->picture[k].of[t].pixels != NULL)
+                return false;
+    return true;
+}
+
+/* ---- what is refused ---- */
+
+/* Does the family take so many images, of these sizes? */
+static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *p, int64_t index,
+                                    bool may_load)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, c);
+    const int64_t most = sheaf__family_for(c)->image.most;
+    const bool loads = may_load && are_loaded(p, towers);
+    if (p->pictures < 1 || p->pictures > most)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld: images", (long long)index + 1),
+                           "1 to %lld in a sequence of %s", (long long)most,
+                           sheaf_family_name(c->family)),
+            "%lld", (long long)p->pictures);
+    for (int64_t k = 0; k < p->pictures; k++) {
+        sheaf__picture picture = p->picture[k];
+        float there;
+        for (int t = 0; t < towers && loads; t++)
+            if (picture.of[t].pixels == NULL)
+                picture.of[t].pixels = &there;
+        const int t = sheaf__picture_misfit(&picture, tower, towers);
+        if (t < 0)
+            continue;
+        const sheaf__view *view = &p->picture[k].of[t];
+        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "prompt %lld: image %lld", (long long)index + 1,
+                                      (long long)k + 1);
+        if (tower[t].ragged)
+            sheaf_expected(st, "sides that are multiples of %lld pixels",
+                           (long long)tower[t].patch);
+        else
+            sheaf_expected(st, "%lld x %lld pixels for tower %d of %s", (long long)tower[t].width,
+                           (long long)tower[t].height, t + 1, sheaf_family_name(c->family));
+        return view->pixels == NULL && !loads
+                   ? sheaf_found(st, "none")
+                   : sheaf_found(st, "%lld x %lld", (long long)view->width,
+                                 (long long)view->height);
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__batch_images_check(const sheaf__model *m, const sheaf__prompt *p,
+                                        int64_t index, const sheaf__generate_options *options)
+{
+    const sheaf_config *c = &m->schema->config;
+    const int64_t rows = embedded(p), images = sheaf__prompt_images(p, c, options),
+                  whole = images * sheaf__image_positions(c);
+    sheaf_status *st = m->towers == NULL || p->picture == NULL
+                           ? NULL
+                           : check_pictures(c, p, index, options->load != NULL);
+    if (st != NULL)
+        return st;
+    if (m->towers == NULL ? p->picture != NULL || rows > 0 : rows != whole)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
+                           "%lld positions of an image", (long long)whole),
+            "%lld", (long long)rows);
+    if (sheaf__family_for(c)->image.needed && images == 0)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
+                           "an image: the cross-attention of %s looks at it in every layer",
+                           sheaf_family_name(c->family)),
+            "none");
+    return NULL;
+}
+
+/* ---- rows and pixels ---- */
+
+sheaf_status *sheaf__batch_images_open(sheaf__batch_images *out, int64_t rows)
+{
+    *out =
+        (sheaf__batch_images){ .row = malloc((size_t)rows * 4),
+                               .stream = { malloc((size_t)rows * 4), malloc((size_t)rows * 4) } };
+    const bool made = out->row != NULL && out->stream[0] != NULL && out->stream[1] != NULL;
+    return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld positions", (long long)rows);
+}
+
+void sheaf__batch_images_release(sheaf__batch_images *images)
+{
+    free(images->row);
+    free(images->stream[0]);
+    free(images->stream[1]);
+    free(images->picture);
+    *images = (sheaf__batch_images){ 0 };
+}
+
+void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf_config *config,
+                                 const sheaf__prompt *prompt, int64_t n, int64_t longest,
+                                 const sheaf__generate_options *options)
+{
+    int64_t row = 0, count[2] = { 0 };
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    out->count = 0;
+    memset(out->patches, 0, sizeof out->patches);
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf__prompt *p = &prompt[i];
+        for (int64_t j = 0; j < longest; j++) {
+            const int32_t at = (int32_t)(i * longest + j);
+            const int stream = j < p->n && p->expert != NULL && p->expert[j];
+            out->stream[stream][count[stream]++] = at;
+            if (j < p->n && p->embed != NULL && p->embed[j])
+                out->row[row++] = at;
+        }
+        const int64_t images = sheaf__prompt_images(p, config, options);
+        for (int t = 0; t < towers; t++)
+            out->patches[t] += patches_of(p, &tower[t], t, images);
+        out->count += images;
+    }
+    out->rows = count[SHEAF__IMAGE];
+}
+
+/* Space for all of them, in place of the last batch's. */
+static sheaf_status *make_room(sheaf__batch_images *images, const sheaf_config *c,
+                               const sheaf__prompt *prompt, int64_t n,
+                               const sheaf__generate_options *options)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, c);
+    float *none[SHEAF__MOST_TOWERS] = { NULL };
+    sheaf__picture *like = malloc((size_t)images->count * sizeof *like + 1), *next = like;
+    free(images->picture);
+    images->picture = NULL;
+    if (like != NULL) {
+        sheaf__picture_place(like, images->count, none, tower, towers);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t count = sheaf__prompt_images(&prompt[i], c, options);
+            if (prompt[i].picture != NULL)
+                memcpy(next, prompt[i].picture, (size_t)count * sizeof *next);
+            next += count;
+        }
+        images->picture = sheaf__picture_room_like(like, images->count, tower, towers);
+    }
+    free(like);
+    return images->picture != NULL
+               ? NULL
+               : sheaf_fail(SHEAF_E_MEMORY, "%lld images", (long long)images->count);
+}
+
+sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf__model *model,
+                                       const sheaf__prompt *prompt, int64_t first, int64_t n,
+                                       const sheaf__generate_options *options)
+{
+    const sheaf_config *c = &model->schema->config;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, c);
+    sheaf_status *st = make_room(images, c, prompt + first, n, options);
+    sheaf__picture *next = images->picture;
+    for (int64_t i = first; i < first + n && st == NULL; i++) {
+        const sheaf__prompt *p = &prompt[i];
+        const int64_t count = sheaf__prompt_images(p, c, options);
+        const bool loads = are_loaded(p, towers);
+        if (count > 0 && loads)
+            st = options->load(options->self, i, next, count);
+        for (int64_t k = 0; k < count; k++, next++) {
+            for (int t = 0; t < towers && !loads; t++)
+                memcpy(next->of[t].pixels, p->picture[k].of[t].pixels,
+                       (size_t)sheaf__view_numbers(&next->of[t], &tower[t]) * sizeof(float));
+            next->row = i - first;
+        }
+    }
+    return st;
+}
