@@ -136,16 +136,6 @@ static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const
     return st;
 }
 
-/* Float values that already went through the compute dtype, for biases and norms. */
-static void through_dtype(sheaf__context *c, float *x, int64_t n)
-{
-    for (int64_t i = 0; i < n && c->device->kind != SHEAF_DRY; i++) {
-        uint32_t rounded;
-        c->device->kernels->round(&rounded, c->dtype, x + i, 1);
-        c->device->kernels->widen(x + i, &rounded, c->dtype, 1);
-    }
-}
-
 static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char *name,
                                  sheaf__trained *trained, float *dst, int64_t row0, int64_t rows,
                                  int64_t cols)
@@ -160,7 +150,8 @@ static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char
                                         .cols = cols,
                                         .dst = dst,
                                         .to = SHEAF_F32 });
-    through_dtype(m->context, dst, st == NULL ? rows * cols : 0);
+    if (st == NULL) /* each rounded to the compute dtype */
+        sheaf__refresh(m->context, dst, dst, rows * cols);
     return st;
 }
 
