@@ -97,6 +97,37 @@ typedef struct sheaf__image_place {
     bool needed;       /* no prompt goes without an image: cross-attention looks at it */
 } sheaf__image_place;
 
+/* Tokens that stand around and for the rows of a picture. */
+typedef enum sheaf__mark {
+    SHEAF__MARK_BEGIN, /* a picture, or its overview: begin, a row each, end */
+    SHEAF__MARK_ROW,
+    SHEAF__MARK_END,
+    SHEAF__MARK_SLICE,
+    SHEAF__MARK_SLICE_END,
+    SHEAF__MARK_NUMBER, /* around a picture's number, from 0 */
+    SHEAF__MARK_NUMBER_END,
+    SHEAF__MARKS
+} sheaf__mark;
+
+/* How pictures become pixels and stand in a conversation, and how such a model is asked. */
+typedef struct sheaf__picture_form {
+    struct {
+        const char *token; /* as the tokenizer knows it; NULL: there is none */
+        const char *key;   /* of the config for its id, where the vocabulary is bytes */
+    } mark[SHEAF__MARKS];
+    int64_t rows;               /* of a picture, or of each of its pieces */
+    int64_t resolution, slices; /* of slicing (inputs/slices.h); 0: resized to the tower's size */
+    /* The slices of a picture stand together between the marks of a slice, each between those of a
+     * picture; else each stands between the marks of a slice. */
+    bool together;
+    bool halved; /* pixels less a half, over a half; else CLIP's mean and deviation */
+    bool bos;    /* in front, also where the template writes none */
+    const char *chat, *byte_chat; /* template where none is named or stored; of bytes */
+    const char *system;           /* message, where a conversation has none; NULL */
+    double temperature, top_p, repetition_penalty; /* sampling, where nothing else is said */
+    int64_t top_k, max_new;
+} sheaf__picture_form;
+
 /* ---- parts of a model that a user may choose to train, or not ---- */
 
 /* Llama and its kin have the first two. */
@@ -200,6 +231,8 @@ typedef struct sheaf__family {
     /* images; NULL: it reads none */
     int (*towers)(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
     sheaf__image_place image;
+    /* Of those whose pictures stand in conversations of a chat template; NULL: others. */
+    void (*pictures)(sheaf__picture_form *out, const sheaf_config *c);
 
     /* training */
     const char *lora_targets;            /* where none are named */

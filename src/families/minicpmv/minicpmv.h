@@ -26,6 +26,8 @@ sheaf_status *sheaf__minicpmv_spec(char **out, int which);
 /* sheaf__minicpmv_title - "MiniCPM-V 2.6" */
 const char *sheaf__minicpmv_title(sheaf_minicpmv version);
 
+/* In conversations, and in slices (pictures.c). */
+void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c);
 sheaf_status *sheaf__minicpmv_rows(sheaf_schema *schema);
 bool sheaf__minicpmv_spare(const char *name, const sheaf_config *c);
 

@@ -114,6 +114,7 @@ const sheaf__family sheaf__family_omnilmm = {
     .components = components,
     .towers = towers,
     .image = { .most = SHEAF__ANY_IMAGES, .file = SHEAF__IMAGES_MARKED },
+    .pictures = sheaf__omnilmm_pictures,
     .lora_targets = "q_proj,k_proj,v_proj",
     .decays = decays,
     .build = sheaf__omnilmm_build,

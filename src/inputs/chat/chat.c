@@ -310,7 +310,7 @@ static void put_answer(writing *w, int64_t i)
         put_without_first_lines(w, i);
     else
         put_content(w, i, w->message[i].content, w->message[i].size, has(w, SHEAF__TRIM_ANSWER));
-    put(w, s->answer_end);
+    put(w, i + 1 == w->n && s->last_end != NULL ? s->last_end : s->answer_end);
     close_span(w, span);
     put(w, i + 1 == w->n && s->last_close != NULL ? s->last_close : s->answer_close);
 }

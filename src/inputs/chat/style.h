@@ -60,7 +60,8 @@ typedef struct sheaf__style {
     /* An answer: answer_open, then what is learnt (answer_lead, content, answer_end), answer_close.
      */
     const char *answer_open, *answer_lead, *answer_end, *answer_close;
-    const char *last_close;  /* answer_close where the answer is the last message; NULL: the same */
+    const char *last_end;    /* answer_end where the answer is the last message; NULL: the same */
+    const char *last_close;  /* answer_close there; NULL: the same */
     const char *prompt;      /* the generation prompt */
     const char *tail;        /* at the end where no prompt is; NULL: nothing */
     const char *date_format; /* as strftime() takes it; NULL: the template writes no date */

@@ -1,10 +1,10 @@
 /* styles.c - the published chat templates as rows (style.h).
  *
  * The program that a row was compared with lies in tests/data/templates under the row's name; the
- * last two have none: LLaMA-Factory writes Qwen3's conversations as qwen3-thoughts by code of its
- * own, plain is ours. A row gives that program's bytes, also where they look odd: Mistral's third
- * template drops the system message of a conversation that ends with an answer, Llama 2's drops one
- * that comes late. */
+ * last three have none: LLaMA-Factory writes Qwen3's conversations as qwen3-thoughts, MiniCPM-V 2.0
+ * its own as minicpm by code of their own, plain is ours. A row gives that program's bytes, also
+ * where they look odd: Mistral's third template drops the system message of a conversation that
+ * ends with an answer, Llama 2's drops one that comes late. */
 #include "inputs/chat/style.h"
 
 #define BOS SHEAF__BOS
@@ -148,6 +148,8 @@ const sheaf__style sheaf__styles[] = {
       .user_close = "\n", .answer_open = "<|assistant|>\n", .answer_end = EOS, .answer_close = "\n",
       .last_close = "", .prompt = "<|assistant|>\n" },
     { NAME("qwen3-thoughts"), CHATML_SYSTEM, CHATML_TURNS, .flags = SHEAF__THINK_EACH },
+    { NAME("minicpm"), .place = SHEAF__SYSTEM_REFUSED, .later = SHEAF__LATER_REFUSED,
+      .user_open = "<用户>", .answer_open = "<AI>", .last_end = EOS, .prompt = "<AI>" },
     { NAME("plain"), .answer_end = EOS },
 };
 const int sheaf__style_count = sizeof sheaf__styles / sizeof *sheaf__styles;

@@ -1,0 +1,249 @@
+/* places.c - see places.h. */
+#include "inputs/places.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+
+typedef struct placing {
+    sheaf__placed *out;
+    const sheaf__picture_form *form;
+    const sheaf__shown *shown;
+    int64_t pictures;
+    const sheaf__place_options *options;
+    bool *used;       /* [pictures] */
+    int64_t numbered; /* pictures with a number */
+    int64_t message;  /* that is written, */
+    sheaf_text text;  /* its content */
+    bool failed;
+} placing;
+
+/* ---- one picture ---- */
+
+static void put_mark(placing *p, sheaf__mark which)
+{
+    sheaf__placed *out = p->out;
+    const char *token = p->form->mark[which].token;
+    const size_t begin = p->text.size;
+    if (token == NULL || !SHEAF_GROW(&out->mark, NULL, out->marks + 1)) {
+        p->failed |= token != NULL;
+        return;
+    }
+    sheaf__text_add(&p->text, "%s", token);
+    out->mark[out->marks++] = (sheaf__placed_mark){ p->message, begin, p->text.size, which };
+}
+
+static void put_piece(placing *p, sheaf__mark begin, sheaf__mark end)
+{
+    put_mark(p, begin);
+    for (int64_t i = 0; i < p->form->rows; i++)
+        put_mark(p, SHEAF__MARK_ROW);
+    put_mark(p, end);
+}
+
+static void put_slices(placing *p, const sheaf__shown *picture)
+{
+    const bool together = p->form->together;
+    if (together)
+        put_mark(p, SHEAF__MARK_SLICE);
+    for (int64_t r = 0; r < picture->rows; r++) {
+        if (r > 0)
+            sheaf__text_add(&p->text, "\n");
+        for (int64_t c = 0; c < picture->columns; c++)
+            put_piece(p, together ? SHEAF__MARK_BEGIN : SHEAF__MARK_SLICE,
+                      together ? SHEAF__MARK_END : SHEAF__MARK_SLICE_END);
+    }
+    if (together)
+        put_mark(p, SHEAF__MARK_SLICE_END);
+}
+
+static void put_picture(placing *p, int64_t which)
+{
+    const sheaf__shown *picture = &p->shown[which];
+    const bool sliced = picture->columns > 0;
+    p->used[which] = true;
+    p->out->order[p->out->pictures++] = which;
+    if (p->form->mark[SHEAF__MARK_NUMBER].token != NULL && (sliced || p->options->number_all)) {
+        put_mark(p, SHEAF__MARK_NUMBER);
+        sheaf__text_add(&p->text, "%" PRId64, p->numbered++);
+        put_mark(p, SHEAF__MARK_NUMBER_END);
+    }
+    put_piece(p, SHEAF__MARK_BEGIN, SHEAF__MARK_END);
+    if (sliced)
+        put_slices(p, picture);
+}
+
+/* ---- names ---- */
+
+size_t sheaf__is_picture_name(const char *text, size_t size)
+{
+    static const char begin[] = "<image_";
+    size_t n = sizeof begin - 1;
+    if (size < n || memcmp(text, begin, n) != 0)
+        return 0;
+    while (n < size && text[n] >= '0' && text[n] <= '9')
+        n++;
+    return n > sizeof begin - 1 && n < size && text[n] == '>' ? n + 1 : 0;
+}
+
+/* The picture that is called as `text` begins, of several the first that stands nowhere yet, and
+ * the length of its name; -1: none. */
+static int64_t named_here(size_t *length, const placing *p, const char *text, size_t size)
+{
+    int64_t found = -1;
+    for (int64_t i = 0; i < p->pictures; i++) {
+        const char *name = p->shown[i].name;
+        const size_t n = name == NULL ? 0 : strlen(name);
+        if (n == 0 || n > size || memcmp(text, name, n) != 0 || (found >= 0 && p->used[i]))
+            continue;
+        if (found < 0 || p->used[found])
+            found = i;
+        *length = n;
+    }
+    return found;
+}
+
+static sheaf_status *no_picture(const placing *p, const char *name, size_t size)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "message %" PRId64, p->message + 1);
+    sheaf_expected(st, "names of the pictures that were given (%" PRId64 "), each once",
+                   p->pictures);
+    return sheaf_found(st, "another '%.*s'", (int)size, name);
+}
+
+/* A user's content with pictures in place of their names. */
+static sheaf_status *put_content(placing *p, const sheaf__message *m)
+{
+    size_t done = 0;
+    for (size_t at = 0; at < m->size;) {
+        size_t n = 0;
+        const int64_t which =
+            m->content[at] == '<' ? named_here(&n, p, m->content + at, m->size - at) : -1;
+        if (m->content[at] == '<' && which < 0 && p->options->lines)
+            n = sheaf__is_picture_name(m->content + at, m->size - at);
+        if (n > 0 && (which < 0 || p->used[which]))
+            return no_picture(p, m->content + at, n);
+        if (which < 0) {
+            at++;
+            continue;
+        }
+        sheaf__text_bytes(&p->text, m->content + done, at - done);
+        sheaf__text_add(&p->text, "%s", p->options->lines ? "\n" : "");
+        put_picture(p, which);
+        sheaf__text_add(&p->text, "%s", p->options->lines ? "\n" : "");
+        done = at += n;
+    }
+    sheaf__text_bytes(&p->text, m->content + done, m->size - done);
+    return NULL;
+}
+
+/* ---- a conversation ---- */
+
+static bool is_user(const sheaf__message *m)
+{
+    return strcmp(m->role, "user") == 0;
+}
+
+static bool is_named(const placing *p, const sheaf__message *m)
+{
+    size_t n;
+    for (size_t at = 0; at < m->size; at++)
+        if (m->content[at] == '<' && named_here(&n, p, m->content + at, m->size - at) >= 0)
+            return true;
+    return false;
+}
+
+static sheaf_status *put_message(placing *p, bool named)
+{
+    sheaf__message *m = &p->out->message[p->message];
+    const bool some = p->pictures > 0 && is_user(m);
+    sheaf_status *st = NULL;
+    p->text = (sheaf_text){ 0 };
+    for (int64_t i = 0; i < p->pictures && some && !named; i++)
+        if (p->shown[i].message == p->message) {
+            put_picture(p, i);
+            sheaf__text_add(&p->text, "\n");
+        }
+    if (some && named)
+        st = put_content(p, m);
+    else
+        sheaf__text_bytes(&p->text, m->content, m->size);
+    if (st == NULL && some) {
+        m->size = p->text.size;
+        st = sheaf__text_take(&p->out->owned[p->message], &p->text);
+        m->content = p->out->owned[p->message];
+    }
+    sheaf__text_release(&p->text);
+    return st;
+}
+
+static sheaf_status *check_used(const placing *p)
+{
+    int64_t missing = 0, first = -1;
+    for (int64_t i = p->pictures - 1; i >= 0; i--)
+        if (!p->used[i]) {
+            missing++;
+            first = i;
+        }
+    if (missing == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "pictures");
+    const char *name = p->shown[first].name;
+    sheaf_expected(st, "each to stand in a user's message, or none (then all stand in front)");
+    return sheaf_found(st, "%" PRId64 " of %" PRId64 " that do not, first '%s'", missing,
+                       p->pictures, name == NULL ? "one without a name" : name);
+}
+
+sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_form *form,
+                                    const sheaf__message *message, int64_t messages,
+                                    const sheaf__shown *shown, int64_t pictures,
+                                    const sheaf__place_options *options)
+{
+    placing p = { .out = out,
+                  .form = form,
+                  .shown = shown,
+                  .pictures = pictures,
+                  .options = options,
+                  .used = calloc((size_t)pictures + 1, sizeof *p.used) };
+    *out = (sheaf__placed){ .message = malloc(((size_t)messages + 1) * sizeof *out->message),
+                            .owned = calloc((size_t)messages + 1, sizeof *out->owned),
+                            .messages = messages,
+                            .order = malloc(((size_t)pictures + 1) * sizeof *out->order) };
+    sheaf_status *st =
+        p.used == NULL || out->message == NULL || out->owned == NULL || out->order == NULL
+            ? sheaf__no_memory("conversation")
+            : NULL;
+    bool named = false;
+    for (int64_t i = 0; i < messages && st == NULL; i++) {
+        out->message[i] = message[i];
+        named = named || (is_user(&message[i]) && is_named(&p, &message[i]));
+    }
+    for (p.message = 0; p.message < messages && st == NULL; p.message++)
+        st = put_message(&p, named || options->lines);
+    if (st == NULL && options->lines && out->pictures == 0 && pictures > 0) {
+        /* none is named: all stand in front */
+        free(p.used);
+        sheaf__placed_release(out);
+        return sheaf__place_pictures(out, form, message, messages, shown, pictures,
+                                     &(sheaf__place_options){ .number_all = options->number_all });
+    }
+    if (st == NULL)
+        st = p.failed ? sheaf__no_memory("conversation") : check_used(&p);
+    free(p.used);
+    return st;
+}
+
+void sheaf__placed_release(sheaf__placed *p)
+{
+    for (int64_t i = 0; p->owned != NULL && i < p->messages; i++)
+        free(p->owned[i]);
+    free(p->owned);
+    free(p->message);
+    free(p->mark);
+    free(p->order);
+    *p = (sheaf__placed){ 0 };
+}

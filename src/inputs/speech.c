@@ -1,0 +1,333 @@
+/* speech.c - see speech.h. */
+#include "inputs/speech.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/no_memory.h"
+
+static const char BYTE_BOS[] = "<s>", BYTE_EOS[] = "</s>"; /* as a template writes them */
+
+/* ---- marks ---- */
+
+static sheaf_status *no_mark(const char *token, const char *key, const sheaf_config *config)
+{
+    sheaf_status *st = sheaf_fail(key == NULL ? SHEAF_E_UNSUPPORTED : SHEAF_E_LAYOUT,
+                                  key == NULL ? "pictures in a text" : "config.json");
+    if (key != NULL)
+        return sheaf_expected(
+            st, "%s: the id of %s, from 256 to %" PRId64 ", as sheaf_tokenizer is \"bytes\"", key,
+            token, config->vocab - 1);
+    sheaf_expected(st, "a tokenizer with the token %s, below %" PRId64 ", the model's vocabulary",
+                   token, config->vocab);
+    return sheaf_try_this(st, "the tokenizer of this model: --tokenizer PATH");
+}
+
+sheaf_status *sheaf__speech_marks(sheaf__speech *speech, const sheaf_config *config)
+{
+    json_t *object = NULL;
+    sheaf_status *st = NULL;
+    sheaf__family_for(config)->pictures(&speech->form, config);
+    if (speech->tokenizer == NULL && config->json != NULL)
+        st = sheaf__json_parse(&object, config->json, strlen(config->json));
+    for (int i = 0; i < SHEAF__MARKS && st == NULL; i++) {
+        const char *token = speech->form.mark[i].token, *key = speech->form.mark[i].key;
+        speech->mark[i] = -1;
+        if (token == NULL)
+            continue;
+        const json_t *said = speech->tokenizer == NULL ? json_object_get(object, key) : NULL;
+        int64_t id = speech->tokenizer != NULL ? sheaf__tokenizer_find(speech->tokenizer, token)
+                     : json_is_integer(said)   ? json_integer_value(said)
+                                               : -1;
+        const int64_t least = speech->tokenizer == NULL ? 256 : 0;
+        if (id < least || id >= config->vocab)
+            st = no_mark(token, speech->tokenizer == NULL ? key : NULL, config);
+        else
+            speech->mark[i] = (int32_t)id;
+    }
+    json_decref(object);
+    return st;
+}
+
+/* ---- marks in the text ---- */
+
+/* Blanks that the template took away in front of a message's content. */
+static size_t taken_in_front(const sheaf__message *m, const sheaf__span *span)
+{
+    const char *at = m->content;
+    size_t size = m->size;
+    if (span->end - span->begin == size)
+        return 0;
+    sheaf__utf8_strip(&at, &size);
+    return (size_t)(at - m->content);
+}
+
+/* Moves marks from their messages' contents to the text. Marks are no blanks. */
+static void move_marks(sheaf__placed_mark *mark, const sheaf__placed *p,
+                       const sheaf__rendered *text)
+{
+    int64_t next = 0;
+    for (int64_t i = 0; i < text->spans && next < p->marks; i++) {
+        const sheaf__span *span = &text->span[i];
+        if (span->kind != SHEAF__CONTENT || span->message != p->mark[next].message)
+            continue;
+        const size_t shift = taken_in_front(&p->message[span->message], span);
+        for (; next < p->marks && p->mark[next].message == span->message; next++) {
+            mark[next] = p->mark[next];
+            mark[next].begin += span->begin - shift;
+            mark[next].end += span->begin - shift;
+        }
+    }
+    for (; next < p->marks; next++) /* of a message that the template writes nowhere */
+        mark[next] = (sheaf__placed_mark){ -1, text->size, text->size, p->mark[next].mark };
+}
+
+/* ---- bytes ---- */
+
+static int32_t byte_special(size_t *length, const sheaf__speech *s, const char *text, size_t size)
+{
+    const size_t b = sizeof BYTE_BOS - 1, e = sizeof BYTE_EOS - 1;
+    const bool bos = size >= b && memcmp(text, BYTE_BOS, b) == 0,
+               eos = size >= e && memcmp(text, BYTE_EOS, e) == 0;
+    *length = bos ? b : eos ? e : 0;
+    return bos ? s->bos_id : eos ? s->eos_id : -1;
+}
+
+static void put(sheaf__said *out, int32_t id, size_t begin, size_t end)
+{
+    out->id[out->count] = id;
+    out->where[out->count++] = (sheaf__text_range){ begin, end };
+}
+
+static sheaf_status *encode_bytes(sheaf__said *out, const sheaf__speech *s,
+                                  const sheaf__placed_mark *mark, int64_t marks)
+{
+    const sheaf__rendered *text = &out->text;
+    out->id = malloc((text->size + 1) * sizeof *out->id);
+    out->where = malloc((text->size + 1) * sizeof *out->where);
+    if (out->id == NULL || out->where == NULL)
+        return sheaf__no_memory("conversation");
+    int64_t next = 0, span = 0;
+    for (size_t at = 0; at < text->size;) {
+        size_t n = 0;
+        while (span < text->spans &&
+               (text->span[span].kind != SHEAF__CONTENT || text->span[span].end <= at))
+            span++;
+        const bool written = span < text->spans && text->span[span].begin <= at;
+        int32_t id = (unsigned char)text->text[at];
+        if (next < marks && mark[next].begin == at) {
+            n = mark[next].end - at;
+            id = s->mark[mark[next++].mark];
+        } else if (!written) {
+            const int32_t special = byte_special(&n, s, text->text + at, text->size - at);
+            id = special >= 0 ? special : id;
+            n = special >= 0 ? n : 0;
+        }
+        n = n == 0 ? 1 : n;
+        put(out, id, at, at + n);
+        at += n;
+    }
+    return NULL;
+}
+
+/* ---- a tokenizer ---- */
+
+/* What people wrote: contents without the marks in them. */
+static sheaf_status *plain_ranges(sheaf__text_range **out, int64_t *count,
+                                  const sheaf__rendered *text, const sheaf__placed_mark *mark,
+                                  int64_t marks)
+{
+    sheaf__text_range *range = malloc((size_t)(text->spans + marks + 1) * sizeof *range);
+    int64_t next = 0, n = 0;
+    if (range == NULL)
+        return sheaf__no_memory("conversation");
+    for (int64_t i = 0; i < text->spans; i++) {
+        size_t begin = text->span[i].begin;
+        if (text->span[i].kind != SHEAF__CONTENT)
+            continue;
+        for (; next < marks && mark[next].begin < text->span[i].end; next++) {
+            if (mark[next].begin > begin)
+                range[n++] = (sheaf__text_range){ begin, mark[next].begin };
+            begin = mark[next].end;
+        }
+        if (begin < text->span[i].end)
+            range[n++] = (sheaf__text_range){ begin, text->span[i].end };
+    }
+    *out = range;
+    *count = n;
+    return NULL;
+}
+
+static sheaf_status *other_tokens(const sheaf__speech *s, sheaf__mark mark)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tokenizer");
+    sheaf_expected(st, "%s in a text to be the token of that name", s->form.mark[mark].token);
+    sheaf_found(st, "other tokens");
+    return sheaf_try_this(st, "the tokenizer of this model: --tokenizer PATH");
+}
+
+static sheaf_status *check_marks(const sheaf__said *said, const sheaf__speech *s,
+                                 const sheaf__placed_mark *mark, int64_t marks)
+{
+    int64_t i = 0;
+    for (int64_t k = 0; k < marks; k++) {
+        while (i < said->count &&
+               (said->where[i].begin < mark[k].begin || said->where[i].begin == said->where[i].end))
+            i++;
+        if (mark[k].begin < mark[k].end &&
+            (i == said->count || said->where[i].begin != mark[k].begin ||
+             said->where[i].end != mark[k].end || said->id[i] != s->mark[mark[k].mark]))
+            return other_tokens(s, mark[k].mark);
+    }
+    return NULL;
+}
+
+static sheaf_status *encode(sheaf__said *out, const sheaf__speech *s,
+                            const sheaf__placed_mark *mark, int64_t marks)
+{
+    if (s->tokenizer == NULL)
+        return encode_bytes(out, s, mark, marks);
+    sheaf__text_range *plain = NULL;
+    int64_t n = 0;
+    sheaf_status *st = s->specials ? NULL : plain_ranges(&plain, &n, &out->text, mark, marks);
+    if (st == NULL)
+        st = sheaf__tokenizer_encode(
+            &out->id, &out->where, &out->count, s->tokenizer, out->text.text, out->text.size,
+            &(sheaf__encode_options){ .plain_range = plain, .plain_ranges = n });
+    free(plain);
+    return st == NULL ? check_marks(out, s, mark, marks) : st;
+}
+
+/* ---- the whole ---- */
+
+static sheaf_status *put_bos(sheaf__said *out, const sheaf__speech *s)
+{
+    const bool wanted = s->form.bos || s->tokenizer == NULL;
+    if (!wanted || s->bos_id < 0 || (out->count > 0 && out->id[0] == s->bos_id))
+        return NULL;
+    const size_t n = (size_t)out->count;
+    int32_t *id = realloc(out->id, (n + 1) * sizeof *id);
+    out->id = id == NULL ? out->id : id;
+    sheaf__text_range *where = realloc(out->where, (n + 1) * sizeof *where);
+    out->where = where == NULL ? out->where : where;
+    if (id == NULL || where == NULL)
+        return sheaf__no_memory("conversation");
+    memmove(id + 1, id, n * sizeof *id);
+    memmove(where + 1, where, n * sizeof *where);
+    id[0] = s->bos_id;
+    where[0] = (sheaf__text_range){ 0, 0 };
+    out->count++;
+    return NULL;
+}
+
+static sheaf_status *find_rows(sheaf__said *out, const sheaf__placed_mark *mark, int64_t marks)
+{
+    int64_t k = 0;
+    out->row = calloc((size_t)out->count + 1, 1);
+    if (out->row == NULL)
+        return sheaf__no_memory("conversation");
+    for (int64_t i = 0; i < out->count; i++) {
+        while (k < marks && mark[k].begin < out->where[i].begin)
+            k++;
+        out->row[i] = k < marks && mark[k].mark == SHEAF__MARK_ROW &&
+                      out->where[i].begin < out->where[i].end &&
+                      mark[k].begin == out->where[i].begin;
+    }
+    return NULL;
+}
+
+static sheaf_status *render(sheaf__rendered *out, const sheaf__speech *s, const sheaf__placed *p,
+                            bool prompt)
+{
+    const bool bytes = s->tokenizer == NULL, first = p->messages > 0;
+    const bool system =
+        s->form.system != NULL && !bytes && first && strcmp(p->message[0].role, "system") != 0;
+    const sheaf__chat_options how = { .generation_prompt = prompt,
+                                      .bos = bytes ? BYTE_BOS : s->bos,
+                                      .eos = bytes ? BYTE_EOS : s->eos };
+    if (!system)
+        return sheaf__chat_render(out, s->chat, p->message, p->messages, &how);
+    sheaf__message *all = malloc(((size_t)p->messages + 1) * sizeof *all);
+    if (all == NULL)
+        return sheaf__no_memory("conversation");
+    all[0] = (sheaf__message){ "system", s->form.system, strlen(s->form.system) };
+    memcpy(all + 1, p->message, (size_t)p->messages * sizeof *all);
+    sheaf_status *st = sheaf__chat_render(out, s->chat, all, p->messages + 1, &how);
+    free(all);
+    int64_t kept = 0; /* the spans of the messages that were given */
+    for (int64_t i = 0; st == NULL && i < out->spans; i++)
+        if (out->span[i].message > 0) {
+            out->span[kept] = out->span[i];
+            out->span[kept++].message--;
+        }
+    out->spans = st == NULL ? kept : out->spans;
+    return st;
+}
+
+sheaf_status *sheaf__say(sheaf__said *out, const sheaf__speech *s, const sheaf__placed *p,
+                         bool prompt)
+{
+    *out = (sheaf__said){ 0 };
+    sheaf__placed_mark *mark = malloc(((size_t)p->marks + 1) * sizeof *mark);
+    sheaf_status *st = mark == NULL ? sheaf__no_memory("conversation") : NULL;
+    if (st == NULL)
+        st = render(&out->text, s, p, prompt);
+    if (st == NULL)
+        move_marks(mark, p, &out->text);
+    if (st == NULL)
+        st = encode(out, s, mark, p->marks);
+    if (st == NULL)
+        st = put_bos(out, s);
+    if (st == NULL)
+        st = find_rows(out, mark, p->marks);
+    free(mark);
+    return st;
+}
+
+void sheaf__said_release(sheaf__said *s)
+{
+    free(s->id);
+    free(s->where);
+    free(s->row);
+    sheaf__rendered_release(&s->text);
+    *s = (sheaf__said){ 0 };
+}
+
+/* ---- what is learned ---- */
+
+/* Does the template write anything behind the content of an answer? */
+static bool has_end(const sheaf__rendered *text, int64_t answer)
+{
+    const int64_t message = text->span[answer].message;
+    size_t end = text->span[answer].begin;
+    for (int64_t i = answer + 1; i < text->spans && text->span[i].message == message; i++)
+        end = text->span[i].end;
+    return end < text->span[answer].end;
+}
+
+void sheaf__said_targets(int32_t *target, int32_t *behind, int32_t none,
+                         const sheaf__speech *speech, const sheaf__said *said,
+                         bool (*message_counts)(const void *self, int64_t message),
+                         const void *self)
+{
+    for (int64_t i = 0; i < said->count; i++)
+        target[i] = none;
+    *behind = none;
+    int64_t at = 0;
+    for (int64_t k = 0; k < said->text.spans; k++) {
+        const sheaf__span *span = &said->text.span[k];
+        if (span->kind != SHEAF__ANSWER)
+            continue;
+        while (at < said->count && said->where[at].end <= span->begin)
+            at++;
+        const bool counts = message_counts == NULL || message_counts(self, span->message);
+        for (; at < said->count && said->where[at].begin < span->end; at++)
+            if (counts && said->where[at].begin < said->where[at].end)
+                target[at] = said->id[at];
+        if (!counts || has_end(&said->text, k))
+            continue;
+        *(at < said->count ? &target[at] : behind) = speech->eos_id >= 0 ? speech->eos_id : none;
+    }
+}

@@ -1,0 +1,50 @@
+/* speech.h - conversations with pictures as token ids: placed (places.h), laid out by the chat
+ * template, encoded as one text. Marks are tokens; what people wrote is text, whatever it looks
+ * like. Where the vocabulary is bytes, marks, bos and eos are ids above them, which the config
+ * names. */
+#ifndef SHEAF_INPUTS_SPEECH_H
+#define SHEAF_INPUTS_SPEECH_H
+
+#include "inputs/places.h"
+#include "inputs/tokenizer/tokenizer.h"
+
+typedef struct sheaf__speech {
+    sheaf__picture_form form;
+    const sheaf__tokenizer *tokenizer; /* borrowed; NULL: bytes */
+    const sheaf__chat_template *chat;  /* borrowed */
+    const char *bos, *eos;             /* the tokenizer's as text, or NULL; borrowed */
+    int32_t bos_id, eos_id;            /* -1: none */
+    int32_t mark[SHEAF__MARKS];        /* ids; -1: none */
+    bool specials;                     /* special tokens that people wrote are tokens */
+} sheaf__speech;
+
+/* sheaf__speech_marks - finds the ids of the family's marks, and *speech's `form`; `tokenizer` and
+ * the ids of bos and eos are set before. Errors: SHEAF_E_UNSUPPORTED for a tokenizer, or (of bytes)
+ * SHEAF_E_LAYOUT for a config, without one. */
+sheaf_status *sheaf__speech_marks(sheaf__speech *speech, const sheaf_config *config);
+
+typedef struct sheaf__said {
+    int32_t *id;              /* [count] */
+    sheaf__text_range *where; /* [count] in the text; begin == end: what stands for none of it */
+    uint8_t *row;             /* [count] 1: the place of a row of a picture */
+    int64_t count;
+    sheaf__rendered text;
+} sheaf__said;
+
+/* sheaf__say - `prompt`: it ends with what makes a model answer. Release also after a failure.
+ * Errors: those of template and tokenizer; SHEAF_E_LAYOUT where the tokenizer makes other tokens of
+ * marks. Thread-safe. */
+sheaf_status *sheaf__say(sheaf__said *out, const sheaf__speech *speech, const sheaf__placed *placed,
+                         bool prompt);
+void sheaf__said_release(sheaf__said *said);
+
+/* sheaf__said_targets - which of them an answer teaches: target[i] is the id that is to come at
+ * place i, or `none`. An answer is learned with its end; where the template writes none, eos is
+ * learned behind it, in place of what the next message begins with (or as *behind, which may be
+ * left, where nothing follows). `message_counts` (NULL: all) says of which messages, by number. */
+void sheaf__said_targets(int32_t *target, int32_t *behind, int32_t none,
+                         const sheaf__speech *speech, const sheaf__said *said,
+                         bool (*message_counts)(const void *self, int64_t message),
+                         const void *self);
+
+#endif

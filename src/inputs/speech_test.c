@@ -1,0 +1,397 @@
+/* speech_test.c - texts with pictures are upstream's, byte for byte; marks become their tokens and
+ * nothing that people wrote does; what an answer teaches. */
+#include "tests/check.h"
+#include "tests/files.h"
+
+#include "inputs/speech.h"
+
+static const sheaf__picture_form v2_0 = {
+    .mark = { { "<image>", NULL },
+              { "<unk>", NULL },
+              { "</image>", NULL },
+              { "<slice>", NULL },
+              { "</slice>", NULL } },
+    .rows = 2,
+    .together = true,
+};
+static const sheaf__picture_form v2_6 = {
+    .mark = { { "<image>", NULL },
+              { "<unk>", NULL },
+              { "</image>", NULL },
+              { "<slice>", NULL },
+              { "</slice>", NULL },
+              { "<image_id>", NULL },
+              { "</image_id>", NULL } },
+    .rows = 2,
+};
+
+#define UNKS "<unk><unk>"
+#define WHOLE "<image>" UNKS "</image>"
+#define SLICE "<slice>" UNKS "</slice>"
+#define USER(TEXT)                                                                                 \
+    {                                                                                              \
+        "user", TEXT, sizeof TEXT - 1                                                              \
+    }
+#define ANSWER(TEXT)                                                                               \
+    {                                                                                              \
+        "assistant", TEXT, sizeof TEXT - 1                                                         \
+    }
+
+/* ---- places ---- */
+
+static const struct {
+    const char *name;
+    const sheaf__picture_form *form;
+    sheaf__place_options how;
+    sheaf__message message[3];
+    int64_t messages;
+    sheaf__shown shown[3];
+    int64_t pictures;
+    const char *want[3];
+    int64_t order[3];
+} placed[] = {
+    { "no picture",
+      &v2_0,
+      { 0 },
+      { USER("a <image> b") },
+      1,
+      { { 0 } },
+      0,
+      { "a <image> b" },
+      { 0 } },
+    { "in its place",
+      &v2_0,
+      { 0 },
+      { USER("a<image>b"), ANSWER("<image>") },
+      2,
+      { { "<image>", 0, 0, 0 } },
+      1,
+      { "a" WHOLE "b", "<image>" },
+      { 0 } },
+    { "in front",
+      &v2_0,
+      { 0 },
+      { USER("what?") },
+      1,
+      { { "<image>", 0, 0, 0 } },
+      1,
+      { WHOLE "\nwhat?" },
+      { 0 } },
+    { "in a later turn",
+      &v2_0,
+      { 0 },
+      { USER("a"), ANSWER("b"), USER("c <image>") },
+      3,
+      { { "<image>", 0, 0, 0 } },
+      1,
+      { "a", "b", "c " WHOLE },
+      { 0 } },
+    { "slices of 2.0",
+      &v2_0,
+      { 0 },
+      { USER("x") },
+      1,
+      { { "<image>", 0, 2, 2 } },
+      1,
+      { WHOLE "<slice>" WHOLE WHOLE "\n" WHOLE WHOLE "</slice>\nx" },
+      { 0 } },
+    { "slices of 2.6",
+      &v2_6,
+      { 0 },
+      { USER("x") },
+      1,
+      { { "<image>", 0, 2, 2 } },
+      1,
+      { "<image_id>0</image_id>" WHOLE SLICE SLICE "\n" SLICE SLICE "\nx" },
+      { 0 } },
+    { "no number without slices",
+      &v2_6,
+      { 0 },
+      { USER("<image_01>") },
+      1,
+      { { "<image_01>", 0, 0, 0 } },
+      1,
+      { WHOLE },
+      { 0 } },
+    { "a number for each",
+      &v2_6,
+      { .number_all = true },
+      { USER("x"), ANSWER("y"), USER("z") },
+      3,
+      { { NULL, 0, 0, 0 }, { NULL, 2, 0, 0 }, { NULL, 2, 1, 2 } },
+      3,
+      { "<image_id>0</image_id>" WHOLE "\nx", "y",
+        "<image_id>1</image_id>" WHOLE "\n<image_id>2</image_id>" WHOLE SLICE "\n" SLICE "\nz" },
+      { 0, 1, 2 } },
+    { "names of their own",
+      &v2_6,
+      { .lines = true },
+      { USER("<image_01>is <image_00>?") },
+      1,
+      { { "<image_00>", 0, 1, 2 }, { "<image_01>", 0, 0, 0 } },
+      2,
+      { "\n" WHOLE "\nis \n<image_id>0</image_id>" WHOLE SLICE "\n" SLICE "\n?" },
+      { 1, 0 } },
+    { "names that stand nowhere",
+      &v2_0,
+      { .lines = true },
+      { USER("x") },
+      1,
+      { { "<image_00>", 0, 0, 0 }, { "<image_01>", 0, 0, 0 } },
+      2,
+      { WHOLE "\n" WHOLE "\nx" },
+      { 0, 1 } },
+    { "several of one name",
+      &v2_0,
+      { 0 },
+      { USER("<image><image>") },
+      1,
+      { { "<image>", 0, 0, 0 }, { "<image>", 0, 0, 0 } },
+      2,
+      { WHOLE WHOLE },
+      { 0, 1 } },
+};
+
+static void test_places__texts_are_upstreams(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(placed); i++) {
+        sheaf__placed p;
+        CHECK_OK(sheaf__place_pictures(&p, placed[i].form, placed[i].message, placed[i].messages,
+                                       placed[i].shown, placed[i].pictures, &placed[i].how));
+        for (int64_t m = 0; m < p.messages; m++)
+            if (p.message[m].size != strlen(placed[i].want[m]) ||
+                memcmp(p.message[m].content, placed[i].want[m], p.message[m].size) != 0)
+                fail_msg("%s: message %d is '%s'", placed[i].name, (int)m, p.message[m].content);
+        assert_int_equal(p.pictures, placed[i].pictures);
+        for (int64_t k = 0; k < p.pictures; k++)
+            assert_int_equal(p.order[k], placed[i].order[k]);
+        for (int64_t k = 0; k < p.marks; k++) {
+            const char *token = placed[i].form->mark[p.mark[k].mark].token;
+            assert_memory_equal(p.message[p.mark[k].message].content + p.mark[k].begin, token,
+                                strlen(token));
+        }
+        sheaf__placed_release(&p);
+    }
+}
+
+static void test_places__say_what_does_not_fit(void **state)
+{
+    const sheaf__shown one = { "<image>", 0, 0, 0 },
+                       both[] = { { "<image_00>", 0, 0, 0 }, { "<image_01>", 0, 0, 0 } };
+    const sheaf__message twice = USER("<image><image>"), some = USER("<image_00>"),
+                         other = USER("<image_00><image_02><image_01>");
+    sheaf__placed p;
+    CHECK_FAILS(sheaf__place_pictures(&p, &v2_0, &twice, 1, &one, 1, &(sheaf__place_options){ 0 }),
+                SHEAF_E_DATA,
+                "message 1 | names of the pictures that were given (1), each once | another "
+                "'<image>'");
+    sheaf__placed_release(&p);
+    CHECK_FAILS(sheaf__place_pictures(&p, &v2_0, &some, 1, both, 2,
+                                      &(sheaf__place_options){ .lines = true }),
+                SHEAF_E_DATA, "1 of 2 that do not, first '<image_01>'");
+    sheaf__placed_release(&p);
+    CHECK_FAILS(sheaf__place_pictures(&p, &v2_0, &other, 1, both, 2,
+                                      &(sheaf__place_options){ .lines = true }),
+                SHEAF_E_DATA, "another '<image_02>'");
+    sheaf__placed_release(&p);
+}
+
+/* ---- tokens ---- */
+
+enum { VOCAB_BYTES = 262 };
+
+static sheaf_config byte_config(void)
+{
+    sheaf_config c = { .family = SHEAF_OMNILMM,
+                       .vocab = VOCAB_BYTES,
+                       .byte_vocab = true,
+                       .resampler = { .queries = 2 },
+                       .json = "{\"im_start_token\": 260, \"im_patch_token\": 259, "
+                               "\"im_end_token\": 261}" };
+    return c;
+}
+
+/* The ids of a text in which {N} is token N. */
+static int64_t ids_of(int32_t *out, const char *text)
+{
+    int64_t n = 0;
+    for (char *end; *text != '\0'; n++)
+        if (*text == '{') {
+            out[n] = (int32_t)strtol(text + 1, &end, 10);
+            text = end + 1;
+        } else {
+            out[n] = (unsigned char)*text++;
+        }
+    return n;
+}
+
+static void check_ids(const int32_t *got, int64_t n, const char *want)
+{
+    int32_t ids[512];
+    assert_int_equal(n, ids_of(ids, want));
+    assert_memory_equal(got, ids, (size_t)n * sizeof *ids);
+}
+
+/* Says one conversation with a picture, as training data or as a prompt. */
+static void say(sheaf__said *out, sheaf__speech *s, const sheaf__message *m, int64_t n, bool prompt)
+{
+    const sheaf__shown one = { "<image>", 0, 0, 0 };
+    sheaf__placed p;
+    CHECK_OK(sheaf__place_pictures(&p, &s->form, m, n, &one, 1, &(sheaf__place_options){ 0 }));
+    CHECK_OK(sheaf__say(out, s, &p, prompt));
+    sheaf__placed_release(&p);
+}
+
+static void test_say__bytes_and_marks_of_the_config(void **state)
+{
+    const sheaf__message m[] = { USER("<image>a</s>"), ANSWER("b<im_patch>"), USER("c"),
+                                 ANSWER("d") };
+    sheaf_config config = byte_config();
+    sheaf__speech s = { .bos_id = 256, .eos_id = 257 };
+    sheaf__chat_template *chat;
+    sheaf__said said;
+    int32_t target[256], behind;
+    CHECK_OK(sheaf__chat_template_find(&chat, "zephyr"));
+    CHECK_OK(sheaf__speech_marks(&s, &config));
+    s.chat = chat;
+    say(&said, &s, m, 4, false);
+    check_ids(said.id, said.count,
+              "{256}<|user|>\n{260}{259}{259}{261}a</s>{257}\n<|assistant|>\nb<im_patch>{257}\n"
+              "<|user|>\nc{257}\n<|assistant|>\nd{257}\n");
+    for (int64_t i = 0; i < said.count; i++)
+        assert_int_equal(said.row[i], said.id[i] == 259);
+    sheaf__said_targets(target, &behind, '.', &s, &said, NULL, NULL);
+    check_ids(target, said.count,
+              "..................................."
+              "b<im_patch>{257}...........................d{257}.");
+    assert_int_equal(behind, '.');
+    sheaf__said_release(&said);
+    say(&said, &s, m, 1, true);
+    check_ids(said.id, said.count,
+              "{256}<|user|>\n{260}{259}{259}{261}a</s>{257}\n<|assistant|>\n");
+    sheaf__said_release(&said);
+    sheaf__chat_template_free(chat);
+    config.json = "{\"im_start_token\": 260, \"im_patch_token\": 255, \"im_end_token\": 261}";
+    CHECK_FAILS(sheaf__speech_marks(&s, &config), SHEAF_E_LAYOUT,
+                "im_patch_token: the id of <im_patch>, from 256 to 261");
+}
+
+/* Llama 3 trims what a user wrote; marks move with it. */
+static void test_say__marks_move_with_a_trimmed_text(void **state)
+{
+    const sheaf__message m[] = { USER("  a <image></s> ") };
+    const sheaf_config config = byte_config();
+    sheaf__speech s = { .bos_id = 256, .eos_id = 257 };
+    sheaf__chat_template *chat;
+    sheaf__said said;
+    CHECK_OK(sheaf__chat_template_find(&chat, "llama3"));
+    CHECK_OK(sheaf__speech_marks(&s, &config));
+    s.chat = chat;
+    say(&said, &s, m, 1, false);
+    check_ids(
+        said.id, said.count,
+        "{256}<|start_header_id|>user<|end_header_id|>\n\na {260}{259}{259}{261}</s><|eot_id|>");
+    sheaf__said_release(&said);
+    sheaf__chat_template_free(chat);
+}
+
+/* MiniCPM's form writes no end behind an answer that another message follows. */
+static void test_targets__an_answer_without_an_end_teaches_eos(void **state)
+{
+    const sheaf__message m[] = { USER("<image>"), ANSWER("b"), USER("c"), ANSWER("d") };
+    const sheaf_config config = byte_config();
+    sheaf__speech s = { .bos_id = -1, .eos_id = 257 };
+    sheaf__chat_template *chat;
+    sheaf__said said;
+    int32_t target[128], behind;
+    CHECK_OK(sheaf__chat_template_find(&chat, "minicpm"));
+    CHECK_OK(sheaf__speech_marks(&s, &config));
+    s.chat = chat;
+    say(&said, &s, m, 4, false);
+    check_ids(said.id, said.count, "<用户>{260}{259}{259}{261}<AI>b<用户>c<AI>d{257}");
+    sheaf__said_targets(target, &behind, '.', &s, &said, NULL, NULL);
+    check_ids(target, said.count, "................b{257}............d{257}");
+    sheaf__said_release(&said);
+    sheaf__chat_template_free(chat);
+}
+
+/* ---- a tokenizer ---- */
+
+#define SPECIAL(ID, TEXT)                                                                          \
+    ",{\"id\":" #ID ",\"content\":\"" TEXT                                                         \
+    "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"                                  \
+    "\"normalized\":false,\"special\":true}"
+
+/* Bytes as in GPT-2, those of ASCII alone, and a few special tokens behind them. */
+static const char *write_tokenizer(const char *with)
+{
+    FILE *f = fopen(at("tokenizer.json"), "w");
+    assert_non_null(f);
+    fprintf(f,
+            "{\"version\":\"1.0\",\"added_tokens\":[%s],\"normalizer\":null,\"pre_tokenizer\":"
+            "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"
+            "\"use_regex\":false},\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},"
+            "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+            "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+            "\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":{",
+            with);
+    for (int c = 33; c < 127; c++)
+        fprintf(f, "\"%s%c\":%d,", c == '"' || c == '\\' ? "\\" : "", c, c - 33);
+    fprintf(f, "\"\xc4\xa0\":94,\"\xc4\x8a\":95},\"merges\":[]}}");
+    fclose(f);
+    return at("tokenizer.json");
+}
+
+static void test_say__a_tokenizer_reads_marks_as_tokens(void **state)
+{
+    const sheaf__message m[] = { USER("<im_end> <image>a<im_end>") };
+    sheaf_config config = byte_config();
+    sheaf__tokenizer *t;
+    sheaf__chat_template *chat;
+    sheaf__said said;
+    config.byte_vocab = false;
+    static const char tokens[] = SPECIAL(96, "<im_start>") SPECIAL(97, "<im_patch>")
+        SPECIAL(98, "<im_end>") SPECIAL(99, "<s>") SPECIAL(100, "</s>");
+    CHECK_OK(sheaf__tokenizer_open(&t, write_tokenizer(tokens + 1)));
+    CHECK_OK(sheaf__chat_template_find(&chat, "zephyr"));
+    sheaf__speech s = { .tokenizer = t, .bos = "<s>", .eos = "</s>", .bos_id = 99, .eos_id = 100 };
+    CHECK_OK(sheaf__speech_marks(&s, &config));
+    s.chat = chat;
+    s.form.system = "S";
+    say(&said, &s, m, 1, false);
+    static const char want[] = "<s><|system|>\nS</s>\n<|user|>\n";
+    int32_t *ids;
+    int64_t n;
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &n, t, want, sizeof want - 1, NULL));
+    assert_true(said.count > n);
+    assert_memory_equal(said.id, ids, (size_t)n * sizeof *ids);
+    assert_int_equal(said.id[n], '<' - 33); /* what a person wrote is text */
+    int64_t ends = 0;
+    for (int64_t i = 0; i < said.count; i++)
+        ends += said.id[i] == 98;
+    assert_int_equal(ends, 1);
+    for (int64_t i = 0; i < said.count; i++)
+        assert_int_equal(said.row[i], said.id[i] == 97);
+    free(ids);
+    sheaf__said_release(&said);
+    sheaf__tokenizer_close(t);
+    CHECK_OK(sheaf__tokenizer_open(&t, write_tokenizer("")));
+    s.tokenizer = t;
+    CHECK_FAILS(sheaf__speech_marks(&s, &config), SHEAF_E_UNSUPPORTED,
+                "a tokenizer with the token <im_start>");
+    sheaf__tokenizer_close(t);
+    sheaf__chat_template_free(chat);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places__texts_are_upstreams),
+        cmocka_unit_test(test_places__say_what_does_not_fit),
+        cmocka_unit_test(test_say__bytes_and_marks_of_the_config),
+        cmocka_unit_test(test_say__marks_move_with_a_trimmed_text),
+        cmocka_unit_test(test_targets__an_answer_without_an_end_teaches_eos),
+        cmocka_unit_test(test_say__a_tokenizer_reads_marks_as_tokens),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
