@@ -173,6 +173,8 @@ static sheaf_status *hash(sheaf_data *data)
 static sheaf_status *read_texts(sheaf_data *data, const char *path,
                                 const sheaf_data_options *options)
 {
+    if (sheaf__family_for(options->config)->pictures != NULL)
+        return sheaf__data_read_talks(data, path, options);
     return data->images != NULL ? sheaf__data_read_records(data, path, options)
                                 : sheaf__data_read_text(data, path, options);
 }

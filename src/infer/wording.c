@@ -163,6 +163,50 @@ static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *
     return NULL;
 }
 
+/* The family's own template where none is named and the tokenizer stores none that is known. */
+static sheaf_status *own_chat(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    const sheaf__picture_form *form = &w->speech.form;
+    sheaf_status *st =
+        sheaf__chat_template_find(&w->chat, w->config->byte_vocab ? form->byte_chat : form->chat);
+    if (st == NULL)
+        sheaf_note(o->events, "prompt template %s, the family's own (--template changes it)",
+                   sheaf__chat_template_name(w->chat));
+    const char *end = st == NULL ? sheaf__chat_template_stop(w->chat, w->stored.eos) : NULL;
+    w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
+    return st == NULL ? take_date(w, o) : st;
+}
+
+/* Of a family whose pictures stand in conversations: its prompts always are some. */
+static sheaf_status *open_placed(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    sheaf_status *st = open_text(w, o);
+    sheaf__family_for(w->config)->pictures(&w->speech.form, w->config);
+    if (st != NULL || (w->tokenizer == NULL && !w->config->byte_vocab))
+        return st;
+    if (w->chat == NULL)
+        st = own_chat(w, o);
+    if (st != NULL)
+        return st;
+    w->templated = true;
+    w->speech.tokenizer = w->tokenizer;
+    w->speech.chat = w->chat;
+    w->speech.bos = w->stored.bos;
+    w->speech.eos = w->stored.eos;
+    w->speech.bos_id = (int32_t)w->bos;
+    w->speech.eos_id = (int32_t)w->eos;
+    st = sheaf__speech_marks(&w->speech, w->config);
+    if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT &&
+        w->config->byte_vocab) { /* token ids go without */
+        sheaf_warn(o->events, "pictures cannot stand in texts: %s: expected %s",
+                   sheaf_status_where(st), sheaf_status_expected(st));
+        sheaf_status_free(st);
+        return NULL;
+    }
+    w->placed = st == NULL;
+    return st;
+}
+
 static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_options *o)
 {
     bool from_model = false;
@@ -191,7 +235,10 @@ sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *confi
                              .end = -1 };
     const char *name = options->version;
     /* a vocabulary of bytes knows both kinds of templates; without a tokenizer any may be named */
-    const bool old = name != NULL && config->byte_vocab && is_old_template(name);
+    const bool placed = sheaf__family_for(config)->pictures != NULL,
+               old = !placed && name != NULL && config->byte_vocab && is_old_template(name);
+    if (placed)
+        return open_placed(out, options);
     if (!out->images && !old)
         return open_text(out, options);
     sheaf_status *st = find_template(out, options);
@@ -250,8 +297,9 @@ sheaf_status *sheaf__wording_needed(const sheaf__wording *w)
     sheaf_expected(st,
                    "%s in the model's folder, or a model with a byte vocabulary "
                    "(\"sheaf_tokenizer\": \"bytes\" in its config)",
-                   w->images ? "a tokenizer.model (sentencepiece)"
-                             : "a tokenizer.json or tokenizer.model");
+                   w->images && sheaf__family_for(w->config)->pictures == NULL
+                       ? "a tokenizer.model (sentencepiece)"
+                       : "a tokenizer.json or tokenizer.model");
     return sheaf_try_this(
         st,
         "--tokenizer FILE, the tokenizer of this model; sheaf generate also takes token ids: --tokens 1,2,3");
@@ -439,6 +487,53 @@ static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wordi
     return st;
 }
 
+/* Ids and, behind them, which are places of pictures. */
+static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                               const sheaf__said *said)
+{
+    const size_t n = (size_t)said->count;
+    sheaf_status *st = check_length(w, said->count);
+    int32_t *ids = st == NULL ? malloc(n * (sizeof *ids + 2)) : NULL;
+    if (st == NULL && ids == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "prompt");
+    if (st != NULL)
+        return st;
+    uint8_t *embed = (uint8_t *)(ids + n), *expert = embed + n;
+    const bool any = memchr(said->row, 1, n) != NULL;
+    memcpy(ids, said->id, n * sizeof *ids);
+    memcpy(embed, said->row, n);
+    memset(expert, 0, n);
+    *out = (sheaf__prompt){
+        .ids = ids, .n = said->count, .embed = any ? embed : NULL, .expert = any ? expert : NULL
+    };
+    *block = ids;
+    return NULL;
+}
+
+sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *order,
+                                   const sheaf__wording *w, const sheaf__message *said, int64_t n,
+                                   const sheaf__shown *shown, int64_t pictures)
+{
+    sheaf__placed placed = { 0 };
+    sheaf__said all = { 0 };
+    sheaf_status *st = sheaf__wording_needed(w);
+    if (st == NULL && !w->placed)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures in a text"),
+                            "a tokenizer, or a config, that knows the marks of pictures");
+    if (st == NULL)
+        st = sheaf__place_pictures(&placed, &w->speech.form, said, n, shown, pictures,
+                                   &(sheaf__place_options){ .number_all = true });
+    if (st == NULL)
+        st = sheaf__say(&all, &w->speech, &placed, true);
+    if (st == NULL)
+        st = take_said(out, block, w, &all);
+    for (int64_t i = 0; i < pictures && st == NULL; i++)
+        order[i] = placed.order[i];
+    sheaf__said_release(&all);
+    sheaf__placed_release(&placed);
+    return st;
+}
+
 /* Turns of the templates that have no other messages. */
 static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__wording *w,
                               const sheaf__message *said, int64_t n, bool image)
@@ -475,6 +570,8 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
                                                          "a template, which lays them out"),
                                           "none"),
                               "--template NAME");
+    if (w->placed)
+        return sheaf__wording_shown(out, block, NULL, w, said, n, NULL, 0);
     return w->chat != NULL ? render(out, block, w, said, n)
                            : as_turns(out, block, w, said, n, image);
 }

@@ -13,6 +13,7 @@
 #include "infer/generate.h"
 #include "inputs/chat/recognise.h"
 #include "inputs/sentencepiece.h"
+#include "inputs/speech.h"
 #include "inputs/template.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "sheaf/config.h"
@@ -36,7 +37,9 @@ typedef struct sheaf__wording {
     int32_t end;        /* the token that ends an answer by `chat`; -1 = none */
     int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
-    bool borrowed;      /* what it points to is another wording's */
+    bool placed;        /* pictures stand in conversations, by the family's form: */
+    sheaf__speech speech;
+    bool borrowed; /* what it points to is another wording's */
 } sheaf__wording;
 
 typedef struct sheaf__wording_options {
@@ -96,6 +99,12 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
  * templated. `system` may be NULL. */
 sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf__wording *wording,
                                   const char *text, const char *system, bool image);
+/* sheaf__wording_shown - the same of messages with pictures, of a wording that is `placed`: of out
+ * embed says where they are, in the order of order[0..pictures) (each a number of `shown`).
+ * sheaf__wording_said() is this without pictures. */
+sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *order,
+                                   const sheaf__wording *wording, const sheaf__message *said,
+                                   int64_t n, const sheaf__shown *shown, int64_t pictures);
 /* sheaf__wording_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
  * turns, perhaps after a system message, or that hold a NUL; they name the message, from 1. */
 sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n);

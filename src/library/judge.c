@@ -67,7 +67,7 @@ static sheaf_status *open_rows(sheaf__judge *j)
                                .folder = j->run.folder,
                                .tokenizer = j->tokenizer,
                                .prompt_template = j->wording.images
-                                                      ? sheaf__template_name(j->wording.version)
+                                                      ? sheaf__wording_template(&j->wording)
                                                       : j->prompt_template,
                                .date = j->date,
                                .query = j->query,

@@ -1,0 +1,405 @@
+/* data_talks.c - conversations with pictures, in JSON Lines or JSON arrays, become rows
+ * (talk_row.h): OmniLMM's and MiniCPM-V's training data.
+ *
+ * Records of a round are read side by side, pictures included, and taken in the order of the file.
+ * Of the pictures only paths, hashes and sizes stay; they are read again when a step needs them. A
+ * record that is bad is named: upstream takes another one at random. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cores.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "data/complaints.h"
+#include "data/data_images.h"
+#include "data/data_read.h"
+#include "data/json_items.h"
+#include "data/talk_row.h"
+#include "data/text_rows.h"
+#include "data/text_sources.h"
+#include "ops/pool.h"
+
+enum { ROUND = 256 };
+
+/* The pictures of all rows, behind sheaf__data_images. */
+typedef struct pictures {
+    sheaf__viewing viewing;
+    int64_t rows, count;
+    int64_t *first;        /* [rows + 1] */
+    sheaf__viewed *viewed; /* [count] */
+    int64_t row_capacity, capacity, memory;
+} pictures;
+
+typedef struct job {
+    char *text;
+    size_t size;
+    int64_t place;
+    sheaf__talk_row row;
+    sheaf_status *st;
+} job;
+
+typedef struct reader {
+    sheaf_data *data;
+    const sheaf_data_options *options;
+    sheaf__text_sources sources;
+    sheaf__chat_template *own; /* the family's, where none is named or stored */
+    sheaf__talk_reader talks;
+    sheaf__json_items items;
+    sheaf__pool *pool;
+    job job[ROUND];
+    int64_t jobs;
+    sheaf__text_counts counts;
+    sheaf__complaints complaints;
+    int64_t records;
+    pictures *pictures;
+} reader;
+
+/* ---- what they are read with ---- */
+
+static sheaf_status *choose_chat(reader *in)
+{
+    const sheaf_data_options *o = in->options;
+    const sheaf__picture_form *form = &in->talks.viewing.form;
+    sheaf_status *st = sheaf__text_sources_chat(&in->sources, o);
+    if (st != NULL)
+        return st;
+    const sheaf__chat_template *chat = in->sources.chat;
+    if (chat == NULL) {
+        st = sheaf__chat_template_find(&in->own,
+                                       o->config->byte_vocab ? form->byte_chat : form->chat);
+        chat = in->own;
+        if (st == NULL)
+            sheaf_note(o->events,
+                       "prompt template %s, the family's own, as the tokenizer stores none "
+                       "(--template changes it)",
+                       sheaf__chat_template_name(chat));
+    }
+    in->talks.speech.chat = chat;
+    in->data->prompt_template = chat == NULL ? NULL : sheaf__chat_template_name(chat);
+    return st;
+}
+
+static sheaf_status *open_sources(reader *in, const char *path)
+{
+    const sheaf_data_options *o = in->options;
+    sheaf_status *st = sheaf__text_sources_files(&in->sources, path);
+    if (st == NULL && in->sources.paths != 1)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
+                            "a file of JSON Lines or a JSON array");
+    if (st == NULL)
+        st = sheaf__text_sources_open(&in->sources, o);
+    if (st == NULL)
+        st = choose_chat(in);
+    if (st != NULL)
+        return st;
+    const sheaf__text_encoder *e = &in->sources.encoder;
+    sheaf__speech *s = &in->talks.speech;
+    const int64_t bos = e->tokenizer == NULL ? o->config->bos : sheaf__tokenizer_bos(e->tokenizer);
+    s->tokenizer = e->tokenizer;
+    s->bos = e->bos;
+    s->eos = e->eos;
+    s->bos_id = (int32_t)bos;
+    s->eos_id = e->eos_id;
+    s->specials = e->specials;
+    return sheaf__speech_marks(s, o->config);
+}
+
+/* ---- pictures in memory, and again ---- */
+
+static void close_pictures(void *self)
+{
+    pictures *p = self;
+    if (p == NULL)
+        return;
+    for (int64_t i = 0; i < p->count; i++)
+        sheaf__viewed_release(&p->viewed[i]);
+    free(p->viewed);
+    free(p->first);
+    free(p);
+}
+
+static sheaf_status *load_pictures(void *self, int64_t row, const sheaf__picture *picture)
+{
+    const pictures *p = self;
+    sheaf_status *st = NULL;
+    for (int64_t i = p->first[row]; i < p->first[row + 1] && st == NULL; i++) {
+        st = sheaf__view_pixels(picture, &p->viewed[i], &p->viewing);
+        picture += sheaf__sliced_count(&p->viewed[i].pieces);
+    }
+    return st;
+}
+
+static sheaf_status *keep_pictures(reader *in, sheaf__talk_row *row)
+{
+    pictures *p = in->pictures;
+    if (!SHEAF_GROW(&p->first, &p->row_capacity, p->rows + 2) ||
+        !SHEAF_GROW(&p->viewed, &p->capacity, p->count + row->pictures))
+        return sheaf__data_no_memory(0);
+    p->first[0] = 0;
+    for (int64_t i = 0; i < row->pictures; i++) {
+        p->memory += (int64_t)(sizeof *p->viewed + strlen(row->picture[i].path) + 1);
+        p->viewed[p->count++] = row->picture[i];
+    }
+    row->pictures = 0;
+    p->first[++p->rows] = p->count;
+    return NULL;
+}
+
+/* ---- rows ---- */
+
+static sheaf_status *reserve(sheaf_data *d, int64_t tokens)
+{
+    if (d->rows == d->capacity) {
+        const int64_t capacity = d->capacity * 2 + 1024;
+        if (!SHEAF_GROW(&d->begin, NULL, capacity + 1) ||
+            !SHEAF_GROW(&d->label_after, NULL, capacity))
+            return sheaf__data_no_memory(d->tokens);
+        d->capacity = capacity;
+        d->begin[0] = 0;
+    }
+    if (tokens <= d->token_capacity - d->tokens)
+        return NULL;
+    const int64_t capacity = d->token_capacity + d->token_capacity / 2 + tokens + 4096;
+    if (!SHEAF_GROW(&d->token, NULL, capacity) || !SHEAF_GROW(&d->label, NULL, capacity) ||
+        !SHEAF_GROW(&d->images->embed, NULL, capacity) ||
+        !SHEAF_GROW(&d->images->expert, NULL, capacity))
+        return sheaf__data_no_memory(d->tokens);
+    d->token_capacity = capacity;
+    return NULL;
+}
+
+static sheaf_status *keep_row(reader *in, sheaf__talk_row *row)
+{
+    sheaf_data *d = in->data;
+    const size_t n = (size_t)row->count;
+    sheaf_status *st = reserve(d, row->count);
+    if (st == NULL)
+        st = keep_pictures(in, row);
+    if (st != NULL)
+        return st;
+    memcpy(d->token + d->tokens, row->id, n * sizeof *d->token);
+    memcpy(d->label + d->tokens, row->label, n * sizeof *d->label);
+    memcpy(d->images->embed + d->tokens, row->row, n);
+    memset(d->images->expert + d->tokens, 0, n);
+    d->label_after[d->rows] = row->behind;
+    d->tokens += row->count;
+    d->begin[++d->rows] = d->tokens;
+    in->counts.rows++;
+    if (row->count > in->counts.longest)
+        in->counts.longest = row->count;
+    return NULL;
+}
+
+/* Is it short enough, perhaps without its end? A picture is not cut: its rows belong together. */
+static sheaf_status *fit(bool *keep, reader *in, sheaf__talk_row *row, int64_t place)
+{
+    sheaf__text_counts *c = &in->counts;
+    *keep = row->count <= c->limit;
+    if (*keep)
+        return NULL;
+    if (c->too_long++ == 0) {
+        c->first_place = place;
+        c->first_tokens = row->count;
+    }
+    c->longest_seen = row->count > c->longest_seen ? row->count : c->longest_seen;
+    if (in->options->on_long != SHEAF_LONG_CUT)
+        return NULL;
+    if (memchr(row->row + c->limit, 1, (size_t)(row->count - c->limit)) != NULL)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"),
+                           "all pictures within %" PRId64 " positions: they are not cut", c->limit),
+            "%" PRId64 " positions", row->count);
+    row->count = c->limit;
+    row->behind = SHEAF__NO_LABEL;
+    for (int64_t i = 1; i < row->count && !*keep; i++)
+        *keep = row->label[i] != SHEAF__NO_LABEL;
+    c->cut += *keep;
+    c->emptied += !*keep;
+    return NULL;
+}
+
+static sheaf_status *take(reader *in, job *j)
+{
+    bool keep = false;
+    in->records++;
+    sheaf_status *bad = j->st;
+    j->st = NULL;
+    if (bad == NULL)
+        bad = fit(&keep, in, &j->row, j->place);
+    if (bad != NULL) {
+        sheaf__complain(&in->complaints, sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place));
+        return NULL;
+    }
+    in->counts.left_out += j->row.left_out;
+    return keep ? keep_row(in, &j->row) : NULL;
+}
+
+/* ---- a round ---- */
+
+static void read_one(void *context, int64_t index, int worker)
+{
+    reader *in = context;
+    job *j = &in->job[index];
+    j->st = sheaf__talk_row_read(&j->row, &in->talks, j->text, j->size);
+}
+
+static sheaf_status *gather(bool *more, reader *in)
+{
+    sheaf_status *st = NULL;
+    in->jobs = 0;
+    while (in->jobs < ROUND && (st = sheaf__json_items_next(more, &in->items)) == NULL && *more) {
+        char *text = malloc(in->items.size + 1);
+        if (text == NULL)
+            return sheaf__data_no_memory(0);
+        memcpy(text, in->items.text, in->items.size);
+        in->job[in->jobs++] =
+            (job){ .text = text, .size = in->items.size, .place = in->items.place };
+    }
+    return st;
+}
+
+static sheaf_status *take_all(reader *in)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < in->jobs; i++) {
+        job *j = &in->job[i];
+        if (st == NULL && in->complaints.fatal == NULL)
+            st = take(in, j);
+        sheaf_status_free(j->st);
+        sheaf__talk_row_release(&j->row);
+        free(j->text);
+    }
+    in->jobs = 0;
+    return st;
+}
+
+static sheaf_status *check_stop(const reader *in)
+{
+    if (in->options->stop == NULL || atomic_load(in->options->stop) == 0)
+        return NULL;
+    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", in->items.path),
+                       "a request to stop while its records were read");
+}
+
+static sheaf_status *read_all(reader *in, const char *path)
+{
+    bool more = true;
+    sheaf_status *st = sheaf__json_items_open(&in->items, path);
+    while (st == NULL && more && in->complaints.fatal == NULL) {
+        st = gather(&more, in);
+        if (st == NULL && in->jobs > 0)
+            sheaf__pool_run(in->pool, in->jobs, read_one, in);
+        sheaf_status *taken = take_all(in);
+        if (st == NULL)
+            st = taken;
+        else
+            sheaf_status_free(taken);
+        if (st == NULL)
+            st = check_stop(in);
+    }
+    if (st == NULL)
+        st = sheaf__complaints_verdict(&in->complaints, path, in->records);
+    if (st == NULL)
+        st = sheaf_in(sheaf__text_counts_verdict(&in->counts, in->options, in->items.unit), "%s",
+                      path);
+    if (st == NULL && in->counts.rows == 0)
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "at least one record that fits"),
+            "%" PRId64 " records", in->records);
+    if (st == NULL)
+        sheaf__text_counts_note(&in->counts, in->options, in->records);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+/* Sizes of all pieces, and a hash of each row's pictures. */
+static sheaf_status *describe(reader *in)
+{
+    sheaf__data_images *images = in->data->images;
+    const pictures *p = in->pictures;
+    int64_t pieces = 0;
+    sheaf_status *st = sheaf__data_images_rows_new(in->data);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < p->count; i++)
+        pieces += sheaf__sliced_count(&p->viewed[i].pieces);
+    images->size = calloc((size_t)pieces + 1, sizeof *images->size);
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    if (images->size == NULL || hasher == NULL) {
+        sheaf__hasher_free(hasher);
+        return sheaf__data_no_memory(0);
+    }
+    sheaf__image_size *next = images->size;
+    for (int64_t r = 0; r < p->rows; r++) {
+        for (int64_t i = p->first[r]; i < p->first[r + 1]; i++) {
+            const sheaf__sliced *s = &p->viewed[i].pieces;
+            const sheaf_hash h = p->viewed[i].hash;
+            sheaf__hasher_add(hasher, (const uint64_t[2]){ h.low, h.high }, 16);
+            sheaf__hasher_add(hasher, s, sizeof *s);
+            for (int64_t k = 0; k < sheaf__sliced_count(s); k++)
+                *next++ = (sheaf__image_size){ (int32_t)sheaf__sliced_height(s, k),
+                                               (int32_t)sheaf__sliced_width(s, k) };
+        }
+        images->hash[r] =
+            p->first[r] < p->first[r + 1] ? sheaf__hasher_end(hasher) : (sheaf_hash){ 0 };
+    }
+    sheaf__hasher_free(hasher);
+    return NULL;
+}
+
+static sheaf_status *finish(reader *in)
+{
+    sheaf__data_images *images = in->data->images;
+    sheaf_status *st = describe(in);
+    if (st != NULL)
+        return st;
+    images->self = in->pictures;
+    images->load = load_pictures;
+    images->close = close_pictures;
+    images->memory = in->pictures->memory;
+    in->pictures = NULL;
+    if (in->data->seq == 0)
+        in->data->seq = in->counts.longest;
+    return NULL;
+}
+
+sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
+                                     const sheaf_data_options *options)
+{
+    reader *in = calloc(1, sizeof *in);
+    char *folder = NULL;
+    if (in == NULL || (in->pictures = calloc(1, sizeof *in->pictures)) == NULL) {
+        free(in);
+        return sheaf__data_no_memory(0);
+    }
+    in->data = data;
+    in->options = options;
+    in->counts.limit = sheaf__data_limit(options);
+    sheaf__viewing_of(&in->talks.viewing, options->config);
+    in->pictures->viewing = in->talks.viewing;
+    in->talks.loss_on = options->loss_on;
+    sheaf_status *st = sheaf__path_parent(&folder, path);
+    in->talks.config = options->config;
+    in->talks.folder = folder;
+    if (st == NULL)
+        st = open_sources(in, path);
+    if (st == NULL)
+        st = sheaf__pool_new(&in->pool, sheaf__cores(options->threads));
+    if (st == NULL)
+        st = read_all(in, path);
+    if (st == NULL)
+        st = finish(in);
+    sheaf_status_free(take_all(in));
+    close_pictures(in->pictures);
+    sheaf__pool_free(in->pool);
+    sheaf__json_items_close(&in->items);
+    sheaf__complaints_release(&in->complaints);
+    sheaf__chat_template_free(in->own);
+    sheaf__text_sources_release(&in->sources);
+    free(folder);
+    free(in);
+    return st;
+}

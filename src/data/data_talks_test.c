@@ -1,0 +1,262 @@
+/* data_talks_test.c - conversations with pictures as rows: tokens, labels, pictures in their order
+ * and sizes, and what is refused. */
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/pictures.h"
+
+#include "data/data_rows.h"
+#include "inputs/image.h"
+#include "inputs/slices.h"
+#include "schema/family.h"
+
+enum { NONE = SHEAF__NO_LABEL };
+
+/* A small model that `init` makes. */
+static sheaf_config config_of(const char *family)
+{
+    const sheaf__family *f = sheaf__family_named(family);
+    char *text = NULL;
+    sheaf_config c;
+    assert_non_null(f);
+    CHECK_OK(f->spec_config(&text, 0));
+    CHECK_OK(sheaf_config_parse(&c, text, strlen(text)));
+    free(text);
+    return c;
+}
+
+static const char *write_data(const char *text)
+{
+    FILE *f = fopen(at("talks.json"), "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    return at("talks.json");
+}
+
+static sheaf_status *open_data(sheaf_data **out, const sheaf_config *c, const char *text,
+                               sheaf_data_options how)
+{
+    how.config = c;
+    how.threads = 2;
+    return sheaf_data_open(out, write_data(text), &how);
+}
+
+/* Tokens from a text in which {N} stands for token N, and {N*M} for M of them. */
+static int64_t ids_of(int32_t *out, const char *text)
+{
+    int64_t n = 0;
+    for (char *end; *text != '\0';) {
+        if (*text != '{') {
+            out[n++] = (unsigned char)*text++;
+            continue;
+        }
+        const int32_t id = (int32_t)strtol(text + 1, &end, 10);
+        const int64_t times = *end == '*' ? strtol(end + 1, &end, 10) : 1;
+        for (int64_t i = 0; i < times; i++)
+            out[n++] = id;
+        text = end + 1;
+    }
+    return n;
+}
+
+static void check_row(const sheaf_data *d, int64_t row, const char *want, const char *labels)
+{
+    int32_t ids[4096];
+    const int64_t n = ids_of(ids, want), begin = d->begin[row];
+    assert_int_equal(d->begin[row + 1] - begin, n);
+    assert_memory_equal(d->token + begin, ids, (size_t)n * sizeof *ids);
+    assert_int_equal(ids_of(ids, labels), n);
+    for (int64_t i = 0; i < n; i++)
+        if (d->label[begin + i] != (ids[i] == '.' ? NONE : ids[i]))
+            fail_msg("row %d: label %d is %d", (int)row, (int)i, (int)d->label[begin + i]);
+}
+
+/* The pixels of a row, which must be those of `path` at these sizes, one picture after another. */
+static void check_pixels(const sheaf_data *d, int64_t row, const char *const *path,
+                         const int64_t (*size)[2], int64_t n, const sheaf_image_scale *scale)
+{
+    const sheaf_batch_images has = sheaf_data_images(d, &row, 1);
+    static float got[4 << 20], want[4 << 20];
+    sheaf__picture picture[8] = { { .of = { { .pixels = got } } } };
+    const sheaf_batch batch = { .picture = picture, .room = { ARRAY_LEN(got) } };
+    assert_int_equal(has.images, n);
+    if (sheaf_data_images(d, &row, 1).images > 0 && scale == &sheaf_image_clip_scale)
+        for (int64_t i = 0; i < n; i++)
+            picture[i].of[0] =
+                (sheaf__view){ got + i * 3 * size[i][0] * size[i][1], size[i][1], size[i][0] };
+    CHECK_OK(sheaf_data_pixels(&batch, d, &row, 1));
+    for (int64_t i = 0; i < n; i++) {
+        sheaf_image image;
+        assert_int_equal(picture[i].of[0].width, size[i][0]);
+        assert_int_equal(picture[i].of[0].height, size[i][1]);
+        if (path[i] == NULL)
+            continue;
+        CHECK_OK(sheaf_image_load(&image, path[i], NULL));
+        CHECK_OK(sheaf_image_prepare(want, &image, size[i][0], size[i][1], scale));
+        CHECK_BYTES(path[i], picture[i].of[0].pixels, want,
+                    (size_t)(3 * size[i][0] * size[i][1]) * sizeof *want);
+        sheaf_image_release(&image);
+    }
+}
+
+static void put_pictures(void)
+{
+    put_picture(at("a.png"), 60, 40, 1);
+    put_picture(at("b.png"), 90, 150, 2);
+}
+
+#define ROWS_16 "{260}{259*16}{261}"
+
+static void test_omnilmm__pictures_in_any_turn(void **state)
+{
+    sheaf_config c = config_of("omnilmm");
+    sheaf_data *d;
+    put_pictures();
+    CHECK_OK(open_data(
+        &d, &c,
+        "[{\"id\": \"0\", \"image\": \"a.png\", \"conversations\": [{\"from\": \"human\", \"value\": "
+        "\"<image>\\nQ\"}, {\"from\": \"gpt\", \"value\": \"A\"}]},\n"
+        "{\"image\": {\"<image_00>\": \"a.png\", \"<image_01>\": \"b.png\"}, \"conversations\": "
+        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": \"y\"}, "
+        "{\"role\": \"user\", \"content\": \"<image_01><image_00>\"}, {\"role\": \"assistant\", "
+        "\"content\": \"z\"}]},\n"
+        "{\"conversations\": [{\"role\": \"user\", \"content\": \"<image>\"}, {\"role\": "
+        "\"assistant\", \"content\": \"n\"}]}]",
+        (sheaf_data_options){ 0 }));
+    assert_int_equal(sheaf_data_rows(d), 3);
+    check_row(d, 0, "{256}<|user|>\n" ROWS_16 "\nQ{257}\n<|assistant|>\nA{257}\n",
+              "{46*46}A{257}.");
+    check_row(d, 1,
+              "{256}<|user|>\nx{257}\n<|assistant|>\ny{257}\n<|user|>\n\n" ROWS_16 "\n\n" ROWS_16
+              "\n{257}\n<|assistant|>\nz{257}\n",
+              "{46*27}y{257}{46*66}z{257}.");
+    check_row(d, 2, "{256}<|user|>\n<image>{257}\n<|assistant|>\nn{257}\n", "{46*33}n{257}.");
+    const char *const first[] = { at("a.png") }, *const second[] = { at("b.png"), at("a.png") };
+    static const int64_t size[][2] = { { 84, 84 }, { 84, 84 } };
+    check_pixels(d, 0, first, size, 1, &sheaf_image_clip_scale);
+    check_pixels(d, 1, second, size, 2, &sheaf_image_clip_scale);
+    assert_string_equal(sheaf_data_template(d), "zephyr");
+    sheaf_data_close(d);
+    sheaf_config_release(&c);
+}
+
+#define WHOLE_16 "{259}{263*16}{260}"
+#define SLICE_16 "{261}{263*16}{262}"
+
+static void test_minicpmv__slices_are_pictures_of_their_own(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf_data *d;
+    put_pictures();
+    CHECK_OK(open_data(
+        &d, &c,
+        "{\"image\": \"a.png\", \"messages\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": "
+        "\"assistant\", \"content\": \"A\"}, {\"role\": \"user\", \"content\": \"R\"}, {\"role\": "
+        "\"assistant\", \"content\": \"B\"}]}\n"
+        "{\"images\": [\"b.png\", \"a.png\"], \"prompt\": \"P\", \"completion\": \"C\"}\n",
+        (sheaf_data_options){ 0 }));
+    check_row(d, 0, "{256}<用户>" WHOLE_16 "\nQ<AI>A<用户>R<AI>B{257}",
+              "{46*33}A{257}{46*12}B{257}");
+    check_row(d, 1,
+              "{256}<用户>{264}0{265}" WHOLE_16 SLICE_16 "\n" SLICE_16 "\n" WHOLE_16
+              "\nP<AI>C{257}",
+              "{46*92}C{257}");
+    const char *const pictures[] = { at("b.png"), NULL, NULL, at("a.png") };
+    sheaf__sliced b, a;
+    CHECK_OK(sheaf__slice(&b, 90, 150, &(sheaf__slicing){ 84, 14, 9 }));
+    CHECK_OK(sheaf__slice(&a, 60, 40, &(sheaf__slicing){ 84, 14, 9 }));
+    assert_true(b.columns == 1 && b.rows == 2 && a.columns == 0);
+    const int64_t size[][2] = { { b.width, b.height },
+                                { b.slice_width, b.slice_height },
+                                { b.slice_width, b.slice_height },
+                                { a.width, a.height } };
+    const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };
+    check_pixels(d, 1, pictures, size, 4, &halves);
+    sheaf_data_close(d);
+    sheaf_config_release(&c);
+}
+
+#define TALK(IMAGE, USER)                                                                          \
+    "{\"image\": " IMAGE ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER              \
+    "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
+
+static void test_open__names_what_is_bad(void **state)
+{
+    static const struct {
+        const char *text;
+        sheaf_code code;
+        const char *want;
+    } cases[] = {
+        { TALK("\"none.png\"", "Q"), SHEAF_E_IO, "none.png" },
+        { TALK("7", "Q"), SHEAF_E_DATA, "line 1: field 'image' | a path, a list of paths" },
+        { TALK("\"\\u0000\"", "Q"), SHEAF_E_DATA, "field 'image'" },
+        { TALK("{\"picture\": \"a.png\"}", "Q"), SHEAF_E_DATA, "names as \"<image_00>\"" },
+        { TALK("{\"<image_00>\": \"a.png\"}", "<image_01>"), SHEAF_E_DATA,
+          "line 1: message 1 | names of the pictures that were given (1), each once" },
+        { TALK("[\"a.png\", \"b.png\"]", "<image>"), SHEAF_E_DATA, "1 of 2 that do not" },
+        { TALK("\"talks.json\"", "Q"), SHEAF_E_FORMAT, "JPEG, PNG or WebP" },
+        { "{\"image\": \"a.png\", \"text\": \"T\"}", SHEAF_E_DATA, "a conversation, or a prompt" },
+        { TALK("null", "Q") "\n" TALK("\"a.png\"", "Q") "\n" TALK("[1]", "Q"), SHEAF_E_DATA,
+          "line 3: field 'image'" },
+    };
+    sheaf_config c = config_of("minicpmv");
+    put_pictures();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_data *d = NULL;
+        sheaf_status *st = open_data(&d, &c, cases[i].text, (sheaf_data_options){ 0 });
+        if (st == NULL)
+            fail_msg("case %zu was read", i);
+        CHECK_FAILS(st, cases[i].code, cases[i].want);
+    }
+    sheaf_config_release(&c);
+}
+
+/* A text may be cut, a picture may not. */
+static void test_open__cuts_behind_pictures_alone(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    static const char text[] = "{\"image\": \"a.png\", \"prompt\": \"P\", \"completion\": "
+                               "\"0123456789\"}\n{\"prompt\": \"P\", \"completion\": \"C\"}";
+    sheaf_data *d;
+    put_pictures();
+    CHECK_FAILS(open_data(&d, &c, text, (sheaf_data_options){ .seq = 36 }), SHEAF_E_DATA, "36");
+    CHECK_OK(open_data(&d, &c, text, (sheaf_data_options){ .seq = 36, .on_long = SHEAF_LONG_CUT }));
+    check_row(d, 0, "{256}<用户>" WHOLE_16 "\nP<AI>012", "{46*33}012");
+    sheaf_data_close(d);
+    CHECK_OK(
+        open_data(&d, &c, text, (sheaf_data_options){ .seq = 36, .on_long = SHEAF_LONG_SKIP }));
+    assert_int_equal(sheaf_data_rows(d), 1);
+    sheaf_data_close(d);
+    CHECK_FAILS(
+        open_data(&d, &c, text, (sheaf_data_options){ .seq = 20, .on_long = SHEAF_LONG_CUT }),
+        SHEAF_E_DATA, "all pictures within 20 positions");
+    sheaf_config_release(&c);
+}
+
+static void test_pixels__a_changed_file_is_told(void **state)
+{
+    sheaf_config c = config_of("omnilmm");
+    sheaf_data *d;
+    put_pictures();
+    CHECK_OK(open_data(&d, &c, TALK("\"a.png\"", "Q"), (sheaf_data_options){ 0 }));
+    put_picture(at("a.png"), 60, 40, 9);
+    static float got[3 * 84 * 84];
+    sheaf__picture picture = { .of = { { got, 84, 84 } } };
+    const int64_t row = 0;
+    CHECK_FAILS(sheaf_data_pixels(&(sheaf_batch){ .picture = &picture }, d, &row, 1), SHEAF_E_DATA,
+                "changed while the run went on");
+    sheaf_data_close(d);
+    sheaf_config_release(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_omnilmm__pictures_in_any_turn),
+        cmocka_unit_test(test_minicpmv__slices_are_pictures_of_their_own),
+        cmocka_unit_test(test_open__names_what_is_bad),
+        cmocka_unit_test(test_open__cuts_behind_pictures_alone),
+        cmocka_unit_test(test_pixels__a_changed_file_is_told),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

@@ -1,0 +1,105 @@
+/* viewing.c - see viewing.h. */
+#include "inputs/viewing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/no_memory.h"
+#include "base/thread.h"
+
+static const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };
+
+void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    sheaf__towers_of(tower, config);
+    out->tower = tower[0];
+    sheaf__family_for(config)->pictures(&out->form, config);
+}
+
+static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, SHEAF_IMAGE_MAX_FILE);
+    if (st != NULL) /* names the path */
+        return st;
+    *hash = sheaf__hash(bytes, size);
+    st = sheaf_image_decode(out, bytes, size, NULL);
+    free(bytes);
+    return sheaf_in(st, "%s", path);
+}
+
+static sheaf_status *divide(sheaf__sliced *out, const sheaf_image *image,
+                            const sheaf__viewing *viewing)
+{
+    const sheaf__tower *tower = &viewing->tower;
+    if (viewing->form.resolution == 0) {
+        *out = (sheaf__sliced){ .width = tower->width, .height = tower->height };
+        return NULL;
+    }
+    return sheaf__slice(out, image->width, image->height,
+                        &(sheaf__slicing){ .resolution = viewing->form.resolution,
+                                           .patch = tower->patch,
+                                           .most = viewing->form.slices });
+}
+
+sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing)
+{
+    sheaf_image image = { 0 };
+    *out = (sheaf__viewed){ .path = strdup(path) };
+    sheaf_status *st = out->path == NULL ? sheaf__no_memory(path) : NULL;
+    if (st == NULL && viewing->tower.channels != 3)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
+                            "a model that reads 3 channels: red, green, blue");
+    if (st == NULL)
+        st = decode(&image, &out->hash, path);
+    if (st == NULL)
+        st = sheaf_in(divide(&out->pieces, &image, viewing), "%s", path);
+    sheaf_image_release(&image);
+    if (st != NULL)
+        sheaf__viewed_release(out);
+    return st;
+}
+
+void sheaf__viewed_release(sheaf__viewed *v)
+{
+    free(v->path);
+    *v = (sheaf__viewed){ 0 };
+}
+
+static sheaf_status *changed(const char *path)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s: changed while the run went on", path);
+    sheaf_expected(st, "the bytes it had when it was checked");
+    return sheaf_try_this(sheaf_found(st, "others"), "put the file back; then go on with --resume");
+}
+
+sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
+                                 const sheaf__viewing *viewing)
+{
+    const unsigned mode = sheaf__compute_mode_enter(); /* whoever calls, the numbers are a rank's */
+    const sheaf__sliced *s = &viewed->pieces;
+    const sheaf_image_scale *scale = viewing->form.halved ? &halves : &sheaf_image_clip_scale;
+    sheaf_image image = { 0 };
+    sheaf_hash hash;
+    uint8_t *bytes = malloc((size_t)sheaf__sliced_pixels(s) * 3);
+    sheaf_status *st = bytes == NULL ? sheaf__no_memory(viewed->path) : NULL;
+    if (st == NULL)
+        st = decode(&image, &hash, viewed->path);
+    if (st == NULL && !sheaf__hash_equal(hash, viewed->hash))
+        st = changed(viewed->path);
+    if (st == NULL)
+        st = sheaf_in(sheaf__slice_image(bytes, &image, s), "%s", viewed->path);
+    sheaf_image_release(&image);
+    const uint8_t *from = bytes;
+    for (int64_t i = 0; st == NULL && i < sheaf__sliced_count(s); i++) {
+        const int64_t n = sheaf__sliced_width(s, i) * sheaf__sliced_height(s, i);
+        sheaf_image_normalise(picture[i].of[0].pixels, from, n, scale);
+        from += 3 * n;
+    }
+    free(bytes);
+    sheaf__compute_mode_leave(mode);
+    return st;
+}

@@ -1,0 +1,32 @@
+/* viewing.h - how a model of the families with pictures in conversations (schema/family.h) sees a
+ * picture's file: into which pieces it falls, and their numbers. */
+#ifndef SHEAF_INPUTS_VIEWING_H
+#define SHEAF_INPUTS_VIEWING_H
+
+#include "base/hash.h"
+#include "inputs/slices.h"
+#include "schema/family.h"
+
+typedef struct sheaf__viewing {
+    sheaf__picture_form form;
+    sheaf__tower tower;
+} sheaf__viewing;
+
+/* One picture: its file as it was looked at, and its pieces, of which one may be all there is. */
+typedef struct sheaf__viewed {
+    char *path; /* owned */
+    sheaf_hash hash;
+    sheaf__sliced pieces;
+} sheaf__viewed;
+
+void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config);
+/* sheaf__view_file - `path` is copied. Errors: those of sheaf_image_load() and sheaf__slice(), with
+ * the path. */
+sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing);
+void sheaf__viewed_release(sheaf__viewed *viewed);
+/* sheaf__view_pixels - reads the file again, over the pixels of as many of `picture` as it has
+ * pieces, which have their sizes. Errors: as above; SHEAF_E_DATA for a file that changed. */
+sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
+                                 const sheaf__viewing *viewing);
+
+#endif
