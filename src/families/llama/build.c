@@ -158,7 +158,7 @@ sheaf_status *sheaf__llama_build_behind(sheaf__model *m, sheaf_status *(*towers)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
     m->embedding.padding = config->padding;
     m->flows = false;
-    if (st == NULL && m->begins && towers != NULL)
+    if (st == NULL && towers != NULL)
         st = towers(m);
     m->flows = m->flows || m->embedding.trained != NULL ||
                (m->embedding.lora != NULL && m->embedding.lora->a != NULL);

@@ -82,7 +82,8 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema);
 extern const sheaf__family_spec sheaf__llama_specs[];
 sheaf_status *sheaf__llama_spec(char **out, int which);
 sheaf_status *sheaf__llama_build(struct sheaf__model *m);
-/* sheaf__llama_build_behind - the same with towers, whose rows come before the layers. */
+/* sheaf__llama_build_behind - the same with towers, whose rows come before the layers: `towers`
+ * sets m->towers on every stage, and builds on that which begins. */
 sheaf_status *sheaf__llama_build_behind(struct sheaf__model *m,
                                         sheaf_status *(*towers)(struct sheaf__model *m));
 void sheaf__llama_release(struct sheaf__model *m); /* of a mixture */

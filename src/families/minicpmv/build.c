@@ -100,6 +100,8 @@ static sheaf_status *build_towers(sheaf__model *m)
     sheaf__towers *t = m->towers = calloc(1, sizeof *t);
     if (t == NULL || (t->block = calloc((size_t)v->layers, sizeof *t->block)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "vision tower");
+    if (!m->begins) /* the towers are on another stage */
+        return NULL;
     sheaf_status *st;
     (void)(DO(sheaf__named_linear(m, &t->patch, TOWER, n->patch[0], n->patch[1], 0)) &&
            DO(sheaf__named_vector(m, &t->positions, TOWER, n->positions, v->hidden)));
