@@ -34,4 +34,14 @@ runs "a small OmniLMM" 0 . init omnilmm-tiny "$work/omnilmm"
 runs "its resampler and tower" 0 '"adapter"' plan --model "$work/omnilmm" --lora-targets '.*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)' --modules-to-save embed_tokens,resampler,vision_tower --seq 64 --json
 check "have a table that is not trained" [ $((4 * $(of copies "$work/stdout") - $(of copies_trained "$work/stdout"))) = $((4 * 16 * 128)) ]
 check "are what was named" grep -q '"module":"vision_tower".*"module":"resampler".*"module":"embed_tokens"' "$work/stdout"
+
+# The published models, as their script trains them: what docs/adapter-size.md has.
+configs=$SHEAF_SOURCE_ROOT/tests/data/configs
+runs "MiniCPM-V 2.6" 0 '3\.93 GiB: 154\.0 MiB of LoRA, and full copies of embed_tokens \(543\.6 million\), vpm \(402\.6 million\) and resampler \(68\.6 million\), which are 96\.2 %' \
+    plan --recipe "$SHEAF_SOURCE_ROOT/recipes/minicpmv-lora.recipe" --config "$configs/minicpmv-2.6.json" --tp 4
+for row in 'minicpmv-lora minicpmv-2.0 2 9.5' 'minicpmv-lora minicpmv-2.5 8 5.5' 'minicpmv-lora minicpmv-2.6 4 8.7' 'minicpmv-full minicpmv-2.6 8 19.4' 'omnilmm-lora omnilmm-12b 8 4.7'; do
+    read -r recipe config tp gib <<<"$row"
+    runs "$recipe of $config on $tp ranks" 0 '"largest_rank"' plan --recipe "$SHEAF_SOURCE_ROOT/recipes/$recipe.recipe" --config "$configs/$config.json" --tp "$tp" --bf16-sums tiles --threads 8 --json
+    check "takes what the page says, $gib GiB" awk -v n="$(of largest_rank "$work/stdout")" -v gib="$gib" 'BEGIN { exit !(sprintf("%.1f", n / 1073741824) == gib) }'
+done
 finish
