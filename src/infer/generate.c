@@ -125,7 +125,7 @@ static bool seen_before(const batch *b)
 static sheaf_status *fill_images(batch *b)
 {
     sheaf_status *st = NULL;
-    if (b->model->towers == NULL || seen_before(b) || b->begin > 0)
+    if (!sheaf__model_sees(b->model) || seen_before(b) || b->begin > 0)
         return NULL;
     if (b->model->begins)
         st = sheaf__batch_images_fill(&b->image, b->model, b->prompt, b->first, b->n, b->options);
@@ -149,7 +149,7 @@ static void lay_out_prompts(batch *b)
         b->out[b->first + i].n = 0;
         b->done[i] = false;
     }
-    if (b->model->towers != NULL && b->begin == 0)
+    if (sheaf__model_sees(b->model) && b->begin == 0)
         sheaf__batch_images_lay_out(&b->image, &b->model->schema->config, b->prompt + b->first,
                                     b->n, b->longest, b->options);
 }
@@ -388,7 +388,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)
         st = sheaf__batch_images_check(model, &prompt[i], i, options);
-    if (st == NULL && model->towers != NULL)
+    if (st == NULL && sheaf__model_sees(model))
         st = sheaf__batch_images_open(&b.image, most * longest);
     for (int64_t i = 0; i < count && divided; i++)
         out[i].n = 0;

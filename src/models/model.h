@@ -116,7 +116,7 @@ typedef struct sheaf__model {
     float divide; /* the head reads rows divided by it; 0: as they are */
     sheaf__rope_table rope;      /* of the layers that turn */
     sheaf__rope_table local;     /* of those with a window, where they have their own */
-    sheaf__towers *towers;       /* NULL in a model without images */
+    sheaf__towers *towers;       /* may be NULL on a stage without them; see sheaf__model_sees() */
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__held *held;           /* in the order of building */
@@ -164,6 +164,12 @@ typedef struct sheaf__pass {
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
     const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
+
+/* sheaf__model_sees - does it read images, on whichever stage the towers are? */
+static inline bool sheaf__model_sees(const sheaf__model *model)
+{
+    return sheaf__image_positions(&model->schema->config) > 0;
+}
 
 /* sheaf__model_new - allocates everything on the device; on dry that is all there is. */
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,

@@ -15,7 +15,8 @@ static sheaf_status *take_batch(sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
     const size_t n = (size_t)r->options.rows * (size_t)r->options.seq;
-    const bool sees = r->model->towers != NULL, looks = r->model->begins; /* where the towers are */
+    const bool sees = sheaf__model_sees(r->model),
+               looks = r->model->begins; /* where the towers are */
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
     if (sees)
@@ -113,7 +114,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
     r->batch.whole = !options->longest;
     r->holds.seq = options->seq;
-    if (is_dry(r) && model->towers != NULL) {
+    if (is_dry(r) && sheaf__model_sees(model)) {
         r->holds.images = options->rows;
         sheaf__patches_of(r->holds.patches, &model->schema->config, options->rows);
         r->holds.image_rows = options->rows * sheaf__image_experts(&model->schema->config);
@@ -174,7 +175,7 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     } else if (row != NULL) {
         st = know(r, row, holds.seq);
     }
-    if (r->model->towers != NULL || sheaf_data_reads_files(r->data))
+    if (sheaf__model_sees(r->model) || sheaf_data_reads_files(r->data))
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
         sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds,
