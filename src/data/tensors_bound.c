@@ -128,9 +128,10 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const int64_t (*bound)[2], 
         const int64_t begin = bound[k][0], end = bound[k][1];
         if (begin < 0 || end > in->length || begin > end || end - begin != rows)
             return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'image_bound': %" PRId64, in->images + k),
-                               "%" PRId64 " positions of row %" PRId64 ", from 0 to %" PRId64, rows,
-                               row + 1, in->length),
+                sheaf_expected(
+                    sheaf_fail(SHEAF_E_DATA, "'image_bound': image %" PRId64, in->images + k + 1),
+                    "%" PRId64 " positions of row %" PRId64 ", from 0 to %" PRId64, rows, row + 1,
+                    in->length),
                 "[%" PRId64 ", %" PRId64 "]", begin, end);
         of[k] = (sheaf__found_image){ .row = row, .begin = begin };
         st = find_pixels(&of[k].pixels, in, row, k);

@@ -1,0 +1,416 @@
+/* tensors_test.c - files of token ids with images: marked by tokens, by bounds, and what is
+ * refused. Images are few: patches of 2, the towers' own size 4 x 4, each given 2 rows. */
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "data/data.h"
+#include "ops/kernels.h"
+#include "tests/check.h"
+
+enum { BEGIN = 10, PATCH = 11, END = 12, QUERIES = 2, NO = -100, MOST = 24 };
+
+static sheaf_config of_family(sheaf_family family)
+{
+    return (sheaf_config){ .family = family,
+                           .vocab = 20,
+                           .hidden = 8,
+                           .pad = 0,
+                           .bos = -1,
+                           .patches = 4,
+                           .vit = { .height = 4, .width = 4, .patch = 2, .channels = 3 },
+                           .resampler = { .queries = QUERIES },
+                           .image_mark = { BEGIN, PATCH, END } };
+}
+
+typedef struct tensor {
+    const char *name, *dtype;
+    int64_t shape[4];     /* up to the first 0 */
+    const int64_t *value; /* of whole numbers; NULL: 0, 1, 2, ... as F32, from `first` on */
+    int first;
+} tensor;
+
+static char path[64];
+
+/* Written by hand, so that this test does not lean on our own writer. */
+static void write_file(const tensor *list, int n)
+{
+    static char head[8192];
+    static unsigned char data[1 << 16];
+    size_t at = 0;
+    int size = sprintf(head, "{");
+    for (int i = 0; i < n; i++) {
+        const size_t begin = at;
+        const tensor *t = &list[i];
+        const size_t item = strcmp(t->dtype, "BOOL") == 0 ? 1 : t->dtype[1] == '6' ? 8 : 4;
+        int64_t count = 1;
+        size += sprintf(head + size, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i == 0 ? "" : ",",
+                        t->name, t->dtype);
+        for (int a = 0; a < 4 && t->shape[a] != 0; a++) {
+            size += sprintf(head + size, "%s%" PRId64, a == 0 ? "" : ",", t->shape[a]);
+            count *= t->shape[a];
+        }
+        for (int64_t k = 0; k < count; k++, at += item) {
+            const float number = (float)(t->first + k);
+            memcpy(data + at, t->value != NULL ? (const void *)&t->value[k] : &number, item);
+        }
+        size += sprintf(head + size, "],\"data_offsets\":[%zu,%zu]}", begin, at);
+    }
+    size += sprintf(head + size, "}");
+    while (size % 8 != 0)
+        head[size++] = ' ';
+    snprintf(path, sizeof path, "/tmp/sheaf-tensors-%ld.safetensors", (long)getpid());
+    FILE *file = fopen(path, "wb");
+    const uint64_t length = (uint64_t)size;
+    assert_non_null(file);
+    assert_int_equal(fwrite(&length, 1, 8, file), 8);
+    assert_int_equal(fwrite(head, 1, length, file), length);
+    assert_int_equal(fwrite(data, 1, at, file), at);
+    assert_int_equal(fclose(file), 0);
+}
+
+static sheaf_status *open_as(sheaf_data **data, sheaf_family family, const tensor *list, int n)
+{
+    const sheaf_config config = of_family(family);
+    write_file(list, n);
+    return sheaf_data_open(data, path, &(sheaf_data_options){ .config = &config });
+}
+
+/* ---- what a batch has of images ---- */
+
+typedef struct got {
+    int32_t image_row[MOST], stream[MOST];
+    sheaf__picture picture[4];
+    float pixels[256];
+} got;
+
+static sheaf_batch_images take(got *g, const sheaf_data *data, const int64_t *row, int64_t n,
+                               bool ragged)
+{
+    sheaf_batch batch = {
+        .image_row = g->image_row, .stream = { g->stream }, .picture = g->picture, .room = { 256 }
+    };
+    for (int i = 0; i < 4; i++)
+        g->picture[i] = (sheaf__picture){ .of[0] = { g->pixels + (ragged ? 0 : 48 * i), 4, 4 } };
+    CHECK_OK(sheaf_data_batch(&batch, data, row, n));
+    CHECK_OK(sheaf_data_pixels(&batch, data, row, n));
+    return sheaf_data_images(data, row, n);
+}
+
+static void check_picture(const sheaf__picture *p, int64_t row, int64_t height, int64_t width,
+                          float first)
+{
+    assert_int_equal(p->row, row);
+    assert_int_equal(p->of[0].height, height);
+    assert_int_equal(p->of[0].width, width);
+    for (int64_t i = 0; i < 3 * height * width; i++)
+        assert_true(p->of[0].pixels[i] == first + (float)i);
+}
+
+/* ---- marked by tokens ---- */
+
+static const int64_t marked[3 * 10] = {
+    BEGIN, PATCH, PATCH, END,   3,   4,     5,     6,     7,   0, /* one image */
+    1,     2,     3,     4,     5,   6,     0,     0,     0,   0, /* none */
+    1,     BEGIN, PATCH, PATCH, END, BEGIN, PATCH, PATCH, END, 5, /* two */
+};
+static const int64_t marked_labels[3 * 10] = {
+    NO, NO, NO, NO, NO, NO, 5,  6,  7,  NO, NO, NO, NO, 4,  5,
+    6,  NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, 5,
+};
+static const int64_t marked_mask[3 * 10] = {
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+};
+#define MARKED                                                                                     \
+    { "input_ids", "I64", { 3, 10 }, marked }, { "labels", "I64", { 3, 10 }, marked_labels },      \
+    {                                                                                              \
+        "attention_mask", "I64", { 3, 10 }, marked_mask                                            \
+    }
+
+static void test_marked__images_are_where_the_tokens_say(void **state)
+{
+    const tensor list[] = { MARKED,
+                            { "images", "F32", { 3, 3, 4, 4 } },
+                            { "logits", "F32", { 2, 2 } } }; /* which is a recording's */
+    const int64_t rows[] = { 2, 0 }, without[] = { 1, -1 };
+    static const int32_t at[] = { 2, 3, 6, 7, 11, 12 };
+    static got g;
+    sheaf_data *data;
+    CHECK_OK(open_as(&data, SHEAF_OMNILMM, list, ARRAY_LEN(list)));
+    const sheaf_batch_images holds = take(&g, data, rows, 2, false);
+    assert_int_equal(holds.images, 3);
+    assert_int_equal(holds.patches[0], 3 * 4);
+    assert_int_equal(holds.image_rows, 0);
+    CHECK_BYTES("image_row", g.image_row, at, sizeof at);
+    check_picture(&g.picture[0], 0, 4, 4, 48);
+    check_picture(&g.picture[1], 0, 4, 4, 96);
+    check_picture(&g.picture[2], 1, 4, 4, 0);
+    assert_int_equal(take(&g, data, without, 2, false).images, 0);
+    const sheaf_config config = of_family(SHEAF_OMNILMM);
+    sheaf_batch_images fewest, most, room;
+    sheaf_data_images_range(&fewest, &most, data, 1);
+    assert_int_equal(fewest.images, 0);
+    assert_int_equal(most.images, 2);
+    sheaf_data_images_room(&room, data, &config, 2);
+    assert_int_equal(room.images, 4);
+    assert_int_equal(room.patches[0], 16);
+    sheaf_data_close(data);
+}
+
+static void test_marked__what_is_not_whole_is_named(void **state)
+{
+    static int64_t ids[30];
+    static const struct {
+        int at, is;
+        const char *want;
+    } bad[] = {
+        { 2, 7,
+          "'input_ids': row 1, position 1 | an image as 10, 2 times 11, 12 | 7 at position 3" },
+        { 3, PATCH, "row 1, position 1 | an image as 10, 2 times 11, 12 | 11 at position 4" },
+        { 9, BEGIN,
+          "position 10 | an image as 10, 2 times 11, 12 | the end of the row after 1 of these" },
+        { 5, PATCH, "row 1, position 6 | an image as 10, 2 times 11, 12 | 11 without a beginning" },
+        { 15, END, "row 2, position 6 | an image as 10, 2 times 11, 12 | 12 without a beginning" },
+    };
+    tensor list[] = { MARKED, { "images", "F32", { 3, 3, 4, 4 } } };
+    sheaf_data *data = NULL;
+    list[0].value = ids;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        memcpy(ids, marked, sizeof ids);
+        ids[bad[i].at] = bad[i].is;
+        CHECK_FAILS(open_as(&data, SHEAF_OMNILMM, list, 4), SHEAF_E_DATA, bad[i].want);
+    }
+    memcpy(ids, marked, sizeof ids);
+    CHECK_FAILS(open_as(&data, SHEAF_OMNILMM, list, 3), SHEAF_E_DATA,
+                "'images' | [3, 3, 4, 4], an image for each that input_ids marks | no such tensor");
+    list[3].shape[0] = 2;
+    CHECK_FAILS(open_as(&data, SHEAF_OMNILMM, list, 4), SHEAF_E_DATA, "[2, 3, 4, 4]");
+    list[3] = (tensor){ "images", "F32", { 3, 3, 4, 6 } };
+    CHECK_FAILS(open_as(&data, SHEAF_OMNILMM, list, 4), SHEAF_E_DATA, "[3, 3, 4, 6]");
+    list[3] = (tensor){ "images", "I32", { 3, 3, 4, 4 } };
+    CHECK_FAILS(open_as(&data, SHEAF_OMNILMM, list, 4), SHEAF_E_DATA, "F32, BF16 or F16");
+    assert_null(data);
+}
+
+/* ---- bounds ---- */
+
+static const int64_t bound_ids[2 * 8] = { 1, 0, 0, 2, 3, 4, 5, 0, 1, 0, 0, 0, 0, 6, 7, 0 };
+static const int64_t shifted[2 * 8] = {
+    NO, NO, NO, NO, NO, 5, NO, NO, NO, NO, NO, NO, NO, 7, 8, NO
+};
+static const int64_t seen[2 * 8] = { 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0 };
+static const int64_t bounds[3 * 2] = { 1, 3, 3, 5, 1, 3 }; /* of row 2 the second one comes first */
+static const int64_t per_row[2] = { 1, 2 };
+#define BOUND                                                                                      \
+    { "input_ids", "I64", { 2, 8 }, bound_ids }, { "labels_shifted", "I64", { 2, 8 }, shifted },   \
+        { "image_bound", "I64", { 3, 2 }, bounds }, { "images_per_row", "I64", { 2 }, per_row },   \
+        { "image_0_0_chw", "F32", { 3, 4, 2 } },                                                   \
+        { "image_1_0_chw", "F32", { 3, 2, 6 }, NULL, 100 },                                        \
+    {                                                                                              \
+        "image_1_1_chw", "F32", { 3, 4, 4 }, NULL, 200                                             \
+    }
+
+static void test_bound__images_of_own_sizes(void **state)
+{
+    const tensor list[] = { BOUND, { "tgt_sizes", "I32", { 1 }, per_row } };
+    const int64_t rows[] = { 1, 0 };
+    static const int32_t at[] = { 1, 2, 3, 4, 9, 10 };
+    static got g;
+    sheaf_data *data;
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, ARRAY_LEN(list)));
+    const sheaf_batch_images holds = take(&g, data, rows, 2, true);
+    assert_int_equal(holds.images, 3);
+    assert_int_equal(holds.patches[0], 4 + 3 + 2);
+    CHECK_BYTES("image_row", g.image_row, at, sizeof at);
+    check_picture(&g.picture[0], 0, 4, 4, 200); /* in order of their places */
+    check_picture(&g.picture[1], 0, 2, 6, 100);
+    check_picture(&g.picture[2], 1, 4, 2, 0);
+    assert_true(g.picture[1].of[0].pixels == g.picture[0].of[0].pixels + 3 * 4 * 4);
+    sheaf__picture first[1], *room;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const sheaf_config config = of_family(SHEAF_MINICPMV);
+    const int towers = sheaf__towers_of(tower, &config);
+    sheaf_data_row_sizes(first, 1, data, 1);
+    room = sheaf__picture_room_like(first, 1, tower, towers);
+    CHECK_OK(sheaf_data_row_pixels(room, 1, data, 1)); /* the first of two */
+    check_picture(room, 0, 4, 4, 200);
+    free(room);
+    sheaf_batch_images most;
+    sheaf_data_images_room(&most, data, &config, 3);
+    assert_int_equal(most.images, 6);
+    assert_int_equal(most.patches[0], 3 * 7);
+    sheaf_batch small = { .picture = g.picture, .room = { 3 * 4 * 4 } };
+    CHECK_FAILS(sheaf_data_pixels(&small, data, rows, 1), SHEAF_E_ARG, "less than they need");
+    sheaf_data_close(data);
+}
+
+/* Labels that stand at the position that predicts them; the last position may predict one too. */
+static void test_bound__labels_may_be_shifted(void **state)
+{
+    static int64_t after[16], plain[16];
+    tensor list[] = { BOUND, { "labels", "I64", { 2, 8 }, plain } };
+    const int64_t rows[] = { 0, 1 };
+    int32_t labels[16];
+    char hash[33];
+    sheaf_data *data;
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, 7));
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .labels = labels }, data, rows, 2));
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(labels[i], shifted[i] == NO ? SHEAF__IGNORED : shifted[i]);
+    assert_int_equal(sheaf_data_labels(data, rows, 2), 3);
+    assert_int_equal(sheaf_data_used(data, &rows[1], 1), 8);
+    strcpy(hash, sheaf_data_hash(data));
+    sheaf_data_close(data);
+    memcpy(after, shifted, sizeof after);
+    after[15] = 9;
+    list[1].value = after;
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, 7));
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .labels = labels }, data, rows, 2));
+    assert_int_equal(labels[15], 9);
+    assert_int_equal(labels[7], SHEAF__IGNORED);
+    assert_int_equal(sheaf_data_labels(data, rows, 2), 4);
+    assert_string_not_equal(sheaf_data_hash(data), hash);
+    sheaf_data_close(data);
+    list[1].value = shifted;
+    for (int i = 0; i < 16; i++)
+        plain[i] = i % 8 == 0 ? NO : shifted[i - 1];
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, 8)); /* both, and they agree */
+    assert_string_equal(sheaf_data_hash(data), hash);
+    sheaf_data_close(data);
+    plain[6] = 4;
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 8), SHEAF_E_DATA,
+                "'labels_shifted': row 1, position 6 | 4, what labels says");
+}
+
+/* Their program masks no padding: its logits are then those of positions that see it. */
+static void test_bound__padding_is_seen_in_whole_rows(void **state)
+{
+    tensor list[] = { BOUND, { "attention_mask", "BOOL", { 2, 8 }, seen } };
+    const int64_t row = 0;
+    uint8_t mask[10], want[10] = { 1, 1, 1, 1, 1, 1, 1, 0, 0, 0 };
+    sheaf_data *data;
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, 8));
+    assert_int_equal(sheaf_data_used(data, &row, 1), 7);
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .mask = mask, .seq = 10 }, data, &row, 1));
+    CHECK_BYTES("mask", mask, want, sizeof want);
+    want[7] = 1;
+    CHECK_OK(
+        sheaf_data_batch(&(sheaf_batch){ .mask = mask, .seq = 10, .whole = true }, data, &row, 1));
+    CHECK_BYTES("mask of whole rows", mask, want, sizeof want);
+    sheaf_data_close(data);
+    const tensor other[] = { MARKED, { "images", "F32", { 3, 3, 4, 4 } } };
+    CHECK_OK(open_as(&data, SHEAF_OMNILMM, other, 4));
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .mask = mask, .whole = true }, data, &row, 1));
+    assert_int_equal(mask[9], 0); /* which OmniLMM's masks */
+    sheaf_data_close(data);
+}
+
+static void test_bound__what_does_not_fit_is_named(void **state)
+{
+    static const struct {
+        int64_t bound[6], per_row[2];
+        const char *want;
+    } bad[] = {
+        { { 1, 3, 3, 5, 1, 4 },
+          { 1, 2 },
+          "'image_bound': image 3 | 2 positions of row 2, from 0 to 8 | [1, 4]" },
+        { { 1, 3, 7, 9, 1, 3 },
+          { 1, 2 },
+          "'image_bound': image 2 | 2 positions of row 2, from 0 to 8 | [7, 9]" },
+        { { -1, 1, 3, 5, 1, 3 },
+          { 1, 2 },
+          "'image_bound': image 1 | 2 positions of row 1, from 0 to 8 | [-1, 1]" },
+        { { 3, 1, 3, 5, 1, 3 },
+          { 1, 2 },
+          "'image_bound': image 1 | 2 positions of row 1, from 0 to 8 | [3, 1]" },
+        { { 1, 3, 3, 5, 2, 4 },
+          { 1, 2 },
+          "row 2 | images that do not overlap | one from 2 to 4 and one from 3" },
+        { { 1, 3, 3, 5, 1, 3 },
+          { 1, 1 },
+          "'images_per_row' | 3 in all, as many as there are bounds | 2" },
+        { { 1, 3, 3, 5, 1, 3 },
+          { 1, 3 },
+          "'images_per_row': row 2 | 0 to 2, the bounds that are left | 3" },
+        { { 1, 3, 3, 5, 1, 3 },
+          { -1, 3 },
+          "'images_per_row': row 1 | 0 to 3, the bounds that are left | -1" },
+        { { 1, 3, 3, 5, 1, 3 },
+          { 2, 1 },
+          "'image_1_1_chw' | a bound of this image in image_bound | 1 images of that row" },
+    };
+    tensor list[] = { BOUND, { "more", "F32", { 3, 2, 2 } } };
+    sheaf_data *data = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        list[2].value = bad[i].bound;
+        list[3].value = bad[i].per_row;
+        CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 7), SHEAF_E_DATA, bad[i].want);
+    }
+    list[2].value = bounds;
+    list[3].value = per_row;
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 6), SHEAF_E_DATA,
+                "'image_1_1_chw' | the pixels of image 2 of row 2 | no such tensor");
+    list[6].shape[1] = 3;
+    CHECK_FAILS(
+        open_as(&data, SHEAF_MINICPMV, list, 7), SHEAF_E_DATA,
+        "'image_1_1_chw' | [3, height, width], each side a multiple of 2 and at most 1048576 | [3, 3, 4]");
+    list[6].shape[1] = 4;
+    list[7].name = "image_2_0_chw";
+    CHECK_FAILS(
+        open_as(&data, SHEAF_MINICPMV, list, 8), SHEAF_E_DATA,
+        "'image_2_0_chw' | a bound of this image in image_bound | 0 images of that row, of 2 rows");
+    list[7].name = "image_0_chw"; /* which is for files of one row */
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 8), SHEAF_E_DATA, "'image_0_chw'");
+    list[3].name = "images_in_row";
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 7), SHEAF_E_DATA,
+                "'images_per_row' | how many images each row has | no such tensor, and 2 rows");
+    list[2].name = "bounds"; /* pictures without any */
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 7), SHEAF_E_DATA, "'image_0_0_chw' | a bound");
+    list[2] = (tensor){ "image_bounds", "F32", { 3, 2 } };
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 7), SHEAF_E_DATA, "'image_bounds'");
+    assert_null(data);
+}
+
+/* One row needs no list of how many images are whose; its pictures have the short names. */
+static void test_bound__of_one_row(void **state)
+{
+    const tensor list[] = { { "input_ids", "I32", { 1, 8 }, bound_ids },
+                            { "labels_shifted", "I64", { 1, 8 }, shifted },
+                            { "image_bounds", "I64", { 2, 2 }, bounds },
+                            { "image_0_chw", "F32", { 3, 4, 2 } },
+                            { "image_1_chw", "F32", { 3, 2, 2 }, NULL, 30 } };
+    static const int64_t ids[8] = { 1, 0, 2, 0, 3, 0, 4, 0 };
+    const int64_t row = 0;
+    static got g;
+    sheaf_data *data;
+    tensor narrow[5];
+    memcpy(narrow, list, sizeof list);
+    narrow[0] = (tensor){ "input_ids", "I64", { 1, 8 }, ids };
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, narrow, 5));
+    assert_int_equal(take(&g, data, &row, 1, true).patches[0], 3);
+    check_picture(&g.picture[1], 0, 2, 2, 30);
+    sheaf_data_close(data);
+    const tensor text[] = { narrow[0], narrow[1] }; /* no image at all */
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, text, 2));
+    assert_int_equal(take(&g, data, &row, 1, true).images, 0);
+    sheaf_data_close(data);
+}
+
+static int remove_file(void **state)
+{
+    unlink(path);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_marked__images_are_where_the_tokens_say),
+        cmocka_unit_test(test_marked__what_is_not_whole_is_named),
+        cmocka_unit_test(test_bound__images_of_own_sizes),
+        cmocka_unit_test(test_bound__labels_may_be_shifted),
+        cmocka_unit_test(test_bound__padding_is_seen_in_whole_rows),
+        cmocka_unit_test(test_bound__what_does_not_fit_is_named),
+        cmocka_unit_test(test_bound__of_one_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_file);
+}
