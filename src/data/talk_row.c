@@ -40,7 +40,8 @@ static sheaf_status *add_picture(talk *t, const char *name, const json_t *path)
     if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
         json_string_length(path) == 0 || t->pictures == MOST_PICTURES)
         return bad_image(path);
-    sheaf_status *st = sheaf__path_join(&whole, t->reader->folder, json_string_value(path));
+    const char *told = json_string_value(path);
+    sheaf_status *st = sheaf__path_join(&whole, told[0] == '/' ? "" : t->reader->folder, told);
     if (st == NULL)
         st = sheaf__view_file(&t->viewed[t->pictures], whole, &t->reader->viewing);
     free(whole);

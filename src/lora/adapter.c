@@ -369,15 +369,42 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     return NULL;
 }
 
+/* Would a target of this name reach a module that cannot be adapted? */
+static bool reaches_others(const sheaf_schema *schema, const char *name)
+{
+    const size_t n = strlen(name);
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        const size_t m = strlen(t->module);
+        const bool ends =
+            m > n && t->module[m - n - 1] == '.' && strcmp(t->module + m - n, name) == 0;
+        if (ends && !t->bias && !is_parameter(t) && !sheaf__lora_is_linear(t->role))
+            return true;
+    }
+    return false;
+}
+
+/* The shortest end of its path that tells a module from those that cannot be adapted. */
+static const char *target_name(const sheaf_schema *schema, const char *module)
+{
+    const char *name = last_name(module);
+    while (name > module && reaches_others(schema, name)) {
+        name--; /* the dot */
+        while (name > module && name[-1] != '.')
+            name--;
+    }
+    return name;
+}
+
 /* PEFT stores all-linear as the names it stands for. */
-static sheaf_status *spell_out(sheaf_lora *lora)
+static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
 {
     sheaf_lora_options *o = &lora->options;
     o->targets = calloc((size_t)lora->nmodules + 1, sizeof *o->targets);
     if (o->targets == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
     for (int i = 0; i < lora->nmodules; i++) {
-        const char *name = last_name(lora->module[i].base->module);
+        const char *name = target_name(schema, lora->module[i].base->module);
         bool known = false;
         for (int j = 0; j < o->ntargets && !known; j++)
             known = strcmp(o->targets[j], name) == 0;
@@ -447,7 +474,7 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     if (st == NULL && sheaf__lora_by_paths(schema))
         st = sheaf__lora_paths_spell(lora);
     else if (st == NULL && options->all_linear)
-        st = spell_out(lora);
+        st = spell_out(lora, schema);
     if (st != NULL) {
         sheaf_lora_free(lora);
         return st;

@@ -173,24 +173,37 @@ static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_optio
         "layers with cross-attention (is_decoder) in a config of CogVLM, which has no tower");
 }
 
+static sheaf_status *no_vit(const char *where, const char *expected)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: the vision tower", where);
+    sheaf_found(sheaf_expected(st, "%s", expected), "none of them");
+    return sheaf_try_this(
+        st,
+        "the files of the model from before it was trained: a program that does not train the tower may leave it out of what it saves");
+}
+
 /* A tower that is missing as a whole is told as one loss. */
-static sheaf_status *check_tower(const sheaf__opened *o, const char *where)
+static sheaf_status *check_tower(const sheaf__opened *o, const char *where, sheaf_component is)
 {
     const sheaf__family *family = sheaf__family_for(&o->config);
     const sheaf__component_rule *rule = family->components;
-    int64_t wanted = 0, there = 0;
+    int64_t wanted = 0, there = 0, others = 0;
     char expected[96];
-    while (rule->part != NULL && rule->is != SHEAF_PLAN_TOWER)
+    while (rule->part != NULL && rule->is != is)
         rule++;
-    for (int64_t i = 0; rule->part != NULL && i < o->schema->count; i++)
-        if (sheaf__family_component(family, o->schema->tensor[i].name) == SHEAF_PLAN_TOWER) {
-            wanted++;
-            there += o->base->find(o->base, o->schema->tensor[i].name) != NULL;
-        }
-    if (wanted == 0 || there > 0)
+    for (int64_t i = 0; rule->part != NULL && i < o->schema->count; i++) {
+        const char *name = o->schema->tensor[i].name;
+        const bool here = o->base->find(o->base, name) != NULL,
+                   part = sheaf__family_component(family, name) == is;
+        wanted += part;
+        there += part && here;
+        others += !part && here;
+    }
+    if (wanted == 0 || there > 0 || others == 0)
         return NULL;
     snprintf(expected, sizeof expected, "its %" PRId64 " tensors, %s*", wanted, rule->part);
-    return no_tower(where, expected, "none of them");
+    return is == SHEAF_PLAN_VIT ? no_vit(where, expected)
+                                : no_tower(where, expected, "none of them");
 }
 
 /* What the adapter to read, or the one to make, asks for; *read owns it where it is not
@@ -317,7 +330,9 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
     *catalog = NULL;
     st = take_weights(&o->base, c, how);
     if (st == NULL)
-        st = check_tower(o, how->model);
+        st = check_tower(o, how->model, SHEAF_PLAN_TOWER);
+    if (st == NULL)
+        st = check_tower(o, how->model, SHEAF_PLAN_VIT);
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
 }
 

@@ -183,6 +183,29 @@ static sheaf_status *check_variant(const sheaf_schema *schema, sheaf_source *sou
     return sheaf_try_this(st, "the config.json of %s: this one is of another model", is);
 }
 
+/* The family that the tensors tell, or NULL. */
+static const sheaf__family *family_by_names(sheaf_source *source)
+{
+    const sheaf__family *family, *found = NULL;
+    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
+        if (family->named != NULL && family->named(any_name, source))
+            found = family;
+    return found;
+}
+
+/* Where one of the two reads images, its tensors are no other's. */
+static sheaf_status *check_family(const sheaf_schema *schema, sheaf_source *source)
+{
+    const sheaf__family *family = sheaf__family_for(&schema->config), *is = family_by_names(source);
+    const bool images = is != NULL && (is->towers != NULL || family->towers != NULL);
+    if (!images || is == family || is->classes != NULL || family->classes != NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
+    sheaf_expected(st, "those of %s, as config.json says", family->title);
+    sheaf_found(st, "tensors of %s", is->title);
+    return sheaf_try_this(st, "the config.json of this model: that one is of another");
+}
+
 static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *source)
 {
     sheaf_text names = { 0 };
@@ -268,7 +291,9 @@ static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *s
 
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
 {
-    sheaf_status *st = check_variant(schema, source);
+    sheaf_status *st = check_family(schema, source);
+    if (st == NULL)
+        st = check_variant(schema, source);
     for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the two tables first, see above */
         for (int64_t i = 0; i < schema->count && st == NULL; i++) {
             const sheaf_tensor *t = &schema->tensor[i];

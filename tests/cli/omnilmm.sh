@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# An OmniLMM that sheaf made, as a user takes it: conversations with no picture, one and two; the same bytes at any number of
+# ranks and on any stages; its files in other forms, damaged and of another model; and the recorded one where there is one.
+. "$(dirname "$0")/lib.sh"
+
+check "pictures" "$SHEAF_BUILD_ROOT/examples/captcha" night "$work/pictures" 6 4
+pictures=("$work"/pictures/train/*.png)
+m=$work/model
+runs "init" 0 'parameters' init omnilmm-tiny "$m" --seed 3
+runs "is sound" 0 'model +omnilmm .*sound' verify "$m"
+
+# talk QUESTION IMAGES: a data set of one conversation.
+talk() {
+    printf '[{"id":0,%s"conversations":[{"role":"user","content":"%s"},{"role":"assistant","content":"abc"}]}]\n' "$2" "$1"
+}
+one="\"image\":\"${pictures[0]##*/}\","
+two="\"image\":{\"<image_00>\":\"${pictures[0]##*/}\",\"<image_01>\":\"${pictures[1]}\"}," # beside the file, and anywhere
+last="\"image\":\"${pictures[1]##*/}\","
+folder=$work/pictures/train
+talk 'what?' "" >"$folder/none.json"
+talk '<image>\nwhat?' "$one" >"$folder/one.json"
+talk '<image_00>\n<image_01>\nwhat?' "$two" >"$folder/two.json"
+talk '<image>\nwhat?' "$last" >"$folder/last.json"
+sed 's/^\[//; s/\]$//' "$folder/none.json" "$folder/one.json" "$folder/two.json" | paste -sd, | sed 's/^/[/; s/$/]/' >"$folder/all.json"
+
+# loss NAME FLAG...: into $loss.
+loss() {
+    local name=$1
+    shift
+    runs "$name" 0 '"loss":' eval --data "$folder/all.json" --json "$@"
+    loss=$(json_number "$work/stdout" loss)
+}
+loss "a loss" --model "$m" --save-logits "$work/one"
+all=$loss
+check "of a model that knows nothing" awk -v x="$all" 'BEGIN { exit !(x > 4 && x < 9) }'
+for how in "--tp 2" "--tp 3 --threads 4" "--place 2" "--place 0-0,1-3 --tp 2"; do
+    # shellcheck disable=SC2086
+    loss "with $how" --model "$m" $how --save-logits "$work/other"
+    same "the same logits" "$work/one" "$work/other"
+    rm -f "$work/other"
+done
+# What upstream loses: the first of two pictures.
+runs "of two pictures" 0 '"loss":' eval --model "$m" --data "$folder/two.json" --json
+with_two=$(json_number "$work/stdout" loss)
+sed "s/${pictures[0]##*/}/${pictures[2]##*/}/" "$folder/two.json" >"$folder/other.json"
+runs "with another first picture" 0 '"loss":' eval --model "$m" --data "$folder/other.json" --json
+check "the first counts" test "$with_two" != "$(json_number "$work/stdout" loss)"
+
+# ---- training ----
+flags=(--steps 3 --micro-batch 3 --lr 1e-3 --threads 1 --data "$folder/all.json")
+lora=(--lora-targets all-linear --lora-rank 4 --lora-dropout 0.1 --modules-to-save "embed_tokens,resampler")
+for tp in 1 3; do
+    runs "LoRA on $tp" 0 . train --model "$m" "${flags[@]}" "${lora[@]}" --tp $tp --out "$work/lora$tp"
+    runs "in full on $tp" 0 . train --model "$m" "${flags[@]}" --method full --tp $tp --out "$work/full$tp"
+done
+same "the same adapter" "$work/lora1/adapter" "$work/lora3/adapter"
+same "the same model" "$work/full1/model" "$work/full3/model"
+runs "which is sound" 0 'model +omnilmm .*sound' verify "$work/full1/model"
+loss "it has learned" --model "$work/full1/model"
+check "something" awk -v x="$loss" -v y="$all" 'BEGIN { exit !(x < y) }'
+loss "the adapter" --model "$m" --adapter "$work/lora1/adapter"
+adapted=$loss
+runs "merged" 0 . merge "$m" "$work/lora1/adapter" "$work/merged"
+loss "says the same" --model "$work/merged"
+check "but for rounding" near "$loss" "$adapted" 1e-5
+runs "the default targets" 0 'LoRA on q_proj,k_proj,v_proj' train --model "$m" "${flags[@]}" --out "$work/default"
+
+# ---- asking ----
+ask=(generate --model "$m" --prompt what --image "${pictures[0]}" --max-new 6 --greedy --json)
+runs "an answer" 0 '"tokens"' "${ask[@]}"
+tokens=$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")
+for how in "--tp 3" "--place 2"; do
+    # shellcheck disable=SC2086
+    runs "the same with $how" 0 '"tokens"' "${ask[@]}" $how
+    check "tokens" test "$tokens" = "$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")"
+done
+
+# ---- other files ----
+runs "in shards" 0 . convert "$m" "$work/shards" --to hf --shard-mb 1
+check "of which there are some" test -f "$work/shards/model.safetensors.index.json"
+loss "from shards" --model "$work/shards"
+check "the same loss" test "$loss" = "$all"
+# damaged NAME SCRIPT: a copy whose header sed changes to one of the same length.
+damaged() {
+    rm -rf "$work/damaged"
+    cp -r "$m" "$work/damaged"
+    LC_ALL=C sed -i "$2" "$work/damaged/model.safetensors"
+    runs "$1" "$3" "$4" "${5:-eval}" --data "$folder/one.json" --model "$work/damaged"
+}
+damaged "a tower that was not saved" 's/model\.vision_tower\./model.vision_towed./g' 3 'the vision tower.*45 tensors.*before it was trained'
+damaged "a block of the tower is missing" 's/vision_tower\.blocks\.1\./vision_tower.blocks.7./g' 3 'vision_tower.blocks.1.attn.qkv.weight'
+sed 's/"depth": 4/"depth": 3/' "$m/config.json" >"$work/shallow.json"
+loss "a last block that is never run" --model "$m" --config "$work/shallow.json"
+rm -rf "$work/damaged"
+cp -r "$m" "$work/damaged"
+cp "$work/shallow.json" "$work/damaged/config.json"
+runs "may lie in the files" 0 'sound' verify "$work/damaged"
+for key in num_query:15 image_size:90 mm_use_im_start_end:false im_patch_token:262; do
+    rm -rf "$work/damaged"
+    cp -r "$m" "$work/damaged"
+    sed -i "s/\"${key%:*}\": [^,]*/\"${key%:*}\": ${key#*:}/" "$work/damaged/config.json"
+    runs "a config with $key" 3 "'${key%:*}'" eval --model "$work/damaged" --data "$folder/one.json"
+done
+runs "another model's config" 3 'those of CogVLM|tensors of OmniLMM|missing' eval --model "$m" --config "$llama/tiny_llama/hf/config.json" --data "$folder/one.json"
+
+# ---- the recordings ----
+for single in "$golden"/*/single.safetensors; do
+    [ -e "$single" ] || continue
+    g=${single%/*}
+    runs "${g##*/}: greedy tokens" 0 '"tokens":\[' generate --model "$g" --data "$single" --greedy --max-new 8 --json
+    header=$(($(od -An -tu8 -N8 "$single")))
+    at=$(head -c $((8 + header)) "$single" | grep -aoE '"greedy_tokens": *\{[^}]*' | grep -oE 'data_offsets": *\[[0-9]+' | grep -oE '[0-9]+$')
+    want=$(od -An -v -t d8 -w64 -j $((8 + header + at)) -N 64 "$single" | tr -s ' ' , | sed 's/^,//')
+    check "${g##*/}: as recorded" grep -q "\"tokens\":\[$want\]" "$work/stdout"
+done
+check "there are recordings" test -n "${want:-}" -o -z "${SHEAF_GOLDEN:-}"
+finish
