@@ -276,10 +276,16 @@ int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c
 /* sheaf__tower_beside - the one whose rows cross-attention looks at: its number in that list, -1
  * where there is none, or nothing reads it; *out is all zero then. */
 int sheaf__tower_beside(sheaf__tower *out, const sheaf_config *config);
+/* sheaf__patches_along - of a side of so many pixels: the last one may lie over the edge, where
+ * there are zeros. */
+static inline int64_t sheaf__patches_along(int64_t pixels, const sheaf__tower *tower)
+{
+    return (pixels + tower->patch - 1) / tower->patch;
+}
 /* sheaf__view_patches - into which a tower cuts an image. */
 static inline int64_t sheaf__view_patches(const sheaf__view *view, const sheaf__tower *tower)
 {
-    return view->height / tower->patch * (view->width / tower->patch);
+    return sheaf__patches_along(view->height, tower) * sheaf__patches_along(view->width, tower);
 }
 /* sheaf__patches_of - of `images` images of the towers' own size, by tower; 0 behind the last. */
 void sheaf__patches_of(int64_t out[SHEAF__MOST_TOWERS], const sheaf_config *config, int64_t images);

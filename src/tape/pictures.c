@@ -3,6 +3,7 @@
 #include "tape/pictures_inner.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tape/row_map.h"
 #include "tape/rows.h"
@@ -40,8 +41,8 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
         const sheaf__view *view = &p->in->picture[i].of[p->number];
         if (!fits(&p->tower, view))
             st = misfit(p, i);
-        at[i] = (sheaf__picture_at){ first, view->height / p->tower.patch,
-                                     view->width / p->tower.patch };
+        at[i] = (sheaf__picture_at){ first, sheaf__patches_along(view->height, &p->tower),
+                                     sheaf__patches_along(view->width, &p->tower) };
         first += at[i].down * at[i].across;
     }
     at[p->images] = (sheaf__picture_at){ first, 0, 0 };
@@ -99,8 +100,13 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
         for (int64_t channel = 0; channel < t->channels; channel++)
             for (int64_t y = 0; y < t->patch; y++, to += t->patch) {
                 const float *line = view->pixels + (channel * view->height + y0 + y) * view->width;
+                const int64_t n = y0 + y >= view->height         ? 0
+                                  : x0 + t->patch <= view->width ? t->patch
+                                                                 : view->width - x0;
                 a->c->device->kernels->round(sheaf__at(v->data, to, a->c->dtype), a->c->dtype,
-                                             line + x0, t->patch);
+                                             line + x0, n);
+                memset(sheaf__at(v->data, to + n, a->c->dtype), 0, /* behind the picture's edge */
+                       (size_t)(t->patch - n) * sheaf_dtype_bytes(a->c->dtype));
             }
     }
 }

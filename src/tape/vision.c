@@ -70,7 +70,8 @@ static void add_position(const sheaf__context *c, void *y, const void *x, sheaf_
 sheaf__value *sheaf__record_patches(sheaf__tape *tape, const sheaf__images_in *in, int64_t images,
                                     const sheaf__tower *tower, int number)
 {
-    const int64_t each = (tower->height / tower->patch) * (tower->width / tower->patch);
+    const int64_t each =
+        sheaf__patches_along(tower->height, tower) * sheaf__patches_along(tower->width, tower);
     return sheaf__record_picture_patches(
         tape, &(sheaf__pictures){ in, images, images * each, *tower, number, false });
 }

@@ -95,7 +95,7 @@ rm -rf "$work/damaged"
 cp -r "$m" "$work/damaged"
 cp "$work/shallow.json" "$work/damaged/config.json"
 runs "may lie in the files" 0 'sound' verify "$work/damaged"
-for key in num_query:15 image_size:90 mm_use_im_start_end:false im_patch_token:262; do
+for key in num_query:15 image_size:20000 mm_use_im_start_end:false im_patch_token:262; do
     rm -rf "$work/damaged"
     cp -r "$m" "$work/damaged"
     sed -i "s/\"${key%:*}\": [^,]*/\"${key%:*}\": ${key#*:}/" "$work/damaged/config.json"

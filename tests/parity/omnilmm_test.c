@@ -270,6 +270,62 @@ static void test_images__all_of_a_row_count(void **state)
     }
 }
 
+/* ---- pictures that do not fall into patches ---- */
+
+/* The model with pictures of `size` pixels, as a folder. */
+static char *resized(const char *dir, int64_t size)
+{
+    char name[32], *out, *text;
+    snprintf(name, sizeof name, "size%lld", (long long)size);
+    out = strdup(at(name));
+    CHECK_OK(sheaf__make_dirs(out, NULL));
+    json_t *config = json_of(dir, "config.json");
+    json_object_set_new(config, "image_size", json_integer(size));
+    text = json_dumps(config, 0);
+    put(in_dir(out, "config.json"), text);
+    assert_int_equal(symlink(in_dir(dir, "model.safetensors"), in_dir(out, "model.safetensors")),
+                     0);
+    free(text);
+    json_decref(config);
+    return out;
+}
+
+/* As timm pads them: zeros on the right and below. */
+static void test_images__zeros_lie_behind_the_edge(void **state)
+{
+    for (int m = 0; m < models; m++) {
+        sheaf_config c, small;
+        CHECK_OK(sheaf_config_read(&c, in_dir(model_dir[m], "config.json")));
+        const int64_t side = c.vit.height, less = side - 5, planes = 2 * c.vit.channels;
+        float *whole = calloc((size_t)(planes * side * side), sizeof *whole),
+              *cut = calloc((size_t)(planes * less * less), sizeof *cut);
+        for (int64_t i = 0; i < planes * less * less; i++)
+            whole[i / less / less * side * side + i / less % less * side + i % less] = cut[i] =
+                (float)(i * 7919 % 1000) / 500 - 1;
+        char *dir = resized(model_dir[m], less),
+             *path[2] = { strdup(at("cut.safetensors")), strdup(at("whole.safetensors")) };
+        CHECK_OK(sheaf_config_read(&small, in_dir(dir, "config.json")));
+        write_row(path[0], &small, 2, cut);
+        write_row(path[1], &c, 2, whole);
+        for (int d = 0; d < 2; d++) {
+            const sheaf_dtype dtype = d == 0 ? SHEAF_F32 : SHEAF_BF16;
+            trial a = run(dir, NULL, path[0], 2, dtype, false),
+                  b = run(model_dir[m], NULL, path[1], 1, dtype, false);
+            const int64_t rows = 2 * (c.resampler.queries + 3) + 2;
+            CHECK_BYTES(dir, a.logits, b.logits, (size_t)(rows * c.vocab) * sizeof(float));
+            release(&a);
+            release(&b);
+        }
+        free(whole);
+        free(cut);
+        free(dir);
+        free(path[0]);
+        free(path[1]);
+        sheaf_config_release(&c);
+        sheaf_config_release(&small);
+    }
+}
+
 /* ---- recorded LoRA runs ---- */
 
 typedef struct trace {
@@ -387,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_forward__half_precision),
         cmocka_unit_test(test_gradients__equal_those_of_one_device),
         cmocka_unit_test(test_images__all_of_a_row_count),
+        cmocka_unit_test(test_images__zeros_lie_behind_the_edge),
         cmocka_unit_test(test_training__recorded_runs),
     };
     return cmocka_run_group_tests(tests, find_omnilmm, remove_scratch);

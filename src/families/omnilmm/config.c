@@ -144,18 +144,18 @@ static void read_image(sheaf_json_reader *r, sheaf_config *c)
     sheaf_vit *v = &c->vit;
     const int64_t size = sheaf__json_int(r, "image_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
     const int64_t width = sheaf__json_int(r, "mm_hidden_size", 1, MOST_WIDTH, v->hidden);
-    if (r->st == NULL && (size % v->patch != 0 || size / v->patch > MOST_SIDE))
+    if (r->st == NULL && size > MOST_SIDE * v->patch)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size",
-                         "a multiple of the tower's patches, %" PRId64
-                         " pixels, at most %d of them",
-                         v->patch, MOST_SIDE);
+                         "at most %d of the tower's patches, of %" PRId64 " pixels", MOST_SIDE,
+                         v->patch);
     if (r->st == NULL && width != v->hidden)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "mm_hidden_size", "%" PRId64 ", the tower's width",
                          v->hidden);
     if (r->st != NULL)
         return;
     v->height = v->width = size;
-    c->patches = size / v->patch * (size / v->patch);
+    const int64_t side = (size + v->patch - 1) / v->patch; /* zeros behind the edge */
+    c->patches = side * side;
 }
 
 static void read_resampler(sheaf_json_reader *r, sheaf_config *c)

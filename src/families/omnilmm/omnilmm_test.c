@@ -53,6 +53,9 @@ static void test_config__the_towers_name_tells_its_sizes(void **state)
     assert_true(c.vit.layers == 3 && c.vit.ffn == 160 && c.vit.positions == 17 && c.patches == 36 &&
                 c.resampler.heads == 1 && c.window == 4096);
     sheaf_config_release(&c);
+    CHECK_OK(parse(&c, "{" TEXT ",\"num_query\":16,\"image_size\":71," TOWER "}"));
+    assert_int_equal(c.patches, 36); /* 5 patches are 70 pixels */
+    sheaf_config_release(&c);
 }
 
 /* Values counted by hand. */
@@ -128,7 +131,7 @@ static void test_config__keys_that_are_refused(void **state)
           "'num_query'" },
         { "{" TEXT ",\"image_size\":84," TOWER "}", SHEAF_E_FORMAT, "'num_query'" },
         { "{" TEXT ",\"num_query\":16," TOWER "}", SHEAF_E_FORMAT, "'image_size'" },
-        { "{" TEXT ",\"num_query\":16,\"image_size\":85," TOWER "}", SHEAF_E_LAYOUT,
+        { "{" TEXT ",\"num_query\":16,\"image_size\":20000," TOWER "}", SHEAF_E_LAYOUT,
           "'image_size'" },
         { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"mm_hidden_size\":65," TOWER "}",
           SHEAF_E_LAYOUT, "'mm_hidden_size'" },

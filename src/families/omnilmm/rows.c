@@ -83,11 +83,13 @@ static sheaf_status *check_config(const sheaf_config *c)
                 sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name), "1 to %lld",
                                (long long)sizes[i].most),
                 "%lld", (long long)sizes[i].value);
-    const bool grid = v->height % v->patch == 0 && v->width % v->patch == 0 &&
-                      v->height / v->patch * (v->width / v->patch) == c->patches;
+    const sheaf__tower tower = { .patch = v->patch };
+    const bool grid =
+        sheaf__patches_along(v->height, &tower) * sheaf__patches_along(v->width, &tower) ==
+        c->patches;
     if (v->hidden % v->heads != 0 || c->hidden % r->heads != 0 || !grid)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: vit"),
-                              "heads that divide the widths, and an image of whole patches");
+                              "heads that divide the widths, and an image of as many patches");
     return NULL;
 }
 
