@@ -1,11 +1,10 @@
-/* talk_row.h - private: a conversation with pictures as a row: read from JSON, its pictures looked
- * at, put in their places, encoded, and which tokens are learned.
+/* talk_row.h - private: a conversation with pictures as a row: read from JSON,
+ * its pictures looked at, put in their places, encoded, and which tokens are
+ * learned.
  *
- * A record is one of text_record.h's with a conversation (or a prompt and its completion), and
- *   "image": PATH                        which "<image>" in a user's message stands for
- *   "image": {"<image_00>": PATH, ...}   each by its name, as upstream's
- *   "image": [PATH, ...]                 "<image>" for each in turn; "images" is the same
- * Pictures that no message names stand in front of the first. Paths are relative to the file's
+ * A record is one of text_record.h's with a conversation (or a prompt and its
+ * completion), and with pictures as talk_pictures.h has them. Those that no
+ * message names stand in front of the first. Paths are relative to the file's
  * folder. */
 #ifndef SHEAF_DATA_TALK_ROW_H
 #define SHEAF_DATA_TALK_ROW_H
@@ -32,8 +31,8 @@ typedef struct sheaf__talk_row {
     int64_t pictures;
 } sheaf__talk_row;
 
-/* sheaf__talk_row_read - errors: SHEAF_E_DATA (field), those of pictures, template and tokenizer.
- * Empty after a failure. Thread-safe. */
+/* sheaf__talk_row_read - errors: SHEAF_E_DATA (field), those of pictures,
+ * template and tokenizer. Empty after a failure. Thread-safe. */
 sheaf_status *sheaf__talk_row_read(sheaf__talk_row *out, const sheaf__talk_reader *reader,
                                    const char *json, size_t size);
 void sheaf__talk_row_release(sheaf__talk_row *row);

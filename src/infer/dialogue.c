@@ -30,10 +30,57 @@ static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *conf
     return st;
 }
 
+/* The pieces of all pictures, with their pixels. */
+static sheaf_status *load_pieces(sheaf__picture **out, int64_t *n, const sheaf__talk_pictures *all,
+                                 const sheaf__viewing *viewing)
+{
+    sheaf__picture *like = NULL;
+    sheaf_status *st = sheaf__prompts_pieces(&like, n, all->viewed, all->count);
+    if (st != NULL)
+        return st;
+    sheaf__picture *next = *out = sheaf__picture_room_like(like, *n, &viewing->tower, 1);
+    free(like);
+    if (*out == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "pictures");
+    for (int64_t i = 0; i < all->count && st == NULL; i++) {
+        st = sheaf__view_pixels(next, &all->viewed[i], viewing);
+        next += sheaf__sliced_count(&all->viewed[i].pieces);
+    }
+    if (st != NULL) {
+        free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t number)
+{
+    sheaf__viewing viewing;
+    sheaf__picture *picture = NULL;
+    int64_t pieces = 0;
+    sheaf__viewing_of(&viewing, d->wording->config);
+    sheaf_status *st = sheaf__talk_pictures_add(&d->shown, path, &viewing);
+    if (st != NULL)
+        return st;
+    st = load_pieces(&picture, &pieces, &d->shown, &viewing);
+    if (st != NULL) {
+        sheaf__viewed_release(&d->shown.viewed[--d->shown.count]);
+        return st;
+    }
+    free(d->picture);
+    d->picture = picture;
+    d->pieces = pieces;
+    d->waiting++;
+    d->look = number;
+    return NULL;
+}
+
 sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t number)
 {
     const sheaf_config *config = d->wording->config;
     sheaf__picture *picture = NULL;
+    if (d->wording->placed)
+        return add_look(d, path, number);
     if (!d->wording->images)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                                           "no image: %s has no vision tower",
@@ -72,6 +119,7 @@ static void forget(sheaf__dialogue *d, int64_t from)
 void sheaf__dialogue_reset(sheaf__dialogue *d)
 {
     forget(d, systems(d));
+    d->waiting = d->shown.count;
 }
 
 void sheaf__dialogue_release(sheaf__dialogue *d)
@@ -79,6 +127,7 @@ void sheaf__dialogue_release(sheaf__dialogue *d)
     forget(d, 0);
     free(d->said);
     free(d->picture);
+    sheaf__talk_pictures_release(&d->shown);
     free(d->image);
     free(d->file);
     *d = (sheaf__dialogue){ .wording = d->wording };
@@ -102,7 +151,32 @@ sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text)
     if (st != NULL)
         return st;
     forget(d, 0);
+    d->waiting = d->shown.count;
     return text == NULL || text[0] == '\0' ? NULL : add(d, SHEAF__SYSTEM, text);
+}
+
+/* A question with the pictures that wait in front, unless it says where they stand. */
+static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const char *query)
+{
+    sheaf_text text = { 0 };
+    const bool named = strstr(query, "<image>") != NULL;
+    for (int64_t i = 0; i < d->waiting && !named; i++)
+        sheaf__text_add(&text, "<image>\n");
+    sheaf__text_add(&text, "%s", query);
+    return sheaf__text_take(out, &text);
+}
+
+static sheaf_status *put_question(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
+                                  const sheaf__message *said, int64_t n)
+{
+    if (!d->wording->placed)
+        return sheaf__wording_said(out, block, d->wording, said, n, d->picture != NULL);
+    int64_t *order = malloc(((size_t)d->shown.count + 1) * sizeof *order);
+    sheaf_status *st = order == NULL ? sheaf_fail(SHEAF_E_MEMORY, "conversation")
+                                     : sheaf__wording_shown(out, block, order, d->wording, said, n,
+                                                            d->shown.shown, d->shown.count, false);
+    free(order);
+    return st;
 }
 
 sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
@@ -110,19 +184,23 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
 {
     const int64_t first = systems(d),
                   before = sheaf__wording_remembers(d->wording) ? d->count : first;
-    sheaf__message *said = malloc((size_t)(before + 1) * sizeof *said);
-    if (said == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "conversation");
+    char *question = NULL;
+    sheaf_status *st = with_pictures(&question, d, query);
+    sheaf__message *said = st == NULL ? malloc((size_t)(before + 1) * sizeof *said) : NULL;
+    if (said == NULL) {
+        free(question);
+        return st != NULL ? st : sheaf_fail(SHEAF_E_MEMORY, "conversation");
+    }
     if (before > 0)
         memcpy(said, d->said, (size_t)before * sizeof *said);
-    said[before] = (sheaf__message){ SHEAF__USER, query, strlen(query) };
-    sheaf_status *st =
-        sheaf__wording_said(out, block, d->wording, said, before + 1, d->picture != NULL);
+    said[before] = (sheaf__message){ SHEAF__USER, question, strlen(question) };
+    st = put_question(out, block, d, said, before + 1);
     if (st == NULL) {
         out->picture = d->picture;
-        out->pictures = d->picture != NULL;
+        out->pictures = d->wording->placed ? d->pieces : d->picture != NULL;
         out->look = d->picture != NULL ? d->look : 0;
     }
+    free(question);
     free(said);
     return st;
 }
@@ -130,11 +208,17 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
 sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const char *answer)
 {
     const int64_t before = d->count;
-    sheaf_status *st = add(d, SHEAF__USER, query);
+    char *question = NULL;
+    sheaf_status *st = with_pictures(&question, d, query);
+    if (st == NULL)
+        st = add(d, SHEAF__USER, question);
     if (st == NULL)
         st = add(d, SHEAF__ASSISTANT, answer);
     if (st != NULL)
         forget(d, before);
+    else
+        d->waiting = 0;
+    free(question);
     return st;
 }
 
@@ -151,6 +235,11 @@ static sheaf_status *write_down(char **out, const sheaf__dialogue *d)
         sheaf__text_add(&text, "}");
     }
     sheaf__text_add(&text, "]");
+    for (int64_t i = 0; i < d->shown.count; i++) {
+        sheaf__text_add(&text, "%s", i == 0 ? ", \"images\": [" : ", ");
+        sheaf__text_json(&text, d->shown.viewed[i].path);
+    }
+    sheaf__text_add(&text, "%s", d->shown.count > 0 ? "]" : "");
     if (d->image != NULL) {
         sheaf__text_add(&text, ", \"image\": ");
         sheaf__text_json(&text, d->image);
@@ -189,14 +278,11 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
 }
 
 /* The picture of a file lies where its path says, seen from the file. */
-static sheaf_status *look_of(sheaf__dialogue *d, const json_t *record, const char *path,
+static sheaf_status *look_at(sheaf__dialogue *d, const json_t *image, const char *path,
                              int64_t number)
 {
-    const json_t *image = json_object_get(record, "image");
     const char *slash = strrchr(path, '/');
     sheaf_text from = { 0 };
-    if (image == NULL || json_is_null(image))
-        return NULL;
     if (!json_is_string(image) || json_string_length(image) == 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'image'"), "a path");
     const char *name = json_string_value(image);
@@ -206,6 +292,39 @@ static sheaf_status *look_of(sheaf__dialogue *d, const json_t *record, const cha
     sheaf_status *st = from.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
                                    : sheaf__dialogue_look(d, from.at, number);
     sheaf__text_release(&from);
+    return st;
+}
+
+static sheaf_status *look_of(sheaf__dialogue *d, const json_t *record, const char *path,
+                             int64_t number)
+{
+    const json_t *image = json_object_get(record, "image"),
+                 *images = json_object_get(record, "images");
+    sheaf_status *st = NULL;
+    if (image != NULL && !json_is_null(image) && !(d->wording->placed && json_is_array(image)))
+        return look_at(d, image, path, number);
+    images = json_is_array(image) ? image : images;
+    for (size_t i = 0; i < json_array_size(images) && st == NULL && d->wording->placed; i++)
+        st = look_at(d, json_array_get(images, i), path, number);
+    return st;
+}
+
+/* Pictures that no question names stand in front of the first. */
+static sheaf_status *place_looks(sheaf__dialogue *d)
+{
+    char *first = NULL;
+    bool named = false;
+    for (int64_t i = 0; i < d->count; i++)
+        named = named || (strcmp(d->said[i].role, SHEAF__USER) == 0 &&
+                          strstr(d->said[i].content, "<image>") != NULL);
+    sheaf__message *m = d->count > systems(d) ? &d->said[systems(d)] : NULL;
+    sheaf_status *st = named || m == NULL ? NULL : with_pictures(&first, d, m->content);
+    if (st == NULL && first != NULL) {
+        free((char *)m->content);
+        m->content = first;
+        m->size = strlen(first);
+    }
+    d->waiting = 0;
     return st;
 }
 
@@ -234,6 +353,8 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
                  : (i - system) % 2 == 0 ? SHEAF__USER
                                          : SHEAF__ASSISTANT,
                  m.message[i].content);
+    if (st == NULL && loaded.waiting > 0)
+        st = place_looks(&loaded);
     if (st == NULL && (loaded.file = strdup(path)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
     sheaf__messages_release(&m);

@@ -1,4 +1,6 @@
-/* dialogue.h - what was said so far, about one picture or none, and the same as a file.
+/* dialogue.h - what was said so far, about one picture or none, and the same as a file. Where
+ * pictures stand in conversations (a wording that is `placed`) there may be several: each stands in
+ * front of the question that follows it, or where that says "<image>".
  *
  * Each prompt holds all of it anew, as far as the template has a place for it, so its length bounds
  * what is remembered. The file is one JSON object, a record of training data (docs/data.md):
@@ -7,6 +9,7 @@
 #ifndef SHEAF_INFER_DIALOGUE_H
 #define SHEAF_INFER_DIALOGUE_H
 
+#include "data/talk_pictures.h"
 #include "infer/wording.h"
 
 typedef struct sheaf__dialogue {
@@ -16,11 +19,16 @@ typedef struct sheaf__dialogue {
     int64_t count;
     sheaf__picture *picture; /* with its pixels behind it; NULL without */
     char *image;             /* its path */
-    int64_t look;            /* its number */
-    char *file; /* the one that sheaf__dialogue_load() read or _save() wrote last; NULL */
+    /* Placed: all of them; `picture` are their `pieces` then, and the last `waiting` of them stand
+     * in no question yet. */
+    sheaf__talk_pictures shown;
+    int64_t pieces, waiting;
+    int64_t look; /* its number */
+    char *file;   /* the one that sheaf__dialogue_load() read or _save() wrote last; NULL */
 } sheaf__dialogue;
 
-/* sheaf__dialogue_look - another picture; what was said is forgotten, but for the system message.
+/* sheaf__dialogue_look - another picture; what was said is forgotten, but for the system message;
+ * placed: one more, and nothing is.
  * `number` is its own (sheaf__prompt.look). On failure nothing changes. */
 sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t number);
 /* sheaf__dialogue_system - the system message, or none (NULL or empty); what was said is forgotten.

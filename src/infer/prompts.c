@@ -9,10 +9,10 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "inputs/image.h"
 #include "data/json_items.h"
 #include "data/records.h"
 #include "inputs/chat/messages.h"
+#include "inputs/image.h"
 #include "schema/family.h"
 
 static sheaf_status *check_id(const sheaf_config *config, long long id, const char *where)
@@ -38,6 +38,10 @@ static void free_about(const sheaf__prompt_about *about)
     free(about->expected);
     free(about->image);
     free(about->block);
+    for (int64_t i = 0; i < about->nviewed; i++)
+        sheaf__viewed_release(&about->viewed[i]);
+    free(about->viewed);
+    free(about->picture);
 }
 
 sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt,
@@ -59,8 +63,9 @@ static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *b
                          const char *text, const char *expected, const char *image)
 {
     bool lost = false;
-    const sheaf__prompt_about about = { copy(&lost, text), copy(&lost, expected),
-                                        copy(&lost, image), block };
+    const sheaf__prompt_about about = {
+        copy(&lost, text), copy(&lost, expected), copy(&lost, image), block, NULL, 0, NULL
+    };
     sheaf_status *st = sheaf__prompts_put(p, prompt, &about);
     return st == NULL && lost ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : st;
 }
@@ -75,6 +80,97 @@ static sheaf_status *add_turns(sheaf__prompts *p, const sheaf__wording *w, const
                       : st;
 }
 
+/* ---- pictures in conversations ---- */
+
+sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
+                                    int64_t pictures)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < pictures; i++)
+        count += sheaf__sliced_count(&viewed[i].pieces);
+    sheaf__picture *next = *out = calloc((size_t)count + 1, sizeof **out);
+    if (next == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "pictures");
+    *n = count;
+    for (int64_t i = 0; i < pictures; i++)
+        for (int64_t k = 0; k < sheaf__sliced_count(&viewed[i].pieces); k++, next++)
+            next->of[0] = (sheaf__view){ .height = sheaf__sliced_height(&viewed[i].pieces, k),
+                                         .width = sheaf__sliced_width(&viewed[i].pieces, k) };
+    return NULL;
+}
+
+/* Pictures in order of their places, and their pieces. */
+static sheaf_status *take_pictures(sheaf__prompt_about *about, sheaf__prompt *prompt,
+                                   sheaf__talk_pictures *pictures, const int64_t *order)
+{
+    about->viewed = calloc((size_t)pictures->count + 1, sizeof *about->viewed);
+    if (about->viewed == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
+    for (int64_t i = 0; i < pictures->count; i++) {
+        about->viewed[i] = pictures->viewed[order[i]];
+        pictures->viewed[order[i]].path = NULL;
+    }
+    about->nviewed = pictures->count;
+    sheaf_status *st =
+        sheaf__prompts_pieces(&about->picture, &prompt->pictures, about->viewed, about->nviewed);
+    prompt->picture = about->picture;
+    return st;
+}
+
+sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
+                                   const sheaf__message *said, int64_t n, const char *expected,
+                                   sheaf__talk_pictures *pictures)
+{
+    int64_t first = 0;
+    while (first < n && strcmp(said[first].role, SHEAF__USER) != 0)
+        first++;
+    sheaf__talk_pictures_from(pictures, first);
+    int64_t *order = malloc(((size_t)pictures->count + 1) * sizeof *order);
+    sheaf__prompt prompt;
+    sheaf__prompt_about about = { 0 };
+    bool lost = false;
+    sheaf_status *st =
+        order == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : sheaf__wording_turns(said, n);
+    if (st == NULL && (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
+    if (st == NULL)
+        st = sheaf__wording_shown(&prompt, &about.block, order, w, said, n, pictures->shown,
+                                  pictures->count, pictures->own_names);
+    if (st == NULL && pictures->count > 0)
+        st = take_pictures(&about, &prompt, pictures, order);
+    if (st == NULL) {
+        about.text = copy(&lost, said[n - 1].content);
+        about.expected = copy(&lost, expected);
+        about.image = about.nviewed > 0 ? copy(&lost, about.viewed[0].path) : NULL;
+        p->laid_out = true;
+    }
+    free(order);
+    sheaf__talk_pictures_release(pictures);
+    if (st == NULL && lost)
+        st = sheaf_fail(SHEAF_E_MEMORY, "prompts");
+    if (st == NULL)
+        return sheaf__prompts_put(p, &prompt, &about);
+    free_about(&about);
+    return st;
+}
+
+/* The same with pictures by their paths. */
+static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__message *said, int64_t n, const char *expected,
+                               const char *const *image, int64_t images)
+{
+    sheaf__viewing viewing;
+    sheaf__talk_pictures pictures = { 0 };
+    sheaf_status *st = NULL;
+    sheaf__viewing_of(&viewing, w->config);
+    for (int64_t i = 0; i < images && st == NULL; i++)
+        st = sheaf__talk_pictures_add(&pictures, image[i], &viewing);
+    if (st == NULL)
+        return sheaf__prompts_shown(p, w, said, n, expected, &pictures);
+    sheaf__talk_pictures_release(&pictures);
+    return st;
+}
+
 /* said[n - 1] is to be answered. */
 static sheaf_status *add_said(sheaf__prompts *p, const sheaf__wording *w,
                               const sheaf__message *said, int64_t n, const char *expected,
@@ -82,6 +178,8 @@ static sheaf_status *add_said(sheaf__prompts *p, const sheaf__wording *w,
 {
     sheaf__prompt prompt;
     void *block;
+    if (w->placed)
+        return add_shown(p, w, said, n, expected, &image, image != NULL);
     sheaf_status *st = sheaf__wording_said(&prompt, &block, w, said, n, image != NULL);
     p->laid_out |= w->chat != NULL;
     return st == NULL ? add(p, &prompt, block, said[n - 1].content, expected, image) : st;
@@ -92,6 +190,11 @@ static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const 
 {
     sheaf__prompt prompt;
     void *block;
+    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
+                                    { SHEAF__USER, text, strlen(text) } };
+    if (w->placed)
+        return add_shown(p, w, said + (system == NULL), system == NULL ? 1 : 2, expected, &image,
+                         image != NULL);
     sheaf_status *st = sheaf__wording_text(&prompt, &block, w, text, system, image != NULL);
     return st == NULL ? add(p, &prompt, block, text, expected, image) : st;
 }
@@ -160,7 +263,8 @@ static sheaf_status *add_array(sheaf__prompts *p, const json_t *array, const cha
     return add_ids(p, ids, (int64_t)n, expected);
 }
 
-/* A string field; NULL when there is none. Prompts and answers are kept as C strings. */
+/* A string field; NULL when there is none. Prompts and answers are kept as C
+ * strings. */
 static sheaf_status *string_field(const char **out, const json_t *record, const char *name)
 {
     const json_t *value = json_object_get(record, name);
@@ -223,6 +327,46 @@ sheaf_status *sheaf__prompts_ids(sheaf__prompts *p, const json_t *list)
     return add_array(p, list, NULL);
 }
 
+/* A prompt, or messages, with pictures. */
+static sheaf_status *add_talk(sheaf__prompts *p, const sheaf__wording *w, const json_t *record,
+                              const char *system, const char *folder)
+{
+    sheaf__viewing viewing;
+    sheaf__talk_pictures pictures;
+    sheaf__messages m = { 0 };
+    const char *prompt = NULL, *expected = NULL;
+    const bool talk = json_object_get(record, "messages") != NULL ||
+                      json_object_get(record, "conversations") != NULL;
+    sheaf__viewing_of(&viewing, w->config);
+    sheaf_status *st = sheaf__talk_pictures_read(&pictures, record, folder, &viewing);
+    if (st == NULL)
+        st = talk ? sheaf__messages_read(&m, record) : string_field(&prompt, record, "prompt");
+    if (st == NULL && !talk)
+        st = string_field(&expected, record, "completion");
+    if (st == NULL && !talk && prompt == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
+                            "a string 'prompt', or a list 'messages' or 'conversations'");
+    int64_t n = talk ? m.count : 1;
+    const sheaf__message one = { SHEAF__USER, prompt, prompt == NULL ? 0 : strlen(prompt) };
+    const sheaf__message *message = talk ? m.message : &one;
+    if (st == NULL && n > 1 && strcmp(message[n - 1].role, SHEAF__ASSISTANT) == 0)
+        expected = message[--n].content;
+    const bool before =
+        system != NULL && n > 0 && st == NULL && strcmp(message[0].role, SHEAF__SYSTEM) != 0;
+    sheaf__message *said = st == NULL ? malloc(((size_t)n + 1) * sizeof *said) : NULL;
+    if (st == NULL && said == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "prompts");
+    if (st == NULL) {
+        said[0] = (sheaf__message){ SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) };
+        memcpy(said + before, message, (size_t)n * sizeof *said);
+        st = sheaf__prompts_shown(p, w, said, n + before, expected, &pictures);
+    }
+    sheaf__talk_pictures_release(&pictures);
+    sheaf__messages_release(&m);
+    free(said);
+    return st;
+}
+
 static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, const json_t *record,
                                 const char *system)
 {
@@ -251,11 +395,14 @@ static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, cons
 }
 
 static sheaf_status *add_record(sheaf__prompts *p, const sheaf__wording *w, const char *line,
-                                size_t size, const char *system)
+                                size_t size, const char *system, const char *folder)
 {
     json_t *record = NULL;
     sheaf_status *st = sheaf__json_parse_line(&record, line, size);
-    if (st == NULL)
+    if (st == NULL && w->placed && json_is_object(record) &&
+        json_object_get(record, "tokens") == NULL)
+        st = add_talk(p, w, record, system, folder);
+    else if (st == NULL)
         st = add_fields(p, w, record, system);
     json_decref(record);
     return st;
@@ -269,17 +416,22 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const
     sheaf__json_items items;
     bool more = true;
     int64_t count = 0;
+    char *folder = NULL;
     sheaf_status *st = sheaf__json_items_open(&items, path);
+    if (st == NULL)
+        st = sheaf__path_parent(&folder, path);
     while (st == NULL && complaints.fatal == NULL &&
            (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
         count++;
-        sheaf__complain(&complaints, sheaf_in(add_record(p, w, items.text, items.size, system),
-                                              "%s %" PRId64, items.unit, items.place));
+        sheaf__complain(&complaints,
+                        sheaf_in(add_record(p, w, items.text, items.size, system, folder),
+                                 "%s %" PRId64, items.unit, items.place));
     }
     if (st == NULL && count == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "at least one prompt");
     if (st == NULL)
         st = sheaf__complaints_verdict(&complaints, path, count);
+    free(folder);
     sheaf__complaints_release(&complaints);
     sheaf__json_items_close(&items);
     return st;
@@ -338,14 +490,44 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
                                   int64_t n)
 {
     const sheaf__prompts *p = self;
-    return sheaf__prompts_picture(picture, p->about[prompt].image);
+    const sheaf__prompt_about *about = &p->about[prompt];
+    sheaf__viewing viewing;
+    sheaf_status *st = NULL;
+    if (about->viewed == NULL)
+        return sheaf__prompts_picture(picture, about->image);
+    sheaf__viewing_of(&viewing, p->config);
+    for (int64_t i = 0; i < about->nviewed && st == NULL; i++) {
+        st = sheaf__view_pixels(picture, &about->viewed[i], &viewing);
+        picture += sheaf__sliced_count(&about->viewed[i].pieces);
+    }
+    return st;
 }
 
 /* ---- all of it ---- */
 
+/* A text with its images. */
+static sheaf_status *add_question(sheaf__prompts *p, const sheaf__wording *w,
+                                  const sheaf__prompts_from *from)
+{
+    const char *system = from->system;
+    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
+                                    { SHEAF__USER, from->text, strlen(from->text) } };
+    if (w->placed)
+        return add_shown(p, w, said + (system == NULL), system == NULL ? 1 : 2, NULL, from->image,
+                         from->images);
+    if (from->images > 1)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--image"),
+                                          "one: %s reads no more in a prompt",
+                                          sheaf_family_name(w->config->family)),
+                           "%" PRId64, from->images);
+    return sheaf__prompts_text(p, w, from->text, system, from->images > 0 ? from->image[0] : NULL);
+}
+
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
+    if (w->placed)
+        return add_lines(p, w, from->file, from->system);
     return w->images || sheaf__path_kind(from->file) == SHEAF_PATH_DIR
                ? add_records(p, w, from)
                : add_lines(p, w, from->file, from->system);
@@ -358,12 +540,11 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
     if ((from->text != NULL) + (from->tokens != NULL) + (from->file != NULL) != 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"),
                               "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
-    if (from->image != NULL && from->text == NULL)
+    if (from->images > 0 && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
-    sheaf_status *st = from->file != NULL ? read_file(out, w, from)
-                       : from->tokens != NULL
-                           ? add_list(out, from->tokens)
-                           : sheaf__prompts_text(out, w, from->text, from->system, from->image);
+    sheaf_status *st = from->file != NULL     ? read_file(out, w, from)
+                       : from->tokens != NULL ? add_list(out, from->tokens)
+                                              : add_question(out, w, from);
     const bool texts = from->tokens == NULL && w->templated;
     if (st == NULL)
         sheaf__wording_note_date(w, texts || out->laid_out, from->events);

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "data/talk_pictures.h"
 #include "infer/generate.h"
 #include "infer/wording.h"
 
@@ -13,6 +14,10 @@ typedef struct sheaf__prompt_about {
     char *expected; /* the answer of a record, NULL without */
     char *image;    /* path, NULL without */
     void *block;    /* what ids, position, embed and expert lie in */
+    /* Of a wording that is `placed`: its pictures as they stand in the text, and their pieces. */
+    sheaf__viewed *viewed;
+    int64_t nviewed;
+    sheaf__picture *picture;
 } sheaf__prompt_about;
 
 typedef struct sheaf__prompts {
@@ -32,7 +37,8 @@ typedef struct sheaf__prompts_from {
      * with) or "tokens"
      * ([ids]); for models with images the files and folders of data/records.h */
     const char *file;
-    const char *image;  /* of text, or NULL */
+    const char *const *image; /* [images] of text */
+    int64_t images;
     const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
     const char *system; /* system message of texts, and of messages that have none; NULL */
     bool looked_at;     /* the images were checked by the caller */
@@ -46,6 +52,15 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wor
                                   const sheaf__prompts_from *from);
 void sheaf__prompts_release(sheaf__prompts *prompts);
 
+/* sheaf__prompts_shown - one more, of messages and pictures, which it takes; of a wording that is
+ * `placed`. */
+sheaf_status *sheaf__prompts_shown(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                   const sheaf__message *said, int64_t n, const char *expected,
+                                   sheaf__talk_pictures *pictures);
+/* sheaf__prompts_pieces - the pieces of pictures as a list (free() it) of their sizes, without
+ * pixels; *n of them. */
+sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
+                                    int64_t pictures);
 /* One more: a text, with its image or NULL; the messages of a record (inputs/chat/messages.h); a
  * list of ids. `system` may be NULL. */
 sheaf_status *sheaf__prompts_text(sheaf__prompts *prompts, const sheaf__wording *wording,

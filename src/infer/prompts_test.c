@@ -119,12 +119,16 @@ static void test_prompts__from_the_command_line(void **state)
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a" }),
                 SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
     config.byte_vocab = true;
-    CHECK_FAILS(
-        sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .image = "a.png" }),
-        SHEAF_E_UNSUPPORTED, "llama has no vision tower");
-    CHECK_FAILS(
-        sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "1", .image = "a.png" }),
-        SHEAF_E_ARG, "--prompt");
+    CHECK_FAILS(sheaf__prompts_read(
+                    &p, &w,
+                    &(sheaf__prompts_from){
+                        .text = "a", .image = (const char *const[]){ "a.png" }, .images = 1 }),
+                SHEAF_E_UNSUPPORTED, "llama has no vision tower");
+    CHECK_FAILS(sheaf__prompts_read(
+                    &p, &w,
+                    &(sheaf__prompts_from){
+                        .tokens = "1", .image = (const char *const[]){ "a.png" }, .images = 1 }),
+                SHEAF_E_ARG, "--prompt");
     w.bos = -1;
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "" }), SHEAF_E_DATA,
                 "at least one token");

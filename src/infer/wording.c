@@ -512,7 +512,7 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wo
 
 sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *order,
                                    const sheaf__wording *w, const sheaf__message *said, int64_t n,
-                                   const sheaf__shown *shown, int64_t pictures)
+                                   const sheaf__shown *shown, int64_t pictures, bool lines)
 {
     sheaf__placed placed = { 0 };
     sheaf__said all = { 0 };
@@ -522,7 +522,7 @@ sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *or
                             "a tokenizer, or a config, that knows the marks of pictures");
     if (st == NULL)
         st = sheaf__place_pictures(&placed, &w->speech.form, said, n, shown, pictures,
-                                   &(sheaf__place_options){ .number_all = true });
+                                   &(sheaf__place_options){ .lines = lines, .number_all = true });
     if (st == NULL)
         st = sheaf__say(&all, &w->speech, &placed, true);
     if (st == NULL)
@@ -571,7 +571,7 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
                                           "none"),
                               "--template NAME");
     if (w->placed)
-        return sheaf__wording_shown(out, block, NULL, w, said, n, NULL, 0);
+        return sheaf__wording_shown(out, block, NULL, w, said, n, NULL, 0, false);
     return w->chat != NULL ? render(out, block, w, said, n)
                            : as_turns(out, block, w, said, n, image);
 }
@@ -594,10 +594,12 @@ static sheaf_status *try_system(const sheaf__wording *w)
 {
     const sheaf__message said[] = { { SHEAF__SYSTEM, "a", 1 }, { SHEAF__USER, "b", 1 } };
     sheaf__rendered text = { 0 };
-    sheaf_status *st = sheaf__chat_render(&text, w->chat, said, 2,
-                                          &(sheaf__chat_options){ .generation_prompt = true,
-                                                                  .bos = w->stored.bos,
-                                                                  .eos = w->stored.eos });
+    const bool bytes = w->placed && w->tokenizer == NULL; /* which have ids for both */
+    sheaf_status *st =
+        sheaf__chat_render(&text, w->chat, said, 2,
+                           &(sheaf__chat_options){ .generation_prompt = true,
+                                                   .bos = bytes ? "" : w->stored.bos,
+                                                   .eos = bytes ? "" : w->stored.eos });
     sheaf__rendered_release(&text);
     return st;
 }

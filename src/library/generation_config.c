@@ -99,7 +99,7 @@ sheaf_status *sheaf__generation_config_read(sheaf__generation_config *g, const c
 {
     char *path = NULL;
     json_t *file = NULL;
-    *g = (sheaf__generation_config){ false, -1, -1, -1, -1, -1, -1, { 0 }, -1 };
+    *g = (sheaf__generation_config){ false, false, -1, -1, -1, -1, -1, -1, { 0 }, -1 };
     sheaf_status *st = sheaf__path_join(&path, folder, "generation_config.json");
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
         g->there = true;
@@ -121,6 +121,17 @@ void sheaf__generation_config_stops(int64_t stop[SHEAF_MAX_EOS], int *n,
     memcpy(stop, g->neos >= 0 ? g->eos : w->config->eos, sizeof g->eos);
     if (*n == 0 && w->eos >= 0)
         stop[(*n)++] = w->eos;
+}
+
+void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__picture_form *form)
+{
+    g->family = true;
+    g->do_sample = g->do_sample < 0 ? 1 : g->do_sample;
+    g->temperature = g->temperature < 0 ? form->temperature : g->temperature;
+    g->top_p = g->top_p < 0 ? form->top_p : g->top_p;
+    g->top_k = g->top_k < 0 ? form->top_k : g->top_k;
+    g->repetition_penalty =
+        g->repetition_penalty < 0 ? form->repetition_penalty : g->repetition_penalty;
 }
 
 /* ---- how it is sampled ---- */
@@ -147,7 +158,9 @@ static void tell(const sheaf__sampling *s, const sheaf__generation_config *g,
     if (wish->repetition_penalty < 0 && g->repetition_penalty >= 0 && g->repetition_penalty != 1)
         sheaf__text_add(&text, ", repetition_penalty %g", g->repetition_penalty);
     if (!text.failed && text.size > 0)
-        sheaf_note(events, "sampled as generation_config.json says: %s", text.at + 2);
+        sheaf_note(events, "sampled as %s: %s",
+                   g->family ? "the family's own program does" : "generation_config.json says",
+                   text.at + 2);
     sheaf__text_release(&text);
 }
 

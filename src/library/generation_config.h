@@ -9,7 +9,8 @@
 
 /* What the file does not say is below 0. */
 typedef struct sheaf__generation_config {
-    bool there; /* the file is */
+    bool there;  /* the file is */
+    bool family; /* what it leaves open the family's own program says */
     int do_sample;
     double temperature, top_p, repetition_penalty;
     int64_t top_k, max_new;
@@ -26,6 +27,10 @@ sheaf_status *sheaf__generation_config_read(sheaf__generation_config *out, const
  * the tokenizer's. */
 void sheaf__generation_config_stops(int64_t stop[SHEAF_MAX_EOS], int *n,
                                     const sheaf__generation_config *g, const sheaf__wording *w);
+
+/* sheaf__generation_config_family - what the file leaves open is as the family's own program asks
+ * (sheaf__picture_form): of prompts that are texts. */
+void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__picture_form *form);
 
 /* What a caller says; what is below 0 it does not. */
 typedef struct sheaf__sampling_wish {

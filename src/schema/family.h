@@ -125,7 +125,7 @@ typedef struct sheaf__picture_form {
     const char *chat, *byte_chat; /* template where none is named or stored; of bytes */
     const char *system;           /* message, where a conversation has none; NULL */
     double temperature, top_p, repetition_penalty; /* sampling, where nothing else is said */
-    int64_t top_k, max_new;
+    int64_t top_k;
 } sheaf__picture_form;
 
 /* ---- parts of a model that a user may choose to train, or not ---- */

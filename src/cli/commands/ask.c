@@ -124,7 +124,7 @@ sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, co
 }
 
 sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *table,
-                         const ask_flags *f, const sheaf_model *m)
+                         const ask_flags *f, const sheaf_model *m, bool texts)
 {
 #define GIVEN(name) sheaf__settings_given(&cli->settings, table, name)
     const bool logprobs = GIVEN("logprobs");
@@ -137,11 +137,14 @@ sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *t
                                         .repetition_penalty =
                                             GIVEN("repetition-penalty") ? f->penalty : -1,
                                         .top_k = GIVEN("top-k") ? f->top_k : -1 };
-    const bool own = !GIVEN("max-new") && m->generation.max_new > 0;
+    sheaf__generation_config g = m->generation;
+    if (texts && m->wording.placed && !GIVEN("greedy"))
+        sheaf__generation_config_family(&g, &m->wording.speech.form);
+    const bool own = !GIVEN("max-new") && g.max_new > 0;
 #undef GIVEN
     *out = (sheaf__asking){ .wording = &m->wording,
                             .sampling = { .sat = f->order == 1, .seed = f->seed },
-                            .max_new = own ? m->generation.max_new : f->max_new,
+                            .max_new = own ? g.max_new : f->max_new,
                             .max_length = f->max_length,
                             .batch = 1,
                             .logprobs = logprobs,
@@ -149,7 +152,7 @@ sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *t
                                                                          : m->opened.config.vocab,
                             .stop = f->stop.at,
                             .nstop = f->stop.n };
-    sheaf__generation_config_sampling(&out->sampling, &m->generation, &wish, m->events);
+    sheaf__generation_config_sampling(&out->sampling, &g, &wish, m->events);
     return f->stop.n > 0 ? sheaf_in(sheaf__wording_needed(&m->wording), "--stop") : NULL;
 }
 

@@ -41,9 +41,10 @@ void ask_table(cli_option *table, ask_flags *flags, int64_t max_new);
 sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *model,
                        const ask_flags *flags, int64_t positions);
 /* ask_asking - what the flags of `table` say, and where they say nothing what the model's
- * generation_config.json does. Errors: SHEAF_E_ARG for flags that do not go together. */
+ * generation_config.json does; `texts`: or, of what it leaves open, the family's own program.
+ * Errors: SHEAF_E_ARG for flags that do not go together. */
 sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *table,
-                         const ask_flags *flags, const sheaf_model *model);
+                         const ask_flags *flags, const sheaf_model *model, bool texts);
 /* ask_piece - prints a piece of text that comes: as it is, or (--json) as {"piece": ...} in a line.
  */
 void ask_piece(const cli *cli, const char *text);

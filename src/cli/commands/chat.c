@@ -30,7 +30,8 @@ const char cmd_chat_usage[] =
     "says, else the most probable token is taken.\n";
 
 typedef struct settings {
-    const char *image, *save, *load;
+    const char *save, *load;
+    sheaf__texts image;
     ask_model model;
     ask_flags ask;
     cli_processes processes;
@@ -280,7 +281,9 @@ static const struct {
     sheaf_status *(*obey)(session *t, const char *word); /* NULL: the chat is over */
     bool needed, images;                                 /* the word is; for models that see */
 } commands[] = {
-    { "/image", "FILE", "shows another picture; what was said is forgotten", look, true, true },
+    { "/image", "FILE",
+      "shows another picture; what was said is forgotten, unless the model reads several", look,
+      true, true },
     { "/system", "[TEXT]",
       "says what stands before all questions, or nothing; what was said is forgotten", instruct },
     { "/reset", NULL, "forgets what was said", reset },
@@ -420,8 +423,8 @@ static sheaf_status *begin(session *t)
         return st;
     if (st == NULL && s->load != NULL)
         st = sheaf_in(sheaf_chat_load(t->chat, s->load), "--load");
-    if (st == NULL && s->image != NULL)
-        st = sheaf_chat_look(t->chat, s->image);
+    for (int64_t i = 0; i < s->image.n && st == NULL; i++)
+        st = sheaf_chat_look(t->chat, s->image.at[i]);
     if (st == NULL && s->ask.system != NULL)
         st = sheaf_in(sheaf_chat_system(t->chat, s->ask.system), "--system");
     if (st == NULL && s->save != NULL && (s->load == NULL || strcmp(s->save, s->load) != 0) &&
@@ -447,7 +450,7 @@ static sheaf_status *run(session *t, const cli_option *table)
     if (st == NULL && t->in.buffer == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a line");
     if (st == NULL)
-        st = ask_asking(&t->how, t->cli, table, &s->ask, t->model);
+        st = ask_asking(&t->how, t->cli, table, &s->ask, t->model, true);
     if (st == NULL)
         t->how.wording = sheaf__chat_wording(t->chat);
     st = sheaf__together_ask(st, t->model, &none, &t->how);
@@ -476,7 +479,8 @@ int cmd_chat(cli *cli, int argc, char **argv)
 {
     settings s = { 0 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "image", CLI_PATH, &s.image, "picture that is talked about", "FILE" },
+        { "image", CLI_TEXTS | CLI_UNSAVED, &s.image,
+          "picture that is talked about; several times where the model reads several", "FILE" },
         { "save", CLI_PATH, &s.save, "save what was said after each answer, as JSON", "FILE" },
         { "load", CLI_PATH, &s.load, "go on with what was saved", "FILE" },
         { CLI_RELAYED, CLI_INT | CLI_HIDDEN, &s.relayed, "who passes the lines on",

@@ -16,14 +16,15 @@
 #include "library/together.h"
 
 const char cmd_generate_usage[] =
-    "usage: sheaf generate --model DIR [--adapter DIR] (--prompt TEXT [--image FILE] | --tokens 1,2,3 | --data PATH)\n"
+    "usage: sheaf generate --model DIR [--adapter DIR] (--prompt TEXT [--image FILE...] | --tokens 1,2,3 | --data PATH)\n"
     "                      --max-new N [--greedy | --temperature X --top-k N --top-p X] [--tp T]\n"
     "Continues one prompt, or every prompt of a file or a folder of images. The tokens are the\n"
     "same at any number of ranks, and in any batch. Where a record has an answer, the model's is\n"
     "compared with it. Without flags of sampling it is as the model's generation_config.json says.\n";
 
 typedef struct settings {
-    const char *prompt, *image, *tokens, *data, *prompts, *query;
+    const char *prompt, *tokens, *data, *prompts, *query;
+    sheaf__texts image;
     int64_t batch;
     ask_model model;
     ask_flags ask;
@@ -150,7 +151,8 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sh
                                    &(sheaf__prompts_from){ .text = s->prompt,
                                                            .tokens = s->tokens,
                                                            .file = s->data,
-                                                           .image = s->image,
+                                                           .image = s->image.at,
+                                                           .images = s->image.n,
                                                            .query = s->query,
                                                            .system = s->ask.system,
                                                            .events = w->events });
@@ -195,7 +197,8 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
     if (monitor != NULL) /* one prompt is no progress */
         m->events = w.events = sheaf_monitor_events(monitor);
     if (st == NULL)
-        st = ask_asking(&a, cli, table, &s->ask, m);
+        st = ask_asking(&a, cli, table, &s->ask, m,
+                        s->tokens == NULL && (s->data == NULL || !ask_is_tokens(s->data)));
     if (st == NULL) {
         a.batch = s->batch;
         a.events = w.events;
@@ -234,7 +237,9 @@ int cmd_generate(cli *cli, int argc, char **argv)
     settings s = { .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
         { "prompt", CLI_TEXT, &s.prompt, "text to continue, or question", "TEXT", .min = 1 },
-        { "image", CLI_PATH, &s.image, "picture that the prompt asks about", "FILE" },
+        { "image", CLI_TEXTS | CLI_UNSAVED, &s.image,
+          "picture that the prompt asks about; several times where the model reads several",
+          "FILE" },
         { "tokens", CLI_TEXT, &s.tokens, "token ids to continue", "1,2,3" },
         { "prompts", CLI_PATH, &s.prompts,
           "JSON Lines of texts, or of objects with prompt, messages or tokens", "FILE" },

@@ -22,7 +22,6 @@ static const sheaf__picture_form form = {
     .top_p = 0.8,
     .top_k = 100,
     .repetition_penalty = 1.05,
-    .max_new = 1024,
 };
 
 /* A whole number of the config or of its slice_config; `otherwise` where neither has one. */
@@ -47,7 +46,6 @@ void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
         out->chat = "llama3";
     if (c->minicpmv == SHEAF_MINICPMV_2_6) {
         out->chat = "qwen2";
-        out->max_new = 2048;
         out->together = false;
     }
     /* the reader of the config has complained of what is no JSON */

@@ -17,6 +17,5 @@ void sheaf__omnilmm_pictures(sheaf__picture_form *out, const sheaf_config *c)
         .top_k = 30,
         .top_p = 0.9,
         .repetition_penalty = 1.1,
-        .max_new = 1024,
     };
 }

@@ -394,6 +394,8 @@ static void test_messages__forms_give_the_same_messages(void **state)
     static const char *const forms[] = {
         "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
         "\"content\": \"A\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
+        "{\"conversations\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
+        "\"content\": \"A\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
         "{\"system\": \"S\", \"conversations\": [{\"from\": \"human\", \"value\": \"A\"}, "
         "{\"from\": \"gpt\", \"value\": \"B\"}]}",
         "{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": "

@@ -157,8 +157,12 @@ sheaf_status *sheaf__messages_read(sheaf__messages *out, const json_t *record)
     if (out->message == NULL || out->joined == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "messages");
     sheaf_status *st = read_system(out, json_object_get(record, "system"));
+    /* MiniCPM-V's conversations have the words of messages */
+    const json_t *first = json_array_get(list, 0);
+    const bool from = sharegpt && (json_object_get(first, "from") != NULL ||
+                                   json_object_get(first, "role") == NULL);
     for (size_t i = 0; i < n && st == NULL; i++)
-        st = sheaf_in(read_message(out, json_array_get(list, i), sharegpt), "message %zu", i + 1);
+        st = sheaf_in(read_message(out, json_array_get(list, i), from), "message %zu", i + 1);
     return st;
 }
 

@@ -1,0 +1,120 @@
+/* talk_pictures.c - see talk_pictures.h. */
+#include "data/talk_pictures.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/no_memory.h"
+#include "data/complaints.h"
+
+enum { MOST = 1000 };
+
+static sheaf_status *bad_image(const json_t *found)
+{
+    char text[96];
+    return sheaf__bad_field("image",
+                            "a path, a list of paths, or an object of names "
+                            "(\"<image_00>\") and paths",
+                            "%s", sheaf__json_show(text, found));
+}
+
+static sheaf_status *add(sheaf__talk_pictures *p, const char *name, const char *path,
+                         const sheaf__viewing *viewing)
+{
+    if (!SHEAF_GROW(&p->shown, NULL, p->count + 1) || !SHEAF_GROW(&p->viewed, NULL, p->count + 1))
+        return sheaf__no_memory("pictures");
+    sheaf_status *st = sheaf__view_file(&p->viewed[p->count], path, viewing);
+    if (st != NULL)
+        return st;
+    const sheaf__sliced *s = &p->viewed[p->count].pieces;
+    p->shown[p->count++] = (sheaf__shown){ .name = name, .columns = s->columns, .rows = s->rows };
+    return NULL;
+}
+
+sheaf_status *sheaf__talk_pictures_add(sheaf__talk_pictures *p, const char *path,
+                                       const sheaf__viewing *viewing)
+{
+    return add(p, "<image>", path, viewing);
+}
+
+static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const json_t *path,
+                              const char *folder, const sheaf__viewing *viewing)
+{
+    char *whole = NULL;
+    if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
+        json_string_length(path) == 0)
+        return bad_image(path);
+    const char *told = json_string_value(path);
+    sheaf_status *st =
+        folder == NULL || told[0] == '/' ? NULL : sheaf__path_join(&whole, folder, told);
+    if (st == NULL)
+        st = add(p, name, whole == NULL ? told : whole, viewing);
+    free(whole);
+    return st;
+}
+
+static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const char *folder,
+                               const sheaf__viewing *viewing)
+{
+    const char *name;
+    json_t *path;
+    sheaf_status *st = NULL;
+    p->own_names = json_object_get(images, "<image>") == NULL;
+    json_object_foreach(images, name, path)
+    {
+        const bool sound = strcmp(name, "<image>") == 0
+                               ? json_object_size(images) == 1
+                               : sheaf__is_picture_name(name, strlen(name)) == strlen(name);
+        if (st == NULL && !sound)
+            st = sheaf__bad_field("image", "names as \"<image_00>\", or one \"<image>\" alone",
+                                  "'%.60s'", name);
+        if (st == NULL)
+            st = add_path(p, name, path, folder, viewing);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t *record,
+                                        const char *folder, const sheaf__viewing *viewing)
+{
+    json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
+           *images = one == NULL ? many : one;
+    *out = (sheaf__talk_pictures){ 0 };
+    if (one != NULL && many != NULL)
+        return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
+    if (images == NULL || json_is_null(images) ||
+        (json_is_string(images) && json_string_length(images) == 0))
+        return NULL;
+    const size_t n = json_is_array(images)    ? json_array_size(images)
+                     : json_is_object(images) ? json_object_size(images)
+                                              : 1;
+    if (n > MOST)
+        return sheaf__bad_field("image", "at most 1000 pictures", "%zu", n);
+    if (json_is_object(images))
+        return add_named(out, images, folder, viewing);
+    if (!json_is_array(images))
+        return add_path(out, "<image>", images, folder, viewing);
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < n && st == NULL; i++)
+        st = add_path(out, "<image>", json_array_get(images, i), folder, viewing);
+    return st;
+}
+
+void sheaf__talk_pictures_from(sheaf__talk_pictures *p, int64_t message)
+{
+    for (int64_t i = 0; i < p->count; i++)
+        p->shown[i].message = message;
+}
+
+void sheaf__talk_pictures_release(sheaf__talk_pictures *p)
+{
+    for (int64_t i = 0; i < p->count; i++)
+        sheaf__viewed_release(&p->viewed[i]);
+    free(p->viewed);
+    free(p->shown);
+    *p = (sheaf__talk_pictures){ 0 };
+}
