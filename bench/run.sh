@@ -3,6 +3,7 @@
 #
 # `./run bench checkpoints` compares merging and resharding with cp and PEFT instead,
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
+# `./run bench vision minicpmv` steps of MiniCPM-V 2.6 with PyTorch,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench attention` attention of long sequences with PyTorch's,
 # `./run bench ranks` one rank with ranks of one thread each,
@@ -22,7 +23,10 @@ esac
 
 case ${1:-} in
     checkpoints) shift; exec "$rivals_python" bench/checkpoints.py --work "$work" "$@" ;;
-    vision) shift; exec "$rivals_python" bench/cog_bench.py --work "$work" "$@" ;;
+    vision)
+        shift
+        [ "${1:-}" != minicpmv ] || { shift; exec "$rivals_python" bench/minicpmv_bench.py --work "$work" "$@"; }
+        exec "$rivals_python" bench/cog_bench.py --work "$work" "$@" ;;
     attention) shift; ninja -C build bench/attention_bench >/dev/null; exec "$rivals_python" -B bench/attention.py "$@" ;;
 esac
 
