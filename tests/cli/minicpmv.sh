@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# MiniCPM-V through the command: the three small models that init makes, placed and trained on several
+# ranks, the tower's last block in the files or not, and folders that are not what they say.
+. "$(dirname "$0")/lib.sh"
+
+old=$SHEAF_SOURCE_ROOT/tests/data/minicpmv/v2_5
+row=$old/one_row.safetensors
+tokens() { # tokens ARGUMENT...: of an answer to the recorded row
+    timeout 60 "$sheaf" generate --data "$row" --max-new 5 --greedy --json "$@" 2>/dev/null |
+        sed -n 's/.*"tokens":\(\[[0-9,]*\]\).*/\1/p'
+}
+
+one=$(tokens --model "$old")
+check "an answer has five tokens" test "$(tr -cd , <<<"$one" | wc -c)" = 4
+for how in "--tp 2" "--tp 3" "--place 0-0 --tp 2"; do
+    # shellcheck disable=SC2086
+    check "the same tokens with $how" test "$(tokens --model "$old" $how)" = "$one"
+done
+
+for name in minicpmv-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny; do
+    runs "init makes $name" 0 "$name: " init "$name" "$work/$name"
+    runs "which is sound" 0 'sound' verify "$work/$name"
+done
+for how in "--tp 2" "--place 2" "--place 0-0,1-3 --tp 2"; do
+    # shellcheck disable=SC2086
+    check "the same tokens of more layers with $how" test \
+        "$(timeout 60 "$sheaf" generate --model "$work/minicpmv-tiny" --tokens 3,4,5 --max-new 6 --greedy --json $how 2>/dev/null)" = \
+        "$(timeout 60 "$sheaf" generate --model "$work/minicpmv-tiny" --tokens 3,4,5 --max-new 6 --greedy --json 2>/dev/null)"
+done
+
+train() { # train OUT ARGUMENT...
+    "$sheaf" train --model "$old" --data "$row" --out "$work/$1" --steps 2 --lr 1e-2 "${@:2}" >"$work/log" 2>&1 || cat "$work/log"
+}
+for ranks in 1 3; do
+    train "lora$ranks" --method lora --modules-to-save embed_tokens,resampler,vpm --tp "$ranks"
+    train "full$ranks" --method full --tp "$ranks"
+done
+check "adapters with saved modules are the same bytes" cmp "$work/lora1/adapter/adapter_model.safetensors" "$work/lora3/adapter/adapter_model.safetensors"
+check "so are models trained in full" cmp "$work/full1/model/model.safetensors" "$work/full3/model/model.safetensors"
+check "factors are upstream's: not in the tower" bash -c '! grep -a -o "vpm[a-z0-9_.]*lora_A" "$1"' . "$work/lora1/adapter/adapter_model.safetensors"
+runs "the adapter merges" 0 'replaced' merge "$old" "$work/lora1/adapter" "$work/merged"
+loss() { # loss ARGUMENT...
+    "$sheaf" eval --data "$row" --json "$@" 2>/dev/null | sed -n 's/.*"loss":\([0-9]*\.[0-9]\{4\}\).*/\1/p'
+}
+check "what is merged computes what base and adapter do, but for its bfloat16" awk -v a="$(loss --model "$work/merged")" -v b="$(loss --model "$old" --adapter "$work/lora1/adapter")" \
+    'BEGIN { exit !(a > 1 && a - b < 0.002 && b - a < 0.002) }'
+check "which is not the base" test "$(loss --model "$work/merged")" != "$(loss --model "$old")"
+
+# The tower's last block: dropped, and yet in the files.
+mkdir "$work/dropped"
+sed 's/"drop_vision_last_layer": false/"drop_vision_last_layer": true/' "$work/minicpmv-tiny/config.json" >"$work/dropped/config.json"
+cp "$work/minicpmv-tiny/model.safetensors" "$work/dropped"
+runs "a dropped block may be in the files" 0 'sound' verify "$work/dropped"
+runs "and does not stop an answer" 0 '"tokens":' generate --model "$work/dropped" --tokens 3,4,5 --max-new 2 --greedy --json
+
+# Folders that are not what they say.
+mkdir "$work/other" "$work/int4"
+cp "$work/minicpmv-2.0-tiny/config.json" "$work/other"
+cp "$work/minicpmv-tiny/model.safetensors" "$work/other"
+runs "weights of another version are named" 1 'tensors of MiniCPM-V 2.6' verify "$work/other"
+runs "also where they are used" 3 'those of MiniCPM-V 2.0.*tensors of MiniCPM-V 2.6' generate --model "$work/other" --tokens 3 --max-new 1
+sed 's/^{/{"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true},/' "$work/minicpmv-tiny/config.json" >"$work/int4/config.json"
+cp "$work/minicpmv-tiny/model.safetensors" "$work/int4"
+runs "of a quantized folder the other is named" 3 'openbmb/MiniCPM-V-2_6' generate --model "$work/int4" --tokens 3 --max-new 1
+finish
