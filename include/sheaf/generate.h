@@ -152,9 +152,9 @@ SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
 
 /* ---- a conversation ---- */
 
-/* Questions and answers about one picture, or none: each prompt holds what was said before, as far
- * as the template has a place for it. What the model has read of it is kept: only what is new is
- * read. */
+/* Questions and answers about a picture, several or none: each prompt holds what was said before,
+ * as far as the template has a place for it. What the model has read of it is kept: only what is
+ * new is read. */
 typedef struct sheaf_chat sheaf_chat;
 
 /* sheaf_chat_open - the model is borrowed until the chat is closed; one model may have several
@@ -163,7 +163,9 @@ typedef struct sheaf_chat sheaf_chat;
 SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model, const char *image);
 /* sheaf_chat_close - accepts NULL. */
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
-/* sheaf_chat_look - another picture; what was said is forgotten. On failure nothing changes. */
+/* sheaf_chat_look - another picture; what was said is forgotten. Of a model that reads several
+ * (OmniLMM, MiniCPM-V) one more, which stands in front of the next question, or where that says
+ * "<image>"; what was said stays. On failure nothing changes. */
 SHEAF_API sheaf_status *sheaf_chat_look(sheaf_chat *chat, const char *image);
 /* sheaf_chat_reset - forgets what was said; picture and system message stay. */
 SHEAF_API void sheaf_chat_reset(sheaf_chat *chat);
