@@ -26,13 +26,16 @@ typedef struct slot {
     int users;      /* that read its bytes now */
     uint64_t stamp; /* of its last use */
     uint8_t *bytes; /* [height * width * 3] of each tower; made when first used */
+    size_t room;    /* for so many */
 } slot;
 
 struct sheaf__pictures {
     const sheaf__data_images *shape;
     int64_t rows;
-    char **path;  /* [rows] NULL without an image */
-    size_t size;  /* bytes of an image at the towers' sizes together */
+    sheaf__pictures_source source; /* all NULL: files, of which the next two are */
+    char **path;                   /* [rows] NULL without an image */
+    size_t size;  /* bytes of an image at the towers' sizes together; of a source those of the
+                     largest row */
     int64_t held; /* bytes of the paths */
     int threads;
     const atomic_int *asked; /* not 0: to stop the check; may be NULL */
@@ -48,6 +51,14 @@ struct sheaf__pictures {
     int workers;
     bool started, stop;
 };
+
+/* Bytes of a row's pictures; 0: it has none. */
+static size_t bytes_of(const sheaf__pictures *p, int64_t row)
+{
+    if (p->source.size != NULL)
+        return p->source.size(p->source.self, row);
+    return p->path[row] == NULL ? 0 : p->size;
+}
 
 /* ---- one picture ---- */
 
@@ -76,6 +87,8 @@ static sheaf_status *changed(void)
 /* Decoded and resized to bytes. */
 static sheaf_status *prepare(sheaf__pictures *p, int64_t row, uint8_t *dst)
 {
+    if (p->source.prepare != NULL)
+        return p->source.prepare(p->source.self, row, dst);
     const unsigned mode = sheaf__compute_mode_enter(); /* a worker's numbers are a rank's */
     sheaf_image image = { 0 };
     char *bytes = NULL;
@@ -99,8 +112,13 @@ static sheaf_status *prepare(sheaf__pictures *p, int64_t row, uint8_t *dst)
     return named ? st : sheaf_in(st, "%s", p->path[row]);
 }
 
-static void normalise(const sheaf__pictures *p, const sheaf__picture *out, const uint8_t *bytes)
+static void normalise(const sheaf__pictures *p, int64_t row, const sheaf__picture *out,
+                      const uint8_t *bytes)
 {
+    if (p->source.show != NULL) {
+        p->source.show(p->source.self, row, out, bytes);
+        return;
+    }
     const unsigned mode = sheaf__compute_mode_enter();
     for (int t = 0; t < p->shape->towers; t++) {
         const int64_t n = out->of[t].height * out->of[t].width;
@@ -134,8 +152,13 @@ static slot *claim(sheaf__pictures *p, int64_t row)
         if (best == NULL || age < (best->state == EMPTY ? 0 : best->stamp))
             best = s;
     }
-    if (best != NULL && best->bytes == NULL)
-        best->bytes = malloc(p->size);
+    const size_t need = bytes_of(p, row);
+    if (best != NULL && best->room < need) {
+        free(best->bytes);
+        best->bytes = malloc(need);
+        best->room = best->bytes == NULL ? 0 : need;
+        best->state = EMPTY;
+    }
     if (best == NULL || best->bytes == NULL)
         return NULL;
     best->state = LOADING;
@@ -193,7 +216,7 @@ void sheaf__pictures_announce(void *self, const int64_t *row, int64_t n)
     pthread_mutex_lock(&p->lock);
     p->nwanted = p->next_wanted = 0;
     for (int64_t i = 0; i < n && p->nwanted < p->slots; i++)
-        if (row[i] >= 0 && p->path[row[i]] != NULL)
+        if (row[i] >= 0 && bytes_of(p, row[i]) > 0)
             p->wanted[p->nwanted++] = row[i];
     if (!p->started)
         start(p);
@@ -204,11 +227,11 @@ void sheaf__pictures_announce(void *self, const int64_t *row, int64_t n)
 /* Every slot is busy. */
 static sheaf_status *load_alone(sheaf__pictures *p, int64_t row, const sheaf__picture *out)
 {
-    uint8_t *bytes = malloc(p->size);
+    uint8_t *bytes = malloc(bytes_of(p, row));
     sheaf_status *st =
-        bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", p->path[row]) : prepare(p, row, bytes);
+        bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "pictures") : prepare(p, row, bytes);
     if (st == NULL)
-        normalise(p, out, bytes);
+        normalise(p, row, out, bytes);
     free(bytes);
     return st;
 }
@@ -230,7 +253,7 @@ sheaf_status *sheaf__pictures_load(void *self, int64_t row, const sheaf__picture
         return st;
     if (s == NULL)
         return load_alone(p, row, picture);
-    normalise(p, picture, s->bytes);
+    normalise(p, row, picture, s->bytes);
     pthread_mutex_lock(&p->lock);
     s->users--;
     pthread_mutex_unlock(&p->lock);
@@ -340,35 +363,59 @@ static sheaf_status *copy_paths(sheaf__pictures *p, const sheaf__records *record
     return NULL;
 }
 
-sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records,
-                                  const sheaf__data_images *shape,
-                                  const sheaf__pictures_options *options)
+/* What both kinds have. */
+static sheaf__pictures *make(int64_t rows, const sheaf__pictures_options *options)
 {
     sheaf__pictures *p = calloc(1, sizeof *p);
     if (p == NULL)
-        return sheaf__data_no_memory(0);
-    p->shape = shape;
-    p->rows = records->count;
+        return NULL;
+    p->rows = rows;
     p->threads = sheaf__cores(options->threads);
     p->asked = options->stop;
     p->slots = options->slots < p->rows ? options->slots : p->rows;
     p->slots = p->slots < 1 ? 1 : p->slots;
-    for (int t = 0; t < shape->towers; t++)
-        p->size += (size_t)(3 * shape->tower[t].height * shape->tower[t].width);
     pthread_mutex_init(&p->large, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     pthread_cond_init(&p->work, NULL);
-    p->path = calloc((size_t)p->rows + 1, sizeof *p->path);
     p->slot = calloc((size_t)p->slots, sizeof *p->slot);
     p->wanted = calloc((size_t)p->slots, sizeof *p->wanted);
-    sheaf_status *st = p->path == NULL || p->slot == NULL || p->wanted == NULL
-                           ? sheaf__data_no_memory(0)
-                           : copy_paths(p, records);
+    if (p->slot != NULL && p->wanted != NULL)
+        return p;
+    sheaf__pictures_free(p);
+    return NULL;
+}
+
+sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records,
+                                  const sheaf__data_images *shape,
+                                  const sheaf__pictures_options *options)
+{
+    sheaf__pictures *p = make(records->count, options);
+    if (p == NULL)
+        return sheaf__data_no_memory(0);
+    p->shape = shape;
+    for (int t = 0; t < shape->towers; t++)
+        p->size += (size_t)(3 * shape->tower[t].height * shape->tower[t].width);
+    p->path = calloc((size_t)p->rows + 1, sizeof *p->path);
+    sheaf_status *st = p->path == NULL ? sheaf__data_no_memory(0) : copy_paths(p, records);
     if (st != NULL) {
         sheaf__pictures_free(p);
         return st;
     }
+    *out = p;
+    return NULL;
+}
+
+sheaf_status *sheaf__pictures_of(sheaf__pictures **out, int64_t rows,
+                                 const sheaf__pictures_source *source,
+                                 const sheaf__pictures_options *options)
+{
+    sheaf__pictures *p = make(rows, options);
+    if (p == NULL)
+        return sheaf__data_no_memory(0);
+    p->source = *source;
+    for (int64_t r = 0; r < rows; r++)
+        p->size = bytes_of(p, r) > p->size ? bytes_of(p, r) : p->size;
     *out = p;
     return NULL;
 }
@@ -388,6 +435,8 @@ void sheaf__pictures_free(void *pictures)
         free(p->path[r]);
     for (int64_t i = 0; p->slot != NULL && i < p->slots; i++)
         free(p->slot[i].bytes);
+    if (p->source.close != NULL)
+        p->source.close(p->source.self);
     free(p->path);
     free(p->slot);
     free(p->wanted);
@@ -400,7 +449,7 @@ void sheaf__pictures_free(void *pictures)
 
 int64_t sheaf__pictures_memory(const sheaf__pictures *p)
 {
-    return p->held + p->rows * (int64_t)sizeof *p->path +
+    return p->held + (p->path == NULL ? 0 : p->rows * (int64_t)sizeof *p->path) +
            p->slots * (int64_t)(p->size + sizeof *p->slot + sizeof *p->wanted);
 }
 

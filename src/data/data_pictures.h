@@ -19,6 +19,21 @@ typedef struct sheaf__pictures_options {
     const atomic_int *stop; /* ends the check; may be NULL */
 } sheaf__pictures_options;
 
+/* Pictures of another kind, as bytes of their rows. */
+typedef struct sheaf__pictures_source {
+    size_t (*size)(const void *self, int64_t row); /* of a row's bytes; 0: it has no picture */
+    sheaf_status *(*prepare)(const void *self, int64_t row, uint8_t *bytes); /* reads them */
+    void (*show)(const void *self, int64_t row, const sheaf__picture *picture,
+                 const uint8_t *bytes); /* as pixels */
+    void (*close)(void *self);
+    void *self;
+} sheaf__pictures_source;
+
+/* sheaf__pictures_of - of rows that a source has, checked already; takes the source's self, but
+ * after a failure. */
+sheaf_status *sheaf__pictures_of(sheaf__pictures **out, int64_t rows,
+                                 const sheaf__pictures_source *source,
+                                 const sheaf__pictures_options *options);
 /* sheaf__pictures_new - of each record that has one; row r is record r. shape->hash must have come
  * to life before the first load. */
 sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records,

@@ -2,8 +2,9 @@
  * (talk_row.h): OmniLMM's and MiniCPM-V's training data.
  *
  * Records of a round are read side by side, pictures included, and taken in the order of the file.
- * Of the pictures only paths, hashes and sizes stay; they are read again when a step needs them. A
- * record that is bad is named: upstream takes another one at random. */
+ * Of the pictures only paths, hashes and sizes stay; they are read again when a step needs them, or
+ * before it does (data_pictures.h). A record that is bad is named: upstream takes another one at
+ * random. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "base/json.h"
 #include "data/complaints.h"
 #include "data/data_images.h"
+#include "data/data_pictures.h"
 #include "data/data_read.h"
 #include "data/json_items.h"
 #include "data/talk_row.h"
@@ -120,15 +122,35 @@ static void close_pictures(void *self)
     free(p);
 }
 
-static sheaf_status *load_pictures(void *self, int64_t row, const sheaf__picture *picture)
+static size_t bytes_of_row(const void *self, int64_t row)
+{
+    const pictures *p = self;
+    size_t n = 0;
+    for (int64_t i = p->first[row]; i < p->first[row + 1]; i++)
+        n += (size_t)sheaf__sliced_pixels(&p->viewed[i].pieces) * 3;
+    return n;
+}
+
+static sheaf_status *read_row(const void *self, int64_t row, uint8_t *bytes)
 {
     const pictures *p = self;
     sheaf_status *st = NULL;
     for (int64_t i = p->first[row]; i < p->first[row + 1] && st == NULL; i++) {
-        st = sheaf__view_pixels(picture, &p->viewed[i], &p->viewing);
-        picture += sheaf__sliced_count(&p->viewed[i].pieces);
+        st = sheaf__view_bytes(bytes, &p->viewed[i]);
+        bytes += sheaf__sliced_pixels(&p->viewed[i].pieces) * 3;
     }
     return st;
+}
+
+static void show_row(const void *self, int64_t row, const sheaf__picture *picture,
+                     const uint8_t *bytes)
+{
+    const pictures *p = self;
+    for (int64_t i = p->first[row]; i < p->first[row + 1]; i++) {
+        sheaf__view_show(picture, bytes, &p->viewed[i], &p->viewing);
+        picture += sheaf__sliced_count(&p->viewed[i].pieces);
+        bytes += sheaf__sliced_pixels(&p->viewed[i].pieces) * 3;
+    }
 }
 
 static sheaf_status *keep_pictures(reader *in, sheaf__talk_row *row)
@@ -353,13 +375,25 @@ static sheaf_status *describe(reader *in)
 static sheaf_status *finish(reader *in)
 {
     sheaf__data_images *images = in->data->images;
+    const int64_t ahead = in->options->micro_batch > 0 ? in->options->micro_batch : 1;
+    sheaf__pictures *held = NULL;
     sheaf_status *st = describe(in);
+    if (st == NULL) /* this batch, the next one, and one more for a rank that lags */
+        st = sheaf__pictures_of(
+            &held, in->pictures->rows,
+            &(sheaf__pictures_source){ .size = bytes_of_row,
+                                       .prepare = read_row,
+                                       .show = show_row,
+                                       .close = close_pictures,
+                                       .self = in->pictures },
+            &(sheaf__pictures_options){ .slots = 3 * ahead, .threads = in->options->threads });
     if (st != NULL)
         return st;
-    images->self = in->pictures;
-    images->load = load_pictures;
-    images->close = close_pictures;
-    images->memory = in->pictures->memory;
+    images->self = held;
+    images->load = sheaf__pictures_load;
+    images->announce = sheaf__pictures_announce;
+    images->close = sheaf__pictures_free;
+    images->memory = in->pictures->memory + sheaf__pictures_memory(held);
     in->pictures = NULL;
     if (in->data->seq == 0)
         in->data->seq = in->counts.longest;

@@ -172,6 +172,13 @@ static void test_minicpmv__slices_are_pictures_of_their_own(void **state)
                                 { a.width, a.height } };
     const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };
     check_pixels(d, 1, pictures, size, 4, &halves);
+    /* announced, held and not held any more */
+    const int64_t rows[] = { 0, 1 };
+    for (int i = 0; i < 3; i++) {
+        sheaf_data_announce(d, rows, 2);
+        check_pixels(d, 0, pictures + 3, size + 3, 1, &halves);
+        check_pixels(d, 1, pictures, size, 4, &halves);
+    }
     sheaf_data_close(d);
     sheaf_config_release(&c);
 }

@@ -76,30 +76,43 @@ static sheaf_status *changed(const char *path)
     return sheaf_try_this(sheaf_found(st, "others"), "put the file back; then go on with --resume");
 }
 
-sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
-                                 const sheaf__viewing *viewing)
+sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed)
 {
     const unsigned mode = sheaf__compute_mode_enter(); /* whoever calls, the numbers are a rank's */
-    const sheaf__sliced *s = &viewed->pieces;
-    const sheaf_image_scale *scale = viewing->form.halved ? &halves : &sheaf_image_clip_scale;
     sheaf_image image = { 0 };
     sheaf_hash hash;
-    uint8_t *bytes = malloc((size_t)sheaf__sliced_pixels(s) * 3);
-    sheaf_status *st = bytes == NULL ? sheaf__no_memory(viewed->path) : NULL;
-    if (st == NULL)
-        st = decode(&image, &hash, viewed->path);
+    sheaf_status *st = decode(&image, &hash, viewed->path);
     if (st == NULL && !sheaf__hash_equal(hash, viewed->hash))
         st = changed(viewed->path);
     if (st == NULL)
-        st = sheaf_in(sheaf__slice_image(bytes, &image, s), "%s", viewed->path);
+        st = sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%s", viewed->path);
     sheaf_image_release(&image);
-    const uint8_t *from = bytes;
-    for (int64_t i = 0; st == NULL && i < sheaf__sliced_count(s); i++) {
-        const int64_t n = sheaf__sliced_width(s, i) * sheaf__sliced_height(s, i);
-        sheaf_image_normalise(picture[i].of[0].pixels, from, n, scale);
-        from += 3 * n;
-    }
-    free(bytes);
     sheaf__compute_mode_leave(mode);
+    return st;
+}
+
+void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,
+                      const sheaf__viewed *viewed, const sheaf__viewing *viewing)
+{
+    const unsigned mode = sheaf__compute_mode_enter();
+    const sheaf__sliced *s = &viewed->pieces;
+    const sheaf_image_scale *scale = viewing->form.halved ? &halves : &sheaf_image_clip_scale;
+    for (int64_t i = 0; i < sheaf__sliced_count(s); i++) {
+        const int64_t n = sheaf__sliced_width(s, i) * sheaf__sliced_height(s, i);
+        sheaf_image_normalise(picture[i].of[0].pixels, bytes, n, scale);
+        bytes += 3 * n;
+    }
+    sheaf__compute_mode_leave(mode);
+}
+
+sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
+                                 const sheaf__viewing *viewing)
+{
+    uint8_t *bytes = malloc((size_t)sheaf__sliced_pixels(&viewed->pieces) * 3);
+    sheaf_status *st =
+        bytes == NULL ? sheaf__no_memory(viewed->path) : sheaf__view_bytes(bytes, viewed);
+    if (st == NULL)
+        sheaf__view_show(picture, bytes, viewed, viewing);
+    free(bytes);
     return st;
 }

@@ -24,8 +24,12 @@ void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config);
  * the path. */
 sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing);
 void sheaf__viewed_release(sheaf__viewed *viewed);
-/* sheaf__view_pixels - reads the file again, over the pixels of as many of `picture` as it has
- * pieces, which have their sizes. Errors: as above; SHEAF_E_DATA for a file that changed. */
+/* sheaf__view_bytes - reads the file again: the bytes of all pieces, one behind the other, each
+ * [height, width, 3]. sheaf__view_show - their pixels, over as many of `picture` as there are
+ * pieces. sheaf__view_pixels - both. Errors: as above; SHEAF_E_DATA for a file that changed. */
+sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed);
+void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,
+                      const sheaf__viewed *viewed, const sheaf__viewing *viewing);
 sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
                                  const sheaf__viewing *viewing);
 
