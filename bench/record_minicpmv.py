@@ -1,8 +1,8 @@
 """Records small models of MiniCPM-V 2.0, 2.5 and 2.6 in the form of the golden folders.
 
 Plain torch, written from the formulas of docs/minicpmv.md, from no program, so that it is
-a second opinion. Upstream's 2.5 looks at padding; FOLDER v2_5 holds each picture by itself, and
-v2_5_padded what upstream computes for pictures of several sizes.
+a second opinion. Upstream's 2.5 looks at padding: v2_5 holds each picture by itself (one_row), and
+what upstream computes for one row of pictures of several sizes (padded).
 
   python3 record_minicpmv.py FOLDER
 """
@@ -124,7 +124,7 @@ def positions(w, version, h, width, longest):
 
 
 def see(w, version, image, longest):
-    """The tower's rows of one picture, of which all but the first are padding's where it is padded."""
+    """The tower's rows of one picture, behind them those of its padding."""
     timm = version == 20
     h, width = image.shape[1] // PATCH, image.shape[2] // PATCH
     rows = image.reshape(3, h, PATCH, width, PATCH).permute(1, 3, 0, 2, 4).reshape(h * width, -1)
@@ -142,7 +142,7 @@ def see(w, version, image, longest):
         x = x + linear(w, p + ("attn.proj" if timm else "self_attn.out_proj"), attention(q, k, v, VHEADS))
         y = linear(w, p + "mlp.fc1", layernorm(w, p + ("norm2" if timm else "layer_norm2"), x))
         x = x + linear(w, p + "mlp.fc2", F.gelu(y, approximate="none" if timm else "tanh"))
-    return layernorm(w, "vpm.norm" if timm else "vpm.post_layernorm", x)[: h * width]
+    return layernorm(w, "vpm.norm" if timm else "vpm.post_layernorm", x)
 
 
 def resample(w, version, x, h, width):
@@ -208,6 +208,7 @@ def config(version, padded):
 
 
 def record(folder, version, seed, padded=False):
+    name = "padded" if padded else "one_row"
     torch.manual_seed(seed)
     w = {n: t.requires_grad_(n != "resampler.pos_embed") for n, t in tensors(version, seed).items()}
     grids = [(4, 4), (3, 5), (5, 2)]
@@ -218,7 +219,7 @@ def record(folder, version, seed, padded=False):
     labels[-1] = -100
     longest = max(h * v for h, v in grids)
     seen = [see(w, version, im, longest if padded else h * v) for im, (h, v) in zip(images, grids)]
-    rows = [resample(w, version, x, h, v) for x, (h, v) in zip(seen, grids)]
+    rows = [resample(w, version, x[: h * v], h, v) for x, (h, v) in zip(seen, grids)]
     x = w["llm.model.embed_tokens.weight"][ids] * (EMB if version == 20 else 1)
     x = x.index_copy(0, torch.cat([torch.arange(s, s + Q) for s in starts]), torch.cat(rows))
     logits = decode(w, version, x)
@@ -237,14 +238,14 @@ def record(folder, version, seed, padded=False):
     out = {n: t.detach().contiguous() for n, t in out.items()}
     os.makedirs(folder, exist_ok=True)
     save_file({n: t.detach().bfloat16() for n, t in w.items()}, f"{folder}/model.safetensors")
-    save_file(out, f"{folder}/one_row.safetensors")
+    save_file(out, f"{folder}/{name}.safetensors")
     some = ("pos_embed", "position_embedding.weight", "resampler.query", "patch_embedding.bias")
     save_file({f"grad.{n}": t.grad for n, t in w.items() if n.endswith(some) and t.grad is not None},
-              f"{folder}/one_row_grads.safetensors")
+              f"{folder}/{name}_grads.safetensors")
     norms = {n: None if t.grad is None else t.grad.double().norm().item() for n, t in w.items()}
-    with open(f"{folder}/one_row_grad_norms.json", "w") as f:
+    with open(f"{folder}/{name}_grad_norms.json", "w") as f:
         json.dump({n: x and float(f"{x:.7g}") for n, x in norms.items()}, f, separators=(",", ":"))
-    with open(f"{folder}/config.json", "w") as f:
+    with open(f"{folder}/{'padded_' if padded else ''}config.json", "w") as f:
         json.dump(config(version, padded), f, indent=1)
 
 
@@ -254,5 +255,4 @@ if __name__ == "__main__":
     record(f"{root}/v2_0", 20, 50)
     record(f"{root}/v2_5", 25, 55)
     record(f"{root}/v2_6", 26, 56)
-    if "--padded" in sys.argv:
-        record(f"{root}/v2_5_padded", 25, 55, padded=True)
+    record(f"{root}/v2_5", 25, 55, padded=True)

@@ -139,7 +139,7 @@ typedef struct sheaf_config {
     /* MiniCPM-V; all zero for others. */
     sheaf_minicpmv minicpmv;
     bool vit_dropped;       /* the tower's last block, which files may hold, is not in vit.layers */
-    bool padding_seen;      /* of 2.5: pictures of a batch are as long as its longest, see docs */
+    bool padding_seen;      /* of 2.5: pictures of a row are seen as long as its largest */
     double scale_emb;       /* of embeddings; 1: as they are */
     double scale_depth;     /* of residual branches, over sqrt(layers); 0: as they are */
     int64_t dim_model_base; /* logits are divided by hidden over it; 0: not */

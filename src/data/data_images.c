@@ -158,12 +158,14 @@ int64_t sheaf__data_images_patches(const sheaf__data_images *images, int64_t row
     const sheaf__tower *own = &images->tower[tower];
     if (images->size == NULL || !own->ragged)
         return sheaf__data_images_of(images, row) * own->patches;
-    int64_t sum = 0;
+    int64_t sum = 0, most = 0;
     for (int64_t i = images->first[row]; i < images->first[row + 1]; i++) {
         const sheaf__image_size size = sheaf__data_images_size(images, i, tower);
-        sum += size.height / own->patch * (size.width / own->patch);
+        const int64_t patches = size.height / own->patch * (size.width / own->patch);
+        sum += patches;
+        most = patches > most ? patches : most;
     }
-    return sum;
+    return own->padded ? most * sheaf__data_images_of(images, row) : sum;
 }
 
 void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,

@@ -29,12 +29,15 @@ int64_t sheaf__prompt_images(const sheaf__prompt *p, const sheaf_config *config,
 /* Into which tower t cuts the images of a prompt. */
 static int64_t patches_of(const sheaf__prompt *p, const sheaf__tower *tower, int t, int64_t images)
 {
-    int64_t patches = 0;
-    for (int64_t k = 0; k < images; k++)
-        patches += p->picture != NULL && tower->ragged
-                       ? sheaf__view_patches(&p->picture[k].of[t], tower)
-                       : tower->patches;
-    return patches;
+    int64_t patches = 0, most = 0;
+    for (int64_t k = 0; k < images; k++) {
+        const int64_t of = p->picture != NULL && tower->ragged
+                               ? sheaf__view_patches(&p->picture[k].of[t], tower)
+                               : tower->patches;
+        patches += of;
+        most = of > most ? of : most;
+    }
+    return tower->padded ? most * images : patches;
 }
 
 int64_t sheaf__prompts_images(int64_t patches[SHEAF__MOST_TOWERS], const sheaf__prompt *prompt,

@@ -122,6 +122,19 @@ static int64_t image_gives(const sheaf_config *config)
     return 0;
 }
 
+int64_t sheaf__picture_seen(const sheaf__picture *picture, int64_t n, int64_t i,
+                            const sheaf__tower *tower, int t)
+{
+    int64_t k = i, most = sheaf__view_patches(&picture[i].of[t], tower);
+    while (tower->padded && k > 0 && picture[k - 1].row == picture[i].row)
+        k--;
+    for (; tower->padded && k < n && picture[k].row == picture[i].row; k++) {
+        const int64_t patches = sheaf__view_patches(&picture[k].of[t], tower);
+        most = patches > most ? patches : most;
+    }
+    return most;
+}
+
 int64_t sheaf__image_experts(const sheaf_config *config)
 {
     const sheaf__image_place *image = &sheaf__family_for(config)->image;

@@ -59,6 +59,9 @@ typedef struct sheaf__tower {
     /* Each picture has its own size, a multiple of `patch` both ways; height, width, patches and
      * rows are then those of the largest ordinary one, which plans count with. */
     bool ragged;
+    /* Of a ragged one: each is seen as long as the largest of its sequence, with black patches
+     * behind its own (MiniCPM-V 2.5, where a config asks for it). */
+    bool padded;
 } sheaf__tower;
 
 enum { SHEAF__MOST_TOWERS = 4 };
@@ -287,6 +290,10 @@ static inline int64_t sheaf__view_patches(const sheaf__view *view, const sheaf__
 {
     return sheaf__patches_along(view->height, tower) * sheaf__patches_along(view->width, tower);
 }
+/* sheaf__picture_seen - patches that tower `t` of the list sees of picture i of n: its own, and
+ * those behind them. */
+int64_t sheaf__picture_seen(const sheaf__picture *picture, int64_t n, int64_t i,
+                            const sheaf__tower *tower, int t);
 /* sheaf__patches_of - of `images` images of the towers' own size, by tower; 0 behind the last. */
 void sheaf__patches_of(int64_t out[SHEAF__MOST_TOWERS], const sheaf_config *config, int64_t images);
 /* sheaf__tower_numbers - of an image as this tower reads it. */

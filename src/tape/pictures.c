@@ -43,7 +43,9 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
             st = misfit(p, i);
         at[i] = (sheaf__picture_at){ first, sheaf__patches_along(view->height, &p->tower),
                                      sheaf__patches_along(view->width, &p->tower) };
-        first += at[i].down * at[i].across;
+        first += st == NULL
+                     ? sheaf__picture_seen(p->in->picture, p->images, i, &p->tower, p->number)
+                     : 0;
     }
     at[p->images] = (sheaf__picture_at){ first, 0, 0 };
     if (st == NULL && first != p->patches)

@@ -4,6 +4,7 @@
  * do not depend on the others, so neither do a picture's. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ops/attention/attention.h"
 #include "tape/pictures_inner.h"
@@ -23,8 +24,21 @@ static int64_t rows_before(const sheaf__picture_at *at, const sheaf__pictures *p
     return patches + (p->class_row ? i : 0);
 }
 
+/* Queries of their own do not see what lies behind a picture's own patches. */
+static bool sees_own(const inside_params *p)
+{
+    return p->of.tower.padded && p->queries_each > 0;
+}
+
+/* Of these, those that are seen. */
+static int64_t keys_of(const sheaf__picture_at *at, const inside_params *p, int64_t i)
+{
+    return at != NULL && sees_own(p) ? at[i].down * at[i].across
+                                     : rows_before(at, &p->of, i + 1) - rows_before(at, &p->of, i);
+}
+
 static sheaf__attention shape_of(const sheaf__context *c, const inside_params *p, int64_t keys,
-                                 int64_t images)
+                                 int64_t rows, int64_t images)
 {
     const sheaf__heads *h = &p->heads;
     return (sheaf__attention){ .dtype = c->dtype,
@@ -41,7 +55,7 @@ static sheaf__attention shape_of(const sheaf__context *c, const inside_params *p
                                .ldk = p->k->cols,
                                .ldv = p->v->cols,
                                .ldo = p->q->cols,
-                               .kv_rows = keys };
+                               .kv_rows = rows };
 }
 
 /* A run of equally large pictures: its shape, and the rows before it. */
@@ -53,14 +67,15 @@ typedef struct run {
 static run run_from(const sheaf__context *c, const inside_params *p, const sheaf__picture_at *at,
                     int64_t i, int64_t *end)
 {
-    const int64_t key = rows_before(at, &p->of, i), keys = rows_before(at, &p->of, i + 1) - key;
+    const int64_t key = rows_before(at, &p->of, i), rows = rows_before(at, &p->of, i + 1) - key,
+                  keys = keys_of(at, p, i);
     int64_t last = i + 1;
-    while (last < p->of.images &&
-           rows_before(at, &p->of, last + 1) - rows_before(at, &p->of, last) == keys)
+    while (last < p->of.images && keys_of(at, p, last) == keys &&
+           rows_before(at, &p->of, last + 1) - rows_before(at, &p->of, last) == rows)
         last++;
     *end = last;
-    return (run){ shape_of(c, p, keys, last - i), p->queries_each > 0 ? i * p->queries_each : key,
-                  key };
+    return (run){ shape_of(c, p, keys, rows, last - i),
+                  p->queries_each > 0 ? i * p->queries_each : key, key };
 }
 
 /* Where row `row` of a value lies; NULL on dry. */
@@ -129,6 +144,8 @@ static sheaf_status *inside_backward(sheaf__tape *tape, sheaf__op *op)
             st = sheaf__take(&apart[i], c, bytes, SHEAF_MEM_SCRATCH);
         grad[i] = apart[i] == NULL ? to[i]->grad : apart[i];
     }
+    for (int i = 1; i < 3 && st == NULL && sees_own(p) && at != NULL; i++)
+        memset(grad[i], 0, (size_t)(to[i]->rows * to[i]->cols) * sheaf_dtype_bytes(c->dtype));
     if (st == NULL)
         back_all(c, p, at, grad);
     for (int i = 0; i < 3; i++) {

@@ -239,7 +239,7 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
     sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
     a.at = at;
     for (int64_t i = 0; i < p->of.images && st == NULL && p->grid.strip; i++) {
-        at[i].across *= at[i].down;
+        at[i].across = at[i + 1].first - at[i].first;
         at[i].down = 1;
     }
     if (st == NULL)
@@ -313,7 +313,7 @@ static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
             k->widen(x, sheaf__at(p->x->data, row * width + from, t), t, n);
             if (patch < 0 && p->grid.class_row)
                 k->add(x, x, p->grid.table->data + from, n);
-            else if (patch >= 0) {
+            else if (patch >= 0 && r < a->at[i].down) { /* not behind the picture's own */
                 if (p->grid.kind == SHEAF__GRID_SINCOS)
                     turned(position, a, r, c, from, n);
                 else

@@ -66,7 +66,7 @@ static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *mode
     for (int64_t i = 0; i < images && t >= 0; i++) {
         const int64_t sample = tokens->sample[batch->image_row[i * embedded]],
                       patches = tower[t].ragged
-                                    ? sheaf__view_patches(&batch->picture[i].of[t], &tower[t])
+                                    ? sheaf__picture_seen(batch->picture, images, i, &tower[t], t)
                                     : tower[t].patches,
                       end = at + rows_of(model, k, 1, patches);
         next = i > 0 && sample == before ? next : 0;

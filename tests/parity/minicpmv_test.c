@@ -24,6 +24,32 @@ static void find_in(const char *root)
     sheaf__names_free(names, count);
 }
 
+static void copy(const char *from, const char *to)
+{
+    char *bytes;
+    size_t size;
+    FILE *file = fopen(to, "wb");
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 24));
+    assert_true(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+    free(bytes);
+}
+
+/* 2.5 with the config that asks for upstream's padding, and what comes of it. */
+static void make_padded(const char *small)
+{
+    static const char *const files[][2] = { { "model.safetensors", "model.safetensors" },
+                                            { "padded_config.json", "config.json" },
+                                            { "padded.safetensors", "one_row.safetensors" },
+                                            { "padded_grad_norms.json",
+                                              "one_row_grad_norms.json" } };
+    char *old = strdup(in_dir(small, "v2_5")), *made = strdup(at("padded"));
+    CHECK_OK(sheaf__make_dirs(made, NULL));
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        copy(in_dir(old, files[i][0]), in_dir(made, files[i][1]));
+    model_dir[models++] = made;
+    free(old);
+}
+
 /* That of 2.5, and those of the full collection. */
 static int find_recordings(void **state)
 {
@@ -33,6 +59,7 @@ static int find_recordings(void **state)
         asprintf(&small, "%s/tests/data/minicpmv", source == NULL ? "." : source) < 0)
         fail_msg("no scratch folder");
     find_in(small);
+    make_padded(small);
     const int few = models;
     if (golden_is_full())
         find_in(golden("minicpmv"));

@@ -30,7 +30,8 @@ static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
                              .rows = c->patches,
                              .gives = c->resampler.queries,
                              .columns = c->hidden,
-                             .ragged = true };
+                             .ragged = true,
+                             .padded = c->padding_seen };
     return 1;
 }
 
