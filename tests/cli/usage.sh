@@ -9,6 +9,10 @@ runs "--version names the program and its contract" 0 'sheaf 0\.[0-9]+\.[0-9]+' 
 for command in info verify convert merge diff init plan train eval generate render translate; do
     runs "$command --help shows its usage" 0 "usage: sheaf $command" "$command" --help
 done
+runs "a model that is none built in is told what there is" 2 'minicpmv-tiny' init nosuch "$work/none"
+specs=$(sed -n 's/.*or a built-in name: //p' "$work/stderr" | tr -d ,)
+runs "init --help" 0 . init --help
+for spec in $specs; do check "init --help names $spec" grep -qF "$spec" "$work/stdout"; done
 for word in version -V "--version"; do runs "$word is the version" 0 '^sheaf 0\.[0-9]+\.[0-9]+ $' $word; done
 runs "as JSON" 0 '^[{]"version": "0\.[0-9]+\.[0-9]+"[}] $' --version --json
 runs "help --help is help" 0 '^usage: sheaf COMMAND' help --help

@@ -19,6 +19,9 @@ const char cmd_init_usage[] =
     "  tiny1b-4l    hidden 2048, 4 layers, vocabulary 32000: 307 million parameters\n"
     "  cogvlm-tiny  CogVLM, byte vocabulary, images of 56 x 56: 2.4 million parameters\n"
     "  cogagent-tiny  CogAgent, the same with a second tower: 2.7 million parameters\n"
+    "  omnilmm-tiny   OmniLMM, byte vocabulary, images of 84 x 84: 1.1 million parameters\n"
+    "  minicpmv-tiny  MiniCPM-V 2.6, byte vocabulary, patches of 14: 1.1 million parameters;\n"
+    "                 minicpmv-2.5-tiny and minicpmv-2.0-tiny are the same of 2.5 and 2.0\n"
     "Matrices are normal(0, initializer_range), norms one, biases zero; each number depends\n"
     "on the seed, the tensor's name and its place alone.\n";
 

@@ -2,7 +2,7 @@
 #include "families/minicpmv/minicpmv.h"
 
 const sheaf__family_spec sheaf__minicpmv_specs[] = {
-    { "minicpmv-tiny", "MiniCPM-V 2.6, byte vocabulary, hidden 128, 4 layers, patches of 14: 1.3 "
+    { "minicpmv-tiny", "MiniCPM-V 2.6, byte vocabulary, hidden 128, 4 layers, patches of 14: 1.1 "
                        "million parameters" },
     { "minicpmv-2.5-tiny", "the same of MiniCPM-V 2.5" },
     { "minicpmv-2.0-tiny", "the same of MiniCPM-V 2.0" },
