@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Adapters as the scripts of MiniCPM-V and OmniLMM make them: LoRA, and embeddings, resampler and tower
+# in full; on every number of ranks, under PEFT's names, merged, and read again.
+. "$(dirname "$0")/lib.sh"
+
+pictures=$SHEAF_SOURCE_ROOT/tests/data/images
+names() { "$sheaf" info "$1" --tensors --json 2>/dev/null | grep -o '"name": *"[^"]*"' | sed 's/.*: *"//; s/"$//' | sort; }
+loss() { "$sheaf" eval "$@" --json 2>/dev/null | grep -o '"loss": *[0-9.]*' | head -n 1 | grep -o '[0-9.]*$'; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 2e-6 && d > -2e-6) }'; }
+
+# Two conversations: one with a picture, one with two.
+cp "$pictures/rgb8.png" "$work/0.png"
+cp "$pictures/grey8.png" "$work/1.png"
+printf '[{"id": "0", "image": "0.png", "conversations": [{"role": "user", "content": "<image>\\nWhat?"}, {"role": "assistant", "content": "one"}]},\n {"id": "1", "image": {"<image_00>": "0.png", "<image_01>": "1.png"}, "conversations": [{"role": "user", "content": "<image_00> <image_01> Both?"}, {"role": "assistant", "content": "two"}]}]\n' >"$work/data.json"
+
+adapters() { # adapters NAME SPEC TARGETS SAVED PREFIX TOWER
+    local name=$1 model=$work/$1 targets=$3 saved=$4 prefix=$5 tower=$6 tp
+    local flags=(--model "$model" --data "$work/data.json" --lora-targets "$targets" --lora-rank 4 --modules-to-save "$saved" --steps 3 --micro-batch 2 --lr 1e-3 --schedule constant)
+    runs "$name: a model" 0 . init "$2" "$model" --seed 3
+    for tp in 1 2 3; do
+        runs "$name: trained on $tp" 0 'full copies of' train "${flags[@]}" --out "$work/$name-$tp" --tp $tp
+    done
+    same "$name: two ranks give the adapter of one" "$work/$name-1/adapter" "$work/$name-2/adapter"
+    same "$name: three too" "$work/$name-1/adapter" "$work/$name-3/adapter"
+    names "$work/$name-1/adapter" >"$work/names"
+    for wanted in "$prefix.layers.0.self_attn.q_proj.lora_A.weight" "$prefix.embed_tokens.weight" "$tower"; do
+        check "$name: PEFT's name base_model.model.$wanted" grep -qxF "base_model.model.$wanted" "$work/names"
+    done
+    check "$name: query and in_proj_weight of the resampler" [ "$(grep -cE 'resampler\.(query|proj|attn\.in_proj_weight|attn\.in_proj_bias)$' "$work/names")" = 4 ]
+    runs "$name: merged" 0 'read back' merge "$model" "$work/$name-1/adapter" "$work/$name-merged"
+    local apart merged before
+    apart=$(loss --model "$model" --adapter "$work/$name-1/adapter" --data "$work/data.json")
+    merged=$(loss --model "$work/$name-merged" --data "$work/data.json")
+    before=$(loss --model "$model" --data "$work/data.json")
+    check "$name: merged is base + adapter ($merged, $apart)" near "$merged" "$apart"
+    check "$name: and not the base ($before)" bash -c 'awk -v a="$1" -v b="$2" "BEGIN { exit !(a - b > 1e-3) }"' . "$before" "$merged"
+    runs "$name: training goes on from the adapter" 0 'result' train --model "$model" --data "$work/data.json" --adapter "$work/$name-1/adapter" --out "$work/$name-more" --steps 1 --micro-batch 2 --lr 1e-3 --tp 2
+}
+
+adapters minicpmv minicpmv-tiny 'llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)' embed_tokens,resampler,vpm llm.model vpm.encoder.layers.0.self_attn.q_proj.bias
+adapters omnilmm omnilmm-tiny '.*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)' embed_tokens,resampler,vision_tower model model.vision_tower.blocks.0.attn.qkv.weight
+finish
