@@ -91,10 +91,11 @@ sheaf_status *sheaf__marked_find(sheaf__tensors *in)
     int64_t capacity = 0;
     sheaf_status *st = NULL;
     if (!known && e != NULL)
-        return sheaf_found(sheaf__tensors_bad(pixels_of,
-                                              "a config with the ids of the three tokens "
-                                              "that mark an image"),
-                           "none, so that no place of an image is known");
+        return sheaf_try_this(
+            sheaf_found(sheaf__tensors_bad(pixels_of, "a config with the ids of the three tokens "
+                                                      "that mark an image"),
+                        "none, so that no place of an image is known"),
+            "im_start_token, im_patch_token and im_end_token in config.json");
     for (int64_t r = 0; r < in->rows && known && st == NULL; r++)
         st = find_in_row(in, &m, &capacity, r);
     if (st == NULL)

@@ -181,14 +181,24 @@ static void read_resampler(sheaf_json_reader *r, sheaf_config *c)
                          "a multiple of 4: positions of the resampler have four parts");
 }
 
+/* Published configs do not say them: they came behind Zephyr's tokens, in this order, and six marks
+ * of boxes behind them. */
+enum { ZEPHYR = 32000, PUBLISHED = ZEPHYR + 9 };
+
+static int64_t read_mark(sheaf_json_reader *r, const sheaf_config *c, const char *key, int nth)
+{
+    const int64_t id = sheaf__config_read_id(r, key, c->vocab);
+    return id < 0 && c->vocab == PUBLISHED ? ZEPHYR + nth : id;
+}
+
 static void read_marks(sheaf_json_reader *r, sheaf_config *c)
 {
     if (!sheaf__json_bool(r, "mm_use_im_start_end", true))
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "mm_use_im_start_end",
                          "true: without marks around an image upstream has no rule either");
-    c->image_mark.begin = sheaf__config_read_id(r, "im_start_token", c->vocab);
-    c->image_mark.patch = sheaf__config_read_id(r, "im_patch_token", c->vocab);
-    c->image_mark.end = sheaf__config_read_id(r, "im_end_token", c->vocab);
+    c->image_mark.begin = read_mark(r, c, "im_start_token", 1);
+    c->image_mark.patch = read_mark(r, c, "im_patch_token", 0);
+    c->image_mark.end = read_mark(r, c, "im_end_token", 2);
 }
 
 void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)

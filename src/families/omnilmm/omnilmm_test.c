@@ -47,11 +47,12 @@ static void test_config__the_towers_name_tells_its_sizes(void **state)
                 c.vit.ffn == 15360 && c.vit.positions == 257 && c.vit.height == 448 &&
                 c.patches == 1024);
     assert_true(c.resampler.queries == 256 && c.resampler.heads == 32 && c.window == 4096);
-    assert_true(c.image_mark.begin == -1 && c.image_mark.patch == -1 && c.image_mark.end == -1);
+    assert_true(c.image_mark.begin == 32001 && c.image_mark.patch == 32000 &&
+                c.image_mark.end == 32002);
     sheaf_config_release(&c);
     CHECK_OK(parse(&c, SMALL));
     assert_true(c.vit.layers == 3 && c.vit.ffn == 160 && c.vit.positions == 17 && c.patches == 36 &&
-                c.resampler.heads == 1 && c.window == 4096);
+                c.resampler.heads == 1 && c.window == 4096 && c.image_mark.begin == -1);
     sheaf_config_release(&c);
     CHECK_OK(parse(&c, "{" TEXT ",\"num_query\":16,\"image_size\":71," TOWER "}"));
     assert_int_equal(c.patches, 36); /* 5 patches are 70 pixels */
