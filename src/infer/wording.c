@@ -252,7 +252,7 @@ sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording 
     out->borrowed = true;
     if (w->templated || w->tokenizer == NULL || w->chat != NULL)
         sheaf__wording_note_date(w, true, events);
-    if (w->templated)
+    if (w->templated || sheaf__family_for(w->config)->pictures != NULL)
         return NULL;
     if (w->tokenizer == NULL)
         return find_template(out, &(sheaf__wording_options){ .events = events });

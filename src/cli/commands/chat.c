@@ -423,6 +423,11 @@ static sheaf_status *begin(session *t)
         return st;
     if (st == NULL && s->load != NULL)
         st = sheaf_in(sheaf_chat_load(t->chat, s->load), "--load");
+    if (st == NULL && s->image.n > 1 && !t->model->wording.placed)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--image"),
+                                        "one: %s reads no more in a conversation",
+                                        sheaf_family_name(t->model->opened.config.family)),
+                         "%" PRId64, s->image.n);
     for (int64_t i = 0; i < s->image.n && st == NULL; i++)
         st = sheaf_chat_look(t->chat, s->image.at[i]);
     if (st == NULL && s->ask.system != NULL)
