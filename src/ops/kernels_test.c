@@ -212,6 +212,16 @@ static void run_geglu_softcap(probe *p, const sheaf__kernels *k)
     take(p, p->f, sizeof p->f);
 }
 
+static void run_gelu_tanh(probe *p, const sheaf__kernels *k)
+{
+    k->gelu_tanh(p->out, p->a, N, p->dtype);
+    k->gelu_tanh_back(p->b, p->c, p->a, N, true, p->dtype);
+    k->gelu_tanh_back(p->a, p->c, p->a, N, false, p->dtype);
+    take(p, p->out, sizeof p->out);
+    take(p, p->b, sizeof p->b);
+    take(p, p->a, sizeof p->a);
+}
+
 static const struct {
     const char *name;
     void (*run)(probe *p, const sheaf__kernels *k);
@@ -235,6 +245,7 @@ static const struct {
       UINT64_C(0xdaa6a5e9b8844a95) },
     { "geglu, softcap", run_geglu_softcap, UINT64_C(0xd0a7e23d5f4fe174),
       UINT64_C(0x98153ee907fddd09) },
+    { "gelu by tanh", run_gelu_tanh, UINT64_C(0x0bd9cdfc97835a21), UINT64_C(0xcc3679610bf89535) },
 };
 
 /* One or two types, every kind of number, with and without DAZ and FTZ: one hash. */

@@ -312,6 +312,9 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
                  (long long)q->ask.o.micro_batch, (long long)q->ask.seq);
     if (q->ask.images == q->ask.o.micro_batch)
         sheaf__print(cli->out, " (%lld of each an image)", (long long)image_of(q));
+    else if (q->ask.images > q->ask.o.micro_batch)
+        sheaf__print(cli->out, " (at most %lld images, each %lld of them)",
+                     (long long)q->ask.images, (long long)image_of(q));
     else if (sheaf__image_positions(&q->ask.opened.config) > 0)
         sheaf__print(cli->out,
                      q->ask.images == 0 ? " (no images)" : " (%lld of at most %lld an image)",
