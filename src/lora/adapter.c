@@ -92,6 +92,12 @@ static sheaf_status *refuse_kind(const sheaf_tensor *tensor)
 
 /* ---- entries that match nothing ---- */
 
+/* A parameter of a module, as the resampler's query is: no module by itself. */
+static bool is_parameter(const sheaf_tensor *t)
+{
+    return strcmp(t->name, t->module) == 0;
+}
+
 static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what, const char *item)
 {
     const char *names[64];
@@ -100,7 +106,7 @@ static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what
         return sheaf__lora_paths_no_module(schema, what, item);
     for (int64_t i = 0; i < schema->count && n < 64; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (!t->bias && (t->layer <= 0))
+        if (!t->bias && t->layer <= 0 && !is_parameter(t))
             names[n++] = strchr(item, '.') != NULL ? t->module : last_name(t->module);
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s '%s'", what, item);
@@ -265,12 +271,6 @@ static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *pa
         if (strcmp(lora->module[i].base->module, path) == 0)
             return &lora->module[i];
     return NULL;
-}
-
-/* A parameter of a module, as the resampler's query is: no module by itself. */
-static bool is_parameter(const sheaf_tensor *t)
-{
-    return strcmp(t->name, t->module) == 0;
 }
 
 static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)

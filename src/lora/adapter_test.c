@@ -272,6 +272,9 @@ static const struct {
     { "model\\.resampler", "", 0, 0, SHEAF_E_UNSUPPORTED, "target 'model.resampler'" },
     { "model\\.resampler\\.query", "", 0, 0, SHEAF_E_ARG,
       "no layer is adapted" }, /* a parameter, as PEFT sees it */
+    /* nor is one proposed */
+    { "model.resampler.quer", "", 0, 0, SHEAF_E_ARG,
+      "no module of that name | model.resampler.ln_q" },
     { "out_proj", "", 0, 0, SHEAF_E_UNSUPPORTED, "torch's attention" },
     { "model.vision_tower.patch_embed.proj", "", 0, 0, SHEAF_E_UNSUPPORTED, "a convolution" },
     { "q_proj", "resampeler", 0, 0, SHEAF_E_ARG, "module to save 'resampeler'" },
