@@ -35,6 +35,14 @@ shift
 exec "$@" --image "$image"
 END2
 answers "processes of mpirun, about pictures" 0 "$work/seen" "$mpirun" -n 4 bash "$work/each" "$pictures/one.png" "$sheaf" "${look[@]}" --place 2 --tp 2 --transport mpi
+for family in omnilmm minicpmv; do # a picture more, of another size
+    runs "$family" 0 . init $family-tiny "$work/$family" --seed 3
+    look=(chat --model "$work/$family" --max-new 4 --json)
+    "$sheaf" "${look[@]}" --image "$pictures/one.png" <"$work/seen" >"$work/alone" 2>/dev/null
+    check "$family answers" test "$(wc -l <"$work/alone")" -ge 3
+    answers "$family: processes about pictures" 0 "$work/seen" "$mpirun" -n 4 bash "$work/each" "$pictures/one.png" "$sheaf" "${look[@]}" --place 2 --tp 2 --transport mpi
+done
+look=(chat --model "$work/vlm" --max-new 4 --template chat)
 ranks 2 "$sheaf" "${talk[@]}" --tp 2 --transport mpi </dev/null >"$work/log" 2>&1 && fail "no input" "it was taken for a chat"
 check "an input that mpirun has not is an error, told once" bash -c '[ "$(grep -c "^sheaf: " "$0")" = 1 ] && grep -q "^sheaf: .*standard input$" "$0"' "$work/log"
 ranks 2 bash "$work/each" "$pictures/none.png" "$sheaf" "${look[@]}" --tp 2 --transport mpi <"$work/seen" >"$work/log" 2>&1 && fail "no picture" "it was answered"
