@@ -1,11 +1,13 @@
 /* data_images.h - private: the images of a data set, and which positions of a row are theirs.
  *
- * A .safetensors file for a model with images may also hold, as [rows, length] of 0 or 1:
+ * A .safetensors file for a model with images tells of them as the family says (sheaf__image_file).
+ * By masks, as [rows, length] of 0 or 1:
  *   image_embed_mask    BOI, patches, EOI (or token_type_ids, the same under another name)
  *   vision_expert_mask  positions that use the visual experts; without it BOI and patches
  *   image_rope_mask     patches; only read where position_ids are absent
  * and vision_image [rows, channels, height, width] (of a model with a second tower cross_image as
- * well), F32, BF16 or F16, normalised. context_length is ignored. */
+ * well), F32, BF16 or F16, normalised. context_length is ignored. By marks among the tokens, with
+ * `images` [n, channels, height, width]: tensors_marked.c; by bounds: tensors_bound.c. */
 #ifndef SHEAF_DATA_DATA_IMAGES_H
 #define SHEAF_DATA_DATA_IMAGES_H
 

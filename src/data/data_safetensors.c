@@ -1,10 +1,11 @@
 /* data_safetensors.c - pre-tokenised rows.
  *
  * input_ids, labels and optionally attention_mask and position_ids, each [rows, length],
- * int32 or int64; for a model with images also what data_images.h lists; and nothing else:
- * an input that is not known here may change the meaning of the others. A row's own padding is kept
- * as it is (it shows in saved logits); only positions at the end with mask 0 and no label may fall
- * outside --seq. */
+ * int32 or int64 (masks BOOL, too), labels_shifted in place of labels; for a model with images also
+ * what data_images.h lists; and nothing else, but for families whose files hold all sorts of
+ * things: an input that is not known here may change the meaning of the others. A row's own padding
+ * is kept as it is (it shows in saved logits); only positions at the end with mask 0 and no label
+ * may fall outside --seq. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
