@@ -154,9 +154,17 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
 
 /* ---- tied tables ---- */
 
-static sheaf_status *names_module(bool *out, const sheaf_lora_options *o, const char *path)
+/* The module of a weight, which `tensor` names. */
+static const char *path_of(char path[128], const char *tensor)
 {
-    *out = sheaf__lora_saves(o, path);
+    snprintf(path, 128, "%.*s", (int)(strlen(tensor) - strlen(".weight")), tensor);
+    return path;
+}
+
+static sheaf_status *names_module(bool *out, const sheaf_lora_options *o, const char *tensor)
+{
+    char path[128];
+    *out = sheaf__lora_saves(o, path_of(path, tensor));
     if (*out || o->all_linear)
         return NULL;
     sheaf_hit hit;
@@ -171,8 +179,9 @@ bool sheaf_lora_unties(const sheaf_lora_options *o, const sheaf_config *config)
     if (!config->tied || o->keep_tie)
         return false;
     /* An unsound pattern is sheaf_lora_resolve()'s to report. */
-    sheaf_status_free(names_module(&embed, o, "model.embed_tokens"));
-    sheaf_status_free(names_module(&head, o, "lm_head"));
+    const sheaf__family *family = sheaf__family_for(config);
+    sheaf_status_free(names_module(&embed, o, family->table));
+    sheaf_status_free(names_module(&head, o, family->head));
     return embed || head;
 }
 
@@ -422,8 +431,12 @@ static sheaf_status *check_tied(const sheaf_schema *schema, const sheaf_lora_opt
 {
     if (!schema->config.tied)
         return NULL;
+    char path[128];
     sheaf_hit hit = SHEAF_HIT_NONE;
-    sheaf_status *st = o->all_linear ? NULL : sheaf__lora_hit(&hit, o, "lm_head");
+    sheaf_status *st =
+        o->all_linear
+            ? NULL
+            : sheaf__lora_hit(&hit, o, path_of(path, sheaf__family_for(&schema->config)->head));
     if (st != NULL || (hit != SHEAF_HIT_TARGET && !sheaf_lora_unties(o, &schema->config)))
         return st;
     st = sheaf_fail(SHEAF_E_UNSUPPORTED, "an adapter for one use of the tied table");
@@ -571,7 +584,7 @@ static bool is_expected(const sheaf_lora *lora, const char *name)
         if (strcmp(name, lora->saved_name[i]) == 0)
             return true;
     /* PEFT writes both names of a table that stays tied. */
-    if (lora->options.keep_tie && strcmp(name, PREFIX "lm_head.weight") == 0)
+    if (lora->options.keep_tie && sheaf__ends_with_item(name, strlen(name), "lm_head.weight"))
         return true;
     return is_base_copy(lora, name);
 }

@@ -53,7 +53,7 @@ static sheaf_status *targeted(bool *yes, const sheaf_lora_options *o, const char
 {
     sheaf_hit hit = SHEAF_HIT_NONE;
     *yes = o->all_linear || (o->target_regex == NULL && o->ntargets == 0) ||
-           (o->keep_tie && length == 7 && strncmp(path, "lm_head", 7) == 0);
+           (o->keep_tie && sheaf__ends_with_item(path, length, "lm_head"));
     if (*yes)
         return NULL;
     char *module = strndup(path, length);
@@ -69,8 +69,8 @@ static bool saved_whole(const sheaf_lora_options *o, const char *name)
 {
     const char *dot = strrchr(name, '.');
     if ((dot != NULL && strcmp(dot, ".bias") == 0 && o->bias != SHEAF_BIAS_NONE) ||
-        (o->keep_tie && strcmp(name, "lm_head.weight") == 0) || dot == NULL ||
-        sheaf__lora_saves(o, name) || sheaf__lora_saves_tensor(o, name))
+        (o->keep_tie && sheaf__ends_with_item(name, strlen(name), "lm_head.weight")) ||
+        dot == NULL || sheaf__lora_saves(o, name) || sheaf__lora_saves_tensor(o, name))
         return dot != NULL;
     char *module = strndup(name, (size_t)(dot - name));
     const bool yes = module != NULL && sheaf__lora_saves(o, module);

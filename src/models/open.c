@@ -22,7 +22,8 @@ typedef struct overlay {
     sheaf_source source;
     sheaf_source *base, *adapter; /* adapter may be NULL */
     const sheaf_lora *lora;
-    bool untied; /* the base stores one table for two tensors */
+    bool untied; /* the base stores one table for two tensors, by the names of its family */
+    const sheaf__family *family;
 } overlay;
 
 /* The name in the adapter's file of a tensor that it holds whole, or NULL. */
@@ -38,7 +39,7 @@ static const char *replaced(const overlay *o, const char *name)
 
 static const char *in_base(const overlay *o, const char *name)
 {
-    return o->untied && strcmp(name, "lm_head.weight") == 0 ? "model.embed_tokens.weight" : name;
+    return o->untied && strcmp(name, o->family->head) == 0 ? o->family->table : name;
 }
 
 static const sheaf_source_entry *find(sheaf_source *self, const char *name)
@@ -81,9 +82,12 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
     overlay *over = calloc(1, sizeof *over);
     if (over == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "adapter");
-    *over = (overlay){
-        { find, count, entry, read_box, close_overlay }, o->base, o->adapter, o->lora, untied
-    };
+    *over = (overlay){ { find, count, entry, read_box, close_overlay },
+                       o->base,
+                       o->adapter,
+                       o->lora,
+                       untied,
+                       sheaf__family_for(&o->config) };
     o->weights = &over->source;
     return NULL;
 }

@@ -16,7 +16,7 @@ printf '[{"id": "0", "image": "0.png", "conversations": [{"role": "user", "conte
 adapters() { # adapters NAME SPEC TARGETS SAVED PREFIX TOWER
     local name=$1 model=$work/$1 targets=$3 saved=$4 prefix=$5 tower=$6 tp
     local flags=(--model "$model" --data "$work/data.json" --lora-targets "$targets" --lora-rank 4 --modules-to-save "$saved" --steps 3 --micro-batch 2 --lr 1e-3 --schedule constant)
-    runs "$name: a model" 0 . init "$2" "$model" --seed 3
+    [ -d "$model" ] || runs "$name: a model" 0 . init "$2" "$model" --seed 3
     for tp in 1 2 3; do
         runs "$name: trained on $tp" 0 'full copies of' train "${flags[@]}" --out "$work/$name-$tp" --tp $tp
     done
@@ -39,4 +39,12 @@ adapters() { # adapters NAME SPEC TARGETS SAVED PREFIX TOWER
 
 adapters minicpmv minicpmv-tiny 'llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)' embed_tokens,resampler,vpm llm.model vpm.encoder.layers.0.self_attn.q_proj.bias
 adapters omnilmm omnilmm-tiny '.*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)' embed_tokens,resampler,vision_tower model model.vision_tower.blocks.0.attn.qkv.weight
+
+# Tied tables: a saved embedding is a tensor of its own, and the head stays as it was, under llm. too.
+sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$work/minicpmv/config.json" >"$work/tied.json"
+runs "a tied model" 0 . init "$work/tied.json" "$work/tied" --seed 3
+adapters tied '' 'llm\..*layers\.\d+\.self_attn\.q_proj' embed_tokens,resampler llm.model llm.model.embed_tokens.weight
+names "$work/tied-merged" >"$work/names"
+check "tied: merged, both tables are there" [ "$(grep -cx 'llm.lm_head.weight\|llm.model.embed_tokens.weight' "$work/names")" = 2 ]
+check "tied: and the config says so" grep -q '"tie_word_embeddings": false' "$work/tied-merged/config.json"
 finish

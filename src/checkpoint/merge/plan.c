@@ -17,7 +17,13 @@
 #include "schema/family.h"
 
 enum { MOST_CONFIG = 64 << 20 };
-static const char head_name[] = "lm_head.weight";
+
+/* Of the families that are known as their files have it ("llm.lm_head.weight"). */
+static const char *head_name(const sheaf__merge_plan *p)
+{
+    const sheaf__family *family = sheaf__family_named(p->model_type);
+    return family != NULL && family->form != NULL ? family->head : "lm_head.weight";
+}
 
 static const char memory_for[] = "merge: out of memory for the list of tensors";
 
@@ -74,7 +80,12 @@ static bool has_head(const json_t *config, bool said)
         json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
     if (class == NULL)
         return said;
-    return strstr(class, "ForCausalLM") != NULL || strstr(class, "LMHead") != NULL ||
+    const json_t *type = json_object_get(config, "model_type");
+    const sheaf__family *family =
+        json_is_string(type) ? sheaf__family_named(json_string_value(type)) : NULL;
+    return (family != NULL && family->architecture != NULL &&
+            strcmp(family->architecture, class) == 0) ||
+           strstr(class, "ForCausalLM") != NULL || strstr(class, "LMHead") != NULL ||
            strstr(class, "ForConditionalGeneration") != NULL;
 }
 
@@ -87,30 +98,31 @@ static sheaf_status *add_head(sheaf__merge_plan *p, const json_t *config)
     if (flag == NULL && json_is_object(text))
         flag = json_object_get(text, "tie_word_embeddings");
     const sheaf_source_entry *table = find_table(p);
-    const bool stored = sheaf__merge_find(p, head_name) != NULL;
+    const char *const head_is = head_name(p);
+    const bool stored = sheaf__merge_find(p, head_is) != NULL;
     bool elsewhere = false; /* a head of another name, as that of language_model */
     for (int64_t i = 0; i < p->count; i++)
-        elsewhere |=
-            ends_at_dot(p->tensor[i].name, head_name) && strcmp(p->tensor[i].name, head_name) != 0;
+        elsewhere |= ends_at_dot(p->tensor[i].name, "lm_head.weight") &&
+                     strcmp(p->tensor[i].name, head_is) != 0;
     p->table = p->head = -1;
     p->tied = table != NULL && !elsewhere && has_head(config, json_is_true(flag)) &&
               (stored ? json_is_true(flag) : flag == NULL || json_is_true(flag));
     if (!p->tied)
         return NULL;
     p->stored_twice = stored;
-    sheaf__merge_tensor *head = stored ? sheaf__merge_find(p, head_name) : &p->tensor[p->count];
+    sheaf__merge_tensor *head = stored ? sheaf__merge_find(p, head_is) : &p->tensor[p->count];
     if (stored && (head->ndim != 2 || head->shape[0] != table->shape[0] ||
                    head->shape[1] != table->shape[1])) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_name);
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_is);
         sheaf_expected(st, "the shape of '%s', because tie_word_embeddings is true", table->name);
         return sheaf_try_this(st,
                               "set tie_word_embeddings to false in config.json if they are two");
     }
-    *head = make_tensor(head_name, table);
+    *head = make_tensor(head_is, table);
     p->count += !stored;
     qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, by_name);
     p->table = sheaf__merge_find(p, table->name) - p->tensor;
-    p->head = sheaf__merge_find(p, head_name) - p->tensor;
+    p->head = sheaf__merge_find(p, head_is) - p->tensor;
     return NULL;
 }
 
@@ -374,7 +386,7 @@ static sheaf_status *check_resized(sheaf__merge_plan *p)
 {
     const sheaf_source_entry *e = find_table(p);
     const sheaf__merge_tensor *table = e != NULL ? sheaf__merge_find(p, e->name) : NULL,
-                              *head = sheaf__merge_find(p, head_name);
+                              *head = sheaf__merge_find(p, head_name(p));
     const sheaf__merge_tensor *other = NULL;
     for (int64_t i = 0; i < p->count; i++) {
         const sheaf__merge_tensor *t = &p->tensor[i];
