@@ -89,7 +89,7 @@ static sheaf_status *open_sources(reader *in, const char *path)
     sheaf_status *st = sheaf__text_sources_files(&in->sources, path);
     if (st == NULL && in->sources.paths != 1)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
-                            "a file of JSON Lines or a JSON array");
+                            "a file of JSON Lines or a JSON array, or a folder with one");
     if (st == NULL)
         st = sheaf__text_sources_open(&in->sources, o);
     if (st == NULL)
@@ -415,11 +415,11 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
     sheaf__viewing_of(&in->talks.viewing, options->config);
     in->pictures->viewing = in->talks.viewing;
     in->talks.loss_on = options->loss_on;
-    sheaf_status *st = sheaf__path_parent(&folder, path);
     in->talks.config = options->config;
+    sheaf_status *st = open_sources(in, path);
+    if (st == NULL) /* the one file of a folder */
+        st = sheaf__path_parent(&folder, path = in->sources.path[0]);
     in->talks.folder = folder;
-    if (st == NULL)
-        st = open_sources(in, path);
     if (st == NULL)
         st = sheaf__pool_new(&in->pool, sheaf__cores(options->threads));
     if (st == NULL)

@@ -137,6 +137,11 @@ static void test_omnilmm__pictures_in_any_turn(void **state)
     check_pixels(d, 1, second, size, 2, &sheaf_image_clip_scale);
     assert_string_equal(sheaf_data_template(d), "zephyr");
     sheaf_data_close(d);
+    char folder[512]; /* with this one file of JSON, and pictures beside it */
+    snprintf(folder, sizeof folder, "%.*s", (int)(strlen(at("x")) - 2), at("x"));
+    CHECK_OK(sheaf_data_open(&d, folder, &(sheaf_data_options){ .config = &c, .threads = 2 }));
+    assert_int_equal(sheaf_data_rows(d), 3);
+    sheaf_data_close(d);
     sheaf_config_release(&c);
 }
 
