@@ -65,6 +65,15 @@ loss "says the same" --model "$work/merged"
 check "but for rounding" near "$loss" "$adapted" 1e-5
 runs "the default targets" 0 'LoRA on q_proj,k_proj,v_proj' train --model "$m" "${flags[@]}" --out "$work/default"
 
+# Groups whose rows hold no, one and two pictures; and a run that goes on elsewhere.
+grouped=(--data "$folder/all.json" --method full --micro-batch 1 --accumulate 4 --accumulators 4 --schedule constant --lr 1e-3 --no-shuffle)
+runs "one group" 0 . train --model "$m" "${grouped[@]}" --steps 3 --out "$work/group1"
+runs "two groups" 0 . train --model "$m" "${grouped[@]}" --steps 3 --dp 2 --out "$work/group2"
+runs "two steps" 0 . train --model "$m" "${grouped[@]}" --steps 2 --out "$work/part"
+runs "and the third on three ranks" 0 . train --model "$m" "${grouped[@]}" --steps 3 --out "$work/part" --resume --tp 3
+same "groups: the same model" "$work/group1/model" "$work/group2/model"
+same "resumed: the same model" "$work/group1/model" "$work/part/model"
+
 # ---- asking ----
 ask=(generate --model "$m" --prompt what --image "${pictures[0]}" --max-new 6 --greedy --json)
 runs "an answer" 0 '"tokens"' "${ask[@]}"

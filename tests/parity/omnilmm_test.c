@@ -366,32 +366,37 @@ static void compare_adapter(const char *ours, const char *theirs)
     sheaf__safetensors_close(b);
 }
 
+/* One row a step, by AdamW as it was recorded: without clipping, at one rate. */
+static void optimizer_of(sheaf_train_options *o, const json_t *adam)
+{
+    sheaf_train_options_default(o);
+    o->threads = 2;
+    o->steps = json_integer_value(json_object_get(adam, "steps"));
+    o->micro_batch = 1;
+    o->shuffle = false;
+    o->lr = json_number_value(json_object_get(adam, "lr"));
+    o->beta1 = json_number_value(json_array_get(json_object_get(adam, "betas"), 0));
+    o->beta2 = json_number_value(json_array_get(json_object_get(adam, "betas"), 1));
+    o->eps = json_number_value(json_object_get(adam, "eps"));
+    o->weight_decay = json_number_value(json_object_get(adam, "weight_decay"));
+    o->clip = 0;
+    o->schedule = SHEAF_SCHEDULE_CONSTANT;
+    o->dtype = SHEAF_F32;
+}
+
 static void check_run(const char *dir, const char *name, int ranks)
 {
     char *run_dir = strdup(in_dir(dir, name)), *out = strdup(at("run")),
          *data = strdup(in_dir(dir, inputs[0])),
          *adapter = strdup(in_dir(run_dir, "adapter_start"));
     json_t *told = json_of(run_dir, "training.json");
-    const json_t *adam = json_object_get(told, "optimizer");
     sheaf_train_options o;
-    sheaf_train_options_default(&o);
+    optimizer_of(&o, json_object_get(told, "optimizer"));
     o.model = dir;
     o.data = data;
     o.out = out;
     o.adapter = adapter;
     o.tp = ranks;
-    o.threads = 2;
-    o.steps = json_integer_value(json_object_get(adam, "steps"));
-    o.micro_batch = 1;
-    o.shuffle = false;
-    o.lr = json_number_value(json_object_get(adam, "lr"));
-    o.beta1 = json_number_value(json_array_get(json_object_get(adam, "betas"), 0));
-    o.beta2 = json_number_value(json_array_get(json_object_get(adam, "betas"), 1));
-    o.eps = json_number_value(json_object_get(adam, "eps"));
-    o.weight_decay = json_number_value(json_object_get(adam, "weight_decay"));
-    o.clip = 0;
-    o.schedule = SHEAF_SCHEDULE_CONSTANT;
-    o.dtype = SHEAF_F32;
     trace t = { json_object_get(told, "losses"), 0 };
     sheaf_train_result result;
     CHECK_OK(sheaf_train(&result, &o, "", "",
