@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# vlm.sh - `./run demo-vlm [--agent] [--json]`: a small CogVLM (or CogAgent) learns to read pictures of numbers, about
+# vlm.sh - `./run demo-vlm [--agent | --minicpm] [--json]`: a small CogVLM (or CogAgent) learns to read pictures of numbers, about
 # five minutes of processor time. See docs/demo-vlm.md.
 #
 # It learns in full from one style of pictures; an adapter, trained on two ranks, then teaches it another. What comes
 # out goes the way of SAT's users: a checkpoint of two parts, verified, merged into one part, asked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+case " $* " in *" --minicpm "*) exec bash demo/minicpm.sh "$@" ;; esac
 sheaf=build/sheaf
 captcha=build/examples/captcha
 model=cogvlm
@@ -15,7 +16,7 @@ for word in "$@"; do
     case $word in
         --agent) model=cogagent recipe=demo/captcha-agent.recipe ;;
         --json) json=true ;;
-        *) printf 'usage: ./run demo-vlm [--agent] [--json]\n' >&2; exit 2 ;;
+        *) printf 'usage: ./run demo-vlm [--agent | --minicpm] [--json]\n' >&2; exit 2 ;;
     esac
 done
 work=build/demo-$model
@@ -28,23 +29,7 @@ mkdir -p "$work"
 exec 3>&1
 [ $json = false ] || exec 1>&2
 
-headline() { printf '\n== [%3d s] %s\n' $((SECONDS - begin)) "$*"; }
-stop() { printf 'demo-vlm: %s\n' "$*" >&2; exit 1; }
-# Shows a command as a reader would type it, then runs it.
-show() { printf '   $ %s\n' "$*"; "$@"; }
-# Keeps what a command says for the case that it fails.
-quiet() { "$@" >"$work/last.out" 2>"$work/last.log" || { cat "$work/last.out" "$work/last.log" >&2; stop "failed: $*"; }; }
-value() { awk -v key="\"$1\":" '(i = index($0, key)) { v = substr($0, i + length(key)); sub(/[,}].*/, "", v); print v + 0; exit }' "$2"; }
-# score NAME STYLE ARGUMENT...: the share of held-out pictures answered exactly, in percent.
-score() {
-    local name=$1 style=$2
-    shift 2
-    quiet "$sheaf" eval "$@" --data "$work/$style/heldout" --match --max-new 8 --json
-    cp "$work/last.out" "$work/$name.json"
-    awk -v x="$(value exact_match "$work/$name.json")" 'BEGIN { printf "%.1f\n", 100 * x }'
-}
-at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a >= b) }'; }
-labels() { find "$@" -type f -printf '%f\n' | cut -d. -f1 | sort -u; }
+. demo/vlm_lib.sh
 
 headline "pictures of numbers in two styles; the numbers of the held-out ones are in no training picture"
 show $captcha night "$work/night" 6000 $held
@@ -56,14 +41,14 @@ show $sheaf init demo/$model.json "$work/new" --seed 1
 show $sheaf train --model "$work/new" --data "$work/night/train" --out "$work/full" --method full --steps "$full_steps" \
     --micro-batch 32 --lr 1e-3 --warmup 100 --schedule cosine --threads 2
 base=$work/full/model
-night=$(score night night --model "$base")
-off=$(score off day --model "$base")
+night=$(score night "$work/night/heldout" --model "$base")
+off=$(score off "$work/day/heldout" --model "$base")
 echo "   held-out pictures read: $night % in its own style, $off % in the other"
 
 headline "an adapter for the style day, trained as SAT's demo does it, on 2 ranks"
 show $sheaf train --model "$base" --data "$work/day/train" --out "$work/lora" --recipe $recipe --steps "$lora_steps" --tp 2
 adapter=$work/lora/adapter
-on=$(score on day --model "$base" --adapter "$adapter" --tp 2)
+on=$(score on "$work/day/heldout" --model "$base" --adapter "$adapter" --tp 2)
 echo "   with the adapter: $on %"
 
 headline "both as a SAT checkpoint of two parts, verified, merged into one part"
@@ -71,7 +56,7 @@ show $sheaf convert "$base" "$work/sat-mp2" --to sat --tp 2 --adapter "$adapter"
 show $sheaf verify "$work/sat-mp2" || stop "the checkpoint is not sound"
 show $sheaf convert "$work/sat-mp2" "$work/sat-mp1" --to sat --tp 1
 show $sheaf verify "$work/sat-mp1" || stop "the merged checkpoint is not sound"
-merged=$(score merged day --model "$work/sat-mp1")
+merged=$(score merged "$work/day/heldout" --model "$work/sat-mp1")
 echo "   merged: $merged %"
 
 picture=$(find "$work/day/heldout" -type f | sort | head -n 1)
