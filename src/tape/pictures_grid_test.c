@@ -105,7 +105,7 @@ static void test_pictures__positions(void **state)
     static const sheaf__position_kind kinds[] = { SHEAF__GRID_CUBIC, SHEAF__GRID_CUBIC_SMOOTH,
                                                   SHEAF__GRID_BUCKETS };
     for (size_t s = 0; s < ARRAY_LEN(sets); s++)
-        for (int frozen = 0; frozen < 4; frozen++) {
+        for (int frozen = 0; frozen < 4; frozen += s == 1 ? 1 : 3) {
             const bool with_class = sets[s].class_row && frozen != 3;
             for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
                 check_positions(&sets[s], kinds[k], 4, 4, with_class, frozen);
