@@ -47,4 +47,13 @@ adapters tied '' 'llm\..*layers\.\d+\.self_attn\.q_proj' embed_tokens,resampler 
 names "$work/tied-merged" >"$work/names"
 check "tied: merged, both tables are there" [ "$(grep -cx 'llm.lm_head.weight\|llm.model.embed_tokens.weight' "$work/names")" = 2 ]
 check "tied: and the config says so" grep -q '"tie_word_embeddings": false' "$work/tied-merged/config.json"
+
+# The recipes, on small models of the same form: to the end, and the same on two ranks.
+for recipe in minicpmv-lora minicpmv-full omnilmm-lora omnilmm-full; do
+    for tp in 1 2; do
+        runs "recipe $recipe at T = $tp" 0 'result: ' train --recipe "$SHEAF_SOURCE_ROOT/recipes/$recipe.recipe" --model "$work/${recipe%-*}" \
+            --data "$work/data.json" --seq 512 --steps 2 --warmup-ratio 0.5 --save-every 2 --tp $tp --out "$work/$recipe-$tp"
+    done
+    same "recipe $recipe: equal bytes" "$work/$recipe-1/checkpoints/step-00000002" "$work/$recipe-2/checkpoints/step-00000002"
+done
 finish
