@@ -112,6 +112,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall",
+                        help="processor: tokens by seconds of processor time, for busy machines; with --threads 1")
     args = parser.parse_args()
     os.makedirs(args.work, exist_ok=True)
     print("machine: " + machine())

@@ -42,8 +42,8 @@ def main():
     count, length = data["input_ids"].shape
     loaded = time.time()
 
-    seconds, losses = [], []
-    begin = time.perf_counter()
+    seconds, processor, losses = [], [], []
+    begin, busy = time.perf_counter(), time.process_time()
     for step in range(args.steps):
         first = step * args.micro_batch % count
         batch = {name: value[first:first + args.micro_batch] for name, value in data.items()}
@@ -56,8 +56,12 @@ def main():
         now = time.perf_counter()
         seconds.append(now - begin)
         begin = now
+        now = time.process_time()
+        processor.append(now - busy)
+        busy = now
     json.dump({
         "step_seconds": seconds,
+        "step_processor_seconds": processor,
         "losses": losses,
         "tokens_per_step": args.micro_batch * length,
         "start_to_first_step_seconds": loaded - process_start + seconds[0],

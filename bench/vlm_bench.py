@@ -13,7 +13,8 @@ from vision_common import judge, make, rounds, run_rival, run_sheaf
 
 WANTED_SPEED = 1.5
 LENGTH, ROWS = 320, 4
-TARGETS = r".*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)"
+ATTENTION = r".*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)"
+TARGETS = {"omnilmm": ATTENTION, "minicpmv": r"llm\." + ATTENTION}  # its tower has "layers" too
 
 
 def compare_steps(args, dtype, batch):
@@ -22,7 +23,7 @@ def compare_steps(args, dtype, batch):
     make(args, "vlm_model.py", model, "model", name, dtype)
     make(args, "vlm_model.py", data, "data", name, str(ROWS), str(LENGTH))
     rival = lambda head, adapters, steps=None: run_rival(args, "vlm_rival.py", model, data, dtype, batch, (head, adapters), steps)
-    sheaf = lambda slices: run_sheaf(args, model, data, dtype, batch, slices, "--lora-targets", TARGETS, "--modules-to-save", "resampler")
+    sheaf = lambda slices: run_sheaf(args, model, data, dtype, batch, slices, "--lora-targets", TARGETS[name], "--modules-to-save", "resampler")
     print("\n%s, LoRA step, %s: batch %d x %d, rank 16, resampler in full, %d threads" % (name, dtype, batch, LENGTH, args.threads), flush=True)
     adapters = ["base", "float32"] if dtype == "bfloat16" else ["base"]
     quick = max(adapters, key=lambda a: rival("labels", a, 3)["speed"]) if len(adapters) > 1 else adapters[0]

@@ -40,8 +40,8 @@ def main():
     rows = vlm_torch.batches(load_file(args.data), model.config, args.micro_batch)
     loaded = time.time()
 
-    seconds, losses = [], []
-    begin = time.perf_counter()
+    seconds, processor, losses = [], [], []
+    begin, busy = time.perf_counter(), time.process_time()
     for step in range(args.steps):
         loss = model.loss(rows[step % len(rows)], args.head == "all")
         loss.backward()
@@ -52,8 +52,12 @@ def main():
         now = time.perf_counter()
         seconds.append(now - begin)
         begin = now
+        now = time.process_time()
+        processor.append(now - busy)
+        busy = now
     json.dump({
         "step_seconds": seconds,
+        "step_processor_seconds": processor,
         "losses": losses,
         "tokens_per_step": rows[0]["input_ids"].numel(),
         "start_to_first_step_seconds": loaded - process_start + seconds[0],

@@ -18,7 +18,9 @@ from torch import nn
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 EPS = 1e-6
-TARGETS = r".*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)"
+# Upstream's: attention of the text model; MiniCPM-V's tower has "layers" too, which "llm" keeps out.
+TARGETS = {"omnilmm": r".*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)",
+           "minicpmv": r"llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)"}
 
 
 def tree(**children):
@@ -262,7 +264,7 @@ def build(c, dtype=torch.float32):
     return module
 
 
-def load(folder, dtype=torch.float32, rank=0, alpha=1.0, lora_float=True, saved=("resampler",), targets=TARGETS):
+def load(folder, dtype=torch.float32, rank=0, alpha=1.0, lora_float=True, saved=("resampler",), targets=None):
     """rank > 0: with PEFT's LoRA on upstream's targets, and copies of `saved` that are trained in full."""
     config = read_config(folder)
     module, state = build(config, dtype), {}
@@ -272,6 +274,7 @@ def load(folder, dtype=torch.float32, rank=0, alpha=1.0, lora_float=True, saved=
     if missing or unexpected:
         raise SystemExit("%s: missing %s, unexpected %s" % (folder, missing[:3], unexpected[:3]))
     if rank:
+        targets = targets or TARGETS["minicpmv" if "text" in config else "omnilmm"]
         settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, modules_to_save=list(saved))
         module = get_peft_model(module, settings, autocast_adapter_dtype=lora_float)
         for name, p in module.named_parameters():
