@@ -3,7 +3,6 @@
 #
 # `./run bench checkpoints` compares merging and resharding with cp and PEFT instead,
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
-# `./run bench vision minicpmv` steps of MiniCPM-V 2.6 with PyTorch, padded as its published code pads,
 # `./run bench vision --family omnilmm` (or minicpmv) steps of those with PyTorch that pads nothing,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench attention` attention of long sequences with PyTorch's,
@@ -24,10 +23,7 @@ esac
 
 case ${1:-} in
     checkpoints) shift; exec "$rivals_python" bench/checkpoints.py --work "$work" "$@" ;;
-    vision)
-        shift
-        [ "${1:-}" != minicpmv ] || { shift; exec "$rivals_python" bench/minicpmv_bench.py --work "$work" "$@"; }
-        exec "$rivals_python" bench/cog_bench.py --work "$work" "$@" ;;
+    vision) shift; exec "$rivals_python" bench/cog_bench.py --work "$work" "$@" ;;
     attention) shift; ninja -C build bench/attention_bench >/dev/null; exec "$rivals_python" -B bench/attention.py "$@" ;;
 esac
 
