@@ -127,10 +127,10 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
         x = sheaf__record_embedding_lora(tape, x, &m->embedding, pass->in);
     if (m->scale > 0)
         sheaf__record_scale(tape, x, m->scale);
-    if (m->times > 0)
-        sheaf__record_times_number(tape, x, m->times);
     if (pass->noise != NULL)
         sheaf__record_noise(tape, x, pass->noise);
+    if (m->times > 0) /* noise is on the table's rows, as TRL's hook has it */
+        sheaf__record_times_number(tape, x, m->times);
     if (image != NULL)
         sheaf__family_for(&m->schema->config)->place(m, tape, x, image, pass);
     sheaf__stage(pass, tape, "adapter", -1, SHEAF__TEXT, image);

@@ -46,6 +46,17 @@ check "what is merged computes what base and adapter do, but for its bfloat16" a
     'BEGIN { exit !(a > 1 && a - b < 0.002 && b - a < 0.002) }'
 check "which is not the base" test "$(loss --model "$work/merged")" != "$(loss --model "$old")"
 
+# NEFTune's noise is on the table's rows, before scale_emb: a large factor does not drown it.
+sed -i 's/"scale_emb": 12/"scale_emb": 1000000/' "$work/minicpmv-2.0-tiny/config.json"
+echo '{"prompt": "What is this?", "completion": "A tree."}' >"$work/text.jsonl"
+noisy() { # noisy ALPHA: loss of the first step
+    "$sheaf" train --model "$work/minicpmv-2.0-tiny" --data "$work/text.jsonl" --out "$work/noisy$1" --steps 1 --neftune-alpha "$1" --json 2>/dev/null |
+        sed -n 's/.*"step":1,.*"loss":\([0-9.]*\).*/\1/p'
+}
+check "noise is scaled as the embedding is" awk -v a="$(noisy 0)" -v b="$(noisy 20)" \
+    'BEGIN { exit !(a > 1 && b > 1 && (a - b > 0.01 || b - a > 0.01)) }'
+sed -i 's/"scale_emb": 1000000/"scale_emb": 12/' "$work/minicpmv-2.0-tiny/config.json"
+
 # The tower's last block: dropped, and yet in the files.
 mkdir "$work/dropped"
 sed 's/"drop_vision_last_layer": false/"drop_vision_last_layer": true/' "$work/minicpmv-tiny/config.json" >"$work/dropped/config.json"
