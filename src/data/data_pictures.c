@@ -16,8 +16,6 @@
 enum {
     MOST_WORKERS = 4, /* that decode ahead, beside the compute threads */
     MOST_CHECKERS = 64,
-    COMMON_PIXELS =
-        1 << 24, /* larger pictures are decoded one at a time: 3 bytes a pixel and more */
 };
 
 typedef struct slot {
@@ -62,21 +60,6 @@ static size_t bytes_of(const sheaf__pictures *p, int64_t row)
 
 /* ---- one picture ---- */
 
-/* Most are small: only few of the others are in memory at a time, however many threads there
- * are. */
-static sheaf_status *decode(sheaf_image *out, sheaf__pictures *p, const void *bytes, size_t size)
-{
-    sheaf_status *st =
-        sheaf_image_decode(out, bytes, size, &(sheaf_image_options){ .max_pixels = COMMON_PIXELS });
-    if (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED)
-        return st;
-    sheaf_status_free(st);
-    pthread_mutex_lock(&p->large);
-    st = sheaf_image_decode(out, bytes, size, NULL);
-    pthread_mutex_unlock(&p->large);
-    return st;
-}
-
 static sheaf_status *changed(void)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
@@ -98,7 +81,7 @@ static sheaf_status *prepare(sheaf__pictures *p, int64_t row, uint8_t *dst)
     if (st == NULL) {
         named = false;
         st = sheaf__hash_equal(sheaf__hash(bytes, size), p->shape->hash[row])
-                 ? decode(&image, p, bytes, size)
+                 ? sheaf_image_decode_in_turn(&image, bytes, size, &p->large)
                  : changed();
     }
     free(bytes);
@@ -280,7 +263,7 @@ static sheaf_status *check_one(sheaf__pictures *p, int64_t row, sheaf_hash *hash
     if (st != NULL) /* names the path */
         return st;
     *hash = sheaf__hash(bytes, size);
-    st = decode(&image, p, bytes, size);
+    st = sheaf_image_decode_in_turn(&image, bytes, size, &p->large);
     free(bytes);
     sheaf_image_release(&image);
     return sheaf_in(st, "%s", p->path[row]);

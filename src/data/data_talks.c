@@ -6,6 +6,7 @@
  * before it does (data_pictures.h). A record that is bad is named: upstream takes another one at
  * random. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ enum { ROUND = 256 };
 
 /* The pictures of all rows, behind sheaf__data_images. */
 typedef struct pictures {
+    pthread_mutex_t large; /* of all who decode */
     sheaf__viewing viewing;
     int64_t rows, count;
     int64_t *first;        /* [rows + 1] */
@@ -119,6 +121,7 @@ static void close_pictures(void *self)
         sheaf__viewed_release(&p->viewed[i]);
     free(p->viewed);
     free(p->first);
+    pthread_mutex_destroy(&p->large);
     free(p);
 }
 
@@ -136,7 +139,7 @@ static sheaf_status *read_row(const void *self, int64_t row, uint8_t *bytes)
     const pictures *p = self;
     sheaf_status *st = NULL;
     for (int64_t i = p->first[row]; i < p->first[row + 1] && st == NULL; i++) {
-        st = sheaf__view_bytes(bytes, &p->viewed[i]);
+        st = sheaf__view_bytes(bytes, &p->viewed[i], &p->viewing);
         bytes += sheaf__sliced_pixels(&p->viewed[i].pieces) * 3;
     }
     return st;
@@ -412,7 +415,9 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
     in->data = data;
     in->options = options;
     in->counts.limit = sheaf__data_limit(options);
+    pthread_mutex_init(&in->pictures->large, NULL);
     sheaf__viewing_of(&in->talks.viewing, options->config);
+    in->talks.viewing.large = &in->pictures->large;
     in->pictures->viewing = in->talks.viewing;
     in->talks.loss_on = options->loss_on;
     in->talks.config = options->config;

@@ -155,6 +155,22 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
     return st;
 }
 
+sheaf_status *sheaf_image_decode_in_turn(sheaf_image *out, const void *bytes, size_t size,
+                                         pthread_mutex_t *large)
+{
+    if (large == NULL)
+        return sheaf_image_decode(out, bytes, size, NULL);
+    sheaf_status *st = sheaf_image_decode(
+        out, bytes, size, &(sheaf_image_options){ .max_pixels = SHEAF_IMAGE_COMMON_PIXELS });
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED)
+        return st;
+    sheaf_status_free(st);
+    pthread_mutex_lock(large);
+    st = sheaf_image_decode(out, bytes, size, NULL);
+    pthread_mutex_unlock(large);
+    return st;
+}
+
 sheaf_status *sheaf_image_load(sheaf_image *out, const char *path,
                                const sheaf_image_options *options)
 {

@@ -8,6 +8,7 @@
 #ifndef SHEAF_INPUTS_IMAGE_H
 #define SHEAF_INPUTS_IMAGE_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,13 @@ sheaf_status *sheaf_image_load(sheaf_image *out, const char *path,
 /* sheaf_image_decode - the same from a file's bytes. */
 sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
                                  const sheaf_image_options *options);
+/* A picture with more pixels is large. */
+#define SHEAF_IMAGE_COMMON_PIXELS (1 << 24)
+/* sheaf_image_decode_in_turn - sheaf_image_decode() for threads that share a lock: side by side,
+ * but large pictures, at 3 bytes a pixel and more, one at a time, with `large` held. NULL: no other
+ * thread decodes. */
+sheaf_status *sheaf_image_decode_in_turn(sheaf_image *out, const void *bytes, size_t size,
+                                         pthread_mutex_t *large);
 /* sheaf_image_release - all zero is fine. */
 void sheaf_image_release(sheaf_image *image);
 

@@ -7,10 +7,13 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdatomic.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "formats/safetensors.h"
 #include "inputs/image_decode.h"
+#include "inputs/viewing.h"
 
 /* ---- recordings ---- */
 
@@ -455,6 +458,48 @@ static void test_decode__bounds_the_size(void **state)
     sheaf_image_release(&image);
 }
 
+typedef struct looking {
+    sheaf__viewing viewing;
+    atomic_bool done;
+} looking;
+
+static void *look_aside(void *arg)
+{
+    looking *l = arg;
+    sheaf__viewed viewed;
+    sheaf_status_free(sheaf__view_file(&viewed, at("large.jpg"), &l->viewing));
+    sheaf__viewed_release(&viewed);
+    atomic_store(&l->done, true);
+    return NULL;
+}
+
+/* While a large picture is decoded, small ones are too, but no other large one. */
+static void test_decode__large_pictures_take_turns(void **state)
+{
+    pthread_mutex_t large = PTHREAD_MUTEX_INITIALIZER;
+    looking l = { .viewing = { .tower = { .channels = 3 }, .large = &large } };
+    sheaf_image image;
+    pthread_t thread;
+    bytes b = file_bytes(recorded("420.jpg"));
+    pthread_mutex_lock(&large);
+    CHECK_OK(sheaf_image_decode_in_turn(&image, b.at, b.size, &large));
+    sheaf_image_release(&image);
+    char *frame = memmem(b.at, b.size, "\xff\xc0", 2);
+    assert_non_null(frame);
+    memcpy(frame + 5, "\x13\x88\x13\x88", 4); /* 5000 x 5000, of which most is missing */
+    FILE *f = fopen(at("large.jpg"), "wb");
+    assert_true(f != NULL && fwrite(b.at, 1, b.size, f) == b.size && fclose(f) == 0);
+    free(b.at);
+    assert_int_equal(pthread_create(&thread, NULL, look_aside, &l), 0);
+    for (int i = 0; i < 50 && !atomic_load(&l.done); i++)
+        usleep(10000);
+    assert_false(atomic_load(&l.done));
+    pthread_mutex_unlock(&large);
+    pthread_join(thread, NULL);
+    assert_true(atomic_load(&l.done));
+    pthread_mutex_destroy(&large);
+}
+
 /* The first scan of a progressive picture, said `times` times. */
 static bytes repeated_scan(const bytes *b, int times)
 {
@@ -544,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_decode__refuses_a_png_whose_data_are_damaged),
         cmocka_unit_test(test_decode__bounds_the_size),
         cmocka_unit_test(test_decode__bounds_the_scans_of_a_jpeg),
+        cmocka_unit_test(test_decode__large_pictures_take_turns),
         cmocka_unit_test(test_orientation__reads_a_directory),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -14,11 +14,13 @@ void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     sheaf__towers_of(tower, config);
+    out->large = NULL;
     out->tower = tower[0];
     sheaf__family_for(config)->pictures(&out->form, config);
 }
 
-static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path)
+static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path,
+                            const sheaf__viewing *viewing)
 {
     char *bytes = NULL;
     size_t size = 0;
@@ -26,7 +28,7 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path
     if (st != NULL) /* names the path */
         return st;
     *hash = sheaf__hash(bytes, size);
-    st = sheaf_image_decode(out, bytes, size, NULL);
+    st = sheaf_image_decode_in_turn(out, bytes, size, viewing->large);
     free(bytes);
     return sheaf_in(st, "%s", path);
 }
@@ -54,7 +56,7 @@ sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
                             "a model that reads 3 channels: red, green, blue");
     if (st == NULL)
-        st = decode(&image, &out->hash, path);
+        st = decode(&image, &out->hash, path, viewing);
     if (st == NULL)
         st = sheaf_in(divide(&out->pieces, &image, viewing), "%s", path);
     sheaf_image_release(&image);
@@ -76,12 +78,13 @@ static sheaf_status *changed(const char *path)
     return sheaf_try_this(sheaf_found(st, "others"), "put the file back; then go on with --resume");
 }
 
-sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed)
+sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
+                                const sheaf__viewing *viewing)
 {
     const unsigned mode = sheaf__compute_mode_enter(); /* whoever calls, the numbers are a rank's */
     sheaf_image image = { 0 };
     sheaf_hash hash;
-    sheaf_status *st = decode(&image, &hash, viewed->path);
+    sheaf_status *st = decode(&image, &hash, viewed->path, viewing);
     if (st == NULL && !sheaf__hash_equal(hash, viewed->hash))
         st = changed(viewed->path);
     if (st == NULL)
@@ -110,7 +113,7 @@ sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__vie
 {
     uint8_t *bytes = malloc((size_t)sheaf__sliced_pixels(&viewed->pieces) * 3);
     sheaf_status *st =
-        bytes == NULL ? sheaf__no_memory(viewed->path) : sheaf__view_bytes(bytes, viewed);
+        bytes == NULL ? sheaf__no_memory(viewed->path) : sheaf__view_bytes(bytes, viewed, viewing);
     if (st == NULL)
         sheaf__view_show(picture, bytes, viewed, viewing);
     free(bytes);

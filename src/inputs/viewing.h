@@ -4,12 +4,15 @@
 #define SHEAF_INPUTS_VIEWING_H
 
 #include "base/hash.h"
+#include "inputs/image.h"
 #include "inputs/slices.h"
 #include "schema/family.h"
 
 typedef struct sheaf__viewing {
     sheaf__picture_form form;
     sheaf__tower tower;
+    /* of those who look at once (see sheaf_image_decode_in_turn()); NULL: one does */
+    pthread_mutex_t *large;
 } sheaf__viewing;
 
 /* One picture: its file as it was looked at, and its pieces, of which one may be all there is. */
@@ -19,6 +22,7 @@ typedef struct sheaf__viewed {
     sheaf__sliced pieces;
 } sheaf__viewed;
 
+/* sheaf__viewing_of - without a lock. */
 void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config);
 /* sheaf__view_file - `path` is copied. Errors: those of sheaf_image_load() and sheaf__slice(), with
  * the path. */
@@ -27,7 +31,8 @@ void sheaf__viewed_release(sheaf__viewed *viewed);
 /* sheaf__view_bytes - reads the file again: the bytes of all pieces, one behind the other, each
  * [height, width, 3]. sheaf__view_show - their pixels, over as many of `picture` as there are
  * pieces. sheaf__view_pixels - both. Errors: as above; SHEAF_E_DATA for a file that changed. */
-sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed);
+sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
+                                const sheaf__viewing *viewing);
 void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,
                       const sheaf__viewed *viewed, const sheaf__viewing *viewing);
 sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
