@@ -4,19 +4,11 @@
 #include <stdio.h>
 
 #include "models/named.h"
+#include "schema/grid.h"
 #include "tape/columns.h"
 
 /* One after the other, until one fails: (void)(DO(this) && DO(that)). */
 #define DO(call) ((st = (call)) == NULL)
-
-/* The side of the queries' grid. */
-static int64_t side_of(int64_t queries)
-{
-    int64_t side = 1;
-    while ((side + 1) * (side + 1) <= queries)
-        side++;
-    return side;
-}
 
 sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix)
 {
@@ -41,7 +33,7 @@ sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const
                                   0)) &&
            DO(sheaf__named_layernorm(m, &r->norm_post, prefix, "ln_post", eps)) &&
            DO(sheaf__named_linear(m, &r->proj, prefix, "proj", NULL, 0)));
-    const int64_t side = side_of(r->query.rows);
+    const int64_t side = sheaf__square_side(r->query.rows);
     r->grid.of[0] = (sheaf__view){ .height = side, .width = side };
     r->grid_in.picture = &r->grid;
     return st;
@@ -54,7 +46,7 @@ static sheaf__value *record_queries(sheaf__model *m, sheaf__resampler *r, sheaf_
     sheaf__value *q = sheaf__record_vector(tape, &r->query);
     q = sheaf__record_layernorm(tape, q, &r->norm_q, NULL);
     if (r->positions.name != NULL) {
-        const int64_t side = side_of(r->query.rows);
+        const int64_t side = sheaf__square_side(r->query.rows);
         const sheaf__pictures grid = {
             .in = &r->grid_in,
             .images = 1,
@@ -76,7 +68,7 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
 {
     const sheaf_config *c = &m->schema->config;
     const sheaf__step_info *info = &pass->info[sheaf__rows_after(pictures->number)];
-    const int64_t side = side_of(r->positions.rows);
+    const int64_t side = sheaf__square_side(r->positions.rows);
     const sheaf__position_grid grid =
         keys == SHEAF__GRID_SINCOS
             ? (sheaf__position_grid){ keys }

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/elementary.h"
+#include "schema/grid.h"
 #include "tape/pictures_inner.h"
 #include "tape/rows.h"
 
@@ -167,15 +168,14 @@ static const axis *axis_of(axis **list, sheaf__position_kind kind, int64_t in, i
 /* ---- sines and cosines ---- */
 
 /* Line `begin` and on of `turned`: of position c, sin(c f_j) for j < width / 4, then their
- * cosines; f_j = 1 / 10000^(j / (width / 4)), each step in float32, as numpy has it. */
+ * cosines (schema/grid.h). */
 static void turn_lines(void *arg, int64_t begin, int64_t end, int worker)
 {
     const grid_args *a = arg;
     const int64_t quarter = a->p->x->cols / 4;
     for (int64_t line = begin; line < end; line++)
         for (int64_t j = 0; j < quarter; j++) {
-            const float power = (float)sheaf__pow_d(10000.0, (float)j / (float)quarter);
-            const double angle = (float)line * (1.0f / power);
+            const double angle = (double)sheaf__grid_angle(line, j, quarter);
             a->turned[line * 2 * quarter + j] = (float)sheaf__sin_d(angle);
             a->turned[line * 2 * quarter + quarter + j] = (float)sheaf__cos_d(angle);
         }

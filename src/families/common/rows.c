@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/elementary.h"
 #include "base/no_memory.h"
 #include "base/text.h"
 
@@ -107,14 +106,4 @@ sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, in
         { "pos_embed", { q, e }, SHEAF_OTHER, .buffer = true },
     };
     return sheaf__rows_add(schema, prefix, -1, rows, sizeof rows / sizeof *rows - !table);
-}
-
-float sheaf__sincos(int64_t index, int64_t cols, int64_t width)
-{
-    const int64_t place = index / width, at = index % width, quarter = width / 4;
-    const float along = (float)(at < 2 * quarter ? place % cols : place / cols);
-    const double power = (double)(at % quarter) / (double)quarter;
-    const float angle = along * (float)(1.0 / sheaf__pow_d(10000, power));
-    return (float)(at / quarter % 2 == 0 ? sheaf__sin_d((double)angle)
-                                         : sheaf__cos_d((double)angle));
 }

@@ -34,17 +34,4 @@ sheaf_status *sheaf__rows_sort(sheaf_schema *schema);
 sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,
                                     bool table);
 
-/* sheaf__square_side - the largest whole number whose square is at most n. */
-static inline int64_t sheaf__square_side(int64_t n)
-{
-    int64_t side = 0;
-    while ((side + 1) * (side + 1) <= n)
-        side++;
-    return side;
-}
-
-/* sheaf__sincos - a number of the table of positions [rows * cols, width] of a grid: half of the
- * width for the column, half for the row, each sines, then cosines. */
-float sheaf__sincos(int64_t index, int64_t cols, int64_t width);
-
 #endif

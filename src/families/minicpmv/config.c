@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/rows.h"
 #include "families/llama/llama.h"
 #include "families/minicpmv/minicpmv.h"
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"
 #include "schema/config_text.h"
+#include "schema/grid.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "families/common/rows.h"
 #include "families/llama/llama.h"
+#include "schema/grid.h"
 
 /* What absent keys mean; biases of 2.6 are the reader's. */
 static const sheaf__llama_form form = {

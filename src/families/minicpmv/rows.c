@@ -8,6 +8,7 @@
 #include "families/common/rows.h"
 #include "families/llama/llama.h"
 #include "families/minicpmv/minicpmv.h"
+#include "schema/grid.h"
 
 #define BLOCKS SHEAF__MINICPMV_TOWER "blocks."
 #define LAYERS SHEAF__MINICPMV_TOWER "encoder.layers."

@@ -14,6 +14,7 @@
 #include "families/omnilmm/omnilmm.h"
 #include "models/named.h"
 #include "models/resampler.h"
+#include "schema/grid.h"
 
 typedef struct block {
     sheaf__linear q, k, v, proj, fc1, fc2;

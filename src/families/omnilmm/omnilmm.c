@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "families/common/rows.h"
 #include "families/llama/llama.h"
+#include "schema/grid.h"
 
 static const sheaf__llama_form form = {
     .max_position = 4096 * 32,

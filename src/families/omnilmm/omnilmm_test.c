@@ -2,7 +2,6 @@
  * cuts. */
 #include "tests/check.h"
 
-#include "families/common/rows.h"
 #include "families/omnilmm/omnilmm.h"
 
 #define TEXT                                                                                            \
@@ -160,15 +159,6 @@ static void test_config__keys_that_are_refused(void **state)
     }
 }
 
-/* Row 1, column 2 of a grid of 4 x 4 in 8 channels: two frequencies, 1 and 0.01. */
-static void test_sincos__the_column_comes_first(void **state)
-{
-    static const float want[] = { 0.9092974f, 0.0199987f, -0.4161468f, 0.9998000f,
-                                  0.8414710f, 0.0099998f, 0.5403023f,  0.9999500f };
-    for (int i = 0; i < 8; i++)
-        assert_true(fabsf(sheaf__sincos((1 * 4 + 2) * 8 + i, 4, 8) - want[i]) < 1e-6f);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,7 +166,6 @@ int main(void)
         cmocka_unit_test(test_rows__of_the_published_model),
         cmocka_unit_test(test_rows__cuts),
         cmocka_unit_test(test_config__keys_that_are_refused),
-        cmocka_unit_test(test_sincos__the_column_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
