@@ -361,9 +361,8 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
         const bool whole = named || (cog ? sheaf__lora_paths_saves(o, schema, t)
                                          : sheaf__lora_saves(o, t->module));
         const bool adapted = module_of(lora, t->module) != NULL;
-        const bool bias =
-            t->bias && !t->idle &&
-            (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
+        const bool bias = sheaf__lora_saves_bias(o, t->name) && !t->idle && !t->buffer &&
+                          (adapted || o->bias == SHEAF_BIAS_ALL);
         if (!whole && !bias)
             continue;
         const int n = lora->nsaved++;

@@ -68,7 +68,7 @@ static sheaf_status *targeted(bool *yes, const sheaf_lora_options *o, const char
 static bool saved_whole(const sheaf_lora_options *o, const char *name)
 {
     const char *dot = strrchr(name, '.');
-    if ((dot != NULL && strcmp(dot, ".bias") == 0 && o->bias != SHEAF_BIAS_NONE) ||
+    if ((dot != NULL && sheaf__lora_saves_bias(o, name)) ||
         (o->keep_tie && sheaf__ends_with_item(name, strlen(name), "lm_head.weight")) ||
         dot == NULL || sheaf__lora_saves(o, name) || sheaf__lora_saves_tensor(o, name))
         return dot != NULL;

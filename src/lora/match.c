@@ -215,3 +215,9 @@ sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, 
     }
     return NULL;
 }
+
+bool sheaf__lora_saves_bias(const sheaf_lora_options *o, const char *name)
+{
+    return (o->bias != SHEAF_BIAS_NONE && sheaf__ends_with(name, ".bias")) ||
+           (o->bias == SHEAF_BIAS_ALL && sheaf__ends_with(name, "_bias"));
+}

@@ -32,5 +32,9 @@ sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, 
 bool sheaf__lora_saves(const sheaf_lora_options *options, const char *path);
 /* sheaf__lora_saves_tensor - does modules_to_save give this full name of a tensor? */
 bool sheaf__lora_saves_tensor(const sheaf_lora_options *options, const char *name);
+/* sheaf__lora_saves_bias - is this full name of a tensor a bias that `bias` keeps? "all" is every
+ * parameter of a bias' name, "X.bias" and "X_bias"; "lora_only" only what torch's layers call so,
+ * "X.bias", where the caller knows X to be adapted. */
+bool sheaf__lora_saves_bias(const sheaf_lora_options *options, const char *name);
 
 #endif

@@ -40,6 +40,24 @@ adapters() { # adapters NAME SPEC TARGETS SAVED PREFIX TOWER
 adapters minicpmv minicpmv-tiny 'llm\..*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj)' embed_tokens,resampler,vpm llm.model vpm.encoder.layers.0.self_attn.q_proj.bias
 adapters omnilmm omnilmm-tiny '.*layers\.\d+\.self_attn\.(q_proj|k_proj|v_proj|o_proj)' embed_tokens,resampler,vision_tower model model.vision_tower.blocks.0.attn.qkv.weight
 
+# bias "all" is every parameter that PEFT takes for a bias, those of towers and of torch's attention too.
+biases() { # biases NAME TARGETS PREFIX WANTED
+    local name=$1 tp wanted
+    for tp in 1 2; do
+        runs "$name: biases trained on $tp" 0 'full copies of' train --model "$work/$name" --data "$work/data.json" --lora-targets "$2" --lora-bias all --steps 2 --micro-batch 2 --lr 1e-2 --schedule constant --out "$work/$name-biases-$tp" --tp $tp
+    done
+    same "$name: biases, two ranks give the adapter of one" "$work/$name-biases-1/adapter" "$work/$name-biases-2/adapter"
+    names "$work/$name-biases-1/adapter" >"$work/names"
+    for wanted in $4; do
+        check "$name: the bias $wanted" grep -qxF "base_model.model.$3$wanted" "$work/names"
+    done
+    runs "$name: biases merged" 0 'read back' merge "$work/$name" "$work/$name-biases-1/adapter" "$work/$name-biases-merged"
+    check "$name: base and biases are the merged model" near "$(loss --model "$work/$name" --adapter "$work/$name-biases-1/adapter" --data "$work/data.json")" \
+        "$(loss --model "$work/$name-biases-merged" --data "$work/data.json")"
+}
+biases omnilmm '.*layers\.\d+\.self_attn\.q_proj' model. 'vision_tower.blocks.0.attn.q_bias vision_tower.blocks.0.attn.v_bias vision_tower.blocks.0.mlp.fc1.bias resampler.attn.in_proj_bias resampler.ln_q.bias'
+biases minicpmv 'llm\..*layers\.\d+\.self_attn\.q_proj' '' 'resampler.attn.in_proj_bias llm.model.layers.0.self_attn.q_proj.base_layer.bias vpm.encoder.layers.0.self_attn.q_proj.bias'
+
 # Tied tables: a saved embedding is a tensor of its own, and the head stays as it was, under llm. too.
 sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$work/minicpmv/config.json" >"$work/tied.json"
 runs "a tied model" 0 . init "$work/tied.json" "$work/tied" --seed 3

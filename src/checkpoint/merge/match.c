@@ -139,8 +139,7 @@ static bool wants_whole(const sheaf__matcher *m, const char *path, size_t length
     if (length >= sizeof name)
         return false;
     snprintf(name, sizeof name, "%.*s", (int)length, path);
-    const bool bias = length > 5 && strcmp(name + length - 5, ".bias") == 0;
-    if ((bias && o->bias != SHEAF_BIAS_NONE) || (o->keep_tie && is_head(m, name)))
+    if (sheaf__lora_saves_bias(o, name) || (o->keep_tie && is_head(m, name)))
         return true;
     char *dot = strrchr(name, '.');
     if (dot != NULL &&
