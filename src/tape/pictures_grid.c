@@ -366,7 +366,8 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker)
         n = end - from < COLUMNS ? end - from : COLUMNS;
         for (int64_t row = 0, i = 0, patch; row < p->x->rows; row++) {
             i = sheaf__picture_of(a->at, &p->of, row, &patch);
-            if (patch < 0 && !p->grid.class_row)
+            if ((patch < 0 && !p->grid.class_row) ||
+                patch >= a->at[i].down * a->at[i].across) /* behind the picture's own */
                 continue;
             a->c->device->kernels->widen(dy, sheaf__at(p->y->grad, row * width + from, t), t, n);
             if (patch < 0)

@@ -73,10 +73,12 @@ static void plain_positions(double *y, double *const *x, const problem *p)
     for (int64_t i = 0; i < e->images; i++) {
         for (int64_t n = 0; n < p->cols && e->class_row; n++)
             *y++ = *from++ + (e->grid.class_row ? x[1][n] : 0);
-        for (int64_t k = 0; k < patches_of(e, i); k++)
+        for (int64_t k = 0; k < seen_of(e, i); k++)
             for (int64_t n = 0; n < p->cols; n++)
-                *y++ = *from++ +
-                       position_of(e, x[1], p->cols, i, k / e->across[i], k % e->across[i], n);
+                *y++ = *from++ + (k < patches_of(e, i)
+                                      ? position_of(e, x[1], p->cols, i, k / e->across[i],
+                                                    k % e->across[i], n)
+                                      : 0);
     }
 }
 
@@ -115,6 +117,17 @@ static void test_pictures__positions(void **state)
             if (!sets[s].ragged)
                 check_positions(&sets[s], SHEAF__GRID_AS_IS, 2, 3, with_class, frozen);
         }
+}
+
+/* Rows behind a picture's own have no position, and teach the table nothing. */
+static void test_pictures__positions_of_padded_ones(void **state)
+{
+    static const picture_env set = {
+        .images = 3, .down = { 1, 4, 1 }, .across = { 1, 4, 3 }, .ragged = true, .padded = true
+    };
+    check_positions(&set, SHEAF__GRID_CUBIC, 4, 4, false, 0);
+    check_positions(&set, SHEAF__GRID_BUCKETS, 4, 4, false, 0);
+    check_positions(&set, SHEAF__GRID_SINCOS, 0, 0, false, 0);
 }
 
 /* Positions alone, of one picture with a table of one column. */
@@ -300,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pictures__positions),
+        cmocka_unit_test(test_pictures__positions_of_padded_ones),
         cmocka_unit_test(test_pictures__bicubic_positions_are_those_of_torch),
         cmocka_unit_test(test_pictures__buckets_are_those_of_torch),
         cmocka_unit_test(test_pictures__positions_are_rounded_first),

@@ -11,7 +11,7 @@ enum { MOST = 6 };
 /* Sizes in patches of PATCH pixels; of equal ones all are the first. */
 typedef struct picture_env {
     int64_t images, down[MOST], across[MOST];
-    bool class_row, ragged;
+    bool class_row, ragged, padded; /* to the largest */
     sheaf__position_grid grid;
     int64_t queries_each, kv_heads, group, head_dim, times;
     sheaf__picture picture[MOST];
@@ -25,11 +25,19 @@ static inline int64_t patches_of(const picture_env *e, int64_t i)
     return e->down[i] * e->across[i];
 }
 
+static inline int64_t seen_of(const picture_env *e, int64_t i)
+{
+    int64_t most = patches_of(e, i);
+    for (int64_t k = 0; k < e->images && e->padded; k++)
+        most = patches_of(e, k) > most ? patches_of(e, k) : most;
+    return most;
+}
+
 static inline int64_t rows_of(const picture_env *e)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < e->images; i++)
-        n += patches_of(e, i) + e->class_row;
+        n += seen_of(e, i) + e->class_row;
     return n;
 }
 
@@ -39,7 +47,7 @@ static inline sheaf__pictures pictures_of(picture_env *e)
     for (int64_t i = 0; i < e->images; i++) {
         e->picture[i].of[1].height = e->down[i] * PATCH;
         e->picture[i].of[1].width = e->across[i] * PATCH;
-        patches += patches_of(e, i);
+        patches += seen_of(e, i);
     }
     e->in = (sheaf__images_in){ .picture = e->picture };
     return (sheaf__pictures){ .in = &e->in,
@@ -50,7 +58,8 @@ static inline sheaf__pictures pictures_of(picture_env *e)
                                          .width = e->across[0] * PATCH,
                                          .patch = PATCH,
                                          .patches = patches_of(e, 0),
-                                         .ragged = e->ragged },
+                                         .ragged = e->ragged,
+                                         .padded = e->padded },
                               .number = 1,
                               .class_row = e->class_row };
 }
