@@ -67,7 +67,8 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
                                       const sheaf__pictures *pictures, sheaf__position_kind keys)
 {
     const sheaf_config *c = &m->schema->config;
-    const sheaf__step_info *info = &pass->info[sheaf__rows_after(pictures->number)];
+    const sheaf__step_info *info = &pass->info[sheaf__rows_after(pictures->number)],
+                           *given = &pass->info[sheaf__rows_given(pictures->number)];
     const int64_t side = sheaf__square_side(r->positions.rows);
     const sheaf__position_grid grid =
         keys == SHEAF__GRID_SINCOS
@@ -83,9 +84,9 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
     sheaf__record_columns(tape, &v, z, (sheaf__linear *const[]){ &r->v }, 1, info);
     const int64_t width = c->hidden / c->resampler.heads;
     const sheaf__heads heads = { .kv_heads = k->cols / width, .group = 1, .head_dim = width };
-    sheaf__value *y = sheaf__record_picture_attention(tape, record_queries(m, r, tape, pass, info),
+    sheaf__value *y = sheaf__record_picture_attention(tape, record_queries(m, r, tape, pass, given),
                                                       k, v, &heads, pictures, c->resampler.queries);
-    y = sheaf__record_rows(tape, y, &r->out, NULL, info);
+    y = sheaf__record_rows(tape, y, &r->out, NULL, given);
     sheaf__stage(pass, tape, "resampler_attention", -1, SHEAF__TEXT, y);
     y = sheaf__record_layernorm(tape, y, &r->norm_post, NULL);
     return sheaf__record_times(tape, y, &r->proj);
