@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "lora/paths.h"
 #include "lora/match.h"
@@ -49,9 +50,11 @@ static sheaf_status *check_around(const sheaf_schema *schema, const sheaf_lora_o
         for (const char *dot = strchr(path, '.'); dot != NULL && st == NULL;
              dot = strchr(dot + 1, '.')) {
             const size_t n = (size_t)(dot - path);
-            char *around = strncmp(before, path, n + 1) == 0 ? NULL : strndup(path, n);
-            if (around != NULL)
-                st = check_container(options, around);
+            if (strncmp(before, path, n + 1) == 0)
+                continue;
+            char *around = strndup(path, n);
+            st = around == NULL ? sheaf__no_memory("modules around layers")
+                                : check_container(options, around);
             free(around);
         }
         before = path;

@@ -5,6 +5,7 @@
 
 #include "lora/match.h"
 #include "lora/options.h"
+#include "tests/faults/denied_memory.h"
 
 static sheaf_config config(void)
 {
@@ -156,6 +157,29 @@ static void test_resolve__selections(void **state)
         sheaf_lora_free(lora);
         sheaf_lora_options_release(&o);
     }
+    sheaf_schema_free(schema);
+}
+
+/* A module around layers whose name finds no memory is not passed over. */
+static void test_resolve__says_that_memory_is_short(void **state)
+{
+    if (!DENIED_MEMORY_WORKS)
+        return; /* see tests/faults/denied_memory.h */
+    sheaf_schema *schema = schema_of(config(), 4);
+    sheaf_lora_options o = options_of(".*layers\\.\\d+\\.self_attn\\.(q|k)_proj");
+    int told = 0;
+    for (long n = 1; n < 40; n++) {
+        sheaf_lora *lora = NULL;
+        deny_begin(n);
+        sheaf_status *st = sheaf_lora_resolve(&lora, schema, &o);
+        deny_end();
+        told += st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY &&
+                strcmp(sheaf_status_where(st), "modules around layers") == 0;
+        sheaf_status_free(st);
+        sheaf_lora_free(lora);
+    }
+    assert_true(told > 1);
+    sheaf_lora_options_release(&o);
     sheaf_schema_free(schema);
 }
 
@@ -502,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_patterns__first_match_wins_at_a_dot),
         cmocka_unit_test(test_resolve__names_shapes_scale_and_cuts),
         cmocka_unit_test(test_resolve__selections),
+        cmocka_unit_test(test_resolve__says_that_memory_is_short),
         cmocka_unit_test(test_resolve__patterns_that_match_nothing),
         cmocka_unit_test(test_resolve__what_cannot_be_is_named),
         cmocka_unit_test(test_resolve__modules_of_many_tensors),
