@@ -148,7 +148,7 @@ static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int6
         }
         sheaf__hasher_add(hasher, item, (size_t)some * sizeof *item);
     }
-    if (data->label_after != NULL)
+    if (data->label_after != NULL && data->label_after[row] != SHEAF__NO_LABEL)
         sheaf__hasher_add(hasher, data->label_after + row, sizeof *data->label_after);
     sheaf__data_row_release(&of);
     return st;

@@ -245,6 +245,41 @@ static void test_open__cuts_behind_pictures_alone(void **state)
     sheaf_config_release(&c);
 }
 
+/* A row of token ids and labels, as a file of tensors. */
+static const char *write_tensors(const int32_t *id, const int32_t *label, int64_t n)
+{
+    char head[256];
+    const int size = snprintf(head, sizeof head,
+                              "{\"input_ids\":{\"dtype\":\"I32\",\"shape\":[1,%d],\"data_offsets\":"
+                              "[0,%d]},\"labels\":{\"dtype\":\"I32\",\"shape\":[1,%d],"
+                              "\"data_offsets\":[%d,%d]}}",
+                              (int)n, (int)n * 4, (int)n, (int)n * 4, (int)n * 8);
+    const uint64_t padded = (uint64_t)(size + 7) / 8 * 8;
+    FILE *f = fopen(at("row.safetensors"), "wb");
+    assert_non_null(f);
+    fwrite(&padded, 1, 8, f);
+    fprintf(f, "%-*s", (int)padded, head);
+    fwrite(id, 4, (size_t)n, f);
+    fwrite(label, 4, (size_t)n, f);
+    assert_int_equal(fclose(f), 0);
+    return at("row.safetensors");
+}
+
+/* Here every row has room for a label behind its last token, there only where one is given. */
+static void test_hash__that_of_the_same_row_in_tensors(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf_data *talk, *tensors;
+    CHECK_OK(open_data(&talk, &c, "{\"prompt\": \"P\", \"completion\": \"C\"}",
+                       (sheaf_data_options){ 0 }));
+    CHECK_OK(sheaf_data_open(&tensors, write_tensors(talk->token, talk->label, talk->begin[1]),
+                             &(sheaf_data_options){ .config = &c }));
+    assert_string_equal(sheaf_data_hash(talk), sheaf_data_hash(tensors));
+    sheaf_data_close(talk);
+    sheaf_data_close(tensors);
+    sheaf_config_release(&c);
+}
+
 static void test_pixels__a_changed_file_is_told(void **state)
 {
     sheaf_config c = config_of("omnilmm");
@@ -268,6 +303,7 @@ int main(void)
         cmocka_unit_test(test_minicpmv__slices_are_pictures_of_their_own),
         cmocka_unit_test(test_open__names_what_is_bad),
         cmocka_unit_test(test_open__cuts_behind_pictures_alone),
+        cmocka_unit_test(test_hash__that_of_the_same_row_in_tensors),
         cmocka_unit_test(test_pixels__a_changed_file_is_told),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
