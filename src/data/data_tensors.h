@@ -71,5 +71,8 @@ sheaf_status *sheaf__pixels_check_type(const sheaf_safetensors_entry *entry);
 /* sheaf__pixels_read - item `item` of `n` numbers each. Thread-safe. */
 sheaf_status *sheaf__pixels_read(float *dst, const sheaf_safetensors *file,
                                  const sheaf_safetensors_entry *entry, int64_t item, int64_t n);
+/* sheaf__pixels_check - are the numbers of this item, as they were read, finite? */
+sheaf_status *sheaf__pixels_check(const float *pixels, const sheaf_safetensors_entry *entry,
+                                  int64_t item, int64_t n);
 
 #endif

@@ -102,6 +102,8 @@ static sheaf_status *hash_row(sheaf_hash *out, const pixels *p, float *room, int
     for (int64_t i = p->images->first[row]; i < p->images->first[row + 1] && st == NULL; i++) {
         const int64_t n = numbers_of(p->images, i);
         st = sheaf__pixels_read(room, p->file, p->image[i].pixels, p->image[i].item, n);
+        if (st == NULL)
+            st = sheaf__pixels_check(room, p->image[i].pixels, p->image[i].item, n);
         sheaf__hasher_add(hasher, &p->images->size[i], sizeof p->images->size[i]);
         if (st == NULL)
             sheaf__hasher_add(hasher, room, (size_t)n * sizeof *room);

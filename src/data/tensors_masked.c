@@ -111,6 +111,20 @@ static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture
     return st;
 }
 
+/* Those of a row without an image are never looked at. */
+static sheaf_status *check_row(const sheaf__tensors *in, const pixels *p, int64_t row,
+                               const sheaf__picture *picture)
+{
+    sheaf_status *st = NULL;
+    if (memchr(p->images->embed + row * in->length, 1, (size_t)in->length) == NULL)
+        return NULL;
+    for (int t = 0; t < p->images->towers && st == NULL; t++)
+        st = sheaf__pixels_check(picture->of[t].pixels,
+                                 sheaf__safetensors_find(p->file, images_of[t]), row,
+                                 sheaf__tower_numbers(&p->images->tower[t]));
+    return st;
+}
+
 static void close_pixels(void *self)
 {
     pixels *p = self;
@@ -138,6 +152,8 @@ sheaf_status *sheaf__masked_keep(sheaf__tensors *in)
     sheaf_status *st = room == NULL ? sheaf__data_no_memory(n) : NULL;
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
         st = load(p, r, room);
+        if (st == NULL)
+            st = check_row(in, p, r, room);
         if (st == NULL)
             images->hash[r] = sheaf__hash(room->of[0].pixels, (size_t)n * sizeof(float));
     }

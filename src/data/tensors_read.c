@@ -1,6 +1,8 @@
 /* tensors_read.c - what readers of a .safetensors file of rows share: numbers, masks, pixels, and
  * how they complain. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -106,4 +108,26 @@ sheaf_status *sheaf__pixels_read(float *dst, const sheaf_safetensors *file,
         sheaf__kernels_for(NULL)->convert(dst, SHEAF_F32, half, e->dtype, n);
     free(half);
     return st;
+}
+
+sheaf_status *sheaf__pixels_check(const float *pixels, const sheaf_safetensors_entry *e,
+                                  int64_t item, int64_t n)
+{
+    const int64_t width = e->shape[e->ndim - 1], height = e->shape[e->ndim - 2];
+    int64_t i = 0;
+    while (i < n && isfinite(pixels[i]))
+        i++;
+    if (i == n)
+        return NULL;
+    char image[48] = "";
+    if (e->ndim > 3)
+        snprintf(image, sizeof image, "image %" PRId64 ", ", item + 1);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_DATA, "'%s': %schannel %" PRId64 ", row %" PRId64 ", column %" PRId64,
+                   e->name, image, i / (height * width) + 1, i / width % height + 1, i % width + 1);
+    sheaf_found(sheaf_expected(st, "finite numbers"), "%s",
+                isnan(pixels[i])   ? "nan"
+                : pixels[i] < 0.0f ? "-inf"
+                                   : "inf");
+    return sheaf_try_this(st, "what made this file wrote them there: make this picture again");
 }

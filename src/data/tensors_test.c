@@ -1,6 +1,7 @@
 /* tensors_test.c - files of token ids with images: marked by tokens, by bounds, and what is
  * refused. Images are few: patches of 2, the towers' own size 4 x 4, each given 2 rows. */
 #include <inttypes.h>
+#include <math.h>
 #include <unistd.h>
 
 #include "data/data.h"
@@ -27,6 +28,7 @@ typedef struct tensor {
     int64_t shape[4];     /* up to the first 0 */
     const int64_t *value; /* of whole numbers; NULL: 0, 1, 2, ... as F32, from `first` on */
     int first;
+    int64_t wild; /* NaN at this index, but not at 0 */
 } tensor;
 
 static char path[64];
@@ -50,7 +52,7 @@ static void write_file(const tensor *list, int n)
             count *= t->shape[a];
         }
         for (int64_t k = 0; k < count; k++, at += item) {
-            const float number = (float)(t->first + k);
+            const float number = t->wild != 0 && k == t->wild ? NAN : (float)(t->first + k);
             memcpy(data + at, t->value != NULL ? (const void *)&t->value[k] : &number, item);
         }
         size += sprintf(head + size, "],\"data_offsets\":[%zu,%zu]}", begin, at);
@@ -370,6 +372,28 @@ static void test_bound__what_does_not_fit_is_named(void **state)
     assert_null(data);
 }
 
+static void test_pixels__that_are_not_finite_are_named(void **state)
+{
+    tensor list[] = { BOUND };
+    const tensor by_marks[] = { MARKED, { "images", "F32", { 3, 3, 4, 4 }, NULL, 0, 2 * 48 + 22 } };
+    static const int64_t embed[2 * 8] = { [8] = 1, 1, 1, 1, 1, 1 };
+    tensor by_masks[] = { { "input_ids", "I64", { 2, 8 }, bound_ids },
+                          { "labels_shifted", "I64", { 2, 8 }, shifted },
+                          { "image_embed_mask", "I64", { 2, 8 }, embed },
+                          { "vision_image", "F32", { 2, 3, 4, 4 }, NULL, 0, 48 + 22 } };
+    sheaf_data *data = NULL;
+    list[5].wild = 2 * 12 + 6 + 4;
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 7), SHEAF_E_DATA,
+                "'image_1_0_chw': channel 3, row 2, column 5 | finite numbers | nan");
+    CHECK_FAILS(open_as(&data, SHEAF_OMNILMM, by_marks, ARRAY_LEN(by_marks)), SHEAF_E_DATA,
+                "'images': image 3, channel 2, row 2, column 3 | finite numbers | nan");
+    CHECK_FAILS(open_as(&data, SHEAF_COGVLM, by_masks, 4), SHEAF_E_DATA,
+                "'vision_image': image 2, channel 2, row 2, column 3 | finite numbers | nan");
+    by_masks[3].wild = 22; /* of the row without an image, which is never looked at */
+    CHECK_OK(open_as(&data, SHEAF_COGVLM, by_masks, 4));
+    sheaf_data_close(data);
+}
+
 /* One row needs no list of how many images are whose; its pictures have the short names. */
 static void test_bound__of_one_row(void **state)
 {
@@ -410,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_bound__labels_may_be_shifted),
         cmocka_unit_test(test_bound__padding_is_seen_in_whole_rows),
         cmocka_unit_test(test_bound__what_does_not_fit_is_named),
+        cmocka_unit_test(test_pixels__that_are_not_finite_are_named),
         cmocka_unit_test(test_bound__of_one_row),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
