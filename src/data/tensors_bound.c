@@ -65,9 +65,17 @@ static sheaf_status *find_pixels(const sheaf_safetensors_entry **out, const shea
     char name[64];
     snprintf(name, sizeof name, "image_%" PRId64 "_%" PRId64 "_chw", row, j);
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
-    if (e == NULL && in->rows == 1) {
+    if (in->rows == 1) {
+        const sheaf_safetensors_entry *both = e;
         snprintf(name, sizeof name, "image_%" PRId64 "_chw", j);
         e = sheaf__safetensors_find(in->file, name);
+        if (e != NULL && both != NULL)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
+                                              "the pixels of image %" PRId64 " in one tensor",
+                                              j + 1),
+                               "'%s' too", both->name);
+        if (e == NULL)
+            e = both;
     }
     if (e == NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),

@@ -413,6 +413,11 @@ static void test_bound__of_one_row(void **state)
     assert_int_equal(take(&g, data, &row, 1, true).patches[0], 3);
     check_picture(&g.picture[1], 0, 2, 2, 30);
     sheaf_data_close(data);
+    const tensor both[] = { narrow[0], narrow[1], narrow[2],
+                            narrow[3], narrow[4], { "image_0_1_chw", "F32", { 3, 2, 2 } } };
+    data = NULL;
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, both, 6), SHEAF_E_DATA,
+                "'image_1_chw' | the pixels of image 2 in one tensor | 'image_0_1_chw' too");
     const tensor text[] = { narrow[0], narrow[1] }; /* no image at all */
     CHECK_OK(open_as(&data, SHEAF_MINICPMV, text, 2));
     assert_int_equal(take(&g, data, &row, 1, true).images, 0);
