@@ -406,6 +406,8 @@ static void read_tower(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
     c->vit.layers -= c->vit_dropped;
     if (r->st == NULL)
         read_largest(r, c);
+    if (r->st == NULL)
+        sheaf__minicpmv_check_slices(r, c);
 }
 
 /* ---- the resampler ---- */

@@ -165,6 +165,38 @@ static void test_config__keys_that_are_refused(void **state)
     }
 }
 
+static void test_config__how_pictures_are_sliced(void **state)
+{
+    static const struct {
+        const char *text;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+#define WITH(keys) SMALL("2.6", "", NAVIT "," keys)
+#define INSIDE(keys) WITH("\"slice_config\":{" keys "}")
+        { WITH("\"max_slice_nums\":\"9\""), SHEAF_E_FORMAT, "'max_slice_nums'" },
+        { WITH("\"max_slice_nums\":0"), SHEAF_E_FORMAT, "'max_slice_nums'" },
+        { WITH("\"scale_resolution\":65537"), SHEAF_E_FORMAT, "'scale_resolution'" },
+        { WITH("\"slice_mode\":\"no\""), SHEAF_E_FORMAT, "'slice_mode'" },
+        { WITH("\"use_image_id\":1"), SHEAF_E_FORMAT, "'use_image_id'" },
+        { WITH("\"patch_size\":14"), SHEAF_E_LAYOUT, "'patch_size' | 7, the patch_size of the" },
+        { WITH("\"slice_config\":[]"), SHEAF_E_FORMAT, "'slice_config'" },
+        { INSIDE("\"max_slice_nums\":-1"), SHEAF_E_FORMAT, "'slice_config.max_slice_nums'" },
+        { INSIDE("\"max_slice_nums\":1025"), SHEAF_E_FORMAT, "'slice_config.max_slice_nums'" },
+        { INSIDE("\"scale_resolution\":4.5"), SHEAF_E_FORMAT, "'slice_config.scale_resolution'" },
+        { WITH("\"scale_resolution\":56,\"slice_config\":{\"scale_resolution\":-1}"),
+          SHEAF_E_FORMAT, "'slice_config.scale_resolution'" },
+        { INSIDE("\"patch_size\":true"), SHEAF_E_FORMAT, "'slice_config.patch_size'" },
+        { INSIDE("\"patch_size\":14"), SHEAF_E_LAYOUT,
+          "'slice_config.patch_size' | 7, the patch_size of the tower" },
+    };
+    sheaf_config c;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
+    CHECK_OK(parse(&c, INSIDE("\"max_slice_nums\":1024,\"scale_resolution\":56,\"patch_size\":7")));
+    sheaf_config_release(&c);
+}
+
 static void test_rows__cuts(void **state)
 {
     static const struct {
@@ -220,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_rows__of_the_published_models),
         cmocka_unit_test(test_config__both_forms),
         cmocka_unit_test(test_config__keys_that_are_refused),
+        cmocka_unit_test(test_config__how_pictures_are_sliced),
         cmocka_unit_test(test_rows__cuts),
         cmocka_unit_test(test_rows__of_a_block_that_is_dropped),
     };

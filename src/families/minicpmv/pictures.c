@@ -2,6 +2,7 @@
  * chat() asks. 2.0 and 2.5 write a slice as a picture, 2.6 as a slice, with numbers. */
 #include "families/minicpmv/minicpmv.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -23,6 +24,32 @@ static const sheaf__picture_form form = {
     .top_k = 100,
     .repetition_penalty = 1.05,
 };
+
+enum { MOST_SLICES = 1 << 10, MOST_PIXELS = 1 << 16 };
+
+static void check_numbers(sheaf_json_reader *r, const sheaf_config *c)
+{
+    const int64_t patch = sheaf__json_int(r, "patch_size", 1, MOST_PIXELS, c->vit.patch);
+    sheaf__json_int(r, "max_slice_nums", 1, MOST_SLICES, 1);
+    sheaf__json_int(r, "scale_resolution", 1, MOST_PIXELS, 1);
+    if (r->st == NULL && patch != c->vit.patch)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "patch_size",
+                         "%" PRId64 ", the patch_size of the tower, which cuts the slices",
+                         c->vit.patch);
+}
+
+/* The keys of which sheaf__minicpmv_pictures() makes its form, once the tower is known. */
+void sheaf__minicpmv_check_slices(sheaf_json_reader *r, const sheaf_config *c)
+{
+    sheaf_json_reader inner = { sheaf__json_object(r, "slice_config"), "slice_config.", NULL };
+    sheaf__json_bool(r, "slice_mode", true);
+    sheaf__json_bool(r, "use_image_id", true);
+    check_numbers(r, c);
+    if (r->st == NULL && inner.object != NULL) {
+        check_numbers(&inner, c);
+        r->st = inner.st;
+    }
+}
 
 /* A whole number of the config or of its slice_config; `otherwise` where neither has one. */
 static int64_t number(const json_t *config, const char *key, int64_t otherwise)
