@@ -89,6 +89,11 @@ static void check_vision_keys(sheaf_json_reader *r, sheaf_text *unknown)
     if (!sheaf__json_bool(r, "use_post_norm", true))
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "use_post_norm",
                          "true: EVA02-E norms what its branches give");
+    sheaf__json_string(r, "global_pool"); /* behind the last block that runs */
+    /* timm's switch, or in words what EVA has */
+    const json_t *bias = json_object_get(r->object, "qkv_bias");
+    if (!json_is_string(bias) && !sheaf__json_bool(r, "qkv_bias", true))
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "qkv_bias", "true: EVA02-E has q_bias and v_bias");
 }
 
 /* Blocks in the files: all, or all but the last, which is never run. */
@@ -205,6 +210,7 @@ void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
 {
     sheaf__llama_config(r, c, unknown);
     const json_t *vision = r->st == NULL ? sheaf__json_object(r, "vision_config") : NULL;
+    sheaf__json_string(r, "mm_vision_tower");
     if (vision != NULL)
         read_vision(r, vision, c, unknown);
     else if (r->st == NULL)

@@ -119,6 +119,10 @@ static void test_rows__cuts(void **state)
 
 static void test_config__keys_that_are_refused(void **state)
 {
+#define WITH(keys)                                                                                 \
+    "{" TEXT                                                                                       \
+    ",\"num_query\":16,\"image_size\":84,\"vision_config\":{\"img_size\":56,\"embed_dim\":64,"     \
+    "\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2," keys "}}"
     static const struct {
         const char *text;
         sheaf_code code;
@@ -149,14 +153,22 @@ static void test_config__keys_that_are_refused(void **state)
         { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"vision_config\":{\"img_size\":56,"
           "\"embed_dim\":64,\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2,\"use_post_norm\":false}}",
           SHEAF_E_UNSUPPORTED, "vision_config.use_post_norm" },
+        { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"mm_vision_tower\":[]," TOWER "}",
+          SHEAF_E_FORMAT, "'mm_vision_tower'" },
+        { WITH("\"global_pool\":7"), SHEAF_E_FORMAT, "'vision_config.global_pool'" },
+        { WITH("\"qkv_bias\":1"), SHEAF_E_FORMAT, "'vision_config.qkv_bias'" },
+        { WITH("\"qkv_bias\":false"), SHEAF_E_UNSUPPORTED, "'vision_config.qkv_bias'" },
         { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"quantization_config\":{\"bits\":4}," TOWER
           "}",
           SHEAF_E_UNSUPPORTED, "'quantization_config'" },
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_config c;
+    sheaf_config c;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
-    }
+    CHECK_OK(parse(&c, WITH("\"global_pool\":\"token\",\"qkv_bias\":\"q and v only\"")));
+    sheaf_config_release(&c);
+    CHECK_OK(parse(&c, WITH("\"global_pool\":null,\"qkv_bias\":true")));
+    sheaf_config_release(&c);
 }
 
 int main(void)
