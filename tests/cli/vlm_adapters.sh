@@ -57,6 +57,10 @@ biases() { # biases NAME TARGETS PREFIX WANTED
 }
 biases omnilmm '.*layers\.\d+\.self_attn\.q_proj' model. 'vision_tower.blocks.0.attn.q_bias vision_tower.blocks.0.attn.v_bias vision_tower.blocks.0.mlp.fc1.bias resampler.attn.in_proj_bias resampler.ln_q.bias'
 biases minicpmv 'llm\..*layers\.\d+\.self_attn\.q_proj' '' 'resampler.attn.in_proj_bias llm.model.layers.0.self_attn.q_proj.base_layer.bias vpm.encoder.layers.0.self_attn.q_proj.bias'
+# An adapter whose config promises them must hold them: the first in order is in_proj_bias.
+runs "an adapter without biases" 0 'result' train --model "$work/omnilmm" --data "$work/data.json" --lora-targets '.*layers\.\d+\.self_attn\.q_proj' --steps 1 --micro-batch 2 --lr 1e-3 --out "$work/none"
+sed -i 's/"bias": "none"/"bias": "all"/' "$work/none/adapter/adapter_config.json"
+runs "with a config that promises them" 3 'resampler.attn.in_proj_bias' merge "$work/omnilmm" "$work/none/adapter" "$work/none-merged"
 
 # Tied tables: a saved embedding is a tensor of its own, and the head stays as it was, under llm. too.
 sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$work/minicpmv/config.json" >"$work/tied.json"
