@@ -121,7 +121,8 @@ typedef struct sheaf_config {
     uint64_t cross_layers[SHEAF_MAX_COG_LAYERS / 64]; /* bit i: layer i has cross-attention */
     sheaf_vit vit;
     sheaf_encoder encoder; /* CogAgent only */
-    /* OmniLMM: ids of the tokens that begin an image, stand for each row of it, and end it. */
+    /* OmniLMM, MiniCPM-V: ids of the tokens that begin an image, stand for each row of it, and end
+     * it. */
     struct {
         int64_t begin, patch, end;
     } image_mark;

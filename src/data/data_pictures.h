@@ -4,7 +4,8 @@
  * by worker threads for rows that were announced, else by the one who asks. What is decoded is
  * held, as bytes at the towers' sizes, in a fixed number of slots that all ranks of a process
  * share; whichever way a row's image came, its numbers are the same. A file whose bytes are not
- * those of the check is an error. */
+ * those of the check is an error. Conversations (data_talks.c) bring a source of their own, which
+ * reads all pictures of a row, each at its own size. */
 #ifndef SHEAF_DATA_DATA_PICTURES_H
 #define SHEAF_DATA_DATA_PICTURES_H
 

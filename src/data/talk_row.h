@@ -1,11 +1,9 @@
-/* talk_row.h - private: a conversation with pictures as a row: read from JSON,
- * its pictures looked at, put in their places, encoded, and which tokens are
- * learned.
+/* talk_row.h - private: a conversation with pictures as a row: read from JSON, its pictures looked
+ * at, put in their places, encoded, and which tokens are learned.
  *
- * A record is one of text_record.h's with a conversation (or a prompt and its
- * completion), and with pictures as talk_pictures.h has them. Those that no
- * message names stand in front of the first. Paths are relative to the file's
- * folder. */
+ * A record is one of text_record.h's with a conversation (or a prompt and its completion), and with
+ * pictures as talk_pictures.h has them. Those that no message names stand in front of the first.
+ * Paths are relative to the file's folder. */
 #ifndef SHEAF_DATA_TALK_ROW_H
 #define SHEAF_DATA_TALK_ROW_H
 

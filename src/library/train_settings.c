@@ -212,7 +212,7 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "auto-warmup-rate", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->held_rate,
           "sat-...: see --auto-warmup", .max = 1 },
         { "weight-decay", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->weight_decay,
-          "AdamW's; biases and norms have none" },
+          "AdamW's; biases and norms have none, but OmniLMM's" },
         { "beta1", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->beta1, "AdamW's memory of gradients",
           .max = 1, .below = true },
         { "beta2", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->beta2,

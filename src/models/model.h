@@ -109,8 +109,7 @@ typedef struct sheaf__model {
         ends; /* this stage has the embedding and the towers; the final norm and the head */
     sheaf__norm norm;
     sheaf__linear head;
-    float
-        scale; /* the embedding's rows are multiplied by it, rounded as they are; 0: they are not */
+    float scale;  /* the embedding's rows are multiplied by it, rounded as they are; 0: not */
     float times;  /* the same, in float32 (tape/scaled.h) */
     float branch; /* what a layer adds to the residual stream is multiplied by it; 0: it is not */
     float divide; /* the head reads rows divided by it; 0: as they are */
@@ -158,9 +157,9 @@ typedef struct sheaf__pass {
     int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
     int64_t image_rows;                  /* rows that use the visual experts */
     const sheaf__images_in *images_in;
-    const sheaf__sight *sight;    /* of these images, or NULL: filled, or used when it is full; its
-                                     pixels    are not read then */
-    bool image_rows_unread;       /* the head reads none of them: their last MLP is left out */
+    const sheaf__sight *sight; /* of these images, or NULL: filled, or used when it is full; their
+                                  pixels are not read then */
+    bool image_rows_unread;    /* the head reads none of them: their last MLP is left out */
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
     const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
