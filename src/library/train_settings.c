@@ -146,7 +146,7 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
         { "lora-alpha", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lora_alpha,
           "the adapter counts alpha/rank times", "A", .above = true },
         { "lora-targets", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_targets,
-          "modules that get an adapter: names, a regular expression for the whole path, all-linear, or sat, sat-vit (default q_proj,v_proj; of CogVLM and CogAgent sat)",
+          "modules that get an adapter: names, a regular expression for the whole path, all-linear, or sat, sat-vit (default q_proj,v_proj of most families; each has its own, which is told)",
           "A,B", .min = 1 },
         { "lora-exclude", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_exclude,
           "of these, modules that get none: names or a regular expression", "A,B" },

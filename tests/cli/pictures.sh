@@ -30,6 +30,7 @@ for spec in omnilmm-tiny minicpmv-tiny minicpmv-2.0-tiny; do
             --steps 3 --micro-batch 2 --lr 1e-2 --tp "$tp" --json
         check "$spec: a loss, --tp $tp" answers "$work/loss-$tp" eval --model "$work/$spec-$tp" --data "$work/talks.json" --tp "$tp"
         check "$spec: prompts with pictures, --tp $tp" answers "$work/prompts-$tp" generate --model "$model" --data "$work/talks.json" --max-new 4 --greedy --tp "$tp"
+        check "$spec: which name all of theirs" grep -q '"images":\["[^"]*/rgb8.png","[^"]*/420.jpg","[^"]*/rgb8.png"\]' "$work/prompts-$tp"
         check "$spec: a question about two, --tp $tp" answers "$work/two-$tp" generate --model "$model" --prompt "Which?" --image "$work/420.jpg" \
             --image "$work/rgb8.png" --max-new 4 --tp "$tp"
         printf 'What?\nAnd?\n/image %s\nNow <image>?\n' "$work/rgb8.png" |

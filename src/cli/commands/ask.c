@@ -169,6 +169,16 @@ json_t *ask_json(const char *text)
     return value;
 }
 
+void ask_images_json(json_t *answer, const sheaf__prompt_about *about)
+{
+    if (about->nviewed < 2)
+        return;
+    json_t *paths = json_array();
+    for (int64_t i = 0; i < about->nviewed; i++)
+        json_array_append_new(paths, ask_json(about->viewed[i].path));
+    json_object_set_new(answer, "images", paths);
+}
+
 json_t *ask_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

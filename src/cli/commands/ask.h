@@ -55,6 +55,8 @@ json_t *ask_answer_json(const sheaf_answer *answer);
 /* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes
  * U+FFFD. */
 json_t *ask_json(const char *text);
+/* ask_images_json - "images" of an answer: the paths of all of them, where there are several. */
+void ask_images_json(json_t *answer, const sheaf__prompt_about *about);
 json_t *ask_json_real(double value); /* what is not finite is null */
 
 /* ask_is_tokens - is this a file of tokens (.safetensors), rather than of texts? */

@@ -216,10 +216,12 @@ static json_t *mismatches_json(const matches *m, const work *w)
     json_t *list = json_array();
     for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
         const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
-        json_array_append_new(
-            list, json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)m->worst[i].prompt + 1,
-                            "image", ask_json(about->image), "expected", ask_json(about->expected),
-                            "text", ask_json(m->worst[i].text)));
+        json_t *one =
+            json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)m->worst[i].prompt + 1, "image",
+                      ask_json(about->image), "expected", ask_json(about->expected), "text",
+                      ask_json(m->worst[i].text));
+        ask_images_json(one, about);
+        json_array_append_new(list, one);
     }
     return list;
 }

@@ -59,6 +59,7 @@ static json_t *record_json(const work *w, int64_t i)
     json_object_set_new(one, "prompt", ask_json(about->text));
     if (about->image != NULL)
         json_object_set_new(one, "image", ask_json(about->image));
+    ask_images_json(one, about);
     if (about->expected != NULL) {
         json_object_set_new(one, "expected", ask_json(about->expected));
         json_object_set_new(one, "match",
