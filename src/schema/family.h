@@ -274,6 +274,9 @@ bool sheaf__sat_begins(const char *name);
 /* sheaf__sat_family - a family with SAT's form that has a tower beside, or has none. */
 const sheaf__family *sheaf__sat_family(bool beside);
 
+/* sheaf__schema_sort - fills by_name, when all tensors are there. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__schema_sort(sheaf_schema *schema);
+
 /* sheaf__towers_of - how many towers a model has, and which; 0: it reads no images. */
 int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *config);
 /* sheaf__tower_beside - the one whose rows cross-attention looks at: its number in that list, -1

@@ -36,6 +36,24 @@ sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, i
     return st;
 }
 
+static int by_name(const void *a, const void *b, void *tensors)
+{
+    const sheaf_tensor *t = tensors;
+    return strcmp(t[*(const int64_t *)a].name, t[*(const int64_t *)b].name);
+}
+
+sheaf_status *sheaf__schema_sort(sheaf_schema *schema)
+{
+    schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
+    if (schema->by_name == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
+    for (int64_t i = 0; i < schema->count; i++)
+        schema->by_name[i] = i;
+    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
+            schema->tensor);
+    return NULL;
+}
+
 void sheaf_schema_free(sheaf_schema *schema)
 {
     if (schema == NULL)

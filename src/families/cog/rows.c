@@ -501,12 +501,6 @@ static sheaf_status *check_sizes(const builder *b)
     return NULL;
 }
 
-static int by_name(const void *a, const void *b, void *tensors)
-{
-    const sheaf_tensor *t = tensors;
-    return strcmp(t[*(const int64_t *)a].name, t[*(const int64_t *)b].name);
-}
-
 sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
 {
     builder b = { schema };
@@ -528,16 +522,7 @@ sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
                         (block->over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]);
                 }
     }
-    if (st != NULL)
-        return st;
-    schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
-    if (schema->by_name == NULL)
-        return sheaf__no_memory(memory_for);
-    for (int64_t i = 0; i < schema->count; i++)
-        schema->by_name[i] = i;
-    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
-            schema->tensor);
-    return NULL;
+    return st == NULL ? sheaf__schema_sort(schema) : st;
 }
 
 const sheaf__component_rule sheaf__cog_components[] = {

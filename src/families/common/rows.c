@@ -1,6 +1,7 @@
 /* rows.c - see rows.h. */
 #include "families/common/rows.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,22 +66,38 @@ sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int laye
     return st;
 }
 
-static int by_name(const void *a, const void *b, void *tensors)
+sheaf_status *sheaf__rows_size(const char *name, int64_t value, int64_t most)
 {
-    const sheaf_tensor *t = tensors;
-    return strcmp(t[*(const int64_t *)a].name, t[*(const int64_t *)b].name);
+    if (value >= 1 && value <= most)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config: %s", name);
+    return sheaf_found(sheaf_expected(st, "1 to %" PRId64, most), "%" PRId64, value);
 }
 
-sheaf_status *sheaf__rows_sort(sheaf_schema *schema)
+sheaf_status *sheaf__rows_sizes(const sheaf_config *c, int64_t most_patches)
 {
-    schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
-    if (schema->by_name == NULL)
-        return sheaf__no_memory(memory_for);
-    for (int64_t i = 0; i < schema->count; i++)
-        schema->by_name[i] = i;
-    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
-            schema->tensor);
-    return NULL;
+    const sheaf_vit *v = &c->vit;
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } sizes[] = {
+        { "vit.layers", v->layers, SHEAF_MAX_LAYERS },
+        { "vit.hidden", v->hidden, 1 << 24 },
+        { "vit.heads", v->heads, 1 << 16 },
+        { "vit.ffn", v->ffn, 1 << 30 },
+        { "vit.positions", v->positions, 1 << 25 },
+        { "vit.patch", v->patch, 1 << 16 },
+        { "vit.channels", v->channels, 1 << 10 },
+        { "vit.height", v->height, 1 << 16 },
+        { "vit.width", v->width, 1 << 16 },
+        { "patches", c->patches, most_patches },
+        { "resampler.queries", c->resampler.queries, 1 << 20 },
+        { "resampler.heads", c->resampler.heads, 1 << 16 },
+    };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && st == NULL; i++)
+        st = sheaf__rows_size(sizes[i].name, sizes[i].value, sizes[i].most);
+    return st;
 }
 
 sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,

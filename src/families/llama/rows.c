@@ -245,25 +245,6 @@ static sheaf_status *check_config(const sheaf_config *c)
     return NULL;
 }
 
-static int by_name(const void *a, const void *b, void *tensors)
-{
-    const sheaf_tensor *t = tensors;
-    return strcmp(t[*(const int64_t *)a].name, t[*(const int64_t *)b].name);
-}
-
-/* Where roles do not tell the tensors of a layer. */
-static bool sort_names(sheaf_schema *schema)
-{
-    schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
-    if (schema->by_name == NULL)
-        return false;
-    for (int64_t i = 0; i < schema->count; i++)
-        schema->by_name[i] = i;
-    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
-            schema->tensor);
-    return true;
-}
-
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
 {
     const sheaf_config *config = &schema->config;
@@ -286,7 +267,8 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     add_vector(&b, SHEAF_NORM_FINAL, -1, false, config->hidden, (sheaf_cut){ 0 });
     if (!config->tied)
         add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);
-    if (b.failed || (form->mixture && !sort_names(schema)))
+    if (b.failed)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
-    return NULL;
+    /* Roles do not tell the tensors of a mixture. */
+    return form->mixture ? sheaf__schema_sort(schema) : NULL;
 }

@@ -1,6 +1,5 @@
 /* rows.c - the tensors of MiniCPM-V: those of its text model under llm., the tower's, named by timm
  * in 2.0 and by transformers' SigLIP later, and the resampler's. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,30 +114,11 @@ static sheaf_status *check_config(const sheaf_config *c)
 {
     const sheaf_vit *v = &c->vit;
     const sheaf_resampler *r = &c->resampler;
-    const struct {
-        const char *name;
-        int64_t value, most;
-    } sizes[] = {
-        { "minicpmv", c->minicpmv, SHEAF_MINICPMV_2_6 },
-        { "vit.layers", v->layers, SHEAF_MAX_LAYERS },
-        { "vit.hidden", v->hidden, 1 << 24 },
-        { "vit.heads", v->heads, 1 << 16 },
-        { "vit.ffn", v->ffn, 1 << 30 },
-        { "vit.positions", v->positions, 1 << 25 },
-        { "vit.patch", v->patch, 1 << 16 },
-        { "vit.channels", v->channels, 1 << 10 },
-        { "vit.height", v->height, 1 << 16 },
-        { "vit.width", v->width, 1 << 16 },
-        { "patches", c->patches, 1 << 25 },
-        { "resampler.queries", r->queries, 1 << 20 },
-        { "resampler.heads", r->heads, 1 << 16 },
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
-                               "1 to %" PRId64, sizes[i].most),
-                "%" PRId64, sizes[i].value);
+    sheaf_status *st = sheaf__rows_size("minicpmv", c->minicpmv, SHEAF_MINICPMV_2_6);
+    if (st == NULL)
+        st = sheaf__rows_sizes(c, 1 << 25);
+    if (st != NULL)
+        return st;
     const int64_t side = sheaf__square_side(v->positions);
     const bool grid = v->height % v->patch == 0 && v->width % v->patch == 0 &&
                       v->height / v->patch * (v->width / v->patch) == c->patches &&
@@ -161,7 +141,7 @@ sheaf_status *sheaf__minicpmv_rows(sheaf_schema *schema)
     if (st == NULL)
         st = sheaf__resampler_rows(schema, SHEAF__MINICPMV_RESAMPLER, schema->config.vit.hidden,
                                    timm);
-    return st == NULL ? sheaf__rows_sort(schema) : st;
+    return st == NULL ? sheaf__schema_sort(schema) : st;
 }
 
 /* The tower's last block, where it is dropped; its number is that behind those that run. The mask

@@ -60,29 +60,9 @@ static sheaf_status *check_config(const sheaf_config *c)
 {
     const sheaf_vit *v = &c->vit;
     const sheaf_resampler *r = &c->resampler;
-    const struct {
-        const char *name;
-        int64_t value, most;
-    } sizes[] = {
-        { "vit.layers", v->layers, SHEAF_MAX_LAYERS },
-        { "vit.hidden", v->hidden, 1 << 24 },
-        { "vit.heads", v->heads, 1 << 16 },
-        { "vit.ffn", v->ffn, 1 << 30 },
-        { "vit.positions", v->positions, 1 << 25 },
-        { "vit.patch", v->patch, 1 << 16 },
-        { "vit.channels", v->channels, 1 << 10 },
-        { "vit.height", v->height, 1 << 16 },
-        { "vit.width", v->width, 1 << 16 },
-        { "patches", c->patches, 1 << 20 },
-        { "resampler.queries", r->queries, 1 << 20 },
-        { "resampler.heads", r->heads, 1 << 16 },
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name), "1 to %lld",
-                               (long long)sizes[i].most),
-                "%lld", (long long)sizes[i].value);
+    sheaf_status *st = sheaf__rows_sizes(c, 1 << 20);
+    if (st != NULL)
+        return st;
     const sheaf__tower tower = { .patch = v->patch };
     const bool grid =
         sheaf__patches_along(v->height, &tower) * sheaf__patches_along(v->width, &tower) ==
@@ -103,7 +83,7 @@ sheaf_status *sheaf__omnilmm_rows(sheaf_schema *schema)
     if (st == NULL)
         st = sheaf__resampler_rows(schema, SHEAF__OMNILMM_RESAMPLER, schema->config.vit.hidden,
                                    true);
-    return st == NULL ? sheaf__rows_sort(schema) : st;
+    return st == NULL ? sheaf__schema_sort(schema) : st;
 }
 
 /* The tower's last block, which upstream leaves out; its position is beyond those that run. */
