@@ -339,6 +339,8 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
         st = check_tower(o, how->model, SHEAF_PLAN_TOWER);
     if (st == NULL)
         st = check_tower(o, how->model, SHEAF_PLAN_VIT);
+    if (st == NULL)
+        st = sheaf_hf_compute(&o->base, o->schema, how->events);
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
 }
 

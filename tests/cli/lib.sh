@@ -90,6 +90,34 @@ tokens_file() {
     # shellcheck disable=SC2086
     { int32_bytes "$n" 0; printf '%s' "$header"; int32_bytes $4; int32_bytes $5; } >"$file"
 }
+# without_tensor FILE NAME: a .safetensors file no longer holds that tensor.
+without_tensor() {
+    local file=$1 size header a b
+    size=$(($(od -An -tu8 -N8 "$file")))
+    header=$(head -c $((8 + size)) "$file" | tail -c "$size" | awk -v name="\"$2\"" '{
+        at = index($0, name)
+        if (!at) exit 1
+        entry = substr($0, at)
+        entry = substr(entry, 1, index(entry, "}"))
+        match(entry, /\[[0-9]+, *[0-9]+\]}$/)
+        split(substr(entry, RSTART + 1, RLENGTH - 3), gone, ",")
+        before = substr($0, 1, at - 1)
+        after = substr($0, at + length(entry))
+        if (!sub(/^, */, "", after)) sub(/, *$/, "", before)
+        rest = before after
+        while (match(rest, /"data_offsets": *\[[0-9]+, *[0-9]+\]/)) {
+            split(substr(rest, RSTART, RLENGTH), part, "[")
+            split(part[2], was, ",")
+            by = was[1] + 0 >= gone[2] + 0 ? gone[2] - gone[1] : 0
+            out = out substr(rest, 1, RSTART - 1) sprintf("\"data_offsets\":[%d,%d]", was[1] - by, was[2] - by)
+            rest = substr(rest, RSTART + RLENGTH)
+        }
+        print gone[1] + 0, gone[2] + 0, out rest }') || return 1
+    read -r a b header <<<"$header"
+    while [ $((${#header} % 8)) -ne 0 ]; do header="$header "; done
+    { int32_bytes "${#header}" 0; printf '%s' "$header"; head -c $((8 + size + a)) "$file" | tail -c "$a"; tail -c +$((9 + size + b)) "$file"; } >"$file.less" &&
+        mv "$file.less" "$file"
+}
 # copy_model NAME: a writable copy of a golden model at $work/NAME; prints the path.
 copy_model() {
     rm -rf "${work:?}/$1"

@@ -98,6 +98,24 @@ damaged() {
 }
 damaged "a tower that was not saved" 's/model\.vision_tower\./model.vision_towed./g' 3 'the vision tower.*45 tensors.*before it was trained'
 damaged "a block of the tower is missing" 's/vision_tower\.blocks\.1\./vision_tower.blocks.7./g' 3 'vision_tower.blocks.1.attn.qkv.weight'
+# The table of the queries' positions can be computed: nothing is lost with it.
+mkdir "$work/lacking"
+cp "$m/config.json" "$m/model.safetensors" "$work/lacking"
+check "a model without its table of positions" without_tensor "$work/lacking/model.safetensors" model.resampler.pos_embed
+runs "is sound" 0 'tensors +97 .*sound' verify "$work/lacking"
+for tp in 1 3; do
+    loss "and computes, on $tp" --model "$work/lacking" --tp $tp --save-logits "$work/other"
+    same "the same logits" "$work/one" "$work/other"
+    rm "$work/other"
+done
+runs "says that it was computed" 0 "model.resampler.pos_embed' is not in the files: computed" train --model "$work/lacking" "${flags[@]}" "${lora[@]}" --out "$work/lacking1"
+same "gives the same adapter" "$work/lora1/adapter/adapter_model.safetensors" "$work/lacking1/adapter/adapter_model.safetensors"
+runs "which merges into it" 0 'replaced' merge "$work/lacking" "$work/lora1/adapter" "$work/lackmerged"
+loss "and says the same" --model "$work/lackmerged"
+check "but for rounding" near "$loss" "$adapted" 1e-5
+check "other tensors are not computed" without_tensor "$work/lacking/model.safetensors" model.resampler.query
+runs "but named" 3 '1 missing: model.resampler.query' eval --model "$work/lacking" --data "$folder/one.json"
+
 sed 's/"depth": 4/"depth": 3/' "$m/config.json" >"$work/shallow.json"
 loss "a last block that is never run" --model "$m" --config "$work/shallow.json"
 rm -rf "$work/damaged"

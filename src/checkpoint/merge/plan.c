@@ -145,23 +145,43 @@ static sheaf_status *list_base(sheaf__merge_plan *p)
     return NULL;
 }
 
+/* Of a model that is known; else NULL. */
+static sheaf_status *known_schema(sheaf_schema **out, const sheaf__merge_plan *p)
+{
+    sheaf_config config = { 0 };
+    *out = NULL;
+    if (p->config == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
+    if (st == NULL)
+        st = sheaf_schema_new(out, &config, 1);
+    else if (sheaf_status_code(st) != SHEAF_E_MEMORY) {
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    sheaf_config_release(&config);
+    return st;
+}
+
 /* A model whose schema is known must be whole; any other is taken as it is. */
 static sheaf_status *check_known(const sheaf__merge_plan *p)
 {
-    sheaf_config config = { 0 };
-    sheaf_schema *schema = NULL;
-    sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
-    if (st != NULL) {
-        if (sheaf_status_code(st) == SHEAF_E_MEMORY)
-            return st;
-        sheaf_status_free(st);
-        return NULL;
-    }
-    st = sheaf_schema_new(&schema, &config, 1);
-    if (st == NULL)
+    sheaf_schema *schema;
+    sheaf_status *st = known_schema(&schema, p);
+    if (st == NULL && schema != NULL)
         st = sheaf_hf_check(p->base, schema);
     sheaf_schema_free(schema);
-    sheaf_config_release(&config);
+    return st;
+}
+
+/* Tables that the files may lack: an adapter may hold them with their module. */
+static sheaf_status *compute_tables(sheaf__merge_plan *p, const sheaf_events *events)
+{
+    sheaf_schema *schema;
+    sheaf_status *st = known_schema(&schema, p);
+    if (st == NULL && schema != NULL)
+        st = sheaf_hf_compute(&p->base, schema, events);
+    sheaf_schema_free(schema);
     return st;
 }
 
@@ -242,10 +262,12 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_merge_options 
     }
     if (st == NULL)
         st = take_config(p, c, o);
-    if (st == NULL)
-        return sheaf__catalog_source(&p->base, c, false);
-    sheaf__catalog_free(c);
-    return st;
+    if (st != NULL) {
+        sheaf__catalog_free(c);
+        return st;
+    }
+    st = sheaf__catalog_source(&p->base, c, false);
+    return st == NULL ? compute_tables(p, o->events) : st;
 }
 
 static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *o)

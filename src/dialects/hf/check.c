@@ -129,7 +129,7 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
     int64_t n = 0;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (source->find(source, t->name) != NULL)
+        if (t->buffer || source->find(source, t->name) != NULL) /* which can be computed */
             continue;
         if (n++ < NAMED)
             sheaf__text_add(&names, "%s%s", n > 1 ? ", " : "", t->name);

@@ -1,10 +1,11 @@
 /* hf.h - Hugging Face model folders: config.json, model.safetensors or shards with an index.
  *
  * Every tensor is whole in one file; nothing is divided. sheaf__open() opens such folders,
- * sheaf_hf_check() proves that the tensors are the model's. */
+ * sheaf_hf_check() proves that the tensors are the model's, but for those that can be computed. */
 #ifndef SHEAF_DIALECTS_HF_HF_H
 #define SHEAF_DIALECTS_HF_HF_H
 
+#include "base/events.h"
 #include "dialects/common/model_folder.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
@@ -14,5 +15,12 @@
  * compare); its values are then those of the table.
  * Errors: SHEAF_E_LAYOUT; says when it looks like one part of a divided model. */
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema);
+
+/* sheaf_hf_compute - has `*source` give the buffers of `schema` too that it lacks (tables of
+ * positions), as the files of the same model hold them, in the type of its table of embeddings.
+ * Where it lacks none nothing changes. Takes the source, which the new one closes; on failure it
+ * stays the caller's. `schema` is not kept; events are told each name. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema,
+                               const sheaf_events *events);
 
 #endif
