@@ -80,7 +80,7 @@ typedef struct sheaf_model_generate_options {
     const char *text;
     const int32_t *tokens; /* [ntokens] */
     int64_t ntokens;
-    const char *image;         /* picture that the text asks about; NULL */
+    const char *image;         /* picture that the text asks about, in place of `images`; NULL */
     int64_t max_new;           /* tokens; 0: 64 */
     double temperature;        /* divides the logits; 0: always the most probable token */
     int64_t top_k;             /* sample among the k largest; 0: all */
@@ -106,6 +106,11 @@ typedef struct sheaf_model_generate_options {
                              when max_new may go beyond them */
     bool partial;         /* stopped by the control, what was said so far is the answer */
     int64_t batch;        /* of several prompts, run together; 0: 8 */
+    /* [nimages] pictures that the text asks about, of a model that reads several: "<image>" stands
+     * for each in turn, or all stand in front, as `sheaf generate --image A --image B` has them.
+     * One is what `image` is. */
+    const char *const *images;
+    int64_t nimages;
 } sheaf_model_generate_options;
 
 /* One of several prompts. One of the first three is given. */
@@ -115,12 +120,16 @@ typedef struct sheaf_model_prompt {
     const char *messages;  /* JSON: a list of {"role": ..., "content": ...}, a user's the last */
     const int32_t *tokens; /* [ntokens] */
     int64_t ntokens;
-    const char *image; /* picture that the text asks about; NULL */
+    const char *image; /* picture that the text asks about, in place of `images`; NULL */
+    /* [nimages] pictures, as above; of messages "<image>" in a user's stands for each in turn, of
+     * all of them, or they stand in front of the first */
+    const char *const *images;
+    int64_t nimages;
 } sheaf_model_prompt;
 
 /* sheaf_model_generate - one call after the other: it waits for one that runs. Errors: SHEAF_E_DATA
  * for a prompt that is too long, empty or cannot be read; SHEAF_E_ARG; SHEAF_E_UNSUPPORTED for a
- * text without a tokenizer, and for an image the model cannot see. */
+ * text without a tokenizer, for an image the model cannot see, and for more than it reads. */
 SHEAF_API sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *model,
                                              const sheaf_model_generate_options *options);
 

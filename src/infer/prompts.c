@@ -171,32 +171,58 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__wording *w,
     return st;
 }
 
+/* What cannot be loaded is better known before a token is made. */
+static sheaf_status *check_picture(const char *path)
+{
+    sheaf_image image;
+    sheaf_status *st = sheaf_image_load(&image, path, NULL);
+    if (st == NULL)
+        sheaf_image_release(&image);
+    return st;
+}
+
+/* Of a wording that is not `placed`: at most one, which can be read. */
+static sheaf_status *check_images(const sheaf__wording *w, const char *const *image, int64_t images)
+{
+    if (images > 1)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "images of a prompt"),
+                                          "one: %s reads no more in a prompt",
+                                          sheaf_family_name(w->config->family)),
+                           "%" PRId64, images);
+    return images > 0 ? check_picture(image[0]) : NULL;
+}
+
 /* said[n - 1] is to be answered. */
 static sheaf_status *add_said(sheaf__prompts *p, const sheaf__wording *w,
                               const sheaf__message *said, int64_t n, const char *expected,
-                              const char *image)
+                              const char *const *image, int64_t images)
 {
     sheaf__prompt prompt;
     void *block;
     if (w->placed)
-        return add_shown(p, w, said, n, expected, &image, image != NULL);
-    sheaf_status *st = sheaf__wording_said(&prompt, &block, w, said, n, image != NULL);
+        return add_shown(p, w, said, n, expected, image, images);
+    sheaf_status *st = sheaf__wording_said(&prompt, &block, w, said, n, images > 0);
     p->laid_out |= w->chat != NULL;
-    return st == NULL ? add(p, &prompt, block, said[n - 1].content, expected, image) : st;
+    if (st == NULL)
+        st = add(p, &prompt, block, said[n - 1].content, expected, images > 0 ? image[0] : NULL);
+    return st == NULL ? check_images(w, image, images) : st;
 }
 
 static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
-                              const char *expected, const char *system, const char *image)
+                              const char *expected, const char *system, const char *const *image,
+                              int64_t images)
 {
     sheaf__prompt prompt;
     void *block;
     const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
                                     { SHEAF__USER, text, strlen(text) } };
     if (w->placed)
-        return add_shown(p, w, said + (system == NULL), system == NULL ? 1 : 2, expected, &image,
-                         image != NULL);
-    sheaf_status *st = sheaf__wording_text(&prompt, &block, w, text, system, image != NULL);
-    return st == NULL ? add(p, &prompt, block, text, expected, image) : st;
+        return add_shown(p, w, said + (system == NULL), system == NULL ? 1 : 2, expected, image,
+                         images);
+    sheaf_status *st = sheaf__wording_text(&prompt, &block, w, text, system, images > 0);
+    if (st == NULL)
+        st = add(p, &prompt, block, text, expected, images > 0 ? image[0] : NULL);
+    return st == NULL ? check_images(w, image, images) : st;
 }
 
 static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const char *expected)
@@ -275,18 +301,8 @@ static sheaf_status *string_field(const char **out, const json_t *record, const 
                           "text without NUL (\\u0000)");
 }
 
-/* What cannot be loaded is better known before a token is made. */
-static sheaf_status *check_picture(const char *path)
-{
-    sheaf_image image;
-    sheaf_status *st = sheaf_image_load(&image, path, NULL);
-    if (st == NULL)
-        sheaf_image_release(&image);
-    return st;
-}
-
 static sheaf_status *put_said(sheaf__prompts *p, const sheaf__wording *w, const sheaf__messages *m,
-                              const char *system, const char *image)
+                              const char *system, const char *const *image, int64_t images)
 {
     int64_t n = m->count;
     const char *expected = NULL;
@@ -299,27 +315,27 @@ static sheaf_status *put_said(sheaf__prompts *p, const sheaf__wording *w, const 
     said[0] = (sheaf__message){ SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) };
     if (n > 0)
         memcpy(said + before, m->message, (size_t)n * sizeof *said);
-    sheaf_status *st = add_said(p, w, said, n + before, expected, image);
+    sheaf_status *st = add_said(p, w, said, n + before, expected, image, images);
     free(said);
     return st;
 }
 
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w,
-                                      const json_t *record, const char *system, const char *image)
+                                      const json_t *record, const char *system,
+                                      const char *const *image, int64_t images)
 {
     sheaf__messages m;
     sheaf_status *st = sheaf__messages_read(&m, record);
     if (st == NULL)
-        st = put_said(p, w, &m, system, image);
+        st = put_said(p, w, &m, system, image, images);
     sheaf__messages_release(&m);
-    return st == NULL && image != NULL ? check_picture(image) : st;
+    return st;
 }
 
 sheaf_status *sheaf__prompts_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
-                                  const char *system, const char *image)
+                                  const char *system, const char *const *image, int64_t images)
 {
-    sheaf_status *st = add_text(p, w, text, NULL, system, image);
-    return st == NULL && image != NULL ? check_picture(image) : st;
+    return add_text(p, w, text, NULL, system, image, images);
 }
 
 sheaf_status *sheaf__prompts_ids(sheaf__prompts *p, const json_t *list)
@@ -376,7 +392,7 @@ static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, cons
     const char *prompt, *expected;
     if (json_is_string(record)) {
         if (strlen(json_string_value(record)) == json_string_length(record))
-            return add_text(p, w, json_string_value(record), NULL, system, NULL);
+            return add_text(p, w, json_string_value(record), NULL, system, NULL, 0);
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "text without NUL (\\u0000)");
     }
     sheaf_status *st = string_field(&prompt, record, "prompt");
@@ -385,9 +401,9 @@ static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, cons
     if (st != NULL)
         return st;
     if (prompt != NULL)
-        return add_text(p, w, prompt, expected, system, NULL);
+        return add_text(p, w, prompt, expected, system, NULL, 0);
     if (messages != NULL || sharegpt != NULL)
-        return sheaf__prompts_messages(p, w, record, system, NULL);
+        return sheaf__prompts_messages(p, w, record, system, NULL, 0);
     if (json_is_array(tokens))
         return add_array(p, tokens, expected);
     return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
@@ -505,24 +521,6 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
 
 /* ---- all of it ---- */
 
-/* A text with its images. */
-static sheaf_status *add_question(sheaf__prompts *p, const sheaf__wording *w,
-                                  const sheaf__prompts_from *from)
-{
-    const char *system = from->system;
-    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
-                                    { SHEAF__USER, from->text, strlen(from->text) } };
-    if (w->placed)
-        return add_shown(p, w, said + (system == NULL), system == NULL ? 1 : 2, NULL, from->image,
-                         from->images);
-    if (from->images > 1)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--image"),
-                                          "one: %s reads no more in a prompt",
-                                          sheaf_family_name(w->config->family)),
-                           "%" PRId64, from->images);
-    return sheaf__prompts_text(p, w, from->text, system, from->images > 0 ? from->image[0] : NULL);
-}
-
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
@@ -542,9 +540,11 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
                               "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
     if (from->images > 0 && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
-    sheaf_status *st = from->file != NULL     ? read_file(out, w, from)
-                       : from->tokens != NULL ? add_list(out, from->tokens)
-                                              : add_question(out, w, from);
+    sheaf_status *st =
+        from->file != NULL ? read_file(out, w, from)
+        : from->tokens != NULL
+            ? add_list(out, from->tokens)
+            : sheaf__prompts_text(out, w, from->text, from->system, from->image, from->images);
     const bool texts = from->tokens == NULL && w->templated;
     if (st == NULL)
         sheaf__wording_note_date(w, texts || out->laid_out, from->events);

@@ -61,12 +61,15 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *prompts, const sheaf__wording
  * pixels; *n of them. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
                                     int64_t pictures);
-/* One more: a text, with its image or NULL; the messages of a record (inputs/chat/messages.h); a
- * list of ids. `system` may be NULL. */
+/* One more: a text, the messages of a record (inputs/chat/messages.h), both with pictures
+ * image[0..images), or a list of ids. `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more
+ * pictures than the model reads. */
 sheaf_status *sheaf__prompts_text(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                  const char *text, const char *system, const char *image);
+                                  const char *text, const char *system, const char *const *image,
+                                  int64_t images);
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                      const json_t *record, const char *system, const char *image);
+                                      const json_t *record, const char *system,
+                                      const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_ids(sheaf__prompts *prompts, const json_t *list);
 
 /* sheaf__prompts_put - one more; takes what `about` owns in any case. */

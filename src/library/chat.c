@@ -124,9 +124,10 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
     sheaf__hearer hearer;
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
-    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL || o.system != NULL))
+    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL || o.nimages != 0 ||
+                       o.system != NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_generate_options"),
-                            "neither text nor tokens nor image nor system: the chat has them");
+                            "neither text nor tokens nor images nor system: the chat has them");
     if (st == NULL)
         st = sheaf__model_asking(&a, c->model, &o);
     if (st != NULL)

@@ -9,15 +9,17 @@
 #include "library/take.h"
 
 static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m,
-                                   const sheaf_model_prompt *p, const char *system)
+                                   const sheaf_model_prompt *p, const char *system,
+                                   const char *const *image, int64_t images)
 {
     json_t *list = NULL;
     sheaf_status *st = sheaf__json_parse_line(&list, p->messages, strlen(p->messages));
     if (st != NULL)
         return sheaf_in(st, "messages");
     json_t *record = json_pack("{s:o}", "messages", list);
-    st = record == NULL ? sheaf_fail(SHEAF_E_MEMORY, "messages")
-                        : sheaf__prompts_messages(prompts, &m->wording, record, system, p->image);
+    st = record == NULL
+             ? sheaf_fail(SHEAF_E_MEMORY, "messages")
+             : sheaf__prompts_messages(prompts, &m->wording, record, system, image, images);
     json_decref(record);
     return st;
 }
@@ -40,17 +42,23 @@ static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
 {
     const char *const what = "a prompt";
     const int kinds = (p->text != NULL) + (p->tokens != NULL) + (p->messages != NULL);
+    const char *const *const image = p->image != NULL ? &p->image : p->images;
+    const int64_t images = p->image != NULL ? 1 : p->nimages;
     if (kinds != 1 || (p->tokens != NULL && p->ntokens < 1))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text, or tokens, or messages");
-    if (p->tokens != NULL && (p->image != NULL || system != NULL))
+    if (p->nimages < 0 || (p->nimages > 0 && (p->images == NULL || p->image != NULL)))
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "an image, or nimages of images"),
+            "%s, nimages %" PRId64, p->image != NULL ? "an image" : "no image", p->nimages);
+    if (p->tokens != NULL && (images > 0 || system != NULL))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text%s",
-                              p->image != NULL ? " that asks about the image"
-                                               : " with the system message");
+                              images > 0 ? " that asks about the image"
+                                         : " with the system message");
     if (p->tokens != NULL)
         return read_tokens(prompts, p);
     if (p->messages != NULL)
-        return read_messages(prompts, m, p, system);
-    return sheaf__prompts_text(prompts, &m->wording, p->text, system, p->image);
+        return read_messages(prompts, m, p, system, image, images);
+    return sheaf__prompts_text(prompts, &m->wording, p->text, system, image, images);
 }
 
 static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompts *prompts,
@@ -83,11 +91,14 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
     if (st == NULL)
         st = sheaf__model_asking(&a, m, &o);
     if (st == NULL)
-        st = read_prompt(
-            &prompts, m,
-            &(sheaf_model_prompt){
-                .text = o.text, .tokens = o.tokens, .ntokens = o.ntokens, .image = o.image },
-            o.system);
+        st = read_prompt(&prompts, m,
+                         &(sheaf_model_prompt){ .text = o.text,
+                                                .tokens = o.tokens,
+                                                .ntokens = o.ntokens,
+                                                .image = o.image,
+                                                .images = o.images,
+                                                .nimages = o.nimages },
+                         o.system);
     if (st == NULL)
         st = ask(out, m, &prompts, &a, &o);
     sheaf__prompts_release(&prompts);
@@ -105,9 +116,9 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, what);
-    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL))
+    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL || o.nimages != 0))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                            "neither text nor tokens nor image: the prompts have them");
+                            "neither text nor tokens nor images: the prompts have them");
     if (st == NULL && count < 1)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "at least one");
     if (st == NULL)

@@ -54,6 +54,6 @@ runs "a model of text" 0 . init mini "$work/mini"
 runs "has no eyes" 3 'no vision tower' generate --model "$work/mini" --prompt a --image "$work/rgb8.png"
 runs "a CogVLM" 0 . init cogvlm-tiny "$work/cog"
 for verb in "generate --prompt a" chat; do
-    runs "$verb: reads one" 3 '--image.*expected: one: cogvlm reads no more' $verb --model "$work/cog" --image "$work/rgb8.png" --image "$work/420.jpg"
+    runs "$verb: reads one" 3 'image.*expected: one: cogvlm reads no more' $verb --model "$work/cog" --image "$work/rgb8.png" --image "$work/420.jpg"
 done
 finish
