@@ -160,6 +160,28 @@ static void test_resolve__selections(void **state)
     sheaf_schema_free(schema);
 }
 
+/* A pattern that finds no memory is not a bad one. */
+static void test_match__says_that_memory_is_short(void **state)
+{
+    long n = 1;
+    (void)state;
+    if (!DENIED_MEMORY_WORKS)
+        return; /* see tests/faults/denied_memory.h */
+    for (bool done = false; !done; n++) {
+        bool found = false;
+        deny_begin(n);
+        sheaf_status *st = sheaf__regex_match(&found, NULL, "", "layers\\.(\\d+)\\.[qk]_proj", "",
+                                              "layers.3.q_proj", true);
+        deny_end();
+        done = atomic_load(&deny_seen) < n;
+        if (st != NULL)
+            CHECK_FAILS(st, SHEAF_E_MEMORY, "pattern");
+        else
+            assert_true(found);
+    }
+    assert_true(n > 4); /* text, pattern, match and context */
+}
+
 /* A module around layers whose name finds no memory is not passed over. */
 static void test_resolve__says_that_memory_is_short(void **state)
 {
@@ -523,6 +545,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_match__as_pythons_re),
+        cmocka_unit_test(test_match__says_that_memory_is_short),
         cmocka_unit_test(test_patterns__first_match_wins_at_a_dot),
         cmocka_unit_test(test_resolve__names_shapes_scale_and_cuts),
         cmocka_unit_test(test_resolve__selections),

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
+#include "base/regex.h"
 #include "base/text.h"
 
 enum {
@@ -22,6 +20,8 @@ static sheaf_status *compile(pcre2_code **out, const char *pattern, bool whole)
     *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, how, &code, &at, NULL);
     if (*out != NULL)
         return NULL;
+    if (sheaf__regex_starved(code))
+        return sheaf_fail(SHEAF_E_MEMORY, "pattern '%s'", pattern);
     PCRE2_UCHAR message[128] = "";
     pcre2_get_error_message(code, message, sizeof message);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "pattern '%s'", pattern);
@@ -41,6 +41,10 @@ static sheaf_status *run(bool *out, int64_t *group, const pcre2_code *code, cons
     }
     pcre2_set_match_limit(context, MATCH_STEPS);
     const int n = pcre2_match(code, (PCRE2_SPTR)subject, strlen(subject), 0, 0, data, context);
+    if (sheaf__regex_starved(n)) {
+        st = sheaf_fail(SHEAF_E_MEMORY, "pattern '%s'", pattern);
+        goto done;
+    }
     if (n < 0 && n != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR message[128] = "";
         pcre2_get_error_message(n, message, sizeof message);

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "base/regex.h"
 
 enum { MOST_RULES = 16, MOST_NAME = 4096 };
 
@@ -124,9 +123,9 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group)
 
 sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const char *name)
 {
-    char one[MOST_NAME], two[MOST_NAME];
+    char one[2 * MOST_NAME], two[2 * MOST_NAME]; /* no rule adds nearly as much */
     char *from = one, *to = two;
-    if (strlen(name) >= sizeof one) /* no model has such names: as it is */
+    if (strlen(name) >= MOST_NAME) /* no model has such names: as it is */
         return (*out = strdup(name)) != NULL ? NULL
                                              : sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
     strcpy(from, name);
@@ -135,6 +134,8 @@ sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const cha
         const int n = pcre2_substitute(r->code[i], (PCRE2_SPTR)from, PCRE2_ZERO_TERMINATED, 0, 0,
                                        NULL, NULL, (PCRE2_SPTR)r->rule[i].to, PCRE2_ZERO_TERMINATED,
                                        (PCRE2_UCHAR *)to, &size);
+        if (sheaf__regex_starved(n))
+            return sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
         if (n > 0) {
             char *other = from;
             from = to;

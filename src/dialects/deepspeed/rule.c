@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/no_memory.h"
 #include "dialects/deepspeed/rule.h"
 
 /* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes
@@ -35,7 +36,7 @@ static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_p
         return sheaf_fail(SHEAF_E_MEMORY, "%s", rules->path);
     for (int64_t i = 0; i < n; i++) {
         pattern *p = &out->at[out->count];
-        int code;
+        int code = 0;
         size_t at;
         p->text =
             sheaf__pickle_text(dict ? sheaf__pickle_key(list, i) : sheaf__pickle_item(list, i));
@@ -44,6 +45,8 @@ static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_p
                       ? NULL
                       : pcre2_compile((PCRE2_SPTR)p->text, PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED,
                                       &code, &at, NULL);
+        if (p->code == NULL && sheaf__regex_starved(code))
+            return sheaf__no_memory(rules->path);
         if (p->code == NULL) {
             sheaf_status *st = sheaf__catalog_notef(
                 rules->r->catalog, SHEAF_DEFECT, "damaged", rules->path, "", "a regular expression",
@@ -95,6 +98,7 @@ static const pattern *match(ds_rules *rules, const patterns *list, const char *n
                                   rules->data, rules->context);
         rules->calls++;
         rules->costly += n < 0 && n != PCRE2_ERROR_NOMATCH;
+        rules->starved = rules->starved || sheaf__regex_starved(n);
         if (n >= 0)
             return &list->at[i];
     }
@@ -505,8 +509,8 @@ void sheaf__ds_collect(ds_local *l, const ds_rules *rules, const char *name)
         l[r].of = rules->r->part[r] == NULL ? NULL : sheaf__catalog_find(rules->r->part[r], name);
 }
 
-sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                    const ds_local *l)
+static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                 const ds_local *l)
 {
     const pattern *p = match(rules, &rules->unsupported, name);
     if (p != NULL)
@@ -526,4 +530,11 @@ sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rule
     return sheaf__ds_make_cut(rule, refused, rules, name, l, 0,
                               match(rules, &rules->vocabulary, name) != NULL ? rules->original_vocab
                                                                              : -1);
+}
+
+sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                    const ds_local *l)
+{
+    sheaf_status *st = make_stated(rule, refused, rules, name, l);
+    return st == NULL && rules->starved ? sheaf__no_memory(rules->path) : st;
 }

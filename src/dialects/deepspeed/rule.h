@@ -2,9 +2,7 @@
 #ifndef SHEAF_DIALECTS_DEEPSPEED_RULE_H
 #define SHEAF_DIALECTS_DEEPSPEED_RULE_H
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
+#include "base/regex.h"
 #include "dialects/common/partition.h"
 #include "dialects/deepspeed/private.h"
 
@@ -27,6 +25,7 @@ struct ds_rules {
     pcre2_match_context *context;
     sheaf_schema *cuts; /* of the Llama family, for files that state nothing */
     int64_t calls, costly;
+    bool starved;                                       /* a match was denied memory */
     int64_t original_vocab;                             /* -1 */
     int64_t rows, columns, copies, by_shape, by_config; /* inferred: how many tensors */
 };

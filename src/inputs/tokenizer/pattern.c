@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "base/array.h"
 #include "base/no_memory.h"
+#include "base/regex.h"
 
 enum {
     MATCH_STEPS = 50000000, /* of one match: a hostile pattern stops here */
@@ -75,6 +73,8 @@ static sheaf_status *compile(sheaf__pattern *p, const char *text, size_t size, b
         pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* where it cannot, it is only slower */
         return NULL;
     }
+    if (sheaf__regex_starved(code))
+        return sheaf__no_memory("pattern");
     PCRE2_UCHAR message[128] = "";
     pcre2_get_error_message(code, message, sizeof message);
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "pattern '%.200s'", p->text);
@@ -166,7 +166,7 @@ static sheaf_status *search(sheaf__matches *m, bool *found, size_t *begin, size_
     if (n < 0 && n != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR message[128] = "";
         pcre2_get_error_message(n, message, sizeof message);
-        sheaf_status *st = sheaf_fail(n == PCRE2_ERROR_NOMEMORY ? SHEAF_E_MEMORY : SHEAF_E_DATA,
+        sheaf_status *st = sheaf_fail(sheaf__regex_starved(n) ? SHEAF_E_MEMORY : SHEAF_E_DATA,
                                       "pattern '%.200s'", m->pattern->text);
         return sheaf_found(sheaf_expected(st, "a match, or none"), "%s", (char *)message);
     }

@@ -8,6 +8,7 @@
 #include "byte_level.h"
 #include "parts.h"
 #include "pattern.h"
+#include "tests/faults/denied_memory.h"
 
 static json_t *recorded; /* {"texts": [...], "tokenizers": {NAME: {"specials", "plain", ...}}} */
 
@@ -434,6 +435,38 @@ static void test_pattern__a_script_has_its_own_characters_alone(void **state)
     }
 }
 
+/* Without memory it is neither a bad pattern nor another one. */
+static void test_pattern__says_that_memory_is_short(void **state)
+{
+    static const char pattern[] = "\\p{Han}+|\\w[ab]{2,9}";
+    long n = 1;
+    (void)state;
+    if (!DENIED_MEMORY_WORKS)
+        return; /* see tests/faults/denied_memory.h */
+    for (bool done = false; !done; n++) {
+        sheaf__pattern *p = NULL;
+        char *text = NULL;
+        size_t size = 0;
+        deny_begin(n);
+        sheaf_status *st = sheaf__pattern_open(&p, pattern, strlen(pattern), false);
+        deny_end();
+        done = atomic_load(&deny_seen) < n;
+        if (st != NULL)
+            CHECK_FAILS(st, SHEAF_E_MEMORY, "");
+        else
+            sheaf__pattern_close(p);
+        deny_begin(n);
+        st = sheaf__pattern_translate(&text, &size, pattern, strlen(pattern));
+        deny_end();
+        if (st != NULL)
+            CHECK_FAILS(st, SHEAF_E_MEMORY, "");
+        else
+            assert_memory_equal(text, "\\p{sc:Han}+", 11);
+        free(text);
+    }
+    assert_true(n > 5);
+}
+
 /* ---- files that are wrong ---- */
 
 #define BPE(vocab, merges) "{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}"
@@ -623,6 +656,7 @@ int main(void)
         cmocka_unit_test(test_decode__bytes_become_characters_as_rust_reads_them),
         cmocka_unit_test(test_pattern__known_ones_are_read_as_pcre2_reads_them),
         cmocka_unit_test(test_pattern__a_script_has_its_own_characters_alone),
+        cmocka_unit_test(test_pattern__says_that_memory_is_short),
         cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused),
         cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
         cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),

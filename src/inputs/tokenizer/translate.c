@@ -12,12 +12,11 @@
  *   {n,m}+ {n}?      what is repeated so is repeated again; PCRE2: possessive, lazy
  *   [a[b]], [a&&b]   sets of sets; PCRE2: as they stand. Refused
  *   \x80 and above, octal    bytes; PCRE2: characters. Refused */
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/regex.h"
 #include "base/text.h"
 #include "pattern.h"
 
@@ -80,7 +79,7 @@ static void copy_named(translation *t)
 }
 
 /* Does PCRE2 know this name as that of a script, and by "sc:" only? */
-static bool is_script(const char *name, size_t size)
+static bool is_script(translation *t, const char *name, size_t size)
 {
     char text[64];
     int code;
@@ -91,6 +90,7 @@ static bool is_script(const char *name, size_t size)
     pcre2_code *script =
         pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &at, NULL);
     pcre2_code_free(script);
+    t->out.failed = t->out.failed || (script == NULL && sheaf__regex_starved(code));
     return script != NULL;
 }
 
@@ -99,7 +99,7 @@ static void property(translation *t)
 {
     const char *close = left(t) > 3 && t->at[2] == '{' ? memchr(t->at, '}', left(t)) : NULL;
     const char *name = close != NULL ? t->at + 3 + (t->at[3] == '^') : NULL;
-    if (close != NULL && is_script(name, (size_t)(close - name))) {
+    if (close != NULL && is_script(t, name, (size_t)(close - name))) {
         copy(t, (size_t)(name - t->at));
         put(t, "sc:");
         copy(t, (size_t)(close + 1 - t->at));
