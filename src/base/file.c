@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/text.h"
 
 /* Linux moves at most 2^31 - 4096 bytes per call; whole blocks below that. */
 enum { MOST_PER_CALL = 1 << 30 };
@@ -62,6 +63,80 @@ sheaf_status *sheaf__path_parent(char **out, const char *path)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
     *out = parent;
     return NULL;
+}
+
+/* The next part of a path, without the slashes before it; 0: there is none. */
+static size_t next_part(const char **part)
+{
+    *part += strspn(*part, "/");
+    return strcspn(*part, "/");
+}
+
+static void add_parts(sheaf_text *text, const char *path)
+{
+    for (size_t n; (n = next_part(&path)) > 0; path += n)
+        if (n > 1 || *path != '.') {
+            sheaf__text_add(text, "/");
+            sheaf__text_bytes(text, path, n);
+        }
+}
+
+sheaf_status *sheaf__path_whole(char **out, const char *path)
+{
+    sheaf_text text = { 0 };
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    if (path[0] == '/' || here != NULL) {
+        add_parts(&text, here == NULL ? "" : here);
+        add_parts(&text, path);
+        sheaf__text_add(&text, "%s", text.size == 0 ? "/" : "");
+    } else {
+        sheaf__text_add(&text, "%s", path);
+    }
+    free(here);
+    return sheaf__text_take(out, &text);
+}
+
+/* Up from `folder` and down to the parts of `path`; neither has links. */
+static sheaf_status *climb(char **out, const char *folder, const char *path)
+{
+    sheaf_text text = { 0 };
+    size_t n, m;
+    while ((n = next_part(&folder)) > 0 && (m = next_part(&path)) == n &&
+           memcmp(folder, path, n) == 0) {
+        folder += n;
+        path += n;
+    }
+    for (; (n = next_part(&folder)) > 0; folder += n)
+        sheaf__text_add(&text, "../");
+    next_part(&path);
+    sheaf__text_add(&text, "%s", path);
+    return sheaf__text_take(out, &text);
+}
+
+sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path)
+{
+    const size_t n = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+    char *parent = NULL, *whole = NULL;
+    *out = NULL;
+    if (strncmp(path, folder, n) == 0 && path[n] == '/') {
+        *out = strdup(path + n + 1);
+        return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+    }
+    sheaf_status *st = sheaf__path_parent(&parent, path);
+    char *from = realpath(folder, NULL), *real = st == NULL ? realpath(parent, NULL) : NULL;
+    if (st == NULL && from != NULL && real != NULL) {
+        st = sheaf__path_join(&whole, real,
+                              strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1);
+        if (st == NULL)
+            st = climb(out, from, whole);
+    } else if (st == NULL && (*out = strdup(path)) == NULL) {
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    }
+    free(parent);
+    free(whole);
+    free(from);
+    free(real);
+    return st;
 }
 
 /* 64-bit FNV-1a of the name up to its mark: what nobody types and no date looks like. */

@@ -34,6 +34,13 @@ sheaf_path_kind sheaf__path_kind(const char *path);
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */
 sheaf_status *sheaf__path_parent(char **out, const char *path);
+/* sheaf__path_whole - `path` from the root: behind the working folder, without "." and doubled
+ * slashes (malloc'd). A working folder that is gone leaves it as it is. */
+sheaf_status *sheaf__path_whole(char **out, const char *path);
+/* sheaf__path_from - a whole path as it is called in `folder` (malloc'd): behind it, with ".."
+ * where it lies elsewhere, as it is where that cannot be told. Links in the part that both share
+ * are followed only for "..". */
+sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path);
 /* sheaf__partial_path - "PATH.WORD-PID-MARK" or, with `try` above 0, "PATH.WORD-PID.TRY-MARK"
  * (malloc'd): the name of what is not finished. MARK is 16 digits that follow from the name before
  * them, so that no name somebody else gave is taken for ours. WORD is "partial" or "replaced".

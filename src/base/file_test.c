@@ -53,6 +53,48 @@ static void test_paths__parents_and_joins(void **state)
     free(got);
 }
 
+static void test_paths__whole_and_seen_from_a_folder(void **state)
+{
+    static const struct {
+        const char *folder, *path, *from;
+    } rows[] = {
+        { "/a/b", "/a/b/c.png", "c.png" },
+        { "/a/b", "/a/b/../c.png", "../c.png" },
+        { "/", "/c.png", "c.png" },
+        { "/nowhere/b", "/nowhere/bc.png", "/nowhere/bc.png" },
+        { "/", "/a/b", "a/b" },
+    };
+    char *got = NULL, *here = getcwd(NULL, 0), *want = NULL, *folder = strdup(at("x/y"));
+    assert_non_null(here);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(sheaf__path_from(&got, rows[i].folder, rows[i].path));
+        assert_string_equal(got, rows[i].from);
+        free(got);
+    }
+    CHECK_OK(sheaf__path_whole(&got, "/a//./b/../c.png"));
+    assert_string_equal(got, "/a/b/../c.png");
+    free(got);
+    CHECK_OK(sheaf__path_whole(&got, "./a/./b"));
+    CHECK_OK(sheaf__path_join(&want, here, "a/b"));
+    assert_string_equal(got, want);
+    free(got);
+    free(want);
+    /* beside it, and through a link to its parent, which lies elsewhere */
+    CHECK_OK(sheaf__make_dirs(folder, NULL));
+    CHECK_OK(sheaf__make_dirs(at("z"), NULL));
+    CHECK_OK(sheaf__path_from(&got, folder, at("z/c.png")));
+    assert_string_equal(got, "../../z/c.png");
+    free(got);
+    assert_int_equal(symlink("x/y", at("link")), 0);
+    CHECK_OK(sheaf__path_whole(&want, at("link")));
+    CHECK_OK(sheaf__path_from(&got, want, at("z/c.png")));
+    assert_string_equal(got, "../../z/c.png");
+    free(got);
+    free(want);
+    free(folder);
+    free(here);
+}
+
 static void test_paths__unfinished_ones_are_recognised(void **state)
 {
     static const char *const bases[] = { "out", "a/out", "a.b/step-00000004", "x.partial-7" };
@@ -772,6 +814,7 @@ int main(void)
         cmocka_unit_test(test_paths__parents_and_joins),
         cmocka_unit_test(test_write_whole__an_error_of_close_is_one_of_the_write),
         cmocka_unit_test(test_rename_new__replaces_nothing),
+        cmocka_unit_test(test_paths__whole_and_seen_from_a_folder),
         cmocka_unit_test(test_paths__unfinished_ones_are_recognised),
         cmocka_unit_test(test_read__names_offset_expected_and_found),
         cmocka_unit_test(test_read__only_regular_files),

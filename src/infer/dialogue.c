@@ -9,11 +9,38 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/complaints.h"
 #include "inputs/chat/messages.h"
 #include "infer/prompts.h"
 #include "schema/family.h"
 
+static const char HERE[] = "<image>";
+
+static int64_t systems(const sheaf__dialogue *d)
+{
+    return d->count > 0 && strcmp(d->said[0].role, SHEAF__SYSTEM) == 0;
+}
+
+static void forget(sheaf__dialogue *d, int64_t from)
+{
+    for (int64_t i = from; i < d->count; i++)
+        free((char *)d->said[i].content);
+    d->count = d->count < from ? d->count : from;
+}
+
 /* ---- the picture ---- */
+
+/* A path that holds wherever the process goes. */
+static sheaf_status *make_whole(char **path)
+{
+    char *whole = NULL;
+    sheaf_status *st = sheaf__path_whole(&whole, *path);
+    if (st != NULL)
+        return st;
+    free(*path);
+    *path = whole;
+    return NULL;
+}
 
 static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *config,
                                   const char *path)
@@ -30,46 +57,51 @@ static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *conf
     return st;
 }
 
-/* The pieces of all pictures, with their pixels. */
-static sheaf_status *load_pieces(sheaf__picture **out, int64_t *n, const sheaf__talk_pictures *all,
-                                 const sheaf__viewing *viewing)
+/* The pieces of all pictures, with their pixels: of the last `fresh` ones they are read. */
+static sheaf_status *load_pieces(sheaf__dialogue *d, int64_t fresh, const sheaf__viewing *viewing)
 {
+    const sheaf__talk_pictures *all = &d->shown;
     sheaf__picture *like = NULL;
-    sheaf_status *st = sheaf__prompts_pieces(&like, n, all->viewed, all->count);
+    int64_t n = 0;
+    sheaf_status *st = sheaf__prompts_pieces(&like, &n, all->viewed, all->count);
     if (st != NULL)
         return st;
-    sheaf__picture *next = *out = sheaf__picture_room_like(like, *n, &viewing->tower, 1);
+    sheaf__picture *room = sheaf__picture_room_like(like, n, &viewing->tower, 1);
     free(like);
-    if (*out == NULL)
+    if (room == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "pictures");
-    for (int64_t i = 0; i < all->count && st == NULL; i++) {
+    for (int64_t i = 0; i < d->pieces; i++)
+        memcpy(room[i].of[0].pixels, d->picture[i].of[0].pixels,
+               (size_t)sheaf__view_numbers(&room[i].of[0], &viewing->tower) * sizeof(float));
+    sheaf__picture *next = room + d->pieces;
+    for (int64_t i = all->count - fresh; i < all->count && st == NULL; i++) {
         st = sheaf__view_pixels(next, &all->viewed[i], viewing);
         next += sheaf__sliced_count(&all->viewed[i].pieces);
     }
     if (st != NULL) {
-        free(*out);
-        *out = NULL;
+        free(room);
+        return st;
     }
-    return st;
+    free(d->picture);
+    d->picture = room;
+    d->pieces = n;
+    return NULL;
 }
 
 static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t number)
 {
     sheaf__viewing viewing;
-    sheaf__picture *picture = NULL;
-    int64_t pieces = 0;
     sheaf__viewing_of(&viewing, d->wording->config);
     sheaf_status *st = sheaf__talk_pictures_add(&d->shown, path, &viewing);
     if (st != NULL)
         return st;
-    st = load_pieces(&picture, &pieces, &d->shown, &viewing);
+    st = make_whole(&d->shown.viewed[d->shown.count - 1].path);
+    if (st == NULL)
+        st = load_pieces(d, 1, &viewing);
     if (st != NULL) {
         sheaf__viewed_release(&d->shown.viewed[--d->shown.count]);
         return st;
     }
-    free(d->picture);
-    d->picture = picture;
-    d->pieces = pieces;
     d->waiting++;
     d->look = number;
     return NULL;
@@ -79,6 +111,7 @@ sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t
 {
     const sheaf_config *config = d->wording->config;
     sheaf__picture *picture = NULL;
+    char *image = NULL;
     if (d->wording->placed)
         return add_look(d, path, number);
     if (!d->wording->images)
@@ -86,9 +119,9 @@ sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t
                                           "no image: %s has no vision tower",
                                           sheaf_family_name(config->family)),
                            "one");
-    char *image = strdup(path);
-    sheaf_status *st = image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
-                                     : load_picture(&picture, config, path);
+    sheaf_status *st = sheaf__path_whole(&image, path);
+    if (st == NULL)
+        st = load_picture(&picture, config, path);
     if (st != NULL) {
         free(image);
         return st;
@@ -103,18 +136,6 @@ sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t
 }
 
 /* ---- what was said ---- */
-
-static int64_t systems(const sheaf__dialogue *d)
-{
-    return d->count > 0 && strcmp(d->said[0].role, SHEAF__SYSTEM) == 0;
-}
-
-static void forget(sheaf__dialogue *d, int64_t from)
-{
-    for (int64_t i = from; i < d->count; i++)
-        free((char *)d->said[i].content);
-    d->count = d->count < from ? d->count : from;
-}
 
 void sheaf__dialogue_reset(sheaf__dialogue *d)
 {
@@ -155,13 +176,37 @@ sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text)
     return text == NULL || text[0] == '\0' ? NULL : add(d, SHEAF__SYSTEM, text);
 }
 
+static int64_t marks_in(const char *text)
+{
+    int64_t n = 0;
+    for (; (text = strstr(text, HERE)) != NULL; text += sizeof HERE - 1)
+        n++;
+    return n;
+}
+
+static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "question");
+    if (d->waiting == 0)
+        sheaf_expected(st, "no '%s', as no picture waits for a question", HERE);
+    else
+        sheaf_expected(st,
+                       "'%s' for each picture that waits for a question (%" PRId64
+                       "), or nowhere: then they stand in front",
+                       HERE, d->waiting);
+    sheaf_found(st, "%" PRId64 " of them", marks);
+    return marks > d->waiting ? sheaf_try_this(st, "/image FILE, which shows one more") : st;
+}
+
 /* A question with the pictures that wait in front, unless it says where they stand. */
 static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const char *query)
 {
     sheaf_text text = { 0 };
-    const bool named = strstr(query, "<image>") != NULL;
-    for (int64_t i = 0; i < d->waiting && !named; i++)
-        sheaf__text_add(&text, "<image>\n");
+    const int64_t marks = d->wording->placed ? marks_in(query) : 0;
+    if (marks > 0 && marks != d->waiting)
+        return other_marks(d, marks);
+    for (int64_t i = 0; i < d->waiting && marks == 0; i++)
+        sheaf__text_add(&text, "%s\n", HERE);
     sheaf__text_add(&text, "%s", query);
     return sheaf__text_take(out, &text);
 }
@@ -224,7 +269,42 @@ sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const 
 
 /* ---- as a file ---- */
 
-static sheaf_status *write_down(char **out, const sheaf__dialogue *d)
+/* A picture as it is called in the file's folder. */
+static sheaf_status *write_path(sheaf_text *text, const char *folder, const char *path)
+{
+    char *name = NULL;
+    if (!sheaf__is_utf8(path))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                              "a path in UTF-8: JSON has no others");
+    sheaf_status *st = sheaf__path_from(&name, folder, path);
+    if (st == NULL)
+        sheaf__text_json(text, name);
+    free(name);
+    return st;
+}
+
+/* Pictures that wait were not talked about yet. */
+static sheaf_status *write_pictures(sheaf_text *text, const sheaf__dialogue *d, const char *file)
+{
+    char *folder = NULL;
+    const int64_t shown = d->shown.count - d->waiting;
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    if (st == NULL)
+        st = make_whole(&folder);
+    for (int64_t i = 0; i < shown && st == NULL; i++) {
+        sheaf__text_add(text, "%s", i == 0 ? ", \"images\": [" : ", ");
+        st = write_path(text, folder, d->shown.viewed[i].path);
+    }
+    sheaf__text_add(text, "%s", shown > 0 ? "]" : "");
+    if (d->image != NULL && st == NULL) {
+        sheaf__text_add(text, ", \"image\": ");
+        st = write_path(text, folder, d->image);
+    }
+    free(folder);
+    return st;
+}
+
+static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char *file)
 {
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"messages\": [");
@@ -235,17 +315,12 @@ static sheaf_status *write_down(char **out, const sheaf__dialogue *d)
         sheaf__text_add(&text, "}");
     }
     sheaf__text_add(&text, "]");
-    for (int64_t i = 0; i < d->shown.count; i++) {
-        sheaf__text_add(&text, "%s", i == 0 ? ", \"images\": [" : ", ");
-        sheaf__text_json(&text, d->shown.viewed[i].path);
-    }
-    sheaf__text_add(&text, "%s", d->shown.count > 0 ? "]" : "");
-    if (d->image != NULL) {
-        sheaf__text_add(&text, ", \"image\": ");
-        sheaf__text_json(&text, d->image);
-    }
+    sheaf_status *st = write_pictures(&text, d, file);
     sheaf__text_add(&text, "}\n");
-    return sheaf__text_take(out, &text);
+    if (st == NULL)
+        return sheaf__text_take(out, &text);
+    sheaf__text_release(&text);
+    return st;
 }
 
 sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
@@ -264,7 +339,7 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "something to save"),
                          "nothing was said yet");
     if (st == NULL)
-        st = write_down(&text, d);
+        st = write_down(&text, d, path);
     if (st == NULL)
         st = sheaf__file_write_whole(path, text, strlen(text), NULL);
     free(text);
@@ -277,55 +352,137 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
     return st;
 }
 
-/* The picture of a file lies where its path says, seen from the file. */
-static sheaf_status *look_at(sheaf__dialogue *d, const json_t *image, const char *path,
-                             int64_t number)
+/* The picture of a model that reads one, where its path says, seen from the file. */
+static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const char *file,
+                                 int64_t number)
 {
-    const char *slash = strrchr(path, '/');
-    sheaf_text from = { 0 };
-    if (!json_is_string(image) || json_string_length(image) == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'image'"), "a path");
+    const json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
+                 *image = one == NULL ? many : one;
+    char shown[96], *folder = NULL, *path = NULL;
+    if (one != NULL && many != NULL)
+        return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
+    if (json_is_array(image) && json_array_size(image) < 2)
+        image = json_array_get(image, 0);
     const char *name = json_string_value(image);
-    if (name[0] != '/' && slash != NULL)
-        sheaf__text_bytes(&from, path, (size_t)(slash - path) + 1);
-    sheaf__text_add(&from, "%s", name);
-    sheaf_status *st = from.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
-                                   : sheaf__dialogue_look(d, from.at, number);
-    sheaf__text_release(&from);
+    if (image == NULL || json_is_null(image) || (name != NULL && name[0] == '\0'))
+        return NULL;
+    if (name == NULL || strlen(name) != json_string_length(image))
+        return sheaf__bad_field("image", "a path: this model reads one picture", "%s",
+                                sheaf__json_show(shown, image));
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    if (st == NULL && name[0] != '/')
+        st = sheaf__path_join(&path, folder, name);
+    if (st == NULL)
+        st = sheaf__dialogue_look(d, path == NULL ? name : path, number);
+    free(folder);
+    free(path);
     return st;
 }
 
-static sheaf_status *look_of(sheaf__dialogue *d, const json_t *record, const char *path,
-                             int64_t number)
+static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, const char *file,
+                                   const sheaf__viewing *viewing)
 {
-    const json_t *image = json_object_get(record, "image"),
-                 *images = json_object_get(record, "images");
-    sheaf_status *st = NULL;
-    if (image != NULL && !json_is_null(image) && !(d->wording->placed && json_is_array(image)))
-        return look_at(d, image, path, number);
-    images = json_is_array(image) ? image : images;
-    for (size_t i = 0; i < json_array_size(images) && st == NULL && d->wording->placed; i++)
-        st = look_at(d, json_array_get(images, i), path, number);
+    char *folder = NULL;
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    if (st == NULL)
+        st = sheaf__talk_pictures_read(&d->shown, record, folder, viewing);
+    for (int64_t i = 0; i < d->shown.count && st == NULL; i++)
+        st = make_whole(&d->shown.viewed[i].path);
+    free(folder);
     return st;
 }
 
-/* Pictures that no question names stand in front of the first. */
-static sheaf_status *place_looks(sheaf__dialogue *d)
+/* In the order of the text, where all are "<image>". */
+static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
 {
-    char *first = NULL;
-    bool named = false;
-    for (int64_t i = 0; i < d->count; i++)
-        named = named || (strcmp(d->said[i].role, SHEAF__USER) == 0 &&
-                          strstr(d->said[i].content, "<image>") != NULL);
-    sheaf__message *m = d->count > systems(d) ? &d->said[systems(d)] : NULL;
-    sheaf_status *st = named || m == NULL ? NULL : with_pictures(&first, d, m->content);
-    if (st == NULL && first != NULL) {
-        free((char *)m->content);
-        m->content = first;
-        m->size = strlen(first);
+    sheaf__viewed *viewed = malloc(((size_t)p->count + 1) * sizeof *viewed);
+    if (viewed == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "conversation");
+    for (int64_t i = 0; i < p->count; i++) {
+        viewed[i] = p->viewed[order[i]];
+        const sheaf__sliced *s = &viewed[i].pieces;
+        p->shown[i] = (sheaf__shown){ .name = HERE, .columns = s->columns, .rows = s->rows };
     }
-    d->waiting = 0;
+    free(p->viewed);
+    p->viewed = viewed;
+    p->own_names = false;
+    return NULL;
+}
+
+/* An "<image>" that is none would take the place of a picture that is shown later. */
+static sheaf_status *check_marks(const sheaf__placed *p)
+{
+    int64_t mark = 0;
+    for (int64_t i = 0; i < p->messages; i++) {
+        int64_t pictures = 0, said = 0;
+        for (; mark < p->marks && p->mark[mark].message == i; mark++)
+            pictures++;
+        if (strcmp(p->message[i].role, SHEAF__USER) == 0)
+            said = marks_in(p->message[i].content);
+        if (said != pictures)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, i + 1),
+                                              "'%s' for each picture that stands in it (%" PRId64
+                                              ")",
+                                              HERE, pictures),
+                               "%" PRId64 " of them", said);
+    }
+    return NULL;
+}
+
+/* Writes "<image>" where each picture stands, whatever the file calls it: in front of the first
+ * question where none is named. */
+static sheaf_status *place_pictures(sheaf__dialogue *d)
+{
+    const sheaf__picture_form form = { .mark = { [SHEAF__MARK_BEGIN] = { .token = HERE } } };
+    sheaf__placed placed;
+    sheaf__talk_pictures_from(&d->shown, systems(d));
+    for (int64_t i = 0; i < d->shown.count; i++) /* names alone, not yet what they stand for */
+        d->shown.shown[i].columns = 0;
+    sheaf_status *st =
+        sheaf__place_pictures(&placed, &form, d->said, d->count, d->shown.shown, d->shown.count,
+                              &(sheaf__place_options){ .lines = d->shown.own_names });
+    if (st == NULL)
+        st = check_marks(&placed);
+    if (st != NULL)
+        sheaf_try_this(st,
+                       "in users' messages the name of each picture once (\"%s\", or its own, "
+                       "\"<image_00>\"), or no name at all",
+                       HERE);
+    else
+        st = put_in_order(&d->shown, placed.order);
+    for (int64_t i = 0; i < d->count && st == NULL; i++) {
+        if (placed.owned[i] == NULL)
+            continue;
+        free((char *)d->said[i].content);
+        d->said[i] = placed.message[i];
+        placed.owned[i] = NULL;
+    }
+    sheaf__placed_release(&placed);
     return st;
+}
+
+static sheaf_status *load_all(sheaf__dialogue *d, const json_t *record, const sheaf__messages *m,
+                              const char *file, int64_t number)
+{
+    const bool placed = d->wording->placed, system = strcmp(m->message[0].role, SHEAF__SYSTEM) == 0;
+    sheaf__viewing viewing;
+    sheaf_status *st = system ? sheaf__wording_system(d->wording) : NULL;
+    if (placed)
+        sheaf__viewing_of(&viewing, d->wording->config);
+    if (st == NULL)
+        st = placed ? read_pictures(d, record, file, &viewing)
+                    : look_at_one(d, record, file, number);
+    for (int64_t i = 0; i < m->count && st == NULL; i++)
+        st = add(d,
+                 i < system              ? SHEAF__SYSTEM
+                 : (i - system) % 2 == 0 ? SHEAF__USER
+                                         : SHEAF__ASSISTANT,
+                 m->message[i].content);
+    if (st != NULL || !placed)
+        return st;
+    d->look = number;
+    st = place_pictures(d);
+    return st == NULL && d->shown.count > 0 ? load_pieces(d, d->shown.count, &viewing) : st;
 }
 
 sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number)
@@ -342,19 +499,8 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
     if (st == NULL && strcmp(m.message[m.count - 1].role, SHEAF__USER) == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.count),
                             "an answer after the last question");
-    const bool system = st == NULL && strcmp(m.message[0].role, SHEAF__SYSTEM) == 0;
-    if (system)
-        st = sheaf__wording_system(d->wording);
     if (st == NULL)
-        st = look_of(&loaded, record, path, number);
-    for (int64_t i = 0; i < m.count && st == NULL; i++)
-        st = add(&loaded,
-                 i < system              ? SHEAF__SYSTEM
-                 : (i - system) % 2 == 0 ? SHEAF__USER
-                                         : SHEAF__ASSISTANT,
-                 m.message[i].content);
-    if (st == NULL && loaded.waiting > 0)
-        st = place_looks(&loaded);
+        st = load_all(&loaded, record, &m, path, number);
     if (st == NULL && (loaded.file = strdup(path)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
     sheaf__messages_release(&m);

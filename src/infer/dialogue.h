@@ -3,9 +3,12 @@
  * front of the question that follows it, or where that says "<image>".
  *
  * Each prompt holds all of it anew, as far as the template has a place for it, so its length bounds
- * what is remembered. The file is one JSON object, a record of training data (docs/data.md):
+ * what is remembered. The file is one JSON object, a record of training data (docs/data.md), whose
+ * paths are seen from its folder:
  *
- *   {"messages": [{"role": "user", "content": "..."}, ...], "image": "a.jpg"} */
+ *   {"messages": [{"role": "user", "content": "..."}, ...], "image": "a.jpg"}
+ *   {"messages": [{"role": "user", "content": "<image>\n..."}, ...], "images": ["a.jpg"]}   placed
+ */
 #ifndef SHEAF_INFER_DIALOGUE_H
 #define SHEAF_INFER_DIALOGUE_H
 
@@ -18,9 +21,9 @@ typedef struct sheaf__dialogue {
                                    then user and assistant by turns */
     int64_t count;
     sheaf__picture *picture; /* with its pixels behind it; NULL without */
-    char *image;             /* its path */
-    /* Placed: all of them; `picture` are their `pieces` then, and the last `waiting` of them stand
-     * in no question yet. */
+    char *image;             /* its whole path */
+    /* Placed: all of them, by whole paths and called "<image>"; `picture` are their `pieces` then,
+     * and the last `waiting` of them stand in no question yet. */
     sheaf__talk_pictures shown;
     int64_t pieces, waiting;
     int64_t look; /* its number */
@@ -39,18 +42,21 @@ void sheaf__dialogue_reset(sheaf__dialogue *d);
 void sheaf__dialogue_release(sheaf__dialogue *d);
 
 /* sheaf__dialogue_ask - the prompt of a question; free() *block after its use. The picture
- * of *out is the dialogue's. Errors: those of sheaf__wording_said(). */
+ * of *out is the dialogue's. Errors: those of sheaf__wording_said(); placed: SHEAF_E_DATA for
+ * another number of "<image>" than of pictures that wait, but for none. */
 sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
                                   const char *query);
 /* sheaf__dialogue_keep - the turn is over. */
 sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const char *answer);
 
 /* sheaf__dialogue_save - to a new file, or in place of the one it was saved to or loaded from,
- * which is as it was until the new one is complete. Errors: SHEAF_E_ARG where something else is. */
+ * which is as it was until the new one is complete; without pictures that wait. Errors: SHEAF_E_ARG
+ * where something else is, and for a picture's path that is not UTF-8. */
 sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path);
-/* sheaf__dialogue_load - in place of what was said; the picture is that of the file, or none, of
- * path `image` seen from the file's folder. On failure nothing changes. Errors: SHEAF_E_DATA that
- * names the message. */
+/* sheaf__dialogue_load - in place of what was said; the pictures are those of the file, or none:
+ * placed in any form of data/talk_pictures.h, each where its name stands, else one by its path. On
+ * failure nothing changes. Errors: SHEAF_E_DATA that names the message or the field; those of the
+ * pictures. */
 sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number);
 
 #endif

@@ -160,6 +160,12 @@ static void test_dialogue__pictures_join_the_conversation(void **state)
         WHOLE SLICE "\n" SLICE "?<AI>B<用户>S<AI>";
     check_question(&d, "S", more, 4);
     check_question(&again, "S", more, 4);
+    for (int i = 0; i < 4; i++) { /* one joined, the others were read together */
+        const sheaf__view *one = &d.picture[i].of[0], *other = &again.picture[i].of[0];
+        assert_int_equal(one->width, other->width);
+        CHECK_BYTES("pixels of a piece", one->pixels, other->pixels,
+                    (size_t)(3 * one->width * one->height) * sizeof *one->pixels);
+    }
     sheaf__dialogue_reset(&d); /* pictures stay, in front of the next question */
     check_question(
         &d, "Q", "{256}<用户>" NUMBER(0) WHOLE "\n" NUMBER(1) WHOLE SLICE "\n" SLICE "\nQ<AI>", 4);
@@ -200,6 +206,187 @@ static void test_dialogue__a_file_that_names_no_place(void **state)
     sheaf_config_release(&c);
 }
 
+static char *content(const char *path)
+{
+    char *text = NULL;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 10000));
+    return text;
+}
+
+#define ASKED(TEXT) "{\"role\": \"user\", \"content\": \"" TEXT "\"}, "
+#define SAID(TEXT) "{\"role\": \"assistant\", \"content\": \"" TEXT "\"}"
+
+/* Each form of a record of pictures; what is saved then is a list, in the order of the text. */
+static void test_dialogue__every_form_of_pictures_is_loaded(void **state)
+{
+    static const struct {
+        const char *record, *saved, *prompt;
+        int64_t pieces;
+    } rows[] = {
+        { "{\"images\": \"a.png\", \"messages\": [" ASKED("Q") SAID("A") "]}",
+          "{\"messages\": [" ASKED("<image>\\nQ") SAID("A") "], \"images\": [\"a.png\"]}\n",
+          "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>A<用户>R<AI>", 1 },
+        { "{\"images\": {\"<image_00>\": \"a.png\", \"<image_01>\": \"b.png\"}, "
+          "\"conversations\": [" ASKED("<image_01> or <image_00>") SAID("A") "]}",
+          "{\"messages\": [" ASKED("\\n<image>\\n or \\n<image>\\n")
+              SAID("A") "], \"images\": [\"b.png\", \"a.png\"]}\n",
+          "{256}<用户>\n" NUMBER(0) WHOLE SLICE "\n" SLICE "\n or \n" NUMBER(1) WHOLE
+          "\n<AI>A<用户>R<AI>",
+          4 },
+        { "{\"image\": {\"<image>\": \"a.png\"}, \"messages\": [" ASKED("Q")
+              SAID("A") ", " ASKED("<image>") SAID("B") "]}",
+          "{\"messages\": [" ASKED("Q") SAID("A") ", " ASKED("<image>")
+              SAID("B") "], \"images\": [\"a.png\"]}\n",
+          "{256}<用户>Q<AI>A<用户>" NUMBER(0) WHOLE "<AI>B<用户>R<AI>", 1 },
+        { "{\"image\": null, \"messages\": [" ASKED("Q") SAID("A") "]}",
+          "{\"messages\": [" ASKED("Q") SAID("A") "]}\n", "{256}<用户>Q<AI>A<用户>R<AI>", 0 },
+    };
+    sheaf_config c = config_of("minicpmv");
+    sheaf__wording w;
+    put_pictures();
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf__dialogue d = { .wording = &w };
+        put(at("form.json"), rows[i].record);
+        CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 1));
+        check_question(&d, "R", rows[i].prompt, rows[i].pieces);
+        CHECK_OK(sheaf__dialogue_save(&d, at("form.json")));
+        char *text = content(at("form.json"));
+        assert_string_equal(text, rows[i].saved);
+        free(text);
+        CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 2));
+        check_question(&d, "R", rows[i].prompt, rows[i].pieces);
+        sheaf__dialogue_release(&d);
+    }
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
+/* A picture of the working folder, a file in another one, loaded from a third. */
+static void test_dialogue__is_loaded_from_anywhere(void **state)
+{
+    static const char *const families[] = { "minicpmv", "cogvlm" };
+    static const char *const wants[] = { "\"images\": [\"../a.png\"]}",
+                                         "\"image\": \"../a.png\"}" };
+    char *here = getcwd(NULL, 0);
+    put_pictures();
+    CHECK_OK(sheaf__make_dirs(at("talks"), NULL));
+    for (int i = 0; i < 2; i++) {
+        sheaf_config c = config_of(families[i]);
+        sheaf__wording w;
+        CHECK_OK(sheaf__wording_open(
+            &w, &c, &(sheaf__wording_options){ .version = i == 0 ? NULL : "chat" }));
+        sheaf__dialogue d = { .wording = &w };
+        assert_int_equal(chdir(at(".")), 0);
+        CHECK_OK(sheaf__dialogue_look(&d, "a.png", 1));
+        CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
+        unlink("talks/t.json");
+        CHECK_OK(sheaf__dialogue_save(&d, "talks/t.json"));
+        char *text = content("talks/t.json");
+        assert_non_null(strstr(text, wants[i]));
+        free(text);
+        CHECK_OK(sheaf__dialogue_load(&d, "talks/t.json", 2));
+        assert_int_equal(chdir("talks"), 0);
+        CHECK_OK(sheaf__dialogue_load(&d, "t.json", 3));
+        assert_int_equal(chdir("/"), 0);
+        CHECK_OK(sheaf__dialogue_load(&d, at("talks/t.json"), 4));
+        assert_non_null(d.picture);
+        unlink(at("t.json"));
+        CHECK_OK(sheaf__dialogue_save(&d, at("t.json")));
+        CHECK_OK(sheaf__dialogue_load(&d, at("t.json"), 5));
+        sheaf__dialogue_release(&d);
+        sheaf__wording_close(&w);
+        sheaf_config_release(&c);
+    }
+    assert_int_equal(chdir(here), 0);
+    free(here);
+}
+
+/* What no question showed is not part of what was said. */
+static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
+{
+    sheaf_config c = config_of("omnilmm");
+    sheaf__wording w;
+    sheaf__dialogue d = { .wording = &w };
+    put_pictures();
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 1));
+    CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_look(&d, at("b.png"), 2));
+    unlink(at("wait.json"));
+    CHECK_OK(sheaf__dialogue_save(&d, at("wait.json")));
+    assert_int_equal(d.pieces, 2);
+    CHECK_OK(sheaf__dialogue_load(&d, at("wait.json"), 3));
+    assert_int_equal(d.pieces, 1);
+    sheaf__dialogue_release(&d);
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
+/* Where pictures do not stand as the file says, it says so at once, and nothing changes. */
+static void test_dialogue__says_where_pictures_do_not_stand(void **state)
+{
+    static const struct {
+        const char *record, *says;
+    } rows[] = {
+        { "{\"image\": [\"a.png\", \"a.png\"], \"messages\": [" ASKED("<image>") SAID("A") "]}",
+          "stand in front) | 1 of 2 that do not, first '<image>' | in users' messages the name of each" },
+        { "{\"image\": \"a.png\", \"messages\": [" ASKED("<image>") SAID("A") ", " ASKED("<image>")
+              SAID("A") "]}",
+          "bad.json: message 3 | names of the pictures that were given (1), each once | another '<image>'" },
+        { "{\"messages\": [" ASKED("<image>") SAID("A") "]}",
+          "bad.json: message 1 | '<image>' for each picture that stands in it (0) | 1 of them" },
+        { "{\"image\": {\"<image_00>\": \"a.png\"}, \"messages\": [" ASKED("<image> <image_00>")
+              SAID("A") "]}",
+          "bad.json: message 1 | '<image>' for each picture that stands in it (1) | 2 of them" },
+        { "{\"image\": {\"<image_00>\": \"a.png\"}, \"messages\": [" ASKED("<image_01>")
+              SAID("A") "]}",
+          "each once | another '<image_01>'" },
+        { "{\"image\": 3, \"messages\": [" ASKED("Q") SAID("A") "]}",
+          "bad.json: field 'image' | a path, a list of paths" },
+        { "{\"image\": \"a.png\", \"images\": [], \"messages\": [" ASKED("Q") SAID("A") "]}",
+          "bad.json: field 'images' | either" },
+    };
+    sheaf_config c = config_of("minicpmv");
+    sheaf__wording w;
+    sheaf__dialogue d = { .wording = &w };
+    put_pictures();
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        put(at("bad.json"), rows[i].record);
+        CHECK_FAILS(sheaf__dialogue_load(&d, at("bad.json"), 1), SHEAF_E_DATA, rows[i].says);
+        assert_int_equal(d.count, 2);
+    }
+    sheaf__dialogue_release(&d);
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
+static void test_dialogue__a_question_without_its_pictures(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf__wording w;
+    sheaf__dialogue d = { .wording = &w };
+    sheaf__prompt p;
+    void *block = NULL;
+    put_pictures();
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_FAILS(
+        sheaf__dialogue_ask(&p, &block, &d, "<image>?"), SHEAF_E_DATA,
+        "question | no '<image>', as no picture waits for a question | 1 of them | /image FILE");
+    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 1));
+    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 2));
+    CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "<image>?"), SHEAF_E_DATA,
+                "waits for a question (2), or nowhere: then they stand in front | 1 of them");
+    check_question(&d, "<image> <image>", "{256}<用户>" NUMBER(0) WHOLE " " NUMBER(1) WHOLE "<AI>",
+                   2);
+    sheaf__dialogue_release(&d);
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +394,11 @@ int main(void)
         cmocka_unit_test(test_prompts__records_with_pictures),
         cmocka_unit_test(test_dialogue__pictures_join_the_conversation),
         cmocka_unit_test(test_dialogue__a_file_that_names_no_place),
+        cmocka_unit_test(test_dialogue__every_form_of_pictures_is_loaded),
+        cmocka_unit_test(test_dialogue__is_loaded_from_anywhere),
+        cmocka_unit_test(test_dialogue__pictures_that_wait_are_not_saved),
+        cmocka_unit_test(test_dialogue__says_where_pictures_do_not_stand),
+        cmocka_unit_test(test_dialogue__a_question_without_its_pictures),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
