@@ -69,7 +69,8 @@ static sheaf_status *write_adapter(const sheaf__run_trained *t, const char *name
     if (how->together)
         st = sheaf__process_agree(st);
     if (st == NULL && (!how->together || sheaf__process_first()))
-        st = sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters, t->opened.base);
+        st = sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
+                                   t->opened.weights);
     if (!how->together)
         return st;
     st = sheaf__process_agree(st);

@@ -141,7 +141,7 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
 /* ---- fused layers (fused.c) ---- */
 
 /* sheaf_lora_fit - sheaf_lora_check(), then finds out which fused layers are dense: their shapes in
- * `lora` change.
+ * `lora` change. Biases "X_bias" that the file has none of leave `saved` first.
  *   adapter  in: as it lies in a file. Out: a source that owns it and has every tensor in the shape
  *            `lora` says, B compact; the same source when no layer is fused. Left as it was on
  *            failure. */

@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "lora/adapter.h"
+#include "lora/match.h"
 
 enum { CHUNK = 1 << 20 }; /* bytes read at once, and at least a row */
 
@@ -208,9 +209,27 @@ static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_sou
     return NULL;
 }
 
+/* Biases that the file's PEFT did not train are the base's, and stay so. */
+static void leave_named(sheaf_lora *lora, sheaf_source *file)
+{
+    int kept = 0;
+    if (!sheaf__lora_leaves_named(&lora->options, file))
+        return;
+    for (int i = 0; i < lora->nsaved; i++) {
+        if (sheaf__lora_named_bias(&lora->options, lora->saved[i]->name)) {
+            free(lora->saved_name[i]);
+            continue;
+        }
+        lora->saved[kept] = lora->saved[i];
+        lora->saved_name[kept++] = lora->saved_name[i];
+    }
+    lora->nsaved = kept;
+}
+
 sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora)
 {
     sheaf_source *file = *adapter;
+    leave_named(lora, file);
     sheaf_status *st = sheaf_lora_check(lora, file);
     int fused = 0;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {

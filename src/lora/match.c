@@ -2,6 +2,7 @@
  * plain ASCII without line ends, they mean what Python's re means by them. */
 #include "lora/match.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,4 +225,23 @@ bool sheaf__lora_saves_bias(const sheaf_lora_options *o, const char *name)
 {
     return (o->bias != SHEAF_BIAS_NONE && sheaf__ends_with(name, ".bias")) ||
            (o->bias == SHEAF_BIAS_ALL && sheaf__ends_with(name, "_bias"));
+}
+
+bool sheaf__lora_named_bias(const sheaf_lora_options *o, const char *name)
+{
+    char module[512];
+    const char *dot = strrchr(name, '.');
+    if (o->bias != SHEAF_BIAS_ALL || dot == NULL || !sheaf__ends_with(name, "_bias") ||
+        (size_t)(dot - name) >= sizeof module)
+        return false;
+    snprintf(module, sizeof module, "%.*s", (int)(dot - name), name);
+    return !sheaf__lora_saves(o, module) && !sheaf__lora_saves_tensor(o, name);
+}
+
+bool sheaf__lora_leaves_named(const sheaf_lora_options *o, sheaf_source *adapter)
+{
+    for (int64_t i = 0; i < adapter->count(adapter); i++)
+        if (sheaf__lora_named_bias(o, adapter->entry(adapter, i)->name))
+            return false;
+    return true;
 }

@@ -36,5 +36,10 @@ bool sheaf__lora_saves_tensor(const sheaf_lora_options *options, const char *nam
  * parameter of a bias' name, "X.bias" and "X_bias"; "lora_only" only what torch's layers call so,
  * "X.bias", where the caller knows X to be adapted. */
 bool sheaf__lora_saves_bias(const sheaf_lora_options *options, const char *name);
+/* sheaf__lora_named_bias - is it an "X_bias" that only `bias` keeps, "all"? PEFT trains these up to
+ * 0.18, and leaves them as they are in 0.21: a file has all of them, or none. */
+bool sheaf__lora_named_bias(const sheaf_lora_options *options, const char *name);
+/* sheaf__lora_leaves_named - has this file none of them? Then the base's stay. */
+bool sheaf__lora_leaves_named(const sheaf_lora_options *options, sheaf_source *adapter);
 
 #endif

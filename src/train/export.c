@@ -66,7 +66,10 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
         e = o->base->find(o->base, o->name[index]);
     if (e == NULL)
         return nowhere(o->name[index]);
-    return sheaf__source_numbers(dst, spec->dtype, source, e, row0 * cols, n * cols, o->kernels);
+    sheaf_source_entry named = *e; /* an adapter's own name is another */
+    named.name = source == o->base ? o->name[index] : e->name;
+    return sheaf__source_numbers(dst, spec->dtype, source, &named, row0 * cols, n * cols,
+                                 o->kernels);
 }
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */
@@ -207,7 +210,7 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
         st = sheaf__output_sweep(dst, events, NULL);
     if (st == NULL)
         st = o->method == SHEAF_METHOD_LORA
-                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->base)
+                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights)
                  : sheaf__export_model(dst, true, opened, o->model, masters, false);
     if (masters != NULL)
         masters->close(masters);

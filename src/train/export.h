@@ -21,7 +21,8 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *options, const sheaf
 /* sheaf__export_adapter - the adapter alone; `replace` false: dst must not exist, or be an empty
  * folder. Masters are named "master/NAME", those of saved tensors by the base's name, and may be
  * flat: of a tensor with more than two axes only the order of its numbers counts. B of fused layers
- * is compact there and spread here. A saved tensor that has no master is the base's. */
+ * is compact there and spread here. A saved tensor that has no master is that of
+ * `base`: the weights that the run began with. */
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
                                     const char *model, sheaf_source *masters, sheaf_source *base);
 

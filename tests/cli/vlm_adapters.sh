@@ -57,10 +57,41 @@ biases() { # biases NAME TARGETS PREFIX WANTED
 }
 biases omnilmm '.*layers\.\d+\.self_attn\.q_proj' model. 'vision_tower.blocks.0.attn.q_bias vision_tower.blocks.0.attn.v_bias vision_tower.blocks.0.mlp.fc1.bias resampler.attn.in_proj_bias resampler.ln_q.bias'
 biases minicpmv 'llm\..*layers\.\d+\.self_attn\.q_proj' '' 'resampler.attn.in_proj_bias llm.model.layers.0.self_attn.q_proj.base_layer.bias vpm.encoder.layers.0.self_attn.q_proj.bias'
-# An adapter whose config promises them must hold them: the first in order is in_proj_bias.
+# An adapter whose config promises them must hold them.
 runs "an adapter without biases" 0 'result' train --model "$work/omnilmm" --data "$work/data.json" --lora-targets '.*layers\.\d+\.self_attn\.q_proj' --steps 1 --micro-batch 2 --lr 1e-3 --out "$work/none"
 sed -i 's/"bias": "none"/"bias": "all"/' "$work/none/adapter/adapter_config.json"
-runs "with a config that promises them" 3 'resampler.attn.in_proj_bias' merge "$work/omnilmm" "$work/none/adapter" "$work/none-merged"
+runs "with a config that promises them" 3 'resampler.attn.out_proj.bias' merge "$work/omnilmm" "$work/none/adapter" "$work/none-merged"
+# PEFT up to 0.18 trains X_bias too, 0.21 only X.bias: a file has all of the former, or none.
+cp -r "$work/omnilmm-biases-1/adapter" "$work/some"
+check "one of them is taken away" without_tensor "$work/some/adapter_model.safetensors" base_model.model.model.vision_tower.blocks.0.attn.q_bias
+runs "and missed" 3 'blocks.0.attn.q_bias' merge "$work/omnilmm" "$work/some" "$work/some-merged"
+runs "by those that run it too" 3 'blocks.0.attn.q_bias' eval --model "$work/omnilmm" --adapter "$work/some" --data "$work/data.json"
+for name in $(names "$work/some" | grep '_bias$'); do
+    without_tensor "$work/some/adapter_model.safetensors" "$name"
+done
+check "all are" [ "$(names "$work/some" | grep -c '_bias$')" = 0 ]
+runs "without any it merges" 0 'read back' merge "$work/omnilmm" "$work/some" "$work/some-merged"
+check "to what it computes" near "$(loss --model "$work/omnilmm" --adapter "$work/some" --data "$work/data.json")" "$(loss --model "$work/some-merged" --data "$work/data.json")"
+runs "training that goes on leaves them alone" 0 'result' train --model "$work/omnilmm" --adapter "$work/some" --data "$work/data.json" --steps 1 --micro-batch 2 --lr 1e-3 --out "$work/some-more"
+check "in its adapter too" [ "$(names "$work/some-more/adapter" | sort)" = "$(names "$work/some" | sort)" ]
+
+# PEFT trains the resampler's table of positions too where nobody stops it: it stays the adapter's.
+cp -r "$work/omnilmm-1/adapter" "$work/moved"
+LC_ALL=C sed -i 's/resampler\.query"/resampler.was"/; s/resampler\.pos_embed"/resampler.query"/; s/resampler\.was"/resampler.pos_embed"/' "$work/moved/adapter_model.safetensors"
+runs "an adapter with another table of positions" 0 'result' train --model "$work/omnilmm" --adapter "$work/moved" --data "$work/data.json" --steps 1 --micro-batch 2 --lr 0 --weight-decay 0 --schedule constant --out "$work/moved-more"
+runs "is the same after a step without a rate" 0 'equal' diff "$work/moved" "$work/moved-more/adapter"
+runs "and merges to its table" 0 'read back' merge "$work/omnilmm" "$work/moved" "$work/moved-merged"
+check "which it computes with" near "$(loss --model "$work/omnilmm" --adapter "$work/moved" --data "$work/data.json")" "$(loss --model "$work/moved-merged" --data "$work/data.json")"
+
+# The attention of 2.5's and 2.6's resampler is upstream's own, whose output is a layer like any other.
+for tp in 1 3; do
+    runs "minicpmv: all linear layers on $tp" 0 'result' train --model "$work/minicpmv" --data "$work/data.json" --lora-targets all-linear --steps 2 --micro-batch 2 --lr 1e-2 --out "$work/linear-$tp" --tp $tp
+done
+same "minicpmv: the same adapter" "$work/linear-1/adapter" "$work/linear-3/adapter"
+check "minicpmv: the resampler's output is one of them" [ "$(names "$work/linear-1/adapter" | grep -c 'resampler\.attn\.out_proj\.lora_[AB]\.weight')" = 2 ]
+runs "minicpmv: merged" 0 'read back' merge "$work/minicpmv" "$work/linear-1/adapter" "$work/linear-merged"
+check "minicpmv: is base + adapter" near "$(loss --model "$work/minicpmv" --adapter "$work/linear-1/adapter" --data "$work/data.json")" "$(loss --model "$work/linear-merged" --data "$work/data.json")"
+runs "omnilmm: torch's attention has none" 3 'resampler.attn.out_proj.*does not look at factors' train --model "$work/omnilmm" --data "$work/data.json" --lora-targets '.*resampler\.attn\.out_proj' --steps 1 --out "$work/no"
 
 # Tied tables: a saved embedding is a tensor of its own, and the head stays as it was, under llm. too.
 sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$work/minicpmv/config.json" >"$work/tied.json"

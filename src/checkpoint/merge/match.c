@@ -472,7 +472,11 @@ static sheaf_status *tell_lost(sheaf__matcher *m)
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter,
                                  int number, const sheaf_events *events)
 {
-    sheaf__matcher m = { .plan = plan, .adapter = adapter, .number = number };
+    sheaf__matcher m = { .plan = plan,
+                         .adapter = adapter,
+                         .number = number,
+                         .leaves_named =
+                             sheaf__lora_leaves_named(&adapter->options, adapter->source) };
     sheaf_source *source = adapter->source;
     const int64_t n = source->count(source);
     sheaf_status *st = sheaf__merge_settle_names(&m, events);

@@ -22,6 +22,7 @@ typedef struct sheaf__matcher {
     size_t ndrop;
     sheaf__alias *alias; /* of every tensor of the output, by name; NULL: the adapter knows them by
                             their own names */
+    bool leaves_named;   /* sheaf__lora_leaves_named() */
     sheaf_text lost;     /* tensors without a place */
     int nlost;
     char packed[256]; /* of a quantized base: the first tensor that stands where a weight is wanted;

@@ -90,7 +90,8 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
     if (st != NULL)
         return st;
     const bool saved = sheaf__lora_saves(o, module), bias = strcmp(dot, ".bias") == 0;
-    const bool all = o->bias == SHEAF_BIAS_ALL && sheaf__lora_saves_bias(o, name);
+    const bool all = o->bias == SHEAF_BIAS_ALL && sheaf__lora_saves_bias(o, name) &&
+                     !(m->leaves_named && sheaf__lora_named_bias(o, name));
     bool lacks = (saved || all) && !mine;
     if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine &&
         sheaf__merge_part(m, module, strlen(module), ".lora_A.weight") != NULL)

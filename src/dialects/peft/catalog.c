@@ -3,6 +3,7 @@
 #include "dialects/peft/catalog.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,14 +69,50 @@ static sheaf_status *check_pairs(sheaf_catalog *c)
     return st;
 }
 
+/* With bias "all" PEFT writes the biases of a saved module three times: by their plain names, which
+ * it reads, and as its wrapper calls its copy and the base's. */
+typedef struct copies {
+    const sheaf_catalog *catalog;
+    bool again; /* first the plain names, then the wrapped ones without such a name */
+    bool found; /* any that is wrapped */
+} copies;
+
+static bool is_wanted(void *context, const char *path, const char *stored)
+{
+    static const char part[] = ".modules_to_save.";
+    copies *x = context;
+    const char *at = strstr(stored, part);
+    const char *rest = at == NULL ? NULL : strchr(at + sizeof part - 1, '.');
+    char plain[512];
+    if (strstr(stored, ".original_module.") != NULL)
+        return false;
+    x->found = x->found || at != NULL;
+    if (!x->again || at == NULL) /* the plain ones at once, the others behind them */
+        return at == NULL && !x->again;
+    snprintf(plain, sizeof plain, "%.*s%s", (int)(at - stored), stored, rest == NULL ? "" : rest);
+    return rest == NULL || sheaf__catalog_find(x->catalog, plain) == NULL;
+}
+
+static sheaf_status *read_file(bool *read, sheaf_catalog *c, const char *path)
+{
+    copies x = { .catalog = c };
+    sheaf__whole whole = { .catalog = c,
+                           .rank = -1,
+                           .rename = sheaf__peft_name,
+                           .as_stored = c->as_stored,
+                           .buffers = true,
+                           .wants = is_wanted,
+                           .context = &x };
+    sheaf_status *st = sheaf__whole_file(read, &whole, path);
+    if (st != NULL || !*read || !x.found)
+        return st;
+    x.again = true;
+    return sheaf__whole_file(read, &whole, path);
+}
+
 static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
 {
     static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
-    const sheaf__whole whole = { .catalog = c,
-                                 .rank = -1,
-                                 .rename = sheaf__peft_name,
-                                 .as_stored = c->as_stored,
-                                 .buffers = true };
     char *path = NULL;
     bool read = false;
     sheaf_status *st = sheaf__path_join(&path, dir, files[0]);
@@ -90,7 +127,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
         free(old);
     }
     if (st == NULL)
-        st = sheaf__whole_file(&read, &whole, path);
+        st = read_file(&read, c, path);
     free(path);
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         c->tensor[i].kind = is_factor(c->tensor[i].told.name) ? SHEAF_LORA : SHEAF_WEIGHT;

@@ -105,14 +105,16 @@ sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, in
 {
     const sheaf_resampler *r = &schema->config.resampler;
     const int64_t e = schema->config.hidden, q = r->queries;
+    /* No LoRA where it is torch's attention, which would not look at the factors. Upstream's own,
+     * which came with the versions that compute their table, asks the layer. */
+    const sheaf_role out = table ? SHEAF_OTHER : SHEAF_LINEAR;
     const sheaf__tensor_row rows[] = {
         { "query", { q, e }, SHEAF_OTHER },
         { "proj", { e, e }, SHEAF_OTHER },
         { "kv_proj.weight", { e, from }, SHEAF_LINEAR, SHEAF__BY_IN },
         { "attn.in_proj_weight", { 3 * e, e }, SHEAF_OTHER, SHEAF__BY_OUT3, r->heads },
         { "attn.in_proj_bias", { 3 * e }, SHEAF_OTHER, SHEAF__BY_OUT3, r->heads, .zero = true },
-        /* No LoRA there, as with PEFT, whose factors torch's attention would not look at. */
-        { "attn.out_proj.weight", { e, e }, SHEAF_OTHER, SHEAF__BY_IN, r->heads },
+        { "attn.out_proj.weight", { e, e }, out, SHEAF__BY_IN, r->heads },
         { "attn.out_proj.bias", { e }, SHEAF_OTHER },
         { "ln_q.weight", { e }, SHEAF_NORM },
         { "ln_q.bias", { e }, SHEAF_NORM },
