@@ -2,34 +2,22 @@
 #include "library/timing.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/cores.h"
 #include "comm/comm.h"
 #include "library/made_source.h"
 #include "library/train_settings.h"
+#include "library/turns.h"
 #include "models/crew.h"
 #include "plan/fits.h"
 
-enum {
-    STEPS = 4,        /* different ones that are taken, where rows differ */
-    FEWEST_TURNS = 4, /* of each, the first one not counted */
-    MOST_TURNS = 32,  /* of all of them */
-};
-/* Turns end when they have taken so long and the two fastest agree so well, or after MOST_SECONDS:
- * other work on the machine comes and goes. */
-#define LEAST_SECONDS 2.0
-#define AGREE 1.03
-#define MOST_SECONDS 12.0
+enum { STEPS = 4 }; /* different ones that are taken, where rows differ */
 
 /* One of the steps, in its fastest turn. */
 typedef struct timed {
     sheaf__work work;
-    double seconds, busy;
-    int turns; /* that count */
-    double turn[MOST_TURNS];
-    double second; /* the fastest but one; 0: none yet */
+    double busy;
 } timed;
 
 typedef struct timing {
@@ -38,8 +26,9 @@ typedef struct timing {
     int steps;
     bool processor;
     timed of[STEPS]; /* the first rank's, as what follows */
-    double first;    /* seconds of the first step */
-    size_t loaded;   /* its memory before */
+    sheaf__turns turns[STEPS];
+    double first;  /* seconds of the first step */
+    size_t loaded; /* its memory before */
 } timing;
 
 /* ---- what is read ---- */
@@ -127,16 +116,10 @@ static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn,
     if (step == 0 && turn == 0 && !result.skipped)
         t->first = took;
     /* One that float16 skipped, until its scale was low enough, updated nothing. */
-    const bool counts = turn > 0 && !result.skipped,
-               fastest = counts && (of->seconds == 0 || took < of->seconds);
-    if (counts)
-        of->turn[of->turns++] = took;
-    if (counts && of->seconds > 0 && (of->second == 0 || fastest || took < of->second))
-        of->second = fastest ? of->seconds : took;
-    if (fastest) {
+    if (!result.skipped && sheaf__turns_count(turn, took, t->steps) &&
+        sheaf__turns_add(&t->turns[step], took)) {
         const sheaf__work slower = of->work;
         of->work = now;
-        of->seconds = took;
         of->busy = (processor_seconds() - used) / (took * t->out->of.threads);
         now = slower;
     }
@@ -144,12 +127,6 @@ static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn,
         st = sheaf_fail(SHEAF_E_MEMORY, "list of ops");
     sheaf__work_release(&now);
     return st;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* Which pairs of packed rows attend to each other only the rows tell, and the dry device does not
@@ -165,65 +142,62 @@ static void add_all(sheaf__work *to, const sheaf__work *from, bool packed)
 }
 
 /* What all fastest turns have, as one list. */
-static sheaf_status *collect(timing *t, const sheaf__rank *rank, int turns)
+static sheaf_status *collect(timing *t, const sheaf__rank *rank, int steps, int turns)
 {
     const bool packed = sheaf_data_is_packed(t->job.train.data);
     sheaf_profile *p = t->out;
-    timed *first = &t->of[0];
     p->size = (sheaf_plan_size){ (double)rank->model->trained->numel,
                                  (double)(rank->device->peak - t->loaded) };
-    for (int s = 0; s < t->steps; s++) {
+    for (int s = 0; s < steps; s++) {
         const timed *of = &t->of[s];
         double ops = 0;
-        if (of->seconds == 0)
+        if (t->turns[s].n == 0)
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "steps in float16"),
                                               "one that is not skipped"),
                                "%d skipped, at a lower loss scale each", turns);
         for (int64_t i = 0; i < of->work.n; i++)
             ops += of->work.entry[i].seconds;
         add_all(&p->work, &of->work, packed);
-        const double beside = of->seconds - ops - of->work.update;
-        p->beside += (beside > 0 ? beside : 0) / t->steps;
-        p->work.update += of->work.update / t->steps;
-        p->work.update_waiting += of->work.update_waiting / t->steps;
+        const double beside = t->turns[s].fastest - ops - of->work.update;
+        p->beside += (beside > 0 ? beside : 0) / steps;
+        p->work.update += of->work.update / steps;
+        p->work.update_waiting += of->work.update_waiting / steps;
     }
-    qsort(first->turn, (size_t)first->turns, sizeof *first->turn, ascending);
-    const double middle = first->turn[first->turns / 2];
-    p->spread = middle / first->seconds - 1;
+    const double middle = sheaf__turns_middle(&t->turns[0]);
+    p->spread = middle / t->turns[0].fastest - 1;
     p->first = t->first > middle ? t->first - middle : 0;
-    p->busy = first->busy;
+    p->busy = t->of[0].busy;
     return p->work.no_memory ? sheaf_fail(SHEAF_E_MEMORY, "list of ops") : NULL;
 }
 
-static bool is_enough(const timing *t, int turns, double seconds)
-{
-    bool agree = turns >= FEWEST_TURNS && seconds >= LEAST_SECONDS;
-    for (int s = 0; s < t->steps && agree; s++)
-        agree = t->of[s].second > 0 && t->of[s].second <= AGREE * t->of[s].seconds;
-    return agree || turns * t->steps >= MOST_TURNS ||
-           (turns >= FEWEST_TURNS && seconds >= MOST_SECONDS);
-}
-
-/* The first rank's clock decides for all. */
+/* The first rank's clock decides for all. Where a first turn of some steps is long, the others are
+ * priced by these. */
 static sheaf_status *take_turns(timing *t, sheaf__rank *rank, sheaf_comm *comm)
 {
     const bool first_rank = sheaf_comm_rank(comm) == 0;
     const sheaf__work clock = { 0 };
     const double began = sheaf__work_now(&clock);
     sheaf_status *st = NULL;
-    int over = 0, turns = 0;
+    int over = 0, turns = 0, steps = t->steps;
     if (first_rank)
         t->loaded = rank->device->peak;
     while (st == NULL && over == 0) {
-        for (int s = 0; s < t->steps && st == NULL; s++)
+        for (int s = 0, late = 0; s < steps && st == NULL; s++) {
             st = take_turn(t, rank, s, turns, first_rank);
+            late = first_rank && sheaf__work_now(&clock) - began >= SHEAF__MOST_SECONDS;
+            if (st == NULL && turns == 0)
+                st = sheaf_comm_any(comm, &late);
+            if (turns == 0 && late != 0)
+                steps = s + 1;
+        }
         turns++;
-        over = first_rank && is_enough(t, turns, sheaf__work_now(&clock) - began);
+        over = first_rank &&
+               sheaf__turns_enough(t->turns, steps, turns, sheaf__work_now(&clock) - began);
         if (st == NULL)
             st = sheaf_comm_any(comm, &over);
     }
     if (st == NULL && first_rank)
-        st = collect(t, rank, turns);
+        st = collect(t, rank, steps, turns);
     return st;
 }
 
