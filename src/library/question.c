@@ -100,18 +100,36 @@ sheaf__job sheaf__question_job(const sheaf__question *q)
                          .seq = q->seq };
 }
 
+sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *q, int64_t answer)
+{
+    const int64_t image = q->images > 0 ? sheaf__image_positions(&q->opened.config) : 0;
+    *prompt = q->seq - answer;
+    if (*prompt > image)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq, --max-new");
+    sheaf_expected(st, "a prompt of at least %" PRId64 " positions", image + 1);
+    return sheaf_found(st, "%" PRId64 ": %" PRId64 " less %" PRId64, *prompt, q->seq, answer);
+}
+
+static sheaf_status *plan_generation(sheaf_plan *plan, const sheaf__question *q)
+{
+    sheaf_plan_generation asked = { .schema = q->opened.schema,
+                                    .lora = q->opened.lora,
+                                    .place = &q->place,
+                                    .tp = q->o.tp,
+                                    .threads = q->o.threads,
+                                    .dtype = q->o.dtype,
+                                    .batch = q->o.micro_batch,
+                                    .seq = q->seq,
+                                    .images = q->images };
+    sheaf_status *st = q->max_new > 0 ? sheaf__question_prompt(&asked.prompt, q, q->max_new) : NULL;
+    return st == NULL ? sheaf_plan_generate(plan, &asked) : st;
+}
+
 sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *q)
 {
     if (q->place_text != NULL)
-        return sheaf_plan_generate(plan, &(sheaf_plan_generation){ .schema = q->opened.schema,
-                                                                   .lora = q->opened.lora,
-                                                                   .place = &q->place,
-                                                                   .tp = q->o.tp,
-                                                                   .threads = q->o.threads,
-                                                                   .dtype = q->o.dtype,
-                                                                   .batch = q->o.micro_batch,
-                                                                   .seq = q->seq,
-                                                                   .images = q->images });
+        return plan_generation(plan, q);
     const sheaf__job job = sheaf__question_job(q);
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
 }

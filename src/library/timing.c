@@ -2,33 +2,26 @@
 #include "library/timing.h"
 
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 
 #include "base/cores.h"
-#include "comm/comm.h"
+#include "comm/process.h"
 #include "library/made_source.h"
+#include "library/timed.h"
 #include "library/train_settings.h"
-#include "library/turns.h"
 #include "models/crew.h"
 #include "plan/fits.h"
 
 enum { STEPS = 4 }; /* different ones that are taken, where rows differ */
 
-/* One of the steps, in its fastest turn. */
-typedef struct timed {
-    sheaf__work work;
-    double busy;
-} timed;
-
 typedef struct timing {
     sheaf__job job;
     sheaf_profile *out;
     int steps;
-    bool processor;
-    timed of[STEPS]; /* the first rank's, as what follows */
-    sheaf__turns turns[STEPS];
-    double first;  /* seconds of the first step */
-    size_t loaded; /* its memory before */
+    bool processor, alone;  /* alone: the first rank by itself */
+    sheaf__timed of[STEPS]; /* the first rank's, as what follows */
+    double first;           /* seconds of the first step */
+    size_t loaded;          /* its memory before */
 } timing;
 
 /* ---- what is read ---- */
@@ -78,54 +71,70 @@ static sheaf__job job_of(const sheaf__question *q, sheaf_train_options *o, const
     return job;
 }
 
-static sheaf_profile_setting setting_of(const sheaf_train_options *o)
+sheaf_profile_setting sheaf__timing_setting(const sheaf__question *q,
+                                            const sheaf_cluster_link *link)
 {
-    sheaf_profile_setting s = {
-        .threads = sheaf__cores(o->threads), .tp = o->tp, .dp = o->dp, .slices = o->slices
-    };
+    const sheaf_train_options *o = &q->o;
+    sheaf_profile_setting s = { .threads = sheaf__cores(o->threads),
+                                .tp = o->tp,
+                                .dp = o->dp,
+                                .slices = o->slices,
+                                .batch = q->place_text == NULL ? 0 : o->micro_batch };
     const char *sums = sheaf__sums_name(o->dtype, o->sums);
     snprintf(s.dtype, sizeof s.dtype, "%s%s%s", sheaf_dtype_torch_name(o->dtype),
              sums == NULL ? "" : " ", sums == NULL ? "" : sums);
+    if (sheaf__process_count() > 1)
+        s.threads = sheaf__process_threads(o->threads) * o->tp * o->dp;
+    snprintf(s.ranks, sizeof s.ranks, "%s",
+             link != NULL                 ? "alone"
+             : sheaf__process_count() > 1 ? "mpi"
+                                          : "threads");
     return s;
+}
+
+sheaf_transport sheaf__timing_transport(void)
+{
+    return sheaf__process_count() > 1 ? SHEAF_TRANSPORT_MPI : SHEAF_TRANSPORT_THREADS;
+}
+
+int sheaf__timing_threads(const sheaf_profile_setting *of, const sheaf__device *device)
+{
+    const bool one = sheaf__process_count() > 1 || strcmp(of->ranks, "alone") == 0;
+    return one ? device->threads : of->threads;
+}
+
+bool sheaf__timing_by_processor(const sheaf_profile_setting *of)
+{
+    const int ranks = of->tp * of->dp;
+    const bool alone = strcmp(of->ranks, "alone") == 0;
+    return alone ? sheaf__threads_of(of->threads, ranks, 0) == 1 : of->threads == 1 && ranks == 1;
 }
 
 /* ---- measuring ---- */
 
-/* Of all threads of this process. */
-static double processor_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* One turn of one of the steps; its weights stay as they are. */
 static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn, bool first_rank)
 {
-    timed *of = &t->of[step];
-    sheaf__work now = { .processor = t->processor };
+    sheaf__timed_turn now;
     sheaf__step_result result;
-    rank->context.work = first_rank ? &now : NULL;
     rank->scaler.skipped = 0; /* of the turns before: this is step `step` again */
-    const double used = processor_seconds(), began = sheaf__work_now(&now);
+    sheaf__timed_begin(&now, t->processor);
+    rank->context.work = first_rank ? &now.now : NULL;
     sheaf_status *st = sheaf__stepper_run(&result, rank->stepper, step, 0);
-    const double took = sheaf__work_now(&now) - began;
+    const double took = sheaf__timed_end(&now);
     rank->context.work = NULL;
     if (!first_rank)
         return st;
     if (step == 0 && turn == 0 && !result.skipped)
         t->first = took;
     /* One that float16 skipped, until its scale was low enough, updated nothing. */
-    if (!result.skipped && sheaf__turns_count(turn, took, t->steps) &&
-        sheaf__turns_add(&t->turns[step], took)) {
-        const sheaf__work slower = of->work;
-        of->work = now;
-        of->busy = (processor_seconds() - used) / (took * t->out->of.threads);
-        now = slower;
-    }
-    if (st == NULL && now.no_memory)
-        st = sheaf_fail(SHEAF_E_MEMORY, "list of ops");
-    sheaf__work_release(&now);
+    if (st == NULL && !result.skipped && sheaf__turns_count(turn, took, t->steps))
+        sheaf__timed_keep(&t->of[step], &now, took,
+                          sheaf__timing_threads(&t->out->of, rank->device));
+    sheaf_status *no_memory = sheaf__timed_leave(&now);
+    if (st == NULL)
+        return no_memory;
+    sheaf_status_free(no_memory);
     return st;
 }
 
@@ -149,25 +158,31 @@ static sheaf_status *collect(timing *t, const sheaf__rank *rank, int steps, int 
     p->size = (sheaf_plan_size){ (double)rank->model->trained->numel,
                                  (double)(rank->device->peak - t->loaded) };
     for (int s = 0; s < steps; s++) {
-        const timed *of = &t->of[s];
-        double ops = 0;
-        if (t->turns[s].n == 0)
+        const sheaf__timed *of = &t->of[s];
+        if (of->turns.n == 0)
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "steps in float16"),
                                               "one that is not skipped"),
                                "%d skipped, at a lower loss scale each", turns);
-        for (int64_t i = 0; i < of->work.n; i++)
-            ops += of->work.entry[i].seconds;
         add_all(&p->work, &of->work, packed);
-        const double beside = t->turns[s].fastest - ops - of->work.update;
+        const double beside = of->turns.fastest - sheaf__timed_ops(of) - of->work.update;
         p->beside += (beside > 0 ? beside : 0) / steps;
         p->work.update += of->work.update / steps;
         p->work.update_waiting += of->work.update_waiting / steps;
     }
-    const double middle = sheaf__turns_middle(&t->turns[0]);
-    p->spread = middle / t->turns[0].fastest - 1;
+    const sheaf__turns *first = &t->of[0].turns;
+    const double middle = sheaf__turns_middle(first);
+    p->spread = middle / first->fastest - 1;
     p->first = t->first > middle ? t->first - middle : 0;
     p->busy = t->of[0].busy;
     return p->work.no_memory ? sheaf_fail(SHEAF_E_MEMORY, "list of ops") : NULL;
+}
+
+static bool is_enough(const timing *t, int steps, int turns, double seconds)
+{
+    sheaf__turns of[STEPS];
+    for (int s = 0; s < steps; s++)
+        of[s] = t->of[s].turns;
+    return sheaf__turns_enough(of, steps, turns, SHEAF__MOST_STEPS, seconds);
 }
 
 /* The first rank's clock decides for all. Where a first turn of some steps is long, the others are
@@ -191,8 +206,7 @@ static sheaf_status *take_turns(timing *t, sheaf__rank *rank, sheaf_comm *comm)
                 steps = s + 1;
         }
         turns++;
-        over = first_rank &&
-               sheaf__turns_enough(t->turns, steps, turns, sheaf__work_now(&clock) - began);
+        over = first_rank && is_enough(t, steps, turns, sheaf__work_now(&clock) - began);
         if (st == NULL)
             st = sheaf_comm_any(comm, &over);
     }
@@ -205,8 +219,8 @@ static sheaf_status *time_rank(void *arg, const sheaf__grid *grid)
 {
     timing *t = arg;
     sheaf__rank rank = { 0 };
-    sheaf_status *st =
-        sheaf__rank_open(&rank, SHEAF_CPU, grid, sheaf_comm_rank(grid->all), &t->job);
+    sheaf_status *st = sheaf__rank_open(&rank, SHEAF_CPU, t->alone ? NULL : grid,
+                                        sheaf_comm_rank(grid->all), &t->job);
     st = sheaf_comm_agree(grid->all, st);
     if (st == NULL)
         st = take_turns(t, &rank, grid->all);
@@ -221,11 +235,14 @@ static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf_
     const sheaf_train_options *o = t->job.options;
     sheaf_status *st = sheaf__made_source(&weights, opened->schema);
     t->job.base = weights;
+    sheaf__process_settle(o->threads, events);
     if (st == NULL)
         st = sheaf_fits_train(&t->job, &(sheaf_fits_how){ .force = q->o.force, .events = events });
     if (st == NULL)
-        st = sheaf__grid_run(&(sheaf__grid_options){ .groups = o->dp, .ranks = o->tp }, time_rank,
-                             t);
+        st = sheaf__grid_run(&(sheaf__grid_options){ .transport = sheaf__timing_transport(),
+                                                     .groups = t->alone ? 1 : o->dp,
+                                                     .ranks = t->alone ? 1 : o->tp },
+                             time_rank, t);
     if (weights != NULL)
         weights->close(weights);
     return sheaf_in(st, "measuring a model of %d layers", SHEAF__TIMED_LAYERS);
@@ -258,7 +275,7 @@ static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf_ev
 }
 
 sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *q,
-                                    const char *machine, const sheaf_events *events)
+                                    const sheaf__timing_how *how)
 {
     sheaf_train_options o;
     sheaf__subset set;
@@ -273,11 +290,11 @@ sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *q
         return st;
     }
     *t = (timing){ .out = out, .job = job_of(q, &o, &set), .steps = count_steps(q, &set) };
-    out->of = setting_of(&o);
-    snprintf(out->machine, sizeof out->machine, "%s", machine);
-    /* Where one thread computes, others on the machine cost less truth so. */
-    t->processor = out->of.threads == 1 && o.tp * o.dp == 1;
-    st = measure(t, q, events);
+    out->of = sheaf__timing_setting(q, how->link);
+    snprintf(out->machine, sizeof out->machine, "%s", how->machine);
+    t->alone = how->link != NULL;
+    t->processor = sheaf__timing_by_processor(&out->of);
+    st = measure(t, q, how->events);
     for (int s = 0; s < STEPS; s++)
         sheaf__work_release(&t->of[s].work);
     sheaf_data_close(made);
@@ -300,8 +317,22 @@ static void add_time(sheaf_time *to, const sheaf_time *from, double share)
     to->farthest = from->farthest > to->farthest ? from->farthest : to->farthest;
 }
 
+/* What the first rank exchanges in a step of the question. */
+static sheaf_status *add_exchange(sheaf_time *out, const sheaf__question *q,
+                                  const sheaf__subset *set, const sheaf_cluster_link *link)
+{
+    sheaf__count exchange[SHEAF__TRAFFICS] = { { 0 } };
+    sheaf__job job = sheaf__question_job(q);
+    job.train = *set;
+    job.eval = (sheaf__subset){ 0 };
+    sheaf_status *st = q->o.tp * q->o.dp == 1 ? NULL : sheaf_plan_exchange(exchange, &job, 0, 0);
+    if (st == NULL)
+        sheaf_time_exchange(out, exchange, link);
+    return st;
+}
+
 sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
-                                    const sheaf_profile *profile)
+                                    const sheaf_profile *profile, const sheaf_cluster_link *link)
 {
     sheaf_train_options o;
     sheaf__subset set;
@@ -311,7 +342,7 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
     if (st != NULL)
         return st;
     const sheaf__job job = job_of(q, &o, &set);
-    const sheaf_profile_setting asked = setting_of(&o);
+    const sheaf_profile_setting asked = sheaf__timing_setting(q, link);
     const int steps = count_steps(q, &set);
     const int64_t micros = (q->o.accumulate + o.dp - 1) / o.dp;
     st = sheaf_profile_check(profile, &asked);
@@ -330,6 +361,8 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
         sheaf__work_release(&work);
         sheaf__work_release(&asked_of);
     }
+    if (st == NULL)
+        st = add_exchange(out, q, &set, link);
     sheaf_data_close(made);
     return st;
 }

@@ -1,5 +1,5 @@
-/* timing.h - how long a step of a training setting takes: measured on a shorter model, predicted
- * for the whole one (plan/time.h). */
+/* timing.h - how long a step of a training setting takes, or generation: measured on a shorter
+ * model, predicted for the whole one (plan/time.h). */
 #ifndef SHEAF_LIBRARY_TIMING_H
 #define SHEAF_LIBRARY_TIMING_H
 
@@ -8,18 +8,53 @@
 
 enum { SHEAF__TIMED_LAYERS = 3 }; /* the first, the last and one between, of each stack */
 
+typedef struct sheaf__timing_how {
+    const char *machine; /* its name */
+    /* With it, of several ranks: the first is measured by itself, and what it exchanges takes as
+     * long as this link needs; NULL: all are measured, as the threads or processes that they are.
+     */
+    const sheaf_cluster_link *link;
+    const sheaf_events *events;
+} sheaf__timing_how;
+
 /* sheaf__timing_measure - a profile of this machine in the question's setting: real steps, for some
  * seconds, of the model with three layers of each stack and made-up weights; rows are the
  * question's, or made up. Nothing is written. The fastest of the steps counts.
  *   question  opened, of training
- *   out       release also after a failure
+ *   out       release also after a failure; of several processes only the first has it
  * Errors: SHEAF_E_MEMORY where even that does not fit; those of training. */
 sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *question,
-                                    const char *machine, const sheaf_events *events);
+                                    const sheaf__timing_how *how);
 
 /* sheaf__timing_predict - a step of the question, the mean of the first ones where its rows differ.
  * Errors: SHEAF_E_ARG for a profile of another setting. */
 sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *question,
-                                    const sheaf_profile *profile);
+                                    const sheaf_profile *profile, const sheaf_cluster_link *link);
+
+/* Of a question of generation: the prompts that are read together, and then a token of each in the
+ * middle of the answer. */
+typedef struct sheaf__timing_answers {
+    sheaf_time read, next;
+} sheaf__timing_answers;
+
+/* sheaf__timing_measure_answers, sheaf__timing_predict_answers - as above, of one stage. Between
+ * two tokens as many bytes are read as the layers that are left out hold: caches are as in a run.
+ * Errors also: SHEAF_E_ARG for stages, and for a prompt without room for the model's image. */
+sheaf_status *sheaf__timing_measure_answers(sheaf_profile *out, const sheaf__question *question,
+                                            const sheaf__timing_how *how);
+sheaf_status *sheaf__timing_predict_answers(sheaf__timing_answers *out,
+                                            const sheaf__question *question,
+                                            const sheaf_profile *profile,
+                                            const sheaf_cluster_link *link);
+
+/* Private to both: what a profile of the question holds for; do seconds of it come from the
+ * processor's clock? Where one thread computes, others on the machine cost less truth so. */
+sheaf_profile_setting sheaf__timing_setting(const sheaf__question *question,
+                                            const sheaf_cluster_link *link);
+bool sheaf__timing_by_processor(const sheaf_profile_setting *of);
+/* Compute threads of this process while it measures. */
+int sheaf__timing_threads(const sheaf_profile_setting *of, const sheaf__device *device);
+/* Ranks are processes where several have come together. */
+sheaf_transport sheaf__timing_transport(void);
 
 #endif

@@ -27,14 +27,14 @@ bool sheaf__turns_count(int turn, double seconds, int n)
     return turn > 0 || seconds * n >= SHEAF__MOST_SECONDS / 2;
 }
 
-bool sheaf__turns_enough(const sheaf__turns *of, int n, int turns, double seconds)
+bool sheaf__turns_enough(const sheaf__turns *of, int n, int turns, int most, double seconds)
 {
     bool agree = turns >= FEWEST && seconds >= SHEAF__LEAST_SECONDS, each = true;
     for (int i = 0; i < n; i++) {
         agree = agree && of[i].n > 1 && of[i].second <= AGREE * of[i].fastest;
         each = each && of[i].n > 0;
     }
-    return agree || turns * n >= SHEAF__MOST_TURNS || (each && seconds >= SHEAF__MOST_SECONDS) ||
+    return agree || turns * n >= most || (each && seconds >= SHEAF__MOST_SECONDS) ||
            seconds >= 5 * SHEAF__MOST_SECONDS;
 }
 

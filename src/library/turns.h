@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-enum { SHEAF__MOST_TURNS = 32 };
+enum { SHEAF__MOST_TURNS = 256, SHEAF__MOST_STEPS = 32 };
 /* Seconds: turns end when they have taken so long and the two fastest agree, or after the most. */
 #define SHEAF__LEAST_SECONDS 2.0
 #define SHEAF__MOST_SECONDS 12.0
@@ -22,9 +22,10 @@ bool sheaf__turns_add(sheaf__turns *turns, double seconds);
 /* sheaf__turns_count - does turn number `turn` (from 0) of one of `n` things count? The first one
  * has memory to clear, and does only where it is so long that more would be too long. */
 bool sheaf__turns_count(int turn, double seconds, int n);
-/* sheaf__turns_enough - of `n` things that have each taken `turns` turns, all in `seconds`. Of what
+/* sheaf__turns_enough - of `n` things that have each taken `turns` turns, of `most` in all, in
+ * `seconds`. Of what
  * counts there is at least one turn of each, unless none did in five times the most seconds. */
-bool sheaf__turns_enough(const sheaf__turns *of, int n, int turns, double seconds);
+bool sheaf__turns_enough(const sheaf__turns *of, int n, int turns, int most, double seconds);
 /* sheaf__turns_middle - the middle one of those that count, at least one. */
 double sheaf__turns_middle(const sheaf__turns *turns);
 

@@ -16,7 +16,7 @@ static int turns_of(double *took, const double *seconds, int many, int n)
             if (sheaf__turns_count(turn, each, n))
                 sheaf__turns_add(&of[i], each);
         }
-        over = sheaf__turns_enough(of, n, turn + 1, *took);
+        over = sheaf__turns_enough(of, n, turn + 1, SHEAF__MOST_STEPS, *took);
     }
     for (int i = 0; i < n; i++)
         assert_true(/* one counts */ of[i].n > 0);
@@ -53,14 +53,15 @@ static void test_turns__the_two_fastest_must_agree(void **state)
 {
     sheaf__turns t = { 0 };
     assert_true(/* the first is the fastest */ sheaf__turns_add(&t, 3));
-    assert_true(/* one turn is not two that agree */ !sheaf__turns_enough(&t, 1, 4, 4));
+    assert_true(
+        /* one turn is not two that agree */ !sheaf__turns_enough(&t, 1, 4, SHEAF__MOST_STEPS, 4));
     assert_true(/* a faster one */ sheaf__turns_add(&t, 1));
     assert_true(/* a slower one */ !sheaf__turns_add(&t, 1.04));
     CHECK_NEAR("second", t.second, 1.04, 0);
-    assert_true(/* 4 % apart */ !sheaf__turns_enough(&t, 1, 4, 4));
+    assert_true(/* 4 % apart */ !sheaf__turns_enough(&t, 1, 4, SHEAF__MOST_STEPS, 4));
     assert_true(/* another */ !sheaf__turns_add(&t, 1.02));
-    assert_true(/* 2 % apart */ sheaf__turns_enough(&t, 1, 4, 4));
-    assert_true(/* but three turns are few */ !sheaf__turns_enough(&t, 1, 3, 4));
+    assert_true(/* 2 % apart */ sheaf__turns_enough(&t, 1, 4, SHEAF__MOST_STEPS, 4));
+    assert_true(/* but three turns are few */ !sheaf__turns_enough(&t, 1, 3, SHEAF__MOST_STEPS, 4));
     CHECK_NEAR("the middle of 1, 1.02, 1.04, 3", sheaf__turns_middle(&t), 1.04, 0);
 }
 
@@ -68,9 +69,9 @@ static void test_turns__the_two_fastest_must_agree(void **state)
 static void test_turns__none_that_counts(void **state)
 {
     const sheaf__turns none = { 0 };
-    assert_true(/* goes on */ !sheaf__turns_enough(&none, 1, 3, 20));
-    assert_true(/* not for ever */ sheaf__turns_enough(&none, 1, 3, 60));
-    assert_true(/* nor so often */ sheaf__turns_enough(&none, 1, 32, 1));
+    assert_true(/* goes on */ !sheaf__turns_enough(&none, 1, 3, SHEAF__MOST_STEPS, 20));
+    assert_true(/* not for ever */ sheaf__turns_enough(&none, 1, 3, SHEAF__MOST_STEPS, 60));
+    assert_true(/* nor so often */ sheaf__turns_enough(&none, 1, 32, SHEAF__MOST_STEPS, 1));
 }
 
 int main(void)

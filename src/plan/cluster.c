@@ -12,9 +12,9 @@ typedef struct field {
     double scale, *value;
 } field;
 
-static sheaf_status *bad(const char *text, const char *expected)
+static sheaf_status *bad(const char *flag, const char *text, const char *expected)
 {
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--cluster"), "%s", expected);
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "%s", expected);
     return sheaf_found(st, "%s", *text == '\0' ? "nothing" : text);
 }
 
@@ -39,6 +39,29 @@ static size_t read_field(const field *fields, size_t n, const char *text)
     return 0;
 }
 
+/* "key=value,key=value": up to its end, or where it is bad. */
+static const char *read_fields(const field *fields, size_t n, const char *at)
+{
+    for (;;) {
+        const size_t size = read_field(fields, n, at);
+        at += size;
+        if (size == 0 || *at == '\0')
+            return size == 0 ? at : NULL;
+        at++;
+    }
+}
+
+sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text)
+{
+    *out = (sheaf_cluster_link){ 0 };
+    const field fields[] = { { "latency", "us", 1e-6, &out->latency },
+                             { "bandwidth", "GB/s", 1e9, &out->bandwidth } };
+    const char *wrong = read_fields(fields, sizeof fields / sizeof *fields, text);
+    return wrong == NULL && out->latency > 0 && out->bandwidth > 0
+               ? NULL
+               : bad("--link", wrong == NULL ? text : wrong, "latency=5us,bandwidth=12GB/s");
+}
+
 sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text)
 {
     static const char expected[] =
@@ -54,20 +77,14 @@ sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text)
                              { "inside", "GB/s", 1e9, &out->inside.bandwidth },
                              { "rate", "GFLOP/s", 1e9, &out->rate },
                              { "memory", "GiB", 1073741824, &out->memory } };
-    for (const char *at = text;;) {
-        const size_t n = read_field(fields, sizeof fields / sizeof *fields, at);
-        if (n == 0)
-            return bad(at, expected);
-        at += n;
-        if (*at == '\0')
-            break;
-        at++;
-    }
+    const char *wrong = read_fields(fields, sizeof fields / sizeof *fields, text);
+    if (wrong != NULL)
+        return bad("--cluster", wrong, expected);
     if (hosts != floor(hosts) || ranks != floor(ranks) || hosts * ranks < 2 ||
         hosts * ranks > SHEAF_CLUSTER_RANKS)
-        return bad(text, "2 to 1024 ranks in all");
+        return bad("--cluster", text, "2 to 1024 ranks in all");
     if (out->outside.latency == 0 || out->outside.bandwidth == 0)
-        return bad(text, expected);
+        return bad("--cluster", text, expected);
     out->hosts = (int)hosts;
     out->ranks_per_host = (int)ranks;
     return NULL;

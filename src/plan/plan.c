@@ -88,8 +88,7 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
 
 /* ---- the plan ---- */
 
-/* What was exchanged between two moments. */
-static void note_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *before,
+void sheaf_plan_exchanged(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *before,
                           const sheaf__costs *after)
 {
     for (int t = 0; t < SHEAF__TRAFFICS; t++) {
@@ -117,7 +116,7 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     out->peak = device->peak;
     out->flops = device->flops;
     out->sent = sheaf__costs_sent(&all);
-    note_exchange(out->exchange, &nothing, &all);
+    sheaf_plan_exchanged(out->exchange, &nothing, &all);
     count_components(out, model);
 }
 
@@ -220,7 +219,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
         note_rank(out, held.model);
         out->flops = after.flops - before.flops;
         out->sent = sheaf__costs_sent(&after) - sheaf__costs_sent(&before);
-        note_exchange(out->exchange, &before, &after);
+        sheaf_plan_exchanged(out->exchange, &before, &after);
         out->sent_gradients = (double)out->exchange[SHEAF__TRAFFIC_GRADIENTS].sent;
         out->sent_weights = (double)out->exchange[SHEAF__TRAFFIC_WEIGHTS].sent;
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
@@ -243,7 +242,7 @@ sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf
     }
     if (st == NULL) {
         sheaf__costs_of(&after, &held.context);
-        note_exchange(out, &before, &after);
+        sheaf_plan_exchanged(out, &before, &after);
     }
     sheaf__rank_close(&held);
     return st;
@@ -355,21 +354,25 @@ static int groups_of(const sheaf_plan_generation *g)
     return g->groups > 1 ? g->groups : 1;
 }
 
-/* of: what is evaluated, or NULL. */
-static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world,
-                                const evaluation *of)
+sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *g, const sheaf_plan_one *one,
+                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self)
 {
-    const int rank = world % g->tp, slices = g->schema->slices, stages = g->place->stages;
+    const int world = one->rank, rank = world % g->tp, slices = g->schema->slices,
+              stages = g->place->stages;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf_comm *group = NULL, *all = NULL;
     sheaf_status *st = sheaf__device_open(
-        &device, SHEAF_DRY, sheaf__threads_of(g->threads, groups_of(g) * stages * g->tp, world),
-        NULL, 0);
+        &device, one->kind, sheaf__threads_of(g->threads, groups_of(g) * stages * g->tp, world),
+        one->isa, 0);
+    if (st == NULL)
+        device->sums = one->sums;
+    sheaf_status *(*const new_comm)(sheaf_comm **, int, int) =
+        one->kind == SHEAF_DRY ? sheaf_comm_dry_new : sheaf_comm_alone_new;
     if (st == NULL && g->tp > 1)
-        st = sheaf_comm_dry_new(&group, rank, g->tp);
+        st = new_comm(&group, rank, g->tp);
     if (st == NULL && stages > 1)
-        st = sheaf_comm_dry_new(&all, world % (stages * g->tp), stages * g->tp);
+        st = new_comm(&all, world % (stages * g->tp), stages * g->tp);
     sheaf__context context = { .device = device,
                                .comm = group,
                                .world = all,
@@ -386,18 +389,35 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
                                            .place = g->place };
     if (st == NULL)
         st = sheaf__model_new(&model, &context, g->schema, &options);
+    if (st == NULL && one->base != NULL)
+        st = sheaf__model_load(model, one->base, one->adapter);
     if (st == NULL)
-        st = of == NULL ? run_generation(model, g)
-                        : run_evaluation(model, &(sheaf__subset){ .data = of->data }, g->batch,
-                                         of->padded ? sheaf_data_seq(of->data)
-                                                    : sheaf_data_longest(of->data),
-                                         of->padded);
-    if (st == NULL)
-        note_rank(out, model);
+        st = body(self, model);
     sheaf__model_free(model);
     sheaf__device_close(device);
     sheaf_comm_dry_free(group);
     sheaf_comm_dry_free(all);
+    return st;
+}
+
+typedef struct inferred {
+    sheaf_plan_rank *out;
+    const sheaf_plan_generation *asked;
+    const evaluation *of; /* what is evaluated, or NULL */
+} inferred;
+
+static sheaf_status *infer_rank(void *self, sheaf__model *model)
+{
+    const inferred *i = self;
+    const evaluation *of = i->of;
+    sheaf_status *st =
+        of == NULL
+            ? run_generation(model, i->asked)
+            : run_evaluation(model, &(sheaf__subset){ .data = of->data }, i->asked->batch,
+                             of->padded ? sheaf_data_seq(of->data) : sheaf_data_longest(of->data),
+                             of->padded);
+    if (st == NULL)
+        note_rank(i->out, model);
     return st;
 }
 
@@ -433,7 +453,10 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
-        st = sheaf_in(infer_rank(&out->rank[r], g, r, of), "rank %d of %d", r, out->ranks);
+        inferred one = { &out->rank[r], g, of };
+        st = sheaf_in(sheaf_plan_alone(g, &(sheaf_plan_one){ .kind = SHEAF_DRY, .rank = r },
+                                       infer_rank, &one),
+                      "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
     }
     out->host = host_bytes(g->schema, out->ranks, out->process, (size_t)out->ranks * pictures);

@@ -46,6 +46,10 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf__job *job,
                                   int rank, int64_t done);
 
+/* sheaf_plan_exchanged - what was exchanged between two moments, by kind. */
+void sheaf_plan_exchanged(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *before,
+                          const sheaf__costs *after);
+
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL without an adapter */
@@ -68,6 +72,18 @@ sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *
  */
 sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *asked,
                                   const sheaf_data *data, bool padded);
+
+/* One rank of generation by itself. */
+typedef struct sheaf_plan_one {
+    sheaf_device_kind kind;
+    int rank; /* stage * tp + rank of the stage */
+    sheaf__sums sums;
+    const char *isa;              /* NULL: the best */
+    sheaf_source *base, *adapter; /* NULL on dry */
+} sheaf_plan_one;
+/* sheaf_plan_alone - calls body with its model; calls of its groups count and move nothing. */
+sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *asked, const sheaf_plan_one *one,
+                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
 
 /* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit
  * but at most 4096; of a model with images, BOI, patches, EOI and 256 tokens of text. */

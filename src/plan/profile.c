@@ -1,9 +1,11 @@
 /* profile.c - profiles as JSON: sheaf_profile_write() and _read() of time.h.
  *
  *   {"sheaf_profile": 1, "machine": "...", "cores": 2, "dtype": "bfloat16 tiles", "threads": 1,
- *    "tp": 1, "dp": 1, "slices": 8, "trained": N, "fresh": B, "update": s, "update_waiting": s,
- *    "beside": s, "first": s, "spread": x, "busy": x, "ops": [{"name", "shape", "kind", "way",
- * "flops", "bytes", "count", "seconds", "waiting"}, ...]} */
+ *    "tp": 1, "dp": 1, "slices": 8, "ranks": "threads", "trained": N, "fresh": B, "update": s,
+ * "update_waiting": s, "beside": s, "first": s, "spread": x, "busy": x, "ops": [{"name", "shape",
+ * "kind", "way", "flops", "bytes", "count", "seconds", "waiting"}, ...]}
+ *
+ * of generation also "batch": N, "next_beside": s, "next": ops of a token of each. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,14 @@ static void put_entry(sheaf_json_writer *j, const sheaf__work_entry *e)
     sheaf__json_close(j, '}');
 }
 
+static void put_ops(sheaf_json_writer *j, const char *key, const sheaf__work *work)
+{
+    sheaf__json_open(j, key, '[');
+    for (int64_t i = 0; i < work->n; i++)
+        put_entry(j, &work->entry[i]);
+    sheaf__json_close(j, ']');
+}
+
 sheaf_status *sheaf_profile_may_replace(const char *path)
 {
     sheaf_profile before = { 0 };
@@ -66,6 +76,9 @@ sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
     sheaf__json_put_int(&j, "tp", p->of.tp);
     sheaf__json_put_int(&j, "dp", p->of.dp);
     sheaf__json_put_int(&j, "slices", p->of.slices);
+    sheaf__json_put_text(&j, "ranks", p->of.ranks);
+    if (p->of.batch > 0)
+        sheaf__json_put_int(&j, "batch", p->of.batch);
     sheaf__json_put_real(&j, "trained", p->size.trained);
     sheaf__json_put_real(&j, "fresh", p->size.fresh);
     sheaf__json_put_real(&j, "update", p->work.update);
@@ -74,10 +87,11 @@ sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
     sheaf__json_put_real(&j, "first", p->first);
     sheaf__json_put_real(&j, "spread", p->spread);
     sheaf__json_put_real(&j, "busy", p->busy);
-    sheaf__json_open(&j, "ops", '[');
-    for (int64_t i = 0; i < p->work.n; i++)
-        put_entry(&j, &p->work.entry[i]);
-    sheaf__json_close(&j, ']');
+    put_ops(&j, "ops", &p->work);
+    if (p->of.batch > 0) {
+        sheaf__json_put_real(&j, "next_beside", p->next_beside);
+        put_ops(&j, "next", &p->next);
+    }
     sheaf__json_end(&j);
     sheaf__text_add(&j.text, "\n");
     sheaf_status *st = sheaf__text_take(&text, &j.text);
@@ -143,18 +157,32 @@ static sheaf_status *take_entry(sheaf__work *work, const json_t *object)
     return r.st;
 }
 
-static sheaf_status *take_ops(sheaf_profile *out, sheaf_json_reader *r)
+static sheaf_status *take_ops(sheaf__work *out, sheaf_json_reader *r, const char *key)
 {
-    const json_t *ops = sheaf__json_list(r, "ops");
+    const json_t *ops = sheaf__json_list(r, key);
     sheaf_status *st = r->st;
     for (size_t i = 0; st == NULL && i < json_array_size(ops); i++) {
         const json_t *one = json_array_get(ops, i);
-        st = json_is_object(one) ? sheaf_in(take_entry(&out->work, one), "'ops': entry %zu", i + 1)
-                                 : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'ops'"), "objects");
+        st = json_is_object(one)
+                 ? sheaf_in(take_entry(out, one), "'%s': entry %zu", key, i + 1)
+                 : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'%s'", key), "objects");
     }
-    if (st == NULL && out->work.n == 0)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'ops'"), "at least one");
-    return st == NULL && out->work.no_memory ? sheaf_fail(SHEAF_E_MEMORY, "profile") : st;
+    if (st == NULL && out->n == 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'%s'", key), "at least one");
+    return st == NULL && out->no_memory ? sheaf_fail(SHEAF_E_MEMORY, "profile") : st;
+}
+
+/* How ranks were measured; files from before it was told have threads. */
+static void take_ranks(sheaf_profile_setting *out, sheaf_json_reader *r)
+{
+    static const char *const known[] = { "threads", "mpi", "alone" };
+    const char *text = sheaf__json_string(r, "ranks");
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text == NULL ? known[0] : text, known[i]) == 0) {
+            snprintf(out->ranks, sizeof out->ranks, "%s", known[i]);
+            return;
+        }
+    sheaf__json_fail(r, SHEAF_E_FORMAT, "ranks", "threads, mpi or alone");
 }
 
 static sheaf_status *take_profile(sheaf_profile *out, sheaf_json_reader *r)
@@ -166,6 +194,8 @@ static sheaf_status *take_profile(sheaf_profile *out, sheaf_json_reader *r)
     out->of.tp = (int)sheaf__json_int(r, "tp", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
     out->of.dp = (int)sheaf__json_int(r, "dp", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
     out->of.slices = (int)sheaf__json_int(r, "slices", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
+    take_ranks(&out->of, r);
+    out->of.batch = sheaf__json_int(r, "batch", 1, INT64_C(1) << 40, 0);
     out->size.trained = amount(r, "trained");
     out->size.fresh = amount(r, "fresh");
     out->work.update = amount(r, "update");
@@ -174,7 +204,9 @@ static sheaf_status *take_profile(sheaf_profile *out, sheaf_json_reader *r)
     out->first = amount(r, "first");
     out->spread = amount(r, "spread");
     out->busy = amount(r, "busy");
-    return r->st == NULL ? take_ops(out, r) : r->st;
+    out->next_beside = out->of.batch > 0 ? amount(r, "next_beside") : 0;
+    sheaf_status *st = r->st == NULL ? take_ops(&out->work, r, "ops") : r->st;
+    return st == NULL && out->of.batch > 0 ? take_ops(&out->next, r, "next") : st;
 }
 
 sheaf_status *sheaf_profile_read(sheaf_profile *out, const char *path)

@@ -7,6 +7,7 @@
 void sheaf_profile_release(sheaf_profile *profile)
 {
     sheaf__work_release(&profile->work);
+    sheaf__work_release(&profile->next);
 }
 
 static sheaf_status *differs(const sheaf_profile *p, const char *flag, const char *expected,
@@ -19,6 +20,24 @@ static sheaf_status *differs(const sheaf_profile *p, const char *flag, const cha
         st, "measure it there: sheaf plan --time --save-profile FILE with the same flags");
 }
 
+static void batch_name(char out[40], int64_t batch)
+{
+    if (batch == 0)
+        snprintf(out, 40, "training");
+    else
+        snprintf(out, 40, "%lld sequences of generation", (long long)batch);
+}
+
+static bool is_alone(const sheaf_profile_setting *of)
+{
+    return of->tp * of->dp > 1 && strcmp(of->ranks, "alone") == 0;
+}
+
+static const char *ranks_name(const sheaf_profile_setting *of)
+{
+    return is_alone(of) ? "--link, one rank alone" : "all ranks";
+}
+
 sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_setting *asked)
 {
     const struct {
@@ -28,6 +47,11 @@ sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_se
                    { "--tp", asked->tp, p->of.tp },
                    { "--dp", asked->dp, p->of.dp },
                    { "--slices", asked->slices, p->of.slices } };
+    char batches[2][40];
+    batch_name(batches[0], asked->batch);
+    batch_name(batches[1], p->of.batch);
+    if (p->of.batch != asked->batch)
+        return differs(p, "--place, --micro-batch", batches[0], batches[1]);
     if (strcmp(p->of.dtype, asked->dtype) != 0)
         return differs(p, "--dtype, --bf16-sums", asked->dtype, p->of.dtype);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
@@ -37,6 +61,8 @@ sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_se
             snprintf(found, sizeof found, "%d", number[i].has);
             return differs(p, number[i].flag, expected, found);
         }
+    if (is_alone(asked) != is_alone(&p->of))
+        return differs(p, "--link", ranks_name(asked), ranks_name(&p->of));
     return NULL;
 }
 
@@ -114,12 +140,12 @@ static const sheaf__work_entry *price(const sheaf__work *in, const sheaf__work_e
     return nearer ? first : found;
 }
 
-static sheaf_status *add_op(sheaf_time *out, const sheaf_profile *profile,
+static sheaf_status *add_op(sheaf_time *out, const sheaf__work *in, const char *machine,
                             const sheaf__work_entry *e, double runs)
 {
-    const sheaf__work_entry *of = price(&profile->work, e);
+    const sheaf__work_entry *of = price(in, e);
     if (of == NULL) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "the profile of %s", profile->machine);
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "the profile of %s", machine);
         sheaf_expected(st, "%s among its ops, %s, for '%s'", sheaf__work_kind_name(e->kind),
                        sheaf__work_way_name(e->way), e->name);
         sheaf_found(st, "none");
@@ -141,21 +167,60 @@ static double part(double of, double whole)
     return whole > 0 ? of / whole : 0;
 }
 
+/* The ops, `micros` times; the rest of the step is the caller's. */
+static sheaf_status *add_ops(sheaf_time *out, const sheaf__work *in, const char *machine,
+                             const sheaf__work *work, int64_t micros)
+{
+    sheaf_status *st = NULL;
+    *out = (sheaf_time){ .farthest = 1 };
+    for (int64_t i = 0; i < work->n && st == NULL; i++)
+        st = add_op(out, in, machine, &work->entry[i], (double)(work->entry[i].count * micros));
+    return st;
+}
+
+static void add_up(sheaf_time *t)
+{
+    t->step = t->update + t->beside + t->waiting;
+    for (int k = 0; k < SHEAF__WORK_KINDS; k++)
+        t->step += t->kind[k];
+}
+
 sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
                                  const sheaf__work *work, const sheaf_plan_size *size,
                                  int64_t micros)
 {
     const double scale = part(size->trained, profile->size.trained);
-    sheaf_status *st = NULL;
-    *out = (sheaf_time){ .farthest = 1 };
-    for (int64_t i = 0; i < work->n && st == NULL; i++)
-        st = add_op(out, profile, &work->entry[i], (double)(work->entry[i].count * micros));
+    sheaf_status *st = add_ops(out, &profile->work, profile->machine, work, micros);
     out->update = scale * (profile->work.update - profile->work.update_waiting);
     out->waiting += scale * profile->work.update_waiting;
     out->beside = profile->beside * (double)micros;
-    out->step = out->update + out->beside + out->waiting;
-    for (int k = 0; k < SHEAF__WORK_KINDS; k++)
-        out->step += out->kind[k];
+    add_up(out);
     out->first = out->step + profile->first * part(size->fresh, profile->size.fresh);
     return st;
+}
+
+sheaf_status *sheaf_time_next(sheaf_time *out, const sheaf_profile *profile,
+                              const sheaf__work *work)
+{
+    sheaf_status *st = add_ops(out, &profile->next, profile->machine, work, 1);
+    out->beside = profile->next_beside;
+    add_up(out);
+    out->first = out->step;
+    return st;
+}
+
+void sheaf_time_exchange(sheaf_time *t, const sheaf__count exchange[SHEAF__TRAFFICS],
+                         const sheaf_cluster_link *link)
+{
+    double seconds = 0;
+    t->exchange = (sheaf__count){ 0 };
+    for (int i = 0; i < SHEAF__TRAFFICS; i++) {
+        sheaf__count_add(&t->exchange, &exchange[i]);
+        seconds += link == NULL ? 0 : sheaf_cluster_exchange(&exchange[i], link);
+    }
+    if (link == NULL)
+        return;
+    t->first += seconds - t->waiting;
+    t->waiting = seconds;
+    add_up(t);
 }

@@ -8,7 +8,7 @@
 #ifndef SHEAF_PLAN_TIME_H
 #define SHEAF_PLAN_TIME_H
 
-#include "plan/plan.h"
+#include "plan/cluster.h"
 #include "tape/work.h"
 
 /* What a profile holds for; all of it must be as in the run that is priced. */
@@ -16,6 +16,8 @@ typedef struct sheaf_profile_setting {
     char dtype[16]; /* "float32", ...; with the order of sums of bfloat16, "bfloat16 tiles" */
     int threads;    /* compute threads, of all ranks together */
     int tp, dp, slices;
+    char ranks[8]; /* of several, how they were measured: "threads", "mpi", or one "alone" */
+    int64_t batch; /* of generation: sequences together; 0: a step of training */
 } sheaf_profile_setting;
 
 /* What decides the parts of a step that are no op's, on one rank. */
@@ -28,10 +30,13 @@ typedef struct sheaf_profile {
     char machine[64]; /* the processor's name */
     int cores;        /* that the process could use */
     sheaf_profile_setting of;
-    sheaf__work work;     /* of a micro-batch of one rank; `update` is that of a step */
+    sheaf__work work;     /* of a micro-batch of one rank; `update` is that of a step. Of generation
+                             reading the prompts, as beside and first */
     sheaf_plan_size size; /* of what was measured */
-    double beside; /* seconds of a micro-batch that are no op's: reading, clearing gradients */
-    double first;  /* seconds that the first step took more */
+    double beside;    /* seconds of a micro-batch that are no op's: reading, clearing gradients */
+    double first;     /* seconds that the first step took more */
+    sheaf__work next; /* of generation: the next token of each sequence */
+    double next_beside;
     double spread; /* how much longer the middle one of the measured steps took: 0.1 is 10 % */
     double busy;   /* share of the fastest one in which its threads had processors */
 } sheaf_profile;
@@ -63,6 +68,7 @@ typedef struct sheaf_time {
     double first;                   /* the first step of a run */
     double scaled;                  /* of `step`, what was not measured at just these shapes */
     double farthest;                /* the largest factor by which something was scaled */
+    sheaf__count exchange;          /* of a step, without seconds */
 } sheaf_time;
 
 /* sheaf_time_predict - of a step with `micros` micro-batches on this rank, each of this work.
@@ -70,5 +76,14 @@ typedef struct sheaf_time {
 sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
                                  const sheaf__work *work, const sheaf_plan_size *size,
                                  int64_t micros);
+
+/* sheaf_time_next - the same of the token pass of a profile of generation. */
+sheaf_status *sheaf_time_next(sheaf_time *out, const sheaf_profile *profile,
+                              const sheaf__work *work);
+
+/* sheaf_time_exchange - notes what a step exchanges, by kind; and of one rank measured alone, what
+ * that takes over `link` is its waiting. link NULL: it was measured. */
+void sheaf_time_exchange(sheaf_time *time, const sheaf__count exchange[SHEAF__TRAFFICS],
+                         const sheaf_cluster_link *link);
 
 #endif

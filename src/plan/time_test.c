@@ -3,6 +3,7 @@
 #include "tests/check.h"
 
 #include "models/open.h"
+#include "plan/passes.h"
 #include "plan/time.h"
 #include "tests/files.h"
 
@@ -130,6 +131,52 @@ static void test_time__like_layers_are_one_entry(void **state)
     sheaf__work_release(&work);
 }
 
+/* Three prompts of 40 tokens, and a token of each in the middle of answers of 24: at key 52. */
+static void test_time__operations_of_generation(void **state)
+{
+    enum { BATCH = 3, PROMPT = 40, END = 64, KEYS = 52 };
+    static char path[1024];
+    sheaf__opened opened = { 0 };
+    sheaf__placement place;
+    sheaf_data *data;
+    sheaf_pass_work read, next;
+    double fresh;
+    snprintf(path, sizeof path, "%s/tests/data/configs/mini.json",
+             getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"));
+    CHECK_OK(sheaf__open_model(
+        &opened, &(sheaf__open_options){ .config = path, .config_only = true, .slices = 8 }));
+    CHECK_OK(sheaf__placement_read(&place, NULL, opened.schema));
+    CHECK_OK(sheaf_data_made(&data, &opened.config, BATCH, PROMPT));
+    CHECK_OK(sheaf_passes_work(&read, &next, &fresh,
+                               &(sheaf_plan_generation){ .schema = opened.schema,
+                                                         .place = &place,
+                                                         .tp = 2,
+                                                         .threads = 2,
+                                                         .dtype = SHEAF_F32,
+                                                         .batch = BATCH,
+                                                         .seq = END,
+                                                         .prompt = PROMPT },
+                               data));
+    const sheaf__work *pass[] = { &read.work, &next.work };
+    const double rows[] = { BATCH * PROMPT, BATCH },
+                 pairs[] = { BATCH * PROMPT * (PROMPT + 1) / 2, BATCH * KEYS };
+    for (int i = 0; i < 2; i++) { /* of the first of two ranks */
+        CHECK_NEAR("products", flops_of(pass[i], SHEAF__WORK_PRODUCTS, SHEAF__WORK_FORWARD),
+                   rows[i] * WEIGHTS * LAYERS, 0);
+        CHECK_NEAR("attention", flops_of(pass[i], SHEAF__WORK_ATTENTION, SHEAF__WORK_FORWARD),
+                   2 * pairs[i] * H * LAYERS, 0);
+    }
+    const double sums = (double)read.exchange[SHEAF__TRAFFIC_FORWARD].sent;
+    if (!(sums > (PROMPT - 5) * (double)next.exchange[SHEAF__TRAFFIC_FORWARD].sent))
+        fail_msg("a prompt sends %g bytes", sums);
+    if (!(fresh > BATCH * PROMPT * H * sizeof(float)))
+        fail_msg("it takes %g bytes", fresh);
+    sheaf__work_release(&read.work);
+    sheaf__work_release(&next.work);
+    sheaf_data_close(data);
+    sheaf__opened_close(&opened);
+}
+
 static void test_time__numbers_of_layers_in_names(void **state)
 {
     static const char *const name[][2] = { { "model.layers.12.mlp.up_proj.weight",
@@ -180,7 +227,7 @@ static void make_profile(sheaf_profile *p)
                                       op("gate", "8x9:1", E, AGAIN, 0, 30, 1, 64, 0) };
     *p = (sheaf_profile){ .machine = "made up",
                           .cores = 2,
-                          .of = { "bfloat16 tiles", 2, 1, 1, 8 },
+                          .of = { "bfloat16 tiles", 2, 1, 1, 8, "threads", 0 },
                           .size = { 100, 25 },
                           .first = 3,
                           .busy = 0.0625,
@@ -244,6 +291,37 @@ static void test_time__prices_by_hand(void **state)
     sheaf_profile_release(&p);
 }
 
+/* A rank alone, and its exchanges over a link: 2 and 1 of 5 us, 4000 and 500 bytes at 1 GB/s. */
+static void test_time__exchanges_over_a_link(void **state)
+{
+    sheaf_profile p;
+    sheaf_time t;
+    sheaf_cluster_link link;
+    sheaf__count exchange[SHEAF__TRAFFICS] = { { 0 } };
+    const sheaf__work_entry up = op("up", "8x4:1", P, FORE, 1000, 64, 2, 0, 0);
+    exchange[SHEAF__TRAFFIC_FORWARD] =
+        (sheaf__count){ .exchanges = 2, .sent = 4000, .received = 3000 };
+    exchange[SHEAF__TRAFFIC_NORM] = (sheaf__count){ .exchanges = 1, .sent = 100, .received = 500 };
+    make_profile(&p);
+    CHECK_OK(sheaf_cluster_link_read(&link, "bandwidth=1GB/s,latency=5us"));
+    predict(&t, &p, &up, 1, 0, 1);
+    CHECK_NEAR("measured: products, waiting, beside", t.step, 0.375 + 0.125 + 0.25, 0);
+    sheaf_time_exchange(&t, exchange, NULL);
+    CHECK_NEAR("as it was measured", t.waiting, 0.125, 0);
+    sheaf_time_exchange(&t, exchange, &link);
+    CHECK_NEAR("over the link", t.waiting, 15e-6 + 4.5e-6, 1e-15);
+    CHECK_NEAR("in place of it", t.step, 0.375 + 0.25 + 19.5e-6, 1e-15);
+    CHECK_NEAR("the first step too", t.first, 0.375 + 0.25 + 19.5e-6 + 6, 1e-12);
+    CHECK_NEAR("exchanges", (double)t.exchange.exchanges, 3, 0);
+    CHECK_NEAR("bytes", (double)t.exchange.sent, 4100, 0);
+    static const char *const bad[] = { "", "latency=5us", "bandwidth=1GB/s,", "latency=5us,x=3",
+                                       "latency=0us,bandwidth=1GB/s" };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        CHECK_FAILS(sheaf_cluster_link_read(&link, bad[i]), SHEAF_E_ARG,
+                    "--link | latency=5us,bandwidth=12GB/s");
+    sheaf_profile_release(&p);
+}
+
 static void test_time__what_a_profile_lacks(void **state)
 {
     sheaf_profile p;
@@ -254,7 +332,8 @@ static void test_time__what_a_profile_lacks(void **state)
     sheaf__work_add(&work, &lacking);
     CHECK_FAILS(sheaf_time_predict(&t, &p, &work, &(sheaf_plan_size){ 1, 1 }, 1), SHEAF_E_ARG,
                 "attention among its ops, backward");
-    CHECK_OK(sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8 }));
+    CHECK_OK(sheaf_profile_check(
+        &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 0 }));
     CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "float32", 2, 1, 1, 8 }),
                 SHEAF_E_ARG, "made up: --dtype, --bf16-sums | float32 | measured with bfloat16");
     CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 4, 1, 1, 8 }),
@@ -265,6 +344,15 @@ static void test_time__what_a_profile_lacks(void **state)
                 SHEAF_E_ARG, "--dp | 2 | measured with 1");
     CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 4 }),
                 SHEAF_E_ARG, "--slices | 4 | measured with 8");
+    CHECK_FAILS(sheaf_profile_check(
+                    &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 4 }),
+                SHEAF_E_ARG, "--micro-batch | 4 sequences of generation | measured with training");
+    p.of.tp = 2;
+    CHECK_OK(sheaf_profile_check(
+        &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8, "mpi", 0 }));
+    CHECK_FAILS(sheaf_profile_check(
+                    &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8, "alone", 0 }),
+                SHEAF_E_ARG, "--link | --link, one rank alone | measured with all ranks");
     sheaf__work_release(&work);
     sheaf_profile_release(&p);
 }
@@ -299,6 +387,35 @@ static void test_time__a_profile_comes_back(void **state)
     sheaf_profile_release(&q);
 }
 
+/* Of generation it has two lists, of which each prices its own. */
+static void test_time__a_profile_of_generation(void **state)
+{
+    sheaf_profile p, q;
+    sheaf_time t;
+    sheaf__work work = { 0 };
+    const sheaf__work_entry up = op("up", "8x4:1", P, FORE, 1000, 64, 2, 0.5, 0);
+    make_profile(&p);
+    p.of.batch = 4;
+    memcpy(p.of.ranks, "alone", 6);
+    p.next_beside = 0.125;
+    sheaf__work_add(&p.next, &up);
+    p.next.entry[0].seconds = 0.0625; /* there it takes an eighth of the time */
+    CHECK_OK(sheaf_profile_write(&p, at("answers.json")));
+    CHECK_OK(sheaf_profile_read(&q, at("answers.json")));
+    CHECK_OK(sheaf_profile_check(&q, &p.of));
+    assert_int_equal(q.next.n, 1);
+    assert_string_equal(q.of.ranks, "alone");
+    sheaf__work_add(&work, &up);
+    CHECK_OK(sheaf_time_next(&t, &q, &work));
+    CHECK_NEAR("a token", t.step, 0.0625 + 0.125, 0);
+    CHECK_OK(sheaf_time_predict(&t, &q, &work, &(sheaf_plan_size){ 0, 50 }, 1));
+    CHECK_NEAR("the prompts", t.step, 0.5 + 0.25, 0);
+    CHECK_NEAR("the first ones", t.first, 0.75 + 2 * 3, 0);
+    sheaf__work_release(&work);
+    sheaf_profile_release(&p);
+    sheaf_profile_release(&q);
+}
+
 static void test_time__files_that_are_no_profile(void **state)
 {
 #define HEAD                                                                                                                        \
@@ -320,6 +437,9 @@ static void test_time__files_that_are_no_profile(void **state)
         { HEAD OP ", \"seconds\": -1}]}", "'seconds'" },
         { HEAD "{\"name\": \"a\", \"shape\": \"s\", \"kind\": \"wishes\"}]}", "'kind'" },
         { HEAD OP ", \"seconds\": 1}", "line 1" },
+        { HEAD OP ", \"seconds\": 1}], \"ranks\": \"ropes\"}", "threads, mpi or alone" },
+        { HEAD OP ", \"seconds\": 1}], \"batch\": 2}", "'next_beside'" },
+        { HEAD OP ", \"seconds\": 1}], \"batch\": 2, \"next_beside\": 0, \"next\": []}", "'next'" },
     };
     sheaf_profile p;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -343,7 +463,11 @@ int main(void)
         cmocka_unit_test(test_time__like_layers_are_one_entry),
         cmocka_unit_test(test_time__numbers_of_layers_in_names),
         cmocka_unit_test(test_time__prices_by_hand),
+        cmocka_unit_test(test_time__exchanges_over_a_link),
         cmocka_unit_test(test_time__what_a_profile_lacks),
+        cmocka_unit_test(test_time__operations_of_generation),
+        cmocka_unit_test_setup_teardown(test_time__a_profile_of_generation, make_scratch,
+                                        remove_scratch),
         cmocka_unit_test_setup_teardown(test_time__a_profile_comes_back, make_scratch,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(test_time__files_that_are_no_profile, make_scratch,

@@ -407,11 +407,19 @@ typedef struct mark {
     double flops, seconds, waiting;
 } mark;
 
+/* Without the seconds, as looking takes some. */
 static mark mark_of(const sheaf__context *c)
 {
     sheaf__costs costs;
     sheaf__costs_of(&costs, c);
-    return (mark){ costs.flops, sheaf__work_now(c->work), sheaf__costs_waiting(&costs) };
+    return (mark){ .flops = costs.flops, .waiting = sheaf__costs_waiting(&costs) };
+}
+
+static mark begin_work(const sheaf__context *c)
+{
+    mark now = mark_of(c);
+    now.seconds = sheaf__work_now(c->work);
+    return now;
 }
 
 /* The shapes of what a step reads and makes, and whether it makes a gradient of it. */
@@ -435,6 +443,7 @@ static void describe(sheaf__work_entry *out, const step *s)
 
 static void count_work(const sheaf__context *c, const step *s, const mark *before)
 {
+    const double ended = sheaf__work_now(c->work);
     const mark after = mark_of(c);
     sheaf__work_entry e = { .kind = s->op->kind,
                             .way = s->backward ? SHEAF__WORK_BACKWARD
@@ -442,7 +451,7 @@ static void count_work(const sheaf__context *c, const step *s, const mark *befor
                                                : SHEAF__WORK_FORWARD,
                             .flops = after.flops - before->flops,
                             .count = 1,
-                            .seconds = after.seconds - before->seconds,
+                            .seconds = ended - before->seconds,
                             .waiting = after.waiting - before->waiting };
     sheaf__work_name(e.name, s->op->name);
     describe(&e, s);
@@ -463,7 +472,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
                         : s->again  ? "forward again"
                                     : "forward",
                         s->op->name, s->op->layer);
-        const mark begun = tape->context->work == NULL ? (mark){ 0 } : mark_of(tape->context);
+        const mark begun = tape->context->work == NULL ? (mark){ 0 } : begin_work(tape->context);
         sheaf_status *st = reserve(tape, s);
         sheaf__purpose_of(tape->context, s->backward ? SHEAF__FOR_BACKWARD : SHEAF__FOR_FORWARD);
         if (st == NULL)
@@ -531,7 +540,7 @@ void sheaf__costs_of(sheaf__costs *out, const sheaf__context *c)
     *out = (sheaf__costs){ .flops = c->device->flops };
     if (c->comm != NULL)
         out->comm = *sheaf_comm_counters(c->comm);
-    if (c->world != NULL)
+    if (c->world != NULL && c->world != c->comm) /* with one stage they are one group */
         out->world = *sheaf_comm_counters(c->world);
     if (c->peers != NULL)
         out->peers = *sheaf_comm_counters(c->peers);

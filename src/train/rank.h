@@ -31,11 +31,11 @@ typedef struct sheaf__rank {
     sheaf__model *model;
     sheaf__stepper *stepper;
     sheaf__scaler scaler; /* of a run in float16 */
-    sheaf_comm *dry[2];   /* of a rank that is only planned: its group, its peers */
+    sheaf_comm *dry[2];   /* of a rank by itself: its group, its peers */
 } sheaf__rank;
 
-/* sheaf__rank_open - `out` stays where it is. grid NULL: on dry, number `rank` of all the job's
- * ranks. Release with sheaf__rank_close also after a failure. */
+/* sheaf__rank_open - `out` stays where it is. grid NULL: number `rank` of all the job's ranks by
+ * itself, planned or measured. Release with sheaf__rank_close also after a failure. */
 sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,
                                int rank, const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);

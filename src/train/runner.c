@@ -76,8 +76,10 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                          .images = holds.images,
                          .image_rows = holds.image_rows,
                          .images_in = &r->images,
+                         .kept = r->options.kept,
                          .image_rows_unread =
-                             r->options.backward && !sheaf_data_labels_images(r->data),
+                             r->options.kept != NULL ||
+                             (r->options.backward && !sheaf_data_labels_images(r->data)),
                          .noise = r->options.noise,
                          .stages = r->options.stages };
     memcpy(pass.patches, holds.patches, sizeof pass.patches);

@@ -13,6 +13,7 @@ typedef struct sheaf__runner_options {
     bool backward, rerun; /* as sheaf__tape_compile() takes them */
     const sheaf__noise_in *noise; /* may be NULL */
     const sheaf__stages *stages;  /* may be NULL */
+    const sheaf__kept *kept; /* of prompts that are read: where keys and values go; else NULL */
 } sheaf__runner_options;
 
 /* One is recorded in less than a thousandth of the time that a step takes; kept are those that come

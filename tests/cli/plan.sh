@@ -120,7 +120,7 @@ runs "longer rows are scaled" 0 'of it at just these shapes, the rest scaled, by
 runs "the time of a run over data" 0 '[1-9][0-9.e+]* tokens/s;.* 3 steps would take [0-9.e-]+ seconds' plan --model "$work/mini" --data "$work/short.jsonl" --lora-targets q_proj --micro-batch 2 --steps 3 --threads 1 --time
 runs "packed rows, whose attention only they know" 0 '1 thread\): 100 % of it at just these shapes;' plan --model "$work/mini" --data "$work/short.jsonl" --pack --seq 32 --lora-targets q_proj --micro-batch 1 --threads 1 --time
 runs "in float16, whose first steps may be skipped" 0 'float16.* optimizer +[0-9.]+ ms' plan --config "$llama/tiny_llama/hf/config.json" --method full --dtype float16 --seq 8 --threads 1 --time
-runs "ranks wait for each other" 0 '  waiting +[0-9.]+ ms' "${timed[@]}" --seq 8 --tp 2 --threads 2
+runs "ranks wait for each other" 0 '  waiting +[0-9.]+ ms.* exchanging +[0-9]+ times' "${timed[@]}" --seq 8 --tp 2 --threads 2 --save-profile "$work/ranks.json"
 runs "groups, and LoRA on a layer that the short model lacks" 0 '"optimizer":[0-9.e-]+' plan --model "$work/mini" --lora-layers 3 --lora-targets q_proj --micro-batch 1 --accumulate 4 --dp 2 --seq 8 --threads 2 --time --json
 cp "$work/stdout" "$work/priced"
 check "whose parts are the whole, too" adds_up "$work/priced"
@@ -128,10 +128,34 @@ runs "a model with images" 0 'time: [0-9.]+ ms a step' plan --model "$work/cogvl
 runs "a profile of other threads" 2 'profile of .*: --threads.*expected: 2.*found: +measured with 1.*--save-profile' "${timed[@]}" --seq 8 --threads 2 --profile "$profile"
 runs "a profile of another type" 2 'expected: bfloat16 pairs.*measured with float32' "${timed[@]}" "${rows[@]}" --dtype bfloat16 --bf16-sums pairs --profile "$profile"
 runs "no profile" 3 'expected: a profile of version 1' "${timed[@]}" "${rows[@]}" --profile "$work/mini/config.json"
+# ---- and of generation ----
+answers=("${timed[@]}" --place 1 --seq 12 --max-new 4)
+runs "the time of prompts and tokens" 0 'time: 2 prompts of 8 tokens in [0-9.e-]+ ms, [0-9.e+]+ tokens/s; the first time [0-9.e-]+ ms +products .*a token of each: [0-9.e-]+ ms, [0-9.e+]+ tokens/s; 4 of them after a prompt: [0-9.e-]+ s +products .*: 100 % of it at just these shapes; the middle measured token' "${answers[@]}" --threads 1 --save-profile "$work/answers.json"
+runs "from a profile, for programs" 0 '"time":\{"prompt":[0-9.e-]+,"first_prompt":[0-9.e-]+,"prompt_tokens":16\.0,"prompt_tokens_per_s":[0-9.e+]+,"token":[0-9.e-]+,"tokens_per_s":[0-9.e+]+,"batch":2,"max_new":4,"all":[0-9.e-]+,"prompt_seconds":\{.*"own_share":1\.0,' "${answers[@]}" --threads 1 --profile "$work/answers.json" --json
+runs "longer prompts are scaled" 0 'of it at just these shapes, the rest scaled' "${timed[@]}" --place 1 --seq 40 --max-new 4 --threads 1 --profile "$work/answers.json"
+runs "of another batch they are not" 2 'expected: 4 sequences of generation.*measured with 2 sequences' plan --config "$llama/tiny_llama/hf/config.json" --micro-batch 4 --time --place 1 --seq 12 --max-new 4 --threads 1 --profile "$work/answers.json"
+runs "nor is training" 2 'expected: training.*measured with 2 sequences' "${timed[@]}" "${rows[@]}" --profile "$work/answers.json"
+runs "of pictures, too" 0 'time: 1 prompt of 36 tokens in .*: 100 % of it at just these shapes' plan --model "$work/cogvlm" --place 1 --seq 40 --max-new 4 --threads 1 --time
+runs "which a prompt must have room for" 2 '--max-new.*expected: a prompt of at least 19.*found: +16: 20 less 4' plan --model "$work/cogvlm" --place 1 --seq 20 --max-new 4
+runs "and a text at least one token" 2 'expected: a prompt of at least 1 .*found: +0: 12 less 12' "${timed[@]}" --place 1 --seq 12 --max-new 12
+runs "layers on stages" 2 'expected: layers on one stage' "${timed[@]}" --place 2 --seq 12
+runs "an answer without a prompt" 2 'expected: --place beside it' "${timed[@]}" --max-new 4 --seq 12
+# ---- ranks elsewhere: one is measured, and waits as long as it is told ----
+link=(--link latency=1000000us,bandwidth=1GB/s)
+waits() { # waits FILE: as many seconds as exchanges
+    awk -v n="$(json_number "$1" exchanges)" -v s="$(json_number "$1" waiting)" 'BEGIN { exit !(n > 3 && s >= n && s < n + 1) }'
+}
+json_exchange() { tr '{' '\n' <"$work/stdout" | sed -n '/"time"/,$p' >"$work/exchange"; }
+runs "ranks elsewhere" 0 '"ranks":"alone","exchange":\{"exchanges":[0-9]+,"sent":[0-9]+,"received":[0-9]+,"latency":1\.0,"bandwidth":1000000000' "${timed[@]}" --seq 8 --tp 2 --threads 2 "${link[@]}" --json
+json_exchange; check "a second each" waits "$work/exchange"
+runs "groups elsewhere, in float16" 0 '"ranks":"alone"' "${timed[@]}" --dtype float16 --accumulate 2 --seq 8 --dp 2 --threads 2 "${link[@]}" --json
+runs "tokens elsewhere" 0 'exchanging +[0-9]+ times, .*one rank by itself, waiting by --link' "${answers[@]}" --tp 2 --threads 2 "${link[@]}"
+runs "one rank has no link" 2 '--link.*expected: several ranks' "${timed[@]}" --seq 8 "${link[@]}"
+runs "a link needs both" 2 'expected: latency=5us,bandwidth=12GB/s' "${timed[@]}" --seq 8 --tp 2 --link latency=1us
+runs "a profile of all ranks says nothing of one" 2 'expected: --link, one rank alone' "${timed[@]}" --seq 8 --tp 2 --threads 2 "${link[@]}" --profile "$work/ranks.json"
 runs "no profile is not overwritten" 3 'another name: only a profile is replaced' "${timed[@]}" "${rows[@]}" --save-profile "$work/mini/config.json"
 runs "a profile without --time" 2 '--profile with --time' plan --model "$work/mini" --profile "$profile"
 runs "a profile cannot be read and written" 2 'not both' "${timed[@]}" "${rows[@]}" --profile "$profile" --save-profile "$work/other.json"
-runs "the time of generating" 2 '--time without --place' "${timed[@]}" "${rows[@]}" --place 1
 runs "padded to the longest of all" 0 '"padding":0\.89' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --padding file --json
 check "planned and measured, with pictures" predicted "$work/cogvlm" "$work/caps" --lora-rank 8 --lora-targets all-linear --micro-batch 2 --threads 2
 

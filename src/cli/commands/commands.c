@@ -3,7 +3,7 @@
 
 const cli_command cli_commands[] = {
     { "plan", "what a training run would need, before it is started", cmd_plan_usage, cmd_plan, 0,
-      0, true },
+      0, true, false, true },
     { "train", "fine-tune a model on any number of ranks", cmd_train_usage, cmd_train, 0, 0, true,
       true, true },
     { "eval", "loss, accuracy and logits on data", cmd_eval_usage, cmd_eval, 0, 0, true, true,

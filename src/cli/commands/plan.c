@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "machine.h"
 #include "plan_time.h"
+#include "cli/lib/processes.h"
 #include "plan/cluster.h"
 #include "lora/sizes.h"
 #include "models/balance.h"
@@ -26,7 +27,8 @@ const char cmd_plan_usage[] =
     "also steps and tokens, and with --trial hours, from a minute of real steps. With\n"
     "--time, how long a step takes, from seconds of measuring or a machine's profile. With\n"
     "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
-    "With --place, generation: --micro-batch sequences of --seq tokens, layers on stages.\n";
+    "With --place, generation: --micro-batch sequences of --seq tokens, --max-new of them the\n"
+    "answer's, layers on stages.\n";
 
 enum { BY_KIND, BY_COMPONENT };
 enum { NO_TABLE, TABLE_RANKS, TABLE_METHODS };
@@ -695,6 +697,25 @@ static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
     return NULL;
 }
 
+/* Where ranks are measured as processes all of them come here; else the first does everything. */
+static sheaf_status *join(cli_processes *p, cli *cli, const cli_option *table, const question *q,
+                          int argc, char **argv)
+{
+    const sheaf_train_options *o = &q->ask.o;
+    if (!cli_time_joins(&q->time, o) || q->trial)
+        return cli_processes_alone(&p->elsewhere, cli);
+    *p = (cli_processes){ .transport = o->transport,
+                          .mpi = o->mpi,
+                          .heartbeat = o->heartbeat,
+                          .hang_after = o->hang_after };
+    return cli_processes_begin(p, cli,
+                               &(cli_processes_how){ .table = table,
+                                                     .argc = argc,
+                                                     .argv = argv,
+                                                     .ranks = o->tp * o->dp,
+                                                     .in_group = o->tp });
+}
+
 int cmd_plan(cli *cli, int argc, char **argv)
 {
     question q = { 0 };
@@ -733,9 +754,17 @@ int cmd_plan(cli *cli, int argc, char **argv)
         "a table of T and D on many hosts, by a model: hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s[,rate=100GFLOP/s]",
         "C"
     };
-    cli_time_options(&table[n + 6], &q.time);
-    table[n + 9] = (cli_option){ 0 };
+    table[n + 6] =
+        (cli_option){ "max-new",
+                      CLI_COUNT | CLI_UNSAVED,
+                      &q.ask.max_new,
+                      "with --place: of the --seq positions, those of the answer; 0 = none is said",
+                      "N",
+                      .max = 1e8 };
+    cli_time_options(&table[n + 7], &q.time);
+    table[n + 11] = (cli_option){ 0 };
     bool fits = true;
+    cli_processes processes = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
         (q.ask.o.config == NULL || q.ask.o.config[0] == '\0'))
@@ -758,11 +787,13 @@ int cmd_plan(cli *cli, int argc, char **argv)
     if (st == NULL && q.trial && (q.ask.o.data == NULL || q.ask.o.model == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan --trial"), "--model and --data");
     if (st == NULL)
-        st = cli_time_check(&q.time);
-    if (st == NULL && q.time.asked &&
-        (q.ask.place_text != NULL || q.table != NO_TABLE || cluster != NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                            "--time without --place, --table or --cluster");
+        st = cli_time_check(&q.time, &q.ask.o);
+    if (st == NULL && q.time.asked && (q.table != NO_TABLE || cluster != NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--time without --table or --cluster");
+    if (st == NULL && q.ask.max_new > 0 && q.ask.place_text == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-new"), "--place beside it");
+    if (st == NULL)
+        st = join(&processes, cli, table, &q, argc, argv);
     if (st == NULL && q.ask.place_text != NULL && q.table != NO_TABLE)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
     if (st == NULL && q.table != NO_TABLE && (q.memory > 0 || q.by != BY_KIND))
@@ -778,5 +809,5 @@ int cmd_plan(cli *cli, int argc, char **argv)
     sheaf__question_close(&q.ask);
     cli_time_release(&q.time);
     free(q.first);
-    return cli_answer(cli, st, fits);
+    return cli_processes_answer(&processes, cli, st, fits);
 }

@@ -1,31 +1,52 @@
 /* plan_time.c - see plan_time.h. */
 #include "plan_time.h"
 
+#include <string.h>
+
 #include "base/print.h"
+#include "comm/process.h"
 #include "machine.h"
 
-void cli_time_options(cli_option table[3], cli_time *t)
+void cli_time_options(cli_option table[4], cli_time *t)
 {
     table[0] = (cli_option){
         "time", CLI_FLAG | CLI_UNSAVED, &t->asked,
-        "how long a step takes: measures some seconds of a model of three layers, or reads --profile"
+        "how long a step takes, or with --place prompts and tokens: measures some seconds of a model of three layers, or reads --profile"
     };
     table[1] =
         (cli_option){ "profile", CLI_TEXT | CLI_UNSAVED, &t->profile,
                       "with --time: a machine's profile, in place of measuring here", "FILE" };
     table[2] = (cli_option){ "save-profile", CLI_TEXT | CLI_UNSAVED, &t->save,
                              "with --time: keep what was measured, for --profile", "FILE" };
+    table[3] = (cli_option){
+        "link", CLI_TEXT | CLI_UNSAVED, &t->link_text,
+        "with --time: ranks are elsewhere, latency=5us,bandwidth=12GB/s between them; one of them is measured, by itself",
+        "L"
+    };
 }
 
-sheaf_status *cli_time_check(const cli_time *t)
+bool cli_time_joins(const cli_time *t, const sheaf_train_options *o)
 {
-    if (!t->asked && (t->profile != NULL || t->save != NULL))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--%s with --time",
-                              t->profile != NULL ? "profile" : "save-profile");
+    int count = 0;
+    return t->asked && t->profile == NULL && t->link_text == NULL && o->tp * o->dp > 1 &&
+           o->transport == SHEAF_TRANSPORT_MPI && sheaf__process_launched(&count, NULL) != NULL &&
+           count > 1;
+}
+
+sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o)
+{
+    const char *alone = t->profile != NULL     ? "profile"
+                        : t->save != NULL      ? "save-profile"
+                        : t->link_text != NULL ? "link"
+                                               : NULL;
+    if (!t->asked && alone != NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--%s with --time", alone);
     if (t->profile != NULL && t->save != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
                               "--profile or --save-profile, not both");
-    return NULL;
+    if (t->link_text != NULL && o->tp * o->dp == 1)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--link"), "several ranks, --tp or --dp");
+    return t->link_text == NULL ? NULL : sheaf_cluster_link_read(&t->link, t->link_text);
 }
 
 void cli_time_release(cli_time *t)
@@ -33,21 +54,48 @@ void cli_time_release(cli_time *t)
     sheaf_profile_release(&t->from);
 }
 
-sheaf_status *cli_time_find(cli_time *t, const sheaf__question *q, const cli *cli)
+static sheaf_status *measure(cli_time *t, const sheaf__question *q, const sheaf_cluster_link *link,
+                             const cli *cli)
 {
     const cli_machine machine = cli_machine_look();
+    const sheaf__timing_how how = { machine.name, link, &cli->events };
+    return q->place_text != NULL ? sheaf__timing_measure_answers(&t->from, q, &how)
+                                 : sheaf__timing_measure(&t->from, q, &how);
+}
+
+static sheaf_status *predict(cli_time *t, const sheaf__question *q, const sheaf_cluster_link *link)
+{
+    sheaf__timing_answers answers = { 0 };
+    if (q->place_text == NULL)
+        return sheaf__timing_predict(&t->is, q, &t->from, link);
+    sheaf_status *st = sheaf__timing_predict_answers(&answers, q, &t->from, link);
+    t->is = answers.read;
+    t->next = answers.next;
+    t->batch = q->o.micro_batch;
+    t->max_new = q->max_new > 0 ? q->max_new : 1;
+    t->seq = q->seq;
+    t->tokens = (double)t->batch * (double)(t->seq - t->max_new);
+    return st;
+}
+
+sheaf_status *cli_time_find(cli_time *t, const sheaf__question *q, const cli *cli)
+{
+    const sheaf_cluster_link *link = t->link_text != NULL ? &t->link : NULL;
     sheaf_status *st = t->save != NULL ? sheaf_profile_may_replace(t->save) : NULL;
     if (st == NULL)
         st = t->profile != NULL ? sheaf_profile_read(&t->from, t->profile)
-                                : sheaf__timing_measure(&t->from, q, machine.name, &cli->events);
-    if (st == NULL && t->save != NULL)
+                                : measure(t, q, link, cli);
+    if (st != NULL || !sheaf__process_first())
+        return st;
+    if (t->save != NULL)
         st = sheaf_profile_write(&t->from, t->save);
     if (st == NULL)
-        st = sheaf__timing_predict(&t->is, q, &t->from);
-    if (st == NULL && q->o.transport == SHEAF_TRANSPORT_MPI && q->o.tp * q->o.dp > 1)
+        st = predict(t, q, link);
+    if (st == NULL && q->o.transport == SHEAF_TRANSPORT_MPI && q->o.tp * q->o.dp > 1 &&
+        strcmp(t->from.of.ranks, "threads") == 0)
         sheaf_note(&cli->events,
                    "--time: ranks were measured as threads of one process; between hosts they "
-                   "wait longer (sheaf plan --cluster)");
+                   "wait longer: --link says how long, and under mpirun processes are measured");
     return st;
 }
 
@@ -73,30 +121,75 @@ static void parts_of(part out[PARTS], const sheaf_time *is)
         out[i] = all[i];
 }
 
-void cli_time_print(const cli *cli, const cli_time *t)
+static void print_parts(const cli *cli, const sheaf_time *is)
 {
-    const sheaf_time *is = &t->is;
-    const double hours = is->step * (double)t->steps / 3600;
     part all[PARTS];
     parts_of(all, is);
-    sheaf__print(cli->out, "time: %.4g ms a step, %.4g tokens/s; the first step %.4g ms\n",
-                 1e3 * is->step, t->tokens / is->step, 1e3 * is->first);
     for (int i = 0; i < PARTS; i++)
         if (all[i].seconds >= 0.0005 * is->step)
-            sheaf__print(cli->out, "  %-15s%10.1f ms%7.1f %%\n", all[i].name, 1e3 * all[i].seconds,
+            sheaf__print(cli->out, "  %-15s%10.4g ms%7.1f %%\n", all[i].name, 1e3 * all[i].seconds,
                          100 * all[i].seconds / is->step);
+    if (is->exchange.exchanges > 0)
+        sheaf__print(cli->out, "  %-15s%10llu times, %.4g MiB sent, %.4g received by one rank\n",
+                     "exchanging", (unsigned long long)is->exchange.exchanges,
+                     (double)is->exchange.sent / 1048576, (double)is->exchange.received / 1048576);
+}
+
+/* Where the figures come from, and how far they carry. */
+static void print_source(const cli *cli, const cli_time *t)
+{
+    const sheaf_time *is = t->next.step > 0 ? &t->next : &t->is;
     sheaf__print(cli->out, "  %s on %s (%d cores, %d thread%s): %.0f %% of it at just these shapes",
                  t->profile == NULL ? "measured" : "from a profile measured", t->from.machine,
                  t->from.cores, t->from.of.threads, t->from.of.threads == 1 ? "" : "s",
                  100 * (1 - is->scaled / is->step));
     if (is->farthest > 1)
         sheaf__print(cli->out, ", the rest scaled, by up to %.3g", is->farthest);
-    sheaf__print(cli->out, "; the middle measured step took %.0f %% longer than the fastest",
-                 100 * t->from.spread);
+    if (t->link_text != NULL)
+        sheaf__print(cli->out, ", one rank by itself, waiting by --link");
+    else if (strcmp(t->from.of.ranks, "mpi") == 0)
+        sheaf__print(cli->out, ", with ranks as processes");
+    sheaf__print(cli->out, "; the middle measured %s took %.0f %% longer than the fastest",
+                 t->next.step > 0 ? "token" : "step", 100 * t->from.spread);
     if (t->from.busy < 0.9) /* how much of that is others' nobody can tell */
         sheaf__print(cli->out, ", in which threads computed for %.0f %% of their time",
                      100 * t->from.busy);
     fputc('\n', cli->out);
+}
+
+static double all_answers(const cli_time *t)
+{
+    return t->is.step + t->next.step * (double)(t->max_new - 1);
+}
+
+static void print_answers(const cli *cli, const cli_time *t)
+{
+    const double each = t->tokens / (double)t->batch;
+    sheaf__print(cli->out,
+                 "time: %lld prompt%s of %.0f tokens in %.4g ms, %.4g tokens/s; the first time "
+                 "%.4g ms\n",
+                 (long long)t->batch, t->batch == 1 ? "" : "s", each, 1e3 * t->is.step,
+                 t->tokens / t->is.step, 1e3 * t->is.first);
+    print_parts(cli, &t->is);
+    sheaf__print(
+        cli->out, "a token of each: %.4g ms, %.4g tokens/s; %lld of them after a prompt: %.4g s\n",
+        1e3 * t->next.step, (double)t->batch / t->next.step, (long long)t->max_new, all_answers(t));
+    print_parts(cli, &t->next);
+    print_source(cli, t);
+}
+
+void cli_time_print(const cli *cli, const cli_time *t)
+{
+    const sheaf_time *is = &t->is;
+    const double hours = is->step * (double)t->steps / 3600;
+    if (t->next.step > 0) {
+        print_answers(cli, t);
+        return;
+    }
+    sheaf__print(cli->out, "time: %.4g ms a step, %.4g tokens/s; the first step %.4g ms\n",
+                 1e3 * is->step, t->tokens / is->step, 1e3 * is->first);
+    print_parts(cli, is);
+    print_source(cli, t);
     if (t->steps > 0)
         sheaf__print(cli->out, "  %lld step%s would take %.3g %s\n", (long long)t->steps,
                      t->steps == 1 ? "" : "s",
@@ -108,20 +201,62 @@ void cli_time_print(const cli *cli, const cli_time *t)
                                       : "hours");
 }
 
-json_t *cli_time_json(const cli_time *t)
+static json_t *seconds_json(const sheaf_time *is)
 {
-    const sheaf_time *is = &t->is;
     part all[PARTS];
     json_t *seconds = json_object();
     parts_of(all, is);
     for (int i = 0; i < PARTS; i++)
         json_object_set_new(seconds, all[i].key, json_real(all[i].seconds));
-    json_t *object = json_pack(
-        "{s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:f, s:s, s:i, s:i, s:s}", "step", is->step,
-        "first_step", is->first, "tokens", t->tokens, "tokens_per_s", t->tokens / is->step,
-        "seconds", seconds, "own_share", 1 - is->scaled / is->step, "farthest", is->farthest,
-        "spread", t->from.spread, "busy", t->from.busy, "machine", t->from.machine, "cores",
-        t->from.cores, "threads", t->from.of.threads, "dtype", t->from.of.dtype);
+    return seconds;
+}
+
+static json_t *exchange_json(const cli_time *t, const sheaf_time *is)
+{
+    json_t *all =
+        json_pack("{s:I, s:I, s:I}", "exchanges", (json_int_t)is->exchange.exchanges, "sent",
+                  (json_int_t)is->exchange.sent, "received", (json_int_t)is->exchange.received);
+    if (t->link_text != NULL) {
+        json_object_set_new(all, "latency", json_real(t->link.latency));
+        json_object_set_new(all, "bandwidth", json_real(t->link.bandwidth));
+    }
+    return all;
+}
+
+/* What a step, or a token of each sequence, says of itself. */
+static void add_about(json_t *to, const cli_time *t, const sheaf_time *is)
+{
+    json_t *about =
+        json_pack("{s:o, s:f, s:f, s:f, s:f, s:s, s:i, s:i, s:s, s:s, s:o}", "seconds",
+                  seconds_json(is), "own_share", 1 - is->scaled / is->step, "farthest",
+                  is->farthest, "spread", t->from.spread, "busy", t->from.busy, "machine",
+                  t->from.machine, "cores", t->from.cores, "threads", t->from.of.threads, "dtype",
+                  t->from.of.dtype, "ranks", t->from.of.ranks, "exchange", exchange_json(t, is));
+    json_object_update(to, about);
+    json_decref(about);
+}
+
+static json_t *answers_json(const cli_time *t)
+{
+    json_t *object =
+        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o}", "prompt", t->is.step,
+                  "first_prompt", t->is.first, "prompt_tokens", t->tokens, "prompt_tokens_per_s",
+                  t->tokens / t->is.step, "token", t->next.step, "tokens_per_s",
+                  (double)t->batch / t->next.step, "batch", (json_int_t)t->batch, "max_new",
+                  (json_int_t)t->max_new, "all", all_answers(t), "prompt_seconds",
+                  seconds_json(&t->is), "prompt_exchange", exchange_json(t, &t->is));
+    add_about(object, t, &t->next);
+    return object;
+}
+
+json_t *cli_time_json(const cli_time *t)
+{
+    const sheaf_time *is = &t->is;
+    if (t->next.step > 0)
+        return answers_json(t);
+    json_t *object = json_pack("{s:f, s:f, s:f, s:f}", "step", is->step, "first_step", is->first,
+                               "tokens", t->tokens, "tokens_per_s", t->tokens / is->step);
+    add_about(object, t, is);
     if (t->steps > 0) {
         json_object_set_new(object, "steps", json_integer((json_int_t)t->steps));
         json_object_set_new(object, "hours", json_real(is->step * (double)t->steps / 3600));

@@ -10,17 +10,25 @@
 typedef struct cli_time {
     bool asked;
     const char *profile, *save; /* files; NULL: measured here, not kept */
+    const char *link_text;      /* NULL: not given */
+    sheaf_cluster_link link;
     sheaf_profile from;
-    sheaf_time is;
-    double tokens; /* of a step */
-    int64_t steps; /* of the run; 0: not known */
+    sheaf_time is;               /* a step; of generation the prompts */
+    sheaf_time next;             /* of generation a token of each sequence; step 0: training */
+    double tokens;               /* of a step, or of all prompts */
+    int64_t steps;               /* of the run; 0: not known */
+    int64_t batch, max_new, seq; /* of generation */
 } cli_time;
 
-/* cli_time_options - fills three entries. */
-void cli_time_options(cli_option table[3], cli_time *time);
-/* cli_time_check - flags that need --time. Errors: SHEAF_E_ARG. */
-sheaf_status *cli_time_check(const cli_time *time);
-/* cli_time_find - reads or measures the profile and prices a step; release also after a failure. */
+/* cli_time_options - fills four entries. */
+void cli_time_options(cli_option table[4], cli_time *time);
+/* cli_time_joins - are the ranks processes that something has started, and are to be measured so?
+ */
+bool cli_time_joins(const cli_time *time, const sheaf_train_options *options);
+/* cli_time_check - reads --link; flags that need --time. Errors: SHEAF_E_ARG. */
+sheaf_status *cli_time_check(cli_time *time, const sheaf_train_options *options);
+/* cli_time_find - reads or measures the profile and prices a step, or generation; release also
+ * after a failure. Of several processes the first has the answer. */
 sheaf_status *cli_time_find(cli_time *time, const sheaf__question *question, const cli *cli);
 void cli_time_print(const cli *cli, const cli_time *time);
 json_t *cli_time_json(const cli_time *time);
