@@ -7,8 +7,16 @@
 #include "schema/grid.h"
 #include "tape/columns.h"
 
-/* One after the other, until one fails: (void)(DO(this) && DO(that)). */
-#define DO(call) ((st = (call)) == NULL)
+sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *pass, int tower)
+{
+    sheaf__tower all[SHEAF__MOST_TOWERS];
+    sheaf__towers_of(all, &m->schema->config);
+    return (sheaf__pictures){ .in = pass->images_in,
+                              .images = pass->images,
+                              .patches = pass->patches[tower],
+                              .tower = all[tower],
+                              .number = tower };
+}
 
 sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix)
 {

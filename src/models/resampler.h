@@ -20,6 +20,9 @@ typedef struct sheaf__resampler {
     sheaf__images_in grid_in;
 } sheaf__resampler;
 
+/* sheaf__pass_pictures - the pictures of a pass as a tower sees them. */
+sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *pass, int tower);
+
 /* sheaf__resampler_build - of config.resampler, from the tensors that `prefix` begins; its table of
  * positions where the schema has one. */
 sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix);

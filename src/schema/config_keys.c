@@ -162,6 +162,27 @@ bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
     return false;
 }
 
+const char *sheaf__quantization_by_names(const char *(*name)(const void *self, int64_t i),
+                                         const void *self, int64_t count)
+{
+    static const struct {
+        const char *part, *name;
+    } signs[] = {
+        { ".g_idx", "GPTQ" },
+        { ".quant_state.bitsandbytes__", "bitsandbytes, 4 bits" },
+        { ".SCB", "bitsandbytes, 8 bits" },
+        { ".weight_scale_inv", "FP8" },
+        { ".weight_packed", "compressed-tensors" },
+        { ".qweight", "GPTQ or AWQ" },
+        { ".weight_scale", "FP8 or the like" },
+    };
+    for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
+        for (int64_t i = 0; i < count; i++)
+            if (strstr(name(self, i), signs[k].part) != NULL)
+                return signs[k].name;
+    return NULL;
+}
+
 void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value)
 {
     static const struct {

@@ -27,6 +27,10 @@ enum { SHEAF__QUANTIZATION = 64 };
 /* sheaf__quantization_name - how a quantization_config says that weights are quantized, "GPTQ, 4
  * bits"; "" where it does not say. */
 void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value);
+/* sheaf__quantization_by_names - the same by the names of a file's tensors, name(self, 0..count):
+ * those that quantized ones hold beside, or in place of, X.weight. NULL: there are none. */
+const char *sheaf__quantization_by_names(const char *(*name)(const void *self, int64_t i),
+                                         const void *self, int64_t count);
 bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value);
 const char *sheaf__neutral_text(sheaf_neutral neutral);
 

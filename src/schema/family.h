@@ -225,6 +225,10 @@ typedef struct sheaf__family {
     /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
      * are none. */
     bool (*spare)(const char *name, const sheaf_config *c);
+    /* Adds to a failure what to try where the files lack a tensor (shape NULL), or hold it in
+     * another shape, of `ndim` axes. NULL: nothing. */
+    sheaf_status *(*advise)(sheaf_status *st, const sheaf_config *c, const char *name,
+                            const int64_t *shape, int ndim);
     /* A number of a buffer, by its place in memory. */
     float (*buffer)(const sheaf_tensor *tensor, const sheaf_config *c, int64_t index);
     const char *head, *table; /* names of the output head and of the embedding */

@@ -73,4 +73,20 @@ runs "also where they are used" 3 'those of MiniCPM-V 2.0.*tensors of MiniCPM-V 
 sed 's/^{/{"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true},/' "$work/minicpmv-tiny/config.json" >"$work/int4/config.json"
 cp "$work/minicpmv-tiny/model.safetensors" "$work/int4"
 runs "of a quantized folder the other is named" 3 'openbmb/MiniCPM-V-2_6' generate --model "$work/int4" --tokens 3 --max-new 1
+# changed NAME PATTERN SPEC FILE SCRIPT: a copy of a model one of whose files sed changes, the weights without changing a length.
+changed() {
+    rm -rf "$work/changed"
+    cp -r "$work/$3" "$work/changed"
+    LC_ALL=C sed -i "$5" "$work/changed/$4"
+    runs "$1" 3 "$2" generate --model "$work/changed" --tokens 3 --max-new 1
+}
+changed "without a config that says it, by its tensors" 'quantized weights \(GPTQ or AWQ\).*MiniCPM-V 2.6 in 16 or 32 bits' minicpmv-tiny \
+    model.safetensors 's/llm\.model\.layers\.0\.mlp\.up_proj\.weight/llm.model.layers.0.mlp.up_pro.qweight/'
+changed "a last block that is not there" '16 missing: vpm.encoder.layers.2..*drop_vision_last_layer": true' minicpmv-tiny \
+    model.safetensors 's/vpm\.encoder\.layers\.2\./vpm.encoder.layers.7./g'
+changed "not another block" '16 missing: vpm.encoder.layers.1..* and others *$' minicpmv-tiny \
+    model.safetensors 's/vpm\.encoder\.layers\.1\./vpm.encoder.layers.7./g'
+changed "a table of positions of another size" 'found: +\[100, 64\].*10 x 10 places.*vision_config.image_size is 140' minicpmv-tiny \
+    config.json 's/"image_size": 140/"image_size": 154/'
+changed "of 2.0 too" 'found: +\[1, 36, 64\].*6 x 6 places.*vision_config.img_size is 84' minicpmv-2.0-tiny config.json 's/"img_size": 84/"img_size": 56/'
 finish

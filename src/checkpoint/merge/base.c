@@ -49,25 +49,9 @@ sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *o)
 
 /* ---- quantized weights ---- */
 
-/* By the tensors that such files hold beside, or in place of, X.weight. */
-static const char *quantized_by_names(const sheaf__merge_plan *p)
+static const char *name_of(const void *self, int64_t i)
 {
-    static const struct {
-        const char *part, *name;
-    } signs[] = {
-        { ".g_idx", "GPTQ" },
-        { ".quant_state.bitsandbytes__", "bitsandbytes, 4 bits" },
-        { ".SCB", "bitsandbytes, 8 bits" },
-        { ".weight_scale_inv", "FP8" },
-        { ".weight_packed", "compressed-tensors" },
-        { ".qweight", "GPTQ or AWQ" },
-        { ".weight_scale", "FP8 or the like" },
-    };
-    for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
-        for (int64_t i = 0; i < p->count; i++)
-            if (strstr(p->tensor[i].name, signs[k].part) != NULL)
-                return signs[k].name;
-    return NULL;
+    return ((const sheaf__merge_plan *)self)->tensor[i].name;
 }
 
 void sheaf__merge_find_quantized(sheaf__merge_plan *p, const json_t *config)
@@ -75,7 +59,7 @@ void sheaf__merge_find_quantized(sheaf__merge_plan *p, const json_t *config)
     const json_t *how = json_object_get(config, "quantization_config");
     if (how == NULL)
         how = json_object_get(json_object_get(config, "text_config"), "quantization_config");
-    const char *by_names = quantized_by_names(p);
+    const char *by_names = sheaf__quantization_by_names(name_of, p, p->count);
     if (json_is_object(how))
         sheaf__quantization_name(p->quantized, how);
     if (p->quantized[0] == '\0' && by_names != NULL)

@@ -11,9 +11,21 @@
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"
+#include "schema/config_keys.h"
 #include "schema/family.h"
 
 enum { NAMED = 5, COMPARE_BYTES = 1 << 20 };
+
+/* What the family has to say of a tensor that is missing, or is not of its shape. */
+static sheaf_status *advise(sheaf_status *st, const sheaf_schema *schema, const char *name,
+                            const sheaf_source_entry *e)
+{
+    const sheaf__family *family = sheaf__family_for(&schema->config);
+    return family->advise == NULL
+               ? st
+               : family->advise(st, &schema->config, name, e == NULL ? NULL : e->shape,
+                                e == NULL ? 0 : e->ndim);
+}
 
 /* ---- one tensor of the wrong shape ---- */
 
@@ -55,7 +67,7 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
     sheaf__show_shape(found, e->ndim, e->shape);
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
     sheaf_expected(st, "%s, by config.json", want);
-    sheaf_found(st, "%s", found);
+    advise(sheaf_found(st, "%s", found), schema, t->name, e);
     const int axis = t->cut.axis;
     const bool comparable = t->cut.nparts == 1 && e->ndim == t->ndim &&
                             (t->ndim == 1 || e->shape[1 - axis] == t->shape[1 - axis]);
@@ -149,7 +161,7 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
         return sheaf_try_this(
             st,
             "if the head is the embedding table, set tie_word_embeddings to true in config.json");
-    return mention_prefix(st, source, first->name);
+    return mention_prefix(advise(st, schema, first->name, NULL), source, first->name);
 }
 
 /* Of layers that no pass runs. */
@@ -204,6 +216,26 @@ static sheaf_status *check_family(const sheaf_schema *schema, sheaf_source *sour
     sheaf_expected(st, "those of %s, as config.json says", family->title);
     sheaf_found(st, "tensors of %s", is->title);
     return sheaf_try_this(st, "the config.json of this model: that one is of another");
+}
+
+static const char *name_of(const void *self, int64_t i)
+{
+    sheaf_source *source = (sheaf_source *)self;
+    return source->entry(source, i)->name;
+}
+
+/* By their tensors, where no config says it. */
+static sheaf_status *check_quantized(const sheaf_schema *schema, sheaf_source *source)
+{
+    const sheaf__family *family = sheaf__family_for(&schema->config);
+    const char *how = sheaf__quantization_by_names(name_of, source, source->count(source));
+    if (how == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensors of the model");
+    sheaf_found(sheaf_expected(st, "weights in F32, BF16 or F16"), "quantized weights (%s)", how);
+    return sheaf_try_this(st, "%s in 16 or 32 bits, of which these were made",
+                          family->variant_of != NULL ? family->variant_of(&schema->config)
+                                                     : family->title);
 }
 
 static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *source)
@@ -291,7 +323,9 @@ static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *s
 
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
 {
-    sheaf_status *st = check_family(schema, source);
+    sheaf_status *st = check_quantized(schema, source);
+    if (st == NULL)
+        st = check_family(schema, source);
     if (st == NULL)
         st = check_variant(schema, source);
     for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the two tables first, see above */

@@ -120,9 +120,6 @@ static sheaf_status *vector(sheaf__model *m, sheaf__vector *v, const char *name,
 #define BLOCK TOWER "blocks."
 #define LAYER "transformer.layers."
 
-/* One after the other, until one fails: (void)(DO(this) && DO(that)). */
-#define DO(call) ((st = (call)) == NULL)
-
 static sheaf_status *build_vit(sheaf__model *m)
 {
     const sheaf_vit *v = &m->schema->config.vit;

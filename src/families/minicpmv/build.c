@@ -35,8 +35,6 @@ struct sheaf__towers {
 
 /* ---- building ---- */
 
-/* One after the other, until one fails: (void)(DO(this) && DO(that)). */
-#define DO(call) ((st = (call)) == NULL)
 #define TOWER SHEAF__MINICPMV_TOWER
 
 /* What the two towers call the same: timm's names in 2.0, those of transformers later. */
@@ -179,13 +177,7 @@ static sheaf__value *record_tower(sheaf__model *m, sheaf__tape *tape, const shea
 sheaf__value *sheaf__minicpmv_see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
                                   int tower)
 {
-    sheaf__tower all[SHEAF__MOST_TOWERS];
-    sheaf__towers_of(all, &m->schema->config);
-    const sheaf__pictures pictures = { .in = pass->images_in,
-                                       .images = pass->images,
-                                       .patches = pass->patches[tower],
-                                       .tower = all[tower],
-                                       .number = tower };
+    const sheaf__pictures pictures = sheaf__pass_pictures(m, pass, tower);
     sheaf__value *x = record_tower(m, tape, pass, &pictures);
     sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
     return sheaf__resampler_record(m, &m->towers->resampler, tape, pass, x, &pictures,

@@ -4,16 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "families/minicpmv/minicpmv.h"
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"
 #include "schema/config_text.h"
-#include "schema/grid.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };
-enum { RESAMPLER_HEAD = 128 };   /* width of its heads, fixed in upstream's code */
 enum { SCALE_RESOLUTION = 448 }; /* side of the square that slices are about as large as */
 
 #define SIGLIP "vit_so400m_patch14_siglip_384"
@@ -224,15 +223,6 @@ static void read_constants(sheaf_json_reader *r, sheaf_config *c)
                          sheaf__minicpmv_title(c->minicpmv));
 }
 
-/* Hands the first failure inside an object to the reader of the whole. */
-static void leave(sheaf_json_reader *all, const sheaf_json_reader *inner)
-{
-    if (all->st == NULL)
-        all->st = inner->st;
-    else
-        sheaf_status_free(inner->st);
-}
-
 static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
 {
     const json_t *inner = sheaf__json_object(all, "text");
@@ -259,7 +249,7 @@ static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unkno
         sheaf__json_fail(&r, SHEAF_E_LAYOUT, "qkv_bias", "%s, as %s has it",
                          version == SHEAF_MINICPMV_2_6 ? "true" : "false",
                          sheaf__minicpmv_title(version));
-    leave(all, &r);
+    sheaf__config_leave(all, &r);
     json_decref(object);
 }
 
@@ -268,17 +258,10 @@ static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unkno
 /* timm's, which upstream's code of 2.0 asks for by name. */
 static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
 {
-    const char *name = sheaf__json_string(r, "vision_encoder");
-    if (r->st != NULL)
+    if (!sheaf__tower_is_named(r, "vision_encoder", SIGLIP,
+                               "\"" SIGLIP
+                               ".webli\", or the tower's sizes in an object \"vision\""))
         return;
-    if (name == NULL || strncmp(name, SIGLIP, sizeof SIGLIP - 1) != 0) {
-        sheaf_status *st = sheaf__json_fail(
-            r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "vision_encoder",
-            "\"" SIGLIP ".webli\", or the tower's sizes in an object \"vision\"");
-        sheaf_found(st, "%s%.100s%s", name == NULL ? "" : "\"", name == NULL ? "no such key" : name,
-                    name == NULL ? "" : "\"");
-        return;
-    }
     c->vit = (sheaf_vit){ .layers = 27,
                           .hidden = 1152,
                           .heads = 16,
@@ -292,17 +275,8 @@ static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
 
 static void check_vision_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
 {
-    const char *key, *act = sheaf__json_string(r, "hidden_act"),
-                     *timm = sheaf__json_string(r, "act");
-    json_t *value;
-    json_object_foreach((json_t *)r->object, key, value)
-    {
-        const char *const *known = vision_keys;
-        while (*known != NULL && strcmp(*known, key) != 0)
-            known++;
-        if (*known == NULL)
-            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "", r->inside, key);
-    }
+    const char *act = sheaf__json_string(r, "hidden_act"), *timm = sheaf__json_string(r, "act");
+    sheaf__config_unknown(unknown, r, vision_keys);
     if (c->minicpmv == SHEAF_MINICPMV_2_0 && timm != NULL && strcmp(timm, "gelu") != 0 &&
         strcmp(timm, "GELU(approximate='none')") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "act", "\"gelu\", that of erf");
@@ -372,7 +346,7 @@ static void read_largest(sheaf_json_reader *r, sheaf_config *c)
         side = sheaf__json_int(&inner, "scale_resolution", 1, MOST_PIXELS, 0);
     if (side == 0 && json_object_get(r->object, "vision") == NULL)
         side = sheaf__json_int(r, "image_size", 1, MOST_PIXELS, SCALE_RESOLUTION);
-    leave(r, &inner);
+    sheaf__config_leave(r, &inner);
     if (r->st != NULL)
         return;
     if (side >= c->vit.patch)
@@ -392,7 +366,7 @@ static void read_tower(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
         sheaf_json_reader inner = { object, layout ? "vision." : "vision_config.", NULL };
         check_vision_keys(&inner, c, unknown);
         read_sizes(&inner, c);
-        leave(r, &inner);
+        sheaf__config_leave(r, &inner);
     } else if (timm) {
         standard_tower(r, c);
     } else if (r->st == NULL) {
@@ -408,31 +382,6 @@ static void read_tower(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
         read_largest(r, c);
     if (r->st == NULL)
         sheaf__minicpmv_check_slices(r, c);
-}
-
-/* ---- the resampler ---- */
-
-static void read_resampler(sheaf_json_reader *r, sheaf_config *c)
-{
-    sheaf_resampler *s = &c->resampler;
-    const int64_t heads = c->hidden / RESAMPLER_HEAD;
-    s->queries =
-        sheaf__json_int(r, "query_num", 1, (int64_t)MOST_SIDE * MOST_SIDE, SHEAF_JSON_NEEDED);
-    s->heads = sheaf__json_int(r, "resampler_num_heads", 1, MOST_HEADS,
-                               heads > 0 ? heads : SHEAF_JSON_NEEDED);
-    s->norm_eps = sheaf__json_real(r, "resampler_ln_eps", 0, 1, 1e-6);
-    if (r->st != NULL)
-        return;
-    const int64_t side = sheaf__square_side(s->queries);
-    if (c->minicpmv == SHEAF_MINICPMV_2_0 && side * side != s->queries)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "query_num",
-                         "a square number: the queries of 2.0 lie on a grid");
-    else if (c->hidden % s->heads != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "resampler_num_heads",
-                         "a number that divides hidden_size, %" PRId64, c->hidden);
-    else if (c->hidden % 4 != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "hidden_size",
-                         "a multiple of 4: positions of the resampler have four parts");
 }
 
 static void read_marks(sheaf_json_reader *r, sheaf_config *c)
@@ -452,7 +401,9 @@ void sheaf__minicpmv_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *u
     if (r->st == NULL)
         read_tower(r, c, unknown);
     if (r->st == NULL)
-        read_resampler(r, c);
+        sheaf__resampler_config(
+            r, c, "query_num",
+            c->minicpmv == SHEAF_MINICPMV_2_0 ? "the queries of 2.0 lie on a grid" : NULL);
     if (r->st == NULL)
         read_marks(r, c);
     c->padding_seen = sheaf__json_bool(r, "sheaf_padding_seen", false);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "schema/grid.h"
 
@@ -69,6 +70,29 @@ static bool idle(const char *name, bool (*has)(const void *self, const char *beg
     return strcmp(name, SHEAF__MINICPMV_RESAMPLER "pos_embed") == 0;
 }
 
+static sheaf_status *advise(sheaf_status *st, const sheaf_config *c, const char *name,
+                            const int64_t *shape, int ndim)
+{
+    const bool timm = c->minicpmv == SHEAF_MINICPMV_2_0;
+    const char *table = timm ? SHEAF__MINICPMV_TOWER "pos_embed"
+                             : SHEAF__MINICPMV_TOWER "embeddings.position_embedding.weight";
+    sheaf_config less = *c;
+    less.vit_dropped = true;
+    less.vit.layers--;
+    if (shape == NULL && !c->vit_dropped && sheaf__minicpmv_spare(name, &less))
+        return sheaf_try_this(st, "\"drop_vision_last_layer\": true in config.json, if the tower's "
+                                  "last block was left out of the files");
+    if (shape == NULL || ndim < 2)
+        return st;
+    if (strcmp(name, table) == 0)
+        return sheaf__advise_grid(st, shape[ndim - 2],
+                                  timm ? "vision_config.img_size" : "vision_config.image_size",
+                                  c->vit.patch);
+    return strcmp(name, SHEAF__MINICPMV_RESAMPLER "pos_embed") == 0
+               ? sheaf__advise_grid(st, shape[0], "query_num", 0)
+               : st;
+}
+
 /* The positions of the queries of 2.0. */
 static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
 {
@@ -108,6 +132,7 @@ const sheaf__family sheaf__family_minicpmv = {
     .variant_of = variant_of,
     .spare = sheaf__minicpmv_spare,
     .idle = idle,
+    .advise = advise,
     .buffer = buffer,
     .head = SHEAF__MINICPMV_LLM "lm_head.weight",
     .table = SHEAF__MINICPMV_LLM "model.embed_tokens.weight",

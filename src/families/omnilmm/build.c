@@ -31,8 +31,6 @@ struct sheaf__towers {
 
 /* ---- building ---- */
 
-/* One after the other, until one fails: (void)(DO(this) && DO(that)). */
-#define DO(call) ((st = (call)) == NULL)
 #define TOWER SHEAF__OMNILMM_TOWER
 
 static sheaf_status *build_block(sheaf__model *m, block *b, int64_t i)
@@ -107,13 +105,7 @@ sheaf__value *sheaf__omnilmm_see(sheaf__model *m, sheaf__tape *tape, const sheaf
     const sheaf_vit *v = &m->schema->config.vit;
     const sheaf__step_info *info = &pass->info[sheaf__rows_inside(tower)];
     sheaf__towers *t = m->towers;
-    sheaf__tower all[SHEAF__MOST_TOWERS];
-    sheaf__towers_of(all, &m->schema->config);
-    sheaf__pictures pictures = { .in = pass->images_in,
-                                 .images = pass->images,
-                                 .patches = pass->patches[tower],
-                                 .tower = all[tower],
-                                 .number = tower };
+    sheaf__pictures pictures = sheaf__pass_pictures(m, pass, tower);
     const int64_t side = sheaf__square_side(v->positions - 1);
     sheaf__value *x = sheaf__record_picture_patches(tape, &pictures);
     sheaf__record_columns(tape, &x, x, (sheaf__linear *const[]){ &t->patch }, 1, info);

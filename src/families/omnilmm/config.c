@@ -5,16 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "families/omnilmm/omnilmm.h"
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"
 #include "schema/config_text.h"
-#include "schema/grid.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };
-enum { RESAMPLER_HEAD = 128 }; /* width of its heads, fixed in upstream's code */
 
 #define EVA "eva02_enormous_patch14_clip_224"
 
@@ -50,17 +49,10 @@ bool sheaf__omnilmm_claims(const json_t *object)
 /* As timm describes the one that upstream's code asks for by name. */
 static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
 {
-    const char *name = sheaf__json_string(r, "mm_vision_tower");
-    if (r->st != NULL)
+    if (!sheaf__tower_is_named(r, "mm_vision_tower", EVA,
+                               "\"" EVA
+                               ".laion2b_plus\", or its sizes in an object \"vision_config\""))
         return;
-    if (name == NULL || strncmp(name, EVA, sizeof EVA - 1) != 0) {
-        sheaf_status *st = sheaf__json_fail(
-            r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "mm_vision_tower",
-            "\"" EVA ".laion2b_plus\", or its sizes in an object \"vision_config\"");
-        sheaf_found(st, "%s%.100s%s", name == NULL ? "" : "\"", name == NULL ? "no such key" : name,
-                    name == NULL ? "" : "\"");
-        return;
-    }
     c->vit = (sheaf_vit){ .layers = 63, /* 64, of which the last is left out */
                           .hidden = 1792,
                           .heads = 16,
@@ -74,16 +66,8 @@ static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
 
 static void check_vision_keys(sheaf_json_reader *r, sheaf_text *unknown)
 {
-    const char *key, *act = sheaf__json_string(r, "act");
-    json_t *value;
-    json_object_foreach((json_t *)r->object, key, value)
-    {
-        const char *const *known = vision_keys;
-        while (*known != NULL && strcmp(*known, key) != 0)
-            known++;
-        if (*known == NULL)
-            sheaf__text_add(unknown, "%svision_config.%s", unknown->size > 0 ? "," : "", key);
-    }
+    const char *act = sheaf__json_string(r, "act");
+    sheaf__config_unknown(unknown, r, vision_keys);
     if (act != NULL && strcmp(act, "gelu_erf") != 0 && strcmp(act, "gelu") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "act", "\"gelu_erf\" (also called \"gelu\")");
     if (!sheaf__json_bool(r, "use_post_norm", true))
@@ -136,10 +120,7 @@ static void read_vision(sheaf_json_reader *all, const json_t *object, sheaf_conf
     }
     if (r.st == NULL && v->ffn < 1)
         sheaf__json_fail(&r, SHEAF_E_LAYOUT, "mlp_ratio", "an MLP of at least one row");
-    if (all->st == NULL)
-        all->st = r.st;
-    else
-        sheaf_status_free(r.st);
+    sheaf__config_leave(all, &r);
 }
 
 /* ---- what images are, and what becomes of them ---- */
@@ -161,29 +142,6 @@ static void read_image(sheaf_json_reader *r, sheaf_config *c)
     v->height = v->width = size;
     const int64_t side = (size + v->patch - 1) / v->patch; /* zeros behind the edge */
     c->patches = side * side;
-}
-
-static void read_resampler(sheaf_json_reader *r, sheaf_config *c)
-{
-    sheaf_resampler *s = &c->resampler;
-    const int64_t heads = c->hidden / RESAMPLER_HEAD;
-    s->queries =
-        sheaf__json_int(r, "num_query", 1, (int64_t)MOST_SIDE * MOST_SIDE, SHEAF_JSON_NEEDED);
-    s->heads = sheaf__json_int(r, "resampler_num_heads", 1, MOST_HEADS,
-                               heads > 0 ? heads : SHEAF_JSON_NEEDED);
-    s->norm_eps = sheaf__json_real(r, "resampler_ln_eps", 0, 1, 1e-6);
-    if (r->st != NULL)
-        return;
-    const int64_t side = sheaf__square_side(s->queries);
-    if (side * side != s->queries)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_query",
-                         "a square number: the queries lie on a grid");
-    else if (c->hidden % s->heads != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "resampler_num_heads",
-                         "a number that divides hidden_size, %" PRId64, c->hidden);
-    else if (c->hidden % 4 != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "hidden_size",
-                         "a multiple of 4: positions of the resampler have four parts");
 }
 
 /* Published configs do not say them: they came behind Zephyr's tokens, in this order, and six marks
@@ -218,7 +176,7 @@ void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
     if (r->st == NULL)
         read_image(r, c);
     if (r->st == NULL)
-        read_resampler(r, c);
+        sheaf__resampler_config(r, c, "num_query", "the queries lie on a grid");
     if (r->st == NULL)
         read_marks(r, c);
 }

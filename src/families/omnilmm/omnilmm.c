@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "schema/grid.h"
 
@@ -71,6 +72,18 @@ static bool idle(const char *name, bool (*has)(const void *self, const char *beg
     return strcmp(name, SHEAF__OMNILMM_RESAMPLER "pos_embed") == 0;
 }
 
+static sheaf_status *advise(sheaf_status *st, const sheaf_config *c, const char *name,
+                            const int64_t *shape, int ndim)
+{
+    if (shape == NULL || ndim < 2)
+        return st;
+    if (strcmp(name, SHEAF__OMNILMM_TOWER "pos_embed") == 0) /* behind the class row */
+        return sheaf__advise_grid(st, shape[ndim - 2] - 1, "vision_config.img_size", c->vit.patch);
+    return strcmp(name, SHEAF__OMNILMM_RESAMPLER "pos_embed") == 0
+               ? sheaf__advise_grid(st, shape[0], "num_query", 0)
+               : st;
+}
+
 /* The positions of the queries. */
 static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
 {
@@ -108,6 +121,7 @@ const sheaf__family sheaf__family_omnilmm = {
     .named = named,
     .spare = sheaf__omnilmm_spare,
     .idle = idle,
+    .advise = advise,
     .buffer = buffer,
     .head = "lm_head.weight",
     .table = "model.embed_tokens.weight",

@@ -1,0 +1,83 @@
+/* vision.c - see vision.h. */
+#include "families/common/vision.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "schema/grid.h"
+
+enum { MOST_HEADS = 1 << 16, MOST_QUERIES = 1 << 20 };
+enum { RESAMPLER_HEAD = 128 }; /* width of its heads, fixed in upstream's code */
+
+void sheaf__resampler_config(sheaf_json_reader *r, sheaf_config *c, const char *queries,
+                             const char *square)
+{
+    sheaf_resampler *s = &c->resampler;
+    const int64_t heads = c->hidden / RESAMPLER_HEAD;
+    s->queries = sheaf__json_int(r, queries, 1, MOST_QUERIES, SHEAF_JSON_NEEDED);
+    s->heads = sheaf__json_int(r, "resampler_num_heads", 1, MOST_HEADS,
+                               heads > 0 ? heads : SHEAF_JSON_NEEDED);
+    s->norm_eps = sheaf__json_real(r, "resampler_ln_eps", 0, 1, 1e-6);
+    if (r->st != NULL)
+        return;
+    const int64_t side = sheaf__square_side(s->queries);
+    if (square != NULL && side * side != s->queries)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, queries, "a square number: %s", square);
+    else if (c->hidden % s->heads != 0)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "resampler_num_heads",
+                         "a number that divides hidden_size, %" PRId64, c->hidden);
+    else if (c->hidden % 4 != 0)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "hidden_size",
+                         "a multiple of 4: positions of the resampler have four parts");
+}
+
+bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *name,
+                           const char *expected)
+{
+    const char *is = sheaf__json_string(r, key);
+    if (r->st != NULL)
+        return false;
+    if (is != NULL && strncmp(is, name, strlen(name)) == 0)
+        return true;
+    sheaf_status *st =
+        sheaf__json_fail(r, is == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, key, "%s", expected);
+    if (is == NULL)
+        sheaf_found(st, "no such key");
+    else
+        sheaf_found(st, "\"%.100s\"", is);
+    return false;
+}
+
+void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r,
+                           const char *const *known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)r->object, key, value)
+    {
+        const char *const *at = known;
+        while (*at != NULL && strcmp(*at, key) != 0)
+            at++;
+        if (*at == NULL)
+            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "", r->inside, key);
+    }
+}
+
+void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner)
+{
+    if (all->st == NULL)
+        all->st = inner->st;
+    else
+        sheaf_status_free(inner->st);
+}
+
+sheaf_status *sheaf__advise_grid(sheaf_status *st, int64_t rows, const char *key, int64_t each)
+{
+    const int64_t side = sheaf__square_side(rows);
+    if (rows < 1 || side * side != rows)
+        return st;
+    return sheaf_try_this(st,
+                          "the stored table is of %" PRId64 " x %" PRId64
+                          " places: if that is right, %s is %" PRId64 " in config.json",
+                          side, side, key, each == 0 ? rows : side * each);
+}

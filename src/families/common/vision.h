@@ -1,0 +1,27 @@
+/* vision.h - what configs of OmniLMM and MiniCPM-V say alike of their tower and resampler, and what
+ * there is to try where a file does not fit them. */
+#ifndef SHEAF_FAMILIES_COMMON_VISION_H
+#define SHEAF_FAMILIES_COMMON_VISION_H
+
+#include "schema/family.h"
+
+/* sheaf__resampler_config - config.resampler, after config.hidden; `queries` is the key of their
+ * number. square: why that is a square number; NULL: it need not be. */
+void sheaf__resampler_config(sheaf_json_reader *r, sheaf_config *c, const char *queries,
+                             const char *square);
+/* sheaf__tower_is_named - is `key` the name of timm's tower `name`, with anything behind it? Else a
+ * failure that expects `expected`. */
+bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *name,
+                           const char *expected);
+/* sheaf__config_unknown - adds the keys of an object that are not `known` (NULL ends them) to a
+ * list with commas. */
+void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r,
+                           const char *const *known);
+/* sheaf__config_leave - hands the first failure inside an object to the reader of the whole. */
+void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner);
+
+/* sheaf__advise_grid - adds to a failure that a stored table of so many rows is of a square of
+ * places, if it is, and the value of `key` for it: `each` a place along a side, 0: the rows. */
+sheaf_status *sheaf__advise_grid(sheaf_status *st, int64_t rows, const char *key, int64_t each);
+
+#endif
