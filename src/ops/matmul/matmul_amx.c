@@ -393,7 +393,10 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
     const mm_pass *pass = &band->pass[w->of.begin];
     const int chunks = chunks_of(band, w->of.begin, w->of.end), left = (int)(e->rows - e->done);
     w->before = e;
-    w->fours = chunks == 0 ? 0 : ((left + 3) / 4 + chunks - 1) / chunks;
+    if (band->finish && w->of.end == band->passes)
+        ask_addend(band->finish, band->row0, band->col0 + w->of.j, band->rows, cols);
+    const int fours = (left + 3) / 4;
+    w->fours = chunks >= fours ? 1 : chunks == 0 ? 0 : (fours + chunks - 1) / chunks;
     if (band->rows <= 16) {
         (cols > MM_PANEL ? sums_1x4 : sums_1x2)(sum, w);
         end_panel(e, &w->of, sum, 0);

@@ -59,11 +59,12 @@ static bool next_item(item *item, cursor *at)
     at->entered = true;
     if (at->term < at->end) {
         const sheaf__product *job = at->plan->job;
-        const sheaf__term term = mm_term(at->plan, job, at->term);
+        sheaf__term room;
+        const sheaf__term *term = mm_term(at->plan, job, at->term, &room);
         item->term = at->term;
-        item->a_km = term.a_km;
+        item->a_km = term->a_km;
         item->k0 = at->k0;
-        item->kb = mm_min(MM_BLOCK, term.k - at->k0);
+        item->kb = mm_min(MM_BLOCK, term->k - at->k0);
         at->k0 += item->kb;
         while (at->term < at->end && at->k0 == job->term[at->term].k) {
             at->term++;
@@ -275,19 +276,27 @@ static bool next_stretch(stretch *s, const area *area, cursor *at)
 
 /* ---- what a stretch reads ---- */
 
-/* The rows of bands [first, end) in scratch; held: the terms whose rows are there already. */
-static void bring_rows(area *area, const stretch *s, const piece *piece, sheaf__term *held,
-                       int64_t first, int64_t end)
+/* Rows of A that scratch has, of one pass. */
+typedef struct held {
+    const void *a;
+    int64_t lda;
+} held;
+
+/* The rows of bands [first, end) in scratch, unless they are there already. */
+static void bring_rows(area *area, const stretch *s, const piece *piece, held *held, int64_t first,
+                       int64_t end)
 {
     for (int p = 0; p < s->n; p++) {
         const item *item = &s->item[p];
         if (item->kb == 0)
             continue;
-        const sheaf__term term = mm_term(area->plan, piece->job, item->term);
-        if (term.a == held[p].a && term.lda == held[p].lda)
+        sheaf__term room;
+        const sheaf__term *term = mm_term(area->plan, piece->job, item->term, &room);
+        if (term->a == held[p].a && term->lda == held[p].lda)
             continue;
-        held[p] = term;
-        sheaf__mm_rows(area->scratch_a + s->pass[p].at, area->engine, &term, area->dtype,
+        held[p].a = term->a;
+        held[p].lda = term->lda;
+        sheaf__mm_rows(area->scratch_a + s->pass[p].at, area->engine, term, area->dtype,
                        band_row(area, first), band_row(area, end), item->k0, item->kb, s->stride);
     }
 }
@@ -302,8 +311,9 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
             c->b[p] = NULL;
             if (item->kb == 0)
                 continue;
-            const sheaf__term term = mm_term(area->plan, c->job, item->term);
-            c->b[p] = sheaf__mm_panels(buffer, area->engine, &term, area->dtype, c->j0, c->j1,
+            sheaf__term room;
+            const sheaf__term *term = mm_term(area->plan, c->job, item->term, &room);
+            c->b[p] = sheaf__mm_panels(buffer, area->engine, term, area->dtype, c->j0, c->j1,
                                        item->k0, item->kb, area->plan->spread, made);
             if (c->b[p] == buffer)
                 buffer += steps_of(area, item) * mm_up(c->j1 - c->j0, MM_PANEL);
@@ -321,8 +331,9 @@ static void ask_panels(area *area, const stretch *next)
             const item *item = &next->item[p];
             if (item->kb == 0)
                 continue;
-            const sheaf__term term = mm_term(area->plan, c->job, item->term);
-            n += sheaf__mm_panels_source(&area->panels[n], &term, area->dtype, c->j0, c->j1,
+            sheaf__term room;
+            const sheaf__term *term = mm_term(area->plan, c->job, item->term, &room);
+            n += sheaf__mm_panels_source(&area->panels[n], term, area->dtype, c->j0, c->j1,
                                          item->k0, item->kb);
         }
     area->panels[n] = (mm_soon){ 0 };
@@ -344,8 +355,9 @@ static int64_t ask_rows(area *area, const stretch *s, int64_t band)
         const item *item = &s->item[p];
         if (item->kb == 0 || item->a_km)
             continue;
-        const sheaf__term term = mm_term(area->plan, area->piece->job, item->term);
-        area->rows[n] = sheaf__mm_rows_source(&term, area->dtype, band_row(area, band),
+        sheaf__term room;
+        const sheaf__term *term = mm_term(area->plan, area->piece->job, item->term, &room);
+        area->rows[n] = sheaf__mm_rows_source(term, area->dtype, band_row(area, band),
                                               band_row(area, band + 1), item->k0, item->kb);
         lines += mm_soon_lines(&area->rows[n]);
         if (n > 0)
@@ -357,25 +369,20 @@ static int64_t ask_rows(area *area, const stretch *s, int64_t band)
 
 /* ---- computing ---- */
 
-static mm_finish finish_of(const sheaf__product *job, int root, bool transposed)
+/* Field by field, see mm_term(). */
+static void finish_of(mm_finish *f, const sheaf__product *job, int root, bool transposed)
 {
-    if (job->roots)
-        return (mm_finish){ .y = job->roots[root],
-                            .ldy = job->n,
-                            .out = SHEAF_F32,
-                            .alpha = 1,
-                            .transposed = transposed,
-                            .round_to = SHEAF_F32 };
-    return (mm_finish){ .y = job->y,
-                        .ldy = job->ldy,
-                        .out = job->out,
-                        .alpha = job->alpha,
-                        .bias = job->bias,
-                        .residual = job->residual,
-                        .ldr = job->ldr,
-                        .add = job->add,
-                        .transposed = transposed,
-                        .round_to = job->out == SHEAF_F32 ? job->round_to : SHEAF_F32 };
+    const bool sums = job->roots != NULL; /* they leave as they are */
+    f->y = sums ? job->roots[root] : job->y;
+    f->ldy = sums ? job->n : job->ldy;
+    f->out = sums ? SHEAF_F32 : job->out;
+    f->alpha = sums ? 1 : job->alpha;
+    f->bias = sums ? NULL : job->bias;
+    f->residual = sums ? NULL : job->residual;
+    f->ldr = sums ? 0 : job->ldr;
+    f->add = !sums && job->add;
+    f->transposed = transposed;
+    f->round_to = f->out == SHEAF_F32 && !sums ? job->round_to : SHEAF_F32;
 }
 
 /* A piece's columns of bands [first, end), whose rows are in scratch unless band->stride is set.
@@ -409,9 +416,10 @@ static void find_rows(const area *area, const stretch *s, mm_band *band, int64_t
     band->stride = 0;
     if (!area->plan->thin || item->kb == 0 || (area->dtype != SHEAF_F32 && item->kb % 2 != 0))
         return;
-    const sheaf__term term = mm_term(area->plan, area->plan->job, item->term);
+    sheaf__term room;
+    const sheaf__term *term = mm_term(area->plan, area->plan->job, item->term, &room);
     const mm_soon source =
-        sheaf__mm_rows_source(&term, area->dtype, band_row(area, first), 0, item->k0, 0);
+        sheaf__mm_rows_source(term, area->dtype, band_row(area, first), 0, item->k0, 0);
     band->a = source.at;
     band->stride = source.step;
 }
@@ -425,13 +433,13 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
     const int64_t group = s->a_km ? MM_GROUP : 1;
     for (int64_t g = area->begin; g < area->end; g += group) {
         const int64_t end = mm_min(area->end, g + group);
-        sheaf__term held[MM_PASSES];
+        held held[MM_PASSES];
         for (int p = 0; p < s->n; p++)
             held[p].a = NULL;
         for (const piece *c = area->piece; c < area->piece + area->pieces; c++) {
-            mm_finish finish = { 0 };
+            mm_finish finish;
             if (has_root(last))
-                finish = finish_of(c->job, last->visit->root, plan->transposed);
+                finish_of(&finish, c->job, last->visit->root, plan->transposed);
             mm_band band = { .pass = s->pass,
                              .b = c->b,
                              .passes = s->n,

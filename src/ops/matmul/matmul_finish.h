@@ -51,6 +51,19 @@ static inline void finish_vector(const mm_finish *f, vec v, int64_t i, int64_t j
         STORE_PART(y, v, n);
 }
 
+/* Asks for what finishing rows [i, i + rows), columns [j, j + cols) will read, so that it arrives
+ * while their last block is multiplied. */
+static inline void ask_addend(const mm_finish *f, int64_t i, int64_t j, int64_t rows, int64_t cols)
+{
+    const char *from = f->add ? f->y : f->residual;
+    const int64_t ld = f->add ? f->ldy : f->ldr, size = mm_size(f->out);
+    if (from == NULL || f->transposed)
+        return;
+    for (int64_t r = i; r < i + rows; r++)
+        for (int64_t at = 0; at < cols * size; at += 64)
+            __builtin_prefetch(from + (r * ld + j) * size + at);
+}
+
 /* `sum` [rows, cols], row stride MM_PANEL, belongs at row i, column j of the result. */
 static void finish_tile(const mm_finish *f, const float *sum, int64_t i, int64_t j, int64_t rows,
                         int64_t cols)

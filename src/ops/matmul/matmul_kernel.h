@@ -338,6 +338,8 @@ static inline void run_pass(const mm_band *band, int p, operands *in, int64_t j,
     in->steps = pass->steps;
     in->b =
         pass->steps == 0 ? NULL : band->b[p] + j / MM_PANEL * pass->steps * MM_PANEL + j % MM_PANEL;
+    if (f)
+        ask_addend(f, band->row0, band->col0 + j, band->rows, cols);
     run(in, &s);
     for (int64_t c = 0; f && !direct && c < cols; c += MM_PANEL)
         finish_panel(f, sum + c / MM_PANEL * across, band->row0, band->col0 + j + c, band->rows,

@@ -43,19 +43,23 @@ typedef struct mm_plan {
     int64_t first;        /* task of the batch */
 } mm_plan;
 
-/* Term t of a job as it is computed. */
-static inline sheaf__term mm_term(const mm_plan *plan, const sheaf__product *job, int t)
+/* Term t of a job as it is computed: the job's own, or in `room` where it is transposed. A pointer,
+ * as copies of structs just written make the processor wait until its stores are done. */
+static inline const sheaf__term *mm_term(const mm_plan *plan, const sheaf__product *job, int t,
+                                         sheaf__term *room)
 {
     const sheaf__term *term = &job->term[t];
     if (!plan->transposed)
-        return *term;
-    return (sheaf__term){ .a = term->b,
-                          .lda = term->ldb,
-                          .a_km = term->form == SHEAF__B_KN,
-                          .k = term->k,
-                          .form = term->a_km ? SHEAF__B_KN : SHEAF__B_NK,
-                          .b = term->a,
-                          .ldb = term->lda };
+        return term;
+    room->a = term->b;
+    room->lda = term->ldb;
+    room->a_km = term->form == SHEAF__B_KN;
+    room->form = term->a_km ? SHEAF__B_KN : SHEAF__B_NK;
+    room->b = term->a;
+    room->ldb = term->lda;
+    room->w = NULL;
+    room->k = term->k;
+    return room;
 }
 
 static inline int64_t mm_columns(const mm_plan *plan, const sheaf__product *job)
