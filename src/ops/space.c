@@ -1,5 +1,5 @@
-/* space.c - see space.h. Holes are a sorted array: there are few of them (the tape
- * frees in reverse order of allocation, mostly), and a scan of an array is quick. */
+/* space.c - see space.h. Holes are a sorted array. Of plans of large models it has thousands,
+ * most of them small: a scan begins behind those that are known to be too small. */
 #include "ops/space.h"
 
 #include <assert.h>
@@ -142,6 +142,20 @@ static size_t hole_at_or_above(const sheaf__space *space, size_t begin)
     return low;
 }
 
+/* The largest c with 2^c <= bytes. */
+static int size_class(size_t bytes)
+{
+    return 63 - __builtin_clzll((unsigned long long)bytes);
+}
+
+/* A hole of `bytes` at `begin` is new, or has grown. */
+static void hole_seen(sheaf__space *space, size_t begin, size_t bytes)
+{
+    for (int c = size_class(bytes); c >= 0; c--)
+        if (space->below[c] > begin)
+            space->below[c] = begin;
+}
+
 static void cut_out(sheaf__space *space, size_t at, size_t begin, size_t end)
 {
     const sheaf__hole hole = space->hole[at];
@@ -161,8 +175,10 @@ static bool take_at_top(sheaf__space *space, size_t size, size_t unit, size_t *b
     const size_t at = round_up(space->top, unit);
     if (at > space->capacity || size > space->capacity - at)
         return false;
-    if (at != space->top)
+    if (at != space->top) {
         hole_insert(space, space->holes, (sheaf__hole){ space->top, at });
+        hole_seen(space, space->top, at - space->top);
+    }
     space->top = at + size;
     if (space->top > space->mark)
         space->mark = space->top;
@@ -172,7 +188,12 @@ static bool take_at_top(sheaf__space *space, size_t size, size_t unit, size_t *b
 
 static bool take_anywhere(sheaf__space *space, size_t size, size_t unit, size_t *begin)
 {
-    for (size_t i = 0; i < space->holes; i++) {
+    const int c = size_class(size);
+    size_t i = hole_at_or_above(space, space->below[c]);
+    while (i < space->holes && space->hole[i].end - space->hole[i].begin < (size_t)1 << c)
+        i++;
+    space->below[c] = i < space->holes ? space->hole[i].begin : space->top;
+    for (; i < space->holes; i++) {
         const size_t at = round_up(space->hole[i].begin, unit);
         if (at < space->hole[i].end && space->hole[i].end - at >= size) {
             cut_out(space, i, at, at + size);
@@ -213,8 +234,10 @@ size_t sheaf__space_give(sheaf__space *space, size_t begin, int *tag)
     }
     if (hole.end == space->top)
         space->top = hole.begin;
-    else
+    else {
         hole_insert(space, at, hole);
+        hole_seen(space, hole.begin, hole.end - hole.begin);
+    }
     *tag = block.tag;
     return block.bytes;
 }

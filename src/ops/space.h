@@ -11,6 +11,8 @@
 #define SHEAF__LARGE_UNIT ((size_t)4096) /* blocks of SHEAF__LARGE_BLOCK and more */
 #define SHEAF__LARGE_BLOCK ((size_t)16384)
 
+enum { SHEAF__HOLE_SIZES = 64 };
+
 typedef struct sheaf__hole {
     size_t begin, end;
 } sheaf__hole;
@@ -26,6 +28,7 @@ typedef struct sheaf__space {
     size_t mark;       /* highest top so far */
     sheaf__hole *hole; /* below top, ascending, never adjacent */
     size_t holes, hole_capacity;
+    size_t below[SHEAF__HOLE_SIZES]; /* [c]: holes that begin lower have fewer than 2^c bytes */
     sheaf__used *used; /* hash table by begin, linear probing, capacity a power of two */
     size_t blocks, used_capacity;
 } sheaf__space;

@@ -58,7 +58,8 @@ static void count_block(void *self, const char *name, void *block)
     const count *c = self;
     sheaf_memory kind;
     const size_t size = sheaf__device_size(c->device, block, &kind);
-    c->out->component[sheaf__family_component(c->family, name)][kind] += size;
+    if (size > 0) /* most slices of a weight lie elsewhere */
+        c->out->component[sheaf__family_component(c->family, name)][kind] += size;
 }
 
 static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
