@@ -29,16 +29,20 @@ static void fetch_a(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
         fetch(dst, element(t->a, dtype, i * t->lda + k0), dtype, 1, count);
 }
 
-/* W[row][col] of a packed weight, from its panels: [k/256][n/32][k of the block][32], or
- * [k/256][n/32][pairs of the block][32][2]. */
-static float weight(const sheaf__packed *w, int64_t row, int64_t col)
+/* Where W[row][col], and what follows it in its block, lies in a packed weight's panels:
+ * [k/256][n/32][k of the block][32], or [k/256][n/32][pairs of the block][32][2]. */
+static const uint32_t *panel_of(const sheaf__packed *w, int64_t row, int64_t col)
 {
     const int64_t k0 = col / MM_BLOCK * MM_BLOCK, j = row / MM_PANEL * MM_PANEL;
-    const uint32_t *panel =
-        (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, j, k0) + row % MM_PANEL;
+    return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, j, k0) + row % MM_PANEL;
+}
+
+/* Element k of the block. */
+static float weight(const sheaf__packed *w, const uint32_t *panel, int64_t k)
+{
     if (w->dtype == SHEAF_F32)
-        return mm_float(panel[(col - k0) * MM_PANEL]);
-    const uint16_t half = (uint16_t)(panel[(col - k0) / 2 * MM_PANEL] >> (col % 2 * 16));
+        return mm_float(panel[k * MM_PANEL]);
+    const uint16_t half = (uint16_t)(panel[k / 2 * MM_PANEL] >> (k % 2 * 16));
     return w->dtype == SHEAF_BF16 ? mm_from_bf16(half) : sheaf__from_f16(half);
 }
 
@@ -53,11 +57,11 @@ static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
         break;
     case SHEAF__B_AHEAD:
         for (int64_t k = 0; k < count; k++)
-            dst[k] = weight(t->w, j, k0 + k);
+            dst[k] = weight(t->w, panel_of(t->w, j, k0), k);
         break;
     case SHEAF__B_BACK:
         for (int64_t k = 0; k < count; k++)
-            dst[k] = weight(t->w, k0 + k, j);
+            dst[k] = weight(t->w, panel_of(t->w, k0 + k, j), j % MM_BLOCK);
         break;
     }
 }
