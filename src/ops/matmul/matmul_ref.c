@@ -50,14 +50,16 @@ static float weight(const sheaf__packed *w, const uint32_t *panel, int64_t k)
 static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t j, int64_t k0,
                     int64_t count)
 {
+    const uint32_t *panel;
     switch (t->form) {
     case SHEAF__B_NK: fetch(dst, element(t->b, dtype, j * t->ldb + k0), dtype, 1, count); break;
     case SHEAF__B_KN:
         fetch(dst, element(t->b, dtype, k0 * t->ldb + j), dtype, t->ldb, count);
         break;
     case SHEAF__B_AHEAD:
+        panel = panel_of(t->w, j, k0);
         for (int64_t k = 0; k < count; k++)
-            dst[k] = weight(t->w, panel_of(t->w, j, k0), k);
+            dst[k] = weight(t->w, panel, k);
         break;
     case SHEAF__B_BACK:
         for (int64_t k = 0; k < count; k++)
