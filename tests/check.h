@@ -56,10 +56,14 @@
 #define CHECK_BYTES(name, got, want, size)                                                         \
     do {                                                                                           \
         const unsigned char *check_a = (const void *)(got), *check_b = (const void *)(want);       \
-        for (size_t check_i = 0; check_i < (size_t)(size); check_i++)                              \
-            if (check_a[check_i] != check_b[check_i])                                              \
-                fail_msg("%s:%d: %s: bytes differ at %zu of %zu", __FILE__, __LINE__, (name),      \
-                         check_i, (size_t)(size));                                                 \
+        const size_t check_size = (size_t)(size);                                                  \
+        size_t check_i = 0;                                                                        \
+        if (check_size > 0 && memcmp(check_a, check_b, check_size) != 0) {                         \
+            while (check_a[check_i] == check_b[check_i])                                           \
+                check_i++;                                                                         \
+            fail_msg("%s:%d: %s: bytes differ at %zu of %zu", __FILE__, __LINE__, (name), check_i, \
+                     check_size);                                                                  \
+        }                                                                                          \
     } while (0)
 
 /* every - the step of a loop over many like cases: 1, or `n` in a build with sanitizers, which
