@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What users of MiniCPM-V's fine-tuning reported of adapters, one case each: saved modules missing,
 # a merged model equal to its base, one that is not base + adapter, two adapters that both hold
-# whole modules, and remote code left behind.
+# whole modules, a table that its class does not give, advice on types, and remote code left behind.
 . "$(dirname "$0")/lib.sh"
 
 lora=$golden/omnilmm/lora
@@ -54,6 +54,39 @@ runs "two adapters with the same whole module" 3 "expected: one adapter that cha
 runs "nor are they combined" 3 'trained as a whole.*without --combine' merge "$base" "$lora/modules_to_save" "$lora/modules_to_save" "$work/no" --combine cat
 absent "nothing was written" "$work/no"
 runs "one of them and plain LoRA are merged in turn" 0 'adapted 14, replaced' merge "$base" "$lora/modules_to_save" "$lora/plain_all_linear" "$work/both"
+
+# #168: PEFT asks a model's class for its table, and that of MiniCPM-V gives none, or another name.
+seen=$work/seen
+runs "a small MiniCPM-V" 0 'parameters' init minicpmv-tiny "$seen" --seed 3
+printf '{"prompt": "What is this?", "completion": "A tree."}\n' >"$work/text.jsonl"
+learn=(train --model "$seen" --data "$work/text.jsonl" --lr 1e-2 --schedule constant --lora-rank 2 --threads 1)
+answers() { "$sheaf" eval --data "$work/text.jsonl" --json "$@" 2>/dev/null | grep -o '"loss": *[0-9.]*' | grep -o '[0-9.]*$'; }
+runs "factors on its table" 0 'result' "${learn[@]}" --lora-targets 'llm\..*(embed_tokens|q_proj)' --neftune-alpha 5 --steps 3 --out "$work/table"
+runs "have PEFT's names" 0 'base_model.model.llm.model.embed_tokens.lora_embedding_A .*base_model.model.llm.model.embed_tokens.lora_embedding_B' info "$work/table/adapter" --tensors
+runs "the table itself" 0 'full copies of embed_tokens' "${learn[@]}" --lora-targets 'llm\..*q_proj' --modules-to-save embed_tokens --steps 3 --out "$work/whole"
+runs "has its name" 0 'base_model.model.llm.model.embed_tokens.weight' info "$work/whole/adapter" --tensors
+for how in table whole; do
+    runs "$how: merged" 0 'read back' merge "$seen" "$work/$how/adapter" "$work/$how-merged"
+    "$sheaf" diff "$seen" "$work/$how-merged" >"$work/stdout" 2>/dev/null
+    check "$how: the table changed" grep -q '^llm.model.embed_tokens.weight' "$work/stdout"
+    check "$how: is base + adapter" near "$(answers --model "$work/$how-merged")" "$(answers --model "$seen" --adapter "$work/$how/adapter")" 1e-5
+    check "$how: is not the base" bash -c '[ "$1" != "$2" ]' . "$(answers --model "$work/$how-merged")" "$(answers --model "$seen")"
+done
+
+# #346: told to set bf16 false and fp16 true for a V100, users lost their losses: upstream has no scale without DeepSpeed.
+plain=$(answers --model "$work/table-merged")
+for type in float16 bfloat16; do
+    scale=()
+    [ $type = bfloat16 ] || scale=(--loss-scale-init 1024)
+    runs "trained in $type" 0 'result' "${learn[@]}" --lora-targets 'llm\..*(embed_tokens|q_proj)' --neftune-alpha 5 --dtype $type "${scale[@]}" --steps 3 --out "$work/$type"
+    runs "its factors are float32" 0 'F32 .*lora_embedding_A' info "$work/$type/adapter" --tensors
+    check "not in 16 bits" bash -c '! grep -qE "^ *(BF16|F16) " "$1"' . "$work/stdout"
+    check "they learned what float32 did" near "$(answers --model "$seen" --adapter "$work/$type/adapter")" "$plain" 0.05
+done
+check "float16 scales its loss" [ "$(grep -c '"loss_scale": 1024' "$work/float16/metrics.jsonl")" = 3 ]
+check "bfloat16 needs no scale" bash -c '! grep -q loss_scale "$1"' . "$work/bfloat16/metrics.jsonl"
+runs "a scale that overflows" 0 'skipped, loss scale 1.67772e.07' "${learn[@]}" --lora-targets 'llm\..*q_proj' --dtype float16 --loss-scale-init 16777216 --steps 1 --out "$work/over"
+check "changes nothing: $plain" near "$(answers --model "$seen" --adapter "$work/over/adapter")" "$(answers --model "$seen")" 0
 
 # A folder with remote code stays one that transformers loads with trust_remote_code.
 sed '0,/{/s//{"auto_map": {"AutoModel": "modeling_minicpmv.MiniCPMV"},/' "$base/config.json" >"$work/config.json"

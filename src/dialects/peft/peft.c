@@ -16,6 +16,7 @@ static const char *const named_parts[] = {
     ".lora_A.",           ".lora_B.",           ".lora_magnitude_vector.",
     ".lora_embedding_A.", ".lora_embedding_B.", ".modules_to_save."
 };
+static const char first[] = "default."; /* what an adapter is called that nobody named */
 enum { PARTS = sizeof named_parts / sizeof *named_parts, BARE_FROM = 2, SAVED = 5 };
 
 /* What follows the part: "default.weight" or "weight" give "weight"; "default" or "" give "". */
@@ -41,7 +42,9 @@ sheaf_status *sheaf__peft_name(char **out, const char *stored)
         const char *rest = after_adapter_name(part + strlen(named_parts[i]));
         sheaf__text_bytes(&name, stored, (size_t)(part - stored));
         if (i == SAVED) /* a full copy has the plain name of what it replaces */
-            sheaf__text_add(&name, ".%s", rest);
+            sheaf__text_add(
+                &name, ".%s",
+                rest + (strncmp(rest, first, sizeof first - 1) == 0 ? sizeof first - 1 : 0));
         else if (i >= BARE_FROM &&
                  (strcmp(rest, "weight") == 0 || *rest == '\0')) /* these have no ".weight" */
             sheaf__text_bytes(&name, named_parts[i], strlen(named_parts[i]) - 1);

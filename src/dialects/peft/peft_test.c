@@ -38,6 +38,8 @@ static void test_name__every_spelling(void **state)
         { P "lm_head.modules_to_save.weight", P "lm_head.weight" },
         { P "lm_head.modules_to_save.default.weight", P "lm_head.weight" },
         { "lm_head.modules_to_save.default.bias", P "lm_head.bias" },
+        { P "r.modules_to_save.default.query", P "r.query" },
+        { P "r.modules_to_save.default.attn.out_proj.weight", P "r.attn.out_proj.weight" },
         { P Q ".base_layer.bias", P Q ".base_layer.bias" },
         { P Q ".bias", P Q ".bias" },
         { P Q ".lora_A.a.b.weight",
