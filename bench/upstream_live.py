@@ -311,6 +311,10 @@ class Check:
 
     def run(self):
         self.near("logits of the published form", self.live.logits(self.data, "--model", self.base), self.v.forward(self.model, self.inputs))
+        with open(os.path.join(self.base, "config.json"), "w") as f:  # as transformers of today saves it
+            json.dump(self.v.ours(json.loads(self.model.config.to_json_string(use_diff=False))), f)
+        self.near("logits of a config saved anew", self.live.logits(self.data, "--model", self.base), self.v.forward(self.model, self.inputs))
+        self.write(self.base, self.model)
         done = self.out("converted")
         self.live.sheaf("convert", self.base, done, "--to", "hf", "--shard-mb", "1")
         self.reads("converted in shards", done)

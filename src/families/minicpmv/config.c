@@ -38,9 +38,11 @@ const char *const sheaf__minicpmv_keys[] = {
     "dim_model_base",
     "drop_vision_last_layer",
     "im_end_token",
+    "im_end_token_id", /* of one revision of 2.0; the tokenizer tells these */
     "im_id_end_token",
     "im_id_start_token",
     "im_start_token",
+    "im_start_token_id",
     "image_size",
     "max_slice_nums",
     "mm_use_im_start_end",
@@ -58,10 +60,13 @@ const char *const sheaf__minicpmv_keys[] = {
     "sheaf_padding_seen",
     "slice_config",
     "slice_end_token",
+    "slice_end_token_id",
     "slice_mode",
     "slice_start_token",
+    "slice_start_token_id",
     "text",
     "unk_token",
+    "unk_token_id",
     "use_image_id",
     "version",
     "vision",
@@ -74,17 +79,24 @@ const char *const sheaf__minicpmv_keys[] = {
 static const char *const vision_keys[] = {
     "_attn_implementation_autoset",
     "_flash_attn_2_enabled",
+    "_name_or_path",
     "act",
+    "architectures",
     "attention_dropout",
     "blocks_present",
+    "chunk_size_feed_forward",
     "depth",
+    "dtype",
     "embed_dim",
     "hidden_act",
     "hidden_size",
+    "id2label",
     "image_size",
     "img_size",
     "initializer_range",
     "intermediate_size",
+    "is_encoder_decoder",
+    "label2id",
     "layer_norm_eps",
     "mlp_ratio",
     "model_type",
@@ -92,7 +104,11 @@ static const char *const vision_keys[] = {
     "num_channels",
     "num_heads",
     "num_hidden_layers",
+    "output_attentions",
+    "output_hidden_states",
     "patch_size",
+    "problem_type",
+    "return_dict",
     "torch_dtype",
     "transformers_version",
     NULL,
@@ -273,6 +289,22 @@ static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
                           .norm_eps = 1e-6 };
 }
 
+/* That of upstream's class where a config of 2.5 or 2.6 describes none. */
+static void default_tower(sheaf_config *c)
+{
+    c->vit = (sheaf_vit){ .layers = 27,
+                          .hidden = 1152,
+                          .heads = 16,
+                          .ffn = 4304,
+                          .vocab = 1,
+                          .positions = 70 * 70,
+                          .patch = 14,
+                          .channels = 3,
+                          .height = 980,
+                          .width = 980,
+                          .norm_eps = 1e-6 };
+}
+
 static void check_vision_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
 {
     const char *act = sheaf__json_string(r, "hidden_act"), *timm = sheaf__json_string(r, "act");
@@ -369,6 +401,8 @@ static void read_tower(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
         sheaf__config_leave(r, &inner);
     } else if (timm) {
         standard_tower(r, c);
+    } else if (json_object_get(r->object, "text") == NULL) {
+        default_tower(c);
     } else if (r->st == NULL) {
         sheaf_found(sheaf__json_fail(r, SHEAF_E_FORMAT, key, "an object that describes the tower"),
                     "no such key");

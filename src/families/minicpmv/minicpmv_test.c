@@ -130,6 +130,49 @@ static void test_config__both_forms(void **state)
     sheaf_config_release(&c);
 }
 
+/* Forms in which folders lie on the hub, or were saved again by transformers. */
+static void test_config__forms_of_published_folders(void **state)
+{
+    static const char llama3[] =
+        "\"architectures\":[\"MiniCPMV\"],\"hidden_size\":4096,\"intermediate_size\":14336,\"model_type\":\"minicpmv\","
+        "\"num_attention_heads\":32,\"num_hidden_layers\":32,\"num_key_value_heads\":8,\"query_num\":96,"
+        "\"rope_scaling\":null,\"rope_theta\":500000.0,\"vocab_size\":128256,\"use_cache\":false,"
+        "\"auto_map\":{\"AutoConfig\":\"configuration_minicpm.MiniCPMVConfig\"},\"_name_or_path\":\"openbmb/x\"";
+    static const struct {
+        const char *more, *instead;
+        sheaf_minicpmv version;
+        int64_t blocks;
+    } rows[] = {
+        { ",\"version\":\"2.5\",\"drop_vision_last_layer\":false," SIGLIP, NULL, SHEAF_MINICPMV_2_5,
+          27 },
+        { ",\"version\":\"2.5\",\"drop_vision_last_layer\":false", NULL, SHEAF_MINICPMV_2_5, 27 },
+        { ",\"version\":2.6", NULL, SHEAF_MINICPMV_2_6, 26 }, /* as upstream's class has them */
+        { ",\"version\":\"2.6\",\"vision_config\":{\"_name_or_path\":\"\",\"architectures\":null,\"dtype\":null,"
+          "\"chunk_size_feed_forward\":0,\"id2label\":{},\"label2id\":{},\"is_encoder_decoder\":false,\"return_dict\":true,"
+          "\"output_attentions\":false,\"output_hidden_states\":false,\"problem_type\":null,\"hidden_size\":1152,"
+          "\"image_size\":980,\"intermediate_size\":4304,\"num_attention_heads\":16,\"num_hidden_layers\":27,"
+          "\"patch_size\":14}",
+          NULL, SHEAF_MINICPMV_2_6, 26 },
+        { ",\"scale_emb\":12,\"scale_depth\":1.4,\"dim_model_base\":256,\"im_start_token_id\":101,\"im_end_token_id\":102,"
+          "\"slice_start_token_id\":111,\"slice_end_token_id\":112,\"unk_token_id\":0,"
+          "\"vision_encoder\":\"vit_so400m_patch14_siglip_384.webli\"",
+          "64", SHEAF_MINICPMV_2_0, 26 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_config c;
+        char text[4096];
+        snprintf(text, sizeof text, "{%s%s}", llama3, rows[i].more);
+        if (rows[i].instead != NULL) /* a square number of queries */
+            memcpy(strstr(text, "\"query_num\":96") + 12, rows[i].instead, 2);
+        CHECK_OK(parse(&c, text));
+        assert_true(c.minicpmv == rows[i].version && c.vit.layers == rows[i].blocks &&
+                    c.vit.hidden == 1152 && c.vit.ffn == 4304 && c.patches == 1024);
+        assert_true(c.vit.positions == (c.minicpmv == SHEAF_MINICPMV_2_0 ? 27 * 27 : 70 * 70));
+        assert_null(c.unknown_keys);
+        sheaf_config_release(&c);
+    }
+}
+
 static void test_config__keys_that_are_refused(void **state)
 {
     static const struct {
@@ -251,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows__of_the_published_models),
         cmocka_unit_test(test_config__both_forms),
+        cmocka_unit_test(test_config__forms_of_published_folders),
         cmocka_unit_test(test_config__keys_that_are_refused),
         cmocka_unit_test(test_config__how_pictures_are_sliced),
         cmocka_unit_test(test_rows__cuts),
