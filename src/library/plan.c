@@ -7,6 +7,7 @@
 #include "library/model.h"
 #include "library/question.h"
 #include "library/take.h"
+#include "library/timing.h"
 #include "library/train.h"
 
 struct sheaf_needs {
@@ -14,15 +15,81 @@ struct sheaf_needs {
     int64_t seq;
 };
 
-static sheaf_status *answer(sheaf_needs **out, sheaf__question *q, const sheaf_events *events)
+/* A question and what it borrows from; begins as zeros. */
+typedef struct asked {
+    sheaf__setting table[SHEAF__MAX_SETTINGS];
+    sheaf__settings state;
+    sheaf__question q;
+    char *base, *config;
+    const sheaf_events *events;
+} asked;
+
+static void release(asked *a)
 {
-    sheaf_needs *needs = calloc(1, sizeof *needs);
-    sheaf_status *st =
-        needs == NULL ? sheaf_fail(SHEAF_E_MEMORY, "plan") : sheaf__question_open(q, events);
+    sheaf__question_close(&a->q);
+    sheaf__settings_release(&a->state);
+    free(a->base);
+    free(a->config);
+}
+
+static sheaf_status *ask_run(asked *a, const sheaf_run_train_options *options)
+{
+    sheaf_run_train_options o;
+    sheaf__question *q = &a->q;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
     if (st == NULL)
-        st = sheaf__question_answer(&needs->plan, q);
+        st = sheaf__train_take(&a->state, a->table, &q->o, &o, true);
+    q->whole = q->o.steps == 0 && q->o.epochs == 0;
+    if (q->whole)
+        q->o.steps = 1;
+    if (st == NULL && q->o.model == NULL && q->o.config == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_run_train_options"),
+                            "a model, or the setting config");
+    if (st == NULL)
+        st = sheaf__train_settings_check(&a->state, a->table, &q->o);
+    a->events = o.events;
+    return st == NULL ? sheaf__question_open(q, o.events) : st;
+}
+
+static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options, int64_t batch,
+                               int64_t max_new)
+{
+    sheaf_model_open_options o;
+    sheaf__question *q = &a->q;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
+    sheaf_train_options_default(&q->o);
+    if (st == NULL && o.model == NULL && o.config == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
+                            "a model, or a config");
+    if (st == NULL)
+        st = sheaf__take_activations(&q->o.dtype, o.dtype == NULL ? "float32" : o.dtype);
+    if (st == NULL)
+        st = sheaf__run_model_base(&a->base, &a->config, o.model);
+    q->o.model = a->base != NULL ? a->base : o.model;
+    q->o.config = o.config != NULL ? o.config : a->config;
+    q->o.adapter = o.adapter;
+    q->o.tp = o.tp > 0 ? o.tp : 1;
+    q->o.threads = o.threads;
+    q->o.micro_batch = batch > 0 ? batch : 1;
+    q->max_new = max_new;
+    if (o.slices > 0)
+        q->o.slices = o.slices;
+    q->o.seq = o.positions;
+    q->place_text = o.place != NULL ? o.place : "1";
+    a->events = o.events;
+    return st == NULL ? sheaf__question_open(q, o.events) : st;
+}
+
+/* `st`: of asking, consumed. */
+static sheaf_status *answer(sheaf_needs **out, const asked *a, sheaf_status *st)
+{
+    sheaf_needs *needs = st == NULL ? calloc(1, sizeof *needs) : NULL;
+    if (st == NULL && needs == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "plan");
+    if (st == NULL)
+        st = sheaf__question_answer(&needs->plan, &a->q);
     if (st == NULL) {
-        needs->seq = q->seq;
+        needs->seq = a->q.seq;
         *out = needs;
     } else {
         free(needs);
@@ -32,59 +99,19 @@ static sheaf_status *answer(sheaf_needs **out, sheaf__question *q, const sheaf_e
 
 sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options)
 {
-    sheaf_run_train_options o;
-    sheaf__setting table[SHEAF__MAX_SETTINGS];
-    sheaf__settings state = { 0 };
-    sheaf__question q = { 0 };
+    asked a = { 0 };
     *out = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
-    if (st == NULL)
-        st = sheaf__train_take(&state, table, &q.o, &o, true);
-    q.whole = q.o.steps == 0 && q.o.epochs == 0;
-    if (q.whole)
-        q.o.steps = 1;
-    if (st == NULL && q.o.model == NULL && q.o.config == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_run_train_options"),
-                            "a model, or the setting config");
-    if (st == NULL)
-        st = sheaf__train_settings_check(&state, table, &q.o);
-    if (st == NULL)
-        st = answer(out, &q, o.events);
-    sheaf__question_close(&q);
-    sheaf__settings_release(&state);
+    sheaf_status *st = answer(out, &a, ask_run(&a, options));
+    release(&a);
     return st;
 }
 
 sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options)
 {
-    sheaf_model_open_options o;
-    sheaf__question q = { 0 };
-    char *base = NULL, *config = NULL;
+    asked a = { 0 };
     *out = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
-    sheaf_train_options_default(&q.o);
-    if (st == NULL && o.model == NULL && o.config == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
-                            "a model, or a config");
-    if (st == NULL)
-        st = sheaf__take_activations(&q.o.dtype, o.dtype == NULL ? "float32" : o.dtype);
-    if (st == NULL)
-        st = sheaf__run_model_base(&base, &config, o.model);
-    q.o.model = base != NULL ? base : o.model;
-    q.o.config = o.config != NULL ? o.config : config;
-    q.o.adapter = o.adapter;
-    q.o.tp = o.tp > 0 ? o.tp : 1;
-    q.o.threads = o.threads;
-    q.o.micro_batch = 1;
-    if (o.slices > 0)
-        q.o.slices = o.slices;
-    q.o.seq = o.positions;
-    q.place_text = o.place != NULL ? o.place : "1";
-    if (st == NULL)
-        st = answer(out, &q, o.events);
-    sheaf__question_close(&q);
-    free(base);
-    free(config);
+    sheaf_status *st = answer(out, &a, ask_model(&a, options, 1, 0));
+    release(&a);
     return st;
 }
 
@@ -135,4 +162,103 @@ uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kind)
 {
     const bool is = rank >= 0 && rank < needs->plan.ranks && kind >= 0 && kind < SHEAF_MEM_KINDS;
     return is ? needs->plan.rank[rank].bytes[kind] : 0;
+}
+
+/* ---- how long it takes ---- */
+
+static sheaf_timing_facts facts_of(const sheaf__timing_found *found)
+{
+    const bool generation = found->next.step > 0;
+    const sheaf_time *t = generation ? &found->next : &found->is;
+    const double tokens = generation ? (double)found->batch : found->tokens;
+    sheaf_timing_facts f = { .step = t->step,
+                             .products = t->kind[SHEAF__WORK_PRODUCTS],
+                             .attention = t->kind[SHEAF__WORK_ATTENTION],
+                             .head = t->kind[SHEAF__WORK_HEAD],
+                             .elements = t->kind[SHEAF__WORK_ELEMENTS],
+                             .optimizer = t->update,
+                             .beside = t->beside,
+                             .waiting = t->waiting,
+                             .first_step = generation ? 0 : t->first,
+                             .tokens = tokens,
+                             .tokens_per_s = tokens / t->step,
+                             .own_share = 1 - t->scaled / t->step,
+                             .farthest = t->farthest,
+                             .spread = found->from.spread,
+                             .busy = found->from.busy,
+                             .exchanges = (int64_t)t->exchange.exchanges,
+                             .sent = (double)t->exchange.sent,
+                             .received = (double)t->exchange.received };
+    if (generation) {
+        f.prompt = found->is.step;
+        f.first_prompt = found->is.first;
+        f.prompt_tokens = found->tokens;
+        f.prompt_tokens_per_s = found->tokens / found->is.step;
+    }
+    return f;
+}
+
+/* Are they a report and options that can be, before anything is read? */
+static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_facts *facts,
+                                 const sheaf_timing_options *how)
+{
+    sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
+    if (st == NULL)
+        st = sheaf__take_options(out, sizeof *out, how, "sheaf_timing_options");
+    if (st == NULL && (out->batch < 0 || out->max_new < 0))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_timing_options"), "no number below 0");
+    return st;
+}
+
+/* `st`: of asking, consumed. */
+static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a,
+                                   const sheaf_timing_options *how, sheaf_status *st)
+{
+    sheaf__timing_found found = { 0 };
+    sheaf_cluster_link link;
+    if (st == NULL && how->link != NULL && a->q.o.tp * a->q.o.dp == 1)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a link"), "several ranks");
+    if (st == NULL && how->link != NULL)
+        st = sheaf_cluster_link_read(&link, how->link);
+    if (st == NULL)
+        st = sheaf__timing_find(
+            &found, &a->q,
+            &(sheaf__timing_asked){
+                .profile = how->profile,
+                .save = how->save_profile,
+                .how = { .machine = how->machine != NULL ? how->machine : "this machine",
+                         .link = how->link != NULL ? &link : NULL,
+                         .events = a->events } });
+    if (st == NULL) {
+        const sheaf_timing_facts got = facts_of(&found);
+        sheaf__give_report(facts, &got, sizeof got);
+    }
+    sheaf_profile_release(&found.from);
+    return st;
+}
+
+sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options,
+                               const sheaf_timing_options *how)
+{
+    asked a = { 0 };
+    sheaf_timing_options h = { 0 };
+    sheaf_status *st = take_timing(&h, facts, how);
+    if (st == NULL)
+        st = ask_run(&a, options);
+    st = time_question(facts, &a, &h, st);
+    release(&a);
+    return st;
+}
+
+sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_open_options *options,
+                                 const sheaf_timing_options *how)
+{
+    asked a = { 0 };
+    sheaf_timing_options h = { 0 };
+    sheaf_status *st = take_timing(&h, facts, how);
+    if (st == NULL)
+        st = ask_model(&a, options, h.batch, h.max_new);
+    st = time_question(facts, &a, &h, st);
+    release(&a);
+    return st;
 }

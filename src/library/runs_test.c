@@ -594,6 +594,53 @@ static void test_plan__more_ranks_need_less_each(void **state)
     CHECK_FAILS(sheaf_model_plan(&one, &open), SHEAF_E_ARG, "a model, or a config");
 }
 
+/* Never how long: what was measured is kept, and priced again it is the same. */
+static void test_timing__measured_kept_and_priced_again(void **state)
+{
+    sheaf_run_train_options run;
+    sheaf_model_open_options open;
+    sheaf_timing_options how;
+    sheaf_timing_facts a, b;
+    SHEAF_INIT(&run);
+    SHEAF_INIT(&open);
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&a);
+    SHEAF_INIT(&b);
+    run.model = open.model = model;
+    run.settings = "seq: 8\nmicro-batch: 2\nthreads: 1\n";
+    how.save_profile = at("profile.json");
+    CHECK_OK(sheaf_run_timing(&a, &run, &how));
+    how.save_profile = NULL;
+    how.profile = at("profile.json");
+    CHECK_OK(sheaf_run_timing(&b, &run, &how));
+    CHECK_BYTES("the same", &b, &a, sizeof a);
+    assert_true(a.step > 0 && a.first_step >= a.step && a.prompt == 0 && a.own_share == 1);
+    CHECK_NEAR("its parts",
+               a.products + a.attention + a.head + a.elements + a.optimizer + a.beside + a.waiting,
+               a.step, 1e-9);
+    CHECK_NEAR("tokens", a.tokens, 16, 0);
+    CHECK_NEAR("tokens a second", a.tokens_per_s, 16 / a.step, 1e-6);
+    open.threads = 1;
+    open.positions = 12;
+    how.max_new = 4;
+    how.batch = 2;
+    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG,
+                "2 sequences of generation | measured with training");
+    how.profile = NULL;
+    CHECK_OK(sheaf_model_timing(&b, &open, &how));
+    assert_true(b.step > 0 && b.prompt > 0 && b.first_prompt >= b.prompt && b.first_step == 0);
+    CHECK_NEAR("of both", b.tokens, 2, 0);
+    CHECK_NEAR("prompts of eight", b.prompt_tokens, 16, 0);
+    how.link = "latency=1us,bandwidth=1GB/s";
+    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG, "a link | several ranks");
+    open.tp = 2;
+    CHECK_OK(sheaf_model_timing(&b, &open, &how));
+    assert_true(b.exchanges > 0 && b.sent > 0);
+    CHECK_NEAR("over the link", b.waiting, 1e-6 * (double)b.exchanges + 1e-9 * b.sent, 1e-7);
+    how.batch = -1;
+    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG, "no number below 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_merge__a_run_with_its_own_base),
         cmocka_unit_test(test_convert__a_run_to_the_adapter_it_left),
         cmocka_unit_test(test_plan__more_ranks_need_less_each),
+        cmocka_unit_test(test_timing__measured_kept_and_priced_again),
     };
     return cmocka_run_group_tests(tests, find_data, remove_scratch);
 }

@@ -47,6 +47,26 @@ sheaf_status *sheaf__timing_predict_answers(sheaf__timing_answers *out,
                                             const sheaf_profile *profile,
                                             const sheaf_cluster_link *link);
 
+/* What is asked, and the answer. */
+typedef struct sheaf__timing_asked {
+    const char *profile, *save; /* files; NULL: measured here, not kept */
+    sheaf__timing_how how;
+} sheaf__timing_asked;
+typedef struct sheaf__timing_found {
+    sheaf_profile from;
+    sheaf_time is;          /* a step; of generation the prompts */
+    sheaf_time next;        /* of generation a token of each sequence; step 0: training */
+    double tokens;          /* of a step, or of all prompts */
+    int64_t batch, max_new; /* of generation */
+} sheaf__timing_found;
+
+/* sheaf__timing_find - reads or measures the profile, and prices the question; release `from` also
+ * after a failure. Of several processes the first has the answer. */
+sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question *question,
+                                 const sheaf__timing_asked *asked);
+/* sheaf__timing_tokens - those of a step, by the mean of all rows where there are data. */
+double sheaf__timing_tokens(const sheaf__question *question);
+
 /* Private to both: what a profile of the question holds for; do seconds of it come from the
  * processor's clock? Where one thread computes, others on the machine cost less truth so. */
 sheaf_profile_setting sheaf__timing_setting(const sheaf__question *question,

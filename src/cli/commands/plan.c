@@ -228,7 +228,7 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         add_fit(all, q);
     if (q->work.rows > 0)
         add_work(all, &q->work);
-    if (q->time.asked && q->time.is.step > 0)
+    if (q->time.asked && q->time.found.is.step > 0)
         json_object_set_new(all, "time", cli_time_json(&q->time));
     print_object(cli, all);
 }
@@ -643,11 +643,7 @@ static void print_work(const cli *cli, const work *w)
 
 static sheaf_status *find_time(question *q, const cli *cli)
 {
-    const sheaf_train_options *o = &q->ask.o;
-    const double rows = (double)o->micro_batch * (double)o->accumulate;
-    q->time.tokens = rows * (q->work.rows > 0 ? (double)q->work.tokens / (double)q->work.rows
-                                              : (double)q->ask.seq);
-    q->time.steps = q->work.rows > 0 ? q->work.steps : q->ask.whole ? 0 : o->steps;
+    q->time.steps = q->work.rows > 0 ? q->work.steps : q->ask.whole ? 0 : q->ask.o.steps;
     return cli_time_find(&q->time, &q->ask, cli);
 }
 

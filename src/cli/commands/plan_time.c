@@ -51,48 +51,21 @@ sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o)
 
 void cli_time_release(cli_time *t)
 {
-    sheaf_profile_release(&t->from);
-}
-
-static sheaf_status *measure(cli_time *t, const sheaf__question *q, const sheaf_cluster_link *link,
-                             const cli *cli)
-{
-    const cli_machine machine = cli_machine_look();
-    const sheaf__timing_how how = { machine.name, link, &cli->events };
-    return q->place_text != NULL ? sheaf__timing_measure_answers(&t->from, q, &how)
-                                 : sheaf__timing_measure(&t->from, q, &how);
-}
-
-static sheaf_status *predict(cli_time *t, const sheaf__question *q, const sheaf_cluster_link *link)
-{
-    sheaf__timing_answers answers = { 0 };
-    if (q->place_text == NULL)
-        return sheaf__timing_predict(&t->is, q, &t->from, link);
-    sheaf_status *st = sheaf__timing_predict_answers(&answers, q, &t->from, link);
-    t->is = answers.read;
-    t->next = answers.next;
-    t->batch = q->o.micro_batch;
-    t->max_new = q->max_new > 0 ? q->max_new : 1;
-    t->seq = q->seq;
-    t->tokens = (double)t->batch * (double)(t->seq - t->max_new);
-    return st;
+    sheaf_profile_release(&t->found.from);
 }
 
 sheaf_status *cli_time_find(cli_time *t, const sheaf__question *q, const cli *cli)
 {
-    const sheaf_cluster_link *link = t->link_text != NULL ? &t->link : NULL;
-    sheaf_status *st = t->save != NULL ? sheaf_profile_may_replace(t->save) : NULL;
-    if (st == NULL)
-        st = t->profile != NULL ? sheaf_profile_read(&t->from, t->profile)
-                                : measure(t, q, link, cli);
-    if (st != NULL || !sheaf__process_first())
-        return st;
-    if (t->save != NULL)
-        st = sheaf_profile_write(&t->from, t->save);
-    if (st == NULL)
-        st = predict(t, q, link);
+    const cli_machine machine = cli_machine_look();
+    sheaf_status *st = sheaf__timing_find(
+        &t->found, q,
+        &(sheaf__timing_asked){ .profile = t->profile,
+                                .save = t->save,
+                                .how = { .machine = machine.name,
+                                         .link = t->link_text != NULL ? &t->link : NULL,
+                                         .events = &cli->events } });
     if (st == NULL && q->o.transport == SHEAF_TRANSPORT_MPI && q->o.tp * q->o.dp > 1 &&
-        strcmp(t->from.of.ranks, "threads") == 0)
+        strcmp(t->found.from.of.ranks, "threads") == 0)
         sheaf_note(&cli->events,
                    "--time: ranks were measured as threads of one process; between hosts they "
                    "wait longer: --link says how long, and under mpirun processes are measured");
@@ -138,56 +111,58 @@ static void print_parts(const cli *cli, const sheaf_time *is)
 /* Where the figures come from, and how far they carry. */
 static void print_source(const cli *cli, const cli_time *t)
 {
-    const sheaf_time *is = t->next.step > 0 ? &t->next : &t->is;
+    const sheaf_time *is = t->found.next.step > 0 ? &t->found.next : &t->found.is;
     sheaf__print(cli->out, "  %s on %s (%d cores, %d thread%s): %.0f %% of it at just these shapes",
-                 t->profile == NULL ? "measured" : "from a profile measured", t->from.machine,
-                 t->from.cores, t->from.of.threads, t->from.of.threads == 1 ? "" : "s",
-                 100 * (1 - is->scaled / is->step));
+                 t->profile == NULL ? "measured" : "from a profile measured", t->found.from.machine,
+                 t->found.from.cores, t->found.from.of.threads,
+                 t->found.from.of.threads == 1 ? "" : "s", 100 * (1 - is->scaled / is->step));
     if (is->farthest > 1)
         sheaf__print(cli->out, ", the rest scaled, by up to %.3g", is->farthest);
     if (t->link_text != NULL)
         sheaf__print(cli->out, ", one rank by itself, waiting by --link");
-    else if (strcmp(t->from.of.ranks, "mpi") == 0)
+    else if (strcmp(t->found.from.of.ranks, "mpi") == 0)
         sheaf__print(cli->out, ", with ranks as processes");
     sheaf__print(cli->out, "; the middle measured %s took %.0f %% longer than the fastest",
-                 t->next.step > 0 ? "token" : "step", 100 * t->from.spread);
-    if (t->from.busy < 0.9) /* how much of that is others' nobody can tell */
+                 t->found.next.step > 0 ? "token" : "step", 100 * t->found.from.spread);
+    if (t->found.from.busy < 0.9) /* how much of that is others' nobody can tell */
         sheaf__print(cli->out, ", in which threads computed for %.0f %% of their time",
-                     100 * t->from.busy);
+                     100 * t->found.from.busy);
     fputc('\n', cli->out);
 }
 
 static double all_answers(const cli_time *t)
 {
-    return t->is.step + t->next.step * (double)(t->max_new - 1);
+    return t->found.is.step + t->found.next.step * (double)(t->found.max_new - 1);
 }
 
 static void print_answers(const cli *cli, const cli_time *t)
 {
-    const double each = t->tokens / (double)t->batch;
+    const double each = t->found.tokens / (double)t->found.batch;
     sheaf__print(cli->out,
                  "time: %lld prompt%s of %.0f tokens in %.4g ms, %.4g tokens/s; the first time "
                  "%.4g ms\n",
-                 (long long)t->batch, t->batch == 1 ? "" : "s", each, 1e3 * t->is.step,
-                 t->tokens / t->is.step, 1e3 * t->is.first);
-    print_parts(cli, &t->is);
-    sheaf__print(
-        cli->out, "a token of each: %.4g ms, %.4g tokens/s; %lld of them after a prompt: %.4g s\n",
-        1e3 * t->next.step, (double)t->batch / t->next.step, (long long)t->max_new, all_answers(t));
-    print_parts(cli, &t->next);
+                 (long long)t->found.batch, t->found.batch == 1 ? "" : "s", each,
+                 1e3 * t->found.is.step, t->found.tokens / t->found.is.step,
+                 1e3 * t->found.is.first);
+    print_parts(cli, &t->found.is);
+    sheaf__print(cli->out,
+                 "a token of each: %.4g ms, %.4g tokens/s; %lld of them after a prompt: %.4g s\n",
+                 1e3 * t->found.next.step, (double)t->found.batch / t->found.next.step,
+                 (long long)t->found.max_new, all_answers(t));
+    print_parts(cli, &t->found.next);
     print_source(cli, t);
 }
 
 void cli_time_print(const cli *cli, const cli_time *t)
 {
-    const sheaf_time *is = &t->is;
+    const sheaf_time *is = &t->found.is;
     const double hours = is->step * (double)t->steps / 3600;
-    if (t->next.step > 0) {
+    if (t->found.next.step > 0) {
         print_answers(cli, t);
         return;
     }
     sheaf__print(cli->out, "time: %.4g ms a step, %.4g tokens/s; the first step %.4g ms\n",
-                 1e3 * is->step, t->tokens / is->step, 1e3 * is->first);
+                 1e3 * is->step, t->found.tokens / is->step, 1e3 * is->first);
     print_parts(cli, is);
     print_source(cli, t);
     if (t->steps > 0)
@@ -226,36 +201,37 @@ static json_t *exchange_json(const cli_time *t, const sheaf_time *is)
 /* What a step, or a token of each sequence, says of itself. */
 static void add_about(json_t *to, const cli_time *t, const sheaf_time *is)
 {
-    json_t *about =
-        json_pack("{s:o, s:f, s:f, s:f, s:f, s:s, s:i, s:i, s:s, s:s, s:o}", "seconds",
-                  seconds_json(is), "own_share", 1 - is->scaled / is->step, "farthest",
-                  is->farthest, "spread", t->from.spread, "busy", t->from.busy, "machine",
-                  t->from.machine, "cores", t->from.cores, "threads", t->from.of.threads, "dtype",
-                  t->from.of.dtype, "ranks", t->from.of.ranks, "exchange", exchange_json(t, is));
+    json_t *about = json_pack(
+        "{s:o, s:f, s:f, s:f, s:f, s:s, s:i, s:i, s:s, s:s, s:o}", "seconds", seconds_json(is),
+        "own_share", 1 - is->scaled / is->step, "farthest", is->farthest, "spread",
+        t->found.from.spread, "busy", t->found.from.busy, "machine", t->found.from.machine, "cores",
+        t->found.from.cores, "threads", t->found.from.of.threads, "dtype", t->found.from.of.dtype,
+        "ranks", t->found.from.of.ranks, "exchange", exchange_json(t, is));
     json_object_update(to, about);
     json_decref(about);
 }
 
 static json_t *answers_json(const cli_time *t)
 {
-    json_t *object =
-        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o}", "prompt", t->is.step,
-                  "first_prompt", t->is.first, "prompt_tokens", t->tokens, "prompt_tokens_per_s",
-                  t->tokens / t->is.step, "token", t->next.step, "tokens_per_s",
-                  (double)t->batch / t->next.step, "batch", (json_int_t)t->batch, "max_new",
-                  (json_int_t)t->max_new, "all", all_answers(t), "prompt_seconds",
-                  seconds_json(&t->is), "prompt_exchange", exchange_json(t, &t->is));
-    add_about(object, t, &t->next);
+    json_t *object = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o}", "prompt", t->found.is.step,
+        "first_prompt", t->found.is.first, "prompt_tokens", t->found.tokens, "prompt_tokens_per_s",
+        t->found.tokens / t->found.is.step, "token", t->found.next.step, "tokens_per_s",
+        (double)t->found.batch / t->found.next.step, "batch", (json_int_t)t->found.batch, "max_new",
+        (json_int_t)t->found.max_new, "all", all_answers(t), "prompt_seconds",
+        seconds_json(&t->found.is), "prompt_exchange", exchange_json(t, &t->found.is));
+    add_about(object, t, &t->found.next);
     return object;
 }
 
 json_t *cli_time_json(const cli_time *t)
 {
-    const sheaf_time *is = &t->is;
-    if (t->next.step > 0)
+    const sheaf_time *is = &t->found.is;
+    if (t->found.next.step > 0)
         return answers_json(t);
-    json_t *object = json_pack("{s:f, s:f, s:f, s:f}", "step", is->step, "first_step", is->first,
-                               "tokens", t->tokens, "tokens_per_s", t->tokens / is->step);
+    json_t *object =
+        json_pack("{s:f, s:f, s:f, s:f}", "step", is->step, "first_step", is->first, "tokens",
+                  t->found.tokens, "tokens_per_s", t->found.tokens / is->step);
     add_about(object, t, is);
     if (t->steps > 0) {
         json_object_set_new(object, "steps", json_integer((json_int_t)t->steps));

@@ -12,12 +12,8 @@ typedef struct cli_time {
     const char *profile, *save; /* files; NULL: measured here, not kept */
     const char *link_text;      /* NULL: not given */
     sheaf_cluster_link link;
-    sheaf_profile from;
-    sheaf_time is;               /* a step; of generation the prompts */
-    sheaf_time next;             /* of generation a token of each sequence; step 0: training */
-    double tokens;               /* of a step, or of all prompts */
-    int64_t steps;               /* of the run; 0: not known */
-    int64_t batch, max_new, seq; /* of generation */
+    sheaf__timing_found found;
+    int64_t steps; /* of the run; 0: not known */
 } cli_time;
 
 /* cli_time_options - fills four entries. */

@@ -1,0 +1,53 @@
+/* timing_find.c - a profile is read or measured, and prices the question: sheaf__timing_find() of
+ * timing.h. */
+#include "library/timing.h"
+
+#include <string.h>
+
+#include "comm/process.h"
+
+double sheaf__timing_tokens(const sheaf__question *q)
+{
+    const sheaf__subset *set = &q->sets.train;
+    const int64_t rows = set->data == NULL ? 0 : sheaf__subset_rows(set);
+    double tokens = rows > 0 ? 0 : (double)q->seq;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t row = sheaf__subset_row(set, i, 0, false);
+        tokens += (double)sheaf_data_tokens(set->data, &row, 1) / (double)rows;
+    }
+    return tokens * (double)q->o.micro_batch * (double)q->o.accumulate;
+}
+
+static sheaf_status *predict(sheaf__timing_found *out, const sheaf__question *q,
+                             const sheaf_cluster_link *link)
+{
+    sheaf__timing_answers answers;
+    out->tokens = sheaf__timing_tokens(q);
+    if (q->place_text == NULL)
+        return sheaf__timing_predict(&out->is, q, &out->from, link);
+    sheaf_status *st = sheaf__timing_predict_answers(&answers, q, &out->from, link);
+    out->is = answers.read;
+    out->next = answers.next;
+    out->batch = q->o.micro_batch;
+    out->max_new = q->max_new > 0 ? q->max_new : 1;
+    out->tokens = (double)out->batch * (double)(q->seq - out->max_new);
+    return st;
+}
+
+sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question *q,
+                                 const sheaf__timing_asked *asked)
+{
+    const sheaf__timing_how *how = &asked->how;
+    *out = (sheaf__timing_found){ 0 };
+    sheaf_status *st = asked->save != NULL ? sheaf_profile_may_replace(asked->save) : NULL;
+    if (st == NULL && asked->profile != NULL)
+        st = sheaf_profile_read(&out->from, asked->profile);
+    else if (st == NULL)
+        st = q->place_text != NULL ? sheaf__timing_measure_answers(&out->from, q, how)
+                                   : sheaf__timing_measure(&out->from, q, how);
+    if (st != NULL || !sheaf__process_first())
+        return st;
+    if (asked->save != NULL)
+        st = sheaf_profile_write(&out->from, asked->save);
+    return st == NULL ? predict(out, q, how->link) : st;
+}
