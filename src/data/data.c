@@ -169,10 +169,19 @@ static sheaf_status *hash(sheaf_data *data)
     return st;
 }
 
+/* Rows with pictures, and those of tensors, are not kept. */
+static void note_unused_cache(const sheaf_data_options *o, const char *why)
+{
+    if (o->cache != NULL && o->cache[0] != '\0')
+        sheaf_note(o->events, "--data-cache %s has no effect: %s", o->cache, why);
+}
+
 /* Of a model with images, or of another one. */
 static sheaf_status *read_texts(sheaf_data *data, const char *path,
                                 const sheaf_data_options *options)
 {
+    if (data->images != NULL)
+        note_unused_cache(options, "records with pictures are read anew by every run");
     if (sheaf__family_for(options->config)->pictures != NULL)
         return sheaf__data_read_talks(data, path, options);
     return data->images != NULL ? sheaf__data_read_records(data, path, options)
@@ -225,8 +234,10 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
     sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
-    if (st == NULL && sheaf__ends_with(path, ".safetensors"))
+    if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
+        note_unused_cache(options, "these data hold token ids");
         st = check_unused_tokenizer(options);
+    }
     if (st == NULL)
         st = sheaf__ends_with(path, ".safetensors")
                  ? sheaf__data_read_safetensors(data, path, options)

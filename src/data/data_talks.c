@@ -13,7 +13,7 @@
 #include "base/array.h"
 #include "base/cores.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/no_memory.h"
 #include "data/complaints.h"
 #include "data/data_images.h"
 #include "data/data_pictures.h"
@@ -56,6 +56,7 @@ typedef struct reader {
     int64_t jobs;
     sheaf__text_counts counts;
     sheaf__complaints complaints;
+    sheaf__ignored ignored;
     int64_t records;
     pictures *pictures;
 } reader;
@@ -89,9 +90,15 @@ static sheaf_status *open_sources(reader *in, const char *path)
 {
     const sheaf_data_options *o = in->options;
     sheaf_status *st = sheaf__text_sources_files(&in->sources, path);
-    if (st == NULL && in->sources.paths != 1)
+    if (st == NULL && in->sources.paths != 1) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                             "a file of JSON Lines or a JSON array, or a folder with one");
+        sheaf_found(st, "%" PRId64 " such files in it", in->sources.paths);
+        st = sheaf_try_this(st,
+                            "one of them: --data %s; or put them together: cat FILE... >ALL "
+                            "(of JSON Lines), in the folder that paths of pictures start from",
+                            in->sources.path[0]);
+    }
     if (st == NULL)
         st = sheaf__text_sources_open(&in->sources, o);
     if (st == NULL)
@@ -217,6 +224,18 @@ static sheaf_status *keep_row(reader *in, sheaf__talk_row *row)
     return NULL;
 }
 
+static sheaf_status *across(const sheaf__talk_row *row, int64_t limit)
+{
+    int64_t last = row->count;
+    while (!row->row[last - 1])
+        last--;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
+    sheaf_expected(st, "all pictures within %" PRId64 " positions: they are not cut", limit);
+    sheaf_found(st, "%" PRId64 " positions, the last of a picture at %" PRId64, row->count, last);
+    return sheaf_try_this(
+        st, "--seq %" PRId64 " or more, or --on-long skip, or fewer pictures in it", last + 1);
+}
+
 /* Is it short enough, perhaps without its end? A picture is not cut: its rows belong together. */
 static sheaf_status *fit(bool *keep, reader *in, sheaf__talk_row *row, int64_t place)
 {
@@ -232,10 +251,7 @@ static sheaf_status *fit(bool *keep, reader *in, sheaf__talk_row *row, int64_t p
     if (in->options->on_long != SHEAF_LONG_CUT)
         return NULL;
     if (memchr(row->row + c->limit, 1, (size_t)(row->count - c->limit)) != NULL)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"),
-                           "all pictures within %" PRId64 " positions: they are not cut", c->limit),
-            "%" PRId64 " positions", row->count);
+        return across(row, c->limit);
     row->count = c->limit;
     row->behind = SHEAF__NO_LABEL;
     for (int64_t i = 1; i < row->count && !*keep; i++)
@@ -257,6 +273,7 @@ static sheaf_status *take(reader *in, job *j)
         sheaf__complain(&in->complaints, sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place));
         return NULL;
     }
+    sheaf__ignored_keep(&in->ignored, j->row.ignored, in->items.unit, j->place);
     in->counts.left_out += j->row.left_out;
     return keep ? keep_row(in, &j->row) : NULL;
 }
@@ -277,7 +294,7 @@ static sheaf_status *gather(bool *more, reader *in)
     while (in->jobs < ROUND && (st = sheaf__json_items_next(more, &in->items)) == NULL && *more) {
         char *text = malloc(in->items.size + 1);
         if (text == NULL)
-            return sheaf__data_no_memory(0);
+            return sheaf__no_memory(in->items.path);
         memcpy(text, in->items.text, in->items.size);
         in->job[in->jobs++] =
             (job){ .text = text, .size = in->items.size, .place = in->items.place };
@@ -285,18 +302,23 @@ static sheaf_status *gather(bool *more, reader *in)
     return st;
 }
 
-static sheaf_status *take_all(reader *in)
+static void drop_all(reader *in)
 {
-    sheaf_status *st = NULL;
     for (int64_t i = 0; i < in->jobs; i++) {
-        job *j = &in->job[i];
-        if (st == NULL && in->complaints.fatal == NULL)
-            st = take(in, j);
-        sheaf_status_free(j->st);
-        sheaf__talk_row_release(&j->row);
-        free(j->text);
+        sheaf_status_free(in->job[i].st);
+        sheaf__talk_row_release(&in->job[i].row);
+        free(in->job[i].text);
     }
     in->jobs = 0;
+}
+
+static sheaf_status *run_all(reader *in)
+{
+    sheaf_status *st = NULL;
+    if (in->jobs > 0)
+        sheaf__pool_run(in->pool, in->jobs, read_one, in);
+    for (int64_t i = 0; i < in->jobs && st == NULL && in->complaints.fatal == NULL; i++)
+        st = take(in, &in->job[i]);
     return st;
 }
 
@@ -308,19 +330,28 @@ static sheaf_status *check_stop(const reader *in)
                        "a request to stop while its records were read");
 }
 
+static sheaf_status *empty(const reader *in, const char *path)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s", path);
+    if (in->records == 0)
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(st, "at least one record"), "an empty data set"),
+            "a conversation a line: {\"image\": PATH, \"messages\": [...]} (docs/data.md)");
+    sheaf_expected(st, "at least one record of at most %" PRId64 " positions", in->counts.limit);
+    sheaf_found(st, "%" PRId64 " records, the longest of %" PRId64, in->records,
+                in->counts.longest_seen);
+    return sheaf_try_this(st, "--seq %" PRId64, in->counts.longest_seen);
+}
+
 static sheaf_status *read_all(reader *in, const char *path)
 {
     bool more = true;
     sheaf_status *st = sheaf__json_items_open(&in->items, path);
     while (st == NULL && more && in->complaints.fatal == NULL) {
         st = gather(&more, in);
-        if (st == NULL && in->jobs > 0)
-            sheaf__pool_run(in->pool, in->jobs, read_one, in);
-        sheaf_status *taken = take_all(in);
         if (st == NULL)
-            st = taken;
-        else
-            sheaf_status_free(taken);
+            st = run_all(in);
+        drop_all(in);
         if (st == NULL)
             st = check_stop(in);
     }
@@ -330,12 +361,12 @@ static sheaf_status *read_all(reader *in, const char *path)
         st = sheaf_in(sheaf__text_counts_verdict(&in->counts, in->options, in->items.unit), "%s",
                       path);
     if (st == NULL && in->counts.rows == 0)
-        st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "at least one record that fits"),
-            "%" PRId64 " records", in->records);
-    if (st == NULL)
-        sheaf__text_counts_note(&in->counts, in->options, in->records);
-    return st;
+        st = empty(in, path);
+    if (st != NULL)
+        return st;
+    sheaf__text_counts_note(&in->counts, in->options, in->records);
+    sheaf__ignored_warn(&in->ignored, in->options->events);
+    return NULL;
 }
 
 /* ---- the whole ---- */
@@ -431,7 +462,6 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
         st = read_all(in, path);
     if (st == NULL)
         st = finish(in);
-    sheaf_status_free(take_all(in));
     close_pictures(in->pictures);
     sheaf__pool_free(in->pool);
     sheaf__json_items_close(&in->items);

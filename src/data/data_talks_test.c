@@ -120,8 +120,8 @@ static void test_omnilmm__pictures_in_any_turn(void **state)
         "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": \"y\"}, "
         "{\"role\": \"user\", \"content\": \"<image_01><image_00>\"}, {\"role\": \"assistant\", "
         "\"content\": \"z\"}]},\n"
-        "{\"conversations\": [{\"role\": \"user\", \"content\": \"<image>\"}, {\"role\": "
-        "\"assistant\", \"content\": \"n\"}]}]",
+        "{\"conversations\": [{\"role\": \"user\", \"content\": \"image\"}, {\"role\": "
+        "\"assistant\", \"content\": \"<image>\"}]}]",
         (sheaf_data_options){ 0 }));
     assert_int_equal(sheaf_data_rows(d), 3);
     check_row(d, 0, "{256}<|user|>\n" ROWS_16 "\nQ{257}\n<|assistant|>\nA{257}\n",
@@ -130,7 +130,8 @@ static void test_omnilmm__pictures_in_any_turn(void **state)
               "{256}<|user|>\nx{257}\n<|assistant|>\ny{257}\n<|user|>\n\n" ROWS_16 "\n\n" ROWS_16
               "\n{257}\n<|assistant|>\nz{257}\n",
               "{46*27}y{257}{46*66}z{257}.");
-    check_row(d, 2, "{256}<|user|>\n<image>{257}\n<|assistant|>\nn{257}\n", "{46*33}n{257}.");
+    check_row(d, 2, "{256}<|user|>\nimage{257}\n<|assistant|>\n<image>{257}\n",
+              "{46*31}<image>{257}.");
     const char *const first[] = { at("a.png") }, *const second[] = { at("b.png"), at("a.png") };
     static const int64_t size[][2] = { { 84, 84 }, { 84, 84 } };
     check_pixels(d, 0, first, size, 1, &sheaf_image_clip_scale);
@@ -208,6 +209,13 @@ static void test_open__names_what_is_bad(void **state)
         { TALK("[\"a.png\", \"b.png\"]", "<image>"), SHEAF_E_DATA, "1 of 2 that do not" },
         { TALK("\"talks.json\"", "Q"), SHEAF_E_FORMAT, "JPEG, PNG or WebP" },
         { "{\"image\": \"a.png\", \"text\": \"T\"}", SHEAF_E_DATA, "a conversation, or a prompt" },
+        { TALK("[]", "<image>"), SHEAF_E_DATA,
+          "line 1: message 1 | a picture for '<image>' | none | give" },
+        { "{\"Imges\": \"a.png\", \"prompt\": \"<image>\", \"completion\": \"C\"}", SHEAF_E_DATA,
+          "line 1: message 1 | a picture for '<image>' | none: a field 'Imges', which is not read" },
+        { TALK("\"a.png\"", "<image_00>"), SHEAF_E_DATA, "another '<image_00>'" },
+        { "[" TALK("null", "Q") ", {", SHEAF_E_FORMAT, "the end of what begins after entry 2" },
+        { "\n", SHEAF_E_DATA, "at least one record | an empty data set" },
         { TALK("null", "Q") "\n" TALK("\"a.png\"", "Q") "\n" TALK("[1]", "Q"), SHEAF_E_DATA,
           "line 3: field 'image'" },
     };

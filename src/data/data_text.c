@@ -57,8 +57,7 @@ typedef struct reader {
     /* what is told at the end */
     sheaf__row_cache_facts facts;
     sheaf__complaints complaints;
-    char ignored[64];
-    char *ignored_in; /* "line 7", owned */
+    sheaf__ignored ignored;
 } reader;
 
 /* ---- a round ---- */
@@ -137,15 +136,6 @@ static sheaf_status *check_form(reader *in, const job *j)
     return sheaf__bad_field(sheaf__text_form_name(j->form), expected, "another form");
 }
 
-static void note_ignored(reader *in, const job *j)
-{
-    if (in->ignored[0] != '\0' || j->ignored[0] == '\0')
-        return;
-    memcpy(in->ignored, j->ignored, sizeof in->ignored);
-    if (asprintf(&in->ignored_in, "%s %" PRId64, in->items.unit, j->place) < 0)
-        in->ignored_in = NULL;
-}
-
 /* Bad records are told together; other failures end the reading. */
 static sheaf_status *take(reader *in, job *j)
 {
@@ -163,7 +153,7 @@ static sheaf_status *take(reader *in, job *j)
         sheaf__complain(&in->complaints, bad);
         return NULL;
     }
-    note_ignored(in, j);
+    sheaf__ignored_keep(&in->ignored, j->ignored, in->items.unit, j->place);
     in->facts.counts.left_out += j->row.left_out;
     return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, &j->row, j->place,
                                  in->items.unit);
@@ -293,8 +283,7 @@ static sheaf_status *verdict(reader *in, const char *path)
     if (st != NULL)
         return st;
     sheaf__text_counts_note(c, in->options, in->facts.records);
-    if (in->ignored[0] != '\0')
-        sheaf_warn(in->options->events, "%s: field '%s' is not used", in->ignored_in, in->ignored);
+    sheaf__ignored_warn(&in->ignored, in->options->events);
     return NULL;
 }
 
@@ -312,7 +301,6 @@ static void release(reader *in)
     free(in->hash);
     free(in->text);
     free(in->job);
-    free(in->ignored_in);
 }
 
 /* ---- the cache ---- */

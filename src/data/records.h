@@ -16,7 +16,8 @@
  *     Paths are relative to the file's folder. "images" with one path is as "image", and
  *     {"type": "image"} without a path stands for it; a record may have none. "<image>" is a mark
  *     in conversations, and in messages beside a field "image": it is taken out, the image being
- *     first always. Everywhere else it is text.
+ *     first always. Everywhere else it is text, but an error beside a field whose name is only
+ *     like "image"
  * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
 #ifndef SHEAF_DATA_RECORDS_H
 #define SHEAF_DATA_RECORDS_H

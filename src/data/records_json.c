@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/json_items.h"
+#include "data/talk_pictures.h"
 #include "inputs/sentencepiece.h"
 
 enum { MAX_TURNS = 1000, NAME = 96 };
@@ -322,7 +323,18 @@ static void remove_mark(char *text)
         text[--n] = '\0';
 }
 
-static sheaf_status *take_mark(draft *d, const form *f)
+static sheaf_status *no_image(const json_t *record)
+{
+    static const char expected[] = "the path of the image that the text marks by <image>";
+    const char *meant = sheaf__talk_pictures_meant(record);
+    sheaf_status *st =
+        meant == NULL
+            ? sheaf__bad_field("image", expected, "no such field")
+            : sheaf__bad_field("image", expected, "a field '%.60s', which is not read", meant);
+    return sheaf_try_this(st, "\"image\": PATH in the record, or a text without <image>");
+}
+
+static sheaf_status *take_mark(draft *d, const form *f, const json_t *record)
 {
     char name[NAME];
     int64_t marks = 0, where = 0;
@@ -342,10 +354,20 @@ static sheaf_status *take_mark(draft *d, const form *f)
         return sheaf__bad_field(name, "the image in the first turn", "%s in turn %" PRId64, MARK,
                                 where + 1);
     if (d->image == NULL)
-        return sheaf__bad_field("image", "the path of the image that the text marks by <image>",
-                                "no such field");
+        return no_image(record);
     remove_mark((char *)d->turn[0].query);
     return NULL;
+}
+
+/* Where <image> is text: but not if a field's name is misspelt. */
+static sheaf_status *check_lost(const draft *d, const json_t *record)
+{
+    bool marked = false;
+    for (int64_t i = 0; i < d->turns; i++)
+        marked = marked || marks_in(d->turn[i].query) > 0;
+    return marked && d->image == NULL && sheaf__talk_pictures_meant(record) != NULL
+               ? no_image(record)
+               : NULL;
 }
 
 /* ---- one record ---- */
@@ -412,11 +434,14 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
     sheaf_status *st = take_image_field(d, record, "image");
     if (st == NULL)
         st = take_image_field(d, record, "images");
-    if (st != NULL || last == 0)
-        return st != NULL ? st : take_pair(r, d, record);
+    if (st != NULL)
+        return st;
     const form *f = last == 1 ? &sharegpt : &openai;
-    st = take_turns(r, d, json_object_get(record, f->list), f);
-    return st == NULL && (last == 1 || d->field) ? take_mark(d, f) : st;
+    st =
+        last == 0 ? take_pair(r, d, record) : take_turns(r, d, json_object_get(record, f->list), f);
+    if (st != NULL)
+        return st;
+    return last == 1 || (last == 2 && d->field) ? take_mark(d, f, record) : check_lost(d, record);
 }
 
 static sheaf_status *take_record(json_reader *r, json_t *record)

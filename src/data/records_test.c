@@ -273,7 +273,16 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         { "{\"conversations\": [{\"from\": \"human\"}, " GPT "]}",
           "field 'conversations[0].value' | a string | no such field" },
         { "{\"conversations\": [{\"from\": \"human\", \"value\": \"<image>\\nq\"}, " GPT "]}",
-          "the image that the text marks" },
+          "the image that the text marks by <image> | no such field | \"image\": PATH" },
+        { "{\"imges\": \"pics/1.jpg\", \"conversations\": [{\"from\": \"human\", \"value\": "
+          "\"<image>\\nq\"}, " GPT "]}",
+          "field 'image' | the path of the image that the text marks by <image> | a field 'imges', "
+          "which is not read" },
+        { "{\"image_path\": \"pics/1.jpg\", \"prompt\": \"<image>\", \"completion\": \"c\"}",
+          "a field 'image_path', which is not read" },
+        { "{\"Images\": [\"pics/1.jpg\"], \"messages\": [{\"role\": \"user\", \"content\": "
+          "\"<image>\"}, {\"role\": \"assistant\", \"content\": \"c\"}]}",
+          "a field 'Images', which is not read" },
         { "{\"image\": \"pics/1.jpg\", \"conversations\": [{\"from\": \"human\", \"value\": \"<image><image>\"}, " GPT
           "]}",
           "more than one image: 2 times" },

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/no_memory.h"
+#include "base/text.h"
 #include "data/complaints.h"
 
 enum { MOST = 1000 };
@@ -78,12 +79,29 @@ static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const ch
     return st;
 }
 
+const char *sheaf__talk_pictures_meant(const json_t *record)
+{
+    static const char *const names[] = { "image",   "images",      "img",        "imgs",
+                                         "picture", "pictures",    "image_path", "image_file",
+                                         "photo",   "pixel_values" };
+    const char *key;
+    json_t *value;
+    if (json_object_get(record, "image") != NULL || json_object_get(record, "images") != NULL)
+        return NULL;
+    json_object_foreach((json_t *)record, key, value)
+    {
+        if (sheaf__nearest(key, names, sizeof names / sizeof *names) != NULL)
+            return key;
+    }
+    return NULL;
+}
+
 sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t *record,
                                         const char *folder, const sheaf__viewing *viewing)
 {
     json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
            *images = one == NULL ? many : one;
-    *out = (sheaf__talk_pictures){ 0 };
+    *out = (sheaf__talk_pictures){ .unread = sheaf__talk_pictures_meant(record) };
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
     if (images == NULL || json_is_null(images) ||
@@ -104,10 +122,37 @@ sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t 
     return st;
 }
 
-void sheaf__talk_pictures_from(sheaf__talk_pictures *p, int64_t message)
+void sheaf__talk_pictures_from(sheaf__talk_pictures *p, const sheaf__message *message,
+                               int64_t messages)
 {
+    int64_t first = 0;
+    while (first < messages && strcmp(message[first].role, "user") != 0)
+        first++;
     for (int64_t i = 0; i < p->count; i++)
-        p->shown[i].message = message;
+        p->shown[i].message = first;
+}
+
+sheaf_status *sheaf__talk_pictures_place(sheaf__placed *out, const sheaf__picture_form *form,
+                                         const sheaf__message *message, int64_t messages,
+                                         const sheaf__talk_pictures *p, bool number_all)
+{
+    return sheaf__place_pictures(out, form, message, messages, p->shown, p->count,
+                                 &(sheaf__place_options){ .lines = p->own_names,
+                                                          .number_all = number_all,
+                                                          .unread = p->unread });
+}
+
+sheaf_status *sheaf__talk_pictures_take(sheaf__viewed **out, sheaf__talk_pictures *p,
+                                        const int64_t *order)
+{
+    sheaf__viewed *list = *out = calloc((size_t)p->count + 1, sizeof *list);
+    if (list == NULL)
+        return sheaf__no_memory("pictures");
+    for (int64_t i = 0; i < p->count; i++) {
+        list[i] = p->viewed[order[i]];
+        p->viewed[order[i]].path = NULL;
+    }
+    return NULL;
 }
 
 void sheaf__talk_pictures_release(sheaf__talk_pictures *p)

@@ -17,7 +17,8 @@ typedef struct sheaf__talk_pictures {
     sheaf__shown *shown; /* [count], as they are listed; names are borrowed from the record */
     sheaf__viewed *viewed;
     int64_t count;
-    bool own_names; /* each has its own: upstream gives it a line */
+    bool own_names;     /* each has its own: upstream gives it a line */
+    const char *unread; /* of a record without: a field that was perhaps meant; borrowed, or NULL */
 } sheaf__talk_pictures;
 
 /* sheaf__talk_pictures_read - paths are relative to `folder` (NULL: to where the process is).
@@ -28,8 +29,21 @@ sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t 
 /* sheaf__talk_pictures_add - one more that "<image>" stands for. */
 sheaf_status *sheaf__talk_pictures_add(sheaf__talk_pictures *pictures, const char *path,
                                        const sheaf__viewing *viewing);
-/* sheaf__talk_pictures_from - all came with this message. */
-void sheaf__talk_pictures_from(sheaf__talk_pictures *pictures, int64_t message);
+/* sheaf__talk_pictures_from - all came with the first user's of these messages. */
+void sheaf__talk_pictures_from(sheaf__talk_pictures *pictures, const sheaf__message *message,
+                               int64_t messages);
+/* sheaf__talk_pictures_place - in the places that messages have for them: sheaf__place_pictures().
+ */
+sheaf_status *sheaf__talk_pictures_place(sheaf__placed *out, const sheaf__picture_form *form,
+                                         const sheaf__message *message, int64_t messages,
+                                         const sheaf__talk_pictures *pictures, bool number_all);
+/* sheaf__talk_pictures_take - all of them, in this order [count], as a list of the caller's (each
+ * to be released, and free() it). Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__talk_pictures_take(sheaf__viewed **out, sheaf__talk_pictures *pictures,
+                                        const int64_t *order);
+/* sheaf__talk_pictures_meant - a field of a record that was perhaps meant to be "image" or
+ * "images", of one that has neither; NULL. Borrowed from the record. */
+const char *sheaf__talk_pictures_meant(const json_t *record);
 void sheaf__talk_pictures_release(sheaf__talk_pictures *pictures);
 
 #endif

@@ -39,10 +39,7 @@ static sheaf_status *take_messages(talk *t)
         t->message[0] = (sheaf__message){ "user", r->prompt, r->prompt_size };
         t->message[1] = (sheaf__message){ "assistant", r->text, r->text_size };
     }
-    int64_t first = 0;
-    while (first < t->messages && strcmp(t->message[first].role, "user") != 0)
-        first++;
-    sheaf__talk_pictures_from(&t->pictures, first);
+    sheaf__talk_pictures_from(&t->pictures, t->message, t->messages);
     return NULL;
 }
 
@@ -80,33 +77,21 @@ static sheaf_status *label_row(sheaf__talk_row *out, const talk *t, sheaf__said 
     return NULL;
 }
 
-static sheaf_status *give_pictures(sheaf__talk_row *out, talk *t, const sheaf__placed *placed)
-{
-    out->picture = calloc((size_t)t->pictures.count + 1, sizeof *out->picture);
-    if (out->picture == NULL)
-        return sheaf__data_no_memory(0);
-    for (int64_t i = 0; i < placed->pictures; i++) {
-        out->picture[i] = t->pictures.viewed[placed->order[i]];
-        t->pictures.viewed[placed->order[i]].path = NULL;
-    }
-    out->pictures = placed->pictures;
-    return NULL;
-}
-
 static sheaf_status *make_row(sheaf__talk_row *out, talk *t)
 {
     const sheaf__talk_reader *r = t->reader;
     sheaf__placed placed;
     sheaf__said said = { 0 };
-    sheaf_status *st = sheaf__place_pictures(
-        &placed, &r->speech.form, t->message, t->messages, t->pictures.shown, t->pictures.count,
-        &(sheaf__place_options){ .lines = t->pictures.own_names });
+    sheaf_status *st = sheaf__talk_pictures_place(&placed, &r->speech.form, t->message, t->messages,
+                                                  &t->pictures, false);
     if (st == NULL)
         st = sheaf__say(&said, &r->speech, &placed, false);
     if (st == NULL)
         st = label_row(out, t, &said);
     if (st == NULL)
-        st = give_pictures(out, t, &placed);
+        st = sheaf__talk_pictures_take(&out->picture, &t->pictures, placed.order);
+    if (st == NULL)
+        out->pictures = placed.pictures;
     sheaf__said_release(&said);
     sheaf__placed_release(&placed);
     return st;
@@ -117,7 +102,7 @@ sheaf_status *sheaf__talk_row_read(sheaf__talk_row *out, const sheaf__talk_reade
 {
     talk t = { .reader = reader };
     *out = (sheaf__talk_row){ .behind = SHEAF__NO_LABEL };
-    sheaf_status *st = sheaf__text_record_read(&t.record, json, size);
+    sheaf_status *st = sheaf__text_record_shown(&t.record, json, size);
     if (st == NULL)
         st =
             sheaf__talk_pictures_read(&t.pictures, t.record.json, reader->folder, &reader->viewing);
@@ -125,6 +110,7 @@ sheaf_status *sheaf__talk_row_read(sheaf__talk_row *out, const sheaf__talk_reade
         st = take_messages(&t);
     if (st == NULL)
         st = make_row(out, &t);
+    memcpy(out->ignored, t.record.ignored, sizeof out->ignored);
     sheaf__talk_pictures_release(&t.pictures);
     free(t.message);
     sheaf__text_record_release(&t.record);

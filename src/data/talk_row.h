@@ -27,6 +27,7 @@ typedef struct sheaf__talk_row {
     int64_t left_out;       /* messages that the template writes nowhere */
     sheaf__viewed *picture; /* [pictures], as they stand in the text */
     int64_t pictures;
+    char ignored[64]; /* name of a field that is not read, or "" */
 } sheaf__talk_row;
 
 /* sheaf__talk_row_read - errors: SHEAF_E_DATA (field), those of pictures,

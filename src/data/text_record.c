@@ -287,6 +287,8 @@ static sheaf_status *check_end(const sheaf__text_record *r, const char *name, co
     bool trained = false;
     for (int64_t i = 0; i < r->messages; i++)
         trained = trained || r->message[i].trained;
+    if (r->asked)
+        return NULL;
     if (r->messages > 0 && strcmp(r->message[r->messages - 1].role, "assistant") != 0)
         return sheaf__bad_field(name, "an answer at the end, to be trained",
                                 "%" PRId64 " messages, the last is of %s", r->messages,
@@ -360,6 +362,12 @@ static sheaf_status *take_question(text *out, sheaf__text_record *r, const json_
     return st;
 }
 
+/* An answer that may be missing, and is. */
+static bool lacks(const sheaf__text_record *r, const json_t *answer)
+{
+    return r->asked && (answer == NULL || json_is_null(answer));
+}
+
 static sheaf_status *take_instruction(sheaf__text_record *r, const json_t *record)
 {
     text question, answer;
@@ -368,16 +376,20 @@ static sheaf_status *take_instruction(sheaf__text_record *r, const json_t *recor
         st = take_history(r, record);
     if (st == NULL)
         st = take_question(&question, r, record);
-    if (st == NULL)
+    if (st == NULL && lacks(r, json_object_get(record, "output")))
+        answer = (text){ "", 0 };
+    else if (st == NULL)
         st = take_string(&answer, json_object_get(record, "output"), "output");
-    if (st == NULL && is_blank(answer.at, answer.size))
+    const bool blank = st == NULL && is_blank(answer.at, answer.size);
+    if (blank && !r->asked)
         st = sheaf__bad_field("output", "an answer",
                               answer.size == 0 ? "an empty string" : "nothing but blanks");
     if (st == NULL)
         st = make_room(r, 2);
     if (st == NULL) {
         put(r, "user", question, false);
-        put(r, "assistant", answer, true);
+        if (!blank)
+            put(r, "assistant", answer, true);
     }
     return st;
 }
@@ -391,7 +403,7 @@ static sheaf_status *take_message_pair(sheaf__text_record *r, const json_t *reco
     const int64_t read = r->messages;
     for (int64_t i = 0; i < read; i++)
         r->message[i].trained = false;
-    if (st == NULL)
+    if (st == NULL && !lacks(r, json_object_get(record, "completion")))
         st = take_list(r, json_object_get(record, "completion"), &openai, "completion");
     return st == NULL ? check_end(r, "completion", &openai) : st;
 }
@@ -411,13 +423,14 @@ static sheaf_status *string_field(text *out, const json_t *record, const char *n
 
 static sheaf_status *take_pair(sheaf__text_record *r, const json_t *record)
 {
-    text prompt, completion;
+    text prompt, completion = { 0 };
+    const json_t *answer = json_object_get(record, "completion");
     if (json_is_array(json_object_get(record, "prompt")) &&
-        json_is_array(json_object_get(record, "completion")))
+        (json_is_array(answer) || lacks(r, answer)))
         return take_message_pair(r, record);
     sheaf_status *st = string_field(&prompt, record, "prompt", true);
-    if (st == NULL)
-        st = string_field(&completion, record, "completion", false);
+    if (st == NULL && !lacks(r, answer))
+        st = string_field(&completion, record, "completion", r->asked);
     if (st == NULL) {
         r->prompt = prompt.at;
         r->prompt_size = prompt.size;
@@ -460,7 +473,7 @@ const char *sheaf__text_form_name(sheaf__text_form form)
     return form == SHEAF__FORM_NONE ? "no form" : forms[form].name;
 }
 
-static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record)
+static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bool asked)
 {
     static const char expected[] =
         "an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}, or with \"messages\", "
@@ -478,7 +491,7 @@ static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record)
                                 "both in one record");
     if (pair && (*out == SHEAF__FORM_NONE || *out == SHEAF__FORM_TEXT))
         *out = SHEAF__FORM_PROMPT;
-    if (*out == SHEAF__FORM_PROMPT && json_object_get(record, "text") != NULL)
+    if (*out == SHEAF__FORM_PROMPT && json_object_get(record, "text") != NULL && !asked)
         return sheaf__bad_field("text", "either \"text\", or \"prompt\" and \"completion\"",
                                 "both in one record");
     if (*out == SHEAF__FORM_NONE)
@@ -495,7 +508,8 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
     json_t *value;
     json_object_foreach(record, key, value)
     {
-        bool known = r->ignored[0] != '\0' || strcmp(key, "id") == 0;
+        bool known = r->ignored[0] != '\0' || strcmp(key, "id") == 0 ||
+                     (r->pictures && (strcmp(key, "image") == 0 || strcmp(key, "images") == 0));
         for (int i = 0; i < 6 && forms[r->form].fields[i] != NULL; i++)
             known = known || strcmp(key, forms[r->form].fields[i]) == 0;
         if (!known)
@@ -503,19 +517,9 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
     }
 }
 
-sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size)
+static sheaf_status *take_record(sheaf__text_record *out)
 {
-    *out = (sheaf__text_record){ 0 };
-    for (size_t i = 0; i < size;) {
-        const size_t n = sheaf__utf8_length(json + i, size - i);
-        if (n == 0)
-            return sheaf__bad_field(NULL, "UTF-8", "byte 0x%02X at column %zu",
-                                    (unsigned char)json[i], i + 1);
-        i += n;
-    }
-    sheaf_status *st = sheaf__json_parse_line(&out->json, json, size);
-    if (st == NULL)
-        st = choose_form(&out->form, out->json);
+    sheaf_status *st = choose_form(&out->form, out->json, out->asked);
     if (st != NULL)
         return st;
     find_ignored(out, out->json);
@@ -527,6 +531,37 @@ sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json,
     case SHEAF__FORM_PROMPT: return take_pair(out, out->json);
     default: return take_text(out, out->json);
     }
+}
+
+static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t size)
+{
+    for (size_t i = 0; i < size;) {
+        const size_t n = sheaf__utf8_length(json + i, size - i);
+        if (n == 0)
+            return sheaf__bad_field(NULL, "UTF-8", "byte 0x%02X at column %zu",
+                                    (unsigned char)json[i], i + 1);
+        i += n;
+    }
+    sheaf_status *st = sheaf__json_parse_line(&out->json, json, size);
+    return st == NULL ? take_record(out) : st;
+}
+
+sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size)
+{
+    *out = (sheaf__text_record){ 0 };
+    return parse(out, json, size);
+}
+
+sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size)
+{
+    *out = (sheaf__text_record){ .pictures = true };
+    return parse(out, json, size);
+}
+
+sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json)
+{
+    *out = (sheaf__text_record){ .asked = true, .json = json_incref(json) };
+    return take_record(out);
 }
 
 void sheaf__text_record_release(sheaf__text_record *r)

@@ -43,6 +43,8 @@ typedef struct sheaf__text_record {
     int64_t messages;
     const char *prompt, *text; /* prompt NULL: all of `text` is trained */
     size_t prompt_size, text_size;
+    bool asked;       /* its last answer may be missing */
+    bool pictures;    /* "image" and "images" are read, by others */
     char ignored[64]; /* name of a field that is not read, or "" */
     json_t *json;
     char **owned; /* texts that were put together */
@@ -54,6 +56,12 @@ const char *sheaf__text_form_name(sheaf__text_form form);
 /* sheaf__text_record_read - errors: SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Release also
  * after a failure. Thread-safe. */
 sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size);
+/* sheaf__text_record_shown - the same of a record that may have pictures (talk_pictures.h). */
+sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size);
+/* sheaf__text_record_ask - the same of a record that was parsed, for inference: the answer at the
+ * end may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt"
+ * is not read. */
+sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json);
 void sheaf__text_record_release(sheaf__text_record *record);
 
 #endif

@@ -2,6 +2,7 @@
 #include "data/text_rows.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -109,4 +110,19 @@ void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_optio
     if (c->left_out > 0)
         sheaf_warn(options->events, "%" PRId64 " messages are written nowhere by the chat template",
                    c->left_out);
+}
+
+void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char *unit,
+                         int64_t place)
+{
+    if (ignored->field[0] != '\0' || field[0] == '\0')
+        return;
+    snprintf(ignored->field, sizeof ignored->field, "%s", field);
+    snprintf(ignored->where, sizeof ignored->where, "%s %" PRId64, unit, place);
+}
+
+void sheaf__ignored_warn(const sheaf__ignored *ignored, const sheaf_events *events)
+{
+    if (ignored->field[0] != '\0')
+        sheaf_warn(events, "%s: field '%s' is not used", ignored->where, ignored->field);
 }

@@ -14,6 +14,16 @@ typedef struct sheaf__text_counts {
     int64_t left_out;     /* messages that the template writes nowhere */
 } sheaf__text_counts;
 
+/* The first field that is not read. */
+typedef struct sheaf__ignored {
+    char field[64], where[40]; /* "line 7" */
+} sheaf__ignored;
+
+/* sheaf__ignored_keep - `field` of the record at `place`, if it is the first; "": none. */
+void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char *unit,
+                         int64_t place);
+void sheaf__ignored_warn(const sheaf__ignored *ignored, const sheaf_events *events);
+
 struct sheaf__row_cache_writer;
 typedef struct sheaf__row_writer {
     sheaf_data *data;

@@ -217,9 +217,9 @@ static sheaf_status *put_question(sheaf__prompt *out, void **block, const sheaf_
     if (!d->wording->placed)
         return sheaf__wording_said(out, block, d->wording, said, n, d->picture != NULL);
     int64_t *order = malloc(((size_t)d->shown.count + 1) * sizeof *order);
-    sheaf_status *st = order == NULL ? sheaf_fail(SHEAF_E_MEMORY, "conversation")
-                                     : sheaf__wording_shown(out, block, order, d->wording, said, n,
-                                                            d->shown.shown, d->shown.count, false);
+    sheaf_status *st =
+        order == NULL ? sheaf_fail(SHEAF_E_MEMORY, "conversation")
+                      : sheaf__wording_shown(out, block, order, d->wording, said, n, &d->shown);
     free(order);
     return st;
 }
@@ -409,40 +409,17 @@ static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
     return NULL;
 }
 
-/* An "<image>" that is none would take the place of a picture that is shown later. */
-static sheaf_status *check_marks(const sheaf__placed *p)
-{
-    int64_t mark = 0;
-    for (int64_t i = 0; i < p->messages; i++) {
-        int64_t pictures = 0, said = 0;
-        for (; mark < p->marks && p->mark[mark].message == i; mark++)
-            pictures++;
-        if (strcmp(p->message[i].role, SHEAF__USER) == 0)
-            said = marks_in(p->message[i].content);
-        if (said != pictures)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, i + 1),
-                                              "'%s' for each picture that stands in it (%" PRId64
-                                              ")",
-                                              HERE, pictures),
-                               "%" PRId64 " of them", said);
-    }
-    return NULL;
-}
-
 /* Writes "<image>" where each picture stands, whatever the file calls it: in front of the first
  * question where none is named. */
 static sheaf_status *place_pictures(sheaf__dialogue *d)
 {
     const sheaf__picture_form form = { .mark = { [SHEAF__MARK_BEGIN] = { .token = HERE } } };
     sheaf__placed placed;
-    sheaf__talk_pictures_from(&d->shown, systems(d));
+    sheaf__talk_pictures_from(&d->shown, d->said, d->count);
     for (int64_t i = 0; i < d->shown.count; i++) /* names alone, not yet what they stand for */
         d->shown.shown[i].columns = 0;
     sheaf_status *st =
-        sheaf__place_pictures(&placed, &form, d->said, d->count, d->shown.shown, d->shown.count,
-                              &(sheaf__place_options){ .lines = d->shown.own_names });
-    if (st == NULL)
-        st = check_marks(&placed);
+        sheaf__talk_pictures_place(&placed, &form, d->said, d->count, &d->shown, false);
     if (st != NULL)
         sheaf_try_this(st,
                        "in users' messages the name of each picture once (\"%s\", or its own, "

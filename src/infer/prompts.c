@@ -11,7 +11,8 @@
 #include "base/json.h"
 #include "data/json_items.h"
 #include "data/records.h"
-#include "inputs/chat/messages.h"
+#include "data/text_sources.h"
+#include "infer/asked.h"
 #include "inputs/image.h"
 #include "schema/family.h"
 
@@ -103,16 +104,11 @@ sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const shea
 static sheaf_status *take_pictures(sheaf__prompt_about *about, sheaf__prompt *prompt,
                                    sheaf__talk_pictures *pictures, const int64_t *order)
 {
-    about->viewed = calloc((size_t)pictures->count + 1, sizeof *about->viewed);
-    if (about->viewed == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
-    for (int64_t i = 0; i < pictures->count; i++) {
-        about->viewed[i] = pictures->viewed[order[i]];
-        pictures->viewed[order[i]].path = NULL;
-    }
+    sheaf_status *st = sheaf__talk_pictures_take(&about->viewed, pictures, order);
+    if (st != NULL)
+        return st;
     about->nviewed = pictures->count;
-    sheaf_status *st =
-        sheaf__prompts_pieces(&about->picture, &prompt->pictures, about->viewed, about->nviewed);
+    st = sheaf__prompts_pieces(&about->picture, &prompt->pictures, about->viewed, about->nviewed);
     prompt->picture = about->picture;
     return st;
 }
@@ -121,10 +117,7 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
                                    const sheaf__message *said, int64_t n, const char *expected,
                                    sheaf__talk_pictures *pictures)
 {
-    int64_t first = 0;
-    while (first < n && strcmp(said[first].role, SHEAF__USER) != 0)
-        first++;
-    sheaf__talk_pictures_from(pictures, first);
+    sheaf__talk_pictures_from(pictures, said, n);
     int64_t *order = malloc(((size_t)pictures->count + 1) * sizeof *order);
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
@@ -134,8 +127,7 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
     if (st == NULL && (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0))
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
     if (st == NULL)
-        st = sheaf__wording_shown(&prompt, &about.block, order, w, said, n, pictures->shown,
-                                  pictures->count, pictures->own_names);
+        st = sheaf__wording_shown(&prompt, &about.block, order, w, said, n, pictures);
     if (st == NULL && pictures->count > 0)
         st = take_pictures(&about, &prompt, pictures, order);
     if (st == NULL) {
@@ -289,46 +281,14 @@ static sheaf_status *add_array(sheaf__prompts *p, const json_t *array, const cha
     return add_ids(p, ids, (int64_t)n, expected);
 }
 
-/* A string field; NULL when there is none. Prompts and answers are kept as C
- * strings. */
-static sheaf_status *string_field(const char **out, const json_t *record, const char *name)
+sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
+                                      const char *system, const char *const *image, int64_t images)
 {
-    const json_t *value = json_object_get(record, name);
-    *out = json_string_value(value);
-    if (*out == NULL || strlen(*out) == json_string_length(value))
-        return NULL;
-    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field '%s'", name),
-                          "text without NUL (\\u0000)");
-}
-
-static sheaf_status *put_said(sheaf__prompts *p, const sheaf__wording *w, const sheaf__messages *m,
-                              const char *system, const char *const *image, int64_t images)
-{
-    int64_t n = m->count;
-    const char *expected = NULL;
-    if (n > 1 && strcmp(m->message[n - 1].role, SHEAF__ASSISTANT) == 0)
-        expected = m->message[--n].content;
-    const bool before = system != NULL && n > 0 && strcmp(m->message[0].role, SHEAF__SYSTEM) != 0;
-    sheaf__message *said = malloc((size_t)(n + 1) * sizeof *said);
-    if (said == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
-    said[0] = (sheaf__message){ SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) };
-    if (n > 0)
-        memcpy(said + before, m->message, (size_t)n * sizeof *said);
-    sheaf_status *st = add_said(p, w, said, n + before, expected, image, images);
-    free(said);
-    return st;
-}
-
-sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w,
-                                      const json_t *record, const char *system,
-                                      const char *const *image, int64_t images)
-{
-    sheaf__messages m;
-    sheaf_status *st = sheaf__messages_read(&m, record);
+    sheaf__asked a;
+    sheaf_status *st = sheaf__asked_read(&a, record, system);
     if (st == NULL)
-        st = put_said(p, w, &m, system, image, images);
-    sheaf__messages_release(&m);
+        st = add_said(p, w, a.said, a.n, a.expected, image, images);
+    sheaf__asked_release(&a);
     return st;
 }
 
@@ -343,113 +303,137 @@ sheaf_status *sheaf__prompts_ids(sheaf__prompts *p, const json_t *list)
     return add_array(p, list, NULL);
 }
 
-/* A prompt, or messages, with pictures. */
-static sheaf_status *add_talk(sheaf__prompts *p, const sheaf__wording *w, const json_t *record,
-                              const char *system, const char *folder)
+/* What a record asks, with its pictures where they stand in conversations. */
+static sheaf_status *add_asked(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
+                               const char *system, const char *folder)
 {
     sheaf__viewing viewing;
-    sheaf__talk_pictures pictures;
-    sheaf__messages m = { 0 };
-    const char *prompt = NULL, *expected = NULL;
-    const bool talk = json_object_get(record, "messages") != NULL ||
-                      json_object_get(record, "conversations") != NULL;
-    sheaf__viewing_of(&viewing, w->config);
-    sheaf_status *st = sheaf__talk_pictures_read(&pictures, record, folder, &viewing);
-    if (st == NULL)
-        st = talk ? sheaf__messages_read(&m, record) : string_field(&prompt, record, "prompt");
-    if (st == NULL && !talk)
-        st = string_field(&expected, record, "completion");
-    if (st == NULL && !talk && prompt == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
-                            "a string 'prompt', or a list 'messages' or 'conversations'");
-    int64_t n = talk ? m.count : 1;
-    const sheaf__message one = { SHEAF__USER, prompt, prompt == NULL ? 0 : strlen(prompt) };
-    const sheaf__message *message = talk ? m.message : &one;
-    if (st == NULL && n > 1 && strcmp(message[n - 1].role, SHEAF__ASSISTANT) == 0)
-        expected = message[--n].content;
-    const bool before =
-        system != NULL && n > 0 && st == NULL && strcmp(message[0].role, SHEAF__SYSTEM) != 0;
-    sheaf__message *said = st == NULL ? malloc(((size_t)n + 1) * sizeof *said) : NULL;
-    if (st == NULL && said == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "prompts");
-    if (st == NULL) {
-        said[0] = (sheaf__message){ SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) };
-        memcpy(said + before, message, (size_t)n * sizeof *said);
-        st = sheaf__prompts_shown(p, w, said, n + before, expected, &pictures);
+    sheaf__talk_pictures pictures = { 0 };
+    sheaf__asked a = { 0 };
+    sheaf_status *st = NULL;
+    if (w->placed) {
+        sheaf__viewing_of(&viewing, w->config);
+        st = sheaf__talk_pictures_read(&pictures, record, folder, &viewing);
     }
+    if (st == NULL)
+        st = sheaf__asked_read(&a, record, system);
+    if (st == NULL && w->placed)
+        st = sheaf__prompts_shown(p, w, a.said, a.n, a.expected, &pictures);
+    else if (st == NULL && a.text)
+        st = add_text(p, w, a.said[a.n - 1].content, a.expected, system, NULL, 0);
+    else if (st == NULL)
+        st = add_said(p, w, a.said, a.n, a.expected, NULL, 0);
     sheaf__talk_pictures_release(&pictures);
-    sheaf__messages_release(&m);
-    free(said);
+    sheaf__asked_release(&a);
     return st;
 }
 
-static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, const json_t *record,
-                                const char *system)
+/* The field of a record that gives a picture, or NULL. */
+static const char *picture_field(const json_t *record)
 {
-    const json_t *tokens = json_object_get(record, "tokens"),
-                 *messages = json_object_get(record, "messages"),
-                 *sharegpt = json_object_get(record, "conversations");
-    const char *prompt, *expected;
+    static const char *const names[] = { "image", "images" };
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(record, names[i]);
+        if (value != NULL && !json_is_null(value) &&
+            !(json_is_array(value) && json_array_size(value) == 0) &&
+            !(json_is_string(value) && json_string_length(value) == 0))
+            return names[i];
+    }
+    return NULL;
+}
+
+static sheaf_status *add_tokens(sheaf__prompts *p, const json_t *record)
+{
+    const char *field = picture_field(record);
+    if (field == NULL)
+        return add_array(p, json_object_get(record, "tokens"),
+                         json_string_value(json_object_get(record, "completion")));
+    sheaf_status *st = sheaf__bad_field(field, "no picture beside \"tokens\"", "one");
+    return sheaf_try_this(st, "\"prompt\" or \"messages\" with the picture, or a .safetensors file "
+                              "with the ids and the pictures' numbers");
+}
+
+static sheaf_status *add_json(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
+                              const char *system, const char *folder)
+{
     if (json_is_string(record)) {
         if (strlen(json_string_value(record)) == json_string_length(record))
             return add_text(p, w, json_string_value(record), NULL, system, NULL, 0);
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "text without NUL (\\u0000)");
     }
-    sheaf_status *st = string_field(&prompt, record, "prompt");
-    if (st == NULL)
-        st = string_field(&expected, record, "completion");
-    if (st != NULL)
-        return st;
-    if (prompt != NULL)
-        return add_text(p, w, prompt, expected, system, NULL, 0);
-    if (messages != NULL || sharegpt != NULL)
-        return sheaf__prompts_messages(p, w, record, system, NULL, 0);
-    if (json_is_array(tokens))
-        return add_array(p, tokens, expected);
+    if (sheaf__asks(record))
+        return add_asked(p, w, record, system, folder);
+    if (json_is_array(json_object_get(record, "tokens")))
+        return add_tokens(p, record);
     return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
-                          "a text, a string 'prompt', a list 'messages' or a list 'tokens'");
+                          "a text, \"prompt\", \"instruction\", a list \"messages\" or "
+                          "\"conversations\", or a list \"tokens\"");
 }
 
-static sheaf_status *add_record(sheaf__prompts *p, const sheaf__wording *w, const char *line,
-                                size_t size, const char *system, const char *folder)
+/* A file of them on its way. */
+typedef struct lines {
+    sheaf__prompts *prompts;
+    const sheaf__wording *wording;
+    const sheaf__prompts_from *from;
+    sheaf__json_items items;
+    sheaf__complaints complaints;
+    char *folder; /* that pictures are relative to */
+    int64_t count;
+    bool told; /* of a picture that is not seen */
+} lines;
+
+static void add_line(lines *l)
 {
     json_t *record = NULL;
-    sheaf_status *st = sheaf__json_parse_line(&record, line, size);
-    if (st == NULL && w->placed && json_is_object(record) &&
-        json_object_get(record, "tokens") == NULL)
-        st = add_talk(p, w, record, system, folder);
-    else if (st == NULL)
-        st = add_fields(p, w, record, system);
+    const sheaf__json_items *items = &l->items;
+    sheaf_status *st = sheaf__json_parse_line(&record, items->text, items->size);
+    if (st == NULL)
+        st = add_json(l->prompts, l->wording, record, l->from->system, l->folder);
+    if (st == NULL && !l->wording->placed && !l->told && picture_field(record) != NULL) {
+        sheaf_warn(l->from->events,
+                   "%s: %s %" PRId64 ": field '%s' is not used: %s has no pictures", items->path,
+                   items->unit, items->place, picture_field(record),
+                   sheaf_family_name(l->wording->config->family));
+        l->told = true;
+    }
     json_decref(record);
-    return st;
+    l->count++;
+    sheaf__complain(&l->complaints, sheaf_in(st, "%s %" PRId64, items->unit, items->place));
 }
 
 /* All bad records are told together; other failures end the reading. */
-static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const char *path,
-                               const char *system)
+static sheaf_status *add_file(lines *l, const char *path)
 {
-    sheaf__complaints complaints = { 0 };
-    sheaf__json_items items;
     bool more = true;
-    int64_t count = 0;
-    char *folder = NULL;
-    sheaf_status *st = sheaf__json_items_open(&items, path);
+    sheaf_status *st = sheaf__json_items_open(&l->items, path);
     if (st == NULL)
-        st = sheaf__path_parent(&folder, path);
-    while (st == NULL && complaints.fatal == NULL &&
-           (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
-        count++;
-        sheaf__complain(&complaints,
-                        sheaf_in(add_record(p, w, items.text, items.size, system, folder),
-                                 "%s %" PRId64, items.unit, items.place));
-    }
-    if (st == NULL && count == 0)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "at least one prompt");
+        st = sheaf__path_parent(&l->folder, path);
+    while (st == NULL && l->complaints.fatal == NULL &&
+           (st = sheaf__json_items_next(&more, &l->items)) == NULL && more)
+        add_line(l);
     if (st == NULL)
-        st = sheaf__complaints_verdict(&complaints, path, count);
-    free(folder);
-    sheaf__complaints_release(&complaints);
-    sheaf__json_items_close(&items);
+        st = sheaf__complaints_verdict(&l->complaints, path, l->count);
+    free(l->folder);
+    l->folder = NULL;
+    sheaf__complaints_release(&l->complaints);
+    sheaf__json_items_close(&l->items);
+    return st;
+}
+
+/* A file, or the files of a folder. */
+static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__prompts_from *from)
+{
+    lines l = { .prompts = p, .wording = w, .from = from };
+    sheaf__text_sources sources;
+    sheaf_status *st = sheaf__text_sources_files(&sources, from->file);
+    for (int64_t i = 0; i < sources.paths && st == NULL; i++)
+        st = add_file(&l, sources.path[i]);
+    if (st == NULL && p->count == 0)
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file), "at least one prompt"),
+            "none");
+    sheaf__text_sources_release(&sources);
     return st;
 }
 
@@ -524,11 +508,8 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
-    if (w->placed)
-        return add_lines(p, w, from->file, from->system);
-    return w->images || sheaf__path_kind(from->file) == SHEAF_PATH_DIR
-               ? add_records(p, w, from)
-               : add_lines(p, w, from->file, from->system);
+    return w->images && sheaf__family_for(w->config)->pictures == NULL ? add_records(p, w, from)
+                                                                       : add_lines(p, w, from);
 }
 
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,

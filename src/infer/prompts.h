@@ -32,10 +32,9 @@ typedef struct sheaf__prompts {
 typedef struct sheaf__prompts_from {
     const char *text;
     const char *tokens; /* "1,2,3" */
-    /* JSON Lines, or a JSON array, of texts, or of objects with "prompt" (and "completion", to
-     * compare with), "messages" or "conversations" (of which an assistant's last one is to compare
-     * with) or "tokens"
-     * ([ids]); for models with images the files and folders of data/records.h */
+    /* JSON Lines or a JSON array, or a folder of such files, of texts, of objects in any form of
+     * asked.h, with pictures as data/talk_pictures.h has them, or with "tokens" ([ids]); for CogVLM
+     * and CogAgent the files and folders of data/records.h */
     const char *file;
     const char *const *image; /* [images] of text */
     int64_t images;
@@ -68,8 +67,8 @@ sheaf_status *sheaf__prompts_text(sheaf__prompts *prompts, const sheaf__wording 
                                   const char *text, const char *system, const char *const *image,
                                   int64_t images);
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                      const json_t *record, const char *system,
-                                      const char *const *image, int64_t images);
+                                      json_t *record, const char *system, const char *const *image,
+                                      int64_t images);
 sheaf_status *sheaf__prompts_ids(sheaf__prompts *prompts, const json_t *list);
 
 /* sheaf__prompts_put - one more; takes what `about` owns in any case. */

@@ -94,30 +94,74 @@ static void test_prompts__a_question_about_several_pictures(void **state)
     sheaf_config_release(&c);
 }
 
+/* In every form that train reads, with an answer or without; a file, or the folder that it is in.
+ */
 static void test_prompts__records_with_pictures(void **state)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf__wording w;
     sheaf__prompts p;
     put_pictures();
-    FILE *f = fopen(at("asked.jsonl"), "w");
-    assert_non_null(f);
-    fputs("{\"image\": {\"<image_01>\": \"a.png\"}, \"conversations\": [{\"role\": \"user\", "
-          "\"content\": \"see <image_01>\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}\n"
-          "{\"prompt\": \"P <image>\"}\n{\"prompt\": \"P\", \"image\": \"a.png\"}\n"
-          "{\"tokens\": [1, 2]}\n",
-          f);
-    fclose(f);
+    put(at("asked.jsonl"),
+        "{\"image\": {\"<image_01>\": \"a.png\"}, \"conversations\": [{\"role\": \"user\", "
+        "\"content\": \"see <image_01>\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}\n"
+        "{\"prompt\": \"P\"}\n{\"prompt\": \"P\", \"image\": \"a.png\"}\n"
+        "{\"tokens\": [1, 2]}\n"
+        "{\"instruction\": \"I\", \"input\": \"<image>\", \"output\": \"O\", \"images\": "
+        "[\"a.png\"]}\n"
+        "{\"instruction\": \"I\", \"history\": [[\"q\", \"r\"]], \"image\": \"a.png\"}\n"
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"Q\"}], \"completion\": [{\"role\": "
+        "\"assistant\", \"content\": \"B\"}], \"image\": \"a.png\"}\n");
     CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
-    CHECK_OK(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = at("asked.jsonl") }));
-    assert_int_equal(p.count, 4);
-    check_prompt(&p.prompt[0], "{256}<用户>see \n" NUMBER(0) WHOLE "\n<AI>");
-    assert_string_equal(p.about[0].expected, "A");
-    check_prompt(&p.prompt[1], "{256}<用户>P <image><AI>");
-    assert_int_equal(p.prompt[1].pictures, 0);
-    check_prompt(&p.prompt[2], "{256}<用户>" NUMBER(0) WHOLE "\nP<AI>");
-    assert_int_equal(p.prompt[3].n, 2);
-    sheaf__prompts_release(&p);
+    char folder[512];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strlen(at("x")) - 2), at("x"));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(sheaf__prompts_read(
+            &p, &w, &(sheaf__prompts_from){ .file = i == 0 ? at("asked.jsonl") : folder }));
+        assert_int_equal(p.count, 7);
+        check_prompt(&p.prompt[0], "{256}<用户>see \n" NUMBER(0) WHOLE "\n<AI>");
+        assert_string_equal(p.about[0].expected, "A");
+        check_prompt(&p.prompt[1], "{256}<用户>P<AI>");
+        assert_int_equal(p.prompt[1].pictures, 0);
+        check_prompt(&p.prompt[2], "{256}<用户>" NUMBER(0) WHOLE "\nP<AI>");
+        assert_null(p.about[2].expected);
+        assert_int_equal(p.prompt[3].n, 2);
+        check_prompt(&p.prompt[4], "{256}<用户>I\n" NUMBER(0) WHOLE "<AI>");
+        assert_string_equal(p.about[4].expected, "O");
+        check_prompt(&p.prompt[5], "{256}<用户>" NUMBER(0) WHOLE "\nq<AI>r<用户>I<AI>");
+        assert_null(p.about[5].expected);
+        check_prompt(&p.prompt[6], "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>");
+        assert_string_equal(p.about[6].expected, "B");
+        sheaf__prompts_release(&p);
+    }
+    unlink(at("asked.jsonl"));
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
+static void test_prompts__a_lost_picture_is_told(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        { "{\"imges\": \"a.png\", \"prompt\": \"P <image>\"}\n",
+          "line 1: message 1 | a picture for '<image>' | none: a field 'imges', which is not read" },
+        { "{\"tokens\": [1, 2], \"image\": \"a.png\"}\n",
+          "line 1: field 'image' | no picture beside \"tokens\" | one | \"prompt\" or" },
+    };
+    sheaf_config c = config_of("minicpmv");
+    sheaf__wording w;
+    sheaf__prompts p;
+    put_pictures();
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        put(at("asked.jsonl"), cases[i].text);
+        CHECK_FAILS(
+            sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = at("asked.jsonl") }),
+            SHEAF_E_DATA, cases[i].want);
+        sheaf__prompts_release(&p);
+    }
+    unlink(at("asked.jsonl"));
     sheaf__wording_close(&w);
     sheaf_config_release(&c);
 }
@@ -336,10 +380,12 @@ static void test_dialogue__says_where_pictures_do_not_stand(void **state)
               SAID("A") "]}",
           "bad.json: message 3 | names of the pictures that were given (1), each once | another '<image>'" },
         { "{\"messages\": [" ASKED("<image>") SAID("A") "]}",
-          "bad.json: message 1 | '<image>' for each picture that stands in it (0) | 1 of them" },
+          "bad.json: message 1 | a picture for '<image>' | none | in users' messages the name of each" },
+        { "{\"img\": \"a.png\", \"messages\": [" ASKED("<image>") SAID("A") "]}",
+          "none: a field 'img', which is not read" },
         { "{\"image\": {\"<image_00>\": \"a.png\"}, \"messages\": [" ASKED("<image> <image_00>")
               SAID("A") "]}",
-          "bad.json: message 1 | '<image>' for each picture that stands in it (1) | 2 of them" },
+          "each once | another '<image>'" },
         { "{\"image\": {\"<image_00>\": \"a.png\"}, \"messages\": [" ASKED("<image_01>")
               SAID("A") "]}",
           "each once | another '<image_01>'" },
@@ -392,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompts__a_question_about_several_pictures),
         cmocka_unit_test(test_prompts__records_with_pictures),
+        cmocka_unit_test(test_prompts__a_lost_picture_is_told),
         cmocka_unit_test(test_dialogue__pictures_join_the_conversation),
         cmocka_unit_test(test_dialogue__a_file_that_names_no_place),
         cmocka_unit_test(test_dialogue__every_form_of_pictures_is_loaded),

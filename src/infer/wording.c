@@ -512,7 +512,7 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wo
 
 sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *order,
                                    const sheaf__wording *w, const sheaf__message *said, int64_t n,
-                                   const sheaf__shown *shown, int64_t pictures, bool lines)
+                                   const sheaf__talk_pictures *pictures)
 {
     sheaf__placed placed = { 0 };
     sheaf__said all = { 0 };
@@ -521,13 +521,12 @@ sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *or
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures in a text"),
                             "a tokenizer, or a config, that knows the marks of pictures");
     if (st == NULL)
-        st = sheaf__place_pictures(&placed, &w->speech.form, said, n, shown, pictures,
-                                   &(sheaf__place_options){ .lines = lines, .number_all = true });
+        st = sheaf__talk_pictures_place(&placed, &w->speech.form, said, n, pictures, true);
     if (st == NULL)
         st = sheaf__say(&all, &w->speech, &placed, true);
     if (st == NULL)
         st = take_said(out, block, w, &all);
-    for (int64_t i = 0; i < pictures && st == NULL; i++)
+    for (int64_t i = 0; i < pictures->count && st == NULL; i++)
         order[i] = placed.order[i];
     sheaf__said_release(&all);
     sheaf__placed_release(&placed);
@@ -571,7 +570,7 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
                                           "none"),
                               "--template NAME");
     if (w->placed)
-        return sheaf__wording_shown(out, block, NULL, w, said, n, NULL, 0, false);
+        return sheaf__wording_shown(out, block, NULL, w, said, n, &(sheaf__talk_pictures){ 0 });
     return w->chat != NULL ? render(out, block, w, said, n)
                            : as_turns(out, block, w, said, n, image);
 }

@@ -10,6 +10,7 @@
 
 #include "base/events.h"
 #include "base/text.h"
+#include "data/talk_pictures.h"
 #include "infer/generate.h"
 #include "inputs/chat/recognise.h"
 #include "inputs/sentencepiece.h"
@@ -100,13 +101,11 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
 sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf__wording *wording,
                                   const char *text, const char *system, bool image);
 /* sheaf__wording_shown - the same of messages with pictures, of a wording that is `placed`: of out
- * embed says where they are, in the order of order[0..pictures) (each a number of `shown`);
- * `lines` as of sheaf__place_options.
- * sheaf__wording_said() is this without pictures. */
+ * embed says where they are, in the order of order[0..pictures->count) (each a number of
+ * theirs). sheaf__wording_said() is this without pictures. */
 sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *order,
                                    const sheaf__wording *wording, const sheaf__message *said,
-                                   int64_t n, const sheaf__shown *shown, int64_t pictures,
-                                   bool lines);
+                                   int64_t n, const sheaf__talk_pictures *pictures);
 /* sheaf__wording_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
  * turns, perhaps after a system message, or that hold a NUL; they name the message, from 1. */
 sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n);

@@ -81,13 +81,14 @@ static void put_picture(placing *p, int64_t which)
 
 size_t sheaf__is_picture_name(const char *text, size_t size)
 {
-    static const char begin[] = "<image_";
+    static const char begin[] = "<image";
     size_t n = sizeof begin - 1;
-    if (size < n || memcmp(text, begin, n) != 0)
+    if (size <= n || memcmp(text, begin, n) != 0)
         return 0;
-    while (n < size && text[n] >= '0' && text[n] <= '9')
-        n++;
-    return n > sizeof begin - 1 && n < size && text[n] == '>' ? n + 1 : 0;
+    if (text[n] == '_' && n + 1 < size && text[n + 1] >= '0' && text[n + 1] <= '9')
+        for (n++; n < size && text[n] >= '0' && text[n] <= '9';)
+            n++;
+    return n < size && text[n] == '>' ? n + 1 : 0;
 }
 
 /* The picture that is called as `text` begins, of several the first that stands nowhere yet, and
@@ -109,13 +110,29 @@ static int64_t named_here(size_t *length, const placing *p, const char *text, si
 
 static sheaf_status *no_picture(const placing *p, const char *name, size_t size)
 {
+    const char *unread = p->options->unread;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "message %" PRId64, p->message + 1);
-    sheaf_expected(st, "names of the pictures that were given (%" PRId64 "), each once",
-                   p->pictures);
-    return sheaf_found(st, "another '%.*s'", (int)size, name);
+    if (p->pictures > 0) {
+        sheaf_expected(st, "names of the pictures that were given (%" PRId64 "), each once",
+                       p->pictures);
+        sheaf_found(st, "another '%.*s'", (int)size, name);
+        return sheaf_try_this(st, "\"<image>\" for the one picture, or for each in turn of a "
+                                  "list; \"<image_00>\" where each is given with its name");
+    }
+    sheaf_expected(st, "a picture for '%.*s'", (int)size, name);
+    if (unread != NULL && unread[0] != '\0')
+        sheaf_found(st, "none: a field '%s', which is not read", unread);
+    else
+        sheaf_found(st, "none");
+    return sheaf_try_this(
+        st,
+        "give the picture (--image FILE, or \"image\" in the record), or write another text: "
+        "'%.*s' is the place of a picture",
+        (int)size, name);
 }
 
-/* A user's content with pictures in place of their names. */
+/* A user's content with pictures in place of their names. A name of none is no text: its picture
+ * was lost. */
 static sheaf_status *put_content(placing *p, const sheaf__message *m)
 {
     size_t done = 0;
@@ -123,7 +140,7 @@ static sheaf_status *put_content(placing *p, const sheaf__message *m)
         size_t n = 0;
         const int64_t which =
             m->content[at] == '<' ? named_here(&n, p, m->content + at, m->size - at) : -1;
-        if (m->content[at] == '<' && which < 0 && p->options->lines)
+        if (m->content[at] == '<' && which < 0)
             n = sheaf__is_picture_name(m->content + at, m->size - at);
         if (n > 0 && (which < 0 || p->used[which]))
             return no_picture(p, m->content + at, n);
@@ -160,19 +177,16 @@ static bool is_named(const placing *p, const sheaf__message *m)
 static sheaf_status *put_message(placing *p, bool named)
 {
     sheaf__message *m = &p->out->message[p->message];
-    const bool some = p->pictures > 0 && is_user(m);
-    sheaf_status *st = NULL;
+    if (!is_user(m))
+        return NULL;
     p->text = (sheaf_text){ 0 };
-    for (int64_t i = 0; i < p->pictures && some && !named; i++)
+    for (int64_t i = 0; i < p->pictures && !named; i++)
         if (p->shown[i].message == p->message) {
             put_picture(p, i);
             sheaf__text_add(&p->text, "\n");
         }
-    if (some && named)
-        st = put_content(p, m);
-    else
-        sheaf__text_bytes(&p->text, m->content, m->size);
-    if (st == NULL && some) {
+    sheaf_status *st = put_content(p, m);
+    if (st == NULL && p->pictures > 0) {
         m->size = p->text.size;
         st = sheaf__text_take(&p->out->owned[p->message], &p->text);
         m->content = p->out->owned[p->message];
@@ -194,8 +208,9 @@ static sheaf_status *check_used(const placing *p)
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "pictures");
     const char *name = p->shown[first].name;
     sheaf_expected(st, "each to stand in a user's message, or none (then all stand in front)");
-    return sheaf_found(st, "%" PRId64 " of %" PRId64 " that do not, first '%s'", missing,
-                       p->pictures, name == NULL ? "one without a name" : name);
+    sheaf_found(st, "%" PRId64 " of %" PRId64 " that do not, first '%s'", missing, p->pictures,
+                name == NULL ? "one without a name" : name);
+    return sheaf_try_this(st, "write the name of each in the text, or that of none");
 }
 
 sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_form *form,

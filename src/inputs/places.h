@@ -3,8 +3,10 @@
  *
  * A picture stands where its name does in a user's message: "<image>" for the one picture of a
  * conversation (or for each in turn, if all are called so), "<image_00>" where each has its own.
- * Pictures of which none is named stand in front of the message they came with, a line each. What
- * is written for one is upstream's, byte for byte:
+ * Pictures of which none is named stand in front of the message they came with, a line each. A
+ * name in a user's message is never text: without its picture it is an error.
+ *
+ * What is written for one is upstream's, byte for byte:
  *   a picture        BEGIN ROW ... ROW END
  *   and its slices   SLICE BEGIN ROW ... END BEGIN ... END, a line each row of the grid, SLICE_END
  *   or (2.6)         SLICE ROW ... ROW SLICE_END SLICE ..., a line each row of the grid
@@ -24,7 +26,8 @@ typedef struct sheaf__shown {
 
 typedef struct sheaf__place_options {
     bool lines; /* a line of its own for each: upstream's where pictures have names of their own */
-    bool number_all; /* else only those with slices have a number */
+    bool number_all;    /* else only those with slices have a number */
+    const char *unread; /* a field that was perhaps meant to give the pictures; NULL: none */
 } sheaf__place_options;
 
 typedef struct sheaf__placed_mark {
@@ -52,7 +55,8 @@ sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_for
                                     const sheaf__place_options *options);
 void sheaf__placed_release(sheaf__placed *placed);
 
-/* sheaf__is_picture_name - "<image_" digits ">" at the beginning of `text`: its length, or 0. */
+/* sheaf__is_picture_name - "<image>", or "<image_" digits ">", at the beginning of `text`: its
+ * length, or 0. */
 size_t sheaf__is_picture_name(const char *text, size_t size);
 
 #endif

@@ -53,11 +53,11 @@ static const struct {
     { "no picture",
       &v2_0,
       { 0 },
-      { USER("a <image> b") },
-      1,
+      { USER("a <image_> b"), ANSWER("<image>") },
+      2,
       { { 0 } },
       0,
-      { "a <image> b" },
+      { "a <image_> b", "<image>" },
       { 0 } },
     { "in its place",
       &v2_0,
@@ -176,24 +176,51 @@ static void test_places__texts_are_upstreams(void **state)
 
 static void test_places__say_what_does_not_fit(void **state)
 {
-    const sheaf__shown one = { "<image>", 0, 0, 0 },
-                       both[] = { { "<image_00>", 0, 0, 0 }, { "<image_01>", 0, 0, 0 } };
-    const sheaf__message twice = USER("<image><image>"), some = USER("<image_00>"),
-                         other = USER("<image_00><image_02><image_01>");
-    sheaf__placed p;
-    CHECK_FAILS(sheaf__place_pictures(&p, &v2_0, &twice, 1, &one, 1, &(sheaf__place_options){ 0 }),
-                SHEAF_E_DATA,
-                "message 1 | names of the pictures that were given (1), each once | another "
-                "'<image>'");
-    sheaf__placed_release(&p);
-    CHECK_FAILS(sheaf__place_pictures(&p, &v2_0, &some, 1, both, 2,
-                                      &(sheaf__place_options){ .lines = true }),
-                SHEAF_E_DATA, "1 of 2 that do not, first '<image_01>'");
-    sheaf__placed_release(&p);
-    CHECK_FAILS(sheaf__place_pictures(&p, &v2_0, &other, 1, both, 2,
-                                      &(sheaf__place_options){ .lines = true }),
-                SHEAF_E_DATA, "another '<image_02>'");
-    sheaf__placed_release(&p);
+    static const sheaf__shown one = { "<image>", 0, 0, 0 },
+                              both[] = { { "<image_00>", 0, 0, 0 }, { "<image_01>", 0, 0, 0 } };
+    static const struct {
+        sheaf__message message;
+        const sheaf__shown *shown;
+        int64_t pictures;
+        sheaf__place_options how;
+        const char *want;
+    } cases[] = {
+        { USER("<image><image>"),
+          &one,
+          1,
+          { 0 },
+          "message 1 | names of the pictures that were given (1), each once | another '<image>' | "
+          "\"<image>\" for the one picture" },
+        { USER("<image_00>"),
+          both,
+          2,
+          { .lines = true },
+          "1 of 2 that do not, first '<image_01>' | write the name of each" },
+        { USER("<image_00><image_02><image_01>"),
+          both,
+          2,
+          { .lines = true },
+          "another '<image_02>'" },
+        { USER("<image_00>"), &one, 1, { 0 }, "another '<image_00>'" },
+        { USER("<image_00><image><image_01>"), both, 2, { .lines = true }, "another '<image>'" },
+        { USER("is <image> one?"),
+          NULL,
+          0,
+          { 0 },
+          "message 1 | a picture for '<image>' | none | give the picture (--image FILE, or" },
+        { USER("<image_7>"),
+          NULL,
+          0,
+          { .unread = "imges" },
+          "a picture for '<image_7>' | none: a field 'imges', which is not read" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__placed p;
+        CHECK_FAILS(sheaf__place_pictures(&p, &v2_0, &cases[i].message, 1, cases[i].shown,
+                                          cases[i].pictures, &cases[i].how),
+                    SHEAF_E_DATA, cases[i].want);
+        sheaf__placed_release(&p);
+    }
 }
 
 /* ---- tokens ---- */

@@ -149,9 +149,12 @@ static sheaf_status *add_text(const sheaf__setting *o, const char *text, const c
     sheaf__texts *texts = o->value;
     if (*text == '\0' || !sheaf__is_utf8(text))
         return sheaf_expected(refuse(text, from), *text == '\0' ? "a text" : "a text in UTF-8");
-    if (texts->n == SHEAF__MAX_TEXTS)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "at most %d of them",
-                              SHEAF__MAX_TEXTS);
+    if (texts->n == SHEAF__MAX_TEXTS) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", from);
+        sheaf_found(sheaf_expected(st, "at most %d of them", SHEAF__MAX_TEXTS), "one more, '%.60s'",
+                    text);
+        return o->advice == NULL ? st : sheaf_try_this(st, "%s", o->advice);
+    }
     texts->at[texts->n++] = text;
     return NULL;
 }

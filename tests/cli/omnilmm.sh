@@ -46,6 +46,20 @@ sed "s/${pictures[0]##*/}/${pictures[2]##*/}/" "$folder/two.json" >"$folder/othe
 runs "with another first picture" 0 '"loss":' eval --model "$m" --data "$folder/other.json" --json
 check "the first counts" test "$with_two" != "$(json_number "$work/stdout" loss)"
 
+# ---- what is not read is told ----
+sed 's/"image"/"imges"/' "$folder/one.json" >"$folder/misspelt.json"
+runs "a misspelt field" 3 "misspelt.json: entry 1: message 1.*a picture for '<image>'.*a field 'imges', which is not read" eval --model "$m" --data "$folder/misspelt.json"
+runs "also where an answer is asked for" 3 "a field 'imges', which is not read" generate --model "$m" --data "$folder/misspelt.json" --max-new 1
+sed 's/<image>.n//; s/"id"/"width"/' "$folder/misspelt.json" >"$folder/unread.json"
+runs "fields that are not used" 0 "entry 1: field '(imges|width)' is not used" eval --model "$m" --data "$folder/unread.json"
+runs "a cache that is not made" 0 'data-cache .* has no effect: records with pictures' eval --model "$m" --data "$folder/one.json" --data-cache "$work/cache"
+many=()
+for _ in $(seq 17); do many+=(--image "${pictures[0]}"); done
+runs "too many pictures for a command" 2 'image.*at most 16 of them.*one more.*images' generate --model "$m" --prompt what "${many[@]}"
+runs "a folder with several files" 3 'a folder with one.*such files in it.*one of them' eval --model "$m" --data "$folder"
+printf '{"instruction": "what?", "output": "abc", "image": "%s"}\n' "${pictures[0]}" >"$work/pictures/asked.jsonl"
+runs "instructions, in a folder" 0 '"expected":"abc"' generate --model "$m" --data "$work/pictures" --max-new 1 --json
+
 # ---- training ----
 flags=(--steps 3 --micro-batch 3 --lr 1e-3 --threads 1 --data "$folder/all.json")
 lora=(--lora-targets all-linear --lora-rank 4 --lora-dropout 0.1 --modules-to-save "embed_tokens,resampler")

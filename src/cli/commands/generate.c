@@ -239,8 +239,8 @@ int cmd_generate(cli *cli, int argc, char **argv)
     cli_option table[CLI_MAX_OPTIONS] = {
         { "prompt", CLI_TEXT, &s.prompt, "text to continue, or question", "TEXT", .min = 1 },
         { "image", CLI_TEXTS | CLI_UNSAVED, &s.image,
-          "picture that the prompt asks about; several times where the model reads several",
-          "FILE" },
+          "picture that the prompt asks about; several times where the model reads several", "FILE",
+          .advice = "--data FILE: a record's \"images\" lists as many as there are" },
         { "tokens", CLI_TEXT, &s.tokens, "token ids to continue", "1,2,3" },
         { "prompts", CLI_PATH, &s.prompts,
           "JSON Lines of texts, or of objects with prompt, messages or tokens", "FILE" },

@@ -1,0 +1,106 @@
+/* asked.c - see asked.h. */
+#include "infer/asked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer/wording.h"
+
+static bool has(const json_t *record, const char *name)
+{
+    return json_object_get(record, name) != NULL;
+}
+
+static bool is_list(const json_t *record)
+{
+    return has(record, "messages") || has(record, "conversations");
+}
+
+bool sheaf__asks(const json_t *record)
+{
+    return is_list(record) || has(record, "instruction") || has(record, "prompt");
+}
+
+static sheaf_status *no_nul(const char *what)
+{
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", what), "text without NUL (\\u0000)");
+}
+
+/* Room for n messages and a system message, which is put where there is none. */
+static sheaf_status *begin(sheaf__asked *out, int64_t n, const char *system, const char *first)
+{
+    out->said = malloc(((size_t)n + 1) * sizeof *out->said);
+    if (out->said == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
+    if (system != NULL && first != NULL && strcmp(first, SHEAF__SYSTEM) != 0)
+        out->said[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
+    return NULL;
+}
+
+/* An answer at the end is the one to compare with: prompts and answers are kept as C strings. */
+static sheaf_status *take_expected(sheaf__asked *out, const char *field)
+{
+    const sheaf__message *last = &out->said[out->n - 1];
+    if (out->n < 2 || strcmp(last->role, SHEAF__ASSISTANT) != 0)
+        return NULL;
+    out->expected = last->content;
+    out->n--;
+    return strlen(last->content) == last->size ? NULL : no_nul(field);
+}
+
+static sheaf_status *take_list(sheaf__asked *out, const json_t *record, const char *system)
+{
+    const sheaf__messages *m = &out->list;
+    sheaf_status *st = sheaf__messages_read(&out->list, record);
+    if (st == NULL)
+        st = begin(out, m->count, system, m->message[0].role);
+    if (st != NULL)
+        return st;
+    memcpy(out->said + out->n, m->message, (size_t)m->count * sizeof *out->said);
+    out->n += m->count;
+    return take_expected(out, "messages");
+}
+
+static sheaf_status *take_pair(sheaf__asked *out, const char *system)
+{
+    const sheaf__text_record *r = &out->record;
+    sheaf_status *st = begin(out, 1, system, SHEAF__USER);
+    if (st != NULL)
+        return st;
+    out->said[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
+    out->expected = r->text;
+    out->text = true;
+    if (strlen(r->prompt) != r->prompt_size)
+        return no_nul("field 'prompt'");
+    return r->text == NULL || strlen(r->text) == r->text_size ? NULL : no_nul("field 'completion'");
+}
+
+static sheaf_status *take_record(sheaf__asked *out, json_t *record, const char *system)
+{
+    const sheaf__text_record *r = &out->record;
+    sheaf_status *st = sheaf__text_record_ask(&out->record, record);
+    if (st == NULL && r->messages == 0)
+        return take_pair(out, system);
+    if (st == NULL)
+        st = begin(out, r->messages, system, r->message[0].role);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < r->messages; i++)
+        out->said[out->n++] =
+            (sheaf__message){ r->message[i].role, r->message[i].content, r->message[i].size };
+    return take_expected(out, sheaf__text_form_name(r->form));
+}
+
+sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system)
+{
+    *out = (sheaf__asked){ 0 };
+    return is_list(record) ? take_list(out, record, system) : take_record(out, record, system);
+}
+
+void sheaf__asked_release(sheaf__asked *asked)
+{
+    free(asked->said);
+    sheaf__messages_release(&asked->list);
+    sheaf__text_record_release(&asked->record);
+    *asked = (sheaf__asked){ 0 };
+}

@@ -1,0 +1,26 @@
+/* asked.h - private: what a record asks, in any form that data sets have (data/text_record.h,
+ * inputs/chat/messages.h): the messages up to the one to answer, and the answer to compare with. */
+#ifndef SHEAF_INFER_ASKED_H
+#define SHEAF_INFER_ASKED_H
+
+#include "data/text_record.h"
+#include "inputs/chat/messages.h"
+
+typedef struct sheaf__asked {
+    sheaf__message *said; /* [n]; the last is to be answered. Borrowed from the record */
+    int64_t n;
+    const char *expected; /* NULL: none */
+    bool text;            /* a prompt, which is no conversation: the last of them */
+    sheaf__messages list; /* where one of them is held */
+    sheaf__text_record record;
+} sheaf__asked;
+
+/* sheaf__asks - has a record a form of these? Others hold tokens, or nothing that is read. */
+bool sheaf__asks(const json_t *record);
+/* sheaf__asked_read - `record` and `system` (NULL: none), which goes before messages that have no
+ * system message, must outlive *out. Release also after a failure. Errors: those of
+ * sheaf__messages_read() and sheaf__text_record_ask(); SHEAF_E_DATA for a NUL. */
+sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system);
+void sheaf__asked_release(sheaf__asked *asked);
+
+#endif
