@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The commands of the pages about text models, as they stand there, on a small model in the place of a real one. Where a
+# The commands of pages, as they stand there, on a small model in the place of a real one. Where a
 # page leaves flags out ("sheaf train ...") or counts in thousands, smaller ones are put in.
 . "$(dirname "$0")/lib.sh"
 
@@ -41,6 +41,23 @@ for page in tokenizers templates float16 evaluation coming-from; do
         check "docs/$page.md: $command" bash -c 'cd "$1" && PATH=$2:$PATH && eval "$3" </dev/null' . "$work/$page" "$work/bin" "$command"
     done < <(commands $page)
     check "docs/$page.md has commands" test $count -ge 2
+done
+
+# The pages of models with pictures: their JSON and the block after it, and the block of the README.
+fenced() { awk -v kind="\`\`\`$1" '$0 == kind { on = 1; next } /^```/ { on = 0 } on' "$2"; }
+for page in minicpmv:minicpmv-tiny:MiniCPM-V-2_6 omnilmm:omnilmm-tiny:OmniLMM-12B; do
+    IFS=: read -r page spec name <<<"$page"
+    mkdir "$work/$page"
+    runs "$spec" 0 . init "$spec" "$work/$page/$name"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/420.jpg" "$work/$page/a.jpg"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/grey.jpg" "$work/$page/b.jpg"
+    fenced json "$docs/$page.md" >"$work/$page/talks.json"
+    fenced sh "$docs/$page.md" >"$work/$page/block"
+    [ $page = omnilmm ] || fenced sh "$docs/../README.md" | grep -A 3 'sheaf plan .*MiniCPM' >>"$work/$page/block"
+    check "docs/$page.md has a block" test "$(grep -c '^sheaf' "$work/$page/block")" -ge 5
+    while read -r command; do
+        check "docs/$page.md: $command" bash -c 'cd "$1" && PATH=$2:$PATH && eval "$3" <<<"What?"' . "$work/$page" "$work/bin" "${command/#sheaf chat/sheaf chat --max-new 8}" || break
+    done < <(sed 's/^sheaf merge.*run9.*/rm -r merged; &/' "$work/$page/block")
 done
 
 # Each form of record that docs/data.md shows, as it stands there.
