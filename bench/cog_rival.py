@@ -4,7 +4,6 @@ Model, data, rank, targets, AdamW and clipping are those of `sheaf train` in cog
 factors in float32 beside a bfloat16 base, base in the base's dtype; --head labels sees rows with a label alone, all
 computes every logit as SAT and the port to transformers do. cog_bench.py takes whatever is fastest.
 """
-import argparse
 import json
 import resource
 import sys
@@ -15,25 +14,13 @@ import torch
 from safetensors.torch import load_file
 
 import cog_torch
+import rival_args
 
 imported = time.time()
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--micro-batch", type=int, default=2)
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], required=True)
-    parser.add_argument("--adapters", choices=["float32", "base"], default="base")
-    parser.add_argument("--head", choices=["labels", "all"], default="labels")
-    parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
+    args = rival_args.read(adapters=["base", "float32"], head=["labels", "all"])
     dtype = getattr(torch, args.dtype)
     model = cog_torch.load(args.model, dtype, args.rank, 2 * args.rank, dtype if args.adapters == "base" else torch.float32)
     trained = [p for p in model.parameters() if p.requires_grad]

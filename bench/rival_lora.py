@@ -5,7 +5,6 @@ in compare.py. Base weights have --dtype. With --adapters float32 PEFT keeps A
 and B in float32 beside a bfloat16 base (its default), with --adapters base they
 have the base's dtype; compare.py takes whichever is faster.
 """
-import argparse
 import json
 import sys
 import time
@@ -15,6 +14,8 @@ import torch
 import transformers
 import peft
 from safetensors.torch import load_file
+
+import rival_args
 
 imported = time.time()
 
@@ -28,20 +29,7 @@ def peak_rss_bytes():
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--micro-batch", type=int, default=2)
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], required=True)
-    parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
-    parser.add_argument("--adapters", choices=["float32", "base"], default="float32")
-    parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
+    args = rival_args.read(adapters=["float32", "base"], attention=["sdpa", "eager"])
     transformers.logging.set_verbosity_error()
     model = transformers.AutoModelForCausalLM.from_pretrained(
         args.model, dtype=getattr(torch, args.dtype), attn_implementation=args.attention)

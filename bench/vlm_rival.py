@@ -4,7 +4,6 @@ Model, data, rank, targets, modules saved, AdamW and clipping are those of `shea
 keeps the factors in float32 beside a bfloat16 base, base in the base's dtype; --head labels sees rows with a label alone,
 all computes every logit as the originals do. vlm_bench.py takes whatever is fastest.
 """
-import argparse
 import json
 import resource
 import sys
@@ -14,26 +13,14 @@ process_start = time.time()
 import torch
 from safetensors.torch import load_file
 
+import rival_args
 import vlm_torch
 
 imported, imported_rss = time.time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--micro-batch", type=int, default=2)
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], required=True)
-    parser.add_argument("--adapters", choices=["float32", "base"], default="base")
-    parser.add_argument("--head", choices=["labels", "all"], default="labels")
-    parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
+    args = rival_args.read(adapters=["base", "float32"], head=["labels", "all"])
     model = vlm_torch.load(args.model, getattr(torch, args.dtype), args.rank, 2 * args.rank, args.adapters == "float32")
     trained = [p for p in model.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-4, betas=(0.9, 0.999), weight_decay=0.0, fused=True)

@@ -1,0 +1,22 @@
+"""rival_args.py - the arguments of the programs that take LoRA steps with PyTorch, and the threads and the seed they begin with."""
+import argparse
+
+import torch
+
+
+def read(**choices):
+    """The arguments; each of `choices` is a flag with its values, the first by default."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--micro-batch", type=int, default=2)
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], required=True)
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=2)
+    for name, values in choices.items():
+        parser.add_argument("--" + name, choices=values, default=values[0])
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    return args
