@@ -174,7 +174,9 @@ SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model, co
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
 /* sheaf_chat_look - another picture; what was said is forgotten. Of a model that reads several
  * (OmniLMM, MiniCPM-V) one more, which stands in front of the next question, or where that says
- * "<image>"; what was said stays. On failure nothing changes. */
+ * "<image>"; what was said stays. NULL: none, or (several) those that no question has shown are
+ * taken back. On failure nothing changes. Errors: those of the picture; SHEAF_E_ARG where there is
+ * none to take back. */
 SHEAF_API sheaf_status *sheaf_chat_look(sheaf_chat *chat, const char *image);
 /* sheaf_chat_reset - forgets what was said; picture and system message stay. */
 SHEAF_API void sheaf_chat_reset(sheaf_chat *chat);

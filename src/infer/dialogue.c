@@ -107,11 +107,38 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
     return NULL;
 }
 
+/* Pictures that wait; of a model that reads one, that. */
+static sheaf_status *take_back(sheaf__dialogue *d, int64_t number)
+{
+    sheaf__talk_pictures *p = &d->shown;
+    if (d->wording->placed ? d->waiting == 0 : d->picture == NULL)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no picture"),
+                                          "one that could be taken back%s",
+                                          d->wording->placed ? ": that no question has shown" : ""),
+                           "none");
+    if (!d->wording->placed)
+        sheaf__dialogue_reset(d);
+    for (; d->waiting > 0; d->waiting--) {
+        d->pieces -= sheaf__sliced_count(&p->viewed[p->count - 1].pieces);
+        sheaf__viewed_release(&p->viewed[--p->count]);
+    }
+    if (p->count == 0) {
+        free(d->picture);
+        d->picture = NULL;
+    }
+    free(d->image);
+    d->image = NULL;
+    d->look = number;
+    return NULL;
+}
+
 sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t number)
 {
     const sheaf_config *config = d->wording->config;
     sheaf__picture *picture = NULL;
     char *image = NULL;
+    if (path == NULL)
+        return take_back(d, number);
     if (d->wording->placed)
         return add_look(d, path, number);
     if (!d->wording->images)
@@ -248,6 +275,18 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
     free(question);
     free(said);
     return st;
+}
+
+sheaf_status *sheaf__dialogue_ask_alone(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
+                                        const char *query)
+{
+    sheaf__dialogue fresh = *d; /* which owns nothing */
+    char *question = NULL;
+    sheaf_status *st = with_pictures(&question, d, query);
+    free(question);
+    fresh.count = systems(d);
+    fresh.waiting = d->shown.count;
+    return st == NULL ? sheaf__dialogue_ask(out, block, &fresh, query) : st;
 }
 
 sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const char *answer)

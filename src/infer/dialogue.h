@@ -31,8 +31,9 @@ typedef struct sheaf__dialogue {
 } sheaf__dialogue;
 
 /* sheaf__dialogue_look - another picture; what was said is forgotten, but for the system message;
- * placed: one more, and nothing is.
- * `number` is its own (sheaf__prompt.look). On failure nothing changes. */
+ * placed: one more, and nothing is. NULL: none; placed: those that wait are taken back.
+ * `number` is its own (sheaf__prompt.look). On failure nothing changes. Errors: those of the
+ * picture; SHEAF_E_ARG where there is none to take back. */
 sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t number);
 /* sheaf__dialogue_system - the system message, or none (NULL or empty); what was said is forgotten.
  * Errors: SHEAF_E_UNSUPPORTED for a template without a place for it. */
@@ -46,6 +47,10 @@ void sheaf__dialogue_release(sheaf__dialogue *d);
  * another number of "<image>" than of pictures that wait, but for none. */
 sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
                                   const char *query);
+/* sheaf__dialogue_ask_alone - the prompt that it would be if nothing had been said before. Errors:
+ * the same. */
+sheaf_status *sheaf__dialogue_ask_alone(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
+                                        const char *query);
 /* sheaf__dialogue_keep - the turn is over. */
 sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const char *answer);
 

@@ -410,6 +410,40 @@ static void test_dialogue__says_where_pictures_do_not_stand(void **state)
     sheaf_config_release(&c);
 }
 
+static void test_dialogue__pictures_are_taken_back(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf__wording w;
+    sheaf__dialogue d = { .wording = &w };
+    sheaf__prompt p;
+    void *block = NULL;
+    put_pictures();
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_FAILS(sheaf__dialogue_look(&d, NULL, 1), SHEAF_E_ARG, "that no question has shown");
+    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 2));
+    CHECK_OK(sheaf__dialogue_look(&d, NULL, 3));
+    check_question(&d, "Q", "{256}<用户>Q<AI>", 0);
+    CHECK_OK(sheaf__dialogue_look(&d, at("b.png"), 4));
+    CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 5));
+    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 6));
+    CHECK_OK(sheaf__dialogue_look(&d, NULL, 7));
+    static const char want[] = "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\nQ<AI>A<用户>R<AI>";
+    check_question(&d, "R", want, 3);
+    assert_int_equal(d.look, 7);
+    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 8));
+    static const char more[] =
+        "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\nQ<AI>A<用户>" NUMBER(1) WHOLE "\nR<AI>";
+    check_question(&d, "R", more, 4);
+    CHECK_OK(sheaf__dialogue_ask_alone(&p, &block, &d, "R"));
+    check_prompt(&p, "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\n" NUMBER(1) WHOLE "\nR<AI>");
+    free(block);
+    check_question(&d, "R", more, 4);
+    sheaf__dialogue_release(&d);
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
 static void test_dialogue__a_question_without_its_pictures(void **state)
 {
     sheaf_config c = config_of("minicpmv");
@@ -428,6 +462,9 @@ static void test_dialogue__a_question_without_its_pictures(void **state)
                 "waits for a question (2), or nowhere: then they stand in front | 1 of them");
     check_question(&d, "<image> <image>", "{256}<用户>" NUMBER(0) WHOLE " " NUMBER(1) WHOLE "<AI>",
                    2);
+    w.max_length = 10;
+    CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "<image> <image>"), SHEAF_E_DATA,
+                "a max_length above ");
     sheaf__dialogue_release(&d);
     sheaf__wording_close(&w);
     sheaf_config_release(&c);
@@ -445,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_dialogue__is_loaded_from_anywhere),
         cmocka_unit_test(test_dialogue__pictures_that_wait_are_not_saved),
         cmocka_unit_test(test_dialogue__says_where_pictures_do_not_stand),
+        cmocka_unit_test(test_dialogue__pictures_are_taken_back),
         cmocka_unit_test(test_dialogue__a_question_without_its_pictures),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -332,9 +332,10 @@ static sheaf_status *check_length(const sheaf__wording *w, int64_t n)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
     if (w->max_length == 0 || n < w->max_length)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
-                                      "fewer positions than max_length %" PRId64, w->max_length),
-                       "%" PRId64, n);
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
+                                      "fewer positions than max_length %" PRId64, w->max_length);
+    return sheaf_try_this(sheaf_found(st, "%" PRId64, n),
+                          "a max_length above %" PRId64 ", by as many as the answer may have", n);
 }
 
 static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wording *w,

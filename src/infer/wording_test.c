@@ -304,6 +304,11 @@ static void test_dialogue__another_picture_begins_anew(void **state)
     CHECK_OK(sheaf__dialogue_look(&c, picture, 9));
     assert_int_equal(c.count, 0);
     assert_non_null(c.picture);
+    CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
+    CHECK_OK(sheaf__dialogue_look(&c, NULL, 10));
+    assert_int_equal(c.count, 0);
+    assert_null(c.picture);
+    CHECK_FAILS(sheaf__dialogue_look(&c, NULL, 11), SHEAF_E_ARG, "no picture");
     sheaf__dialogue_release(&c);
     sheaf__wording_close(&w);
     free(picture);

@@ -116,6 +116,26 @@ sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *c, const char *que
     return st;
 }
 
+static bool has_room(const sheaf_chat *c, const char *question, const sheaf__asking *asking,
+                     bool alone)
+{
+    sheaf__prompt prompt;
+    void *block = NULL;
+    sheaf_status *st = alone ? sheaf__dialogue_ask_alone(&prompt, &block, &c->talk, question)
+                             : sheaf__dialogue_ask(&prompt, &block, &c->talk, question);
+    if (st == NULL)
+        st = sheaf__model_room(c->model, &prompt, asking);
+    const bool fits = st == NULL;
+    free(block);
+    sheaf_status_free(st);
+    return fits;
+}
+
+bool sheaf__chat_is_full(const sheaf_chat *c, const char *question, const sheaf__asking *asking)
+{
+    return !has_room(c, question, asking, false) && has_room(c, question, asking, true);
+}
+
 sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *question,
                              const sheaf_model_generate_options *options)
 {

@@ -92,6 +92,8 @@ sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *promp
 /* sheaf__chat_ask - sheaf_chat_ask() with all that can be said of how it is answered. */
 sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,
                               const sheaf__asking *asking);
+/* sheaf__chat_is_full - there is room for the question, but not behind what was said before it. */
+bool sheaf__chat_is_full(const sheaf_chat *chat, const char *question, const sheaf__asking *asking);
 /* sheaf__chat_wording - how it puts questions. */
 const sheaf__wording *sheaf__chat_wording(const sheaf_chat *chat);
 

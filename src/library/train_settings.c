@@ -85,7 +85,7 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "of texts: folder, tokenizer.json or tokenizer.model; default: the model's folder",
           "PATH" },
         { "template", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->prompt_template,
-          "how a conversation is put, by name; of images base, chat, vqa or chat_old; default: the model's",
+          "how a conversation is put, by name; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's",
           "NAME" },
         { "date", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->date,
           "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one",

@@ -50,6 +50,26 @@ for spec in omnilmm-tiny minicpmv-tiny minicpmv-2.0-tiny; do
     same "$spec: but greedily" "$work/plain" "$work/stdout"
     runs "$spec: a template that is none of these" 2 'expected: llama2' generate --model "$model" --prompt a --template vqa
 done
+# ---- a talk in which something goes wrong, and its file in another folder ----
+mkdir "$work/talks"
+printf '%s\n' 'See <image>?' '/image' "/image $work/none.jpg" '/image 2' '/reset 1' "/image $work/rgb8.png" 'What?' "/image $work/420.jpg" "/save $work/talks/a.json" \
+    '<image> <image>?' '/image' 'And?' >"$work/wrong"
+check "what goes wrong" sh -c "'$sheaf' chat --model '$work/omnilmm-tiny' --greedy --max-new 2 --json <'$work/wrong' >'$work/stdout' 2>'$work/stderr'; test \$? = 1"
+check "is answered where nothing does" test "$(grep -c '"tokens"' "$work/stdout")" = 2
+check "is told" test "$(grep -c '^sheaf: ' "$work/stderr")" = 6
+check "with what helps" grep -qF 'try:      /image FILE, which shows one more' "$work/stderr"
+check "which is not to forget all" sh -c "! grep -qF 'try:      /reset' '$work/stderr'"
+check "commands say what they take" grep -qE '^  expected: /reset$' "$work/stderr"
+check "the file names what was shown" grep -qF '"images": ["../rgb8.png"]' "$work/talks/a.json"
+printf 'More?\n' >"$work/more"
+cd "$work/talks" || exit 1
+check "it loads there" sh -c "'$sheaf' chat --model ../omnilmm-tiny --greedy --max-new 2 --load a.json --save a.json <../more >../again 2>/dev/null"
+cd "$work" || exit 1
+check "goes on" grep -qE '<image>.nWhat.*And.*More.*"images": \["../rgb8.png"\]' talks/a.json
+check "a long talk" sh -c "printf 'a\na\n' | '$sheaf' chat --model omnilmm-tiny --image rgb8.png --greedy --max-new 300 --max-length 290 >stdout 2>stderr; test \$? = 1"
+check "may be forgotten" grep -qF 'try:      /reset, which forgets' stderr
+echo '{"messages": [{"role": "user", "content": "<image>"}, {"role": "assistant", "content": "A"}]}' >none.json
+runs "a talk that lacks its picture" 3 'load: none.json: message 1.*a picture for .<image>.*none.*try: ' chat --model omnilmm-tiny --load none.json
 runs "a model of text" 0 . init mini "$work/mini"
 runs "has no eyes" 3 'no vision tower' generate --model "$work/mini" --prompt a --image "$work/rgb8.png"
 runs "a CogVLM" 0 . init cogvlm-tiny "$work/cog"

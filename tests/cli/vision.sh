@@ -194,7 +194,7 @@ done
 chat "text is printed" 0 'every question is asked alone' "what\nwhat" --model "$vlm" --image "$picture" --max-new 6
 check "a line for each answer" test "$(wc -l <"$work/stdout")" -eq 2
 check "that of generate" test "$(head -n 1 "$work/stdout")" = "$("$sheaf" generate --model "$vlm" "${ask[@]}" --greedy 2>/dev/null)"
-chat "what is no command" 1 '/image FILE, /system.*/help or /quit.*found: +/imag x.*try: +/image FILE' "/imag x\n" "${talk[@]}"
+chat "what is no command" 1 '/image \[FILE\], /system.*/help or /quit.*found: +/imag x.*try: +/image \[FILE\]' "/imag x\n" "${talk[@]}"
 chat "a picture that is text" 1 'JPEG, PNG or WebP' "/image $SHEAF_SOURCE_ROOT/tests/cli/lib.sh\nwhat\n" "${talk[@]}"
 chat "a CogAgent wants one first" 1 'try: +/image FILE' "what\n/image $picture\nwhat\n" --model "$agent" --max-new 2 --json
 check "and goes on" test "$(tokens "$work/stdout" | wc -l)" -eq 1

@@ -64,7 +64,7 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
         { "tokenizer", CLI_PATH, &f->tokenizer,
           "file or folder; default: the tokenizer in the model's folder, else bytes", "PATH" },
         { "template", CLI_TEXT, &f->version,
-          "how a question is put (docs/templates.md; with images base, chat, vqa or chat_old); default: the model's",
+          "how a question is put: a name of docs/templates.md; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's, else the family's",
           "NAME" },
         { "date", CLI_TEXT, &f->date,
           "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own, else today's",

@@ -23,11 +23,14 @@
 #include "schema/family.h"
 
 const char cmd_chat_usage[] =
-    "usage: sheaf chat --model DIR [--adapter DIR] [--image FILE] [--system TEXT] [--save FILE] [--tp T]\n"
+    "usage: sheaf chat --model DIR [--adapter DIR] [--image FILE]... [--system TEXT]\n"
+    "                  [--load FILE] [--save FILE] [--tp T]\n"
     "Answers the lines of its input, one after the other. A line that begins with / is a\n"
     "command: /help lists them; // begins a question with /. Ctrl-C ends the answer, and outside\n"
-    "of an answer the chat. Without flags of sampling it is as the model's generation_config.json\n"
-    "says, else the most probable token is taken.\n";
+    "of an answer the chat. OmniLMM and MiniCPM-V read several pictures: they stand in front of\n"
+    "the next question, or where that says <image>. Without flags of sampling it is as the model's\n"
+    "generation_config.json says, else, of these two, as upstream's chat() samples, else the most\n"
+    "probable token is taken, as with --greedy.\n";
 
 typedef struct settings {
     const char *save, *load;
@@ -194,16 +197,12 @@ static bool is_about_question(const sheaf_status *st)
     return code == SHEAF_E_DATA || code == SHEAF_E_UNSUPPORTED || code == SHEAF_E_ARG;
 }
 
-static void advise(const session *t, sheaf_status *st)
+static void advise(const session *t, const char *query, sheaf_status *st)
 {
     const bool image = sheaf__family_for(&t->model->opened.config)->image.needed;
-    const char *role = NULL;
-    int64_t said = 0;
-    while (sheaf_chat_said(t->chat, said, &role) != NULL)
-        said++;
     if (image && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)
         sheaf_try_this(st, "/image FILE");
-    else if (said > 1 && sheaf_status_code(st) == SHEAF_E_DATA)
+    else if (sheaf__chat_is_full(t->chat, query, &t->how))
         sheaf_try_this(st, "/reset, which forgets what was said; or a larger --max-length");
 }
 
@@ -213,7 +212,7 @@ static sheaf_status *answer(session *t, const char *query)
     atomic_store(&pressed, 0);
     sheaf_status *st = sheaf__chat_ask(&said, t->chat, query, &t->how);
     if (st != NULL && is_about_question(st)) {
-        advise(t, st);
+        advise(t, query, st);
         refuse(t, st);
         return NULL;
     }
@@ -237,7 +236,9 @@ static sheaf_status *answer(session *t, const char *query)
 
 static sheaf_status *look(session *t, const char *word)
 {
-    return sheaf_chat_look(t->chat, word);
+    const bool any = word[0] != '\0';
+    sheaf_status *st = sheaf_in(sheaf_chat_look(t->chat, any ? word : NULL), "/image");
+    return any || st == NULL ? st : sheaf_try_this(st, "/image FILE");
 }
 
 static sheaf_status *instruct(session *t, const char *word)
@@ -280,13 +281,15 @@ static const struct {
     const char *name, *word, *says;
     sheaf_status *(*obey)(session *t, const char *word); /* NULL: the chat is over */
     bool needed, images;                                 /* the word is; for models that see */
+    const char *says_placed;                             /* where pictures stand in conversations */
 } commands[] = {
-    { "/image", "FILE",
-      "shows another picture; what was said is forgotten, unless the model reads several", look,
-      true, true },
+    { "/image", "[FILE]", "shows another picture, or none; what was said is forgotten", look, false,
+      true,
+      "shows one more picture, to the next question or where that says <image>; without FILE those "
+      "that no question has shown are taken back" },
     { "/system", "[TEXT]",
       "says what stands before all questions, or nothing; what was said is forgotten", instruct },
-    { "/reset", NULL, "forgets what was said", reset },
+    { "/reset", NULL, "forgets what was said; pictures stay", reset },
     { "/save", "[FILE]", "saves what was said, now and after each answer", save },
     { "/load", "FILE", "goes on with what was saved", load, true },
     { "/help", NULL, "lists these", help },
@@ -294,14 +297,29 @@ static const struct {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
+/* A command as it is written. */
+static void add_command(sheaf_text *text, int i)
+{
+    const char *word = commands[i].word;
+    sheaf__text_add(text, "%s%s%s", commands[i].name, word != NULL ? " " : "",
+                    word != NULL ? word : "");
+}
+
 static sheaf_status *help(session *t, const char *word)
 {
+    const sheaf__wording *w = &t->model->wording;
+    sheaf_text all = { 0 };
     (void)word;
-    for (int i = 0; i < COMMANDS; i++)
-        if (!commands[i].images || t->model->wording.images)
-            sheaf__print(t->cli->err, "%s%s%s  %s\n", commands[i].name,
-                         commands[i].word != NULL ? " " : "",
-                         commands[i].word != NULL ? commands[i].word : "", commands[i].says);
+    for (int i = 0; i < COMMANDS; i++) {
+        const bool placed = w->placed && commands[i].says_placed != NULL;
+        if (commands[i].images && !w->images)
+            continue;
+        add_command(&all, i);
+        sheaf__text_add(&all, "  %s\n", placed ? commands[i].says_placed : commands[i].says);
+    }
+    if (!all.failed)
+        sheaf__print(t->cli->err, "%s", all.at);
+    sheaf__text_release(&all);
     return NULL;
 }
 
@@ -309,26 +327,26 @@ static sheaf_status *no_command(const char *line, size_t n)
 {
     const char *names[COMMANDS];
     char name[64];
-    sheaf_text all = { 0 };
+    sheaf_text all = { 0 }, near = { 0 };
+    snprintf(name, sizeof name, "%.*s", (int)(n < 60 ? n : 60), line);
     for (int i = 0; i < COMMANDS; i++) {
         names[i] = commands[i].name;
-        sheaf__text_add(&all, "%s%s%s%s",
-                        i == 0              ? ""
-                        : i + 1 == COMMANDS ? " or "
-                                            : ", ",
-                        commands[i].name, commands[i].word != NULL ? " " : "",
-                        commands[i].word != NULL ? commands[i].word : "");
+        sheaf__text_add(&all, "%s", i == 0 ? "" : i + 1 == COMMANDS ? " or " : ", ");
+        add_command(&all, i);
     }
-    snprintf(name, sizeof name, "%.*s", (int)(n < 60 ? n : 60), line);
-    const char *near = sheaf__nearest(name, names, COMMANDS);
+    const char *nearest = sheaf__nearest(name, names, COMMANDS);
+    for (int i = 0; i < COMMANDS && nearest != NULL; i++)
+        if (nearest == commands[i].name)
+            add_command(&near, i);
+    const bool known = nearest != NULL && strcmp(nearest, name) == 0;
+    const sheaf_text *expected = known ? &near : &all;
     sheaf_status *st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "command"), "%s",
-                                                  all.failed ? "one of /help" : all.at),
+                                                  expected->failed ? "one of /help" : expected->at),
                                    "%.60s", line);
+    if (!known && near.at != NULL && !near.failed)
+        sheaf_try_this(st, "%s", near.at);
     sheaf__text_release(&all);
-    for (int i = 0; i < COMMANDS && near != NULL; i++)
-        if (near == commands[i].name)
-            sheaf_try_this(st, "%s%s%s", near, commands[i].needed ? " " : "",
-                           commands[i].needed ? commands[i].word : "");
+    sheaf__text_release(&near);
     return st;
 }
 
@@ -486,8 +504,10 @@ int cmd_chat(cli *cli, int argc, char **argv)
     cli_option table[CLI_MAX_OPTIONS] = {
         { "image", CLI_TEXTS | CLI_UNSAVED, &s.image,
           "picture that is talked about; several times where the model reads several", "FILE" },
-        { "save", CLI_PATH, &s.save, "save what was said after each answer, as JSON", "FILE" },
-        { "load", CLI_PATH, &s.load, "go on with what was saved", "FILE" },
+        { "save", CLI_PATH, &s.save,
+          "save what was said after each answer, as JSON: a new file, or the one of --load",
+          "FILE" },
+        { "load", CLI_PATH, &s.load, "go on with what was saved, and with its pictures", "FILE" },
         { CLI_RELAYED, CLI_INT | CLI_HIDDEN, &s.relayed, "who passes the lines on",
           .max = CLI_RELAYS_BOTH },
         { 0 },

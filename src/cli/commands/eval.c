@@ -392,7 +392,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
           "folder, tokenizer.json or tokenizer.model; default: the model's folder, else bytes",
           "PATH" },
         { "template", CLI_TEXT, &j->prompt_template,
-          "how a conversation is put, by name; of images base, chat, vqa or chat_old; default: the model's",
+          "how a conversation is put, by name; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's",
           "NAME" },
         { "date", CLI_TEXT, &j->date,
           "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own",
