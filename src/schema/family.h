@@ -269,6 +269,19 @@ const sheaf__family *sheaf__family_at(int i);
 const sheaf__family *sheaf__family_for(const sheaf_config *config);
 /* sheaf__family_named - by model_type; NULL: there is none of that name. */
 const sheaf__family *sheaf__family_named(const char *name);
+/* Tensors of a file or a catalog: name(self, 0..count). */
+typedef struct sheaf__tensor_names {
+    const char *(*name)(const void *self, int64_t i);
+    const void *self;
+    int64_t count;
+} sheaf__tensor_names;
+/* sheaf__family_by_names - the one that these tell, or NULL. */
+const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names);
+/* sheaf__other_variant - of a family with versions the one that these are of, where the config says
+ * another; else NULL. */
+const char *sheaf__other_variant(const sheaf__tensor_names *names, const sheaf_config *config);
+/* sheaf__is_spare - of layers that files may hold and no model of this config has. */
+bool sheaf__is_spare(const sheaf_config *config, const char *name);
 /* sheaf__family_of_class - by one of SAT's spellings, or NULL. */
 const sheaf__family *sheaf__family_of_class(const char *model_class);
 /* sheaf__sat_rule_of - false when no family has a tensor of this name in SAT's form. */

@@ -162,25 +162,21 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
 
 /* ---- which model ---- */
 
-static bool any_name(const void *self, const char *begin, const char *inside)
+static const char *name_of(const void *self, int64_t i)
 {
-    const sheaf_catalog *c = self;
-    for (int64_t i = 0; i < c->count; i++) {
-        const char *at = strstr(c->tensor[i].told.name, begin);
-        if (at != NULL && strstr(at, inside) != NULL)
-            return true;
-    }
-    return false;
+    return ((const sheaf_catalog *)self)->tensor[i].told.name;
+}
+
+static sheaf__tensor_names names_of(const sheaf_catalog *c)
+{
+    return (sheaf__tensor_names){ name_of, c, c->count };
 }
 
 const char *sheaf__family_of(const sheaf_catalog *c)
 {
-    const char *name = NULL;
-    const sheaf__family *family;
-    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
-        if (family->named != NULL && family->named(any_name, c))
-            name = family->name;
-    return name;
+    const sheaf__tensor_names names = names_of(c);
+    const sheaf__family *family = sheaf__family_by_names(&names);
+    return family == NULL ? NULL : family->name;
 }
 
 /* Families that their tensors alone do not tell apart. */
@@ -240,17 +236,11 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
                                             x->cure);
 }
 
-/* Of layers that no pass runs: not held against the config. */
-static bool is_spare(const checking *x, const char *name)
-{
-    const sheaf__family *family = sheaf__family_for(&x->schema->config);
-    return family->spare != NULL && family->spare(name, &x->schema->config);
-}
-
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
 {
     if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
-        sheaf_schema_find(x->schema, t->told.name) != NULL || is_spare(x, t->told.name))
+        sheaf_schema_find(x->schema, t->told.name) != NULL ||
+        sheaf__is_spare(&x->schema->config, t->told.name)) /* not held against the config */
         return NULL;
     if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)
         return sheaf__catalog_note(x->c, SHEAF_NOTE, "inferred", path_of(x->c, t), t->told.name, "",
@@ -344,18 +334,6 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
     return st;
 }
 
-/* Tensors of another version of the family. */
-static bool other_variant(const char **by_tensors, const sheaf_catalog *c,
-                          const sheaf_config *config)
-{
-    const sheaf__family *family = sheaf__family_for(config);
-    const char *is = family->variant == NULL ? NULL : family->variant(any_name, c);
-    if (is == NULL || strcmp(is, family->variant_of(config)) == 0)
-        return false;
-    *by_tensors = is;
-    return true;
-}
-
 static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
                                   const char *by_tensors, bool damaged)
 {
@@ -365,9 +343,12 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
         return sheaf__catalog_defect(c, c->config_path, st);
     c->vocab = config->vocab;
     checking x = { .c = c, .schema = schema, .vocab = config->vocab, .damaged = damaged };
-    if ((by_tensors != NULL && !alike(by_tensors, config->family)) ||
-        other_variant(&by_tensors, c, config))
+    const sheaf__tensor_names names = names_of(c);
+    const char *variant = sheaf__other_variant(&names, config);
+    if (by_tensors != NULL && !alike(by_tensors, config->family))
         st = note_class(c, schema, by_tensors);
+    else if (variant != NULL)
+        st = note_class(c, schema, variant);
     else {
         free(c->model);
         c->model = strdup(sheaf_family_name(config->family));

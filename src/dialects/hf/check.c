@@ -164,30 +164,24 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
     return mention_prefix(advise(st, schema, first->name, NULL), source, first->name);
 }
 
-/* Of layers that no pass runs. */
-static bool is_spare(const sheaf_schema *schema, const char *name)
-{
-    const sheaf__family *family = sheaf__family_for(&schema->config);
-    return family->spare != NULL && family->spare(name, &schema->config);
-}
-
-static bool any_name(const void *self, const char *begin, const char *inside)
+static const char *name_of(const void *self, int64_t i)
 {
     sheaf_source *source = (sheaf_source *)self;
-    for (int64_t i = 0; i < source->count(source); i++) {
-        const char *at = strstr(source->entry(source, i)->name, begin);
-        if (at != NULL && strstr(at, inside) != NULL)
-            return true;
-    }
-    return false;
+    return source->entry(source, i)->name;
+}
+
+static sheaf__tensor_names names_of(sheaf_source *source)
+{
+    return (sheaf__tensor_names){ name_of, source, source->count(source) };
 }
 
 /* Of a family with versions: are these tensors of the one that the config says? */
 static sheaf_status *check_variant(const sheaf_schema *schema, sheaf_source *source)
 {
     const sheaf__family *family = sheaf__family_for(&schema->config);
-    const char *is = family->variant == NULL ? NULL : family->variant(any_name, source);
-    if (is == NULL || strcmp(is, family->variant_of(&schema->config)) == 0)
+    const sheaf__tensor_names names = names_of(source);
+    const char *is = sheaf__other_variant(&names, &schema->config);
+    if (is == NULL)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
     sheaf_expected(st, "those of %s, as config.json says", family->variant_of(&schema->config));
@@ -195,20 +189,12 @@ static sheaf_status *check_variant(const sheaf_schema *schema, sheaf_source *sou
     return sheaf_try_this(st, "the config.json of %s: this one is of another model", is);
 }
 
-/* The family that the tensors tell, or NULL. */
-static const sheaf__family *family_by_names(sheaf_source *source)
-{
-    const sheaf__family *family, *found = NULL;
-    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
-        if (family->named != NULL && family->named(any_name, source))
-            found = family;
-    return found;
-}
-
 /* Where one of the two reads images, its tensors are no other's. */
 static sheaf_status *check_family(const sheaf_schema *schema, sheaf_source *source)
 {
-    const sheaf__family *family = sheaf__family_for(&schema->config), *is = family_by_names(source);
+    const sheaf__tensor_names names = names_of(source);
+    const sheaf__family *family = sheaf__family_for(&schema->config),
+                        *is = sheaf__family_by_names(&names);
     const bool images = is != NULL && (is->towers != NULL || family->towers != NULL);
     if (!images || is == family || is->classes != NULL || family->classes != NULL)
         return NULL;
@@ -216,12 +202,6 @@ static sheaf_status *check_family(const sheaf_schema *schema, sheaf_source *sour
     sheaf_expected(st, "those of %s, as config.json says", family->title);
     sheaf_found(st, "tensors of %s", is->title);
     return sheaf_try_this(st, "the config.json of this model: that one is of another");
-}
-
-static const char *name_of(const void *self, int64_t i)
-{
-    sheaf_source *source = (sheaf_source *)self;
-    return source->entry(source, i)->name;
 }
 
 /* By their tensors, where no config says it. */
@@ -245,7 +225,7 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
     bool biases = true;
     for (int64_t i = 0; i < source->count(source); i++) {
         const char *name = source->entry(source, i)->name;
-        if (sheaf_schema_find(schema, name) != NULL || is_spare(schema, name) ||
+        if (sheaf_schema_find(schema, name) != NULL || sheaf__is_spare(&schema->config, name) ||
             (schema->config.tied && strcmp(name, head_name) == 0))
             continue;
         if (n++ < NAMED)
