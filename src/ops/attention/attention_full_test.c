@@ -241,14 +241,14 @@ static void test_attention__full_without_queries_or_without_keys_is_zero(void **
 /* The high-resolution tower of CogAgent, its cross-attention, and the tower of CogVLM. */
 static void test_attention__full_production_size_is_the_same_on_any_threads_and_isa(void **state)
 {
-    static const int threads[] = { 2, 1, 5, 3 };
+    static const int threads[] = { 2, 5, 1, 3 };
     static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
     const struct {
         sheaf_dtype dtype;
         int64_t queries, keys, heads, d;
         int runs;
     } table[] = {
-        { SHEAF_BF16, 6401, 6401, 4, 64, 3 },  { SHEAF_BF16, 2000, 6400, 3, 32, 4 },
+        { SHEAF_BF16, 6401, 6401, 4, 64, 2 },  { SHEAF_BF16, 2000, 6400, 3, 32, 4 },
         { SHEAF_BF16, 1226, 1226, 2, 112, 4 }, { SHEAF_F32, 6401, 6401, 1, 64, 2 },
         { SHEAF_F32, 1700, 6400, 1, 32, 4 },   { SHEAF_F32, 257, 6400, 1, 240, 4 },
     };

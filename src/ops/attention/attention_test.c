@@ -749,7 +749,7 @@ static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **
 
 static void test_attention__production_size_is_the_same_on_any_threads_and_isa(void **state)
 {
-    static const int threads[] = { 2, 1, 5, 5 };
+    static const int threads[] = { 2, 5, 1, 5 };
     static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
     sheaf__attention s = { .dtype = SHEAF_BF16,
                            .batch = 1,
@@ -760,7 +760,7 @@ static void test_attention__production_size_is_the_same_on_any_threads_and_isa(v
                            .head_dim = 64,
                            .kv_rows = 4200,
                            .scale = 0.125f };
-    check_production(s, threads, isa, 3); /* AVX2 takes seconds for it */
+    check_production(s, threads, isa, 2); /* AVX2 takes seconds for it */
     s.queries = s.keys = s.kv_rows = 1300;
     check_production(s, threads + 2, isa + 2, 2);
     s.queries = s.keys = s.kv_rows = 4200;
