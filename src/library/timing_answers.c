@@ -51,6 +51,10 @@ static sheaf_status *ask(sheaf_plan_generation *out, const sheaf__question *q,
                                     .images = image > 0 ? q->o.micro_batch : 0 };
     if (q->place.stages > 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--time"), "layers on one stage, --place 1");
+    if (lora != NULL)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--time with --place"),
+                                             "a model without an --adapter"),
+                              "the model alone, which a merged adapter is as fast as");
     return sheaf__question_prompt(&out->prompt, q, q->max_new > 0 ? q->max_new : 1);
 }
 

@@ -139,6 +139,9 @@ runs "of pictures, too" 0 'time: 1 prompt of 36 tokens in .*: 100 % of it at jus
 runs "which a prompt must have room for" 2 '--max-new.*expected: a prompt of at least 19.*found: +16: 20 less 4' plan --model "$work/cogvlm" --place 1 --seq 20 --max-new 4
 runs "and a text at least one token" 2 'expected: a prompt of at least 1 .*found: +0: 12 less 12' "${timed[@]}" --place 1 --seq 12 --max-new 12
 runs "layers on stages" 2 'expected: layers on one stage' "${timed[@]}" --place 2 --seq 12
+mkdir "$work/factors"
+echo '{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}' >"$work/factors/adapter_config.json"
+runs "an adapter that is not merged" 2 'expected: a model without an --adapter' plan --model "$work/mini" --adapter "$work/factors" --place 1 --seq 12 --time
 runs "an answer without a prompt" 2 'expected: --place beside it' "${timed[@]}" --max-new 4 --seq 12
 # ---- ranks elsewhere: one is measured, and waits as long as it is told ----
 link=(--link latency=1000000us,bandwidth=1GB/s)
