@@ -57,6 +57,45 @@ check "noise is scaled as the embedding is" awk -v a="$(noisy 0)" -v b="$(noisy 
     'BEGIN { exit !(a > 1 && b > 1 && (a - b > 0.01 || b - a > 0.01)) }'
 sed -i 's/"scale_emb": 1000000/"scale_emb": 12/' "$work/minicpmv-2.0-tiny/config.json"
 
+# Tokenizers as they lie in the published folders: small ones, with marks where upstream's have them. Ids of marks are the
+# tokenizer's, by name; the config's own are for models without one.
+published() { # published NAME SPEC CLASS FILE MARK...: a folder $work/NAME, whose further tokens are MARKs, behind the file's own
+    local name=$1 spec=$2 class=$3 file=$4 id=420 list="" mark
+    shift 4
+    [ "$file" != bpe.model ] || id=340
+    for mark in "$@"; do
+        list="$list,\"$((id++))\": {\"content\": \"$mark\", \"lstrip\": false, \"normalized\": false, \"rstrip\": false, \"single_word\": false, \"special\": true}"
+    done
+    sed 's/"sheaf_tokenizer": "bytes",//; s/"vocab_size": 266/"vocab_size": 480/; s/"\(im_start\|im_end\|unk\|slice_start\|slice_end\|im_id_start\|im_id_end\)_token": [0-9]*,\{0,1\}//g' "$work/$spec/config.json" >"$work/$name.json"
+    "$sheaf" init "$work/$name.json" "$work/$name" --seed 4 >/dev/null 2>"$work/log" || cat "$work/log"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/tokenizers/$file" "$work/$name/tokenizer.${file##*.}"
+    printf '{"tokenizer_class": "%s", "auto_map": {"AutoTokenizer": ["x.%s", null]}, "added_tokens_decoder": {%s}, "bos_token": "<s>", "eos_token": "</s>", "legacy": true}\n' "$class" "$class" "${list#,}" >"$work/$name/tokenizer_config.json"
+}
+cp "$SHEAF_SOURCE_ROOT/tests/data/images/rgb8.png" "$work/0.png"
+printf '[{"id": "0", "image": "0.png", "conversations": [{"role": "user", "content": "<image>\\nWhat is that?"}, {"role": "assistant", "content": "one"}]}]\n' >"$work/talk.json"
+marks=("<image>" "</image>" "<ref>" "</ref>" "<slice>" "</slice>")
+published hub26 minicpmv-tiny MiniCPMVTokenizerFast qwen2.json "${marks[@]}" "<image_id>" "</image_id>" "<unk>" "<|im_start|>" "<|im_end|>"
+published hub25 minicpmv-2.5-tiny MiniCPMVTokenizerFast llama3.json "${marks[@]}" "<unk>" "<|start_header_id|>" "<|end_header_id|>" "<|eot_id|>"
+published hub20 minicpmv-2.0-tiny LlamaTokenizerWrapper bpe.model "${marks[@]}"
+for name in hub26 hub25 hub20; do
+    runs "$name: a conversation with a picture" 0 '"loss":' eval --model "$work/$name" --data "$work/talk.json" --json
+    runs "$name: its answer" 0 '"tokens":' generate --model "$work/$name" --image "$work/0.png" --prompt "What?" --max-new 2 --greedy --json
+    for mark in "<image>" "</image>" "<unk>" "<slice>"; do
+        sed "s,\"$mark\",\"<other>\",g" "$work/$name/tokenizer_config.json" >"$work/changed.json"
+        ! cmp -s "$work/changed.json" "$work/$name/tokenizer_config.json" || continue # of the vocabulary
+        rm -rf "$work/lacks"
+        cp -r "$work/$name" "$work/lacks"
+        cp "$work/changed.json" "$work/lacks/tokenizer_config.json"
+        runs "$name: without $mark" 3 "a tokenizer with the token $mark, below 480.*--tokenizer PATH" eval --model "$work/lacks" --data "$work/talk.json"
+    done
+done
+echo 'What is <image> here?' >"$work/text"
+ids() { "$sheaf" tokenize --tokenizer "$1" --specials "$work/text" 2>/dev/null; }
+cp -r "$work/hub20" "$work/plain20"
+sed -i 's/LlamaTokenizerWrapper/LlamaTokenizer/g' "$work/plain20/tokenizer_config.json"
+check "hub20: upstream's class is a LlamaTokenizer: $(ids "$work/hub20")" [ "$(ids "$work/hub20")" = "$(ids "$work/plain20")" ]
+check "hub20: its mark is a token" bash -c '[[ "$1" == *", 340, "* ]]' . "$(ids "$work/hub20")"
+
 # The tower's last block: dropped, and yet in the files.
 mkdir "$work/dropped"
 sed 's/"drop_vision_last_layer": false/"drop_vision_last_layer": true/' "$work/minicpmv-tiny/config.json" >"$work/dropped/config.json"

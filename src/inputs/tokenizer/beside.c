@@ -166,9 +166,14 @@ static sheaf__tokenizer_class class_named(const char *name, size_t size)
     static const char *const known[] = {
         "", "LlamaTokenizer", "GemmaTokenizer", "Qwen2Tokenizer", "GPT2Tokenizer", "T5Tokenizer"
     };
+    /* MiniCPM-V's own, which add names to it; where they are of a byte-level file see below */
+    static const char *const derived[] = { "LlamaTokenizerWrapper", "MiniCPMVTokenizer" };
     for (int i = 1; i < 6; i++)
         if (strlen(known[i]) == size && memcmp(known[i], name, size) == 0)
             return (sheaf__tokenizer_class)i;
+    for (int i = 0; i < 2; i++)
+        if (strlen(derived[i]) == size && memcmp(derived[i], name, size) == 0)
+            return SHEAF__LLAMA_TOKENIZER;
     return SHEAF__GENERIC;
 }
 
