@@ -9,7 +9,8 @@ config in the published form, is saved as upstream saves it. Compared are
   1. logits of `sheaf eval`, with the class;
   2. names: what `sheaf convert` and `sheaf merge` write is what the class asks for, and its from_pretrained() misses nothing;
   3. adapters that PEFT writes on the class (regular expressions, bias all and lora_only, modules_to_save): `sheaf merge
-     --as-peft` bit for bit with merge_and_unload(), logits with --adapter, a step of training that goes on from them;
+     --as-peft` bit for bit with merge_and_unload(), of bases in 16 bits too, logits with --adapter, a step of training that
+     goes on from them;
   4. an adapter that `sheaf train` made, by PEFT on the class, and its merge, by the class.
 Prints "ok - ..." or "not ok - ..." per case; exit code 1 if any failed or nothing was compared.
 """
@@ -320,7 +321,35 @@ class Check:
         self.reads("converted in shards", done)
         for name, how in self.adapters():
             self.by_peft(name, how)
+        for dtype in (torch.bfloat16, torch.float16):
+            for name, how in self.adapters():
+                self.in_half(name, how, dtype)
         self.by_sheaf()
+
+    def in_half(self, name, how, dtype):
+        """The merge alone, of a base in 16 bits."""
+        base, adapter, merged = self.out("half"), self.out("adapter"), self.out("merged")
+        half = self.fresh().to(dtype)
+        self.write(base, half)
+        model = self.adapted(half, how)
+        model.save_pretrained(adapter)
+        self.live.sheaf("merge", base, adapter, merged, "--as-peft")
+        self.equal("PEFT, %s, %s: merged bit for bit" % (name, str(dtype)[6:]), merged, model)
+
+    def equal(self, what, merged, model):
+        unloaded, mine = model.merge_and_unload().state_dict(), load_file(os.path.join(merged, "model.safetensors"))
+        differ = [k for k in sorted(set(unloaded) | set(mine)) if k not in mine or k not in unloaded or not torch.equal(mine[k], unloaded[k])]
+        self.case(what, not differ, "%d of %d: %s" % (len(differ), len(mine), differ[:4]))
+
+    def adapted(self, model, how):
+        """By PEFT, all that it trains moved a little."""
+        model = peft.get_peft_model(model, peft.LoraConfig(task_type=None, **how))
+        g = torch.Generator().manual_seed(9)
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.requires_grad:
+                    p.add_((0.05 * torch.randn(p.shape, generator=g)).to(p.dtype))
+        return model.eval()
 
     def adapters(self):
         plain = {"r": 4, "lora_alpha": 8, "target_modules": self.v.targets}
@@ -331,13 +360,7 @@ class Check:
 
     def by_peft(self, name, how):
         adapter, merged = self.out("adapter"), self.out("merged")
-        model = peft.get_peft_model(self.fresh(), peft.LoraConfig(task_type=None, **how))
-        g = torch.Generator().manual_seed(9)
-        with torch.no_grad():
-            for p in model.parameters():
-                if p.requires_grad:
-                    p.add_(0.05 * torch.randn(p.shape, generator=g))
-        model.eval()
+        model = self.adapted(self.fresh(), how)
         want = self.v.forward(model, self.inputs)
         model.save_pretrained(adapter)
         told = json.loads(self.live.sheaf("info", adapter, "--json"))["paths"][0]
@@ -347,10 +370,7 @@ class Check:
             return
         self.near("PEFT, %s: logits with --adapter" % name, self.live.logits(self.data, "--model", self.base, "--adapter", adapter), want)
         self.live.sheaf("merge", self.base, adapter, merged, "--as-peft")
-        unloaded = model.merge_and_unload().state_dict()
-        mine = load_file(os.path.join(merged, "model.safetensors"))
-        differ = [k for k in sorted(set(unloaded) | set(mine)) if k not in mine or k not in unloaded or not torch.equal(mine[k], unloaded[k])]
-        self.case("PEFT, %s: merged bit for bit" % name, not differ, "%d of %d: %s" % (len(differ), len(mine), differ[:4]))
+        self.equal("PEFT, %s: merged bit for bit" % name, merged, model)
         self.live.sheaf("train", "--model", self.base, "--adapter", adapter, "--data", self.data, "--steps", "1", "--lr", "0",
                         "--schedule", "constant", "--weight-decay", "0", "--out", self.out("more"))
         again = self.live.at(self.v.name + "-more/adapter/adapter_model.safetensors")
