@@ -1,0 +1,279 @@
+/* wording_open.c - which tokenizer and which template a model's texts have: see wording.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "infer/wording.h"
+#include "inputs/choose.h"
+#include "schema/family.h"
+
+static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    sheaf_status *st = sheaf__choose_tokenizer(&w->model, o->tokenizer, o->folder, w->config);
+    if (st != NULL && o->tokenizer == NULL && !w->images &&
+        sheaf_status_code(st) != SHEAF_E_MEMORY) { /* token ids go without */
+        sheaf_warn(o->events, "the model's tokenizer is not used: %s", sheaf_status_where(st));
+        sheaf_status_free(st);
+        return NULL;
+    }
+    if (st != NULL || w->model == NULL)
+        return st;
+    if (w->bos < 0)
+        w->bos = sheaf__sentencepiece_bos(w->model);
+    if (w->eos < 0)
+        w->eos = sheaf__sentencepiece_eos(w->model);
+    return NULL;
+}
+
+/* The folder, where it has a tokenizer; NULL. */
+static sheaf_status *find_folder(const char **out, const char *folder)
+{
+    static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
+    *out = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && *out == NULL && folder != NULL; i++) {
+        char *path = NULL;
+        sheaf_status *st = sheaf__path_join(&path, folder, names[i]);
+        if (st != NULL)
+            return st;
+        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            *out = folder;
+        free(path);
+    }
+    return NULL;
+}
+
+static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path,
+                                const sheaf_config *config)
+{
+    if (sheaf__tokenizer_size(t) <= config->vocab)
+        return NULL;
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                       "at most %" PRId64 " tokens, the model's vocabulary", config->vocab);
+    return sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(t)),
+                          "the tokenizer of this model: --tokenizer PATH");
+}
+
+static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
+{
+    sheaf_status *st = sheaf__tokenizer_open(&w->tokenizer, path);
+    if (st == NULL)
+        st = check_size(w->tokenizer, path, w->config);
+    if (st == NULL)
+        st = sheaf__stored_chat_read(&w->stored, path);
+    if (st == NULL)
+        st = sheaf__stored_chat_complete(&w->stored, w->tokenizer);
+    if (st != NULL) {
+        sheaf__tokenizer_close(w->tokenizer);
+        w->tokenizer = NULL;
+    }
+    return st;
+}
+
+/* Token ids go without the folder's own; one that is given is meant. */
+static sheaf_status *find_text_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    const char *path = o->tokenizer;
+    sheaf_status *st = path == NULL ? find_folder(&path, o->folder) : NULL;
+    if (st == NULL && path != NULL)
+        st = open_tokenizer(w, path);
+    if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+        const char *expected = sheaf_status_expected(st);
+        sheaf_warn(o->events, "the model's tokenizer is not used: %s%s%s", sheaf_status_where(st),
+                   expected[0] == '\0' ? "" : ": expected ", expected);
+        sheaf_status_free(st);
+        return NULL;
+    }
+    if (st != NULL || w->tokenizer == NULL)
+        return st;
+    if (w->bos < 0)
+        w->bos = sheaf__tokenizer_bos(w->tokenizer);
+    if (w->eos < 0)
+        w->eos = sheaf__tokenizer_eos(w->tokenizer);
+    return NULL;
+}
+
+static sheaf_status *take_date(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    sheaf_status *st = sheaf__chat_template_set_date(w->chat, o->date);
+    w->today = o->today && sheaf__chat_template_wants_date(w->chat);
+    return st == NULL && w->today ? sheaf__chat_template_set_today(w->chat) : st;
+}
+
+sheaf_status *sheaf__wording_today(sheaf__wording *w)
+{
+    if (w->chat == NULL || !sheaf__chat_template_wants_date(w->chat))
+        return NULL;
+    w->today = true;
+    return sheaf__chat_template_set_today(w->chat);
+}
+
+void sheaf__wording_note_date(const sheaf__wording *w, bool used, const sheaf_events *events)
+{
+    if (used && w->chat != NULL && w->today)
+        sheaf_note(events, "chat template %s writes a date: today's, %s (--date changes it)",
+                   sheaf__chat_template_name(w->chat), sheaf__chat_template_date(w->chat));
+    if (w->dated && (!used || w->chat == NULL))
+        sheaf_note(events, "--date has no effect: no prompt is put in a chat template");
+}
+
+/* Of a model of text: the template that is named, else the tokenizer's. */
+static sheaf_status *find_chat(sheaf__wording *w, const char *name)
+{
+    sheaf_status *st = NULL;
+    if (name != NULL || w->stored.program != NULL)
+        st = sheaf__chat_template_choose(&w->chat, name, &w->stored);
+    if (st != NULL || w->chat == NULL)
+        return st;
+    const char *end = sheaf__chat_template_stop(w->chat, w->stored.eos);
+    w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
+    return NULL;
+}
+
+static bool is_old_template(const char *name)
+{
+    sheaf__template which;
+    sheaf_status *st = sheaf__template_find(&which, name);
+    const bool is = st == NULL;
+    sheaf_status_free(st);
+    return is;
+}
+
+/* Texts are laid out by a template that is named; the tokenizer's own is for conversations, and
+ * where it is none that we know they say so. */
+static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    const char *name = o->version;
+    sheaf_status *st = w->config->byte_vocab ? find_tokenizer(w, o) : find_text_tokenizer(w, o);
+    w->templated = name != NULL;
+    if (st != NULL)
+        return st;
+    st = find_chat(w, name);
+    if (st == NULL && w->chat != NULL)
+        return take_date(w, o);
+    if (st == NULL || name != NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
+/* The family's own template where none is named and the tokenizer stores none that is known. */
+static sheaf_status *own_chat(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    const sheaf__picture_form *form = &w->speech.form;
+    sheaf_status *st =
+        sheaf__chat_template_find(&w->chat, w->config->byte_vocab ? form->byte_chat : form->chat);
+    if (st == NULL)
+        sheaf_note(o->events, "prompt template %s, the family's own (--template changes it)",
+                   sheaf__chat_template_name(w->chat));
+    const char *end = st == NULL ? sheaf__chat_template_stop(w->chat, w->stored.eos) : NULL;
+    w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
+    return st == NULL ? take_date(w, o) : st;
+}
+
+/* Of a family whose pictures stand in conversations: its prompts always are some. */
+static sheaf_status *open_placed(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    sheaf_status *st = open_text(w, o);
+    sheaf__family_for(w->config)->pictures(&w->speech.form, w->config);
+    if (st != NULL || (w->tokenizer == NULL && !w->config->byte_vocab))
+        return st;
+    if (w->chat == NULL)
+        st = own_chat(w, o);
+    if (st != NULL)
+        return st;
+    w->templated = true;
+    w->speech.tokenizer = w->tokenizer;
+    w->speech.chat = w->chat;
+    w->speech.bos = w->stored.bos;
+    w->speech.eos = w->stored.eos;
+    w->speech.bos_id = (int32_t)w->bos;
+    w->speech.eos_id = (int32_t)w->eos;
+    st = sheaf__speech_marks(&w->speech, w->config);
+    if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT &&
+        w->config->byte_vocab) { /* token ids go without */
+        sheaf_warn(o->events, "pictures cannot stand in texts: %s: expected %s",
+                   sheaf_status_where(st), sheaf_status_expected(st));
+        sheaf_status_free(st);
+        return NULL;
+    }
+    w->placed = st == NULL;
+    return st;
+}
+
+static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    bool from_model = false;
+    w->templated = true;
+    sheaf_status *st =
+        sheaf__choose_template(&w->version, &from_model, o->version, w->config, o->events);
+    if (st != NULL || o->version != NULL)
+        return st;
+    if (!from_model && !w->images)
+        w->version = SHEAF__CHAT;
+    sheaf_note(o->events, "prompt template %s, %s (--template changes it)",
+               sheaf__template_name(w->version),
+               from_model ? "which the model's config names" : "as the model's config names none");
+    return NULL;
+}
+
+sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,
+                                  const sheaf__wording_options *options)
+{
+    *out = (sheaf__wording){ .config = config,
+                             .max_length = options->max_length,
+                             .bos = config->bos,
+                             .eos = config->neos > 0 ? config->eos[0] : -1,
+                             .images = sheaf__family_for(config)->towers != NULL,
+                             .dated = options->date != NULL && options->date[0] != '\0',
+                             .end = -1 };
+    const char *name = options->version;
+    /* a vocabulary of bytes knows both kinds of templates; without a tokenizer any may be named */
+    const bool placed = sheaf__family_for(config)->pictures != NULL,
+               old = !placed && name != NULL && config->byte_vocab && is_old_template(name);
+    if (placed)
+        return open_placed(out, options);
+    if (!out->images && !old)
+        return open_text(out, options);
+    sheaf_status *st = find_template(out, options);
+    return st == NULL ? find_tokenizer(out, options) : st;
+}
+
+sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *w,
+                                      const sheaf_events *events)
+{
+    *out = *w;
+    out->borrowed = true;
+    if (w->templated || w->tokenizer == NULL || w->chat != NULL)
+        sheaf__wording_note_date(w, true, events);
+    if (w->templated || sheaf__family_for(w->config)->pictures != NULL)
+        return NULL;
+    if (w->tokenizer == NULL)
+        return find_template(out, &(sheaf__wording_options){ .events = events });
+    out->templated = true;
+    if (w->chat == NULL) { /* why not? */
+        sheaf_status *st = find_chat(out, NULL);
+        return st != NULL
+                   ? sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names())
+                   : sheaf_try_this(
+                         sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a conversation"),
+                                                    "a chat template"),
+                                     "none: the model's tokenizer stores none"),
+                         "--template NAME: %s", sheaf__chat_template_names());
+    }
+    sheaf_note(events,
+               "prompt template %s, which the model's tokenizer stores (--template changes it)",
+               sheaf__chat_template_name(out->chat));
+    return NULL;
+}
+
+void sheaf__wording_close(sheaf__wording *w)
+{
+    if (!w->borrowed) {
+        sheaf__sentencepiece_close(w->model);
+        sheaf__tokenizer_close(w->tokenizer);
+        sheaf__chat_template_free(w->chat);
+        sheaf__stored_chat_release(&w->stored);
+    }
+    *w = (sheaf__wording){ 0 };
+}
