@@ -82,6 +82,11 @@ const char *sheaf_chat_said(const sheaf_chat *c, int64_t i, const char **role)
     return c->talk.said[i].content;
 }
 
+const char *sheaf__chat_file(const sheaf_chat *c)
+{
+    return c->talk.file;
+}
+
 const sheaf__wording *sheaf__chat_wording(const sheaf_chat *c)
 {
     return &c->wording;

@@ -94,6 +94,8 @@ sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *
                               const sheaf__asking *asking);
 /* sheaf__chat_is_full - there is room for the question, but not behind what was said before it. */
 bool sheaf__chat_is_full(const sheaf_chat *chat, const char *question, const sheaf__asking *asking);
+/* sheaf__chat_file - that it was saved to or loaded from last; NULL: none. */
+const char *sheaf__chat_file(const sheaf_chat *chat);
 /* sheaf__chat_wording - how it puts questions. */
 const sheaf__wording *sheaf__chat_wording(const sheaf_chat *chat);
 

@@ -124,6 +124,13 @@ chat "commands" 1 '/system \[TEXT\].*/save \[FILE\].*/load FILE.*something there
 check "saved at once, and after each answer" test "$(grep -o '"user"' "$work/new.json" | wc -l)" -eq 5
 chat "a conversation that is none" 3 'load: .*bad.json: message 1: role.*user or system' 'one\n' --load "$work/bad.json"
 chat "no file" 3 'load: .*nothing.json' 'one\n' --load "$work/nothing.json"
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >"$work/other.json"
+chat "another file" 0 'kept.json stays as it is; /save goes on in .*other.json' "one\n/load $work/other.json\ntwo\n" --save "$work/kept.json"
+check "begins another conversation" sh -c "grep -q one '$work/kept.json' && ! grep -qE 'one|two' '$work/other.json'"
+chat "/save" 0 . 'c\n/save\nd\n' --load "$work/other.json"
+check "goes on where it was loaded from" grep -q '"content": "a".*"content": "c".*"content": "d"' "$work/other.json"
+chat "/help" 0 . '/help\n'
+check "is a line each" test "$(grep -cE '^/(system|reset|save|load|help|quit)' "$work/stderr")" = 6
 chat "/save needs a name" 1 "/save.*a file.s name" 'one\n/save\n'
 
 # ---- a model of text with its own tokenizer and chat template, beside transformers (tests/data/talk/make_talk.py) ----

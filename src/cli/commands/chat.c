@@ -248,13 +248,13 @@ static sheaf_status *instruct(session *t, const char *word)
 
 static sheaf_status *save(session *t, const char *word)
 {
-    char *name = word[0] == '\0' ? NULL : strdup(word);
-    if (word[0] == '\0' && t->save == NULL)
+    const char *before = t->save != NULL ? t->save : sheaf__chat_file(t->chat);
+    if (word[0] == '\0' && before == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "/save"), "a file's name after it");
-    if (word[0] != '\0' && name == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", word);
-    sheaf_status *st = sheaf_chat_save(t->chat, name != NULL ? name : t->save);
-    if (st != NULL || name == NULL) {
+    char *name = strdup(word[0] == '\0' ? before : word);
+    sheaf_status *st =
+        name == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", word) : sheaf_chat_save(t->chat, name);
+    if (st != NULL) {
         free(name);
         return st;
     }
@@ -263,9 +263,16 @@ static sheaf_status *save(session *t, const char *word)
     return NULL;
 }
 
+/* What was saved until now is another conversation's file. */
 static sheaf_status *load(session *t, const char *word)
 {
-    return sheaf_chat_load(t->chat, word);
+    sheaf_status *st = sheaf_chat_load(t->chat, word);
+    if (st != NULL || t->save == NULL || strcmp(t->save, word) == 0)
+        return st;
+    sheaf_note(&t->cli->events, "%s stays as it is; /save goes on in %s", t->save, word);
+    free(t->saved);
+    t->save = t->saved = NULL;
+    return NULL;
 }
 
 static sheaf_status *reset(session *t, const char *word)
@@ -308,18 +315,16 @@ static void add_command(sheaf_text *text, int i)
 static sheaf_status *help(session *t, const char *word)
 {
     const sheaf__wording *w = &t->model->wording;
-    sheaf_text all = { 0 };
     (void)word;
     for (int i = 0; i < COMMANDS; i++) {
         const bool placed = w->placed && commands[i].says_placed != NULL;
-        if (commands[i].images && !w->images)
-            continue;
-        add_command(&all, i);
-        sheaf__text_add(&all, "  %s\n", placed ? commands[i].says_placed : commands[i].says);
+        sheaf_text one = { 0 };
+        add_command(&one, i);
+        if (!one.failed && (w->images || !commands[i].images))
+            sheaf__print(t->cli->err, "%s  %s\n", one.at,
+                         placed ? commands[i].says_placed : commands[i].says);
+        sheaf__text_release(&one);
     }
-    if (!all.failed)
-        sheaf__print(t->cli->err, "%s", all.at);
-    sheaf__text_release(&all);
     return NULL;
 }
 
