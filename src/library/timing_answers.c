@@ -109,6 +109,13 @@ static sheaf_status *take_turn(double *seconds, sheaf__timed_turn *turn, timing 
     return st;
 }
 
+/* Caches and tapes of each batch of prompts are made anew. */
+static sheaf_status *open_and_read(sheaf_passes *p)
+{
+    sheaf_status *st = sheaf_passes_again(p);
+    return st == NULL ? sheaf_passes_read(p) : st;
+}
+
 static sheaf_status *time_reading(timing *t, sheaf_passes *p)
 {
     const sheaf__context *c = p->model->context;
@@ -120,7 +127,7 @@ static sheaf_status *time_reading(timing *t, sheaf_passes *p)
     for (int turn = 0; st == NULL && !over; turn++) {
         sheaf__timed_turn now;
         double took;
-        st = take_turn(&took, &now, t, p, sheaf_passes_read, true);
+        st = take_turn(&took, &now, t, p, open_and_read, true);
         if (first_rank && st == NULL && turn == 0)
             t->first = took;
         if (first_rank && st == NULL && sheaf__turns_count(turn, took, 1))

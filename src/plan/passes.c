@@ -86,6 +86,8 @@ sheaf_status *sheaf_passes_open(sheaf_passes *p, sheaf__model *model,
                                 const sheaf_plan_generation *asked, const sheaf_data *data)
 {
     *p = (sheaf_passes){ .model = model,
+                         .asked = asked,
+                         .data = data,
                          .batch = asked->batch,
                          .prompt = asked->prompt,
                          .keys = (asked->prompt + asked->seq + 1) / 2 };
@@ -95,6 +97,13 @@ sheaf_status *sheaf_passes_open(sheaf_passes *p, sheaf__model *model,
     if (st == NULL)
         st = open_prompts(p, data);
     return st == NULL ? record_next(p) : st;
+}
+
+sheaf_status *sheaf_passes_again(sheaf_passes *p)
+{
+    const sheaf_passes was = *p;
+    sheaf_passes_release(p);
+    return sheaf_passes_open(p, was.model, was.asked, was.data);
 }
 
 sheaf_status *sheaf_passes_read(sheaf_passes *p)

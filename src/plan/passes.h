@@ -11,6 +11,8 @@
 
 typedef struct sheaf_passes {
     sheaf__model *model;
+    const sheaf_plan_generation *asked; /* borrowed, as the data */
+    const sheaf_data *data;
     int64_t batch, prompt, keys; /* sequences; of each the prompt, and keys of the token's pass */
     sheaf__kept kept;
     sheaf__runner runner; /* of the prompts */
@@ -25,9 +27,12 @@ typedef struct sheaf_passes {
 /* sheaf_passes_open - of asked->batch sequences with prompts of asked->prompt tokens; the token's
  * pass is one from the middle of the answer, which ends with position asked->seq.
  *   out    stays where it is; release also after a failure
- *   data   at least so many rows of as many tokens as a prompt has (sheaf_data_made()); borrowed */
+ *   data   at least so many rows of as many tokens as a prompt has (sheaf_data_made())
+ * Both are borrowed. */
 sheaf_status *sheaf_passes_open(sheaf_passes *out, sheaf__model *model,
                                 const sheaf_plan_generation *asked, const sheaf_data *data);
+/* sheaf_passes_again - released and opened as they were. */
+sheaf_status *sheaf_passes_again(sheaf_passes *passes);
 /* Collective. */
 sheaf_status *sheaf_passes_read(sheaf_passes *passes);
 sheaf_status *sheaf_passes_next(sheaf_passes *passes);

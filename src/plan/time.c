@@ -185,6 +185,18 @@ static void add_up(sheaf_time *t)
         t->step += t->kind[k];
 }
 
+/* How many times as many ops run. What a pass of generation takes beside its ops, recording them
+ * among it, goes by that. */
+static double times_ops(const sheaf__work *asked, const sheaf__work *measured)
+{
+    double n[2] = { 0 };
+    for (int64_t i = 0; i < asked->n; i++)
+        n[0] += (double)asked->entry[i].count;
+    for (int64_t i = 0; i < measured->n; i++)
+        n[1] += (double)measured->entry[i].count;
+    return part(n[0], n[1]);
+}
+
 sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
                                  const sheaf__work *work, const sheaf_plan_size *size,
                                  int64_t micros)
@@ -193,7 +205,8 @@ sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
     sheaf_status *st = add_ops(out, &profile->work, profile->machine, work, micros);
     out->update = scale * (profile->work.update - profile->work.update_waiting);
     out->waiting += scale * profile->work.update_waiting;
-    out->beside = profile->beside * (double)micros;
+    out->beside = profile->beside *
+                  (profile->of.batch > 0 ? times_ops(work, &profile->work) : (double)micros);
     add_up(out);
     out->first = out->step + profile->first * part(size->fresh, profile->size.fresh);
     return st;
@@ -203,7 +216,7 @@ sheaf_status *sheaf_time_next(sheaf_time *out, const sheaf_profile *profile,
                               const sheaf__work *work)
 {
     sheaf_status *st = add_ops(out, &profile->next, profile->machine, work, 1);
-    out->beside = profile->next_beside;
+    out->beside = profile->next_beside * times_ops(work, &profile->next);
     add_up(out);
     out->first = out->step;
     return st;

@@ -408,9 +408,13 @@ static void test_time__a_profile_of_generation(void **state)
     sheaf__work_add(&work, &up);
     CHECK_OK(sheaf_time_next(&t, &q, &work));
     CHECK_NEAR("a token", t.step, 0.0625 + 0.125, 0);
+    sheaf__work_add(&work, &up); /* of twice as many layers */
+    CHECK_OK(sheaf_time_next(&t, &q, &work));
+    CHECK_NEAR("beside it by the number of ops", t.beside, 0.25, 0);
+    work.entry[0].count = 2;
     CHECK_OK(sheaf_time_predict(&t, &q, &work, &(sheaf_plan_size){ 0, 50 }, 1));
-    CHECK_NEAR("the prompts", t.step, 0.5 + 0.25, 0);
-    CHECK_NEAR("the first ones", t.first, 0.75 + 2 * 3, 0);
+    CHECK_NEAR("the prompts, 2 of 9 ops", t.step, 0.5 + 0.25 * 2 / 9, 1e-15);
+    CHECK_NEAR("the first ones", t.first, t.step + 2 * 3, 0);
     sheaf__work_release(&work);
     sheaf_profile_release(&p);
     sheaf_profile_release(&q);
