@@ -128,4 +128,14 @@ changed "not another block" '16 missing: vpm.encoder.layers.1..* and others *$' 
 changed "a table of positions of another size" 'found: +\[100, 64\].*10 x 10 places.*vision_config.image_size is 140' minicpmv-tiny \
     config.json 's/"image_size": 140/"image_size": 154/'
 changed "of 2.0 too" 'found: +\[1, 36, 64\].*6 x 6 places.*vision_config.img_size is 84' minicpmv-2.0-tiny config.json 's/"img_size": 84/"img_size": 56/'
+
+# Of 400 pixels' side a picture has 28 x 28 patches, the tables 10 x 10 and 6 x 6 places.
+for name in minicpmv-tiny minicpmv-2.0-tiny; do
+    asked=(--image "$SHEAF_SOURCE_ROOT/tests/data/images/420.jpg" --prompt what --max-new 4 --greedy --json)
+    small=$("$sheaf" generate --model "$work/$name" "${asked[@]}" 2>/dev/null)
+    sed -i 's/"scale_resolution": 84/"scale_resolution": 400/' "$work/$name/config.json"
+    large=$("$sheaf" generate --model "$work/$name" "${asked[@]}" 2>/dev/null)
+    check "$name: a grid beyond the table" test -n "$large" -a "$large" != "$small"
+    check "the same on three ranks" test "$("$sheaf" generate --model "$work/$name" "${asked[@]}" --tp 3 2>/dev/null)" = "$large"
+done
 finish
