@@ -98,6 +98,17 @@ for how in "--tp 3" "--place 2"; do
     check "tokens" test "$tokens" = "$(grep -o '"tokens":\[[^]]*\]' "$work/stdout")"
 done
 
+# A tokenizer as it was published: sentencepiece, the marks added behind its pieces; the config says no ids.
+sed 's/"sheaf_tokenizer": "bytes",//; s/"vocab_size": 262/"vocab_size": 349/; s/"im_\(start\|patch\|end\)_token": [0-9]*,//g' "$m/config.json" >"$work/hub.json"
+runs "a model with a tokenizer" 0 'parameters' init "$work/hub.json" "$work/hub" --seed 4
+cp "$SHEAF_SOURCE_ROOT/tests/data/tokenizers/bpe.model" "$work/hub/tokenizer.model"
+printf '{"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "legacy": true}\n' >"$work/hub/tokenizer_config.json"
+runs "that lacks the marks" 3 'a tokenizer with the token <im_(start|patch|end)>, below 349' eval --model "$work/hub" --data "$folder/all.json"
+printf '{"<im_patch>": 340, "<im_start>": 341, "<im_end>": 342}\n' >"$work/hub/added_tokens.json"
+loss "with them" --model "$work/hub"
+check "it reads pictures" test "$loss" != ""
+runs "and answers" 0 '"tokens"' generate --model "$work/hub" --prompt what --image "${pictures[0]}" --max-new 2 --greedy --json
+
 # ---- other files ----
 runs "in shards" 0 . convert "$m" "$work/shards" --to hf --shard-mb 1
 check "of which there are some" test -f "$work/shards/model.safetensors.index.json"
