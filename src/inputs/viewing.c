@@ -33,15 +33,15 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path
     return sheaf_in(st, "%s", path);
 }
 
-static sheaf_status *divide(sheaf__sliced *out, const sheaf_image *image,
-                            const sheaf__viewing *viewing)
+sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t height,
+                                 const sheaf__viewing *viewing)
 {
     const sheaf__tower *tower = &viewing->tower;
     if (viewing->form.resolution == 0) {
         *out = (sheaf__sliced){ .width = tower->width, .height = tower->height };
         return NULL;
     }
-    return sheaf__slice(out, image->width, image->height,
+    return sheaf__slice(out, width, height,
                         &(sheaf__slicing){ .resolution = viewing->form.resolution,
                                            .patch = tower->patch,
                                            .most = viewing->form.slices });
@@ -58,7 +58,8 @@ sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf
     if (st == NULL)
         st = decode(&image, &out->hash, path, viewing);
     if (st == NULL)
-        st = sheaf_in(divide(&out->pieces, &image, viewing), "%s", path);
+        st = sheaf_in(sheaf__view_divide(&out->pieces, image.width, image.height, viewing), "%s",
+                      path);
     sheaf_image_release(&image);
     if (st != NULL)
         sheaf__viewed_release(out);

@@ -24,6 +24,9 @@ typedef struct sheaf__viewed {
 
 /* sheaf__viewing_of - without a lock. */
 void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config);
+/* sheaf__view_divide - the pieces of a picture of this size. Errors: those of sheaf__slice(). */
+sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t height,
+                                 const sheaf__viewing *viewing);
 /* sheaf__view_file - `path` is copied. Errors: those of sheaf_image_load() and sheaf__slice(), with
  * the path. */
 sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing);

@@ -209,7 +209,10 @@ static sheaf_status *tell_helps(sheaf__fit *out, const search *s)
     }
     sheaf_status *st = NULL;
     for (int i = 0; i < n && st == NULL; i++) {
-        sheaf__question other = { .o = change[i], .whole = s->q->whole, .warned = true };
+        sheaf__question other = { .o = change[i],
+                                  .whole = s->q->whole,
+                                  .images_text = s->q->sets.data == NULL ? s->q->images_text : NULL,
+                                  .warned = true };
         sheaf_plan plan;
         other.o.data = other.o.eval_data = NULL;
         other.o.seq = s->q->seq;

@@ -24,15 +24,16 @@ void sheaf__question_close(sheaf__question *q)
     q->fresh = (sheaf_lora_options){ 0 };
 }
 
-/* The rows of a micro-batch that have an image: as the data say, or all. */
+/* The images of a micro-batch: as the data say, or as is assumed. */
 static void count_images(sheaf__question *q, const sheaf_events *events)
 {
-    sheaf_batch_images fewest,
-        most = { .images = sheaf__image_positions(&q->opened.config) > 0 ? q->o.micro_batch : 0 };
+    sheaf_batch_images fewest, most = { .images = q->each.images * q->o.micro_batch };
     if (q->sets.data != NULL)
         sheaf_data_images_range(&fewest, &most, q->sets.data, q->o.micro_batch);
-    else if (most.images > 0 && !q->warned)
-        sheaf_note(events, "without --data every row is taken to have an image");
+    else if (most.images > 0 && !q->warned && q->images_text == NULL)
+        sheaf_note(events, "without --data every row is taken to have an image%s",
+                   sheaf__family_for(&q->opened.config)->image.most > 1 ? " (--images N: several)"
+                                                                        : "");
     q->images = most.images;
     q->warned = true;
 }
@@ -74,13 +75,22 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     else if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, events);
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
+        if (q->images_text != NULL && !q->warned)
+            sheaf_note(events, "--images %s has no effect: the data say what they hold",
+                       q->images_text);
         st = sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL);
         if (st == NULL) {
             q->o.steps = sheaf__sets_steps(&q->sets, o);
             q->data_bytes = sheaf__sets_memory(&q->sets);
         }
     } else {
-        q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
+        if (st == NULL)
+            st = sheaf__question_images(q, events);
+        if (st == NULL) /* sheaf_plan_seq() counts one image */
+            q->seq = o->seq > 0
+                         ? o->seq
+                         : sheaf_plan_seq(&q->opened.config) +
+                               (q->each.images - 1) * sheaf__image_positions(&q->opened.config);
         if (st == NULL && !q->warned && sheaf__image_positions(&q->opened.config) == 0)
             sheaf__warn_positions(&q->opened.config, "--seq", q->seq, events);
     }
@@ -97,12 +107,14 @@ sheaf__job sheaf__question_job(const sheaf__question *q)
                          .selection = &q->selection,
                          .train = q->sets.train,
                          .eval = q->sets.eval,
-                         .seq = q->seq };
+                         .seq = q->seq,
+                         .each = q->sets.data == NULL ? &q->each : NULL };
 }
 
 sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *q, int64_t answer)
 {
-    const int64_t image = q->images > 0 ? sheaf__image_positions(&q->opened.config) : 0;
+    const int64_t rows = q->o.micro_batch > 0 ? q->o.micro_batch : 1,
+                  image = (q->images + rows - 1) / rows * sheaf__image_positions(&q->opened.config);
     *prompt = q->seq - answer;
     if (*prompt > image)
         return NULL;
@@ -122,6 +134,8 @@ static sheaf_status *plan_generation(sheaf_plan *plan, const sheaf__question *q)
                                     .batch = q->o.micro_batch,
                                     .seq = q->seq,
                                     .images = q->images };
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+        asked.patches[t] = q->each.patches[t] * q->o.micro_batch;
     sheaf_status *st = q->max_new > 0 ? sheaf__question_prompt(&asked.prompt, q, q->max_new) : NULL;
     return st == NULL ? sheaf_plan_generate(plan, &asked) : st;
 }

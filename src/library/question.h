@@ -11,20 +11,26 @@ typedef struct sheaf__question {
     const char *place_text; /* given. NULL: a training step; else generation */
     int64_t max_new;        /* given. Of generation, tokens of the answer; 0: not said */
     bool whole;             /* given. No --steps: padding is that of an epoch */
+    /* given. Without data: pictures of each row, "N" or "N:WIDTHxHEIGHT"; NULL: one */
+    const char *images_text;
     sheaf__opened opened;
     sheaf__selection selection;
     sheaf_lora_options fresh;
     sheaf__sets sets;
     int64_t data_bytes, seq;
-    int64_t images; /* of the rows of a micro-batch, those with one: at most */
-    bool warned;    /* that images are assumed */
-    double padding; /* share of the positions, with data */
+    int64_t images;          /* of the rows of a micro-batch: at most */
+    sheaf_batch_images each; /* of each row, without data */
+    bool warned;             /* that images are assumed */
+    double padding;          /* share of the positions, with data */
     sheaf__placement place;
 } sheaf__question;
 
 /* sheaf__question_open - the model's config and the data. Close also after a failure; it can be
  * opened again with other options. */
 sheaf_status *sheaf__question_open(sheaf__question *question, const sheaf_events *events);
+/* sheaf__question_images - what each row holds without data, into question->each: as images_text
+ * says of the opened model. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__question_images(sheaf__question *question, const sheaf_events *events);
 /* sheaf__question_look - counts images, padding and positions of a row again, after the micro-batch
  * changed. */
 void sheaf__question_look(sheaf__question *question, const sheaf_events *events);

@@ -170,16 +170,17 @@ static sheaf_status *unheard(void *self, int64_t row0, const int32_t *row, int64
 }
 
 /* Micro-batches of an evaluation, as sheaf__evaluate() runs them; subset->data NULL: not known,
- * rows of `seq` positions. */
-static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *subset, int64_t rows,
-                                    int64_t seq, bool padded)
+ * rows of `seq` positions, with images as `each` says (sheaf__runner_options). */
+static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *subset,
+                                    const sheaf_batch_images *each, int64_t rows, int64_t seq,
+                                    bool padded)
 {
     sheaf__runner runner;
     sheaf_batch_images of[3];
     const int n = subset->data == NULL ? 1 : choose_images(of, subset, rows);
     sheaf_status *st = sheaf__runner_open(
         &runner, model, subset->data,
-        &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !padded });
+        &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !padded, .each = each });
     runner.head.all_rows = padded;
     runner.head.judge = true;
     runner.head.take = padded ? unheard : NULL;
@@ -199,7 +200,7 @@ static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
     const int64_t most = job->options->micro_batch,
                   rows = eval->data == NULL ? most : sheaf__subset_rows(eval);
     return sheaf__evaluates(job->options)
-               ? run_evaluation(held->model, eval, rows < most ? rows : most,
+               ? run_evaluation(held->model, eval, job->each, rows < most ? rows : most,
                                 eval->data == NULL ? job->seq : sheaf__subset_longest(eval), false)
                : NULL;
 }
@@ -267,14 +268,18 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices,
 }
 
 /* Where there are data, they have told. */
-static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
+static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t images)
 {
     const int64_t image = sheaf__image_positions(config);
-    if (seq > image)
+    if (seq > image * images)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
-    sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row",
-                   image + 1, image);
+    if (images == 1)
+        sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row",
+                       image + 1, image);
+    else
+        sheaf_expected(st, "at least %" PRId64 ": %" PRId64 " images take %" PRId64 " tokens each",
+                       image * images + 1, images, image);
     return sheaf_found(st, "%" PRId64, seq);
 }
 
@@ -286,7 +291,10 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
         return sheaf_expected(
             sheaf_fail(SHEAF_E_ARG, "--tp %d, --dp %d", job->options->tp, job->options->dp),
             "at most %d ranks in all", SHEAF_MAX_SLICES);
-    sheaf_status *st = job->train.data == NULL ? check_seq(&job->schema->config, job->seq) : NULL;
+    sheaf_status *st =
+        job->train.data == NULL
+            ? check_seq(&job->schema->config, job->seq, job->each == NULL ? 1 : job->each->images)
+            : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
@@ -414,7 +422,7 @@ static sheaf_status *infer_rank(void *self, sheaf__model *model)
     sheaf_status *st =
         of == NULL
             ? run_generation(model, i->asked)
-            : run_evaluation(model, &(sheaf__subset){ .data = of->data }, i->asked->batch,
+            : run_evaluation(model, &(sheaf__subset){ .data = of->data }, NULL, i->asked->batch,
                              of->padded ? sheaf_data_seq(of->data) : sheaf_data_longest(of->data),
                              of->padded);
     if (st == NULL)
@@ -467,7 +475,9 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
 
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
 {
-    sheaf_status *st = g->images > 0 ? check_seq(&g->schema->config, g->seq) : NULL;
+    sheaf_status *st =
+        g->images > 0 ? check_seq(&g->schema->config, g->seq, (g->images + g->batch - 1) / g->batch)
+                      : NULL;
     return st == NULL ? infer(out, g, NULL, pictures_of(g)) : st;
 }
 

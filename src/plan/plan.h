@@ -36,7 +36,8 @@ typedef struct sheaf_plan {
 
 /* sheaf_plan_train - with job->data of the micro-batches with the fewest images that these can
  * give, with few and with the most; flops and sent are those of the last. job->data may be NULL:
- * then every row has an image where the model knows images, and job->seq must be set. data_bytes:
+ * then every row has images as job->each says, where the model knows images, and job->seq must be
+ * set. data_bytes:
  * of the data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq.
  */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);

@@ -101,6 +101,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                        .accumulate = o->accumulate,
                                        .seq = job->seq,
                                        .longest = o->padding == SHEAF_PAD_MICRO_BATCH,
+                                       .each = job->each,
                                        .accumulators = sheaf__accumulators_of(o),
                                        .checkpointing = o->checkpointing,
                                        .weight_decay = o->weight_decay,

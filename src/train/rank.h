@@ -22,7 +22,9 @@ typedef struct sheaf__job {
     sheaf__subset eval;           /* what evaluations read; data NULL: none, or unknown */
     sheaf_source *base, *adapter; /* NULL when planning; adapter NULL: fresh factors */
     int64_t seq;                  /* the most positions of a row that is trained on */
-    int64_t data_bytes;           /* of the data in memory, 0 = unknown */
+    /* Images of each row where planning knows no data; NULL: one, of the towers' own size. */
+    const sheaf_batch_images *each;
+    int64_t data_bytes; /* of the data in memory, 0 = unknown */
 } sheaf__job;
 
 typedef struct sheaf__rank {

@@ -11,6 +11,23 @@ static bool is_dry(const sheaf__runner *r)
     return r->model->context->device->kind == SHEAF_DRY;
 }
 
+/* What is held where no data say. */
+static sheaf_batch_images assumed(const sheaf__runner *r)
+{
+    const sheaf_config *config = &r->model->schema->config;
+    const int64_t rows = r->options.rows;
+    sheaf_batch_images all = { .images = 1, .image_rows = sheaf__image_experts(config) };
+    sheaf__patches_of(all.patches, config, 1);
+    if (r->options.each != NULL)
+        all = *r->options.each;
+    all.images *= rows;
+    all.image_rows *= rows;
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+        all.patches[t] *= rows;
+    all.seq = r->options.seq;
+    return all;
+}
+
 static sheaf_status *take_batch(sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
@@ -19,7 +36,9 @@ static sheaf_status *take_batch(sheaf__runner *r)
                looks = r->model->begins; /* where the towers are */
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
-    if (sees)
+    if (sees && r->data == NULL)
+        r->room = assumed(r);
+    else if (sees)
         sheaf_data_images_room(&r->room, r->data, config, r->options.rows);
     const struct {
         void *out;
@@ -116,11 +135,8 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
     r->batch.whole = !options->longest;
     r->holds.seq = options->seq;
-    if (is_dry(r) && sheaf__model_sees(model)) {
-        r->holds.images = options->rows;
-        sheaf__patches_of(r->holds.patches, &model->schema->config, options->rows);
-        r->holds.image_rows = options->rows * sheaf__image_experts(&model->schema->config);
-    }
+    if (is_dry(r) && sheaf__model_sees(model))
+        r->holds = assumed(r);
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
         st = sheaf__row_kinds_open(&r->kinds, model, &r->room, options->rows * options->seq);

@@ -11,8 +11,10 @@ typedef struct sheaf__runner_options {
     int64_t rows, seq;    /* of a micro-batch; seq is the most positions of a row */
     bool longest;         /* rows are as long as the longest of their micro-batch; else as seq */
     bool backward, rerun; /* as sheaf__tape_compile() takes them */
-    const sheaf__noise_in *noise; /* may be NULL */
-    const sheaf__stages *stages;  /* may be NULL */
+    const sheaf__noise_in *noise;   /* may be NULL */
+    const sheaf__stages *stages;    /* may be NULL */
+    const sheaf_batch_images *each; /* on dry, without data: images of each row; NULL: one, of the
+                                       towers' own size */
     const sheaf__kept *kept; /* of prompts that are read: where keys and values go; else NULL */
 } sheaf__runner_options;
 

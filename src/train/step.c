@@ -54,6 +54,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
         &(sheaf__runner_options){ .rows = options->micro_batch,
                                   .seq = options->seq,
                                   .longest = options->longest,
+                                  .each = options->each,
                                   .backward = true,
                                   .rerun = options->checkpointing,
                                   .noise = options->neftune_alpha > 0 ? &s->noise : NULL });

@@ -10,10 +10,11 @@
 
 typedef struct sheaf__step_options {
     int64_t micro_batch, accumulate;
-    int64_t seq;        /* the most positions of a row */
-    bool longest;       /* as in sheaf__runner_options */
-    int accumulators;   /* G of docs/contract.md, section 1.6; groups divide it */
-    bool checkpointing; /* re-run layers in backward instead of keeping their values */
+    int64_t seq;                    /* the most positions of a row */
+    bool longest;                   /* as in sheaf__runner_options */
+    const sheaf_batch_images *each; /* so too; borrowed */
+    int accumulators;               /* G of docs/contract.md, section 1.6; groups divide it */
+    bool checkpointing;             /* re-run layers in backward instead of keeping their values */
     double weight_decay, beta1, beta2, eps;
     double clip;            /* largest global gradient norm, 0 = none */
     double label_smoothing; /* as sheaf__head_run.smoothing */

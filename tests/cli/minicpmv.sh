@@ -46,6 +46,25 @@ check "what is merged computes what base and adapter do, but for its bfloat16" a
     'BEGIN { exit !(a > 1 && a - b < 0.002 && b - a < 0.002) }'
 check "which is not the base" test "$(loss --model "$work/merged")" != "$(loss --model "$old")"
 
+# A plan by --images is that of data with such pictures, which are seen whole, and in slices.
+picture=$SHEAF_SOURCE_ROOT/tests/data/images/preprocess_img0.png
+planned() { # planned ARGUMENT...: bytes, operations, positions and pictures
+    "$sheaf" plan --config "$work/small.json" --micro-batch 2 --json "$@" 2>/dev/null | grep -oE '"(largest_rank|inputs|flops_per_step|seq|images)":[0-9.]+' | sort
+}
+for _ in 1 2; do printf '{"images": ["%s", "%s"], "prompt": "What is this?", "completion": "A tree."}\n' "$picture" "$picture"; done >"$work/planned.jsonl"
+for name in minicpmv-tiny:28:12 minicpmv-2.0-tiny:28:12 minicpmv-tiny:84:4; do
+    sed "s/\"scale_resolution\": 84/\"scale_resolution\": $(cut -d: -f2 <<<"$name")/" "$work/${name%%:*}/config.json" >"$work/small.json"
+    want=$(planned --data "$work/planned.jsonl")
+    check "$name images" grep -q "\"images\":${name##*:}" <<<"$want"
+    check "are those of --images" test "$want" = "$(planned --images 2:61x37 --seq "$(grep -oE '"seq":[0-9]+' <<<"$want" | cut -d: -f2)")"
+done
+for bad in "" x 2x 1001 1:0x4 1:9; do
+    runs "refused: --images '$bad'" 2 'images.*how many pictures.*found:.*try: +--images 2' plan --model "$work/minicpmv-tiny" --images "$bad"
+done
+runs "no pictures" 0 '"images":0,' plan --model "$work/minicpmv-tiny" --images 0 --json
+runs "more than there is room for" 2 'seq.*at least 49: 3 images take 16 tokens each.*found: +20' plan --model "$work/minicpmv-tiny" --images 3 --seq 20
+runs "in slices" 0 '1344x896 is seen whole and in slices: 9 images' plan --model "$work/minicpmv-tiny" --images 2:1344x896
+
 # NEFTune's noise is on the table's rows, before scale_emb: a large factor does not drown it.
 sed -i 's/"scale_emb": 12/"scale_emb": 1000000/' "$work/minicpmv-2.0-tiny/config.json"
 echo '{"prompt": "What is this?", "completion": "A tree."}' >"$work/text.jsonl"

@@ -757,8 +757,13 @@ int cmd_plan(cli *cli, int argc, char **argv)
                       "with --place: of the --seq positions, those of the answer; 0 = none is said",
                       "N",
                       .max = 1e8 };
-    cli_time_options(&table[n + 7], &q.time);
-    table[n + 11] = (cli_option){ 0 };
+    table[n + 7] = (cli_option){
+        "images", CLI_TEXT | CLI_UNSAVED, &q.ask.images_text,
+        "without --data: pictures of each row, perhaps with their size in pixels: 2, 2:1344x896 (1)",
+        "N"
+    };
+    cli_time_options(&table[n + 8], &q.time);
+    table[n + 12] = (cli_option){ 0 };
     bool fits = true;
     cli_processes processes = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
@@ -786,6 +791,10 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = cli_time_check(&q.time, &q.ask.o);
     if (st == NULL && q.time.asked && (q.table != NO_TABLE || cluster != NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--time without --table or --cluster");
+    if (st == NULL && q.time.asked && q.ask.images_text != NULL)
+        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                                           "--time without --images: it measures one a row"),
+                            "--time --data FILE, of which it reads what rows hold");
     if (st == NULL && q.ask.max_new > 0 && q.ask.place_text == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-new"), "--place beside it");
     if (st == NULL)
