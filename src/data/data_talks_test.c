@@ -159,7 +159,7 @@ static void test_minicpmv__slices_are_pictures_of_their_own(void **state)
         "{\"image\": \"a.png\", \"messages\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": "
         "\"assistant\", \"content\": \"A\"}, {\"role\": \"user\", \"content\": \"R\"}, {\"role\": "
         "\"assistant\", \"content\": \"B\"}]}\n"
-        "{\"images\": [\"b.png\", \"a.png\"], \"prompt\": \"P\", \"completion\": \"C\"}\n",
+        "{\"images\": [\"b.png\", \"file://a.png\"], \"prompt\": \"P\", \"completion\": \"C\"}\n",
         (sheaf_data_options){ 0 }));
     check_row(d, 0, "{256}<用户>" WHOLE_16 "\nQ<AI>A<用户>R<AI>B{257}",
               "{46*33}A{257}{46*12}B{257}");
@@ -209,6 +209,12 @@ static void test_open__names_what_is_bad(void **state)
         { TALK("[\"a.png\", \"b.png\"]", "<image>"), SHEAF_E_DATA, "1 of 2 that do not" },
         { TALK("\"talks.json\"", "Q"), SHEAF_E_FORMAT, "JPEG, PNG or WebP" },
         { "{\"image\": \"a.png\", \"text\": \"T\"}", SHEAF_E_DATA, "a conversation, or a prompt" },
+        { TALK("\"https://a.b/c.png\"", "Q"), SHEAF_E_DATA,
+          "line 1: field 'image' | the path of a file: nothing is fetched" },
+        { "{\"image\": \"a.png\", \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": "
+          "\"image\"}]}, {\"role\": \"assistant\", \"content\": \"A\"}]}",
+          SHEAF_E_DATA,
+          "field 'messages[0].content[0]' | a part of type text | type 'image' | \"images\": [PATH" },
         { TALK("[]", "<image>"), SHEAF_E_DATA,
           "line 1: message 1 | a picture for '<image>' | none | give" },
         { "{\"Imges\": \"a.png\", \"prompt\": \"<image>\", \"completion\": \"C\"}", SHEAF_E_DATA,

@@ -106,11 +106,9 @@ static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
         return sheaf__bad_field(name, "the path of an image", "an empty string");
     if (++d->images > 1)
         return sheaf__bad_field(name, ONE_IMAGE, "more than one image");
-    if (strncmp(path, "file://", 7) == 0)
-        path += 7;
-    if (strncmp(path, "data:", 5) == 0 || strstr(path, "://") != NULL)
-        return sheaf__bad_field(name, "the path of a file: nothing is fetched or decoded from text",
-                                "%.60s%s", path, strlen(path) > 60 ? "..." : "");
+    st = sheaf__picture_path(&path, path, name);
+    if (st != NULL)
+        return st;
     snprintf(d->named, sizeof d->named, "%s", name);
     d->image = strdup(path);
     return d->image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set") : NULL;

@@ -42,6 +42,18 @@ sheaf_status *sheaf__talk_pictures_add(sheaf__talk_pictures *p, const char *path
     return add(p, "<image>", path, viewing);
 }
 
+sheaf_status *sheaf__picture_path(const char **out, const char *given, const char *field)
+{
+    static const char file[] = "file://";
+    if (strncmp(given, file, sizeof file - 1) == 0)
+        given += sizeof file - 1;
+    *out = given;
+    if (strncmp(given, "data:", 5) != 0 && strstr(given, "://") == NULL)
+        return NULL;
+    return sheaf__bad_field(field, "the path of a file: nothing is fetched or decoded from text",
+                            "%.60s%s", given, strlen(given) > 60 ? "..." : "");
+}
+
 static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const json_t *path,
                               const char *folder, const sheaf__viewing *viewing)
 {
@@ -49,9 +61,10 @@ static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const j
     if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
         json_string_length(path) == 0)
         return bad_image(path);
-    const char *told = json_string_value(path);
-    sheaf_status *st =
-        folder == NULL || told[0] == '/' ? NULL : sheaf__path_join(&whole, folder, told);
+    const char *told;
+    sheaf_status *st = sheaf__picture_path(&told, json_string_value(path), "image");
+    if (st == NULL && folder != NULL && told[0] != '/')
+        st = sheaf__path_join(&whole, folder, told);
     if (st == NULL)
         st = add(p, name, whole == NULL ? told : whole, viewing);
     free(whole);

@@ -26,6 +26,9 @@ typedef struct sheaf__talk_pictures {
  */
 sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t *record,
                                         const char *folder, const sheaf__viewing *viewing);
+/* sheaf__picture_path - the path of a file that a record's field gives, without "file://". Errors:
+ * SHEAF_E_DATA for an address and for bytes as text. */
+sheaf_status *sheaf__picture_path(const char **out, const char *given, const char *field);
 /* sheaf__talk_pictures_add - one more that "<image>" stands for. */
 sheaf_status *sheaf__talk_pictures_add(sheaf__talk_pictures *pictures, const char *path,
                                        const sheaf__viewing *viewing);

@@ -65,15 +65,27 @@ static sheaf_status *keep(text *out, sheaf__text_record *r, sheaf_text *whole)
     return st;
 }
 
-static sheaf_status *add_part(sheaf_text *whole, const json_t *part, const char *name)
+/* Pictures have no place in a content: they stand beside the messages. */
+static sheaf_status *other_part(const char *name, const char *type, bool pictures)
+{
+    sheaf_status *st = sheaf__bad_field(
+        name,
+        pictures ? "a part of type text" : "a part of type text: this model reads nothing else",
+        "type '%.40s'", type);
+    return pictures ? sheaf_try_this(st, "\"images\": [PATH, ...] beside the messages, and "
+                                         "\"<image>\" in a user's text where each stands")
+                    : st;
+}
+
+static sheaf_status *add_part(sheaf_text *whole, const json_t *part, const char *name,
+                              bool pictures)
 {
     text piece;
     const char *type = json_string_value(json_object_get(part, "type"));
     if (type == NULL)
         return sheaf__bad_field(name, "an object with a string \"type\"", "%s", kind_of(part));
     if (strcmp(type, "text") != 0)
-        return sheaf__bad_field(name, "a part of type text: this model reads nothing else",
-                                "type '%.40s'", type);
+        return other_part(name, type, pictures);
     sheaf_status *st = take_string(&piece, json_object_get(part, "text"), name);
     if (st == NULL)
         sheaf__text_bytes(whole, piece.at, piece.size);
@@ -91,7 +103,7 @@ static sheaf_status *take_content(text *out, sheaf__text_record *r, const json_t
     for (size_t i = 0; i < json_array_size(value) && st == NULL; i++) {
         char part[NAME + 32];
         snprintf(part, sizeof part, "%s[%zu]", name, i);
-        st = add_part(&whole, json_array_get(value, i), part);
+        st = add_part(&whole, json_array_get(value, i), part, r->pictures);
     }
     if (st == NULL)
         st = keep(out, r, &whole);
