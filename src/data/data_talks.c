@@ -58,6 +58,7 @@ typedef struct reader {
     sheaf__complaints complaints;
     sheaf__ignored ignored;
     int64_t records;
+    int64_t across; /* the least --seq that cuts no picture, where one was too small; 0: none */
     pictures *pictures;
 } reader;
 
@@ -224,16 +225,17 @@ static sheaf_status *keep_row(reader *in, sheaf__talk_row *row)
     return NULL;
 }
 
-static sheaf_status *across(const sheaf__talk_row *row, int64_t limit)
+static sheaf_status *across(reader *in, const sheaf__talk_row *row)
 {
+    const int64_t limit = in->counts.limit;
     int64_t last = row->count;
     while (!row->row[last - 1])
         last--;
+    in->across = last + 1 > in->across ? last + 1 : in->across;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
     sheaf_expected(st, "all pictures within %" PRId64 " positions: they are not cut", limit);
-    sheaf_found(st, "%" PRId64 " positions, the last of a picture at %" PRId64, row->count, last);
-    return sheaf_try_this(
-        st, "--seq %" PRId64 " or more, or --on-long skip, or fewer pictures in it", last + 1);
+    return sheaf_found(st, "%" PRId64 " positions, the last of a picture at %" PRId64, row->count,
+                       last);
 }
 
 /* Is it short enough, perhaps without its end? A picture is not cut: its rows belong together. */
@@ -251,7 +253,7 @@ static sheaf_status *fit(bool *keep, reader *in, sheaf__talk_row *row, int64_t p
     if (in->options->on_long != SHEAF_LONG_CUT)
         return NULL;
     if (memchr(row->row + c->limit, 1, (size_t)(row->count - c->limit)) != NULL)
-        return across(row, c->limit);
+        return across(in, row);
     row->count = c->limit;
     row->behind = SHEAF__NO_LABEL;
     for (int64_t i = 1; i < row->count && !*keep; i++)
@@ -357,6 +359,11 @@ static sheaf_status *read_all(reader *in, const char *path)
     }
     if (st == NULL)
         st = sheaf__complaints_verdict(&in->complaints, path, in->records);
+    if (st != NULL && in->across > 0)
+        sheaf_try_this(st,
+                       "--seq %" PRId64 " or more, --on-long skip, or fewer pictures in a record; "
+                       "what else is bad must be repaired or taken out",
+                       in->across);
     if (st == NULL)
         st = sheaf_in(sheaf__text_counts_verdict(&in->counts, in->options, in->items.unit), "%s",
                       path);

@@ -68,7 +68,7 @@ sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *pa
             sheaf_expected(
                 sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                 "a file, or a folder of .json or .jsonl files (also .gz, .zst): a folder "
-                "of images is for models with a vision tower (CogVLM, CogAgent)"),
+                "of images alone is read by models with a vision tower, CogVLM and CogAgent"),
             "a folder with none");
     return st;
 }
