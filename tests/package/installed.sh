@@ -102,5 +102,14 @@ while [ $# -gt 0 ]; do
     ways=("${ways[@]:0:2}")
     count=$((count + 1))
 done
+for file in "$source"/examples/[0-9][0-9]_*.c; do # those that run beside the command
+    name=$(basename "$file" .c)
+    [ ! -e "$source/examples/$name.expected" ] || continue
+    for way in "${ways[@]}"; do
+        read -r how compiler <<<"$way"
+        check "$name compiles: $way" compiles "$name-$how-${compiler%% *}" "$compiler" "$how" "$file"
+    done
+    count=$((count + 1))
+done
 check "every example was built" test "$count" -eq "$(ls "$source"/examples/[0-9][0-9]_*.c | wc -l)"
 exit $((failures > 0))
