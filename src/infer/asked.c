@@ -21,9 +21,11 @@ bool sheaf__asks(const json_t *record)
     return is_list(record) || has(record, "instruction") || has(record, "prompt");
 }
 
-static sheaf_status *no_nul(const char *what)
+sheaf_status *sheaf__text_whole(const char *text, size_t size, const char *what)
 {
-    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", what), "text without NUL (\\u0000)");
+    return text == NULL || strlen(text) == size
+               ? NULL
+               : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", what), "text without NUL (\\u0000)");
 }
 
 /* Room for n messages and a system message, which is put where there is none. */
@@ -45,7 +47,7 @@ static sheaf_status *take_expected(sheaf__asked *out, const char *field)
         return NULL;
     out->expected = last->content;
     out->n--;
-    return strlen(last->content) == last->size ? NULL : no_nul(field);
+    return sheaf__text_whole(last->content, last->size, field);
 }
 
 static sheaf_status *take_list(sheaf__asked *out, const json_t *record, const char *system)
@@ -70,9 +72,8 @@ static sheaf_status *take_pair(sheaf__asked *out, const char *system)
     out->said[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
     out->expected = r->text;
     out->text = true;
-    if (strlen(r->prompt) != r->prompt_size)
-        return no_nul("field 'prompt'");
-    return r->text == NULL || strlen(r->text) == r->text_size ? NULL : no_nul("field 'completion'");
+    st = sheaf__text_whole(r->prompt, r->prompt_size, "field 'prompt'");
+    return st == NULL ? sheaf__text_whole(r->text, r->text_size, "field 'completion'") : st;
 }
 
 static sheaf_status *take_record(sheaf__asked *out, json_t *record, const char *system)

@@ -21,6 +21,8 @@ bool sheaf__asks(const json_t *record);
  * system message, must outlive *out. Release also after a failure. Errors: those of
  * sheaf__messages_read() and sheaf__text_record_ask(); SHEAF_E_DATA for a NUL. */
 sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system);
+/* sheaf__text_whole - SHEAF_E_DATA where `text`, kept as a C string, would end early at a NUL. */
+sheaf_status *sheaf__text_whole(const char *text, size_t size, const char *what);
 void sheaf__asked_release(sheaf__asked *asked);
 
 #endif

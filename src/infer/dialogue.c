@@ -445,6 +445,7 @@ static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
     free(p->viewed);
     p->viewed = viewed;
     p->own_names = false;
+    p->unread = NULL; /* it is the record's, which goes */
     return NULL;
 }
 

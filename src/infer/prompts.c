@@ -344,22 +344,29 @@ static const char *picture_field(const json_t *record)
 
 static sheaf_status *add_tokens(sheaf__prompts *p, const json_t *record)
 {
+    char shown[96];
     const char *field = picture_field(record);
-    if (field == NULL)
-        return add_array(p, json_object_get(record, "tokens"),
-                         json_string_value(json_object_get(record, "completion")));
-    sheaf_status *st = sheaf__bad_field(field, "no picture beside \"tokens\"", "one");
-    return sheaf_try_this(st, "\"prompt\" or \"messages\" with the picture, or a .safetensors file "
+    const json_t *completion = json_object_get(record, "completion");
+    const char *expected = json_string_value(completion);
+    if (field != NULL)
+        return sheaf_try_this(sheaf__bad_field(field, "no picture beside \"tokens\"", "one"),
+                              "\"prompt\" or \"messages\" with the picture, or a .safetensors file "
                               "with the ids and the pictures' numbers");
+    if (completion != NULL && !json_is_null(completion) && expected == NULL)
+        return sheaf__bad_field("completion", "a string", "%s",
+                                sheaf__json_show(shown, completion));
+    sheaf_status *st =
+        sheaf__text_whole(expected, json_string_length(completion), "field 'completion'");
+    return st == NULL ? add_array(p, json_object_get(record, "tokens"), expected) : st;
 }
 
 static sheaf_status *add_json(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
                               const char *system, const char *folder)
 {
     if (json_is_string(record)) {
-        if (strlen(json_string_value(record)) == json_string_length(record))
-            return add_text(p, w, json_string_value(record), NULL, system, NULL, 0);
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "text without NUL (\\u0000)");
+        const char *text = json_string_value(record);
+        sheaf_status *st = sheaf__text_whole(text, json_string_length(record), "record");
+        return st == NULL ? add_text(p, w, text, NULL, system, NULL, 0) : st;
     }
     if (sheaf__asks(record))
         return add_asked(p, w, record, system, folder);

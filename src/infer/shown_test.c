@@ -368,6 +368,24 @@ static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
     sheaf_config_release(&c);
 }
 
+/* A field that was perhaps meant is told while the file is read; it is gone with the record. */
+static void test_dialogue__a_field_of_the_file_is_not_kept(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf__wording w;
+    sheaf__dialogue d = { .wording = &w };
+    sheaf__prompt p;
+    void *block = NULL;
+    put(at("form.json"), "{\"imgs\": [\"a.png\"], \"messages\": [" ASKED("Q") SAID("A") "]}");
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 1));
+    CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "What is <image_00>?"), SHEAF_E_DATA,
+                "a picture for '<image_00>' | none | give the picture");
+    sheaf__dialogue_release(&d);
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
 /* Where pictures do not stand as the file says, it says so at once, and nothing changes. */
 static void test_dialogue__says_where_pictures_do_not_stand(void **state)
 {
@@ -481,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_dialogue__every_form_of_pictures_is_loaded),
         cmocka_unit_test(test_dialogue__is_loaded_from_anywhere),
         cmocka_unit_test(test_dialogue__pictures_that_wait_are_not_saved),
+        cmocka_unit_test(test_dialogue__a_field_of_the_file_is_not_kept),
         cmocka_unit_test(test_dialogue__says_where_pictures_do_not_stand),
         cmocka_unit_test(test_dialogue__pictures_are_taken_back),
         cmocka_unit_test(test_dialogue__a_question_without_its_pictures),
