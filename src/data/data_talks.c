@@ -359,7 +359,7 @@ static sheaf_status *read_all(reader *in, const char *path)
     }
     if (st == NULL)
         st = sheaf__complaints_verdict(&in->complaints, path, in->records);
-    if (st != NULL && in->across > 0)
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA && in->across > 0)
         sheaf_try_this(st,
                        "--seq %" PRId64 " or more, --on-long skip, or fewer pictures in a record; "
                        "what else is bad must be repaired or taken out",

@@ -237,6 +237,23 @@ static void test_open__names_what_is_bad(void **state)
     sheaf_config_release(&c);
 }
 
+/* --seq helps what is too long, and nothing else. */
+static void test_open__seq_is_no_help_for_a_stop(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf_data *d = NULL;
+    atomic_int stop = 1;
+    put_pictures();
+    sheaf_status *st =
+        open_data(&d, &c, TALK("\"a.png\"", "Q"),
+                  (sheaf_data_options){ .seq = 3, .on_long = SHEAF_LONG_CUT, .stop = &stop });
+    assert_non_null(st);
+    assert_int_equal(sheaf_status_code(st), SHEAF_E_STOPPED);
+    assert_string_equal(sheaf_status_try(st), "");
+    sheaf_status_free(st);
+    sheaf_config_release(&c);
+}
+
 /* A text may be cut, a picture may not. */
 static void test_open__cuts_behind_pictures_alone(void **state)
 {
@@ -318,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_omnilmm__pictures_in_any_turn),
         cmocka_unit_test(test_minicpmv__slices_are_pictures_of_their_own),
         cmocka_unit_test(test_open__names_what_is_bad),
+        cmocka_unit_test(test_open__seq_is_no_help_for_a_stop),
         cmocka_unit_test(test_open__cuts_behind_pictures_alone),
         cmocka_unit_test(test_hash__that_of_the_same_row_in_tensors),
         cmocka_unit_test(test_pixels__a_changed_file_is_told),

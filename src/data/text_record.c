@@ -514,19 +514,36 @@ static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bo
     return NULL;
 }
 
-static void find_ignored(sheaf__text_record *r, json_t *record)
+const char *sheaf__text_other_field(json_t *record, const char *const *known, int n)
 {
     const char *key;
     json_t *value;
     json_object_foreach(record, key, value)
     {
-        bool known = r->ignored[0] != '\0' || strcmp(key, "id") == 0 ||
-                     (r->pictures && (strcmp(key, "image") == 0 || strcmp(key, "images") == 0));
-        for (int i = 0; i < 6 && forms[r->form].fields[i] != NULL; i++)
-            known = known || strcmp(key, forms[r->form].fields[i]) == 0;
-        if (!known)
-            snprintf(r->ignored, sizeof r->ignored, "%s", key);
+        bool other = strcmp(key, "id") != 0;
+        for (int i = 0; i < n && known[i] != NULL; i++)
+            other = other && strcmp(key, known[i]) != 0;
+        if (other)
+            return key;
     }
+    return "";
+}
+
+/* Who asks tells of pictures that a model does not read. */
+static void find_ignored(sheaf__text_record *r, json_t *record)
+{
+    enum { FIELDS = sizeof forms->fields / sizeof *forms->fields };
+    const char *known[FIELDS + 2];
+    int n = 0;
+    while (n < FIELDS && forms[r->form].fields[n] != NULL) {
+        known[n] = forms[r->form].fields[n];
+        n++;
+    }
+    if (r->pictures || r->asked) {
+        known[n++] = "image";
+        known[n++] = "images";
+    }
+    snprintf(r->ignored, sizeof r->ignored, "%s", sheaf__text_other_field(record, known, n));
 }
 
 static sheaf_status *take_record(sheaf__text_record *out)
@@ -570,10 +587,24 @@ sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json
     return parse(out, json, size);
 }
 
-sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json)
+sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures)
 {
-    *out = (sheaf__text_record){ .asked = true, .json = json_incref(json) };
+    *out = (sheaf__text_record){ .asked = true, .pictures = pictures, .json = json_incref(json) };
     return take_record(out);
+}
+
+void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json)
+{
+    const json_t *list = json_object_get(json, "messages");
+    *out = (sheaf__text_record){ .asked = true, .form = SHEAF__FORM_MESSAGES };
+    if (list == NULL) {
+        list = json_object_get(json, "conversations");
+        out->form = SHEAF__FORM_CONVERSATIONS;
+    }
+    const words *w = words_of(list, out->form == SHEAF__FORM_MESSAGES ? &openai : &sharegpt);
+    find_ignored(out, json);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        note_other_keys(out, json_array_get(list, i), w, forms[out->form].name);
 }
 
 void sheaf__text_record_release(sheaf__text_record *r)

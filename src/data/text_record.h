@@ -61,7 +61,13 @@ sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json
 /* sheaf__text_record_ask - the same of a record that was parsed, for inference: the answer at the
  * end may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt"
  * is not read. */
-sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json);
+sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures);
+/* sheaf__text_list_ignored - `form` and `ignored` alone, of a record of messages or conversations
+ * that another reader has read. */
+void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json);
+/* sheaf__text_other_field - the first field that is none of known[n], which a NULL may end, nor
+ * "id"; "": none. Borrowed from the record. */
+const char *sheaf__text_other_field(json_t *record, const char *const *known, int n);
 void sheaf__text_record_release(sheaf__text_record *record);
 
 #endif

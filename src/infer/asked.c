@@ -50,7 +50,40 @@ static sheaf_status *take_expected(sheaf__asked *out, const char *field)
     return sheaf__text_whole(last->content, last->size, field);
 }
 
-static sheaf_status *take_list(sheaf__asked *out, const json_t *record, const char *system)
+/* Which of two is asked would be a guess. */
+static sheaf_status *check_one(const json_t *record)
+{
+    static const char *const forms[] = { "messages", "conversations", "instruction", "prompt",
+                                         "tokens" };
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (!has(record, forms[i]))
+            continue;
+        if (first != NULL)
+            return sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field '%s'", forms[i]),
+                                           "one of \"messages\", \"conversations\", "
+                                           "\"instruction\", \"prompt\" and \"tokens\""),
+                            "beside '%s'", first),
+                "take one of them out: which is to be answered is not said");
+        first = forms[i];
+    }
+    return NULL;
+}
+
+void sheaf__asked_tidy(json_t *record)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(record, next, key, value)
+    {
+        if (json_is_null(value))
+            json_object_del(record, key);
+    }
+}
+
+static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *system)
 {
     const sheaf__messages *m = &out->list;
     sheaf_status *st = sheaf__messages_read(&out->list, record);
@@ -58,6 +91,7 @@ static sheaf_status *take_list(sheaf__asked *out, const json_t *record, const ch
         st = begin(out, m->count, system, m->message[0].role);
     if (st != NULL)
         return st;
+    sheaf__text_list_ignored(&out->record, record);
     memcpy(out->said + out->n, m->message, (size_t)m->count * sizeof *out->said);
     out->n += m->count;
     return take_expected(out, "messages");
@@ -76,10 +110,11 @@ static sheaf_status *take_pair(sheaf__asked *out, const char *system)
     return st == NULL ? sheaf__text_whole(r->text, r->text_size, "field 'completion'") : st;
 }
 
-static sheaf_status *take_record(sheaf__asked *out, json_t *record, const char *system)
+static sheaf_status *take_record(sheaf__asked *out, json_t *record, const char *system,
+                                 bool pictures)
 {
     const sheaf__text_record *r = &out->record;
-    sheaf_status *st = sheaf__text_record_ask(&out->record, record);
+    sheaf_status *st = sheaf__text_record_ask(&out->record, record, pictures);
     if (st == NULL && r->messages == 0)
         return take_pair(out, system);
     if (st == NULL)
@@ -92,10 +127,15 @@ static sheaf_status *take_record(sheaf__asked *out, json_t *record, const char *
     return take_expected(out, sheaf__text_form_name(r->form));
 }
 
-sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system)
+sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system,
+                                bool pictures)
 {
     *out = (sheaf__asked){ 0 };
-    return is_list(record) ? take_list(out, record, system) : take_record(out, record, system);
+    sheaf_status *st = check_one(record);
+    if (st != NULL)
+        return st;
+    return is_list(record) ? take_list(out, record, system)
+                           : take_record(out, record, system, pictures);
 }
 
 void sheaf__asked_release(sheaf__asked *asked)

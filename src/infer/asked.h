@@ -9,18 +9,23 @@
 typedef struct sheaf__asked {
     sheaf__message *said; /* [n]; the last is to be answered. Borrowed from the record */
     int64_t n;
-    const char *expected; /* NULL: none */
-    bool text;            /* a prompt, which is no conversation: the last of them */
-    sheaf__messages list; /* where one of them is held */
-    sheaf__text_record record;
+    const char *expected;      /* NULL: none */
+    bool text;                 /* a prompt, which is no conversation: the last of them */
+    sheaf__messages list;      /* where one of them is held */
+    sheaf__text_record record; /* `ignored` is of each form */
 } sheaf__asked;
 
+/* sheaf__asked_tidy - takes out fields that are null, the empty columns of tables, before anything
+ * is borrowed from the record. */
+void sheaf__asked_tidy(json_t *record);
 /* sheaf__asks - has a record a form of these? Others hold tokens, or nothing that is read. */
 bool sheaf__asks(const json_t *record);
 /* sheaf__asked_read - `record` and `system` (NULL: none), which goes before messages that have no
- * system message, must outlive *out. Release also after a failure. Errors: those of
- * sheaf__messages_read() and sheaf__text_record_ask(); SHEAF_E_DATA for a NUL. */
-sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system);
+ * system message, must outlive *out. `pictures`:
+ * others read those. Release also after a failure. Errors: those of sheaf__messages_read() and
+ * sheaf__text_record_ask(); SHEAF_E_DATA for a NUL, and for two forms in one record. */
+sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system,
+                                bool pictures);
 /* sheaf__text_whole - SHEAF_E_DATA where `text`, kept as a C string, would end early at a NUL. */
 sheaf_status *sheaf__text_whole(const char *text, size_t size, const char *what);
 void sheaf__asked_release(sheaf__asked *asked);

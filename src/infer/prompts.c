@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "data/json_items.h"
 #include "data/records.h"
+#include "data/text_rows.h"
 #include "data/text_sources.h"
 #include "infer/asked.h"
 #include "inputs/image.h"
@@ -285,7 +286,7 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w
                                       const char *system, const char *const *image, int64_t images)
 {
     sheaf__asked a;
-    sheaf_status *st = sheaf__asked_read(&a, record, system);
+    sheaf_status *st = sheaf__asked_read(&a, record, system, w->placed);
     if (st == NULL)
         st = add_said(p, w, a.said, a.n, a.expected, image, images);
     sheaf__asked_release(&a);
@@ -303,20 +304,41 @@ sheaf_status *sheaf__prompts_ids(sheaf__prompts *p, const json_t *list)
     return add_array(p, list, NULL);
 }
 
-/* What a record asks, with its pictures where they stand in conversations. */
-static sheaf_status *add_asked(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
-                               const char *system, const char *folder)
+/* A file of them on its way. */
+typedef struct lines {
+    sheaf__prompts *prompts;
+    const sheaf__wording *wording;
+    const sheaf__prompts_from *from;
+    sheaf__json_items items;
+    sheaf__complaints complaints;
+    char *folder; /* that pictures are relative to */
+    int64_t count;
+    bool told; /* of a picture that is not seen */
+    sheaf__ignored ignored;
+} lines;
+
+static void ignore(lines *l, const char *field)
 {
+    sheaf__ignored_keep(&l->ignored, field, l->items.unit, l->items.place);
+}
+
+/* What a record asks, with its pictures where they stand in conversations. */
+static sheaf_status *add_asked(lines *l, json_t *record)
+{
+    sheaf__prompts *p = l->prompts;
+    const sheaf__wording *w = l->wording;
+    const char *system = l->from->system;
     sheaf__viewing viewing;
     sheaf__talk_pictures pictures = { 0 };
     sheaf__asked a = { 0 };
     sheaf_status *st = NULL;
     if (w->placed) {
         sheaf__viewing_of(&viewing, w->config);
-        st = sheaf__talk_pictures_read(&pictures, record, folder, &viewing);
+        st = sheaf__talk_pictures_read(&pictures, record, l->folder, &viewing);
     }
     if (st == NULL)
-        st = sheaf__asked_read(&a, record, system);
+        st = sheaf__asked_read(&a, record, system, w->placed);
+    ignore(l, a.record.ignored);
     if (st == NULL && w->placed)
         st = sheaf__prompts_shown(p, w, a.said, a.n, a.expected, &pictures);
     else if (st == NULL && a.text)
@@ -342,8 +364,9 @@ static const char *picture_field(const json_t *record)
     return NULL;
 }
 
-static sheaf_status *add_tokens(sheaf__prompts *p, const json_t *record)
+static sheaf_status *add_tokens(lines *l, json_t *record)
 {
+    static const char *const known[] = { "tokens", "completion" };
     char shown[96];
     const char *field = picture_field(record);
     const json_t *completion = json_object_get(record, "completion");
@@ -357,45 +380,36 @@ static sheaf_status *add_tokens(sheaf__prompts *p, const json_t *record)
                                 sheaf__json_show(shown, completion));
     sheaf_status *st =
         sheaf__text_whole(expected, json_string_length(completion), "field 'completion'");
-    return st == NULL ? add_array(p, json_object_get(record, "tokens"), expected) : st;
+    ignore(l, sheaf__text_other_field(record, known, 2));
+    return st == NULL ? add_array(l->prompts, json_object_get(record, "tokens"), expected) : st;
 }
 
-static sheaf_status *add_json(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
-                              const char *system, const char *folder)
+static sheaf_status *add_json(lines *l, json_t *record)
 {
     if (json_is_string(record)) {
         const char *text = json_string_value(record);
         sheaf_status *st = sheaf__text_whole(text, json_string_length(record), "record");
-        return st == NULL ? add_text(p, w, text, NULL, system, NULL, 0) : st;
+        return st == NULL ? add_text(l->prompts, l->wording, text, NULL, l->from->system, NULL, 0)
+                          : st;
     }
     if (sheaf__asks(record))
-        return add_asked(p, w, record, system, folder);
+        return add_asked(l, record);
     if (json_is_array(json_object_get(record, "tokens")))
-        return add_tokens(p, record);
+        return add_tokens(l, record);
     return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
                           "a text, \"prompt\", \"instruction\", a list \"messages\" or "
                           "\"conversations\", or a list \"tokens\"");
 }
-
-/* A file of them on its way. */
-typedef struct lines {
-    sheaf__prompts *prompts;
-    const sheaf__wording *wording;
-    const sheaf__prompts_from *from;
-    sheaf__json_items items;
-    sheaf__complaints complaints;
-    char *folder; /* that pictures are relative to */
-    int64_t count;
-    bool told; /* of a picture that is not seen */
-} lines;
 
 static void add_line(lines *l)
 {
     json_t *record = NULL;
     const sheaf__json_items *items = &l->items;
     sheaf_status *st = sheaf__json_parse_line(&record, items->text, items->size);
-    if (st == NULL)
-        st = add_json(l->prompts, l->wording, record, l->from->system, l->folder);
+    if (st == NULL) {
+        sheaf__asked_tidy(record);
+        st = add_json(l, record);
+    }
     if (st == NULL && !l->wording->placed && !l->told && picture_field(record) != NULL) {
         sheaf_warn(l->from->events,
                    "%s: %s %" PRId64 ": field '%s' is not used: %s has no pictures", items->path,
@@ -412,6 +426,7 @@ static void add_line(lines *l)
 static sheaf_status *add_file(lines *l, const char *path)
 {
     bool more = true;
+    l->count = 0;
     sheaf_status *st = sheaf__json_items_open(&l->items, path);
     if (st == NULL)
         st = sheaf__path_parent(&l->folder, path);
@@ -441,6 +456,8 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file), "at least one prompt"),
             "none");
     sheaf__text_sources_release(&sources);
+    if (st == NULL)
+        sheaf__ignored_warn(&l.ignored, from->events);
     return st;
 }
 

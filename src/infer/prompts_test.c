@@ -54,6 +54,14 @@ static void test_prompts__records_become_tokens(void **state)
     CHECK_BYTES("text of an entry", p.prompt[0].ids, first, sizeof first);
     CHECK_BYTES("ids of an entry", p.prompt[1].ids, second, sizeof second);
     sheaf__prompts_release(&p);
+    static const char columns[] = /* of a table, empty ones too */
+        "{\"prompt\": null, \"tokens\": [0, 258]}\n{\"messages\": null, \"tokens\": null, "
+        "\"conversations\": null, \"prompt\": \"a\\u00e9\", \"completion\": \"b\"}";
+    CHECK_OK(read_lines(&p, columns, sizeof columns - 1));
+    assert_int_equal(p.count, 2);
+    CHECK_BYTES("ids of a row", p.prompt[0].ids, second, sizeof second);
+    CHECK_BYTES("text of a row", p.prompt[1].ids, first, sizeof first);
+    sheaf__prompts_release(&p);
 }
 
 #define GOOD "{\"prompt\": \"a\"}\n"
@@ -87,6 +95,11 @@ static void test_prompts__a_bad_record_is_named(void **state)
         { "{\"tokens\": [1, 2], \"completion\": \"ab\\u0000cd\"}\n",
           "line 1: field 'completion' | text without NUL" },
         { "{\"tokens\": [1], \"completion\": 7}\n", "field 'completion' | a string | 7" },
+        { "{\"prompt\": \"A\", \"messages\": [{\"role\": \"user\", \"content\": \"B\"}]}\n",
+          "line 1: field 'prompt' | one of \"messages\", \"conversations\", \"instruction\", "
+          "\"prompt\" and \"tokens\" | beside 'messages' | take one of them out" },
+        { "{\"prompt\": \"A\", \"tokens\": [1]}\n", "\"prompt\" and \"tokens\" | beside 'prompt'" },
+        { "{\"prompt\": null}\n", "line 1: record | a text, \"prompt\"" },
         { "{\"tokens\": []}\n", "line 1: field 'tokens' | at least one token id" },
         { "{\"tokens\": [1, 2.0]}\n", "line 1: field 'tokens', entry 1 | an integer" },
         { "{\"tokens\": [1, 259]}\n",

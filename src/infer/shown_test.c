@@ -9,6 +9,7 @@
 #include "infer/prompts.h"
 #include "inputs/image.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { ROW = 263 };
@@ -162,6 +163,77 @@ static void test_prompts__a_lost_picture_is_told(void **state)
         sheaf__prompts_release(&p);
     }
     unlink(at("asked.jsonl"));
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
+static void keep_warning(void *context, const sheaf_event *event)
+{
+    if (event->kind == SHEAF_EVENT_WARNING)
+        snprintf(context, 200, "%s", event->text);
+}
+
+/* As of records that are trained: the first field that is not read, of every form. */
+static void test_prompts__fields_that_are_not_read_are_told(void **state)
+{
+    static const struct {
+        const char *family, *text, *want;
+    } cases[] = {
+        { "omnilmm", "{\"prompt\": \"Hi\", \"completion\": \"x\", \"imgs\": [\"a.png\"]}",
+          "line 1: field 'imgs' is not used" },
+        { "omnilmm", "{\"tokens\": [1], \"completion\": \"x\"}\n{\"tokens\": [1], \"imgs\": 1}",
+          "line 2: field 'imgs' is not used" },
+        { "omnilmm",
+          "{\"id\": 1, \"image\": \"a.png\", \"messages\": [{\"role\": \"user\", "
+          "\"content\": \"Q\", \"name\": \"N\"}]}",
+          "line 1: field 'messages[].name' is not used" },
+        { "llama", "{\"prompt\": \"Q\", \"completion\": \"x\", \"width\": 1}",
+          "line 1: field 'width' is not used" },
+        { "llama", "{\"prompt\": \"Q\", \"completion\": \"x\", \"image\": \"a.png\"}",
+          "line 1: field 'image' is not used: llama has no pictures" },
+        { "minicpmv",
+          "{\"conversations\": [{\"from\": \"human\", \"value\": \"Q\"}], "
+          "\"id\": 1, \"images\": [\"a.png\"], \"imgs\": null, \"system\": \"\"}",
+          "" },
+    };
+    put_pictures();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_config c = config_of(cases[i].family);
+        sheaf__wording w;
+        sheaf__prompts p;
+        char told[200] = "";
+        const sheaf_events events = { keep_warning, told };
+        put(at("asked.jsonl"), cases[i].text);
+        CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+        CHECK_OK(sheaf__prompts_read(
+            &p, &w, &(sheaf__prompts_from){ .file = at("asked.jsonl"), .events = &events }));
+        if (cases[i].want[0] == '\0' ? told[0] != '\0' : strstr(told, cases[i].want) == NULL)
+            fail_msg("case %zu: '%s'", i, told);
+        sheaf__prompts_release(&p);
+        sheaf__wording_close(&w);
+        sheaf_config_release(&c);
+    }
+    unlink(at("asked.jsonl"));
+}
+
+/* Of a folder each file is counted on its own. */
+static void test_prompts__complaints_count_one_file(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf__wording w;
+    sheaf__prompts p;
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", at("files"));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    put(at("files/a.jsonl"), "\"a\"\n\"b\"\n\"c\"\n");
+    put(at("files/b.jsonl"), "\"a\"\n7\n8\n");
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = folder }), SHEAF_E_DATA,
+                "b.jsonl: 2 of 3 records are bad");
+    sheaf__prompts_release(&p);
+    unlink(at("files/a.jsonl"));
+    unlink(at("files/b.jsonl"));
+    rmdir(folder);
     sheaf__wording_close(&w);
     sheaf_config_release(&c);
 }
@@ -494,6 +566,8 @@ int main(void)
         cmocka_unit_test(test_prompts__a_question_about_several_pictures),
         cmocka_unit_test(test_prompts__records_with_pictures),
         cmocka_unit_test(test_prompts__a_lost_picture_is_told),
+        cmocka_unit_test(test_prompts__fields_that_are_not_read_are_told),
+        cmocka_unit_test(test_prompts__complaints_count_one_file),
         cmocka_unit_test(test_dialogue__pictures_join_the_conversation),
         cmocka_unit_test(test_dialogue__a_file_that_names_no_place),
         cmocka_unit_test(test_dialogue__every_form_of_pictures_is_loaded),
