@@ -55,7 +55,7 @@ MIDDLE = {"omnilmm": {**TEXT, "num_query": 64, "image_size": 448, "vision_config
                        "slice_config": {"max_slice_nums": 9, "patch_size": 14, "scale_resolution": 448}, "vision_config": {
               "model_type": "siglip_vision_model", "hidden_size": 512, "image_size": 980, "intermediate_size": 2048,
               "num_attention_heads": 8, "num_hidden_layers": 4, "patch_size": 14}}}
-PROMPT, SHORT, LONG, MORE = 128, 8, 72, 16  # tokens of a prompt, of answers; prompts more
+PROMPT, SHORT, LONG, MORE = 128, 8, 72, 16  # tokens of a prompt, of answers; prompts more, in whole batches
 
 
 def make_middle(args, model):
@@ -190,11 +190,11 @@ def compare_answers(args, model, dtype, model_flags, batch, threads):
         told.append(predict(args, flags + ["--place", "1", "--micro-batch", str(batch), "--seq", str(PROMPT + SHORT + LONG),
                                            "--max-new", str(SHORT + LONG)]))
         few.append(answer(args, flags, batch, batch, 1))
-        many.append(answer(args, flags, batch, batch + MORE, 1))
+        many.append(answer(args, flags, batch, batch + passes * batch, 1))
         short.append(answer(args, flags, batch, batch, SHORT))
         long.append(answer(args, flags, batch, batch, LONG))
-    clock, off = int(threads > 1), []
-    for what, key, less, more, n in (("prompts", "prompt", few, many, MORE // batch), ("a token", "token", short, long, LONG - SHORT)):
+    clock, off, passes = int(threads > 1), [], -(-MORE // batch)
+    for what, key, less, more, n in (("prompts", "prompt", few, many, passes), ("a token", "token", short, long, LONG - SHORT)):
         planned = min(one[key] for one in told)
         took = (min(one[clock] for one in more) - min(one[clock] for one in less)) / n
         off.append(abs(100 * (planned / took - 1)))

@@ -30,12 +30,13 @@ work_in() {
 }
 # draw: pictures of both styles, at the same time.
 draw() {
-    local other
+    local other failed=
     headline "pictures of numbers in two styles; the numbers of the held-out ones are in no training picture"
     show $captcha night "$work/night" 6000 $held &
     other=$!
-    show $captcha day "$work/day" 6000 $held
-    wait $other
+    show $captcha day "$work/day" 6000 $held || failed=day
+    wait $other || failed=${failed:+$failed and }night
+    [ -z "$failed" ] || stop "no pictures of $failed"
     [ -z "$(comm -12 <(labels "$work"/*/train) <(labels "$work"/*/heldout))" ] || stop "a held-out number is in a training picture"
 }
 # ask_some MODEL QUESTION: about ten held-out pictures of the style day, every thirtieth by name; `right` of them are read.
@@ -47,6 +48,8 @@ ask_some() {
     quiet "$sheaf" generate --model "$1" --data "$work/ten.jsonl" --greedy --max-new 8
     sed 's/^/   /' "$work/last.out"
     right=$(sed -n 's/^exact match: \([0-9]*\) of 10 .*/\1/p' "$work/last.out")
+    [ -n "$right" ] || stop "generate does not say how many of the ten are right"
+    [ "$right" -gt 0 ] || stop "of the ten none is read"
 }
 # judge OFF ON MERGED: is the new style read with the adapter, and merged, and not without?
 judge() {
