@@ -32,6 +32,8 @@ void sheaf__complain(sheaf__complaints *c, sheaf_status *st)
     }
     if (c->count++ < SHEAF__COMPLAINTS_LISTED)
         list(&c->list, st);
+    if (c->cure.size == 0)
+        sheaf__text_add(&c->cure, "%s", sheaf_status_try(st));
     if (c->first == NULL)
         c->first = st;
     else
@@ -54,7 +56,9 @@ sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, 
         st = sheaf_fail(SHEAF_E_DATA, "%s: %" PRId64 " of %" PRId64 " records are bad", path,
                         c->count, records);
         sheaf_found(st, "%s", c->list.failed ? "(no memory to list them)" : c->list.at);
-        sheaf_try_this(st, "repair these records or take them out: none is left out silently");
+        const bool told = c->cure.size > 0 && !c->cure.failed;
+        sheaf_try_this(st, "%s%srepair these records or take them out: none is left out silently",
+                       told ? c->cure.at : "", told ? "; " : "");
     }
     sheaf__complaints_release(c);
     return st;
@@ -63,6 +67,7 @@ sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, 
 void sheaf__complaints_release(sheaf__complaints *c)
 {
     sheaf__text_release(&c->list);
+    sheaf__text_release(&c->cure);
     sheaf_status_free(c->first);
     sheaf_status_free(c->fatal);
     *c = (sheaf__complaints){ 0 };

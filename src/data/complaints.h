@@ -12,7 +12,7 @@
  * zero is none. Not for several threads at once. */
 typedef struct sheaf__complaints {
     int64_t count;
-    sheaf_text list;
+    sheaf_text list, cure;       /* cure: what the first that knows one says to try */
     sheaf_status *first, *fatal; /* fatal: a failure that is not one record's */
 } sheaf__complaints;
 

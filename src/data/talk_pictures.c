@@ -67,6 +67,10 @@ static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const j
         st = sheaf__path_join(&whole, folder, told);
     if (st == NULL)
         st = add(p, name, whole == NULL ? told : whole, viewing);
+    if (st != NULL && whole != NULL && sheaf_status_code(st) == SHEAF_E_IO &&
+        sheaf__path_kind(whole) == SHEAF_PATH_NONE)
+        sheaf_try_this(st, "paths are seen from the folder of the file; give absolute ones or "
+                           "move the JSON");
     free(whole);
     return st;
 }

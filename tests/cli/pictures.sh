@@ -13,6 +13,10 @@ cat >"$work/talks.json" <<'END'
  {"images": ["rgb8.png", "420.jpg", "rgb8.png"], "messages": [{"role": "user", "content": "Three?"}, {"role": "assistant", "content": "Two."}]}]
 END
 sed 's/420.jpg/none.jpg/; s/<image_01> or/<image_07> or/' "$work/talks.json" >"$work/bad.json"
+# a picture beside which its file does not lie
+mkdir "$work/moved"
+sed -n '1s/,$/]/p' "$work/talks.json" >"$work/moved/talks.json"
+sed 's|420.jpg|/none.jpg|' "$work/moved/talks.json" >"$work/moved/rooted.json"
 
 answers() { # answers FILE ARGUMENT...: what a command says, without notes
     local file=$1
@@ -41,8 +45,10 @@ for spec in omnilmm-tiny minicpmv-tiny minicpmv-2.0-tiny; do
     for what in loss prompts two talk; do
         same "$spec: equal $what" "$work/$what-1" "$work/$what-3"
     done
-    runs "$spec: bad records are told together" 3 '3 of 4 records are bad.*none.jpg.*image_07' train --model "$model" --data "$work/bad.json" \
+    runs "$spec: bad records are told together" 3 '3 of 4 records are bad.*none.jpg.*image_07.*try: +paths are seen from the folder of the file; .*; repair' train --model "$model" --data "$work/bad.json" \
         --out "$work/bad" --steps 1
+    runs "$spec: a picture that is missing, alone" 3 'entry 1: .*moved/420.jpg: .*No such file.*try: +paths are seen from the folder of the file' \
+        eval --model "$model" --data "$work/moved/talks.json"
     runs "$spec: sampled as upstream" 0 "the family's own program does: do_sample, temperature 0.[67]" generate --model "$model" --prompt a --max-new 1
     runs "$spec: token ids are not" 0 . generate --model "$model" --tokens 1,2 --max-new 4
     cp "$work/stdout" "$work/plain"
@@ -50,6 +56,8 @@ for spec in omnilmm-tiny minicpmv-tiny minicpmv-2.0-tiny; do
     same "$spec: but greedily" "$work/plain" "$work/stdout"
     runs "$spec: a template that is none of these" 2 'expected: llama2' generate --model "$model" --prompt a --template vqa
 done
+runs "a path from the root that is missing" 3 '/none.jpg: .*No such file' eval --model "$work/omnilmm-tiny" --data "$work/moved/rooted.json"
+check "is seen from nowhere else" sh -c "! grep -q 'seen from' '$work/stderr'"
 # ---- a talk in which something goes wrong, and its file in another folder ----
 mkdir "$work/talks"
 printf '%s\n' 'See <image>?' '/image' "/image $work/none.jpg" '/image 2' '/reset 1' "/image $work/rgb8.png" 'What?' "/image $work/420.jpg" "/save $work/talks/a.json" \
