@@ -33,9 +33,10 @@ void sheaf__timed_keep(sheaf__timed *timed, sheaf__timed_turn *turn, double seco
     turn->now = slower;
 }
 
-sheaf_status *sheaf__timed_leave(sheaf__timed_turn *turn)
+sheaf_status *sheaf__timed_leave(sheaf__timed_turn *turn, sheaf_status *st)
 {
-    sheaf_status *st = turn->now.no_memory ? sheaf_fail(SHEAF_E_MEMORY, "list of ops") : NULL;
+    if (st == NULL && turn->now.no_memory)
+        st = sheaf_fail(SHEAF_E_MEMORY, "list of ops");
     sheaf__work_release(&turn->now);
     return st;
 }

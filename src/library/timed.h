@@ -25,8 +25,9 @@ void sheaf__timed_begin(sheaf__timed_turn *turn, bool processor);
 double sheaf__timed_end(const sheaf__timed_turn *turn);
 /* sheaf__timed_keep - it counts, right after its end; threads: that computed. */
 void sheaf__timed_keep(sheaf__timed *timed, sheaf__timed_turn *turn, double seconds, int threads);
-/* sheaf__timed_leave - the turn is over, and its list given back. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__timed_leave(sheaf__timed_turn *turn);
+/* sheaf__timed_leave - the turn is over, and its list given back. `st`: how it went, the answer
+ * unless it is NULL. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__timed_leave(sheaf__timed_turn *turn, sheaf_status *st);
 
 /* sheaf__timed_ops - seconds of all ops of the fastest turn. */
 double sheaf__timed_ops(const sheaf__timed *timed);

@@ -131,11 +131,7 @@ static sheaf_status *take_turn(timing *t, sheaf__rank *rank, int step, int turn,
     if (st == NULL && !result.skipped && sheaf__turns_count(turn, took, t->steps))
         sheaf__timed_keep(&t->of[step], &now, took,
                           sheaf__timing_threads(&t->out->of, rank->device));
-    sheaf_status *no_memory = sheaf__timed_leave(&now);
-    if (st == NULL)
-        return no_memory;
-    sheaf_status_free(no_memory);
-    return st;
+    return sheaf__timed_leave(&now, st);
 }
 
 /* Which pairs of packed rows attend to each other only the rows tell, and the dry device does not

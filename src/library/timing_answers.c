@@ -132,8 +132,7 @@ static sheaf_status *time_reading(timing *t, sheaf_passes *p)
             t->first = took;
         if (first_rank && st == NULL && sheaf__turns_count(turn, took, 1))
             sheaf__timed_keep(&t->read, &now, took, sheaf__timing_threads(&t->out->of, c->device));
-        sheaf_status *no_memory = sheaf__timed_leave(&now);
-        st = st == NULL ? no_memory : (sheaf_status_free(no_memory), st);
+        st = sheaf__timed_leave(&now, st);
         over = first_rank && sheaf__turns_enough(&t->read.turns, 1, turn + 1, SHEAF__MOST_STEPS,
                                                  sheaf__work_now(&clock) - began);
         if (st == NULL)
@@ -164,8 +163,7 @@ static sheaf_status *time_tokens(timing *t, sheaf_passes *p, const sweep *s)
             else
                 sheaf__turns_add(&t->plain, took);
         }
-        sheaf_status *no_memory = sheaf__timed_leave(&now);
-        st = st == NULL ? no_memory : (sheaf_status_free(no_memory), st);
+        st = sheaf__timed_leave(&now, st);
         over = first_rank && t->next.turns.n > 0 && t->plain.n > 0 &&
                sheaf__turns_enough(&t->plain, 1, turn + 1, 2 * SHEAF__MOST_TURNS,
                                    sheaf__work_now(&clock) - began);
@@ -208,10 +206,10 @@ static sheaf_status *time_model(void *self, sheaf__model *model)
     const sheaf__context *c = model->context;
     const size_t loaded = c->device->peak;
     sheaf_passes passes;
-    sweep between;
-    sheaf_status *st = open_sweep(&between, c, t->left_out);
-    sheaf_status *opened = sheaf_passes_open(&passes, model, &t->asked, t->data);
-    st = st == NULL ? opened : (sheaf_status_free(opened), st);
+    sweep between = { 0 };
+    sheaf_status *st = sheaf_passes_open(&passes, model, &t->asked, t->data);
+    if (st == NULL)
+        st = open_sweep(&between, c, t->left_out);
     st = sheaf__agree_all(c, st);
     if (st == NULL)
         st = time_reading(t, &passes);
