@@ -205,9 +205,13 @@ static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_f
     sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
     if (st == NULL)
         st = sheaf__take_options(out, sizeof *out, how, "sheaf_timing_options");
-    if (st == NULL && (out->batch < 0 || out->max_new < 0))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_timing_options"), "no number below 0");
-    return st;
+    if (st != NULL || (out->batch >= 0 && out->max_new >= 0))
+        return st;
+    const bool batch = out->batch < 0;
+    st = sheaf_fail(SHEAF_E_ARG, "sheaf_timing_options: %s", batch ? "batch" : "max_new");
+    sheaf_expected(st, "no number below 0");
+    sheaf_found(st, "%lld", (long long)(batch ? out->batch : out->max_new));
+    return sheaf_try_this(st, batch ? "0, one sequence" : "0, one position");
 }
 
 /* `st`: of asking, consumed. */
@@ -217,7 +221,8 @@ static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a,
     sheaf__timing_found found = { 0 };
     sheaf_cluster_link link;
     if (st == NULL && how->link != NULL && a->q.o.tp * a->q.o.dp == 1)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a link"), "several ranks");
+        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a link"), "several ranks"),
+                            "tp of 2 or more, or no link: one rank waits for none");
     if (st == NULL && how->link != NULL)
         st = sheaf_cluster_link_read(&link, how->link);
     if (st == NULL)

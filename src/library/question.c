@@ -118,9 +118,11 @@ sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *q, 
     *prompt = q->seq - answer;
     if (*prompt > image)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq, --max-new");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions before the answer");
     sheaf_expected(st, "a prompt of at least %" PRId64 " positions", image + 1);
-    return sheaf_found(st, "%" PRId64 ": %" PRId64 " less %" PRId64, *prompt, q->seq, answer);
+    sheaf_found(st, "%" PRId64 ": %" PRId64 " less %" PRId64, *prompt, q->seq, answer);
+    return sheaf_try_this(st, "%" PRId64 " positions (seq) or more, or a shorter answer (max-new)",
+                          image + 1 + answer);
 }
 
 static sheaf_status *plan_generation(sheaf_plan *plan, const sheaf__question *q)

@@ -638,7 +638,12 @@ static void test_timing__measured_kept_and_priced_again(void **state)
     assert_true(b.exchanges > 0 && b.sent > 0);
     CHECK_NEAR("over the link", b.waiting, 1e-6 * (double)b.exchanges + 1e-9 * b.sent, 1e-7);
     how.batch = -1;
-    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG, "no number below 0");
+    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG,
+                "batch | no number below 0 | -1 | 0, one sequence");
+    how.batch = 1;
+    how.max_new = 12;
+    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG,
+                "at least 1 positions | 0: 12 less 12 | 13 positions");
 }
 
 int main(void)

@@ -136,7 +136,7 @@ runs "longer prompts are scaled" 0 'of it at just these shapes, the rest scaled'
 runs "of another batch they are not" 2 'expected: 4 sequences of generation.*measured with 2 sequences' plan --config "$llama/tiny_llama/hf/config.json" --micro-batch 4 --time --place 1 --seq 12 --max-new 4 --threads 1 --profile "$work/answers.json"
 runs "nor is training" 2 'expected: training.*measured with 2 sequences' "${timed[@]}" "${rows[@]}" --profile "$work/answers.json"
 runs "of pictures, too" 0 'time: 1 prompt of 36 tokens in .*: 100 % of it at just these shapes' plan --model "$work/cogvlm" --place 1 --seq 40 --max-new 4 --threads 1 --time
-runs "which a prompt must have room for" 2 '--max-new.*expected: a prompt of at least 19.*found: +16: 20 less 4' plan --model "$work/cogvlm" --place 1 --seq 20 --max-new 4
+runs "which a prompt must have room for" 2 'expected: a prompt of at least 19.*found: +16: 20 less 4.*try: +23 positions.*max-new' plan --model "$work/cogvlm" --place 1 --seq 20 --max-new 4
 runs "and a text at least one token" 2 'expected: a prompt of at least 1 .*found: +0: 12 less 12' "${timed[@]}" --place 1 --seq 12 --max-new 12
 runs "layers on stages" 2 'expected: layers on one stage' "${timed[@]}" --place 2 --seq 12
 mkdir "$work/factors"
@@ -154,6 +154,8 @@ json_exchange; check "a second each" waits "$work/exchange"
 runs "groups elsewhere, in float16" 0 '"ranks":"alone"' "${timed[@]}" --dtype float16 --accumulate 2 --seq 8 --dp 2 --threads 2 "${link[@]}" --json
 runs "tokens elsewhere" 0 'exchanging +[0-9]+ times, .*one rank by itself, waiting by --link' "${answers[@]}" --tp 2 --threads 2 "${link[@]}"
 runs "one rank has no link" 2 '--link.*expected: several ranks' "${timed[@]}" --seq 8 "${link[@]}"
+runs "nor have groups that generation lacks" 2 '--link.*expected: several ranks, --tp +try: +--tp 2' "${answers[@]}" --dp 2 --threads 2 "${link[@]}"
+runs "a plan of generation says so" 0 '"tp":1,.*--dp 2 has no effect with --place' "${answers[@]}" --dp 2 --threads 1 --profile "$work/answers.json" --json
 runs "a link needs both" 2 'expected: latency=5us,bandwidth=12GB/s' "${timed[@]}" --seq 8 --tp 2 --link latency=1us
 runs "a profile of all ranks says nothing of one" 2 'expected: --link, one rank alone' "${timed[@]}" --seq 8 --tp 2 --threads 2 "${link[@]}" --profile "$work/ranks.json"
 runs "no profile is not overwritten" 3 'another name: only a profile is replaced' "${timed[@]}" "${rows[@]}" --save-profile "$work/mini/config.json"

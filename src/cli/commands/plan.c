@@ -45,6 +45,7 @@ typedef struct work {
 typedef struct question {
     sheaf__question ask;
     int by, table;
+    int groups;    /* --dp beside --place, where it does nothing */
     size_t memory; /* bytes of a rank; 0: not asked */
     bool trial;
     sheaf_cluster cluster; /* hosts 0: not asked */
@@ -664,6 +665,9 @@ static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
 {
     const sheaf_train_options asked = q->ask.o;
     sheaf_plan plan;
+    if (q->groups > 1)
+        sheaf_note(&cli->events, "--dp %d has no effect with --place: generation has no groups",
+                   q->groups);
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
     if (st == NULL)
         st = q->memory > 0 ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, &cli->events)
@@ -690,6 +694,39 @@ static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
         cli_time_print(cli, &q->time);
     if (q->memory > 0)
         print_fit(cli, q, &asked);
+    return NULL;
+}
+
+/* Flags against each other. */
+static sheaf_status *check_flags(question *q, bool cluster)
+{
+    const bool place = q->ask.place_text != NULL, table = q->table != NO_TABLE;
+    sheaf_status *st = cli_time_check(&q->time, &q->ask.o, place);
+    if (st != NULL)
+        return st;
+    if (cluster && (place || table || q->memory > 0 || q->trial))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                              "--cluster without --place, --table, --memory or --trial");
+    if (q->trial && (place || table))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                              "--trial without --place or --table");
+    if (q->trial && (q->ask.o.data == NULL || q->ask.o.model == NULL))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan --trial"), "--model and --data");
+    if (q->time.asked && (table || cluster))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                              "--time without --table or --cluster");
+    if (q->time.asked && q->ask.images_text != NULL)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                                             "--time without --images: it measures one a row"),
+                              "--time --data FILE, of which it reads what rows hold");
+    if (q->ask.max_new > 0 && !place)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-new"), "--place beside it");
+    if (place && table)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
+    if (table && (q->memory > 0 || q->by != BY_KIND))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                              "--table without --%s: it has the fullest rank of every setting",
+                              q->memory > 0 ? "memory" : "by");
     return NULL;
 }
 
@@ -773,38 +810,20 @@ int cmd_plan(cli *cli, int argc, char **argv)
     q.ask.whole = q.ask.o.steps == 0 && q.ask.o.epochs == 0;
     if (st == NULL && q.ask.whole)
         q.ask.o.steps = 1;
+    if (st == NULL && q.ask.place_text != NULL) {
+        q.groups = q.ask.o.dp;
+        q.ask.o.dp = 1;
+    }
     if (st == NULL)
         st = sheaf__train_settings_check(&cli->settings, table, &q.ask.o);
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);
     if (st == NULL && cluster != NULL)
         st = sheaf_cluster_read(&q.cluster, cluster);
-    if (st == NULL && cluster != NULL &&
-        (q.ask.place_text != NULL || q.table != NO_TABLE || q.memory > 0 || q.trial))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                            "--cluster without --place, --table, --memory or --trial");
-    if (st == NULL && q.trial && (q.ask.place_text != NULL || q.table != NO_TABLE))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--trial without --place or --table");
-    if (st == NULL && q.trial && (q.ask.o.data == NULL || q.ask.o.model == NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan --trial"), "--model and --data");
     if (st == NULL)
-        st = cli_time_check(&q.time, &q.ask.o);
-    if (st == NULL && q.time.asked && (q.table != NO_TABLE || cluster != NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--time without --table or --cluster");
-    if (st == NULL && q.time.asked && q.ask.images_text != NULL)
-        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                                           "--time without --images: it measures one a row"),
-                            "--time --data FILE, of which it reads what rows hold");
-    if (st == NULL && q.ask.max_new > 0 && q.ask.place_text == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-new"), "--place beside it");
+        st = check_flags(&q, cluster != NULL);
     if (st == NULL)
         st = join(&processes, cli, table, &q, argc, argv);
-    if (st == NULL && q.ask.place_text != NULL && q.table != NO_TABLE)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
-    if (st == NULL && q.table != NO_TABLE && (q.memory > 0 || q.by != BY_KIND))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                            "--table without --%s: it has the fullest rank of every setting",
-                            q.memory > 0 ? "memory" : "by");
     if (st == NULL && cluster != NULL)
         st = print_cluster(&q, cli);
     else if (st == NULL && q.table != NO_TABLE)

@@ -33,7 +33,7 @@ bool cli_time_joins(const cli_time *t, const sheaf_train_options *o)
            count > 1;
 }
 
-sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o)
+sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o, bool generates)
 {
     const char *alone = t->profile != NULL     ? "profile"
                         : t->save != NULL      ? "save-profile"
@@ -45,7 +45,10 @@ sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
                               "--profile or --save-profile, not both");
     if (t->link_text != NULL && o->tp * o->dp == 1)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--link"), "several ranks, --tp or --dp");
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--link"),
+                           generates ? "several ranks, --tp" : "several ranks, --tp or --dp"),
+            "--tp 2, or no --link: one rank waits for none");
     return t->link_text == NULL ? NULL : sheaf_cluster_link_read(&t->link, t->link_text);
 }
 

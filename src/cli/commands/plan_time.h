@@ -21,8 +21,9 @@ void cli_time_options(cli_option table[4], cli_time *time);
 /* cli_time_joins - are the ranks processes that something has started, and are to be measured so?
  */
 bool cli_time_joins(const cli_time *time, const sheaf_train_options *options);
-/* cli_time_check - reads --link; flags that need --time. Errors: SHEAF_E_ARG. */
-sheaf_status *cli_time_check(cli_time *time, const sheaf_train_options *options);
+/* cli_time_check - reads --link; flags that need --time. generates: with --place. Errors:
+ * SHEAF_E_ARG. */
+sheaf_status *cli_time_check(cli_time *time, const sheaf_train_options *options, bool generates);
 /* cli_time_find - reads or measures the profile and prices a step, or generation; release also
  * after a failure. Of several processes the first has the answer. */
 sheaf_status *cli_time_find(cli_time *time, const sheaf__question *question, const cli *cli);
