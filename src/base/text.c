@@ -151,6 +151,14 @@ bool sheaf__ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+int64_t sheaf__text_count(const char *text, const char *part)
+{
+    int64_t n = 0;
+    for (; (text = strstr(text, part)) != NULL; text += strlen(part))
+        n++;
+    return n;
+}
+
 size_t sheaf__utf8_length(const void *bytes, size_t left)
 {
     const unsigned char *p = bytes;

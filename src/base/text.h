@@ -35,6 +35,8 @@ void sheaf__text_release(sheaf_text *text);
 
 /* sheaf__ends_with - are the last characters of `text` those of `end`? */
 bool sheaf__ends_with(const char *text, const char *end);
+/* sheaf__text_count - how many times `part`, which is not empty, stands in `text`. */
+int64_t sheaf__text_count(const char *text, const char *part);
 
 /* sheaf__show_shape - "[511, 64]"; gives `text` back. */
 const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape);

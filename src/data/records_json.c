@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "data/json_items.h"
 #include "data/talk_pictures.h"
 #include "inputs/sentencepiece.h"
@@ -300,14 +301,6 @@ static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, co
 
 /* ---- the mark of the image ---- */
 
-static int64_t marks_in(const char *text)
-{
-    int64_t n = 0;
-    for (const char *at = text; (at = strstr(at, MARK)) != NULL; at += strlen(MARK))
-        n++;
-    return n;
-}
-
 /* Takes the mark out, and the blanks that are then at either end, as LLaVA's reader does. */
 static void remove_mark(char *text)
 {
@@ -337,7 +330,7 @@ static sheaf_status *take_mark(draft *d, const form *f, const json_t *record)
     char name[NAME];
     int64_t marks = 0, where = 0;
     for (int64_t i = 0; i < d->turns; i++) {
-        const int64_t n = marks_in(d->turn[i].query);
+        const int64_t n = sheaf__text_count(d->turn[i].query, MARK);
         where = n > 0 ? i : where;
         marks += n;
     }
@@ -362,7 +355,7 @@ static sheaf_status *check_lost(const draft *d, const json_t *record)
 {
     bool marked = false;
     for (int64_t i = 0; i < d->turns; i++)
-        marked = marked || marks_in(d->turn[i].query) > 0;
+        marked = marked || sheaf__text_count(d->turn[i].query, MARK) > 0;
     return marked && d->image == NULL && sheaf__talk_pictures_meant(record) != NULL
                ? no_image(record)
                : NULL;

@@ -203,14 +203,6 @@ sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text)
     return text == NULL || text[0] == '\0' ? NULL : add(d, SHEAF__SYSTEM, text);
 }
 
-static int64_t marks_in(const char *text)
-{
-    int64_t n = 0;
-    for (; (text = strstr(text, HERE)) != NULL; text += sizeof HERE - 1)
-        n++;
-    return n;
-}
-
 static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "question");
@@ -229,7 +221,7 @@ static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
 static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const char *query)
 {
     sheaf_text text = { 0 };
-    const int64_t marks = d->wording->placed ? marks_in(query) : 0;
+    const int64_t marks = d->wording->placed ? sheaf__text_count(query, HERE) : 0;
     if (marks > 0 && marks != d->waiting)
         return other_marks(d, marks);
     for (int64_t i = 0; i < d->waiting && marks == 0; i++)
@@ -402,11 +394,11 @@ static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
     if (json_is_array(image) && json_array_size(image) < 2)
         image = json_array_get(image, 0);
-    const char *name = json_string_value(image);
+    const char *name = json_string_value(image), *field = one == NULL ? "images" : "image";
     if (image == NULL || json_is_null(image) || (name != NULL && name[0] == '\0'))
         return NULL;
     if (name == NULL || strlen(name) != json_string_length(image))
-        return sheaf__bad_field("image", "a path: this model reads one picture", "%s",
+        return sheaf__bad_field(field, "a path: this model reads one picture", "%s",
                                 sheaf__json_show(shown, image));
     sheaf_status *st = sheaf__path_parent(&folder, file);
     if (st == NULL && name[0] != '/')

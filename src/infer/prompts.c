@@ -178,10 +178,12 @@ static sheaf_status *check_picture(const char *path)
 static sheaf_status *check_images(const sheaf__wording *w, const char *const *image, int64_t images)
 {
     if (images > 1)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "images of a prompt"),
-                                          "one: %s reads no more in a prompt",
-                                          sheaf_family_name(w->config->family)),
-                           "%" PRId64, images);
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "images of a prompt"),
+                                       "one: %s reads no more in a prompt",
+                                       sheaf_family_name(w->config->family)),
+                        "%" PRId64, images),
+            "a prompt for each image");
     return images > 0 ? check_picture(image[0]) : NULL;
 }
 

@@ -458,6 +458,36 @@ static void test_dialogue__a_field_of_the_file_is_not_kept(void **state)
     sheaf_config_release(&c);
 }
 
+/* Of a model that reads one picture, by the name that the record gives it. */
+static void test_dialogue__one_picture_is_refused_by_its_field(void **state)
+{
+    static const char *const fields[] = { "image", "images" };
+    sheaf_config c = config_of("cogvlm");
+    sheaf__wording w;
+    sheaf__dialogue d = { .wording = &w };
+    sheaf__prompts p;
+    put_pictures();
+    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    for (int i = 0; i < 2; i++) {
+        char record[200], want[100];
+        snprintf(record, sizeof record, "{\"%s\": 3, \"messages\": [" ASKED("Q") SAID("A") "]}",
+                 fields[i]);
+        snprintf(want, sizeof want, "field '%s' | a path: this model reads one picture | 3",
+                 fields[i]);
+        put(at("bad.json"), record);
+        CHECK_FAILS(sheaf__dialogue_load(&d, at("bad.json"), 1), SHEAF_E_DATA, want);
+    }
+    const char *const two[] = { at("a.png"), at("b.png") };
+    CHECK_FAILS(sheaf__prompts_read(
+                    &p, &w, &(sheaf__prompts_from){ .text = "Q", .image = two, .images = 2 }),
+                SHEAF_E_UNSUPPORTED,
+                "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
+    sheaf__prompts_release(&p);
+    sheaf__dialogue_release(&d);
+    sheaf__wording_close(&w);
+    sheaf_config_release(&c);
+}
+
 /* Where pictures do not stand as the file says, it says so at once, and nothing changes. */
 static void test_dialogue__says_where_pictures_do_not_stand(void **state)
 {
@@ -574,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_dialogue__is_loaded_from_anywhere),
         cmocka_unit_test(test_dialogue__pictures_that_wait_are_not_saved),
         cmocka_unit_test(test_dialogue__a_field_of_the_file_is_not_kept),
+        cmocka_unit_test(test_dialogue__one_picture_is_refused_by_its_field),
         cmocka_unit_test(test_dialogue__says_where_pictures_do_not_stand),
         cmocka_unit_test(test_dialogue__pictures_are_taken_back),
         cmocka_unit_test(test_dialogue__a_question_without_its_pictures),
