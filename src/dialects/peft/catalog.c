@@ -3,7 +3,6 @@
 #include "dialects/peft/catalog.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,18 +78,19 @@ typedef struct copies {
 
 static bool is_wanted(void *context, const char *path, const char *stored)
 {
-    static const char part[] = ".modules_to_save.";
     copies *x = context;
-    const char *at = strstr(stored, part);
-    const char *rest = at == NULL ? NULL : strchr(at + sizeof part - 1, '.');
-    char plain[512];
+    const bool wrapped = strstr(stored, ".modules_to_save.") != NULL;
+    char *plain = NULL;
     if (strstr(stored, ".original_module.") != NULL)
         return false;
-    x->found = x->found || at != NULL;
-    if (!x->again || at == NULL) /* the plain ones at once, the others behind them */
-        return at == NULL && !x->again;
-    snprintf(plain, sizeof plain, "%.*s%s", (int)(at - stored), stored, rest == NULL ? "" : rest);
-    return rest == NULL || sheaf__catalog_find(x->catalog, plain) == NULL;
+    x->found = x->found || wrapped;
+    if (!x->again || !wrapped) /* the plain ones at once, the others behind them */
+        return !wrapped && !x->again;
+    sheaf_status *st = sheaf__peft_name(&plain, stored);
+    const bool wanted = st != NULL || sheaf__catalog_find(x->catalog, plain) == NULL;
+    sheaf_status_free(st); /* without memory the reader, which needs the name too, says so */
+    free(plain);
+    return wanted;
 }
 
 static sheaf_status *read_file(bool *read, sheaf_catalog *c, const char *path)

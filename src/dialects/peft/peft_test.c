@@ -192,8 +192,9 @@ static void test_open__pickled_adapters_are_the_same(void **state)
 /* An adapter folder whose file holds tensors of these names, of one number: 1, 2, ... */
 static sheaf_status *open_with(sheaf_source **source, const char *const *names, int64_t n)
 {
-    sheaf_safetensors_spec spec[4];
+    sheaf_safetensors_spec spec[16];
     sheaf_safetensors_writer *w = NULL;
+    assert_true(n <= (int64_t)ARRAY_LEN(spec));
     CHECK_OK(sheaf__remove_tree(at("made"), NULL));
     mkdir(at("made"), 0700);
     for (int64_t i = 0; i < n; i++)
@@ -224,13 +225,23 @@ static void test_open__in_memory_names_are_read(void **state)
 /* PEFT 0.21 with bias "all": the biases of a saved module lie there three times. */
 static void test_open__copies_of_saved_biases_are_left_out(void **state)
 {
-    static const char *const names[] = { P "r.modules_to_save.default.ln.bias", P "r.ln.bias",
+    static const char *const names[] = { P "r.modules_to_save.default.ln.bias",
+                                         P "r.ln.bias",
                                          P "r.original_module.ln.bias",
-                                         P "score.modules_to_save.default.bias" };
+                                         P "score.modules_to_save.default.bias",
+                                         P "down.modules_to_save.bias",
+                                         P "down.bias",
+                                         P "down.original_module.bias",
+                                         "up.modules_to_save.bias",
+                                         "up.bias" };
     sheaf_source *source = NULL;
     float x = 0;
-    CHECK_OK(open_with(&source, names, 4));
-    assert_int_equal(source->count(source), 2);
+    CHECK_OK(open_with(&source, names, ARRAY_LEN(names)));
+    assert_int_equal(source->count(source), 4);
+    CHECK_OK(source->read(source, P "down.bias", 0, 1, 0, 1, &x));
+    assert_true(x == 6);
+    CHECK_OK(source->read(source, P "up.bias", 0, 1, 0, 1, &x));
+    assert_true(x == 9);
     CHECK_OK(source->read(source, P "r.ln.bias", 0, 1, 0, 1, &x));
     assert_true(x == 2);
     CHECK_OK(source->read(source, P "score.bias", 0, 1, 0, 1, &x));
