@@ -257,7 +257,7 @@ static void test_jsonl__the_model_must_fit(void **state)
     CHECK_FAILS(sheaf_data_open(&data, "/nowhere/x.jsonl", &options), SHEAF_E_IO,
                 "/nowhere/x.jsonl");
     CHECK_FAILS(sheaf_data_open(&data, "/proc/self/fd", &options), SHEAF_E_UNSUPPORTED,
-                "a folder of images is for");
+                "a folder of images alone is read by");
 }
 
 /* ---- order ---- */
