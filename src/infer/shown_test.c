@@ -187,6 +187,9 @@ static void test_prompts__fields_that_are_not_read_are_told(void **state)
           "{\"id\": 1, \"image\": \"a.png\", \"messages\": [{\"role\": \"user\", "
           "\"content\": \"Q\", \"name\": \"N\"}]}",
           "line 1: field 'messages[].name' is not used" },
+        { "omnilmm", /* as UltraChat has it: messages count, as in training */
+          "{\"prompt\": \"P\", \"messages\": [{\"role\": \"user\", \"content\": \"Q\"}]}",
+          "line 1: field 'prompt' is not used" },
         { "llama", "{\"prompt\": \"Q\", \"completion\": \"x\", \"width\": 1}",
           "line 1: field 'width' is not used" },
         { "llama", "{\"prompt\": \"Q\", \"completion\": \"x\", \"image\": \"a.png\"}",
