@@ -452,6 +452,12 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         const sheaf_source_entry *e = source->find(source, t->name);
+        if (e == NULL) {
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", t->name),
+                                            "a tensor of this name in the base"),
+                             "none");
+            break;
+        }
         const int64_t facts[3] = { e->dtype, t->shape[0], t->shape[1] }, cols = row_width(t);
         const int64_t rows = sheaf__elements(t->ndim, t->shape) / cols;
         XXH3_128bits_update(state, t->name, strlen(t->name) + 1);

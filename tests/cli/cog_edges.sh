@@ -239,4 +239,23 @@ runs "go on after two, on three" 0 'going on after step 2' train --resume --out 
 same "the adapter of six steps on one" "$work/whole/adapter" "$work/parts/adapter"
 same "and its state" "$work/whole/checkpoints/step-00000006" "$work/parts/checkpoints/step-00000006"
 runs "another rate is refused" 2 'lr-scale' train --resume --out "$work/parts" --steps 8 --lr-scale '*encoder*=0.2'
+
+# ---- tables that can be computed ----
+tables() { head -c 200000 "$1" | grep -aoE '"[^"]*(freqs_cos|freqs_sin|inv_freq)"' | tr -d '"' | sort -u; }
+check "a model with all its tables" "$sheaf" init "$work/agent_hf/config.json" "$work/tables" --seed 4
+cp -r "$work/tables" "$work/untabled"
+for name in $(tables "$work/tables/model.safetensors"); do
+    check "without $name" without_tensor "$work/untabled/model.safetensors" "$name"
+done
+check "more than four are lacking" test "$(tables "$work/tables/model.safetensors" | wc -l)" -gt 4 -a -z "$(tables "$work/untabled/model.safetensors")"
+runs "info lacks nothing" 0 '"parameters"' info "$work/untabled" --json
+for m in tables untabled; do
+    runs "$m: eval" 0 '"loss"' eval --model "$work/$m" --data "$agent/inputs.safetensors" --json
+    grep -o '"loss":[^,}]*' "$work/stdout" >"$work/$m.loss"
+    runs "$m: train" 0 . train --model "$work/$m" --data "$agent/inputs.safetensors" --steps 1 --micro-batch 1 --seed 5 --lora-targets all-linear --out "$work/$m-t"
+    runs "$m: merge" 0 . merge "$work/$m" "$work/$m-t/adapter" "$work/$m-merged"
+done
+same "the same loss without them" "$work/tables.loss" "$work/untabled.loss"
+same "the same adapter" "$work/tables-t/adapter/adapter_model.safetensors" "$work/untabled-t/adapter/adapter_model.safetensors"
+runs "and the same merged model, whole" 0 'all bytes agree' diff "$work/tables-merged" "$work/untabled-merged"
 finish

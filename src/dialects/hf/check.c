@@ -136,12 +136,13 @@ static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, cons
 
 static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *source)
 {
+    const bool computes = sheaf__family_for(&schema->config)->buffer != NULL;
     sheaf_text names = { 0 };
     const sheaf_tensor *first = NULL;
     int64_t n = 0;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (t->buffer || source->find(source, t->name) != NULL) /* which can be computed */
+        if ((t->buffer && computes) || source->find(source, t->name) != NULL)
             continue;
         if (n++ < NAMED)
             sheaf__text_add(&names, "%s%s", n > 1 ? ", " : "", t->name);
