@@ -22,8 +22,9 @@ void sheaf__asked_tidy(json_t *record);
 bool sheaf__asks(const json_t *record);
 /* sheaf__asked_read - `record` and `system` (NULL: none), which goes before messages that have no
  * system message, must outlive *out. `pictures`:
- * others read those. Release also after a failure. Errors: those of sheaf__messages_read() and
- * sheaf__text_record_ask(); SHEAF_E_DATA for a NUL, and for two forms in one record. */
+ * others read those. Of several forms in one record the first counts. Release also after a failure.
+ * Errors: those of sheaf__messages_read() and sheaf__text_record_ask(); SHEAF_E_DATA for a NUL, and
+ * for tokens beside a text. */
 sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system,
                                 bool pictures);
 /* sheaf__text_whole - SHEAF_E_DATA where `text`, kept as a C string, would end early at a NUL. */
