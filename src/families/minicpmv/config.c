@@ -271,6 +271,20 @@ static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unkno
 
 /* ---- the tower ---- */
 
+/* SigLIP-400M's sizes; tables of positions differ. */
+static sheaf_vit siglip(int64_t positions)
+{
+    return (sheaf_vit){ .layers = 27,
+                        .hidden = 1152,
+                        .heads = 16,
+                        .ffn = 4304,
+                        .vocab = 1,
+                        .positions = positions,
+                        .patch = 14,
+                        .channels = 3,
+                        .norm_eps = 1e-6 };
+}
+
 /* timm's, which upstream's code of 2.0 asks for by name. */
 static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
 {
@@ -278,31 +292,14 @@ static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
                                "\"" SIGLIP
                                ".webli\", or the tower's sizes in an object \"vision\""))
         return;
-    c->vit = (sheaf_vit){ .layers = 27,
-                          .hidden = 1152,
-                          .heads = 16,
-                          .ffn = 4304,
-                          .vocab = 1,
-                          .positions = 27 * 27,
-                          .patch = 14,
-                          .channels = 3,
-                          .norm_eps = 1e-6 };
+    c->vit = siglip(27 * 27);
 }
 
 /* That of upstream's class where a config of 2.5 or 2.6 describes none. */
 static void default_tower(sheaf_config *c)
 {
-    c->vit = (sheaf_vit){ .layers = 27,
-                          .hidden = 1152,
-                          .heads = 16,
-                          .ffn = 4304,
-                          .vocab = 1,
-                          .positions = 70 * 70,
-                          .patch = 14,
-                          .channels = 3,
-                          .height = 980,
-                          .width = 980,
-                          .norm_eps = 1e-6 };
+    c->vit = siglip(70 * 70);
+    c->vit.height = c->vit.width = 980;
 }
 
 static void check_vision_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
