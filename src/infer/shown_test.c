@@ -294,12 +294,28 @@ static void test_dialogue__pictures_join_the_conversation(void **state)
     sheaf_config_release(&c);
 }
 
+/* An empty dialogue with a model of `family`. */
+static void open_dialogue(sheaf__dialogue *d, sheaf__wording *w, sheaf_config *c,
+                          const char *family)
+{
+    *c = config_of(family);
+    *d = (sheaf__dialogue){ .wording = w };
+    CHECK_OK(sheaf__wording_open(w, c, &(sheaf__wording_options){ 0 }));
+}
+
+static void close_dialogue(sheaf__dialogue *d, sheaf__wording *w, sheaf_config *c)
+{
+    sheaf__dialogue_release(d);
+    sheaf__wording_close(w);
+    sheaf_config_release(c);
+}
+
 /* Training data of one picture that no message names: it stands in front of the first. */
 static void test_dialogue__a_file_that_names_no_place(void **state)
 {
-    sheaf_config c = config_of("omnilmm");
+    sheaf_config c;
     sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w };
+    sheaf__dialogue d;
     put_pictures();
     FILE *f = fopen(at("one.json"), "w");
     assert_non_null(f);
@@ -307,7 +323,7 @@ static void test_dialogue__a_file_that_names_no_place(void **state)
           "{\"role\": \"assistant\", \"content\": \"A\"}]}",
           f);
     fclose(f);
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    open_dialogue(&d, &w, &c, "omnilmm");
     CHECK_OK(sheaf__dialogue_load(&d, at("one.json"), 1));
     assert_string_equal(d.said[0].content, "<image>\nQ");
     sheaf__prompt prompt;
@@ -320,9 +336,7 @@ static void test_dialogue__a_file_that_names_no_place(void **state)
     CHECK_OK(sheaf__dialogue_ask(&prompt, &block, &d, "R"));
     assert_int_equal(prompt.pictures, 1);
     free(block);
-    sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
-    sheaf_config_release(&c);
+    close_dialogue(&d, &w, &c);
 }
 
 static char *content(const char *path)
@@ -425,11 +439,11 @@ static void test_dialogue__is_loaded_from_anywhere(void **state)
 /* What no question showed is not part of what was said. */
 static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
 {
-    sheaf_config c = config_of("omnilmm");
+    sheaf_config c;
     sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w };
+    sheaf__dialogue d;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    open_dialogue(&d, &w, &c, "omnilmm");
     CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 1));
     CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
     CHECK_OK(sheaf__dialogue_look(&d, at("b.png"), 2));
@@ -438,39 +452,35 @@ static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
     assert_int_equal(d.pieces, 2);
     CHECK_OK(sheaf__dialogue_load(&d, at("wait.json"), 3));
     assert_int_equal(d.pieces, 1);
-    sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
-    sheaf_config_release(&c);
+    close_dialogue(&d, &w, &c);
 }
 
 /* A field that was perhaps meant is told while the file is read; it is gone with the record. */
 static void test_dialogue__a_field_of_the_file_is_not_kept(void **state)
 {
-    sheaf_config c = config_of("minicpmv");
+    sheaf_config c;
     sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w };
+    sheaf__dialogue d;
     sheaf__prompt p;
     void *block = NULL;
     put(at("form.json"), "{\"imgs\": [\"a.png\"], \"messages\": [" ASKED("Q") SAID("A") "]}");
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    open_dialogue(&d, &w, &c, "minicpmv");
     CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 1));
     CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "What is <image_00>?"), SHEAF_E_DATA,
                 "a picture for '<image_00>' | none | give the picture");
-    sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
-    sheaf_config_release(&c);
+    close_dialogue(&d, &w, &c);
 }
 
 /* Of a model that reads one picture, by the name that the record gives it. */
 static void test_dialogue__one_picture_is_refused_by_its_field(void **state)
 {
     static const char *const fields[] = { "image", "images" };
-    sheaf_config c = config_of("cogvlm");
+    sheaf_config c;
     sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w };
+    sheaf__dialogue d;
     sheaf__prompts p;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    open_dialogue(&d, &w, &c, "cogvlm");
     for (int i = 0; i < 2; i++) {
         char record[200], want[100];
         snprintf(record, sizeof record, "{\"%s\": 3, \"messages\": [" ASKED("Q") SAID("A") "]}",
@@ -486,9 +496,7 @@ static void test_dialogue__one_picture_is_refused_by_its_field(void **state)
                 SHEAF_E_UNSUPPORTED,
                 "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
     sheaf__prompts_release(&p);
-    sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
-    sheaf_config_release(&c);
+    close_dialogue(&d, &w, &c);
 }
 
 /* Where pictures do not stand as the file says, it says so at once, and nothing changes. */
@@ -517,31 +525,29 @@ static void test_dialogue__says_where_pictures_do_not_stand(void **state)
         { "{\"image\": \"a.png\", \"images\": [], \"messages\": [" ASKED("Q") SAID("A") "]}",
           "bad.json: field 'images' | either" },
     };
-    sheaf_config c = config_of("minicpmv");
+    sheaf_config c;
     sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w };
+    sheaf__dialogue d;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    open_dialogue(&d, &w, &c, "minicpmv");
     CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         put(at("bad.json"), rows[i].record);
         CHECK_FAILS(sheaf__dialogue_load(&d, at("bad.json"), 1), SHEAF_E_DATA, rows[i].says);
         assert_int_equal(d.count, 2);
     }
-    sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
-    sheaf_config_release(&c);
+    close_dialogue(&d, &w, &c);
 }
 
 static void test_dialogue__pictures_are_taken_back(void **state)
 {
-    sheaf_config c = config_of("minicpmv");
+    sheaf_config c;
     sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w };
+    sheaf__dialogue d;
     sheaf__prompt p;
     void *block = NULL;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    open_dialogue(&d, &w, &c, "minicpmv");
     CHECK_FAILS(sheaf__dialogue_look(&d, NULL, 1), SHEAF_E_ARG, "that no question has shown");
     CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 2));
     CHECK_OK(sheaf__dialogue_look(&d, NULL, 3));
@@ -562,20 +568,18 @@ static void test_dialogue__pictures_are_taken_back(void **state)
     check_prompt(&p, "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\n" NUMBER(1) WHOLE "\nR<AI>");
     free(block);
     check_question(&d, "R", more, 4);
-    sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
-    sheaf_config_release(&c);
+    close_dialogue(&d, &w, &c);
 }
 
 static void test_dialogue__a_question_without_its_pictures(void **state)
 {
-    sheaf_config c = config_of("minicpmv");
+    sheaf_config c;
     sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w };
+    sheaf__dialogue d;
     sheaf__prompt p;
     void *block = NULL;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    open_dialogue(&d, &w, &c, "minicpmv");
     CHECK_FAILS(
         sheaf__dialogue_ask(&p, &block, &d, "<image>?"), SHEAF_E_DATA,
         "question | no '<image>', as no picture waits for a question | 1 of them | /image FILE");
@@ -588,9 +592,7 @@ static void test_dialogue__a_question_without_its_pictures(void **state)
     w.max_length = 10;
     CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "<image> <image>"), SHEAF_E_DATA,
                 "a max_length above ");
-    sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
-    sheaf_config_release(&c);
+    close_dialogue(&d, &w, &c);
 }
 
 int main(void)
