@@ -55,6 +55,8 @@ SHEAF_API uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kin
 
 /* ---- how long it takes ---- */
 
+/* Errors of what is asked name the fields of the structs, and settings by their names. */
+
 typedef struct sheaf_timing_options {
     size_t size;
     const char *profile; /* what was measured before, of a machine in the same setting, as a file;

@@ -82,7 +82,8 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
                                 const sheaf__crew_options *options)
 {
     sheaf__placement place;
-    sheaf_status *st = sheaf__placement_read(&place, options->place, opened->schema);
+    sheaf_status *st =
+        sheaf_in(sheaf__placement_read(&place, options->place, opened->schema), "place");
     sheaf__crowd *c = st == NULL ? calloc(1, sizeof *c) : NULL;
     *out = NULL;
     if (c == NULL)

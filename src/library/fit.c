@@ -210,6 +210,7 @@ static sheaf_status *tell_helps(sheaf__fit *out, const search *s)
     sheaf_status *st = NULL;
     for (int i = 0; i < n && st == NULL; i++) {
         sheaf__question other = { .o = change[i],
+                                  .flags = s->q->flags,
                                   .whole = s->q->whole,
                                   .images_text = s->q->sets.data == NULL ? s->q->images_text : NULL,
                                   .warned = true };

@@ -91,7 +91,7 @@ static sheaf_status *check_memory(const sheaf__judge *j)
     double share;
     if (!sheaf__process_asks(&share))
         return NULL;
-    sheaf_status *st = sheaf__placement_read(&place, j->place, j->opened.schema);
+    sheaf_status *st = sheaf_in(sheaf__placement_read(&place, j->place, j->opened.schema), "place");
     if (st != NULL)
         return st;
     return sheaf_fits_evaluate(

@@ -218,13 +218,16 @@ static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_f
 static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a,
                                    const sheaf_timing_options *how, sheaf_status *st)
 {
+    static const char from[] = "sheaf_timing_options: link";
     sheaf__timing_found found = { 0 };
     sheaf_cluster_link link;
     if (st == NULL && how->link != NULL && a->q.o.tp * a->q.o.dp == 1)
-        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a link"), "several ranks"),
-                            "tp of 2 or more, or no link: one rank waits for none");
+        st = sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "several ranks"),
+                        "one"),
+            "tp of 2 or more, or no link: one rank waits for none");
     if (st == NULL && how->link != NULL)
-        st = sheaf_cluster_link_read(&link, how->link);
+        st = sheaf_cluster_link_read(&link, how->link, from);
     if (st == NULL)
         st = sheaf__timing_find(
             &found, &a->q,

@@ -24,6 +24,12 @@ void sheaf__question_close(sheaf__question *q)
     q->fresh = (sheaf_lora_options){ 0 };
 }
 
+/* What positions of a row are called where they are given. */
+static const char *seq_name(const sheaf__question *q)
+{
+    return q->flags ? "--seq" : q->place_text != NULL ? "positions" : "seq";
+}
+
 /* The images of a micro-batch: as the data say, or as is assumed. */
 static void count_images(sheaf__question *q, const sheaf_events *events)
 {
@@ -31,9 +37,11 @@ static void count_images(sheaf__question *q, const sheaf_events *events)
     if (q->sets.data != NULL)
         sheaf_data_images_range(&fewest, &most, q->sets.data, q->o.micro_batch);
     else if (most.images > 0 && !q->warned && q->images_text == NULL)
-        sheaf_note(events, "without --data every row is taken to have an image%s",
-                   sheaf__family_for(&q->opened.config)->image.most > 1 ? " (--images N: several)"
-                                                                        : "");
+        sheaf_note(events, "without %s every row is taken to have an image%s",
+                   q->flags ? "--data" : "data",
+                   q->flags && sheaf__family_for(&q->opened.config)->image.most > 1
+                       ? " (--images N: several)"
+                       : "");
     q->images = most.images;
     q->warned = true;
 }
@@ -71,7 +79,8 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     if (st == NULL)
         st = sheaf__open_model(&q->opened, &how);
     if (st == NULL && generates)
-        st = sheaf__placement_read(&q->place, q->place_text, q->opened.schema);
+        st = sheaf_in(sheaf__placement_read(&q->place, q->place_text, q->opened.schema),
+                      q->flags ? "--place" : "place");
     else if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, events);
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
@@ -92,7 +101,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
                          : sheaf_plan_seq(&q->opened.config) +
                                (q->each.images - 1) * sheaf__image_positions(&q->opened.config);
         if (st == NULL && !q->warned && sheaf__image_positions(&q->opened.config) == 0)
-            sheaf__warn_positions(&q->opened.config, "--seq", q->seq, events);
+            sheaf__warn_positions(&q->opened.config, seq_name(q), q->seq, events);
     }
     if (st == NULL)
         sheaf__question_look(q, events);
@@ -121,8 +130,8 @@ sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *q, 
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions before the answer");
     sheaf_expected(st, "a prompt of at least %" PRId64 " positions", image + 1);
     sheaf_found(st, "%" PRId64 ": %" PRId64 " less %" PRId64, *prompt, q->seq, answer);
-    return sheaf_try_this(st, "%" PRId64 " positions (seq) or more, or a shorter answer (max-new)",
-                          image + 1 + answer);
+    return sheaf_try_this(st, "%s of %" PRId64 " or more, or a smaller %s", seq_name(q),
+                          image + 1 + answer, q->flags ? "--max-new" : "max_new");
 }
 
 static sheaf_status *plan_generation(sheaf_plan *plan, const sheaf__question *q)

@@ -10,7 +10,8 @@ typedef struct sheaf__question {
     sheaf_train_options o;  /* given; the rest is filled when it is opened */
     const char *place_text; /* given. NULL: a training step; else generation */
     int64_t max_new;        /* given. Of generation, tokens of the answer; 0: not said */
-    bool whole;             /* given. No --steps: padding is that of an epoch */
+    bool flags; /* given. By flags of the command, which messages name; else settings and fields */
+    bool whole; /* given. No steps: padding is that of an epoch */
     /* given. Without data: pictures of each row, "N" or "N:WIDTHxHEIGHT"; NULL: one */
     const char *images_text;
     sheaf__opened opened;
@@ -36,7 +37,7 @@ sheaf_status *sheaf__question_images(sheaf__question *question, const sheaf_even
 void sheaf__question_look(sheaf__question *question, const sheaf_events *events);
 /* sheaf__question_job - the run that is asked about; borrows from the question. */
 sheaf__job sheaf__question_job(const sheaf__question *question);
-/* sheaf__question_prompt - of generation, tokens of a prompt: --seq less those of the answer.
+/* sheaf__question_prompt - of generation, tokens of a prompt: positions less those of the answer.
  * Errors: SHEAF_E_ARG where that leaves no room for one, or for the model's image. */
 sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *question,
                                      int64_t answer);

@@ -632,7 +632,8 @@ static void test_timing__measured_kept_and_priced_again(void **state)
     CHECK_NEAR("of both", b.tokens, 2, 0);
     CHECK_NEAR("prompts of eight", b.prompt_tokens, 16, 0);
     how.link = "latency=1us,bandwidth=1GB/s";
-    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG, "a link | several ranks");
+    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG,
+                "sheaf_timing_options: link | several ranks | one | tp of 2 or more");
     open.tp = 2;
     CHECK_OK(sheaf_model_timing(&b, &open, &how));
     assert_true(b.exchanges > 0 && b.sent > 0);
@@ -642,8 +643,9 @@ static void test_timing__measured_kept_and_priced_again(void **state)
                 "batch | no number below 0 | -1 | 0, one sequence");
     how.batch = 1;
     how.max_new = 12;
-    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG,
-                "at least 1 positions | 0: 12 less 12 | 13 positions");
+    CHECK_FAILS(
+        sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG,
+        "at least 1 positions | 0: 12 less 12 | positions of 13 or more, or a smaller max_new");
 }
 
 int main(void)

@@ -341,7 +341,7 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
     const sheaf_profile_setting asked = sheaf__timing_setting(q, link);
     const int steps = count_steps(q, &set);
     const int64_t micros = (q->o.accumulate + o.dp - 1) / o.dp;
-    st = sheaf_profile_check(profile, &asked);
+    st = sheaf_profile_check(profile, &asked, q->flags);
     for (int s = 0; s < steps && st == NULL; s++) {
         sheaf__work work = { 0 }, asked_of = { 0 };
         sheaf_time one;

@@ -34,6 +34,13 @@ typedef struct timing {
 
 /* ---- the question ---- */
 
+static sheaf_status *refuse(const char *expected, const char *found, const char *instead)
+{
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "time of generation"), "%s", expected);
+    return sheaf_try_this(found == NULL ? st : sheaf_found(st, "%s", found), "%s", instead);
+}
+
 /* Of `schema`, the whole model or the short one. */
 static sheaf_status *ask(sheaf_plan_generation *out, const sheaf__question *q,
                          const sheaf_schema *schema, const sheaf_lora *lora,
@@ -50,11 +57,11 @@ static sheaf_status *ask(sheaf_plan_generation *out, const sheaf__question *q,
                                     .seq = q->seq,
                                     .images = image > 0 ? q->o.micro_batch : 0 };
     if (q->place.stages > 1)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--time"), "layers on one stage, --place 1");
+        return refuse("layers on one stage", q->place_text,
+                      q->flags ? "--place 1" : "place \"1\", or NULL");
     if (lora != NULL)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--time with --place"),
-                                             "a model without an --adapter"),
-                              "the model alone, which a merged adapter is as fast as");
+        return refuse("a model without an adapter", q->o.adapter,
+                      "the model alone, which a merged adapter is as fast as");
     return sheaf__question_prompt(&out->prompt, q, q->max_new > 0 ? q->max_new : 1);
 }
 
@@ -331,7 +338,7 @@ sheaf_status *sheaf__timing_predict_answers(sheaf__timing_answers *out, const sh
     *out = (sheaf__timing_answers){ 0 };
     sheaf_status *st = make_prompts(&made, &asked, q);
     if (st == NULL)
-        st = sheaf_profile_check(profile, &setting);
+        st = sheaf_profile_check(profile, &setting, q->flags);
     if (st == NULL)
         st = sheaf_passes_work(&read, &next, &size.fresh, &asked, made);
     if (st == NULL)

@@ -81,11 +81,12 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
 {
     crew c = { .opened = opened, .options = options, .body = body, .self = self };
     if (options->ranks > opened->schema->slices) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp");
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "tp");
         sheaf_expected(st, "at most %d, the number of slices", opened->schema->slices);
         return sheaf_found(st, "%d", options->ranks);
     }
-    sheaf_status *st = sheaf__placement_read(&c.place, options->place, opened->schema);
+    sheaf_status *st =
+        sheaf_in(sheaf__placement_read(&c.place, options->place, opened->schema), "place");
     if (st != NULL)
         return st;
     sheaf__balance_note(opened->schema, options->ranks, options->events);

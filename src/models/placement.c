@@ -11,9 +11,9 @@
 
 static sheaf_status *unreadable(const char *text)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--place %s", text);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "'%s'", text);
     sheaf_expected(st, "a number of stages (2), their memory (24,12) or their layers (0-10,11-31)");
-    return st;
+    return sheaf_try_this(st, "2, for two stages of like size");
 }
 
 /* ---- as given ---- */
@@ -39,7 +39,7 @@ static sheaf_status *read_layers(sheaf__placement *out, const char *text, int64_
         if (last < 0 || (*p != ',' && *p != '\0') || out->stages == SHEAF_MAX_SLICES)
             return unreadable(text);
         if (first != next || last < first || last >= layers) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--place %s", text);
+            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "'%s'", text);
             sheaf_expected(st, "layers from %" PRId64 " on, ascending, up to %" PRId64, next,
                            layers - 1);
             return sheaf_found(st, "%" PRId64 "-%" PRId64, first, last);
@@ -50,9 +50,9 @@ static sheaf_status *read_layers(sheaf__placement *out, const char *text, int64_
     }
     if (next == layers)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place %s", text),
-                                      "all %" PRId64 " layers", layers),
-                       "%" PRId64, next);
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'%s'", text), "all %" PRId64 " layers", layers),
+        "%" PRId64, next);
 }
 
 /* ---- by memory ---- */
@@ -129,7 +129,7 @@ static sheaf_status *read_memory(sheaf__placement *out, const char *text,
             memory[s] = 1;
     }
     if (out->stages > schema->config.layers)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place %s", text),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'%s'", text),
                                           "at most %" PRId64 " stages, one for each layer",
                                           schema->config.layers),
                            "%d", out->stages);

@@ -12,9 +12,9 @@ typedef struct field {
     double scale, *value;
 } field;
 
-static sheaf_status *bad(const char *flag, const char *text, const char *expected)
+static sheaf_status *bad(const char *from, const char *text, const char *expected)
 {
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "%s", expected);
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "%s", expected);
     return sheaf_found(st, "%s", *text == '\0' ? "nothing" : text);
 }
 
@@ -51,7 +51,7 @@ static const char *read_fields(const field *fields, size_t n, const char *at)
     }
 }
 
-sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text)
+sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text, const char *from)
 {
     *out = (sheaf_cluster_link){ 0 };
     const field fields[] = { { "latency", "us", 1e-6, &out->latency },
@@ -59,7 +59,7 @@ sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text)
     const char *wrong = read_fields(fields, sizeof fields / sizeof *fields, text);
     return wrong == NULL && out->latency > 0 && out->bandwidth > 0
                ? NULL
-               : bad("--link", wrong == NULL ? text : wrong, "latency=5us,bandwidth=12GB/s");
+               : bad(from, wrong == NULL ? text : wrong, "latency=5us,bandwidth=12GB/s");
 }
 
 sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text)

@@ -36,8 +36,9 @@ enum { SHEAF_CLUSTER_ROWS = 96, SHEAF_CLUSTER_RANKS = 1024 };
  * 20 GB/s. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text);
 
-/* sheaf_cluster_link_read - "latency=5us,bandwidth=12GB/s", in any order. Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text);
+/* sheaf_cluster_link_read - "latency=5us,bandwidth=12GB/s", in any order; `from` ("--link") is for
+ * the message. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text, const char *from);
 
 /* sheaf_cluster_exchange - seconds that such exchanges take a rank: each the latency once, and the
  * larger of what is sent and received at the bandwidth. */

@@ -273,7 +273,7 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t 
     const int64_t image = sheaf__image_positions(config);
     if (seq > image * images)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions of a row (seq)");
     if (images == 1)
         sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row",
                        image + 1, image);
@@ -289,7 +289,7 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
                          .parameters = sheaf__parameters(job->schema) };
     if (job->options->dp > SHEAF_MAX_SLICES / job->options->tp)
         return sheaf_expected(
-            sheaf_fail(SHEAF_E_ARG, "--tp %d, --dp %d", job->options->tp, job->options->dp),
+            sheaf_fail(SHEAF_E_ARG, "tp %d, dp %d", job->options->tp, job->options->dp),
             "at most %d ranks in all", SHEAF_MAX_SLICES);
     sheaf_status *st =
         job->train.data == NULL
@@ -450,9 +450,9 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp ||
         groups_of(g) > SHEAF_MAX_SLICES / (g->place->stages * g->tp)) {
         sheaf_status *st = sheaf_expected(
-            sheaf_fail(SHEAF_E_ARG, groups_of(g) > 1            ? "--dp"
-                                    : g->tp > g->schema->slices ? "--tp"
-                                                                : "--place"),
+            sheaf_fail(SHEAF_E_ARG, groups_of(g) > 1            ? "dp"
+                                    : g->tp > g->schema->slices ? "tp"
+                                                                : "place"),
             "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES, g->schema->slices);
         return groups_of(g) > 1 ? sheaf_found(st, "%d groups of %d stages of %d", groups_of(g),
                                               g->place->stages, g->tp)

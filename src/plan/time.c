@@ -10,14 +10,17 @@ void sheaf_profile_release(sheaf_profile *profile)
     sheaf__work_release(&profile->next);
 }
 
-static sheaf_status *differs(const sheaf_profile *p, const char *flag, const char *expected,
-                             const char *found)
+/* what: the setting's name. */
+static sheaf_status *differs(const sheaf_profile *p, bool flags, const char *what,
+                             const char *expected, const char *found)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "the profile of %s: %s", p->machine, flag);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_ARG, "the profile of %s: %s%s", p->machine, flags ? "--" : "", what);
     sheaf_expected(st, "%s", expected);
     sheaf_found(st, "measured with %s", found);
     return sheaf_try_this(
-        st, "measure it there: sheaf plan --time --save-profile FILE with the same flags");
+        st, flags ? "measure it there: sheaf plan --time --save-profile FILE with the same flags"
+                  : "measure it there, with the same settings and save_profile");
 }
 
 static void batch_name(char out[40], int64_t batch)
@@ -25,7 +28,7 @@ static void batch_name(char out[40], int64_t batch)
     if (batch == 0)
         snprintf(out, 40, "training");
     else
-        snprintf(out, 40, "%lld sequences of generation", (long long)batch);
+        snprintf(out, 40, "%lld sequence%s of generation", (long long)batch, batch == 1 ? "" : "s");
 }
 
 static bool is_alone(const sheaf_profile_setting *of)
@@ -35,34 +38,36 @@ static bool is_alone(const sheaf_profile_setting *of)
 
 static const char *ranks_name(const sheaf_profile_setting *of)
 {
-    return is_alone(of) ? "--link, one rank alone" : "all ranks";
+    return is_alone(of) ? "a link, one rank alone" : "all ranks";
 }
 
-sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_setting *asked)
+sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_setting *asked,
+                                  bool flags)
 {
     const struct {
-        const char *flag;
+        const char *name;
         int asked, has;
-    } number[] = { { "--threads", asked->threads, p->of.threads },
-                   { "--tp", asked->tp, p->of.tp },
-                   { "--dp", asked->dp, p->of.dp },
-                   { "--slices", asked->slices, p->of.slices } };
+    } number[] = { { "threads", asked->threads, p->of.threads },
+                   { "tp", asked->tp, p->of.tp },
+                   { "dp", asked->dp, p->of.dp },
+                   { "slices", asked->slices, p->of.slices } };
     char batches[2][40];
     batch_name(batches[0], asked->batch);
     batch_name(batches[1], p->of.batch);
     if (p->of.batch != asked->batch)
-        return differs(p, "--place, --micro-batch", batches[0], batches[1]);
+        return differs(p, flags, flags ? "place, --micro-batch" : "batch", batches[0], batches[1]);
     if (strcmp(p->of.dtype, asked->dtype) != 0)
-        return differs(p, "--dtype, --bf16-sums", asked->dtype, p->of.dtype);
+        return differs(p, flags, flags ? "dtype, --bf16-sums" : "dtype, bf16-sums", asked->dtype,
+                       p->of.dtype);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         if (number[i].asked != number[i].has) {
             char expected[16], found[16];
             snprintf(expected, sizeof expected, "%d", number[i].asked);
             snprintf(found, sizeof found, "%d", number[i].has);
-            return differs(p, number[i].flag, expected, found);
+            return differs(p, flags, number[i].name, expected, found);
         }
     if (is_alone(asked) != is_alone(&p->of))
-        return differs(p, "--link", ranks_name(asked), ranks_name(&p->of));
+        return differs(p, flags, "link", ranks_name(asked), ranks_name(&p->of));
     return NULL;
 }
 
@@ -149,7 +154,7 @@ static sheaf_status *add_op(sheaf_time *out, const sheaf__work *in, const char *
         sheaf_expected(st, "%s among its ops, %s, for '%s'", sheaf__work_kind_name(e->kind),
                        sheaf__work_way_name(e->way), e->name);
         sheaf_found(st, "none");
-        return sheaf_try_this(st, "measure a setting of the same --method");
+        return sheaf_try_this(st, "measure a setting of the same method");
     }
     const bool own = is_same(of, e);
     const double scale = own ? 1 : ratio(e, of), each = scale / (double)of->count,

@@ -50,8 +50,10 @@ sheaf_status *sheaf_profile_write(const sheaf_profile *profile, const char *path
 /* sheaf_profile_read - release also after a failure. Errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is
  * no profile. */
 sheaf_status *sheaf_profile_read(sheaf_profile *out, const char *path);
-/* sheaf_profile_check - was it measured in this setting? Errors: SHEAF_E_ARG with what differs. */
-sheaf_status *sheaf_profile_check(const sheaf_profile *profile, const sheaf_profile_setting *asked);
+/* sheaf_profile_check - was it measured in this setting? flags: it was asked for by flags of the
+ * command, which the error then names. Errors: SHEAF_E_ARG with what differs. */
+sheaf_status *sheaf_profile_check(const sheaf_profile *profile, const sheaf_profile_setting *asked,
+                                  bool flags);
 
 /* sheaf_plan_work - the ops of one micro-batch of step `done` (from 0) on the job's first rank.
  * job->data must be there. */

@@ -303,7 +303,7 @@ static void test_time__exchanges_over_a_link(void **state)
         (sheaf__count){ .exchanges = 2, .sent = 4000, .received = 3000 };
     exchange[SHEAF__TRAFFIC_NORM] = (sheaf__count){ .exchanges = 1, .sent = 100, .received = 500 };
     make_profile(&p);
-    CHECK_OK(sheaf_cluster_link_read(&link, "bandwidth=1GB/s,latency=5us"));
+    CHECK_OK(sheaf_cluster_link_read(&link, "bandwidth=1GB/s,latency=5us", "here"));
     predict(&t, &p, &up, 1, 0, 1);
     CHECK_NEAR("measured: products, waiting, beside", t.step, 0.375 + 0.125 + 0.25, 0);
     sheaf_time_exchange(&t, exchange, NULL);
@@ -317,8 +317,8 @@ static void test_time__exchanges_over_a_link(void **state)
     static const char *const bad[] = { "", "latency=5us", "bandwidth=1GB/s,", "latency=5us,x=3",
                                        "latency=0us,bandwidth=1GB/s" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf_cluster_link_read(&link, bad[i]), SHEAF_E_ARG,
-                    "--link | latency=5us,bandwidth=12GB/s");
+        CHECK_FAILS(sheaf_cluster_link_read(&link, bad[i], "here"), SHEAF_E_ARG,
+                    "here | latency=5us,bandwidth=12GB/s");
     sheaf_profile_release(&p);
 }
 
@@ -333,26 +333,41 @@ static void test_time__what_a_profile_lacks(void **state)
     CHECK_FAILS(sheaf_time_predict(&t, &p, &work, &(sheaf_plan_size){ 1, 1 }, 1), SHEAF_E_ARG,
                 "attention among its ops, backward");
     CHECK_OK(sheaf_profile_check(
-        &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 0 }));
-    CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "float32", 2, 1, 1, 8 }),
+        &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 0 }, true));
+    CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "float32", 2, 1, 1, 8 }, true),
                 SHEAF_E_ARG, "made up: --dtype, --bf16-sums | float32 | measured with bfloat16");
-    CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 4, 1, 1, 8 }),
-                SHEAF_E_ARG, "--threads | 4 | measured with 2");
-    CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8 }),
-                SHEAF_E_ARG, "--tp | 2 | measured with 1");
-    CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 2, 8 }),
-                SHEAF_E_ARG, "--dp | 2 | measured with 1");
-    CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 4 }),
-                SHEAF_E_ARG, "--slices | 4 | measured with 8");
-    CHECK_FAILS(sheaf_profile_check(
-                    &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 4 }),
-                SHEAF_E_ARG, "--micro-batch | 4 sequences of generation | measured with training");
+    CHECK_FAILS(
+        sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 4, 1, 1, 8 }, true),
+        SHEAF_E_ARG, "--threads | 4 | measured with 2");
+    CHECK_FAILS(
+        sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8 }, true),
+        SHEAF_E_ARG, "--tp | 2 | measured with 1");
+    CHECK_FAILS(
+        sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 2, 8 }, true),
+        SHEAF_E_ARG, "--dp | 2 | measured with 1");
+    CHECK_FAILS(
+        sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 4 }, true),
+        SHEAF_E_ARG, "--slices | 4 | measured with 8");
+    CHECK_FAILS(
+        sheaf_profile_check(
+            &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 4 }, true),
+        SHEAF_E_ARG, "--micro-batch | 4 sequences of generation | measured with training");
+    /* asked by the fields of a struct, which know no flags */
+    CHECK_FAILS(
+        sheaf_profile_check(&p, &(sheaf_profile_setting){ "bfloat16 tiles", 4, 1, 1, 8 }, false),
+        SHEAF_E_ARG, "made up: threads | 4 | measured with 2 | measure it there, with the same");
+    CHECK_FAILS(sheaf_profile_check(&p, &(sheaf_profile_setting){ "float32", 2, 1, 1, 8 }, false),
+                SHEAF_E_ARG, "made up: dtype, bf16-sums | float32");
+    CHECK_FAILS(
+        sheaf_profile_check(
+            &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 4 }, false),
+        SHEAF_E_ARG, "made up: batch | 4 sequences of generation");
     p.of.tp = 2;
     CHECK_OK(sheaf_profile_check(
-        &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8, "mpi", 0 }));
+        &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8, "mpi", 0 }, true));
     CHECK_FAILS(sheaf_profile_check(
-                    &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8, "alone", 0 }),
-                SHEAF_E_ARG, "--link | --link, one rank alone | measured with all ranks");
+                    &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8, "alone", 0 }, true),
+                SHEAF_E_ARG, "--link | a link, one rank alone | measured with all ranks");
     sheaf__work_release(&work);
     sheaf_profile_release(&p);
 }
@@ -367,7 +382,7 @@ static void test_time__a_profile_comes_back(void **state)
     CHECK_OK(sheaf_profile_read(&q, at("profile.json")));
     assert_string_equal(q.machine, "made up");
     assert_int_equal(q.cores, 2);
-    CHECK_OK(sheaf_profile_check(&q, &p.of));
+    CHECK_OK(sheaf_profile_check(&q, &p.of, false));
     const double here[] = { p.size.trained, p.size.fresh, p.first,       p.busy,
                             p.beside,       p.spread,     p.work.update, p.work.update_waiting };
     const double there[] = { q.size.trained, q.size.fresh, q.first,       q.busy,
@@ -402,7 +417,7 @@ static void test_time__a_profile_of_generation(void **state)
     p.next.entry[0].seconds = 0.0625; /* there it takes an eighth of the time */
     CHECK_OK(sheaf_profile_write(&p, at("answers.json")));
     CHECK_OK(sheaf_profile_read(&q, at("answers.json")));
-    CHECK_OK(sheaf_profile_check(&q, &p.of));
+    CHECK_OK(sheaf_profile_check(&q, &p.of, false));
     assert_int_equal(q.next.n, 1);
     assert_string_equal(q.of.ranks, "alone");
     sheaf__work_add(&work, &up);

@@ -106,7 +106,7 @@ runs "layers left out" 2 'all [0-9]+ layers' generate --model "${one[@]}" --plac
 runs "layers twice" 2 'layers from 1 on' generate --model "${one[@]}" --place 0-0,0-1
 runs "layers that are not there" 2 'up to [0-9]+' generate --model "${one[@]}" --place 0-900
 for text in 0 -1 1,,2 1,x 2.5 nan 1-2-3 99999999999999999999 0-99999999999999999999; do
-    runs "--place $text" 2 "place $text|expects|number of stages" generate --model "${one[@]}" "--place=$text"
+    runs "--place $text" 2 "--place: '$text'|expects|number of stages" generate --model "${one[@]}" "--place=$text"
 done
 runs "more ranks than there can be" 2 '1 to 64 ranks in all|at most' generate --model "$work/cogvlm" --prompt x --max-new 1 --slices 32 --tp 32 --place 4
 runs "a place that is empty" 2 "place.*a text" generate --model "${one[@]}" --place ""

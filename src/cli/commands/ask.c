@@ -441,7 +441,7 @@ static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__placement *place
                                     .groups = l->dp,
                                     .threads = l->threads,
                                     .dtype = l->dtype };
-    return sheaf__placement_read(place, l->place, opened->schema);
+    return sheaf_in(sheaf__placement_read(place, l->place, opened->schema), "--place");
 }
 
 sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened,

@@ -759,6 +759,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
                                          { "methods", TABLE_METHODS },
                                          { 0 } };
     sheaf_train_options_default(&q.ask.o);
+    q.ask.flags = true;
     const int n = sheaf__train_settings(table, &q.ask.o, true);
     table[n] =
         (cli_option){ "memory", CLI_TEXT | CLI_UNSAVED, &memory,

@@ -49,7 +49,7 @@ sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o, bool gen
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--link"),
                            generates ? "several ranks, --tp" : "several ranks, --tp or --dp"),
             "--tp 2, or no --link: one rank waits for none");
-    return t->link_text == NULL ? NULL : sheaf_cluster_link_read(&t->link, t->link_text);
+    return t->link_text == NULL ? NULL : sheaf_cluster_link_read(&t->link, t->link_text, "--link");
 }
 
 void cli_time_release(cli_time *t)
@@ -72,7 +72,7 @@ sheaf_status *cli_time_find(cli_time *t, const sheaf__question *q, const cli *cl
         sheaf_note(&cli->events,
                    "--time: ranks were measured as threads of one process; between hosts they "
                    "wait longer: --link says how long, and under mpirun processes are measured");
-    return st;
+    return sheaf_in(st, "--time");
 }
 
 typedef struct part {

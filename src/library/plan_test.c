@@ -1,0 +1,134 @@
+/* plan_test.c - what a program hears that asks for plans and times by structs and settings: it
+ * knows no flags of the command. */
+#include "sheaf/sheaf.h"
+#include "tests/files.h"
+
+enum { MOST_SAID = 8 };
+
+static char model[400], pictured[400];
+
+typedef struct said {
+    char text[MOST_SAID][400];
+    int n;
+} said;
+
+static int find_data(void **state)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    root = root == NULL ? "." : root;
+    snprintf(model, sizeof model, "%s/tests/data/llama/tiny_llama/hf", root);
+    snprintf(pictured, sizeof pictured, "%s/tests/data/configs/cogvlm-224.json", root);
+    return make_scratch(state);
+}
+
+static void hear(void *context, const sheaf_event *event)
+{
+    said *s = context;
+    if (s->n < MOST_SAID && event->text != NULL)
+        snprintf(s->text[s->n++], sizeof *s->text, "%s", event->text);
+}
+
+static void check_said(const said *s, const char *what)
+{
+    bool heard = false;
+    for (int i = 0; i < s->n; i++) {
+        heard = heard || strstr(s->text[i], what) != NULL;
+        if (strstr(s->text[i], "--") != NULL)
+            fail_msg("a flag: %s", s->text[i]);
+    }
+    if (!heard)
+        fail_msg("of %d notes none says '%s'", s->n, what);
+}
+
+static void test_plan__notes_name_settings_and_fields(void **state)
+{
+    sheaf_run_train_options run;
+    sheaf_model_open_options open;
+    sheaf_needs *needs;
+    said s = { .n = 0 };
+    const sheaf_events events = { hear, &s };
+    SHEAF_INIT(&run);
+    SHEAF_INIT(&open);
+    run.model = open.model = model;
+    run.events = open.events = &events;
+    run.settings = "seq: 4000\nlora-targets: q_proj\n";
+    CHECK_OK(sheaf_run_plan(&needs, &run));
+    sheaf_needs_free(needs);
+    check_said(&s, "seq: 4000 positions are more than");
+    s.n = 0;
+    open.positions = 4000;
+    CHECK_OK(sheaf_model_plan(&needs, &open));
+    sheaf_needs_free(needs);
+    check_said(&s, "positions: 4000 positions are more than");
+    s.n = 0;
+    open.model = NULL;
+    open.config = pictured;
+    open.positions = 0;
+    CHECK_OK(sheaf_model_plan(&needs, &open));
+    sheaf_needs_free(needs);
+    check_said(&s, "without data every row is taken to have an image");
+}
+
+static void test_plan__errors_name_settings_and_fields(void **state)
+{
+    sheaf_model_open_options open;
+    sheaf_needs *needs;
+    SHEAF_INIT(&open);
+    open.model = model;
+    open.place = "x";
+    CHECK_FAILS(sheaf_model_plan(&needs, &open), SHEAF_E_ARG,
+                "place: 'x' | a number of stages (2)");
+    open.place = NULL;
+    open.tp = 60;
+    CHECK_FAILS(sheaf_model_plan(&needs, &open), SHEAF_E_ARG, "tp | at most 64 ranks in all");
+    open.tp = 0;
+    open.model = NULL;
+    open.config = pictured;
+    open.positions = 20;
+    CHECK_FAILS(sheaf_model_plan(&needs, &open), SHEAF_E_ARG,
+                "positions of a row (seq) | at least");
+}
+
+static void test_timing__errors_name_settings_and_fields(void **state)
+{
+    sheaf_model_open_options open;
+    sheaf_timing_options how;
+    sheaf_timing_facts facts;
+    SHEAF_INIT(&open);
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&facts);
+    open.model = model;
+    open.positions = 12;
+    open.place = "2";
+    CHECK_FAILS(sheaf_model_timing(&facts, &open, NULL), SHEAF_E_ARG,
+                "time of generation | layers on one stage | 2 | place \"1\", or NULL");
+    open.place = NULL;
+    open.tp = 2;
+    how.link = "latency=5us";
+    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
+                "sheaf_timing_options: link | latency=5us,bandwidth=12GB/s | latency=5us");
+    how.link = NULL;
+    open.tp = 1;
+    open.threads = 1;
+    how.save_profile = at("profile.json");
+    CHECK_OK(sheaf_model_timing(&facts, &open, &how));
+    how.save_profile = NULL;
+    how.profile = at("profile.json");
+    open.threads = 2;
+    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
+                ": threads | 2 | measured with 1 | measure it there, with the same settings");
+    open.threads = 1;
+    how.batch = 2;
+    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
+                ": batch | 2 sequences of generation | measured with 1 sequence of");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan__notes_name_settings_and_fields),
+        cmocka_unit_test(test_plan__errors_name_settings_and_fields),
+        cmocka_unit_test(test_timing__errors_name_settings_and_fields),
+    };
+    return cmocka_run_group_tests(tests, find_data, remove_scratch);
+}
