@@ -34,7 +34,7 @@ static void weights_of(char out[33], const char *model)
 typedef struct counter {
     sheaf_source source;
     sheaf_source *inner;
-    int64_t bytes;
+    _Atomic int64_t bytes; /* several threads read at once */
 } counter;
 static const sheaf_source_entry *find(sheaf_source *s, const char *name)
 {
