@@ -1,4 +1,6 @@
 /* batch.c - rows of a data set as dense arrays, packed ones too. */
+#include <stdlib.h>
+
 #include "base/random.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
@@ -33,6 +35,34 @@ bool sheaf_data_reads_files(const sheaf_data *data)
 bool sheaf_data_is_packed(const sheaf_data *data)
 {
     return data != NULL && data->packs > 0;
+}
+
+/* How often one of `rows` rows can come in n samples that begin where a micro-batch of n does: once
+ * an epoch. */
+static int64_t times_of(int64_t n, int64_t rows)
+{
+    return rows % n == 0 ? 1 : n % rows == 0 ? n / rows : n / rows + 2;
+}
+
+/* Without memory to count, as if every row were the fullest. */
+int64_t sheaf_data_read_most(const sheaf_data *data, int64_t n, int64_t rows)
+{
+    if (data->packs > 0 || data->read == NULL || rows < 1)
+        return INT64_MAX;
+    int32_t most = 0;
+    for (int64_t r = 0; r < data->rows; r++)
+        most = data->read[r] > most ? data->read[r] : most;
+    int64_t *with = calloc((size_t)most + 1, sizeof *with), sum = 0, left = n; /* rows, by `read` */
+    for (int64_t r = 0; r < data->rows && with != NULL; r++)
+        with[data->read[r]]++;
+    for (int64_t read = most; read > 0 && left > 0; read--) {
+        const int64_t all = with == NULL ? left : with[read] * times_of(n, rows),
+                      now = all < left ? all : left;
+        sum += now * read;
+        left -= now;
+    }
+    free(with);
+    return sum;
 }
 
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)

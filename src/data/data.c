@@ -71,6 +71,22 @@ static int64_t used_of(const sheaf_data *data, const sheaf__data_row *row)
     return n;
 }
 
+/* Positions in units with a label, wherever among SHEAF_DATA_READ_UNIT positions the row begins:
+ * each stretch of labels, and what its ends may have beside them. */
+static int64_t read_of(const sheaf__data_row *row)
+{
+    enum { BESIDE = 2 * (SHEAF_DATA_READ_UNIT - 1) };
+    const int64_t length = sheaf__data_row_length(row->data, row->number);
+    int64_t n = 0, last = -1;
+    for (int64_t t = 0; t < length; t++) {
+        if (sheaf__data_target_at(row, t) == SHEAF__NO_LABEL)
+            continue;
+        n += last >= 0 && t - last <= BESIDE ? t - last : 1 + BESIDE;
+        last = t;
+    }
+    return n;
+}
+
 /* Rows that lie in files are as long as their tokens, and each has a label. */
 static sheaf_status *count_in_files(sheaf_data *data)
 {
@@ -87,7 +103,8 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
     data->labels = calloc((size_t)data->rows, sizeof *data->labels);
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
     data->used = calloc((size_t)data->rows, sizeof *data->used);
-    if (data->labels == NULL || data->seen == NULL || data->used == NULL)
+    data->read = calloc((size_t)data->rows, sizeof *data->read);
+    if (data->labels == NULL || data->seen == NULL || data->used == NULL || data->read == NULL)
         return sheaf__data_no_memory(data->tokens);
     bool any = false;
     for (int64_t r = 0; r < data->rows; r++) {
@@ -102,6 +119,7 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
         }
         data->labels[r] += data->label_after != NULL && data->label_after[r] != SHEAF__NO_LABEL;
         data->used[r] = (int32_t)used_of(data, &row);
+        data->read[r] = (int32_t)read_of(&row);
         data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
         any |= data->labels[r] > 0;
     }
@@ -283,6 +301,7 @@ void sheaf_data_close(sheaf_data *data)
     free(data->trained_from);
     free(data->labels);
     free(data->seen);
+    free(data->read);
     free(data->used);
     free(data);
 }
@@ -311,7 +330,7 @@ int64_t sheaf_data_memory(const sheaf_data *d)
                               (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0) +
                               (d->trained != NULL ? 1 : 0);
     return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
-           d->rows * (d->label_after != NULL ? 16 : 12) +
+           d->rows * (d->label_after != NULL ? 20 : 16) +
            (d->images == NULL ? 0 : sheaf__data_images_memory(d));
 }
 

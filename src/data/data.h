@@ -189,6 +189,7 @@ typedef struct sheaf_batch_images {
     int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
     int64_t image_rows;                  /* positions that use the visual experts */
     int64_t seq;                         /* sheaf_data_used() of its rows */
+    int64_t read;                        /* sheaf_data_read_most(); 0: not asked */
 } sheaf_batch_images;
 
 /* sheaf_data_images - of rows `row[0..n)`; no images of a model without. */
@@ -202,6 +203,11 @@ void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
  * as the one with fewest and with most; seq that of the longest row that can be among them. */
 void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most,
                              const sheaf_data *data, int64_t n);
+enum { SHEAF_DATA_READ_UNIT = 32 };
+/* sheaf_data_read_most - of a micro-batch of `n` samples, in any order of the `rows` rows that take
+ * part: the most positions that lie in one unit of SHEAF_DATA_READ_UNIT positions of it with one
+ * that has a label. INT64_MAX where that is not known: of packed rows, and of those in files. */
+int64_t sheaf_data_read_most(const sheaf_data *data, int64_t n, int64_t rows);
 /* sheaf_data_images_room - the most images and patches that n rows can hold, whichever they are;
  * data NULL: an image of the towers' own size in each. */
 void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,

@@ -20,6 +20,7 @@ struct sheaf_data {
     int32_t *trained_from;  /* [capacity] */
     int32_t *labels, *seen; /* [rows] labels after the shift; positions with mask 1 */
     int32_t *used;          /* [rows] positions up to the last with mask 1, a label or an image */
+    int32_t *read;          /* [rows] as sheaf_data_read_most() counts them */
     int64_t longest;        /* of `used` */
     int32_t *position;      /* [tokens]; NULL: 0, 1, ... */
     struct sheaf__data_images *images; /* NULL: of a model without */

@@ -70,6 +70,11 @@ static void test_jsonl__records_become_tokens_and_labels(void **state)
     sheaf_data_close(data);
 }
 
+#define SOME_TEXT                                                                                  \
+    "0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghij" \
+    "klmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123" \
+    "456789abcdefghijklmnopqrstuvwxyz"
+
 #define GOOD "{\"text\": \"good\"}\n"
 static const struct {
     const char *name, *content, *want, *also;
@@ -338,6 +343,59 @@ static const int64_t ids[8] = { 5, 6, 7, 8, 9, 10, 3, 3 };
 static const int64_t want_labels[8] = { -100, 6, 7, 99, -100, 10, -100, -100 };
 static const int64_t masks[8] = { 1, 1, 1, 1, 1, 1, 0, 0 };
 
+/* Positions of a micro-batch that lie in one unit with a label. */
+static int64_t in_units(const int32_t *label, int64_t n)
+{
+    int64_t in = 0;
+    for (int64_t unit = 0, end; unit < n; unit = end) {
+        bool any = false;
+        end = unit + SHEAF_DATA_READ_UNIT < n ? unit + SHEAF_DATA_READ_UNIT : n;
+        for (int64_t i = unit; i < end; i++)
+            any |= label[i] != NO;
+        in += any ? end - unit : 0;
+    }
+    return in;
+}
+
+/* Answers of 1 to 40 bytes behind prompts of up to 200. */
+static size_t write_answers(char *lines, int records)
+{
+    size_t size = 0;
+    for (int r = 0; r < records; r++)
+        size += (size_t)sprintf(lines + size, "{\"prompt\": \"%.*s\", \"completion\": \"%.*s\"}\n",
+                                r * 67 % 200, SOME_TEXT, 1 + r * 13 % 40, SOME_TEXT);
+    return size;
+}
+
+static void test_read__is_never_more_than_said(void **state)
+{
+    enum { RECORDS = 12, MOST = 25, LONGEST = 256 };
+    static int32_t label[MOST * LONGEST];
+    static char lines[RECORDS * 400];
+    sheaf_data *data;
+    CHECK_OK(open_lines(&data, lines, write_answers(lines, RECORDS), 0));
+    assert_true(sheaf_data_seq(data) <= LONGEST);
+    for (int64_t n = 1; n <= MOST; n++) {
+        const int64_t most = sheaf_data_read_most(data, n, RECORDS);
+        int64_t row[MOST], seen = 0;
+        for (int64_t micro = 0; micro < 60; micro++) {
+            for (int64_t i = 0; i < n; i++)
+                row[i] = sheaf_data_sample(data, micro * n + i, 3, micro % 2 > 0);
+            const int64_t seq = sheaf_data_used(data, row, n);
+            CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .labels = label, .seq = seq }, data, row, n));
+            const int64_t in = in_units(label, n * seq);
+            seen = in > seen ? in : seen;
+        }
+        if (seen > most)
+            fail_msg("%lld rows: %lld positions, said were %lld", (long long)n, (long long)seen,
+                     (long long)most);
+        /* the longest answer, its end among it, and beside it what a unit may have */
+        if (n == 1)
+            assert_int_equal(most, 40 + 1 + 2 * (SHEAF_DATA_READ_UNIT - 1));
+    }
+    sheaf_data_close(data);
+}
+
 static void test_safetensors__both_widths_with_and_without_mask(void **state)
 {
     static const int32_t labels[8] = { 6, 7, 99, NO, 10, NO, NO, NO };
@@ -524,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_jsonl__too_long_is_an_error_never_a_cut),
         cmocka_unit_test(test_jsonl__the_model_must_fit),
         cmocka_unit_test(test_order__every_epoch_visits_every_row_once),
+        cmocka_unit_test(test_read__is_never_more_than_said),
         cmocka_unit_test(test_safetensors__both_widths_with_and_without_mask),
         cmocka_unit_test(test_safetensors__seq_may_cut_padding_but_no_token),
         cmocka_unit_test(test_safetensors__a_bad_tensor_is_named),

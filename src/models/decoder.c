@@ -14,6 +14,7 @@
 #include "models/build.h"
 #include "tape/hand.h"
 #include "tape/mixture.h"
+#include "tape/wanted.h"
 
 typedef struct pass {
     sheaf__model *m;
@@ -21,6 +22,8 @@ typedef struct pass {
     const sheaf__pass *of;
     int64_t rows[SHEAF__STREAMS];
     sheaf__value *image_memory; /* what cross-attention looks at, or NULL */
+    /* Rows that the head reads: behind the last attention there are no others. NULL: all. */
+    const sheaf__wanted *wanted;
 } pass;
 
 typedef struct streams {
@@ -88,6 +91,18 @@ static sheaf__value *turned(const pass *p, sheaf__layer *l, sheaf__value *x, she
     return x;
 }
 
+static bool is_last(const pass *p, int index)
+{
+    return index + 1 == p->m->schema->config.layers;
+}
+
+/* In the last layer, of x the rows that the head reads. */
+static sheaf__value *wanted_of(const pass *p, int index, sheaf__value *x)
+{
+    return p->wanted != NULL && is_last(p, index) ? sheaf__record_wanted_rows(p->tape, p->wanted, x)
+                                                  : x;
+}
+
 static streams self_attention(const pass *p, int index, streams h)
 {
     const sheaf_config *config = &p->m->schema->config;
@@ -120,6 +135,8 @@ static streams self_attention(const pass *p, int index, streams h)
     sheaf__value *o =
         sheaf__record_attention(p->tape, q, k, v, &heads, p->of->in,
                                 p->of->kept == NULL ? NULL : &p->of->kept->self[index]);
+    o = wanted_of(p, index, o);
+    h.x[SHEAF__TEXT] = wanted_of(p, index, h.x[SHEAF__TEXT]);
     return residual(
         p, split(p, o),
         (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->o, &expert_of(l, SHEAF__IMAGE)->o },
@@ -170,14 +187,14 @@ static bool mixture_flows(const sheaf__mixture *mix, const sheaf__value *weights
     return flows;
 }
 
+static bool drops(const sheaf__linear *l)
+{
+    return l->lora != NULL && l->lora->dropout > 0;
+}
+
 static bool expert_drops(const sheaf__mixture *mix, int64_t i)
 {
-    const sheaf__linear *const part[] = { &mix->expert[i].gate, &mix->expert[i].up,
-                                          &mix->expert[i].down };
-    for (int k = 0; k < 3; k++)
-        if (part[k]->lora != NULL && part[k]->lora->dropout > 0)
-            return true;
-    return false;
+    return drops(&mix->expert[i].gate) || drops(&mix->expert[i].up) || drops(&mix->expert[i].down);
 }
 
 /* Gradients of weights are sums over all rows in blocks, in which the rows of others are zero. That
@@ -219,8 +236,7 @@ static streams mlp(const pass *p, int index, streams h)
 {
     sheaf__layer *l = &p->m->layer[index];
     sheaf__value *image = h.x[SHEAF__IMAGE];
-    const bool unread = p->of->image_rows_unread && index + 1 == p->m->schema->config.layers &&
-                        h.x[SHEAF__TEXT] != NULL;
+    const bool unread = p->of->image_rows_unread && is_last(p, index) && h.x[SHEAF__TEXT] != NULL;
     if (unread) /* nothing comes after that looks at image rows: they stay what they are */
         h.x[SHEAF__IMAGE] = NULL;
     const streams n = rmsnorm(p, h, &l->norm_post);
@@ -284,11 +300,39 @@ static sheaf__value *record_stages(const pass *p, sheaf__value *x, int64_t rows)
     return x;
 }
 
+/* May the last layer be computed of some rows alone? What sums over rows there must know their
+ * blocks, as gradients of weights do, and what counts them must not: dropout. */
+static bool takes_some(const pass *p)
+{
+    const sheaf__model *m = p->m;
+    const sheaf__layer *l = &m->layer[m->schema->config.layers - 1];
+    const sheaf__expert *e = &l->expert[SHEAF__TEXT];
+    const sheaf__linear *const part[] = { &e->o, &e->gate, &e->up, &e->down };
+    if (l->mixture != NULL || l->has_cross || l->norm_after[0].name != NULL ||
+        l->norm_after[1].name != NULL || m->branch > 0 || m->divide > 0 ||
+        l->norm_post.trained != NULL || m->norm.trained != NULL)
+        return false;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (part[i]->bias_trained != NULL || drops(part[i]))
+            return false;
+    return true;
+}
+
+/* Does the head leave rows out, as far as one can say before the labels are known? */
+static bool reads_some(const pass *p)
+{
+    const sheaf__head_run *run = p->of->head;
+    return p->m->context->stages <= 1 && p->of->queries > 1 && p->of->image_rows == 0 &&
+           p->of->stages == NULL && (run->pick != NULL || !run->all_rows) && takes_some(p);
+}
+
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
                            sheaf__value *image_memory, const sheaf__pass *of)
 {
     const int64_t rows = of->batch * of->queries;
-    pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory };
+    pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory, NULL };
+    if (reads_some(&p))
+        p.wanted = sheaf__record_wanted(tape, rows, of->head);
     x = m->context->stages > 1 ? record_stages(&p, x, rows) : record_layers(&p, x);
     if (!m->ends) {
         sheaf__record_far_head(tape, rows, m->schema->config.vocab, of->head);
@@ -298,5 +342,5 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
     sheaf__stage(of, tape, "final_norm", -1, SHEAF__TEXT, x);
     if (m->divide > 0)
         x = sheaf__record_divide(tape, x, m->divide);
-    sheaf__record_head(tape, x, &m->head, of->head);
+    sheaf__record_head(tape, x, &m->head, of->head, p.wanted == NULL ? NULL : p.wanted->place);
 }

@@ -143,6 +143,8 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
             few->patches[t] = most.patches[t] / most.images;
     }
     of[n++] = most;
+    for (int i = 0; i < n; i++)
+        of[i].read = sheaf_data_read_most(subset->data, rows, sheaf__subset_rows(subset));
     return n;
 }
 

@@ -14,6 +14,7 @@ typedef struct head_params {
     sheaf__head_run *run;
     bool training;
     sheaf__value *x, *dx; /* dx: gradient of x, made in forward, NULL when x needs none */
+    sheaf__value *place;  /* NULL: x has all rows */
 } head_params;
 
 typedef struct far_params {
@@ -27,7 +28,7 @@ typedef struct block {
     const head_params *p;
     int64_t n;           /* rows in this block */
     int64_t from, to;    /* which are among these candidates */
-    int32_t *row;        /* [n] their numbers in x */
+    int32_t *row;        /* [n] their numbers */
     int32_t *label;      /* [n] */
     void *x;             /* [n, hidden] gathered */
     void *h;             /* [n, rank] LoRA's inner value or NULL */
@@ -106,12 +107,19 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
 
 /* ---- per-row work, spread over threads ---- */
 
+/* Where row i of the block lies in x, in rows. */
+static size_t row_in_x(const block *b, int64_t i)
+{
+    const sheaf__value *place = b->p->place;
+    return (size_t)(place == NULL ? b->row[i] : ((const int32_t *)place->data)[b->row[i]]);
+}
+
 static void gather_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     block *b = arg;
     const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
     for (int64_t i = begin; i < end; i++)
-        memcpy((char *)b->x + (size_t)i * bytes, (char *)b->p->x->data + (size_t)b->row[i] * bytes,
+        memcpy((char *)b->x + (size_t)i * bytes, (char *)b->p->x->data + row_in_x(b, i) * bytes,
                bytes);
 }
 
@@ -120,8 +128,8 @@ static void scatter_rows(void *arg, int64_t begin, int64_t end, int worker)
     block *b = arg;
     const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
     for (int64_t i = begin; i < end; i++)
-        memcpy((char *)b->p->dx->data + (size_t)b->row[i] * bytes,
-               (char *)b->dx + (size_t)i * bytes, bytes);
+        memcpy((char *)b->p->dx->data + row_in_x(b, i) * bytes, (char *)b->dx + (size_t)i * bytes,
+               bytes);
 }
 
 static void max_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -518,7 +526,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     run->loss_sum = 0;
     run->labels = run->correct = 0;
     if (p->dx != NULL)
-        sheaf__rows(c, p->x->rows, 64, zero_rows,
+        sheaf__rows(c, sheaf__rows_there(p->x), 64, zero_rows,
                     &(struct zero){ p->dx->data, (size_t)p->x->cols * width_of(c) });
     const int64_t candidates = run->pick != NULL ? run->npick : p->x->rows;
     int64_t done = 0;
@@ -585,17 +593,21 @@ static sheaf_status *head_backward(sheaf__tape *tape, sheaf__op *op)
 }
 
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
-                        sheaf__head_run *run)
+                        sheaf__head_run *run, sheaf__value *place)
 {
     const bool flows = x->needs_grad || sheaf__linear_trains(head);
     sheaf__op *op = sheaf__tape_op(tape, head->name, head_forward, flows ? head_backward : NULL,
                                    sizeof(head_params));
     head_params *p = op->params;
     op->kind = SHEAF__WORK_HEAD;
-    *p = (head_params){ head, run, flows, x, NULL };
+    *p = (head_params){ head, run, flows, x, NULL, place };
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    if (place != NULL)
+        sheaf__op_arg(op, place, SHEAF__READ);
     if (x->needs_grad) {
         p->dx = sheaf__tape_value(tape, "gradient of the head's input", x->rows, x->cols, x->dtype);
+        p->dx->there = x->there;
+        p->dx->blocks = x->blocks;
         sheaf__op_arg(op, p->dx, SHEAF__MAKE | SHEAF__KEEP);
     }
 }

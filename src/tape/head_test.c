@@ -175,7 +175,7 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__record_head(
         tape, source_of(tape, s->tokens, s->hidden, !(trains & INPUT), p.x.x, dx, s->hidden, 0),
-        &l.linear, &run);
+        &l.linear, &run, NULL);
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     run_with_all_labels(tape, &run, &p);
     boxes_reset(&l.weight);
@@ -258,7 +258,7 @@ static void test_picked_rows(void **state)
         CHECK_OK(sheaf__tape_new(&tape, &c));
         sheaf__record_head(tape,
                            source_of(tape, s.tokens, s.hidden, true, p.x.x, NULL, s.hidden, 0),
-                           &l.linear, &run);
+                           &l.linear, &run, NULL);
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
         assert_int_equal(h.rows, picked ? (int64_t)ARRAY_LEN(few) : s.tokens);

@@ -214,7 +214,7 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
 {
     norm_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->x->rows, 16, norm_rows, &args);
+    sheaf__rows(args.c, sheaf__rows_there(args.p->x), 16, norm_rows, &args);
     return NULL;
 }
 
@@ -245,7 +245,7 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
     if (args.p->norm->trained != NULL)
         sheaf__rows(args.c, args.p->norm->width, 64, norm_weight_columns, &args);
     if (args.p->x->needs_grad)
-        sheaf__rows(args.c, args.p->x->rows, 16, norm_back_rows, &args);
+        sheaf__rows(args.c, sheaf__rows_there(args.p->x), 16, norm_back_rows, &args);
     return NULL;
 }
 
@@ -258,6 +258,10 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
     op->cheap = true;
     *p = (norm_params){ norm, x, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
+    p->y->there = x->there;
+    p->y->blocks = x->blocks;
+    p->rstd->there = x->there;
+    p->rstd->blocks = x->blocks;
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));

@@ -299,10 +299,18 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
     return NULL;
 }
 
+/* On dry, of rows that a run chooses: what it will touch, with a huge page that they end in. */
+static size_t bytes_of(const sheaf__tape *tape, const sheaf__value *value)
+{
+    const size_t row = (size_t)value->cols * sheaf_dtype_bytes(value->dtype),
+                 all = (size_t)value->rows * row,
+                 touched = (size_t)sheaf__rows_there(value) * row + ((size_t)2 << 20);
+    return tape->context->device->kind == SHEAF_DRY && touched < all ? touched : all;
+}
+
 static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
 {
-    const size_t bytes =
-        (size_t)value->rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
+    const size_t bytes = bytes_of(tape, value);
     return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS),
                     "%s", value->name);
 }
@@ -436,7 +444,7 @@ static void describe(sheaf__work_entry *out, const step *s)
         n += (size_t)snprintf(out->shape + n, sizeof out->shape - n, "%s%lldx%lld:%x",
                               a > 0 ? " " : "", (long long)v->rows, (long long)v->cols, use);
         out->bytes += (double)v->rows * (double)v->cols * (double)sheaf_dtype_bytes(v->dtype);
-        if (v->there != NULL)
+        if (v->there != NULL && (v->blocks == NULL || !v->blocks->foretold))
             out->flops = 0;
     }
 }

@@ -86,6 +86,7 @@ static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, 
  * are of one block, which sums over rows take by itself. n 0: nothing was chosen yet. */
 typedef struct sheaf__row_blocks {
     int64_t n, *begin;
+    bool foretold; /* the dry device knows how many rows there are, where it knows the labels */
 } sheaf__row_blocks;
 
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
@@ -94,7 +95,7 @@ typedef struct sheaf__value {
     int layer;        /* for messages, -1 = outside layers */
     int64_t rows, cols;
     /* Of rows that a run chooses: how many of the first are there; NULL: all. Memory is taken for
-     * all, and on dry all are there. */
+     * all, and on dry all are there, unless they are foretold. */
     const int64_t *there;
     const sheaf__row_blocks *blocks; /* of such rows, where something sums over them; else NULL */
     sheaf_dtype dtype;

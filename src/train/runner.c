@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tape/wanted.h"
+
+_Static_assert((int)SHEAF_DATA_READ_UNIT == (int)SHEAF__WANTED_UNIT, "what the plan counts by");
 
 static bool is_dry(const sheaf__runner *r)
 {
@@ -192,6 +195,8 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
         r->reading += sheaf__seconds() - began;
     } else if (row != NULL) {
         st = know(r, row, holds.seq);
+    } else {
+        r->head.most = holds.read;
     }
     if (sheaf__model_sees(r->model) || sheaf_data_reads_files(r->data))
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */

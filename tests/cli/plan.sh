@@ -95,6 +95,9 @@ make_pictures "$work/caps"
 # rows of 10 and one of 400: the fullest micro-batch is the one that has it
 { make_tokens "$work/short.jsonl" 11 8; make_tokens "$work/long.jsonl" 1 398; cat "$work/short.jsonl" "$work/long.jsonl" >"$work/uneven.jsonl"; }
 check "planned and measured: one long row" predicted "$work/mini" "$work/uneven.jsonl" --lora-targets all-linear --micro-batch 4 --threads 2
+# short answers behind long prompts: of the last layer a run touches little more than the rows of answers
+awk 'BEGIN { for (i = 0; i < 12; i++) { s = ""; for (j = 0; j < 380; j++) s = s sprintf("%c", 97 + (i * 7 + j * j) % 26); printf "{\"prompt\": \"%s\", \"completion\": \"yes\"}\n", s } }' >"$work/asked.jsonl"
+check "planned and measured: short answers" predicted "$work/mini" "$work/asked.jsonl" --lora-targets all-linear --micro-batch 4 --threads 2
 runs "and how much is padding" 0 '4 x 400 tokens in the longest micro-batch, 69.[0-9] % of all positions padding' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4
 runs "for programs" 0 '"padding":0\.69' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --json
 runs "of rows alone none" 0 '"padding":0\.0,' plan --model "$work/mini" --data "$work/uneven.jsonl" --json

@@ -1,0 +1,166 @@
+/* wanted.c - see wanted.h. */
+#include "tape/wanted.h"
+
+#include <string.h>
+
+#include "tape/rows.h"
+
+enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
+
+typedef struct list_params {
+    const sheaf__head_run *run;
+    sheaf__wanted wanted;
+    int64_t count;
+    sheaf__row_blocks blocks;
+    int64_t begin[]; /* of the blocks, and the end */
+} list_params;
+
+static bool is_read(const sheaf__head_run *run, const int32_t *label, int64_t row)
+{
+    return run->all_rows || (label != NULL && label[row] != SHEAF__IGNORED);
+}
+
+/* Marks the unit of each row that is read in `place`, by 0; others are -1. */
+static void mark_units(int32_t *place, int64_t rows, const sheaf__head_run *run)
+{
+    const int64_t candidates = run->pick != NULL ? run->npick : rows;
+    memset(place, 0xff, (size_t)rows * sizeof *place);
+    for (int64_t i = 0; i < candidates; i++) {
+        const int64_t row = run->pick == NULL ? i : run->pick[i],
+                      unit = row / SHEAF__WANTED_UNIT * SHEAF__WANTED_UNIT;
+        for (int64_t r = unit;
+             is_read(run, run->label, row) && r < unit + SHEAF__WANTED_UNIT && r < rows; r++)
+            place[r] = 0;
+    }
+}
+
+/* On dry: as many as there will be where labels are known, else the most there can be. */
+static int64_t count_known(int64_t rows, const sheaf__head_run *run)
+{
+    int64_t n = 0;
+    if (run->known == NULL || run->all_rows)
+        return run->all_rows || run->most == 0 || run->most > rows ? rows : run->most;
+    for (int64_t unit = 0, end; unit < rows; unit = end) {
+        bool stays = false;
+        end = unit + SHEAF__WANTED_UNIT < rows ? unit + SHEAF__WANTED_UNIT : rows;
+        for (int64_t r = unit; r < end; r++)
+            stays |= is_read(run, run->known, r);
+        n += stays ? end - unit : 0;
+    }
+    return n;
+}
+
+static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    list_params *p = op->params;
+    const int64_t rows = p->wanted.place->rows;
+    int32_t *which = p->wanted.which->data, *place = p->wanted.place->data;
+    p->count = p->blocks.n = 0;
+    if (sheaf__tape_context(tape)->device->kind == SHEAF_DRY) {
+        p->count = count_known(rows, p->run);
+        return NULL;
+    }
+    mark_units(place, rows, p->run);
+    for (int64_t r = 0; r < rows; r++) {
+        if (place[r] < 0)
+            continue;
+        if (p->count == 0 || r / BLOCK != which[p->count - 1] / BLOCK)
+            p->begin[p->blocks.n++] = p->count;
+        which[p->count] = (int32_t)r;
+        place[r] = (int32_t)p->count++;
+    }
+    p->begin[p->blocks.n] = p->count;
+    return NULL;
+}
+
+const sheaf__wanted *sheaf__record_wanted(sheaf__tape *tape, int64_t rows,
+                                          const sheaf__head_run *run)
+{
+    const bool dry = sheaf__tape_context(tape)->device->kind == SHEAF_DRY; /* lays no blocks */
+    const int64_t ends = dry ? 0 : (rows + BLOCK - 1) / BLOCK + 1;
+    sheaf__op *op = sheaf__tape_op(tape, "rows that the head reads", list_forward, NULL,
+                                   sizeof(list_params) + (size_t)ends * sizeof(int64_t));
+    list_params *p = op->params;
+    p->run = run;
+    p->count = rows;
+    p->blocks = (sheaf__row_blocks){ 0, p->begin, .foretold = true };
+    p->wanted = (sheaf__wanted){ sheaf__tape_value(tape, "numbers of rows", rows, 1, SHEAF_F32),
+                                 sheaf__tape_value(tape, "places of rows", rows, 1, SHEAF_F32),
+                                 &p->count, &p->blocks };
+    /* Whole numbers in the space of floats. */
+    p->wanted.which->statistic = p->wanted.place->statistic = true;
+    sheaf__op_arg(op, p->wanted.which, SHEAF__MAKE);
+    sheaf__op_arg(op, p->wanted.place, SHEAF__MAKE);
+    return &p->wanted;
+}
+
+typedef struct taken_params {
+    const sheaf__wanted *wanted;
+    sheaf__value *x, *y;
+} taken_params;
+
+typedef struct taken_args {
+    const sheaf__context *c;
+    const taken_params *p;
+} taken_args;
+
+static void taken_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const taken_args *a = arg;
+    const sheaf__value *x = a->p->x, *y = a->p->y;
+    const int32_t *which = a->p->wanted->which->data;
+    const size_t bytes = (size_t)x->cols * sheaf_dtype_bytes(x->dtype);
+    for (int64_t i = begin; i < end; i++)
+        memcpy((char *)y->data + (size_t)i * bytes, (char *)x->data + (size_t)which[i] * bytes,
+               bytes);
+}
+
+static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    taken_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, sheaf__rows_there(args.p->y), 32, taken_rows, &args);
+    return NULL;
+}
+
+static void back_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const taken_args *a = arg;
+    const sheaf__value *x = a->p->x, *y = a->p->y;
+    const int32_t *place = a->p->wanted->place->data;
+    const size_t bytes = (size_t)x->cols * sheaf_dtype_bytes(x->dtype);
+    for (int64_t r = begin; r < end; r++) {
+        char *to = (char *)x->grad + (size_t)r * bytes;
+        const char *from = place[r] < 0 ? NULL : (const char *)y->grad + (size_t)place[r] * bytes;
+        if (from == NULL && x->grad_fresh)
+            memset(to, 0, bytes);
+        else if (from != NULL && x->grad_fresh)
+            memcpy(to, from, bytes);
+        else if (from != NULL)
+            a->c->device->kernels->accumulate(to, from, x->cols, x->dtype);
+    }
+}
+
+static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    taken_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->x->rows, 32, back_rows, &args);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *wanted,
+                                        sheaf__value *x)
+{
+    const bool flows = x->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "rows that the head reads", taken_forward,
+                                   flows ? taken_backward : NULL, sizeof(taken_params));
+    taken_params *p = op->params;
+    *p = (taken_params){ wanted, x, sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype) };
+    p->y->there = wanted->count;
+    p->y->blocks = wanted->blocks;
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, wanted->which, SHEAF__READ);
+    sheaf__op_arg(op, wanted->place, SHEAF__READ | (flows ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->y;
+}

@@ -1,0 +1,254 @@
+/* wanted_test.c - rows that the head reads: which they are, that sums over them have the bytes of
+ * sums over all rows, and that the others get a gradient of zero. */
+#include "tests/check.h"
+
+#include "ops/math/round.h"
+#include "tape/linear_inner.h"
+#include "tape/rows.h"
+#include "tape/wanted.h"
+
+enum { ALL = 1003, IN = 3, OUT = 5, UNIT = SHEAF__WANTED_UNIT };
+
+static sheaf__context context_of(sheaf_dtype dtype)
+{
+    sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
+    CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 2, NULL, 0));
+    return c;
+}
+
+/* Which rows have a label: a span across blocks of 256, all, none, one alone, the last one, spans
+ * with blocks between them. */
+enum { WAYS = 6 };
+static bool has_label(int way, int64_t row)
+{
+    switch (way) {
+    case 0: return row >= 250 && row < 300;
+    case 1: return true;
+    case 2: return false;
+    case 3: return row == 513;
+    case 4: return row == ALL - 1;
+    default: return row < 3 || (row > 600 && row % 100 < 40);
+    }
+}
+
+static void label_rows(int32_t *label, int way)
+{
+    for (int64_t r = 0; r < ALL; r++)
+        label[r] = has_label(way, r) ? (int32_t)r : SHEAF__IGNORED;
+}
+
+static float number(int64_t row, int64_t column)
+{
+    return sinf((float)(row * 13 + column)) * (float)(1 << row % 12);
+}
+
+static void put_row(const sheaf__context *c, void *x, int64_t at, int64_t row, int64_t cols)
+{
+    float wide[OUT];
+    for (int64_t k = 0; k < cols; k++)
+        wide[k] = number(row, k);
+    c->device->kernels->round(sheaf__at(x, at * cols, c->dtype), c->dtype, wide, cols);
+}
+
+static sheaf_status *give_x(sheaf__tape *tape, sheaf__op *op)
+{
+    for (int64_t r = 0; r < ALL; r++)
+        put_row(sheaf__tape_context(tape), op->arg[0].value->data, r, r + 3, IN);
+    return NULL;
+}
+
+/* A tape with the rows of x that the head reads. */
+typedef struct taken {
+    sheaf__tape *tape;
+    const sheaf__wanted *wanted;
+    sheaf__value *x, *y;
+} taken;
+
+static taken take_rows(sheaf__context *c, const sheaf__head_run *run)
+{
+    taken t;
+    CHECK_OK(sheaf__tape_new(&t.tape, c));
+    t.x = sheaf__tape_value(t.tape, "x", ALL, IN, c->dtype);
+    sheaf__op_arg(sheaf__tape_op(t.tape, "x", give_x, NULL, 0), t.x, SHEAF__MAKE);
+    t.wanted = sheaf__record_wanted(t.tape, ALL, run);
+    t.y = sheaf__record_wanted_rows(t.tape, t.wanted, t.x);
+    sheaf__value *const pinned[] = { t.x, t.y, t.wanted->which, t.wanted->place };
+    for (size_t i = 0; i < ARRAY_LEN(pinned); i++)
+        sheaf__tape_pin(t.tape, pinned[i]);
+    assert_int_equal(sheaf__rows_there(t.y), ALL); /* until it runs */
+    CHECK_OK(sheaf__tape_compile(t.tape, false, false));
+    CHECK_OK(sheaf__tape_run(t.tape));
+    return t;
+}
+
+static void release(taken *t, sheaf__context *c)
+{
+    sheaf__tape_free(t->tape);
+    sheaf__device_close(c->device);
+}
+
+static void check_rows(const taken *t, const bool *read)
+{
+    const int32_t *which = t->wanted->which->data, *place = t->wanted->place->data;
+    int64_t n = 0;
+    for (int64_t r = 0; r < ALL; r++) {
+        bool stays = false;
+        for (int64_t i = r / UNIT * UNIT; i < r / UNIT * UNIT + UNIT && i < ALL; i++)
+            stays |= read[i];
+        assert_int_equal(place[r], stays ? n : -1);
+        if (stays)
+            assert_int_equal(which[n], r);
+        if (stays)
+            assert_memory_equal((float *)t->y->data + n * IN, (float *)t->x->data + r * IN,
+                                IN * sizeof(float));
+        n += stays;
+    }
+    assert_int_equal(sheaf__rows_there(t->y), n);
+}
+
+static void test_wanted__are_whole_units_with_a_row_that_is_read(void **state)
+{
+    static const int32_t pick[] = { 700, 2, 31, 32 };
+    int32_t label[ALL];
+    for (int way = 0; way < WAYS + 2; way++) {
+        sheaf__context c = context_of(SHEAF_F32);
+        const bool picked = way == WAYS;
+        bool read[ALL] = { false };
+        label_rows(label, way);
+        const sheaf__head_run run = { .label = label,
+                                      .all_rows = way >= WAYS,
+                                      .pick = picked ? pick : NULL,
+                                      .npick = picked ? ARRAY_LEN(pick) : 0 };
+        for (int64_t r = 0; r < ALL; r++)
+            read[r] = way > WAYS || (way < WAYS && has_label(way, r));
+        for (size_t i = 0; picked && i < ARRAY_LEN(pick); i++)
+            read[pick[i]] = true;
+        taken t = take_rows(&c, &run);
+        check_rows(&t, read);
+        release(&t, &c);
+    }
+}
+
+/* dy^T x over the rows that are there, and over all, where dy of a row without a label is zero. */
+static void compare_sums(sheaf__context *c, const taken *t, int way)
+{
+    static char some[ALL * OUT * 4], all[ALL * OUT * 4];
+    float got[OUT * IN] = { 0 }, want[OUT * IN] = { 0 };
+    const int32_t *which = t->wanted->which->data;
+    const sheaf__value every = { .rows = ALL, .dtype = c->dtype };
+    sheaf__batch *b;
+    memset(some, 0, sizeof some);
+    memset(all, 0, sizeof all);
+    for (int64_t r = 0; r < ALL; r++)
+        if (has_label(way, r))
+            put_row(c, all, r, 2 * r, OUT);
+    for (int64_t i = 0; i < sheaf__rows_there(t->y); i++)
+        if (has_label(way, which[i]))
+            put_row(c, some, i, 2 * which[i], OUT);
+    CHECK_OK(sheaf__batch_new(&b));
+    CHECK_OK(sheaf__batch_weight_gradient(b, got, OUT, IN, some, OUT, t->y->data, IN, t->y));
+    CHECK_OK(sheaf__batch_weight_gradient(b, want, OUT, IN, all, OUT, t->x->data, IN, &every));
+    sheaf__batch_run(c, b);
+    sheaf__batch_free(b);
+    assert_memory_equal(got, want, sizeof want);
+}
+
+static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
+{
+    static const struct {
+        sheaf_dtype dtype;
+        sheaf__sums sums;
+    } orders[] = { { SHEAF_F32, SHEAF__PAIRS },
+                   { SHEAF_F16, SHEAF__PAIRS },
+                   { SHEAF_BF16, SHEAF__PAIRS },
+                   { SHEAF_BF16, SHEAF__TILES } };
+    int32_t label[ALL];
+    const sheaf__head_run run = { .label = label };
+    for (size_t i = 0; i < ARRAY_LEN(orders); i++)
+        for (int way = 0; way < WAYS; way++) {
+            sheaf__context c = context_of(orders[i].dtype);
+            c.device->sums = orders[i].sums;
+            label_rows(label, way);
+            taken t = take_rows(&c, &run);
+            if (sheaf__rows_there(t.y) > 0)
+                compare_sums(&c, &t, way);
+            release(&t, &c);
+        }
+}
+
+/* ---- the way back ---- */
+
+static float back[ALL * IN];
+
+static sheaf_status *keep_back(sheaf__tape *tape, sheaf__op *op)
+{
+    memcpy(back, op->arg[0].value->grad, sizeof back);
+    return NULL;
+}
+
+static sheaf_status *nothing(sheaf__tape *tape, sheaf__op *op)
+{
+    return NULL;
+}
+
+static sheaf_status *give_numbers(sheaf__tape *tape, sheaf__op *op)
+{
+    const sheaf__value *y = op->arg[0].value;
+    for (int64_t i = 0; i < sheaf__rows_there(y) * y->cols; i++)
+        ((float *)y->grad)[i] = (float)(i + 1);
+    return NULL;
+}
+
+static sheaf_status *add_ones(sheaf__tape *tape, sheaf__op *op)
+{
+    const sheaf__value *x = op->arg[0].value;
+    for (int64_t i = 0; i < x->rows * x->cols; i++)
+        ((float *)x->grad)[i] = 1;
+    return NULL;
+}
+
+static void test_wanted__others_get_no_gradient(void **state)
+{
+    int32_t label[ALL];
+    const sheaf__head_run run = { .label = label };
+    for (int way = 0; way < 2 * WAYS; way++) {
+        const bool added = way >= WAYS; /* to the gradient of a later reader */
+        sheaf__context c = context_of(SHEAF_F32);
+        sheaf__tape *tape;
+        label_rows(label, way % WAYS);
+        CHECK_OK(sheaf__tape_new(&tape, &c));
+        sheaf__value *x = sheaf__tape_value(tape, "x", ALL, IN, SHEAF_F32);
+        x->needs_grad = true;
+        sheaf__op_arg(sheaf__tape_op(tape, "x", give_x, keep_back, 0), x,
+                      SHEAF__MAKE | SHEAF__GIVES);
+        const sheaf__wanted *wanted = sheaf__record_wanted(tape, ALL, &run);
+        sheaf__value *y = sheaf__record_wanted_rows(tape, wanted, x);
+        sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_numbers, 0), y,
+                      SHEAF__READ | SHEAF__TAKES);
+        if (added)
+            sheaf__op_arg(sheaf__tape_op(tape, "more", nothing, add_ones, 0), x,
+                          SHEAF__READ | SHEAF__TAKES);
+        sheaf__tape_pin(tape, wanted->place);
+        CHECK_OK(sheaf__tape_compile(tape, true, false));
+        CHECK_OK(sheaf__tape_run(tape));
+        const int32_t *place = wanted->place->data;
+        for (int64_t r = 0; r < ALL; r++)
+            for (int64_t k = 0; k < IN; k++)
+                CHECK_NEAR("gradient", back[r * IN + k],
+                           (added ? 1.0 : 0.0) +
+                               (place[r] < 0 ? 0.0 : (double)(place[r] * IN + k + 1)),
+                           0);
+        sheaf__tape_free(tape);
+        sheaf__device_close(c.device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wanted__are_whole_units_with_a_row_that_is_read),
+        cmocka_unit_test(test_wanted__sums_over_them_are_those_over_all_rows),
+        cmocka_unit_test(test_wanted__others_get_no_gradient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
