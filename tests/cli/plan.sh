@@ -64,7 +64,7 @@ runs "generation on two stages" 0 '"stage":1,"first_layer":10,"layers":22' plan 
 runs "on stages of given layers" 0 'stage 1, ranks 1 to 1: layers 11 to 31' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 0-10,11-31
 runs "the first stages of ranks that fit" 0 'fits: --tp [2-8]' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 2 --memory 10000
 runs "stages that cannot be" 2 "--place: 'x'.*number of stages.*try: +2, for two stages" plan --config "$configs/cogvlm-224.json" --place x
-runs "plan without a model" 2 '--model DIR or --config FILE' plan
+runs "plan without a model" 2 '--model DIR or --config FILE +found: +neither +try: +--config' plan
 
 # predicted MODEL DATA FLAGS...: prints plan, measured peak and their ratio; fails outside [1, 1.05].
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
@@ -145,7 +145,7 @@ runs "layers on stages" 2 '--time: .*expected: layers on one stage.*found: +2.*t
 mkdir "$work/factors"
 echo '{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}' >"$work/factors/adapter_config.json"
 runs "an adapter that is not merged" 2 '--time: .*expected: a model without an adapter.*found: .*factors.*try: +the model alone' plan --model "$work/mini" --adapter "$work/factors" --place 1 --seq 12 --time
-runs "an answer without a prompt" 2 'expected: --place beside it' "${timed[@]}" --max-new 4 --seq 12
+runs "an answer without a prompt" 2 'sheaf: --max-new +expected: --place beside it +found: +none +try: +--place 1' "${timed[@]}" --max-new 4 --seq 12
 # ---- ranks elsewhere: one is measured, and waits as long as it is told ----
 link=(--link latency=1000000us,bandwidth=1GB/s)
 waits() { # waits FILE: as many seconds as exchanges
@@ -156,14 +156,14 @@ runs "ranks elsewhere" 0 '"ranks":"alone","exchange":\{"exchanges":[0-9]+,"sent"
 json_exchange; check "a second each" waits "$work/exchange"
 runs "groups elsewhere, in float16" 0 '"ranks":"alone"' "${timed[@]}" --dtype float16 --accumulate 2 --seq 8 --dp 2 --threads 2 "${link[@]}" --json
 runs "tokens elsewhere" 0 'exchanging +[0-9]+ times, .*one rank by itself, waiting by --link' "${answers[@]}" --tp 2 --threads 2 "${link[@]}"
-runs "one rank has no link" 2 '--link.*expected: several ranks' "${timed[@]}" --seq 8 "${link[@]}"
-runs "nor have groups that generation lacks" 2 '--link.*expected: several ranks, --tp +try: +--tp 2' "${answers[@]}" --dp 2 --threads 2 "${link[@]}"
+runs "one rank has no link" 2 '--link.*expected: several ranks.*found: +one +try: +--tp 2' "${timed[@]}" --seq 8 "${link[@]}"
+runs "nor have groups that generation lacks" 2 '--link.*expected: several ranks, --tp +found: +one +try: +--tp 2' "${answers[@]}" --dp 2 --threads 2 "${link[@]}"
 runs "a plan of generation says so" 0 '"tp":1,.*--dp 2 has no effect with --place' "${answers[@]}" --dp 2 --threads 1 --profile "$work/answers.json" --json
 runs "a link needs both" 2 'sheaf: --link.*expected: latency=5us,bandwidth=12GB/s.*found: +latency=1us' "${timed[@]}" --seq 8 --tp 2 --link latency=1us
 runs "a profile of all ranks says nothing of one" 2 '--time: .*: --link.*expected: a link, one rank alone' "${timed[@]}" --seq 8 --tp 2 --threads 2 "${link[@]}" --profile "$work/ranks.json"
 runs "no profile is not overwritten" 3 'another name: only a profile is replaced' "${timed[@]}" "${rows[@]}" --save-profile "$work/mini/config.json"
-runs "a profile without --time" 2 '--profile with --time' plan --model "$work/mini" --profile "$profile"
-runs "a profile cannot be read and written" 2 'not both' "${timed[@]}" "${rows[@]}" --profile "$profile" --save-profile "$work/other.json"
+runs "a profile without --time" 2 '--profile with --time +found: +no --time +try: +--time beside it' plan --model "$work/mini" --profile "$profile"
+runs "a profile cannot be read and written" 2 '--save-profile, not both +found: +both +try: +--save-profile alone' "${timed[@]}" "${rows[@]}" --profile "$profile" --save-profile "$work/other.json"
 runs "padded to the longest of all" 0 '"padding":0\.89' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --padding file --json
 check "planned and measured, with pictures" predicted "$work/cogvlm" "$work/caps" --lora-rank 8 --lora-targets all-linear --micro-batch 2 --threads 2
 
@@ -216,7 +216,25 @@ runs "what does not fit is no best one" 0 '\| - \| 2 \| 1 \| 2 \|' "${cluster[@]
 for bad in hosts=1,ranks-per-host=1,latency=1us,bandwidth=1GB/s hosts=2,latency=1us,bandwidth=1GB/s hosts=2,ranks-per-host=1,latency=1us hosts=2,ranks-per-host=1,latency=1ms,bandwidth=1GB/s hosts=x hosts=-1 latency=1us,,hosts=2 ''; do
     runs "refused: '$bad'" 2 '--cluster.*expected: .*found:' "${cluster[@]}" "$bad"
 done
-runs "one question at a time" 2 'expected: --cluster without' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s --table ranks
+cluster+=(hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s)
+for other in "--table ranks" "--place 1" "--memory 1G" --trial; do
+    # shellcheck disable=SC2086
+    runs "one question at a time: --cluster or $other" 2 "expected: --cluster without .*found: +${other%% *} beside it +try: +two plans, one of them without ${other%% *}" "${cluster[@]}" $other
+done
+
+# Flags that do not go together: what was found, and what to do instead.
+config=(plan --config "$configs/mini.json" --seq 64)
+runs "no time of a table" 2 'expected: --time without --table or --cluster +found: +--table beside it +try: +two plans' "${config[@]}" --time --table ranks
+runs "nor of a cluster" 2 'expected: --time without --table or --cluster +found: +--cluster beside it +try: +two plans' "${cluster[@]}" --time
+runs "nor of pictures by number" 2 'expected: --time without --images.*found: +--images 2:28x28 +try: +--time --data FILE' "${config[@]}" --time --images 2:28x28
+runs "a trial takes steps" 2 'expected: --trial without --place +found: +--place beside it +try: +--time' "${config[@]}" --trial --place 1
+runs "of one setting" 2 'expected: --trial without --table +found: +--table beside it +try: +two plans' "${config[@]}" --trial --table ranks
+runs "over data" 2 'plan --trial +expected: --model and --data +found: +no --data +try: +--model DIR --data FILE, or --time' plan --model "$work/mini" --trial
+runs "of weights" 2 'expected: --model and --data +found: +neither +try: ' "${config[@]}" --trial
+runs "that are there" 2 'expected: --model and --data +found: +no --model +try: ' "${config[@]}" --trial --data "$work/short.jsonl"
+runs "a table is of training" 2 'expected: --place or --table, not both +found: +both +try: +--table' "${config[@]}" --table ranks --place 1
+runs "it needs no memory" 2 'expected: --table without --memory.*found: +--memory beside it +try: +--memory alone' "${config[@]}" --table ranks --memory 1G
+runs "and has no kinds" 2 'expected: --table without --by.*found: +--by beside it +try: +--by alone' "${config[@]}" --table ranks --by component
 
 # Bytes by kind, and with data those of the first step to the byte.
 runs "what is exchanged, by kind" 0 '"exchange":\{"forward":\{"calls":[0-9]+,"exchanges":[0-9]+,"sent":[0-9]+' plan --config "$configs/mini.json" --seq 64 --tp 2 --json

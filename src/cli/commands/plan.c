@@ -697,36 +697,88 @@ static sheaf_status *print_answer(question *q, const cli *cli, bool *fits)
     return NULL;
 }
 
-/* Flags against each other. */
+/* ---- flags against each other ---- */
+
+static sheaf_status *refuse(const char *where, const char *expected, const char *found,
+                            const char *instead)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", where), "%s", expected);
+    return sheaf_try_this(sheaf_found(st, "%s", found), "%s", instead);
+}
+
+/* Two questions in one: `other`, a flag, beside the one that `expected` begins with. */
+static sheaf_status *one_question(const char *expected, const char *other)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "%s", expected);
+    sheaf_found(st, "%s beside it", other);
+    return sheaf_try_this(st, "two plans, one of them without %s", other);
+}
+
+static sheaf_status *check_trial(const question *q)
+{
+    const bool model = q->ask.o.model != NULL, data = q->ask.o.data != NULL;
+    if (!q->trial)
+        return NULL;
+    if (q->ask.place_text != NULL)
+        return refuse("plan", "--trial without --place", "--place beside it",
+                      "--time, which also knows how long generation takes");
+    if (q->table != NO_TABLE)
+        return one_question("--trial without --table", "--table");
+    if (!model || !data)
+        return refuse("plan --trial", "--model and --data",
+                      model  ? "no --data"
+                      : data ? "no --model"
+                             : "neither",
+                      "--model DIR --data FILE, or --time in place of --trial: it needs neither "
+                      "weights nor data");
+    return NULL;
+}
+
+static sheaf_status *check_time(const question *q, bool cluster)
+{
+    if (!q->time.asked)
+        return NULL;
+    if (q->table != NO_TABLE || cluster)
+        return one_question("--time without --table or --cluster",
+                            cluster ? "--cluster" : "--table");
+    if (q->ask.images_text != NULL) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                                          "--time without --images: it measures one a row");
+        sheaf_found(st, "--images %s", q->ask.images_text);
+        return sheaf_try_this(st, "--time --data FILE, of which it reads what rows hold");
+    }
+    return NULL;
+}
+
 static sheaf_status *check_flags(question *q, bool cluster)
 {
     const bool place = q->ask.place_text != NULL, table = q->table != NO_TABLE;
     sheaf_status *st = cli_time_check(&q->time, &q->ask.o, place);
+    if (st == NULL && cluster && (place || table || q->memory > 0 || q->trial))
+        st = one_question("--cluster without --place, --table, --memory or --trial",
+                          place           ? "--place"
+                          : table         ? "--table"
+                          : q->memory > 0 ? "--memory"
+                                          : "--trial");
+    if (st == NULL)
+        st = check_trial(q);
+    if (st == NULL)
+        st = check_time(q, cluster);
     if (st != NULL)
         return st;
-    if (cluster && (place || table || q->memory > 0 || q->trial))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                              "--cluster without --place, --table, --memory or --trial");
-    if (q->trial && (place || table))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                              "--trial without --place or --table");
-    if (q->trial && (q->ask.o.data == NULL || q->ask.o.model == NULL))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan --trial"), "--model and --data");
-    if (q->time.asked && (table || cluster))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                              "--time without --table or --cluster");
-    if (q->time.asked && q->ask.images_text != NULL)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                                             "--time without --images: it measures one a row"),
-                              "--time --data FILE, of which it reads what rows hold");
     if (q->ask.max_new > 0 && !place)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-new"), "--place beside it");
+        return refuse("--max-new", "--place beside it", "none",
+                      "--place 1, generation with all layers on one stage");
     if (place && table)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
-    if (table && (q->memory > 0 || q->by != BY_KIND))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                              "--table without --%s: it has the fullest rank of every setting",
-                              q->memory > 0 ? "memory" : "by");
+        return refuse("plan", "--place or --table, not both", "both",
+                      "--table, which is of training, or --place with one --tp after the other");
+    if (table && q->memory > 0)
+        return refuse("plan", "--table without --memory: it has the fullest rank of every setting",
+                      "--memory beside it",
+                      "--memory alone, which looks for a setting that fits, or --table alone");
+    if (table && q->by != BY_KIND)
+        return refuse("plan", "--table without --by: it has the fullest rank of every setting",
+                      "--by beside it", "--by alone, which has the ranks of one setting");
     return NULL;
 }
 
@@ -807,7 +859,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
         (q.ask.o.config == NULL || q.ask.o.config[0] == '\0'))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--model DIR or --config FILE");
+        st = refuse("plan", "--model DIR or --config FILE", "neither",
+                    "--config config.json, of a model whose weights need not be here");
     q.ask.whole = q.ask.o.steps == 0 && q.ask.o.epochs == 0;
     if (st == NULL && q.ask.whole)
         q.ask.o.steps = 1;

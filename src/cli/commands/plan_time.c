@@ -40,15 +40,22 @@ sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o, bool gen
                         : t->link_text != NULL ? "link"
                                                : NULL;
     if (!t->asked && alone != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--%s with --time", alone);
-    if (t->profile != NULL && t->save != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                              "--profile or --save-profile, not both");
-    if (t->link_text != NULL && o->tp * o->dp == 1)
         return sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--link"),
-                           generates ? "several ranks, --tp" : "several ranks, --tp or --dp"),
-            "--tp 2, or no --link: one rank waits for none");
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--%s with --time", alone),
+                        "no --time"),
+            "--time beside it, or no --%s", alone);
+    if (t->profile != NULL && t->save != NULL)
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
+                                       "--profile or --save-profile, not both"),
+                        "both"),
+            "--save-profile alone, which measures, or --profile alone, which reads what was");
+    if (t->link_text != NULL && o->tp * o->dp == 1)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--link"),
+                                                         generates ? "several ranks, --tp"
+                                                                   : "several ranks, --tp or --dp"),
+                                          "one"),
+                              "--tp 2, or no --link: one rank waits for none");
     return t->link_text == NULL ? NULL : sheaf_cluster_link_read(&t->link, t->link_text, "--link");
 }
 
