@@ -254,6 +254,20 @@ static void test_open__seq_is_no_help_for_a_stop(void **state)
     sheaf_config_release(&c);
 }
 
+static void test_open__a_field_that_is_null_is_none(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf_data *d;
+    put_pictures();
+    CHECK_OK(open_data(&d, &c,
+                       "{\"image\": null, \"images\": [\"a.png\"], \"text\": null, \"messages\": "
+                       "null, \"prompt\": \"P\", \"completion\": \"C\"}",
+                       (sheaf_data_options){ 0 }));
+    check_row(d, 0, "{256}<用户>" WHOLE_16 "\nP<AI>C{257}", "{46*33}C{257}");
+    sheaf_data_close(d);
+    sheaf_config_release(&c);
+}
+
 /* A text may be cut, a picture may not. */
 static void test_open__cuts_behind_pictures_alone(void **state)
 {
@@ -336,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_minicpmv__slices_are_pictures_of_their_own),
         cmocka_unit_test(test_open__names_what_is_bad),
         cmocka_unit_test(test_open__seq_is_no_help_for_a_stop),
+        cmocka_unit_test(test_open__a_field_that_is_null_is_none),
         cmocka_unit_test(test_open__cuts_behind_pictures_alone),
         cmocka_unit_test(test_hash__that_of_the_same_row_in_tensors),
         cmocka_unit_test(test_pixels__a_changed_file_is_told),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/json.h"
 
 /* ---- characters ---- */
 
@@ -250,5 +251,27 @@ sheaf_status *sheaf__json_items_next(bool *more, sheaf__json_items *it)
     sheaf_status *st = it->ended ? NULL : it->array ? next_entry(more, it) : next_line(more, it);
     it->text = it->buffer;
     *more = *more && st == NULL;
+    return st;
+}
+
+/* ---- one record ---- */
+
+void sheaf__record_tidy(json_t *record)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(record, next, key, value)
+    {
+        if (json_is_null(value))
+            json_object_del(record, key);
+    }
+}
+
+sheaf_status *sheaf__record_parse(json_t **out, const char *text, size_t size)
+{
+    sheaf_status *st = sheaf__json_parse_line(out, text, size);
+    if (st == NULL)
+        sheaf__record_tidy(*out);
     return st;
 }

@@ -7,6 +7,7 @@
 #ifndef SHEAF_DATA_JSON_ITEMS_H
 #define SHEAF_DATA_JSON_ITEMS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +43,13 @@ sheaf_status *sheaf__json_items_begin(sheaf__json_items *items);
  * file is damaged; SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__json_items_next(bool *more, sheaf__json_items *items);
 void sheaf__json_items_close(sheaf__json_items *items);
+
+/* sheaf__record_parse - a record's text as JSON (json_decref). A field of it that is null is none:
+ * tables have such where a column is empty. Every reader of records begins here, so that training,
+ * evaluation and generation agree. Errors: those of sheaf__json_parse_line(). */
+sheaf_status *sheaf__record_parse(json_t **out, const char *text, size_t size);
+/* sheaf__record_tidy - the second half of it, of a record that was parsed: takes out fields that
+ * are null, before anything is borrowed. */
+void sheaf__record_tidy(json_t *record);
 
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "data/json_items.h"
 #include "data/talk_pictures.h"
@@ -456,7 +455,7 @@ static sheaf_status *take_text(json_reader *r, const char *text, size_t size)
 {
     json_t *record = NULL;
     r->in->out->looked_at++;
-    sheaf_status *st = sheaf__json_parse_line(&record, text, size);
+    sheaf_status *st = sheaf__record_parse(&record, text, size);
     if (st == NULL)
         st = take_record(r, record);
     json_decref(record);

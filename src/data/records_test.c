@@ -426,6 +426,23 @@ static void remember_text(void *context, const sheaf_event *event)
     snprintf(context, 256, "%s", event->text);
 }
 
+/* The empty columns of a table: other forms, another name of the answer, a picture, what is not
+ * read. */
+static void test_json__a_field_that_is_null_is_none(void **state)
+{
+    char warning[256] = "";
+    const sheaf_events events = { remember_text, warning };
+    const sheaf__records_options options = { .events = &events };
+    sheaf__records r;
+    read_ok(&r,
+            "{\"prompt\": \"a\", \"answer\": \"b\", \"completion\": null, \"messages\": null, "
+            "\"conversations\": null, \"image\": null, \"source\": null}\n",
+            &options);
+    check_record(nth(&r, 0), NULL, "a", "b");
+    assert_string_equal(warning, "");
+    sheaf__records_release(&r);
+}
+
 static void test_json__a_field_that_is_not_read_is_told_once(void **state)
 {
     char warning[256] = "";
@@ -453,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_json__long_texts_are_refused),
         cmocka_unit_test(test_json__bad_records_are_all_told_up_to_a_bound),
         cmocka_unit_test(test_json__questions_without_answers_are_for_inference),
+        cmocka_unit_test(test_json__a_field_that_is_null_is_none),
         cmocka_unit_test(test_json__a_field_that_is_not_read_is_told_once),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/json.h"
 #include "base/no_memory.h"
 #include "base/text.h"
 #include "data/complaints.h"
+#include "data/json_items.h"
 
 enum { NAME = 96, MOST_MESSAGES = 10000 };
 
@@ -571,7 +571,7 @@ static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t siz
                                     (unsigned char)json[i], i + 1);
         i += n;
     }
-    sheaf_status *st = sheaf__json_parse_line(&out->json, json, size);
+    sheaf_status *st = sheaf__record_parse(&out->json, json, size);
     return st == NULL ? take_record(out) : st;
 }
 

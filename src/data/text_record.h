@@ -9,7 +9,7 @@
  * A "system" message comes first or not at all; then user and assistant take turns, the user first
  * and the assistant last. A content may be a list of parts of type text. An assistant's "weight": 0
  * (OpenAI's) is read and not trained.
- * Texts are borrowed from the JSON, which the record holds. */
+ * A field that is null is none. Texts are borrowed from the JSON, which the record holds. */
 #ifndef SHEAF_DATA_TEXT_RECORD_H
 #define SHEAF_DATA_TEXT_RECORD_H
 

@@ -62,18 +62,6 @@ static sheaf_status *check_one(const json_t *record)
         "take one of them out: which is to be answered is not said");
 }
 
-void sheaf__asked_tidy(json_t *record)
-{
-    const char *key;
-    json_t *value;
-    void *next;
-    json_object_foreach_safe(record, next, key, value)
-    {
-        if (json_is_null(value))
-            json_object_del(record, key);
-    }
-}
-
 static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *system)
 {
     const sheaf__messages *m = &out->list;

@@ -15,9 +15,6 @@ typedef struct sheaf__asked {
     sheaf__text_record record; /* `ignored` is of each form */
 } sheaf__asked;
 
-/* sheaf__asked_tidy - takes out fields that are null, the empty columns of tables, before anything
- * is borrowed from the record. */
-void sheaf__asked_tidy(json_t *record);
 /* sheaf__asks - has a record a form of these? Others hold tokens, or nothing that is read. */
 bool sheaf__asks(const json_t *record);
 /* sheaf__asked_read - `record` and `system` (NULL: none), which goes before messages that have no

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "data/complaints.h"
+#include "data/json_items.h"
 #include "inputs/chat/messages.h"
 #include "infer/prompts.h"
 #include "schema/family.h"
@@ -502,6 +503,7 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
     sheaf_status *st = sheaf__json_load(&record, path);
     if (st != NULL)
         return st;
+    sheaf__record_tidy(record);
     st = sheaf__messages_read(&m, record);
     if (st == NULL)
         st = sheaf__wording_turns(m.message, m.count);

@@ -407,11 +407,9 @@ static void add_line(lines *l)
 {
     json_t *record = NULL;
     const sheaf__json_items *items = &l->items;
-    sheaf_status *st = sheaf__json_parse_line(&record, items->text, items->size);
-    if (st == NULL) {
-        sheaf__asked_tidy(record);
+    sheaf_status *st = sheaf__record_parse(&record, items->text, items->size);
+    if (st == NULL)
         st = add_json(l, record);
-    }
     if (st == NULL && !l->wording->placed && !l->told && picture_field(record) != NULL) {
         sheaf_warn(l->from->events,
                    "%s: %s %" PRId64 ": field '%s' is not used: %s has no pictures", items->path,

@@ -372,7 +372,8 @@ static void test_dialogue__every_form_of_pictures_is_loaded(void **state)
           "{\"messages\": [" ASKED("Q") SAID("A") ", " ASKED("<image>")
               SAID("B") "], \"images\": [\"a.png\"]}\n",
           "{256}<用户>Q<AI>A<用户>" NUMBER(0) WHOLE "<AI>B<用户>R<AI>", 1 },
-        { "{\"image\": null, \"messages\": [" ASKED("Q") SAID("A") "]}",
+        { "{\"image\": null, \"images\": null, \"conversations\": null, \"messages\": [" ASKED("Q")
+              SAID("A") "]}",
           "{\"messages\": [" ASKED("Q") SAID("A") "]}\n", "{256}<用户>Q<AI>A<用户>R<AI>", 0 },
     };
     sheaf_config c = config_of("minicpmv");

@@ -42,6 +42,29 @@ train "which is found again" "24 records were tokenised before" again --data "$w
 like "with the same rows" talk again
 train "a folder of files" . folder --data "$work/parts"
 like "is the same data, in parts" talk folder
+# ---- fields that are null are none ----
+sed 's/^{/{"text": null, "conversations": null, "image": null, "note": null, "prompt": null, /; s/}$/, "tools": null}/' "$work/talk.jsonl" >"$work/nulls.jsonl"
+train "empty columns of a table" . nulls --data "$work/nulls.jsonl"
+like "are no data" talk nulls
+check "and not told as unread" bash -c "! grep -q 'not used' '$work/stderr'"
+both() { # both NAME COMMAND FLAG...: the same of both files
+    local name=$1
+    shift
+    runs "$name" 0 . "$@" --data "$work/talk.jsonl"
+    cp "$work/stdout" "$work/without"
+    runs "$name, with nulls" 0 . "$@" --data "$work/nulls.jsonl"
+    same "$name: the same" "$work/without" "$work/stdout"
+}
+both "a loss" eval --model "$work/talk" --json
+both "answers compared" eval --model "$work/talk" --match --max-new 2 --json
+both "answers" generate --model "$work/talk" --max-new 2 --greedy --json
+"$sheaf" render --tokenizer "$work/model" "$work/talk.jsonl" >"$work/without" 2>/dev/null
+runs "texts of the template, with nulls" 0 . render --tokenizer "$work/model" "$work/nulls.jsonl"
+same "texts of the template: the same" "$work/without" "$work/stdout"
+printf '{"text": null}\n{"messages": null, "completion": "b"}\n{"text": "c", "prompt": null}\n' >"$work/void.jsonl"
+runs "a record of nulls has no form, in training" 3 "line 1: field 'prompt': expected a record has .*found no such field.*line 2: field 'prompt'" train --model "$work/model" --data "$work/void.jsonl" --out "$work/none" --steps 1
+runs "nor in eval" 3 "line 1: field 'prompt': expected a record has .*found no such field.*line 2: field 'prompt'" eval --model "$work/model" --data "$work/void.jsonl"
+runs "nor in generate" 3 "3 of 3.*line 1: record: expected .*\"prompt\".*line 2: record.*line 3: record" generate --model "$work/model" --data "$work/void.jsonl" --max-new 1
 # ---- a template that writes a date ----
 mkdir "$work/dated"
 cp "$work"/model/* "$work/dated/"
