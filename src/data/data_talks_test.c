@@ -193,6 +193,9 @@ static void test_minicpmv__slices_are_pictures_of_their_own(void **state)
     "{\"image\": " IMAGE ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER              \
     "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
 
+#define SHOWN(IMAGES, USER)                                                                        \
+    "{\"images\": " IMAGES ", \"prompt\": \"" USER "\", \"completion\": \"A\"}"
+
 static void test_open__names_what_is_bad(void **state)
 {
     static const struct {
@@ -223,7 +226,12 @@ static void test_open__names_what_is_bad(void **state)
         { "[" TALK("null", "Q") ", {", SHEAF_E_FORMAT, "the end of what begins after entry 2" },
         { "\n", SHEAF_E_DATA, "at least one record | an empty data set" },
         { TALK("null", "Q") "\n" TALK("\"a.png\"", "Q") "\n" TALK("[1]", "Q"), SHEAF_E_DATA,
-          "line 3: field 'image'" },
+          "line 3: field 'image' | a path, a list of paths" },
+        { SHOWN("[1]", "Q"), SHEAF_E_DATA, "line 1: field 'images' | a path, a list of paths" },
+        { SHOWN("\"http://a/b.png\"", "Q"), SHEAF_E_DATA,
+          "line 1: field 'images' | the path of a file" },
+        { SHOWN("{\"a\": \"a.png\"}", "Q"), SHEAF_E_DATA,
+          "line 1: field 'images' | names as \"<image_00>\"" },
     };
     sheaf_config c = config_of("minicpmv");
     put_pictures();

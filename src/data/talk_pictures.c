@@ -14,10 +14,17 @@
 
 enum { MOST = 1000 };
 
-static sheaf_status *bad_image(const json_t *found)
+/* Where pictures are named. */
+typedef struct place {
+    const char *field;  /* of the record */
+    const char *folder; /* that paths are relative to; NULL: the working folder */
+    const sheaf__viewing *viewing;
+} place;
+
+static sheaf_status *bad_image(const json_t *found, const char *field)
 {
     char text[96];
-    return sheaf__bad_field("image",
+    return sheaf__bad_field(field,
                             "a path, a list of paths, or an object of names "
                             "(\"<image_00>\") and paths",
                             "%s", sheaf__json_show(text, found));
@@ -55,18 +62,18 @@ sheaf_status *sheaf__picture_path(const char **out, const char *given, const cha
 }
 
 static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const json_t *path,
-                              const char *folder, const sheaf__viewing *viewing)
+                              const place *in)
 {
     char *whole = NULL;
     if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
         json_string_length(path) == 0)
-        return bad_image(path);
+        return bad_image(path, in->field);
     const char *told;
-    sheaf_status *st = sheaf__picture_path(&told, json_string_value(path), "image");
-    if (st == NULL && folder != NULL && told[0] != '/')
-        st = sheaf__path_join(&whole, folder, told);
+    sheaf_status *st = sheaf__picture_path(&told, json_string_value(path), in->field);
+    if (st == NULL && in->folder != NULL && told[0] != '/')
+        st = sheaf__path_join(&whole, in->folder, told);
     if (st == NULL)
-        st = add(p, name, whole == NULL ? told : whole, viewing);
+        st = add(p, name, whole == NULL ? told : whole, in->viewing);
     if (st != NULL && whole != NULL && sheaf_status_code(st) == SHEAF_E_IO &&
         sheaf__path_kind(whole) == SHEAF_PATH_NONE)
         sheaf_try_this(st, "paths are seen from the folder of the file; give absolute ones or "
@@ -75,8 +82,7 @@ static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const j
     return st;
 }
 
-static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const char *folder,
-                               const sheaf__viewing *viewing)
+static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const place *in)
 {
     const char *name;
     json_t *path;
@@ -88,10 +94,10 @@ static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const ch
                                ? json_object_size(images) == 1
                                : sheaf__is_picture_name(name, strlen(name)) == strlen(name);
         if (st == NULL && !sound)
-            st = sheaf__bad_field("image", "names as \"<image_00>\", or one \"<image>\" alone",
+            st = sheaf__bad_field(in->field, "names as \"<image_00>\", or one \"<image>\" alone",
                                   "'%.60s'", name);
         if (st == NULL)
-            st = add_path(p, name, path, folder, viewing);
+            st = add_path(p, name, path, in);
     }
     return st;
 }
@@ -118,6 +124,7 @@ sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t 
 {
     json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
            *images = one == NULL ? many : one;
+    const place in = { one == NULL ? "images" : "image", folder, viewing };
     *out = (sheaf__talk_pictures){ .unread = sheaf__talk_pictures_meant(record) };
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
@@ -128,14 +135,14 @@ sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t 
                      : json_is_object(images) ? json_object_size(images)
                                               : 1;
     if (n > MOST)
-        return sheaf__bad_field("image", "at most 1000 pictures", "%zu", n);
+        return sheaf__bad_field(in.field, "at most 1000 pictures", "%zu", n);
     if (json_is_object(images))
-        return add_named(out, images, folder, viewing);
+        return add_named(out, images, &in);
     if (!json_is_array(images))
-        return add_path(out, "<image>", images, folder, viewing);
+        return add_path(out, "<image>", images, &in);
     sheaf_status *st = NULL;
     for (size_t i = 0; i < n && st == NULL; i++)
-        st = add_path(out, "<image>", json_array_get(images, i), folder, viewing);
+        st = add_path(out, "<image>", json_array_get(images, i), &in);
     return st;
 }
 
