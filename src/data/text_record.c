@@ -272,6 +272,12 @@ static sheaf_status *take_list(sheaf__text_record *r, const json_t *list, const 
     return st;
 }
 
+static bool has_tools(const json_t *record, const char *name)
+{
+    const json_t *value = json_object_get(record, name);
+    return has_some(value) && !(json_is_string(value) && json_string_length(value) == 0);
+}
+
 /* What a form may say beside its list: the system's text, and tools. */
 static sheaf_status *take_beside(sheaf__text_record *r, const json_t *record)
 {
@@ -279,9 +285,7 @@ static sheaf_status *take_beside(sheaf__text_record *r, const json_t *record)
     const json_t *system = json_object_get(record, "system");
     text content;
     for (size_t i = 0; i < 2; i++)
-        if (has_some(json_object_get(record, tools[i])) &&
-            !(json_is_string(json_object_get(record, tools[i])) &&
-              json_string_length(json_object_get(record, tools[i])) == 0))
+        if (has_tools(record, tools[i]))
             return sheaf__bad_field(tools[i], "none: calls of tools are not read", "some");
     if (system == NULL || json_is_null(system))
         return NULL;
@@ -603,6 +607,9 @@ void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json)
     }
     const words *w = words_of(list, out->form == SHEAF__FORM_MESSAGES ? &openai : &sharegpt);
     find_ignored(out, json);
+    /* "tools" the other reader refuses; of their older name it knows nothing */
+    if (out->ignored[0] == '\0' && has_tools(json, "functions"))
+        snprintf(out->ignored, sizeof out->ignored, "functions");
     for (size_t i = 0; i < json_array_size(list); i++)
         note_other_keys(out, json_array_get(list, i), w, forms[out->form].name);
 }

@@ -190,6 +190,14 @@ static void test_prompts__fields_that_are_not_read_are_told(void **state)
         { "omnilmm", /* as UltraChat has it: messages count, as in training */
           "{\"prompt\": \"P\", \"messages\": [{\"role\": \"user\", \"content\": \"Q\"}]}",
           "line 1: field 'prompt' is not used" },
+        { "omnilmm",
+          "{\"functions\": [{\"name\": \"f\"}], "
+          "\"messages\": [{\"role\": \"user\", \"content\": \"Q\"}]}",
+          "line 1: field 'functions' is not used" },
+        { "omnilmm",
+          "{\"functions\": [], \"tools\": \"\", "
+          "\"messages\": [{\"role\": \"user\", \"content\": \"Q\"}]}",
+          "" },
         { "llama", "{\"prompt\": \"Q\", \"completion\": \"x\", \"width\": 1}",
           "line 1: field 'width' is not used" },
         { "llama", "{\"prompt\": \"Q\", \"completion\": \"x\", \"image\": \"a.png\"}",

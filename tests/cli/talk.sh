@@ -60,6 +60,12 @@ printf '{"messages": [{"role": "user", "content": "x"}, {"role": "user", "conten
 runs "bad prompts are told together" 3 'line 1: message 2: role.*assistant: user and assistant take turns.*line 2.*no messages of tools.*line 3.*at least one message.*line 4: messages: expected a template.*line 5: record.*a list .messages' "${say[@]}" --prompts "$work/bad.jsonl"
 runs "prompts and data" 2 'no --data beside it' "${say[@]}" --prompts "$work/bad.jsonl" --data "$work/bad.jsonl"
 
+# ---- tools of a conversation ----
+printf '{"functions": [{"name": "f"}], "conversations": [{"from": "human", "value": "x"}]}\n' >"$work/tools.jsonl"
+runs "functions are not read, which is said" 0 "line 1: field 'functions' is not used" "${say[@]}" --data "$work/tools.jsonl"
+sed 's/functions/tools/' "$work/tools.jsonl" >"$work/newer.jsonl"
+runs "tools are refused" 3 "line 1: 'tools' +expected: +no tools" "${say[@]}" --data "$work/newer.jsonl"
+
 # ---- texts that end an answer ----
 runs "an answer" 0 '"end":"length"' "${say[@]}" --prompt "What?" --json
 whole=$(grep -o '"tokens":[^]]*' "$work/stdout" | grep -oE '[0-9]+')
