@@ -308,10 +308,12 @@ static bool takes_some(const pass *p)
     const sheaf__layer *l = &m->layer[m->schema->config.layers - 1];
     const sheaf__expert *e = &l->expert[SHEAF__TEXT];
     const sheaf__linear *const part[] = { &e->o, &e->gate, &e->up, &e->down };
-    if (l->mixture != NULL || l->has_cross || l->norm_after[0].name != NULL ||
-        l->norm_after[1].name != NULL || m->branch > 0 || m->divide > 0 ||
-        l->norm_post.trained != NULL || m->norm.trained != NULL)
+    if (l->mixture != NULL || l->has_cross || l->norm_post.trained != NULL ||
+        m->norm.trained != NULL)
         return false;
+    for (int i = 0; i < 2; i++)
+        if (l->norm_after[i].weight_trained != NULL || l->norm_after[i].bias_trained != NULL)
+            return false;
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         if (part[i]->bias_trained != NULL || drops(part[i]))
             return false;

@@ -16,6 +16,11 @@ typedef struct norm_params {
     sheaf__value *x, *residual, *y, *mean, *rstd;
 } norm_params;
 
+static int64_t rows_of(const norm_params *p)
+{
+    return sheaf__rows_there(p->x);
+}
+
 typedef struct norm_args {
     sheaf__context *c;
     const norm_params *p;
@@ -146,7 +151,7 @@ static void slice_sums(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__layernorm *norm = a->p->norm;
     for (int s = norm->first; s < norm->first + norm->count; s++)
         if (norm->extent[s] > 0)
-            sums_of(a, a->part + (s - norm->first) * a->p->x->rows + begin, norm->begin[s],
+            sums_of(a, a->part + (s - norm->first) * rows_of(a->p) + begin, norm->begin[s],
                     norm->extent[s], begin, end);
 }
 
@@ -156,7 +161,7 @@ static void slice_squares(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__layernorm *norm = a->p->norm;
     for (int s = norm->first; s < norm->first + norm->count; s++)
         if (norm->extent[s] > 0)
-            squares_of(a, a->part + (s - norm->first) * a->p->x->rows + begin, norm->begin[s],
+            squares_of(a, a->part + (s - norm->first) * rows_of(a->p) + begin, norm->begin[s],
                        norm->extent[s], begin, end);
 }
 
@@ -164,7 +169,7 @@ static void slice_back_sums(void *arg, int64_t begin, int64_t end, int worker)
 {
     const norm_args *a = arg;
     const sheaf__layernorm *norm = a->p->norm;
-    const int64_t rows = a->p->x->rows;
+    const int64_t rows = rows_of(a->p);
     for (int s = norm->first; s < norm->first + norm->count; s++) {
         float *part = a->part + (s - norm->first) * 2 * rows + begin;
         if (norm->extent[s] > 0)
@@ -191,7 +196,7 @@ static void cut_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     float mean_a[GRAIN], mean_an[GRAIN];
     for (int64_t r = begin; r < end; r++) {
         mean_a[r - begin] = a->p->norm->plain ? 0 : a->total[r] / width;
-        mean_an[r - begin] = a->total[a->p->x->rows + r] / width;
+        mean_an[r - begin] = a->total[rows_of(a->p) + r] / width;
     }
     turn_rows(a, mean_a, mean_an, begin, end);
 }
@@ -204,7 +209,7 @@ static sheaf_status *take_parts(norm_args *a, int64_t n)
 
 static sheaf_status *cut_forward(norm_args *a)
 {
-    const int64_t rows = a->p->x->rows;
+    const int64_t rows = rows_of(a->p);
     sheaf_status *st = take_parts(a, rows);
     if (st != NULL)
         return st;
@@ -227,7 +232,7 @@ static sheaf_status *cut_forward(norm_args *a)
 
 static sheaf_status *cut_backward(norm_args *a)
 {
-    const int64_t rows = a->p->x->rows;
+    const int64_t rows = rows_of(a->p);
     sheaf_status *st = take_parts(a, 2 * rows);
     if (st != NULL)
         return st;
@@ -246,7 +251,7 @@ static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
     norm_args a = { .c = sheaf__tape_context(tape), .p = op->params };
     if (a.p->norm->cut)
         return cut_forward(&a);
-    sheaf__rows(a.c, a.p->x->rows, GRAIN, whole_rows, &a);
+    sheaf__rows(a.c, rows_of(a.p), GRAIN, whole_rows, &a);
     return NULL;
 }
 
@@ -255,7 +260,7 @@ static void weight_columns(void *arg, int64_t begin, int64_t end, int worker)
     const norm_args *a = arg;
     const norm_params *p = a->p;
     const sheaf__layernorm *norm = p->norm;
-    const int64_t ld = p->x->cols, first = norm->begin[a->slice], rows = p->x->rows;
+    const int64_t ld = p->x->cols, first = norm->begin[a->slice], rows = rows_of(p);
     const sheaf_dtype t = a->c->dtype;
     float *db = norm->bias_trained == NULL ? NULL : norm->bias_trained->grad[a->slice];
     const char *dy = sheaf__at(p->y->grad, first, t);
@@ -279,7 +284,7 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
     if (p->x->needs_grad && norm->cut)
         st = cut_backward(&a);
     else if (p->x->needs_grad)
-        sheaf__rows(a.c, p->x->rows, GRAIN, whole_back_rows, &a);
+        sheaf__rows(a.c, rows_of(p), GRAIN, whole_back_rows, &a);
     if (st == NULL && p->residual != NULL && p->residual->needs_grad)
         sheaf__hand_on(a.c, p->residual, p->y);
     return st;
@@ -301,6 +306,11 @@ sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf_
                         sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm mean", x->rows, 1, SHEAF_F32),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
+    sheaf__value *const of_rows[] = { p->y, p->mean, p->rstd };
+    for (int i = 0; i < 3; i++) {
+        of_rows[i]->there = x->there;
+        of_rows[i]->blocks = x->blocks;
+    }
     p->y->needs_grad = flows;
     op->cheap = !norm->cut; /* a cut one sums over ranks */
     const unsigned keep = reads_x ? SHEAF__KEEP : 0;

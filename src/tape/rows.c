@@ -63,7 +63,7 @@ void sheaf__hand_on(const sheaf__context *c, sheaf__value *to, sheaf__value *fro
         to->grad = from->grad;
         from->grad = swap;
     } else {
-        sheaf__accumulate(c, to->grad, from->grad, to->rows * to->cols, to->dtype);
+        sheaf__accumulate(c, to->grad, from->grad, sheaf__rows_there(from) * to->cols, to->dtype);
     }
 }
 

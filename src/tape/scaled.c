@@ -56,7 +56,7 @@ static sheaf_status *scaled_forward(sheaf__tape *tape, sheaf__op *op)
     scaled_args a = { c,          p->what,    p->by,
                       p->y->data, p->x->data, p->h == NULL ? NULL : p->h->data,
                       false };
-    sheaf__rows(c, p->x->rows * p->x->cols, 1 << 14, scaled_elements, &a);
+    sheaf__rows(c, sheaf__rows_there(p->x) * p->x->cols, 1 << 14, scaled_elements, &a);
     return NULL;
 }
 
@@ -78,7 +78,7 @@ static sheaf_status *scaled_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     const scaled_params *p = op->params;
-    const int64_t n = p->x->rows * p->x->cols;
+    const int64_t n = sheaf__rows_there(p->x) * p->x->cols;
     const bool to_h = p->h != NULL && p->h->needs_grad, apart = p->x != p->y;
     if (to_h && p->h->grad_fresh)
         sheaf__rows(c, n, 1 << 14, copy_elements, &(copy_args){ c, p->h->grad, p->y->grad });
@@ -116,6 +116,8 @@ sheaf__value *sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by)
                                    flows ? scaled_backward : NULL, sizeof(scaled_params));
     sheaf__value *y = sheaf__tape_value(tape, "divided rows", x->rows, x->cols, x->dtype);
     *(scaled_params *)op->params = (scaled_params){ DIVIDE, x, y, NULL, by, false };
+    y->there = x->there;
+    y->blocks = x->blocks;
     y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     sheaf__op_arg(op, y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));

@@ -262,6 +262,15 @@ static void test_rows_without_labels(void **state)
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x67713fa0a2c6de2bull);
     s.sums = SHEAF__TILES;
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x7ad7d573b926619full);
+    /* norms behind both parts of a layer, around them */
+    s.config.family = SHEAF_OLMO2;
+    s.config.qkv_bias = false;
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x6e34743024e61605ull);
+    s.config.family = SHEAF_GEMMA2;
+    s.config.query_scalar = 6;
+    s.config.attention_cap = 50;
+    s.config.logit_cap = 30;
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x7bdfb9b825b52140ull);
 }
 
 static void test_production(void **state)
