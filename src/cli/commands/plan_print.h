@@ -1,0 +1,53 @@
+/* plan_print.h - what `sheaf plan` was asked and found, and how it is printed. */
+#ifndef SHEAF_CLI_COMMANDS_PLAN_PRINT_H
+#define SHEAF_CLI_COMMANDS_PLAN_PRINT_H
+
+#include <jansson.h>
+
+#include "cli/lib/cli.h"
+#include "library/fit.h"
+#include "library/question.h"
+#include "library/trial.h"
+#include "plan/cluster.h"
+#include "plan_time.h"
+
+enum { CLI_PLAN_BY_KIND, CLI_PLAN_BY_COMPONENT };
+enum { CLI_PLAN_NO_TABLE, CLI_PLAN_TABLE_RANKS, CLI_PLAN_TABLE_METHODS };
+
+/* What the data mean for a run. */
+typedef struct cli_plan_work {
+    int64_t rows, tokens, labels; /* of an epoch */
+    int64_t epoch_steps, steps;   /* of an epoch; of the run, or of an epoch where none are given */
+    double all_tokens;            /* of the run */
+    sheaf__trial trial;           /* steps 0: none */
+    double hours;                 /* of the run at its speed */
+} cli_plan_work;
+
+typedef struct cli_plan {
+    sheaf__question ask;
+    int by, table;
+    int groups;    /* --dp beside --place, where it does nothing */
+    size_t memory; /* bytes of a rank; 0: not asked */
+    bool trial;
+    sheaf_cluster cluster; /* hosts 0: not asked */
+    sheaf__fit fit;
+    cli_plan_work work;
+    cli_time time;
+    sheaf__count (*first)[SHEAF__TRAFFICS]; /* [ranks] of the first step, with data; else NULL */
+} cli_plan;
+
+/* cli_plan_print - the answer, as text or JSON; and with --memory on stderr what fits, `asked`
+ * being the settings as they were given. */
+void cli_plan_print(const cli *cli, const cli_plan *q, const sheaf_plan *plan,
+                    const sheaf_train_options *asked);
+/* cli_plan_table, cli_plan_cluster - a table instead of an answer; each opens the question. */
+sheaf_status *cli_plan_table(cli_plan *q, const cli *cli);
+sheaf_status *cli_plan_cluster(cli_plan *q, const cli *cli);
+
+/* Private to them: positions that an image takes in its row (0 where there is none), bytes in MiB,
+ * and an object as a line, which is released. */
+int64_t cli_plan_image(const cli_plan *q);
+double cli_plan_mib(size_t bytes);
+void cli_plan_object(const cli *cli, json_t *object);
+
+#endif
