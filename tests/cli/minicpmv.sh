@@ -46,17 +46,23 @@ check "what is merged computes what base and adapter do, but for its bfloat16" a
     'BEGIN { exit !(a > 1 && a - b < 0.002 && b - a < 0.002) }'
 check "which is not the base" test "$(loss --model "$work/merged")" != "$(loss --model "$old")"
 
-# A plan by --images is that of data with such pictures, which are seen whole, and in slices.
+# A plan by --images is that of data with such pictures, which are seen whole, and in slices. Data tell also which rows have
+# labels, so their last layer may have fewer operations.
 picture=$SHEAF_SOURCE_ROOT/tests/data/images/preprocess_img0.png
-planned() { # planned ARGUMENT...: bytes, operations, positions and pictures
-    "$sheaf" plan --config "$work/small.json" --micro-batch 2 --json "$@" 2>/dev/null | grep -oE '"(largest_rank|inputs|flops_per_step|seq|images)":[0-9.]+' | sort
+planned() { # planned OUT ARGUMENT...: bytes, positions and pictures; all of it in OUT
+    local out=$1
+    shift
+    "$sheaf" plan --config "$work/small.json" --micro-batch 2 --json "$@" 2>/dev/null >"$out"
+    grep -oE '"(largest_rank|inputs|seq|images)":[0-9.]+' "$out" | sort
 }
 for _ in 1 2; do printf '{"images": ["%s", "%s"], "prompt": "What is this?", "completion": "A tree."}\n' "$picture" "$picture"; done >"$work/planned.jsonl"
 for name in minicpmv-tiny:28:12 minicpmv-2.0-tiny:28:12 minicpmv-tiny:84:4; do
     sed "s/\"scale_resolution\": 84/\"scale_resolution\": $(cut -d: -f2 <<<"$name")/" "$work/${name%%:*}/config.json" >"$work/small.json"
-    want=$(planned --data "$work/planned.jsonl")
+    want=$(planned "$work/by_data" --data "$work/planned.jsonl")
     check "$name images" grep -q "\"images\":${name##*:}" <<<"$want"
-    check "are those of --images" test "$want" = "$(planned --images 2:61x37 --seq "$(grep -oE '"seq":[0-9]+' <<<"$want" | cut -d: -f2)")"
+    check "are those of --images" test "$want" = "$(planned "$work/by_number" --images 2:61x37 --seq "$(grep -oE '"seq":[0-9]+' <<<"$want" | cut -d: -f2)")"
+    check "with as many operations, but of the last layer" awk -v a="$(json_number "$work/by_data" flops_per_step)" -v b="$(json_number "$work/by_number" flops_per_step)" \
+        'BEGIN { exit !(a > b / 2 && a <= b) }'
 done
 for bad in "" x 2x 1001 1:0x4 1:9; do
     runs "refused: --images '$bad'" 2 'images.*how many pictures.*found:.*try: +--images 2' plan --model "$work/minicpmv-tiny" --images "$bad"
