@@ -1,0 +1,243 @@
+/* dialogue_file.c - a dialogue as a file: sheaf__dialogue_save() and _load() of dialogue.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "data/complaints.h"
+#include "data/json_items.h"
+#include "infer/dialogue.h"
+#include "inputs/chat/messages.h"
+
+/* ---- written ---- */
+
+/* A picture as it is called in the file's folder. */
+static sheaf_status *write_path(sheaf_text *text, const char *folder, const char *path)
+{
+    char *name = NULL;
+    if (!sheaf__is_utf8(path))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                              "a path in UTF-8: JSON has no others");
+    sheaf_status *st = sheaf__path_from(&name, folder, path);
+    if (st == NULL)
+        sheaf__text_json(text, name);
+    free(name);
+    return st;
+}
+
+/* Pictures that wait were not talked about yet. */
+static sheaf_status *write_pictures(sheaf_text *text, const sheaf__dialogue *d, const char *file)
+{
+    char *folder = NULL;
+    const int64_t shown = d->shown.count - d->waiting;
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    if (st == NULL)
+        st = sheaf__dialogue_whole(&folder);
+    for (int64_t i = 0; i < shown && st == NULL; i++) {
+        sheaf__text_add(text, "%s", i == 0 ? ", \"images\": [" : ", ");
+        st = write_path(text, folder, d->shown.viewed[i].path);
+    }
+    sheaf__text_add(text, "%s", shown > 0 ? "]" : "");
+    if (d->image != NULL && st == NULL) {
+        sheaf__text_add(text, ", \"image\": ");
+        st = write_path(text, folder, d->image);
+    }
+    free(folder);
+    return st;
+}
+
+static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char *file)
+{
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "{\"messages\": [");
+    for (int64_t i = 0; i < d->count; i++) {
+        sheaf__text_add(&text, "%s{\"role\": \"%s\", \"content\": ", i == 0 ? "" : ", ",
+                        d->said[i].role);
+        sheaf__text_json(&text, d->said[i].content);
+        sheaf__text_add(&text, "}");
+    }
+    sheaf__text_add(&text, "]");
+    sheaf_status *st = write_pictures(&text, d, file);
+    sheaf__text_add(&text, "}\n");
+    if (st == NULL)
+        return sheaf__text_take(out, &text);
+    sheaf__text_release(&text);
+    return st;
+}
+
+sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
+{
+    char *text = NULL, *own = strdup(path);
+    sheaf_status *st = own == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+    if (st == NULL && (d->file == NULL || strcmp(d->file, path) != 0) &&
+        sheaf__path_kind(path) != SHEAF_PATH_NONE)
+        st = sheaf_try_this(
+            sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                               "a file that does not exist, or the one of this conversation"),
+                "something there already"),
+            "another name");
+    if (st == NULL && d->count == 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "something to save"),
+                         "nothing was said yet");
+    if (st == NULL)
+        st = write_down(&text, d, path);
+    if (st == NULL)
+        st = sheaf__file_write_whole(path, text, strlen(text), NULL);
+    free(text);
+    if (st == NULL) {
+        free(d->file);
+        d->file = own;
+    } else {
+        free(own);
+    }
+    return st;
+}
+
+/* ---- read ---- */
+
+/* The picture of a model that reads one, where its path says, seen from the file. */
+static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const char *file,
+                                 int64_t number)
+{
+    const json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
+                 *image = one == NULL ? many : one;
+    char shown[96], *folder = NULL, *path = NULL;
+    if (one != NULL && many != NULL)
+        return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
+    if (json_is_array(image) && json_array_size(image) < 2)
+        image = json_array_get(image, 0);
+    const char *name = json_string_value(image), *field = one == NULL ? "images" : "image";
+    if (image == NULL || json_is_null(image) || (name != NULL && name[0] == '\0'))
+        return NULL;
+    if (name == NULL || strlen(name) != json_string_length(image))
+        return sheaf__bad_field(field, "a path: this model reads one picture", "%s",
+                                sheaf__json_show(shown, image));
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    if (st == NULL && name[0] != '/')
+        st = sheaf__path_join(&path, folder, name);
+    if (st == NULL)
+        st = sheaf__dialogue_look(d, path == NULL ? name : path, number);
+    free(folder);
+    free(path);
+    return st;
+}
+
+static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, const char *file,
+                                   const sheaf__viewing *viewing)
+{
+    char *folder = NULL;
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    if (st == NULL)
+        st = sheaf__talk_pictures_read(&d->shown, record, folder, viewing);
+    for (int64_t i = 0; i < d->shown.count && st == NULL; i++)
+        st = sheaf__dialogue_whole(&d->shown.viewed[i].path);
+    free(folder);
+    return st;
+}
+
+/* In the order of the text, where all are "<image>". */
+static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
+{
+    sheaf__viewed *viewed = malloc(((size_t)p->count + 1) * sizeof *viewed);
+    if (viewed == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "conversation");
+    for (int64_t i = 0; i < p->count; i++) {
+        viewed[i] = p->viewed[order[i]];
+        const sheaf__sliced *s = &viewed[i].pieces;
+        p->shown[i] =
+            (sheaf__shown){ .name = SHEAF__PICTURE_HERE, .columns = s->columns, .rows = s->rows };
+    }
+    free(p->viewed);
+    p->viewed = viewed;
+    p->own_names = false;
+    p->unread = NULL; /* it is the record's, which goes */
+    return NULL;
+}
+
+/* Writes "<image>" where each picture stands, whatever the file calls it: in front of the first
+ * question where none is named. */
+static sheaf_status *place_pictures(sheaf__dialogue *d)
+{
+    const sheaf__picture_form form = { .mark = { [SHEAF__MARK_BEGIN] = {
+                                                     .token = SHEAF__PICTURE_HERE } } };
+    sheaf__placed placed;
+    sheaf__talk_pictures_from(&d->shown, d->said, d->count);
+    for (int64_t i = 0; i < d->shown.count; i++) /* names alone, not yet what they stand for */
+        d->shown.shown[i].columns = 0;
+    sheaf_status *st =
+        sheaf__talk_pictures_place(&placed, &form, d->said, d->count, &d->shown, false);
+    if (st != NULL)
+        sheaf_try_this(st,
+                       "in users' messages the name of each picture once (\"%s\", or its own, "
+                       "\"<image_00>\"), or no name at all",
+                       SHEAF__PICTURE_HERE);
+    else
+        st = put_in_order(&d->shown, placed.order);
+    for (int64_t i = 0; i < d->count && st == NULL; i++) {
+        if (placed.owned[i] == NULL)
+            continue;
+        free((char *)d->said[i].content);
+        d->said[i] = placed.message[i];
+        placed.owned[i] = NULL;
+    }
+    sheaf__placed_release(&placed);
+    return st;
+}
+
+static sheaf_status *load_all(sheaf__dialogue *d, const json_t *record, const sheaf__messages *m,
+                              const char *file, int64_t number)
+{
+    const bool placed = d->wording->placed, system = strcmp(m->message[0].role, SHEAF__SYSTEM) == 0;
+    sheaf__viewing viewing;
+    sheaf_status *st = system ? sheaf__wording_system(d->wording) : NULL;
+    if (placed)
+        sheaf__viewing_of(&viewing, d->wording->config);
+    if (st == NULL)
+        st = placed ? read_pictures(d, record, file, &viewing)
+                    : look_at_one(d, record, file, number);
+    for (int64_t i = 0; i < m->count && st == NULL; i++)
+        st = sheaf__dialogue_add(d,
+                                 i < system              ? SHEAF__SYSTEM
+                                 : (i - system) % 2 == 0 ? SHEAF__USER
+                                                         : SHEAF__ASSISTANT,
+                                 m->message[i].content);
+    if (st != NULL || !placed)
+        return st;
+    d->look = number;
+    st = place_pictures(d);
+    return st == NULL && d->shown.count > 0 ? sheaf__dialogue_pieces(d, d->shown.count, &viewing)
+                                            : st;
+}
+
+sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number)
+{
+    sheaf__dialogue loaded = { .wording = d->wording };
+    sheaf__messages m = { 0 };
+    json_t *record = NULL;
+    sheaf_status *st = sheaf__json_load(&record, path);
+    if (st != NULL)
+        return st;
+    sheaf__record_tidy(record);
+    st = sheaf__messages_read(&m, record);
+    if (st == NULL)
+        st = sheaf__wording_turns(m.message, m.count);
+    if (st == NULL && strcmp(m.message[m.count - 1].role, SHEAF__USER) == 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.count),
+                            "an answer after the last question");
+    if (st == NULL)
+        st = load_all(&loaded, record, &m, path, number);
+    if (st == NULL && (loaded.file = strdup(path)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
+    sheaf__messages_release(&m);
+    json_decref(record);
+    if (st != NULL) {
+        sheaf__dialogue_release(&loaded);
+        return sheaf_in(st, "%s", path);
+    }
+    sheaf__dialogue_release(d);
+    *d = loaded;
+    return NULL;
+}
