@@ -1,0 +1,240 @@
+/* prompts_read.c - prompts from files of records, or as they are given: sheaf__prompts_read() of
+ * prompts.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/json_items.h"
+#include "data/records.h"
+#include "data/text_rows.h"
+#include "data/text_sources.h"
+#include "infer/asked.h"
+#include "infer/prompts_inner.h"
+#include "schema/family.h"
+
+/* ---- lines, in any form ---- */
+
+/* A file of them on its way. */
+typedef struct lines {
+    sheaf__prompts *prompts;
+    const sheaf__wording *wording;
+    const sheaf__prompts_from *from;
+    sheaf__json_items items;
+    sheaf__complaints complaints;
+    char *folder; /* that pictures are relative to */
+    int64_t count;
+    bool told; /* of a picture that is not seen */
+    sheaf__ignored ignored;
+} lines;
+
+static void ignore(lines *l, const char *field)
+{
+    sheaf__ignored_keep(&l->ignored, field, l->items.unit, l->items.place);
+}
+
+/* What a record asks, with its pictures where they stand in conversations. */
+static sheaf_status *add_asked(lines *l, json_t *record)
+{
+    sheaf__prompts *p = l->prompts;
+    const sheaf__wording *w = l->wording;
+    const char *system = l->from->system;
+    sheaf__viewing viewing;
+    sheaf__talk_pictures pictures = { 0 };
+    sheaf__asked a = { 0 };
+    sheaf_status *st = NULL;
+    if (w->placed) {
+        sheaf__viewing_of(&viewing, w->config);
+        st = sheaf__talk_pictures_read(&pictures, record, l->folder, &viewing);
+    }
+    if (st == NULL)
+        st = sheaf__asked_read(&a, record, system, w->placed);
+    ignore(l, a.record.ignored);
+    if (st == NULL && w->placed)
+        st = sheaf__prompts_shown(p, w, a.said, a.n, a.expected, &pictures);
+    else if (st == NULL && a.text)
+        st = sheaf__prompts_add_text(p, w, a.said[a.n - 1].content, a.expected, system, NULL, 0);
+    else if (st == NULL)
+        st = sheaf__prompts_add_said(p, w, a.said, a.n, a.expected, NULL, 0);
+    sheaf__talk_pictures_release(&pictures);
+    sheaf__asked_release(&a);
+    return st;
+}
+
+/* The field of a record that gives a picture, or NULL. */
+static const char *picture_field(const json_t *record)
+{
+    static const char *const names[] = { "image", "images" };
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(record, names[i]);
+        if (value != NULL && !json_is_null(value) &&
+            !(json_is_array(value) && json_array_size(value) == 0) &&
+            !(json_is_string(value) && json_string_length(value) == 0))
+            return names[i];
+    }
+    return NULL;
+}
+
+static sheaf_status *add_tokens(lines *l, json_t *record)
+{
+    static const char *const known[] = { "tokens", "completion" };
+    char shown[96];
+    const char *field = picture_field(record);
+    const json_t *completion = json_object_get(record, "completion");
+    const char *expected = json_string_value(completion);
+    if (field != NULL)
+        return sheaf_try_this(sheaf__bad_field(field, "no picture beside \"tokens\"", "one"),
+                              "\"prompt\" or \"messages\" with the picture, or a .safetensors file "
+                              "with the ids and the pictures' numbers");
+    if (completion != NULL && !json_is_null(completion) && expected == NULL)
+        return sheaf__bad_field("completion", "a string", "%s",
+                                sheaf__json_show(shown, completion));
+    sheaf_status *st =
+        sheaf__text_whole(expected, json_string_length(completion), "field 'completion'");
+    ignore(l, sheaf__text_other_field(record, known, 2));
+    return st == NULL
+               ? sheaf__prompts_add_ids(l->prompts, json_object_get(record, "tokens"), expected)
+               : st;
+}
+
+static sheaf_status *add_json(lines *l, json_t *record)
+{
+    if (json_is_string(record)) {
+        const char *text = json_string_value(record);
+        sheaf_status *st = sheaf__text_whole(text, json_string_length(record), "record");
+        return st == NULL ? sheaf__prompts_add_text(l->prompts, l->wording, text, NULL,
+                                                    l->from->system, NULL, 0)
+                          : st;
+    }
+    if (sheaf__asks(record))
+        return add_asked(l, record);
+    if (json_is_array(json_object_get(record, "tokens")))
+        return add_tokens(l, record);
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
+                          "a text, \"prompt\", \"instruction\", a list \"messages\" or "
+                          "\"conversations\", or a list \"tokens\"");
+}
+
+static void add_line(lines *l)
+{
+    json_t *record = NULL;
+    const sheaf__json_items *items = &l->items;
+    sheaf_status *st = sheaf__record_parse(&record, items->text, items->size);
+    if (st == NULL)
+        st = add_json(l, record);
+    if (st == NULL && !l->wording->placed && !l->told && picture_field(record) != NULL) {
+        sheaf_warn(l->from->events,
+                   "%s: %s %" PRId64 ": field '%s' is not used: %s has no pictures", items->path,
+                   items->unit, items->place, picture_field(record),
+                   sheaf_family_name(l->wording->config->family));
+        l->told = true;
+    }
+    json_decref(record);
+    l->count++;
+    sheaf__complain(&l->complaints, sheaf_in(st, "%s %" PRId64, items->unit, items->place));
+}
+
+/* All bad records are told together; other failures end the reading. */
+static sheaf_status *add_file(lines *l, const char *path)
+{
+    bool more = true;
+    l->count = 0;
+    sheaf_status *st = sheaf__json_items_open(&l->items, path);
+    if (st == NULL)
+        st = sheaf__path_parent(&l->folder, path);
+    while (st == NULL && l->complaints.fatal == NULL &&
+           (st = sheaf__json_items_next(&more, &l->items)) == NULL && more)
+        add_line(l);
+    if (st == NULL)
+        st = sheaf__complaints_verdict(&l->complaints, path, l->count);
+    free(l->folder);
+    l->folder = NULL;
+    sheaf__complaints_release(&l->complaints);
+    sheaf__json_items_close(&l->items);
+    return st;
+}
+
+/* A file, or the files of a folder. */
+static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__prompts_from *from)
+{
+    lines l = { .prompts = p, .wording = w, .from = from };
+    sheaf__text_sources sources;
+    sheaf_status *st = sheaf__text_sources_files(&sources, from->file);
+    for (int64_t i = 0; i < sources.paths && st == NULL; i++)
+        st = add_file(&l, sources.path[i]);
+    if (st == NULL && p->count == 0)
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file), "at least one prompt"),
+            "none");
+    sheaf__text_sources_release(&sources);
+    if (st == NULL)
+        sheaf__ignored_warn(&l.ignored, from->events);
+    return st;
+}
+
+/* ---- of CogVLM and CogAgent ---- */
+
+static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
+                                 const sheaf__prompts_from *from)
+{
+    sheaf__records records = { 0 };
+    sheaf__complaints complaints = { 0 };
+    sheaf_status *st = sheaf__records_read(&records, from->file,
+                                           &(sheaf__records_options){ .query = from->query,
+                                                                      .answers_optional = true,
+                                                                      .events = from->events },
+                                           &complaints);
+    for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
+        const sheaf__record *r = &records.record[i];
+        const bool look = r->image != NULL && !from->looked_at;
+        sheaf_status *bad = look ? sheaf__prompts_check_picture(r->image) : NULL;
+        if (look)
+            sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                     .text = "images checked",
+                                                     .done = i + 1,
+                                                     .total = records.count });
+        if (bad == NULL)
+            bad = sheaf__prompts_add_turns(p, w, r->turn, r->turns, r->image);
+        else if (r->place == 0) { /* of a folder the path is all there is to say */
+            sheaf__complain(&complaints, bad);
+            continue;
+        }
+        sheaf__complain(&complaints, sheaf__record_in(bad, &records, i));
+    }
+    if (st == NULL)
+        st = sheaf__complaints_verdict(&complaints, from->file, records.looked_at);
+    sheaf__complaints_release(&complaints);
+    sheaf__records_release(&records);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__prompts_from *from)
+{
+    return w->images && sheaf__family_for(w->config)->pictures == NULL ? add_records(p, w, from)
+                                                                       : add_lines(p, w, from);
+}
+
+sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
+                                  const sheaf__prompts_from *from)
+{
+    *out = (sheaf__prompts){ .config = w->config };
+    if ((from->text != NULL) + (from->tokens != NULL) + (from->file != NULL) != 1)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"),
+                              "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
+    if (from->images > 0 && from->text == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
+    sheaf_status *st =
+        from->file != NULL ? read_file(out, w, from)
+        : from->tokens != NULL
+            ? sheaf__prompts_add_list(out, from->tokens)
+            : sheaf__prompts_text(out, w, from->text, from->system, from->image, from->images);
+    const bool texts = from->tokens == NULL && w->templated;
+    if (st == NULL)
+        sheaf__wording_note_date(w, texts || out->laid_out, from->events);
+    return st;
+}
