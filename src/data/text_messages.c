@@ -1,0 +1,317 @@
+/* text_messages.c - conversations of text_record.h: what messages hold, and whose turn it is. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+#include "data/complaints.h"
+#include "data/text_inner.h"
+
+const char *sheaf__text_kind(const json_t *value)
+{
+    if (value == NULL)
+        return "no such field";
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE: return "a truth value";
+    default: return "null";
+    }
+}
+
+bool sheaf__text_blank(const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (strchr(" \t\r\n\v\f", text[i]) == NULL || text[i] == '\0')
+            return false;
+    return true;
+}
+
+/* ---- texts ---- */
+
+sheaf_status *sheaf__text_string(sheaf__text_piece *out, const json_t *value, const char *name)
+{
+    if (!json_is_string(value))
+        return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(value));
+    *out = (sheaf__text_piece){ json_string_value(value), json_string_length(value) };
+    return NULL;
+}
+
+/* One string of several, which the record owns. */
+sheaf_status *sheaf__text_keep(sheaf__text_piece *out, sheaf__text_record *r, sheaf_text *whole)
+{
+    if (!SHEAF_GROW(&r->owned, NULL, r->nowned + 1))
+        return sheaf__no_memory("data set");
+    out->size = whole->size;
+    sheaf_status *st = sheaf__text_take(&r->owned[r->nowned], whole);
+    if (st == NULL)
+        out->at = r->owned[r->nowned++];
+    return st;
+}
+
+/* Pictures have no place in a content: they stand beside the messages. */
+static sheaf_status *other_part(const char *name, const char *type, bool pictures)
+{
+    sheaf_status *st = sheaf__bad_field(
+        name,
+        pictures ? "a part of type text" : "a part of type text: this model reads nothing else",
+        "type '%.40s'", type);
+    return pictures ? sheaf_try_this(st, "\"images\": [PATH, ...] beside the messages, and "
+                                         "\"<image>\" in a user's text where each stands")
+                    : st;
+}
+
+static sheaf_status *add_part(sheaf_text *whole, const json_t *part, const char *name,
+                              bool pictures)
+{
+    sheaf__text_piece piece;
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (type == NULL)
+        return sheaf__bad_field(name, "an object with a string \"type\"", "%s",
+                                sheaf__text_kind(part));
+    if (strcmp(type, "text") != 0)
+        return other_part(name, type, pictures);
+    sheaf_status *st = sheaf__text_string(&piece, json_object_get(part, "text"), name);
+    if (st == NULL)
+        sheaf__text_bytes(whole, piece.at, piece.size);
+    return st;
+}
+
+/* A string, or (of messages) a list of parts. */
+static sheaf_status *take_content(sheaf__text_piece *out, sheaf__text_record *r,
+                                  const json_t *value, const char *name)
+{
+    if (!json_is_array(value))
+        return sheaf__text_string(out, value, name);
+    sheaf_text whole = { 0 };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < json_array_size(value) && st == NULL; i++) {
+        char part[SHEAF__TEXT_NAME + 32];
+        snprintf(part, sizeof part, "%s[%zu]", name, i);
+        st = add_part(&whole, json_array_get(value, i), part, r->pictures);
+    }
+    if (st == NULL)
+        st = sheaf__text_keep(out, r, &whole);
+    sheaf__text_release(&whole);
+    return st;
+}
+
+/* ---- messages ---- */
+
+const sheaf__text_words sheaf__text_openai = { "role", "content", "user", "assistant" };
+const sheaf__text_words sheaf__text_sharegpt = { "from", "value", "human", "gpt" };
+
+sheaf_status *sheaf__text_room(sheaf__text_record *r, size_t more)
+{
+    return SHEAF_GROW(&r->message, NULL, r->messages + (int64_t)more + 1)
+               ? NULL
+               : sheaf__no_memory("data set");
+}
+
+void sheaf__text_put(sheaf__text_record *r, const char *role, sheaf__text_piece content,
+                     bool trained)
+{
+    r->message[r->messages++] = (sheaf__text_message){ role, content.at, content.size, trained };
+}
+
+/* NULL: none that is read. */
+static const char *role_of(const char *given)
+{
+    static const char *const names[][2] = {
+        { "user", "user" },       { "human", "user" },        { "assistant", "assistant" },
+        { "gpt", "assistant" },   { "chatgpt", "assistant" }, { "bot", "assistant" },
+        { "model", "assistant" }, { "system", "system" },
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(given, names[i][0]) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+static bool is_tool(const char *role)
+{
+    static const char *const names[] = { "tool",        "function",    "function_call",
+                                         "observation", "tool_call",   "function_response",
+                                         "ipython",     "tool_result", "tool_response" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(role, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Is it the turn of `role`? Counted from the first message that is no system's. */
+static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, const char *given,
+                                const sheaf__text_words *w, const char *name)
+{
+    const bool system = r->messages > 0 && strcmp(r->message[0].role, "system") == 0;
+    const char *due = (r->messages - system) % 2 == 0 ? "user" : "assistant",
+               *word = due[0] == 'u' ? w->user : w->assistant;
+    char expected[160];
+    if (role != NULL && (strcmp(role, due) == 0 || (r->messages == 0 && role[0] == 's')))
+        return NULL;
+    if (is_tool(given))
+        snprintf(expected, sizeof expected, "system, %s and %s: calls of tools are not read",
+                 w->user, w->assistant);
+    else if (role == NULL)
+        snprintf(expected, sizeof expected, "system, %s or %s", w->user, w->assistant);
+    else if (role[0] == 's')
+        snprintf(expected, sizeof expected, "system in the first message only");
+    else
+        snprintf(expected, sizeof expected, "%s: they take turns, %s first", word, w->user);
+    return sheaf__bad_field(name, expected, "'%.40s'", given);
+}
+
+static sheaf_status *take_weight(bool *trained, const json_t *entry, const char *name)
+{
+    const json_t *weight = json_object_get(entry, "weight");
+    if (weight == NULL || json_is_null(weight))
+        return NULL;
+    const double x = json_number_value(weight);
+    if (!json_is_number(weight) || (x != 0 && x != 1))
+        return sheaf__bad_field(name, "a weight of 0 or 1", "%s",
+                                json_is_number(weight) ? "another number"
+                                                       : sheaf__text_kind(weight));
+    *trained = x != 0;
+    return NULL;
+}
+
+static bool has_some(const json_t *value)
+{
+    return json_is_array(value) ? json_array_size(value) > 0
+                                : value != NULL && !json_is_null(value);
+}
+
+void sheaf__text_other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
+                            const char *list)
+{
+    const char *key;
+    json_t *value;
+    if (r->ignored[0] != '\0')
+        return;
+    json_object_foreach(entry, key, value)
+    {
+        if (strcmp(key, w->role) != 0 && strcmp(key, w->content) != 0 &&
+            strcmp(key, "weight") != 0 && has_some(value))
+            snprintf(r->ignored, sizeof r->ignored, "%s[].%s", list, key);
+    }
+}
+
+static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
+                                  const char *list, size_t index)
+{
+    char name[SHEAF__TEXT_NAME];
+    sheaf__text_piece content = { 0 };
+    bool trained = true;
+    snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->role);
+    const json_t *value = json_object_get(entry, w->role);
+    if (!json_is_object(entry) || !json_is_string(value))
+        return sheaf__bad_field(name, "a string, the name of a role", "%s",
+                                json_is_object(entry) ? sheaf__text_kind(value)
+                                                      : sheaf__text_kind(entry));
+    const char *given = json_string_value(value), *role = role_of(given);
+    sheaf_status *st = check_turn(r, role, given, w, name);
+    if (st == NULL && has_some(json_object_get(entry, "tool_calls"))) {
+        snprintf(name, sizeof name, "%s[%zu].tool_calls", list, index);
+        return sheaf__bad_field(name, "none: calls of tools are not read", "some");
+    }
+    snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);
+    if (st == NULL)
+        st = take_content(&content, r, json_object_get(entry, w->content), name);
+    if (st == NULL && role[0] == 'a' && sheaf__text_blank(content.at, content.size))
+        st = sheaf__bad_field(name, "an answer",
+                              content.size == 0 ? "an empty string" : "nothing but blanks");
+    if (st == NULL && role[0] == 'a') {
+        snprintf(name, sizeof name, "%s[%zu].weight", list, index);
+        st = take_weight(&trained, entry, name);
+    }
+    if (st == NULL) {
+        sheaf__text_put(r, role, content, role[0] == 'a' && trained);
+        sheaf__text_other_keys(r, entry, w, list);
+    }
+    return st;
+}
+
+const sheaf__text_words *sheaf__text_words_of(const json_t *list, const sheaf__text_words *usual)
+{
+    const json_t *first = json_array_get(list, 0);
+    const sheaf__text_words *other =
+        usual == &sheaf__text_openai ? &sheaf__text_sharegpt : &sheaf__text_openai;
+    return json_object_get(first, usual->role) == NULL &&
+                   json_object_get(first, other->role) != NULL
+               ? other
+               : usual;
+}
+
+sheaf_status *sheaf__text_list(sheaf__text_record *r, const json_t *list,
+                               const sheaf__text_words *usual, const char *name)
+{
+    const size_t n = json_array_size(list);
+    const sheaf__text_words *w = sheaf__text_words_of(list, usual);
+    if (!json_is_array(list))
+        return sheaf__bad_field(name, "a list of messages", "%s", sheaf__text_kind(list));
+    if (n == 0 || n > SHEAF__MOST_MESSAGES)
+        return sheaf__bad_field(name, "1 to 10000 messages", "%zu", n);
+    sheaf_status *st = sheaf__text_room(r, n);
+    for (size_t i = 0; i < n && st == NULL; i++)
+        st = take_message(r, json_array_get(list, i), w, name, i);
+    return st;
+}
+
+bool sheaf__text_has_tools(const json_t *record, const char *name)
+{
+    const json_t *value = json_object_get(record, name);
+    return has_some(value) && !(json_is_string(value) && json_string_length(value) == 0);
+}
+
+/* What a form may say beside its list: the system's text, and tools. */
+sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
+{
+    static const char *const tools[] = { "tools", "functions" };
+    const json_t *system = json_object_get(record, "system");
+    sheaf__text_piece content;
+    for (size_t i = 0; i < 2; i++)
+        if (sheaf__text_has_tools(record, tools[i]))
+            return sheaf__bad_field(tools[i], "none: calls of tools are not read", "some");
+    if (system == NULL || json_is_null(system))
+        return NULL;
+    sheaf_status *st = sheaf__text_string(&content, system, "system");
+    if (st == NULL && content.size > 0)
+        st = sheaf__text_room(r, 1);
+    if (st == NULL && content.size > 0)
+        sheaf__text_put(r, "system", content, false);
+    return st;
+}
+
+/* Roles before the count: what stands where it has no place is the better thing to tell. */
+sheaf_status *sheaf__text_end(const sheaf__text_record *r, const char *name,
+                              const sheaf__text_words *w)
+{
+    bool trained = false;
+    for (int64_t i = 0; i < r->messages; i++)
+        trained = trained || r->message[i].trained;
+    if (r->asked)
+        return NULL;
+    if (r->messages > 0 && strcmp(r->message[r->messages - 1].role, "assistant") != 0)
+        return sheaf__bad_field(name, "an answer at the end, to be trained",
+                                "%" PRId64 " messages, the last is of %s", r->messages,
+                                r->message[r->messages - 1].role[0] == 'u' ? w->user : "system");
+    if (!trained)
+        return sheaf__bad_field(name, "an answer that is trained", "a weight of 0 at all of them");
+    return NULL;
+}
+
+sheaf_status *sheaf__text_conversation(sheaf__text_record *r, const json_t *record,
+                                       const char *name, const sheaf__text_words *w)
+{
+    sheaf_status *st = sheaf__text_beside(r, record);
+    if (st == NULL)
+        st = sheaf__text_list(r, json_object_get(record, name), w, name);
+    return st == NULL ? sheaf__text_end(r, name, w) : st;
+}
