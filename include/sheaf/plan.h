@@ -55,7 +55,8 @@ SHEAF_API uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kin
 
 /* ---- how long it takes ---- */
 
-/* Errors of what is asked name the fields of the structs, and settings by their names. */
+/* Errors and notes name the fields of these structs; settings as train.h does, by their keys or as
+ * the flags that those are. */
 
 typedef struct sheaf_timing_options {
     size_t size;
