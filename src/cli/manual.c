@@ -78,7 +78,7 @@ static void roff(FILE *to, const char *text)
 
 static void title(FILE *to, const char *page)
 {
-    fprintf(to, ".TH %s 1 \"\" \"sheaf %s\" \"sheaf\"\n.SH NAME\n", page, SHEAF_VERSION);
+    fprintf(to, ".TH %s 1 \"\" \"sheaf %s\" \"sheaf\"\n.ad l\n.SH NAME\n", page, SHEAF_VERSION);
 }
 
 /* Lines of `text` that begin with a blank stay lines. */

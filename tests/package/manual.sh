@@ -77,5 +77,5 @@ if command -v mandoc >/dev/null; then
 elif command -v groff >/dev/null; then
     check "groff finds nothing to warn of" bash -c 'w=$(groff -man -Tutf8 -ww -z ./*.1 2>&1); echo "$w"; [ -z "$w" ]'
 fi
-check "pages: every request is one of man(7)" bash -c '! grep -hE "^\." ./*.1 | grep -vE "^\.(TH|SH|TP|BR|nf|fi)( |$)"'
+check "pages: every request is one of man(7)" bash -c '! grep -hE "^\." ./*.1 | grep -vE "^\.(TH|SH|TP|BR|nf|fi|ad)( |$)"'
 exit $((failures > 0))
