@@ -1,6 +1,6 @@
 """vlm_model.py - OmniLMM and MiniCPM-V 2.6 with random weights as their folders have them, and random data.
 
-  vlm_model.py model NAME FOLDER DTYPE     NAME: omnilmm, minicpmv, or odd-omnilmm, odd-minicpmv of vlm_parity.py
+  vlm_model.py model NAME FOLDER DTYPE     NAME: omnilmm, minicpmv, or odd-omnilmm, odd-minicpmv, odd-equal of vlm_parity.py
   vlm_model.py data NAME FILE ROWS LENGTH  rows with several pictures; labels on the text behind them
 """
 import json
@@ -43,9 +43,10 @@ CONFIGS = {
     # sizes that nothing divides
     "odd-omnilmm": omnilmm(decoder(60, 77, 3, 5, 5, 1003), 9, 3, 70, 56, (36, 2, 3, 1.5)),
     "odd-minicpmv": minicpmv(decoder(60, 77, 3, 5, 5, 1003), 9, 3, 112, (36, 2, 3, 50)),
+    "odd-equal": minicpmv(decoder(60, 77, 3, 5, 5, 1003), 9, 3, 112, (60, 2, 5, 50)),  # without kv_proj
 }
 # Rows and columns of patches of a row's pictures.
-GRIDS = {"minicpmv": [(24, 24), (18, 32), (28, 20)], "odd-minicpmv": [(3, 5), (4, 2)]}
+GRIDS = {"minicpmv": [(24, 24), (18, 32), (28, 20)], "odd-minicpmv": [(3, 5), (4, 2)], "odd-equal": [(3, 5), (4, 2)]}
 
 
 def make_model(name, dtype, folder, seed=1):

@@ -154,7 +154,7 @@ def check_odd(args, name):
         worst = beyond(load_file(path)["logits"], want, 1e-4, 1e-4)
         case("%s: logits of sheaf at %d ranks at %.2f of the tolerance" % (name, ranks, worst), worst <= 1)
     shutil.rmtree(out, ignore_errors=True)
-    sheaf(args, "train", "--model", model, "--data", data, "--out", out, "--method", "lora", "--lora-targets", vlm_torch.TARGETS[name[4:]],
+    sheaf(args, "train", "--model", model, "--data", data, "--out", out, "--method", "lora", "--lora-targets", vlm_torch.TARGETS["omnilmm" if rival.omni else "minicpmv"],
           "--modules-to-save", "resampler", "--micro-batch", "3", "--steps", "2", "--no-shuffle", "--schedule", "constant")
     with open(os.path.join(out, "metrics.jsonl")) as f:
         first = json.loads(f.readline())["loss"]
@@ -171,7 +171,7 @@ def main():
     check_recordings(args.golden)
     if args.sheaf:
         os.makedirs(args.work, exist_ok=True)
-        for name in ("odd-omnilmm", "odd-minicpmv"):
+        for name in ("odd-omnilmm", "odd-minicpmv", "odd-equal"):
             check_odd(args, name)
     print("%d compared, %d failed" % (compared, failures))
     sys.exit(failures > 0 or compared == 0)

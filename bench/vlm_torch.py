@@ -83,7 +83,7 @@ class Resampler(nn.Module):
         self.query, self.proj = table(queries, hidden), table(hidden, hidden)
         if stored:
             self.pos_embed = nn.Parameter(torch.empty(queries, hidden), requires_grad=False)
-        self.kv_proj = nn.Linear(width, hidden, bias=False)
+        self.kv_proj = nn.Linear(width, hidden, bias=False) if width != hidden else nn.Identity()
         self.attn = tree(in_proj_weight=table(3 * hidden, hidden), in_proj_bias=table(3 * hidden), out_proj=nn.Linear(hidden, hidden))
         self.ln_q, self.ln_kv, self.ln_post = (nn.LayerNorm(hidden, EPS) for _ in range(3))
 

@@ -285,28 +285,33 @@ static void test_resolve__what_cannot_be_is_named(void **state)
     sheaf_schema_free(schema);
 }
 
-/* A tower and a resampler whose modules hold many tensors, and a table that no training changes. */
-static sheaf_schema *omnilmm(void)
+/* A tower of this width and a resampler whose modules hold many tensors, and a table that no
+ * training changes. */
+static sheaf_schema *omnilmm(int width)
 {
-    static const char text[] =
+    static const char form[] =
         "{\"model_type\":\"omnilmm\",\"hidden_size\":128,\"intermediate_size\":208,"
         "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
         "\"vocab_size\":150,\"num_query\":16,\"image_size\":84,\"vision_config\":{\"img_size\":56,"
-        "\"patch_size\":14,\"embed_dim\":64,\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2.5}}";
+        "\"patch_size\":14,\"embed_dim\":%d,\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2.5}}";
+    char text[sizeof form + 16];
     sheaf_config c;
-    CHECK_OK(sheaf_config_parse(&c, text, sizeof text - 1));
+    snprintf(text, sizeof text, form, width);
+    CHECK_OK(sheaf_config_parse(&c, text, strlen(text)));
     sheaf_schema *schema = schema_of(c, 4);
     sheaf_config_release(&c);
     return schema;
 }
 
 /* What is targeted and saved, and how many factors and tensors that is; or what is wrong. */
-static const struct {
+typedef struct vision_row {
     const char *targets, *saved;
     int modules, tensors;
     sheaf_code code;
     const char *wrong;
-} vision[] = {
+} vision_row;
+
+static const vision_row vision[] = {
     { ".*layers\\.\\d+\\.self_attn\\.(q_proj|k_proj|v_proj|o_proj)", "embed_tokens,resampler", 8,
       1 + 14, 0, NULL },
     /* three blocks of 13, and 4 + 2 around them */
@@ -326,24 +331,38 @@ static const struct {
     { "q_proj", "resampeler", 0, 0, SHEAF_E_ARG, "module to save 'resampeler'" },
 };
 
+/* The tower is as wide as the text model: no kv_proj. */
+static const vision_row equal_vision[] = {
+    { "q_proj", "resampler", 2, 13, 0, NULL },
+    { "all-linear", "", 2 * 7 + 3 * 4, 0, 0, NULL },
+    { "kv_proj", "", 0, 0, SHEAF_E_ARG, "no module of that name" },
+};
+
+static void check_vision(const sheaf_schema *schema, const vision_row *row)
+{
+    sheaf_lora_options o = options_of(row->targets);
+    sheaf_lora *lora = NULL;
+    CHECK_OK(sheaf__lora_set_saved(&o, row->saved));
+    if (row->wrong != NULL) {
+        CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), row->code, row->wrong);
+    } else {
+        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        assert_int_equal(lora->nmodules, row->modules);
+        assert_int_equal(lora->nsaved, row->tensors);
+    }
+    sheaf_lora_free(lora);
+    sheaf_lora_options_release(&o);
+}
+
 static void test_resolve__modules_of_many_tensors(void **state)
 {
-    sheaf_schema *schema = omnilmm();
-    for (size_t i = 0; i < ARRAY_LEN(vision); i++) {
-        sheaf_lora_options o = options_of(vision[i].targets);
-        sheaf_lora *lora = NULL;
-        CHECK_OK(sheaf__lora_set_saved(&o, vision[i].saved));
-        if (vision[i].wrong != NULL) {
-            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), vision[i].code, vision[i].wrong);
-        } else {
-            CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
-            assert_int_equal(lora->nmodules, vision[i].modules);
-            assert_int_equal(lora->nsaved, vision[i].tensors);
-        }
-        sheaf_lora_free(lora);
-        sheaf_lora_options_release(&o);
-    }
+    sheaf_schema *schema = omnilmm(64), *equal = omnilmm(128);
+    for (size_t i = 0; i < ARRAY_LEN(vision); i++)
+        check_vision(schema, &vision[i]);
+    for (size_t i = 0; i < ARRAY_LEN(equal_vision); i++)
+        check_vision(equal, &equal_vision[i]);
     sheaf_schema_free(schema);
+    sheaf_schema_free(equal);
 }
 
 static void test_resolve__a_files_list_may_name_foreign_layers(void **state)
@@ -520,7 +539,7 @@ static void test_check__every_way_a_file_can_be_another(void **state)
 /* PEFT writes the table of positions that it does not train; a file may as well lack it. */
 static void test_check__what_no_training_changes_may_be_missing(void **state)
 {
-    sheaf_schema *schema = omnilmm();
+    sheaf_schema *schema = omnilmm(64);
     sheaf_lora_options o = options_of("q_proj");
     CHECK_OK(sheaf__lora_set_saved(&o, "resampler"));
     sheaf_lora *lora;

@@ -18,19 +18,24 @@ sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *p
                               .number = tower };
 }
 
+/* A tensor that not every resampler has; NULL: this one has none. */
+static const sheaf_tensor *maybe(const sheaf__model *m, const char *prefix, const char *name)
+{
+    char whole[128];
+    snprintf(whole, sizeof whole, "%s%s", prefix, name);
+    return sheaf_schema_find(m->schema, whole);
+}
+
 sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix)
 {
     const int64_t width = m->schema->config.hidden;
     const double eps = m->schema->config.resampler.norm_eps;
     static const char weight[] = "attn.in_proj_weight", bias[] = "attn.in_proj_bias";
-    char name[128];
-    snprintf(name, sizeof name, "%spos_embed", prefix);
-    const sheaf_tensor *positions = sheaf_schema_find(m->schema, name);
-    sheaf_status *st =
-        positions == NULL ? NULL : sheaf__build_vector(m, &r->positions, positions, width);
-    if (st != NULL)
-        return st;
-    (void)(DO(sheaf__named_linear(m, &r->kv, prefix, "kv_proj.weight", NULL, 0)) &&
+    const sheaf_tensor *positions = maybe(m, prefix, "pos_embed"),
+                       *kv = maybe(m, prefix, "kv_proj.weight");
+    sheaf_status *st;
+    (void)(DO(positions == NULL ? NULL : sheaf__build_vector(m, &r->positions, positions, width)) &&
+           DO(kv == NULL ? NULL : sheaf__build_linear(m, &r->kv, kv, NULL, 0)) &&
            DO(sheaf__named_layernorm(m, &r->norm_kv, prefix, "ln_kv", eps)) &&
            DO(sheaf__named_vector(m, &r->query, prefix, "query", width)) &&
            DO(sheaf__named_layernorm(m, &r->norm_q, prefix, "ln_q", eps)) &&
@@ -82,9 +87,11 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
         keys == SHEAF__GRID_SINCOS
             ? (sheaf__position_grid){ keys }
             : (sheaf__position_grid){ keys, &r->positions, side, side, false };
-    sheaf__value *z = sheaf__record_own_columns(tape, x, &r->kv), *k, *v;
-    z = sheaf__record_layernorm(tape, sheaf__record_rows(tape, z, &r->kv, NULL, info), &r->norm_kv,
-                                NULL);
+    sheaf__value *z = x, *k, *v;
+    if (r->kv.name != NULL)
+        z = sheaf__record_rows(tape, sheaf__record_own_columns(tape, x, &r->kv), &r->kv, NULL,
+                               info);
+    z = sheaf__record_layernorm(tape, z, &r->norm_kv, NULL);
     sheaf__value *placed = sheaf__record_grid_positions(tape, z, pictures, &grid);
     sheaf__stage(pass, tape, "resampler_v", -1, SHEAF__TEXT, z);
     sheaf__stage(pass, tape, "resampler_k", -1, SHEAF__TEXT, placed);

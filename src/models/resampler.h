@@ -4,7 +4,8 @@
  *   z = LN_kv(kv x);  q = q(LN_q(query) + P);  k = k(z + P');  v = v z
  *   y = LN_post(out(attention(q, k, v))) proj
  *
- * P are positions of the queries, P' those of the patches; `proj` is stored [in, out]. */
+ * kv is there where the tower is not as wide as the text, else z = LN_kv(x). P are positions of the
+ * queries, P' those of the patches; `proj` is stored [in, out]. */
 #ifndef SHEAF_MODELS_RESAMPLER_H
 #define SHEAF_MODELS_RESAMPLER_H
 
@@ -12,8 +13,8 @@
 #include "tape/pictures.h"
 
 typedef struct sheaf__resampler {
-    sheaf__vector query, positions; /* positions.name NULL: the files have none */
-    sheaf__linear kv, q, k, v, out, proj;
+    sheaf__vector query, positions;       /* positions.name NULL: the files have none */
+    sheaf__linear kv, q, k, v, out, proj; /* kv.name NULL: x goes on as it is */
     sheaf__layernorm norm_q, norm_kv, norm_post;
     /* The queries as one picture, each a patch of a pixel: where their positions are taken. */
     sheaf__picture grid;

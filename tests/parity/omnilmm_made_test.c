@@ -1,13 +1,25 @@
-/* omnilmm_made_test.c - an OmniLMM whose sizes nothing divides agrees with plain torch: two heads
- * of the resampler, a window shorter than the rows, pictures that do not fall into patches, two of
- * them in one row. Its weights, pictures and tokens are hashes of names and places, as
+/* omnilmm_made_test.c - OmniLMMs whose sizes nothing divides agree with plain torch: two or three
+ * heads of the resampler, a window shorter than the rows, pictures that do not fall into patches,
+ * two of them in one row; the tower of `made_equal` is as wide as the text model, so that nothing
+ * is projected between them. Their weights, pictures and tokens are hashes of names and places, as
  * tests/data/omnilmm/made/record.py makes them, so that no file holds them. */
 #include "tests/parity/cog.h"
 
 #include "schema/family.h"
 
-static char *folder, *model, *data; /* of what is recorded; of what is made */
-static json_t *told;
+/* One model: the name of the folder of what is recorded, paths of what is made. */
+typedef struct made {
+    const char *name;
+    char *model, *data;
+    json_t *told;
+    int64_t vocab;
+    bool projected;
+} made;
+
+static made all[] = {
+    { "made", .projected = true },
+    { "made_equal", .projected = false },
+};
 
 static void unit_numbers(float *out, const char *name, int64_t n)
 {
@@ -40,7 +52,7 @@ static void make_tensor(float *x, const sheaf_tensor *t, const sheaf_config *c)
                          : 0.25f * (x[i] - 0.5f);
 }
 
-static void make_model(const sheaf_schema *schema)
+static void make_model(const char *model, const sheaf_schema *schema)
 {
     sheaf_safetensors_spec *spec = calloc((size_t)schema->count, sizeof *spec);
     sheaf_safetensors_writer *w;
@@ -62,7 +74,7 @@ static void make_model(const sheaf_schema *schema)
     free(spec);
 }
 
-static int64_t *integers_of(const char *key, int64_t n)
+static int64_t *integers_of(const json_t *told, const char *key, int64_t n)
 {
     const json_t *list = json_object_get(told, key);
     int64_t *x = malloc((size_t)n * sizeof *x);
@@ -72,10 +84,10 @@ static int64_t *integers_of(const char *key, int64_t n)
     return x;
 }
 
-static void make_data(const sheaf_config *c)
+static void make_data(const made *m, const sheaf_config *c)
 {
-    const int64_t rows = json_integer_value(json_object_get(told, "rows")),
-                  length = json_integer_value(json_object_get(told, "length")),
+    const int64_t rows = json_integer_value(json_object_get(m->told, "rows")),
+                  length = json_integer_value(json_object_get(m->told, "length")),
                   side = c->vit.height, n = 3 * c->vit.channels * side * side;
     const sheaf_safetensors_spec spec[] = {
         { "images", SHEAF_F32, 4, { 3, c->vit.channels, side, side } },
@@ -89,10 +101,10 @@ static void make_data(const sheaf_config *c)
     unit_numbers(pixels, "images", n);
     for (int64_t i = 0; i < n; i++)
         pixels[i] = (pixels[i] - 0.5f) * 4;
-    CHECK_OK(sheaf__safetensors_begin(&w, data, spec, 4, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, m->data, spec, 4, NULL, 0, NULL));
     CHECK_OK(sheaf__safetensors_write(w, 0, 0, pixels, n * 4));
     for (int i = 1; i < 4; i++) {
-        int64_t *x = integers_of(key[i], rows * length);
+        int64_t *x = integers_of(m->told, key[i], rows * length);
         CHECK_OK(sheaf__safetensors_write(w, i, 0, x, rows * length * 8));
         free(x);
     }
@@ -100,34 +112,45 @@ static void make_data(const sheaf_config *c)
     free(pixels);
 }
 
+static void make_one(made *m, const char *source)
+{
+    char folder[PATH_MAX], name[64];
+    snprintf(folder, sizeof folder, "%s/tests/data/omnilmm/%s", source, m->name);
+    m->model = strdup(at(m->name));
+    snprintf(name, sizeof name, "%s.safetensors", m->name);
+    m->data = strdup(at(name));
+    m->told = json_of(folder, "expected.json");
+    CHECK_OK(sheaf__make_dirs(m->model, NULL));
+    assert_int_equal(symlink(in_dir(folder, "config.json"), in_dir(m->model, "config.json")), 0);
+    sheaf_config c;
+    sheaf_schema *schema;
+    CHECK_OK(sheaf_config_read(&c, in_dir(folder, "config.json")));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    m->vocab = c.vocab;
+    assert_int_equal(c.vit.hidden != c.hidden, m->projected);
+    make_model(m->model, schema);
+    make_data(m, &c);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+}
+
 static int make(void **state)
 {
     const char *source = getenv("SHEAF_SOURCE_ROOT");
     if (make_scratch(state) != 0 || source == NULL)
         return 1;
-    folder = strdup(in_dir(source, "tests/data/omnilmm/made"));
-    model = strdup(at("model"));
-    data = strdup(at("data.safetensors"));
-    told = json_of(folder, "expected.json");
-    CHECK_OK(sheaf__make_dirs(model, NULL));
-    assert_int_equal(symlink(in_dir(folder, "config.json"), in_dir(model, "config.json")), 0);
-    sheaf_config c;
-    sheaf_schema *schema;
-    CHECK_OK(sheaf_config_read(&c, in_dir(folder, "config.json")));
-    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-    make_model(schema);
-    make_data(&c);
-    sheaf_schema_free(schema);
-    sheaf_config_release(&c);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        make_one(&all[i], source);
     return 0;
 }
 
 static int unmake(void **state)
 {
-    json_decref(told);
-    free(folder);
-    free(model);
-    free(data);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        json_decref(all[i].told);
+        free(all[i].model);
+        free(all[i].data);
+    }
     return remove_scratch(state);
 }
 
@@ -143,9 +166,9 @@ static double along(const float *x, int64_t n, const char *name)
     return sum;
 }
 
-static void check_logits(const trial *t, int64_t vocab)
+static void check_logits(const made *m, const trial *t)
 {
-    const json_t *rows = json_object_get(told, "logits"), *row, *want;
+    const json_t *rows = json_object_get(m->told, "logits"), *row, *want;
     size_t r, i;
     int compared = 0;
     json_array_foreach((json_t *)rows, r, row) json_array_foreach((json_t *)row, i, want)
@@ -153,29 +176,35 @@ static void check_logits(const trial *t, int64_t vocab)
         if (json_is_null(want))
             continue;
         const int64_t at = (int64_t)(r * json_array_size(row) + i);
-        CHECK_NEAR("logits", along(t->logits + at * vocab, vocab, "logits"),
+        CHECK_NEAR("logits", along(t->logits + at * m->vocab, m->vocab, "logits"),
                    json_number_value(want), 1e-4);
         compared++;
     }
     assert_true(compared > 50);
-    CHECK_NEAR("loss", t->loss, json_number_value(json_object_get(told, "loss")), 1e-5);
+    CHECK_NEAR("loss", t->loss, json_number_value(json_object_get(m->told, "loss")), 1e-5);
+}
+
+static void check_forward(const made *m)
+{
+    const int64_t n = (int64_t)json_array_size(json_object_get(m->told, "ids"));
+    trial one = { 0 };
+    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
+        trial t = run(m->model, NULL, m->data, ranks_to_try[r], SHEAF_F32, false);
+        if (r == 0) {
+            check_logits(m, &t);
+            one = t;
+            continue;
+        }
+        CHECK_BYTES("logits", t.logits, one.logits, (size_t)(n * m->vocab) * sizeof(float));
+        release(&t);
+    }
+    release(&one);
 }
 
 static void test_made__forward(void **state)
 {
-    trial one = { 0 };
-    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial t = run(model, NULL, data, ranks_to_try[r], SHEAF_F32, false);
-        const int64_t vocab = 211, n = (int64_t)json_array_size(json_object_get(told, "ids"));
-        if (r == 0) {
-            check_logits(&t, vocab);
-            one = t;
-            continue;
-        }
-        CHECK_BYTES("logits", t.logits, one.logits, (size_t)(n * vocab) * sizeof(float));
-        release(&t);
-    }
-    release(&one);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        check_forward(&all[i]);
 }
 
 /* One that is zero but for rounding (a bias of keys moves no probability) has nothing to compare.
@@ -191,12 +220,12 @@ static void check_gradient(const char *name, const float *x, int64_t n, const js
                1e-4 * norm + 1e-7);
 }
 
-static void test_made__gradients(void **state)
+static void check_gradients(const made *m)
 {
-    const json_t *gradients = json_object_get(told, "gradients");
+    const json_t *gradients = json_object_get(m->told, "gradients");
     trial one = { 0 };
     for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial t = run(model, NULL, data, ranks_to_try[r], SHEAF_F32, true);
+        trial t = run(m->model, NULL, m->data, ranks_to_try[r], SHEAF_F32, true);
         assert_int_equal(t.trained, json_object_size(gradients));
         for (int i = 0; i < t.trained; i++)
             if (r == 0)
@@ -210,6 +239,12 @@ static void test_made__gradients(void **state)
             release(&t);
     }
     release(&one);
+}
+
+static void test_made__gradients(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        check_gradients(&all[i]);
 }
 
 int main(void)

@@ -108,10 +108,14 @@ sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, in
     /* No LoRA where it is torch's attention, which would not look at the factors. Upstream's own,
      * which came with the versions that compute their table, asks the layer. */
     const sheaf_role out = table ? SHEAF_OTHER : SHEAF_LINEAR;
-    const sheaf__tensor_row rows[] = {
+    /* Each table ends with what only some have; upstream's kv_proj is Identity where both widths
+     * are the same. */
+    const sheaf__tensor_row first[] = {
         { "query", { q, e }, SHEAF_OTHER },
         { "proj", { e, e }, SHEAF_OTHER },
         { "kv_proj.weight", { e, from }, SHEAF_LINEAR, SHEAF__BY_IN },
+    };
+    const sheaf__tensor_row rows[] = {
         { "attn.in_proj_weight", { 3 * e, e }, SHEAF_OTHER, SHEAF__BY_OUT3, r->heads },
         { "attn.in_proj_bias", { 3 * e }, SHEAF_OTHER, SHEAF__BY_OUT3, r->heads, .zero = true },
         { "attn.out_proj.weight", { e, e }, out, SHEAF__BY_IN, r->heads },
@@ -124,5 +128,9 @@ sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, in
         { "ln_post.bias", { e }, SHEAF_NORM },
         { "pos_embed", { q, e }, SHEAF_OTHER, .buffer = true },
     };
+    sheaf_status *st =
+        sheaf__rows_add(schema, prefix, -1, first, sizeof first / sizeof *first - (from == e));
+    if (st != NULL)
+        return st;
     return sheaf__rows_add(schema, prefix, -1, rows, sizeof rows / sizeof *rows - !table);
 }

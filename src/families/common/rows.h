@@ -34,7 +34,8 @@ sheaf_status *sheaf__rows_size(const char *name, int64_t value, int64_t most);
 sheaf_status *sheaf__rows_sizes(const sheaf_config *config, int64_t most_patches);
 
 /* sheaf__resampler_rows - those of a resampler of config.resampler, to config.hidden from a tower
- * of width `from`; table: the positions of its queries are in the files. */
+ * of width `from`, whose rows are projected where that is another; table: the positions of its
+ * queries are in the files. */
 sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,
                                     bool table);
 

@@ -289,6 +289,35 @@ static void test_rows__of_a_block_that_is_dropped(void **state)
     sheaf_schema_free(all);
 }
 
+/* Upstream's kv_proj is Identity where the tower is as wide as the text model. */
+static void test_rows__of_a_tower_as_wide_as_the_text(void **state)
+{
+#define WIDE_NAVIT                                                                                 \
+    "\"vision\":{\"hidden_size\":128,\"image_size\":56,\"intermediate_size\":100,"                 \
+    "\"num_attention_heads\":4,\"num_hidden_layers\":3,\"patch_size\":7}"
+#define WIDE_TIMM                                                                                  \
+    "\"vision\":{\"img_size\":56,\"patch_size\":14,\"embed_dim\":128,\"depth\":3,\"num_heads\":4," \
+    "\"mlp_ratio\":2.0}"
+    static const char *const texts[][2] = {
+        { SMALL_2_0, SMALL("2.0", CONSTANTS, WIDE_TIMM) },
+        { SMALL("2.5", "", NAVIT), SMALL("2.5", "", WIDE_NAVIT) },
+        { SMALL_2_6, SMALL("2.6", ",\"model_type\":\"qwen2\",\"qkv_bias\":true", WIDE_NAVIT) },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        sheaf_schema *other = schema_of(texts[i][0]), *equal = schema_of(texts[i][1]);
+        int missing = 0;
+        for (int64_t t = 0; t < other->count; t++)
+            if (sheaf_schema_find(equal, other->tensor[t].name) == NULL) {
+                assert_string_equal(other->tensor[t].name, "resampler.kv_proj.weight");
+                missing++;
+            }
+        assert_int_equal(missing, 1);
+        assert_int_equal(equal->count, other->count - 1);
+        sheaf_schema_free(equal);
+        sheaf_schema_free(other);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_config__how_pictures_are_sliced),
         cmocka_unit_test(test_rows__cuts),
         cmocka_unit_test(test_rows__of_a_block_that_is_dropped),
+        cmocka_unit_test(test_rows__of_a_tower_as_wide_as_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

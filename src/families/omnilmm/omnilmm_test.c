@@ -117,6 +117,25 @@ static void test_rows__cuts(void **state)
     sheaf_schema_free(schema);
 }
 
+/* Upstream's kv_proj is Identity where the tower is as wide as the text model. */
+static void test_rows__of_a_tower_as_wide_as_the_text(void **state)
+{
+    static const char wide[] = "{" TEXT ",\"num_query\":16,\"image_size\":84,\"vision_config\":{"
+                               "\"img_size\":56,\"patch_size\":14,\"embed_dim\":128,"
+                               "\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2.5}}";
+    sheaf_schema *other = schema_of(SMALL), *equal = schema_of(wide);
+    int missing = 0;
+    for (int64_t i = 0; i < other->count; i++)
+        if (sheaf_schema_find(equal, other->tensor[i].name) == NULL) {
+            assert_string_equal(other->tensor[i].name, "model.resampler.kv_proj.weight");
+            missing++;
+        }
+    assert_int_equal(missing, 1);
+    assert_int_equal(equal->count, other->count - 1);
+    sheaf_schema_free(equal);
+    sheaf_schema_free(other);
+}
+
 static void test_config__keys_that_are_refused(void **state)
 {
 #define WITH(keys)                                                                                 \
@@ -177,6 +196,7 @@ int main(void)
         cmocka_unit_test(test_config__the_towers_name_tells_its_sizes),
         cmocka_unit_test(test_rows__of_the_published_model),
         cmocka_unit_test(test_rows__cuts),
+        cmocka_unit_test(test_rows__of_a_tower_as_wide_as_the_text),
         cmocka_unit_test(test_config__keys_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-"""Records what plain torch computes of an OmniLMM whose sizes nothing divides: record.py > expected.json
+"""Records what plain torch computes of an OmniLMM whose sizes nothing divides: record.py FOLDER > FOLDER/expected.json
 
+FOLDER: this one, or made_equal, whose tower is as wide as its text model: upstream's kv_proj is Identity there.
 Weights, pictures and tokens are hashes of names and places, so that no file holds them; the test makes the same. The tower and
 the resampler are written here from docs/omnilmm.md with torch's own modules, the decoder is transformers' Mistral. Needs torch
 and transformers; no test runs this.
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from transformers import MistralConfig, MistralForCausalLM
 
 torch.set_num_threads(1)
-c = json.load(open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "config.json")))
+c = json.load(open(os.path.join(sys.argv[1], "config.json")))
 v = c["vision_config"]
 H, W, Q, V = c["hidden_size"], v["embed_dim"], c["num_query"], c["vocab_size"]
 
@@ -86,13 +87,13 @@ def sincos(n):
 
 def resampler(x):
     r, n, g = "model.resampler.", x.shape[0], math.isqrt(Q)
-    z = ln(F.linear(x, make(r + "kv_proj.weight", H, W)), r + "ln_kv", H)
+    z = ln(x if W == H else F.linear(x, make(r + "kv_proj.weight", H, W)), r + "ln_kv", H)
     table = sincos(g)
     keys = F.interpolate(table.reshape(1, g, g, H).permute(0, 3, 1, 2), (side, side), mode="bicubic",
                          align_corners=False).permute(0, 2, 3, 1).reshape(-1, H)
     q = ln(make(r + "query", Q, H), r + "ln_q", H) + table
     y, _ = F.multi_head_attention_forward(
-        q[:, None].expand(-1, n, -1), (z + keys).transpose(0, 1), z.transpose(0, 1), H, H // 128,
+        q[:, None].expand(-1, n, -1), (z + keys).transpose(0, 1), z.transpose(0, 1), H, c.get("resampler_num_heads", H // 128),
         make(r + "attn.in_proj_weight", 3 * H, H), make(r + "attn.in_proj_bias", 3 * H), None, None, False, 0.0,
         make(r + "attn.out_proj.weight", H, H), make(r + "attn.out_proj.bias", H), need_weights=False)
     return ln(y.transpose(0, 1), r + "ln_post", H) @ make(r + "proj", H, H)
