@@ -186,6 +186,7 @@ def compare_answers(args, model, dtype, model_flags, batch, threads):
     """A token of each of `batch` sequences, and reading their prompts; returns how far each is off, in percent."""
     flags = model_flags + DTYPES[dtype] + ["--threads", str(threads)]
     told, short, long, few, many = [], [], [], [], []
+    clock, off, passes = int(threads > 1), [], -(-MORE // batch)
     for _ in range(args.rounds):
         told.append(predict(args, flags + ["--place", "1", "--micro-batch", str(batch), "--seq", str(PROMPT + SHORT + LONG),
                                            "--max-new", str(SHORT + LONG)]))
@@ -193,7 +194,6 @@ def compare_answers(args, model, dtype, model_flags, batch, threads):
         many.append(answer(args, flags, batch, batch + passes * batch, 1))
         short.append(answer(args, flags, batch, batch, SHORT))
         long.append(answer(args, flags, batch, batch, LONG))
-    clock, off, passes = int(threads > 1), [], -(-MORE // batch)
     for what, key, less, more, n in (("prompts", "prompt", few, many, passes), ("a token", "token", short, long, LONG - SHORT)):
         planned = min(one[key] for one in told)
         took = (min(one[clock] for one in more) - min(one[clock] for one in less)) / n
