@@ -48,3 +48,15 @@ double sheaf__timed_ops(const sheaf__timed *timed)
         seconds += timed->work.entry[i].seconds;
     return seconds;
 }
+
+double sheaf__timed_as_middle(sheaf__timed *timed, const sheaf__turns *plain)
+{
+    const double whole = sheaf__turns_middle(plain), ops = sheaf__timed_ops(timed),
+                 longer = sheaf__turns_middle(&timed->turns) / timed->turns.fastest,
+                 share = ops * longer > whole ? whole / ops : longer;
+    for (int64_t i = 0; i < timed->work.n; i++) {
+        timed->work.entry[i].seconds *= share;
+        timed->work.entry[i].waiting *= share;
+    }
+    return whole > ops * share ? whole - ops * share : 0;
+}

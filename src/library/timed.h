@@ -31,5 +31,9 @@ sheaf_status *sheaf__timed_leave(sheaf__timed_turn *turn, sheaf_status *st);
 
 /* sheaf__timed_ops - seconds of all ops of the fastest turn. */
 double sheaf__timed_ops(const sheaf__timed *timed);
+/* sheaf__timed_as_middle - the list as of the middle turn: its seconds by what that one took longer
+ * than the fastest, and together no more than the middle one of `plain` took, the same without a
+ * list. Returns what that one took beside them. Both have a turn. */
+double sheaf__timed_as_middle(sheaf__timed *timed, const sheaf__turns *plain);
 
 #endif

@@ -39,7 +39,8 @@ typedef struct sheaf__timing_answers {
 
 /* sheaf__timing_measure_answers, sheaf__timing_predict_answers - as above, of one stage. Between
  * two tokens as many bytes are read as the layers that are left out hold, at most 256 MiB: caches
- * are as in a run.
+ * are as in a run. Of prompts the fastest turn counts, of tokens the middle one: a run has hundreds
+ * of them, so it meets as many slow ones.
  * Errors also: SHEAF_E_ARG for stages, and for a prompt without room for the model's image. */
 sheaf_status *sheaf__timing_measure_answers(sheaf_profile *out, const sheaf__question *question,
                                             const sheaf__timing_how *how);

@@ -180,29 +180,18 @@ static sheaf_status *time_tokens(timing *t, sheaf_passes *p, const sweep *s)
     return st;
 }
 
-/* What the ops take together is no more than a turn without a list. */
-static void trim(sheaf__work *work, double ops, double most)
-{
-    for (int64_t i = 0; i < work->n && ops > most; i++) {
-        work->entry[i].seconds *= most / ops;
-        work->entry[i].waiting *= most / ops;
-    }
-}
-
 static void collect(timing *t)
 {
     sheaf_profile *p = t->out;
     const double middle = sheaf__turns_middle(&t->read.turns),
-                 reading = t->read.turns.fastest - sheaf__timed_ops(&t->read),
-                 ops = sheaf__timed_ops(&t->next);
+                 reading = t->read.turns.fastest - sheaf__timed_ops(&t->read);
+    p->next_beside = sheaf__timed_as_middle(&t->next, &t->plain);
     p->work = t->read.work;
     p->next = t->next.work;
     t->read.work = t->next.work = (sheaf__work){ 0 };
     p->beside = reading > 0 ? reading : 0;
     p->first = t->first > middle ? t->first - middle : 0;
     p->size.fresh = t->fresh;
-    p->next_beside = t->plain.fastest > ops ? t->plain.fastest - ops : 0;
-    trim(&p->next, ops, t->plain.fastest);
     p->spread = sheaf__turns_middle(&t->plain) / t->plain.fastest - 1;
     p->busy = t->next.busy;
 }
