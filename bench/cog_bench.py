@@ -6,7 +6,7 @@ Steps: hidden 1024, 4 layers, ViT 512 wide with 4 layers, images of 224 x 224; L
 sheaf's time is the whole command, from its start to its end, with the loss of one row of four tokens; PyTorch's is
 torch.load() and load_state_dict() alone, without imports.
 Runs are interleaved, and the table gives the median; speed of a run: the median of its steps without the first.
---family omnilmm or minicpmv: steps of those instead (vlm_bench.py).
+--family omnilmm or minicpmv: steps of those instead (vlm_bench.py), with --upstream beside upstream's own classes too.
 """
 import argparse
 import json
@@ -106,6 +106,9 @@ def main():
     parser.add_argument("--work", default="build/bench")
     parser.add_argument("--sheaf", default="build/sheaf")
     parser.add_argument("--family", choices=["cogvlm", "omnilmm", "minicpmv"], default="cogvlm")
+    parser.add_argument("--upstream", metavar="DIR", help="of omnilmm and minicpmv: upstream's code, whose own classes take part: the folder that "
+                        "holds omnilmm/ (github.com/OpenBMB/MiniCPM-V), or modeling_minicpmv.py of a published MiniCPM-V 2.6")
+    parser.add_argument("--site", metavar="DIR", help="where timm, torchvision and Pillow are, which upstream's code imports, if not beside torch")
     parser.add_argument("--only", choices=["steps", "loading"])
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--batches", default="1,2")
@@ -115,6 +118,8 @@ def main():
     parser.add_argument("--clock", choices=["wall", "processor"], default="wall",
                         help="processor: tokens by seconds of processor time, for busy machines; with --threads 1")
     args = parser.parse_args()
+    if args.upstream and args.family == "cogvlm":
+        parser.error("--upstream: of CogVLM none is run; give --family omnilmm or minicpmv")
     os.makedirs(args.work, exist_ok=True)
     print("machine: " + machine())
     results = []

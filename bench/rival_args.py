@@ -4,8 +4,8 @@ import argparse
 import torch
 
 
-def read(**choices):
-    """The arguments; each of `choices` is a flag with its values, the first by default."""
+def read(*paths, **choices):
+    """The arguments; each of `paths` is a flag that names a place, of `choices` one with its values, the first by default."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
@@ -14,6 +14,8 @@ def read(**choices):
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], required=True)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--threads", type=int, default=2)
+    for name in paths:
+        parser.add_argument("--" + name)
     for name, values in choices.items():
         parser.add_argument("--" + name, choices=values, default=values[0])
     args = parser.parse_args()

@@ -4,6 +4,7 @@
 # `./run bench checkpoints` compares merging and resharding with cp and PEFT instead,
 # `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch,
 # `./run bench vision --family omnilmm` (or minicpmv) steps of those with PyTorch that pads nothing,
+# the same with `--upstream DIR` also with upstream's own classes, of which DIR is a checkout,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench attention` attention of long sequences with PyTorch's,
 # `./run bench ranks` one rank with ranks of one thread each,

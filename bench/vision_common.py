@@ -57,20 +57,25 @@ def run_sheaf(args, model, data, dtype, batch, slices, *words):
     speed, best = statistics.median(line["tokens_per_s"] for line in lines[1:]), max(line["tokens_per_s"] for line in lines)
     if args.clock == "processor":  # less a run of one step, which loads and writes as much
         speed = best = lines[0]["tokens"] * (args.steps - 1) / (seconds - train(1)[1])
-    return {"speed": speed, "peak": peak, "loss": lines[0]["loss"], "best": best, "first_step": lines[0]["tokens"] / lines[0]["tokens_per_s"]}
+    return {"speed": speed, "peak": peak, "loss": lines[0]["loss"], "norm": lines[0]["grad_norm"], "best": best, "first_step": lines[0]["tokens"] / lines[0]["tokens_per_s"]}
 
 
 def run_rival(args, program, model, data, dtype, batch, variant, steps=None):
     """The same steps by PyTorch; variant: which rows the head sees, the dtype of the factors."""
     head, adapters = variant
+    return run_steps(args, program, model, data, dtype, batch, steps, "--head", head, "--adapters", adapters)
+
+
+def run_steps(args, program, model, data, dtype, batch, steps, *words):
+    """What a program that takes steps tells, `words` being flags of its own."""
     out, _, peak = run(args, [
-        sys.executable, os.path.join(HERE, program), "--model", model, "--data", data, "--dtype", dtype, "--head", head,
-        "--adapters", adapters, "--micro-batch", str(batch), "--steps", str(steps or args.steps), "--threads", str(args.threads)],
-        args.threads)
+        sys.executable, os.path.join(HERE, program), "--model", model, "--data", data, "--dtype", dtype, *words,
+        "--micro-batch", str(batch), "--steps", str(steps or args.steps), "--threads", str(args.threads)], args.threads)
     told = json.loads(out.splitlines()[-1])
     if args.clock == "processor":
         told["step_seconds"] = told["step_processor_seconds"]
-    return {"speed": told["tokens_per_step"] / statistics.median(told["step_seconds"][1:]), "peak": peak, "loss": told["losses"][0],
+    return {"speed": told["tokens_per_step"] / statistics.median(told["step_seconds"][1:]), "peak": peak, "loss": told["first_loss"],
+            "norm": told["gradient_norms"][0],
             "best": told["tokens_per_step"] / min(told["step_seconds"]), "first_step": told["step_seconds"][0], "versions": told["versions"],
             "imports": told.get("import_rss_bytes", 0)}
 
