@@ -333,8 +333,11 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
 {
     const int64_t rows = of->batch * of->queries;
     pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory, NULL };
-    if (reads_some(&p))
-        p.wanted = sheaf__record_wanted(tape, rows, of->head);
+    sheaf__wanted wanted;
+    if (reads_some(&p)) {
+        wanted = sheaf__record_wanted(tape, rows, of->head);
+        p.wanted = &wanted;
+    }
     x = m->context->stages > 1 ? record_stages(&p, x, rows) : record_layers(&p, x);
     if (!m->ends) {
         sheaf__record_far_head(tape, rows, m->schema->config.vocab, of->head);

@@ -5,6 +5,7 @@
 #include "models/open.h"
 #include "plan/passes.h"
 #include "plan/time.h"
+#include "tape/wanted.h"
 #include "tests/files.h"
 
 /* ---- the list of ops ---- */
@@ -66,6 +67,7 @@ static double flops_of(const sheaf__work *work, sheaf__work_kind kind, sheaf__wo
 
 static const double M = ROWS * SEQ, LABELS = ROWS * (SEQ - 1),
                     WEIGHTS = 2.0 * H * H + 2.0 * H * KV + 3.0 * H * F, /* of a layer */
+    BEHIND = 1.0 * H * H + 3.0 * H * F, /* of them, behind attention */
     PAIRS = ROWS * (SEQ * (SEQ + 1.0) / 2) * H;
 
 static void test_time__operations_of_the_head(void **state)
@@ -159,10 +161,11 @@ static void test_time__operations_of_generation(void **state)
                                data));
     const sheaf__work *pass[] = { &read.work, &next.work };
     const double rows[] = { BATCH * PROMPT, BATCH },
-                 pairs[] = { BATCH * PROMPT * (PROMPT + 1) / 2, BATCH * KEYS };
+                 pairs[] = { BATCH * PROMPT * (PROMPT + 1) / 2, BATCH * KEYS },
+                 left_out[] = { BATCH * (PROMPT - SHEAF__WANTED_UNIT), 0 };
     for (int i = 0; i < 2; i++) { /* of the first of two ranks */
         CHECK_NEAR("products", flops_of(pass[i], SHEAF__WORK_PRODUCTS, SHEAF__WORK_FORWARD),
-                   rows[i] * WEIGHTS * LAYERS, 0);
+                   rows[i] * WEIGHTS * LAYERS - left_out[i] * BEHIND, 0);
         CHECK_NEAR("attention", flops_of(pass[i], SHEAF__WORK_ATTENTION, SHEAF__WORK_FORWARD),
                    2 * pairs[i] * H * LAYERS, 0);
     }

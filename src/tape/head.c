@@ -606,8 +606,7 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
         sheaf__op_arg(op, place, SHEAF__READ);
     if (x->needs_grad) {
         p->dx = sheaf__tape_value(tape, "gradient of the head's input", x->rows, x->cols, x->dtype);
-        p->dx->there = x->there;
-        p->dx->blocks = x->blocks;
+        sheaf__rows_as(p->dx, x);
         sheaf__op_arg(op, p->dx, SHEAF__MAKE | SHEAF__KEEP);
     }
 }

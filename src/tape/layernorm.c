@@ -306,11 +306,9 @@ sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf_
                         sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm mean", x->rows, 1, SHEAF_F32),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
-    sheaf__value *const of_rows[] = { p->y, p->mean, p->rstd };
-    for (int i = 0; i < 3; i++) {
-        of_rows[i]->there = x->there;
-        of_rows[i]->blocks = x->blocks;
-    }
+    sheaf__rows_as(p->y, x);
+    sheaf__rows_as(p->mean, x);
+    sheaf__rows_as(p->rstd, x);
     p->y->needs_grad = flows;
     op->cheap = !norm->cut; /* a cut one sums over ranks */
     const unsigned keep = reads_x ? SHEAF__KEEP : 0;

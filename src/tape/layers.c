@@ -258,10 +258,8 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
     op->cheap = true;
     *p = (norm_params){ norm, x, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
-    p->y->there = x->there;
-    p->y->blocks = x->blocks;
-    p->rstd->there = x->there;
-    p->rstd->blocks = x->blocks;
+    sheaf__rows_as(p->y, x);
+    sheaf__rows_as(p->rstd, x);
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
@@ -628,8 +626,7 @@ static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__
     *p = (swiglu_params){ gelu, gate, up,
                           sheaf__tape_value(tape, name, gate->rows, gate->cols, gate->dtype) };
     op->cheap = true;
-    p->h->there = gate->there;
-    p->h->blocks = gate->blocks;
+    sheaf__rows_as(p->h, gate);
     p->h->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES | SHEAF__OVER : 0);
     sheaf__op_arg(op, gate, use);

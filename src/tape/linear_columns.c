@@ -316,8 +316,7 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
         y[i] = p->y[i] = sheaf__tape_value(tape, l->name, x->rows, l->owned, x->dtype);
-        y[i]->there = x->there;
-        y[i]->blocks = x->blocks;
+        sheaf__rows_as(y[i], x);
         y[i]->needs_grad = flows;
         sheaf__op_arg(op, y[i], SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);
@@ -328,10 +327,12 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         }
         if (l->lora != NULL) {
             p->h[i] = sheaf__tape_value(tape, "lora inner value", x->rows, l->lora->rank, x->dtype);
+            sheaf__rows_as(p->h[i], x);
             sheaf__op_arg(op, p->h[i], SHEAF__MAKE | (l->lora->b != NULL ? SHEAF__KEEP : 0));
         }
         if (sheaf__linear_drops(l, info)) {
             p->xd[i] = sheaf__tape_value(tape, "dropped input", x->rows, x->cols, x->dtype);
+            sheaf__rows_as(p->xd[i], x);
             sheaf__op_arg(op, p->xd[i], SHEAF__MAKE | SHEAF__KEEP);
         }
     }

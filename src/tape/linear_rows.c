@@ -212,13 +212,7 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__give(c, g);
     sheaf__batch_free(b);
     if (st == NULL && p->residual != NULL && p->residual->needs_grad) {
-        if (p->residual->grad_fresh) { /* dy dies here: hand the buffer on instead of copying */
-            void *swap = p->residual->grad;
-            p->residual->grad = p->y->grad;
-            p->y->grad = swap;
-        } else {
-            sheaf__accumulate(c, p->residual->grad, p->y->grad, m * p->y->cols, c->dtype);
-        }
+        sheaf__hand_on(c, p->residual, p->y);
     }
     return st;
 }
@@ -235,8 +229,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     const bool keep_x = linear->weight_trained != NULL ||
                         (linear->lora != NULL && linear->lora->a != NULL && !drops);
     p->y = sheaf__tape_value(tape, linear->name, x->rows, linear->out, x->dtype);
-    p->y->there = x->there;
-    p->y->blocks = x->blocks;
+    sheaf__rows_as(p->y, x);
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x,
                   SHEAF__READ | (flows ? SHEAF__TAKES : 0) | (flows && keep_x ? SHEAF__KEEP : 0));
@@ -245,10 +238,12 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
         sheaf__op_arg(op, residual, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     if (linear->lora != NULL && linear->lora->b != NULL) {
         p->h = sheaf__tape_value(tape, "lora inner value", x->rows, linear->lora->rank, x->dtype);
+        sheaf__rows_as(p->h, x);
         sheaf__op_arg(op, p->h, SHEAF__MAKE | SHEAF__KEEP);
     }
     if (drops) {
         p->xd = sheaf__tape_value(tape, "dropped input", x->rows, x->cols, x->dtype);
+        sheaf__rows_as(p->xd, x);
         sheaf__op_arg(op, p->xd, SHEAF__MAKE | SHEAF__KEEP);
     }
     if (flows)

@@ -146,7 +146,7 @@ typedef struct taken_params {
     sheaf__value *x, *y, *which, *weights;
     int64_t expert, count; /* rows that took it in this run; on dry all */
     sheaf__row_blocks blocks;
-    int64_t begin[]; /* of the blocks, where rows are summed */
+    int64_t *begin; /* of the blocks, where rows are summed */
 } taken_params;
 
 typedef struct taken_args {
@@ -242,9 +242,8 @@ sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf
 {
     const bool flows = x->needs_grad;
     const int64_t blocks = summed ? (x->rows + BLOCK - 1) / BLOCK + 1 : 0;
-    sheaf__op *op =
-        sheaf__tape_op(tape, "rows of an expert", taken_forward, flows ? taken_backward : NULL,
-                       sizeof(taken_params) + (size_t)blocks * sizeof(int64_t));
+    sheaf__op *op = sheaf__tape_op(tape, "rows of an expert", taken_forward,
+                                   flows ? taken_backward : NULL, sizeof(taken_params));
     taken_params *p = op->params;
     p->x = x;
     p->y = sheaf__tape_value(tape, "rows of an expert", x->rows, x->cols, x->dtype);
@@ -252,7 +251,8 @@ sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf
     p->weights = weights;
     p->expert = expert;
     p->count = x->rows;
-    p->blocks = (sheaf__row_blocks){ 0, p->begin };
+    p->begin = blocks == 0 ? NULL : sheaf__tape_hold(tape, (size_t)blocks * sizeof *p->begin);
+    p->blocks = (sheaf__row_blocks){ 0, p->begin, false };
     p->y->blocks = summed ? &p->blocks : NULL;
     p->y->there = p->which->there = &p->count;
     p->y->needs_grad = flows;

@@ -116,8 +116,7 @@ sheaf__value *sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by)
                                    flows ? scaled_backward : NULL, sizeof(scaled_params));
     sheaf__value *y = sheaf__tape_value(tape, "divided rows", x->rows, x->cols, x->dtype);
     *(scaled_params *)op->params = (scaled_params){ DIVIDE, x, y, NULL, by, false };
-    y->there = x->there;
-    y->blocks = x->blocks;
+    sheaf__rows_as(y, x);
     y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     sheaf__op_arg(op, y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));

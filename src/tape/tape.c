@@ -29,6 +29,8 @@ struct sheaf__tape {
     int64_t nsteps;
     sheaf__value **dead; /* values whose data dies after a step, grouped by step */
     int64_t ndead, dead_capacity;
+    void **held; /* sheaf__tape_hold() */
+    int64_t nheld, held_capacity;
     sheaf__value **pinned;
     int npinned;
     int segment, nsegments, layer;
@@ -73,6 +75,9 @@ void sheaf__tape_free(sheaf__tape *tape)
             free(tape->op[i]->params);
         free(tape->op[i]);
     }
+    for (int64_t i = 0; i < tape->nheld; i++)
+        free(tape->held[i]);
+    free(tape->held);
     free(tape->value);
     free(tape->op);
     free(tape->steps);
@@ -126,6 +131,17 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
                        .params = params,
                        .segment = tape->segment };
     return op;
+}
+
+void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes)
+{
+    void *block = calloc(1, bytes + 1);
+    if (block == NULL || !SHEAF_GROW(&tape->held, &tape->held_capacity, tape->nheld + 1)) {
+        free(block);
+        tape->no_memory = true;
+        return NULL;
+    }
+    return tape->held[tape->nheld++] = block;
 }
 
 void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use)
@@ -299,18 +315,11 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
     return NULL;
 }
 
-/* On dry, of rows that a run chooses: what it will touch, with a huge page that they end in. */
-static size_t bytes_of(const sheaf__tape *tape, const sheaf__value *value)
-{
-    const size_t row = (size_t)value->cols * sheaf_dtype_bytes(value->dtype),
-                 all = (size_t)value->rows * row,
-                 touched = (size_t)sheaf__rows_there(value) * row + ((size_t)2 << 20);
-    return tape->context->device->kind == SHEAF_DRY && touched < all ? touched : all;
-}
-
 static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
 {
-    const size_t bytes = bytes_of(tape, value);
+    const bool foretold = value->blocks != NULL && value->blocks->foretold;
+    const int64_t rows = foretold ? sheaf__rows_there(value) : value->rows;
+    const size_t bytes = (size_t)rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
     return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS),
                     "%s", value->name);
 }

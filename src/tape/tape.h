@@ -86,7 +86,8 @@ static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, 
  * are of one block, which sums over rows take by itself. n 0: nothing was chosen yet. */
 typedef struct sheaf__row_blocks {
     int64_t n, *begin;
-    bool foretold; /* the dry device knows how many rows there are, where it knows the labels */
+    /* An op before says how many rows there are, on dry as far as it knows the labels. */
+    bool foretold;
 } sheaf__row_blocks;
 
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
@@ -94,8 +95,8 @@ typedef struct sheaf__value {
     const char *name; /* static text, for messages */
     int layer;        /* for messages, -1 = outside layers */
     int64_t rows, cols;
-    /* Of rows that a run chooses: how many of the first are there; NULL: all. Memory is taken for
-     * all, and on dry all are there, unless they are foretold. */
+    /* Of rows that a run chooses: how many of the first are there; NULL: all. Where they are
+     * foretold, memory is taken for these; else for all, and on dry all are there. */
     const int64_t *there;
     const sheaf__row_blocks *blocks; /* of such rows, where something sums over them; else NULL */
     sheaf_dtype dtype;
@@ -113,6 +114,13 @@ typedef struct sheaf__value {
 static inline int64_t sheaf__rows_there(const sheaf__value *v)
 {
     return v->there == NULL ? v->rows : *v->there;
+}
+
+/* sheaf__rows_as - `to` has the rows that `from` has. */
+static inline void sheaf__rows_as(sheaf__value *to, const sheaf__value *from)
+{
+    to->there = from->there;
+    to->blocks = from->blocks;
 }
 
 enum {
@@ -166,6 +174,9 @@ sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t row
 sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,
                           sheaf__op_fn *backward, size_t params_bytes);
 void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use);
+/* sheaf__tape_hold - host memory of zeros for an op whose parameters grow with its rows; the
+ * tape's, NULL after a failure. */
+void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes);
 /* Between begin and end lies a segment that backward may re-run instead of keeping
  * its values. `layer` also names the ops for messages. */
 void sheaf__tape_segment_begin(sheaf__tape *tape, int layer);

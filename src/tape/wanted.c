@@ -12,7 +12,7 @@ typedef struct list_params {
     sheaf__wanted wanted;
     int64_t count;
     sheaf__row_blocks blocks;
-    int64_t begin[]; /* of the blocks, and the end */
+    int64_t *begin; /* of the blocks, and the end; NULL on dry */
 } list_params;
 
 static bool is_read(const sheaf__head_run *run, const int32_t *label, int64_t row)
@@ -38,8 +38,11 @@ static void mark_units(int32_t *place, int64_t rows, const sheaf__head_run *run)
 static int64_t count_known(int64_t rows, const sheaf__head_run *run)
 {
     int64_t n = 0;
+    const int64_t most = run->pick != NULL ? run->npick * SHEAF__WANTED_UNIT : run->most;
+    if (run->pick != NULL || (run->known == NULL && !run->all_rows && most > 0))
+        return most < rows ? most : rows;
     if (run->known == NULL || run->all_rows)
-        return run->all_rows || run->most == 0 || run->most > rows ? rows : run->most;
+        return rows;
     for (int64_t unit = 0, end; unit < rows; unit = end) {
         bool stays = false;
         end = unit + SHEAF__WANTED_UNIT < rows ? unit + SHEAF__WANTED_UNIT : rows;
@@ -73,17 +76,17 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-const sheaf__wanted *sheaf__record_wanted(sheaf__tape *tape, int64_t rows,
-                                          const sheaf__head_run *run)
+sheaf__wanted sheaf__record_wanted(sheaf__tape *tape, int64_t rows, const sheaf__head_run *run)
 {
     const bool dry = sheaf__tape_context(tape)->device->kind == SHEAF_DRY; /* lays no blocks */
-    const int64_t ends = dry ? 0 : (rows + BLOCK - 1) / BLOCK + 1;
-    sheaf__op *op = sheaf__tape_op(tape, "rows that the head reads", list_forward, NULL,
-                                   sizeof(list_params) + (size_t)ends * sizeof(int64_t));
+    const size_t ends = (size_t)((rows + BLOCK - 1) / BLOCK + 1);
+    sheaf__op *op =
+        sheaf__tape_op(tape, "rows that the head reads", list_forward, NULL, sizeof(list_params));
     list_params *p = op->params;
     p->run = run;
     p->count = rows;
-    p->blocks = (sheaf__row_blocks){ 0, p->begin, .foretold = true };
+    p->begin = dry ? NULL : sheaf__tape_hold(tape, ends * sizeof *p->begin);
+    p->blocks = (sheaf__row_blocks){ 0, p->begin, true };
     p->wanted = (sheaf__wanted){ sheaf__tape_value(tape, "numbers of rows", rows, 1, SHEAF_F32),
                                  sheaf__tape_value(tape, "places of rows", rows, 1, SHEAF_F32),
                                  &p->count, &p->blocks };
@@ -91,11 +94,11 @@ const sheaf__wanted *sheaf__record_wanted(sheaf__tape *tape, int64_t rows,
     p->wanted.which->statistic = p->wanted.place->statistic = true;
     sheaf__op_arg(op, p->wanted.which, SHEAF__MAKE);
     sheaf__op_arg(op, p->wanted.place, SHEAF__MAKE);
-    return &p->wanted;
+    return p->wanted;
 }
 
 typedef struct taken_params {
-    const sheaf__wanted *wanted;
+    sheaf__wanted wanted;
     sheaf__value *x, *y;
 } taken_params;
 
@@ -108,7 +111,7 @@ static void taken_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const taken_args *a = arg;
     const sheaf__value *x = a->p->x, *y = a->p->y;
-    const int32_t *which = a->p->wanted->which->data;
+    const int32_t *which = a->p->wanted.which->data;
     const size_t bytes = (size_t)x->cols * sheaf_dtype_bytes(x->dtype);
     for (int64_t i = begin; i < end; i++)
         memcpy((char *)y->data + (size_t)i * bytes, (char *)x->data + (size_t)which[i] * bytes,
@@ -126,7 +129,7 @@ static void back_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const taken_args *a = arg;
     const sheaf__value *x = a->p->x, *y = a->p->y;
-    const int32_t *place = a->p->wanted->place->data;
+    const int32_t *place = a->p->wanted.place->data;
     const size_t bytes = (size_t)x->cols * sheaf_dtype_bytes(x->dtype);
     for (int64_t r = begin; r < end; r++) {
         char *to = (char *)x->grad + (size_t)r * bytes;
@@ -154,7 +157,7 @@ sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *
     sheaf__op *op = sheaf__tape_op(tape, "rows that the head reads", taken_forward,
                                    flows ? taken_backward : NULL, sizeof(taken_params));
     taken_params *p = op->params;
-    *p = (taken_params){ wanted, x, sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype) };
+    *p = (taken_params){ *wanted, x, sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype) };
     p->y->there = wanted->count;
     p->y->blocks = wanted->blocks;
     p->y->needs_grad = flows;

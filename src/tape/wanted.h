@@ -5,8 +5,9 @@
  * whole. So sums over rows (gradients of weights) are, to the byte, those over all rows in which
  * the gradients of the others are zero: an ascending chain, a chain by pairs and one by chunks of
  * 32 (docs/contract.md, 1.1) meet what is left in the same places, and blocks of 256 are told.
- * Which rows those are is known when the tape runs, and on the dry device where it knows the
- * labels. Else all are there; memory is always that of all rows. */
+ * Which rows those are is known when the tape runs; memory is taken for those. The dry device
+ * counts them where it knows the labels, else as many as there can be (sheaf__head_run.most,
+ * `pick`). */
 #ifndef SHEAF_TAPE_WANTED_H
 #define SHEAF_TAPE_WANTED_H
 
@@ -23,10 +24,8 @@ typedef struct sheaf__wanted {
 } sheaf__wanted;
 
 /* sheaf__record_wanted - of `rows` rows those that the head of `run` reads: picked ones, those with
- * a label, or all. `run` is borrowed and read when the tape runs. The result belongs to the tape.
- */
-const sheaf__wanted *sheaf__record_wanted(sheaf__tape *tape, int64_t rows,
-                                          const sheaf__head_run *run);
+ * a label, or all. `run` is borrowed and read when the tape runs. */
+sheaf__wanted sheaf__record_wanted(sheaf__tape *tape, int64_t rows, const sheaf__head_run *run);
 /* sheaf__record_wanted_rows - those rows of x; the gradient of the others is zero. */
 sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *wanted,
                                         sheaf__value *x);

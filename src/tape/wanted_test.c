@@ -60,7 +60,7 @@ static sheaf_status *give_x(sheaf__tape *tape, sheaf__op *op)
 /* A tape with the rows of x that the head reads. */
 typedef struct taken {
     sheaf__tape *tape;
-    const sheaf__wanted *wanted;
+    sheaf__wanted wanted;
     sheaf__value *x, *y;
 } taken;
 
@@ -71,8 +71,8 @@ static taken take_rows(sheaf__context *c, const sheaf__head_run *run)
     t.x = sheaf__tape_value(t.tape, "x", ALL, IN, c->dtype);
     sheaf__op_arg(sheaf__tape_op(t.tape, "x", give_x, NULL, 0), t.x, SHEAF__MAKE);
     t.wanted = sheaf__record_wanted(t.tape, ALL, run);
-    t.y = sheaf__record_wanted_rows(t.tape, t.wanted, t.x);
-    sheaf__value *const pinned[] = { t.x, t.y, t.wanted->which, t.wanted->place };
+    t.y = sheaf__record_wanted_rows(t.tape, &t.wanted, t.x);
+    sheaf__value *const pinned[] = { t.x, t.y, t.wanted.which, t.wanted.place };
     for (size_t i = 0; i < ARRAY_LEN(pinned); i++)
         sheaf__tape_pin(t.tape, pinned[i]);
     assert_int_equal(sheaf__rows_there(t.y), ALL); /* until it runs */
@@ -89,7 +89,7 @@ static void release(taken *t, sheaf__context *c)
 
 static void check_rows(const taken *t, const bool *read)
 {
-    const int32_t *which = t->wanted->which->data, *place = t->wanted->place->data;
+    const int32_t *which = t->wanted.which->data, *place = t->wanted.place->data;
     int64_t n = 0;
     for (int64_t r = 0; r < ALL; r++) {
         bool stays = false;
@@ -134,7 +134,7 @@ static void compare_sums(sheaf__context *c, const taken *t, int way)
 {
     static char some[ALL * OUT * 4], all[ALL * OUT * 4];
     float got[OUT * IN] = { 0 }, want[OUT * IN] = { 0 };
-    const int32_t *which = t->wanted->which->data;
+    const int32_t *which = t->wanted.which->data;
     const sheaf__value every = { .rows = ALL, .dtype = c->dtype };
     sheaf__batch *b;
     memset(some, 0, sizeof some);
@@ -174,6 +174,56 @@ static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
                 compare_sums(&c, &t, way);
             release(&t, &c);
         }
+}
+
+/* Lists grow with the rows: of a long context, of many prompts. */
+static void test_wanted__any_number_of_rows(void **state)
+{
+    enum { MANY = 1 << 20 };
+    static const int32_t pick[] = { 5, MANY - 1 };
+    const sheaf__head_run run = { .all_rows = true, .pick = pick, .npick = ARRAY_LEN(pick) };
+    sheaf__context c = context_of(SHEAF_F32);
+    sheaf__tape *tape;
+    CHECK_OK(sheaf__tape_new(&tape, &c));
+    const sheaf__wanted wanted = sheaf__record_wanted(tape, MANY, &run);
+    sheaf__tape_pin(tape, wanted.which);
+    CHECK_OK(sheaf__tape_compile(tape, false, false));
+    CHECK_OK(sheaf__tape_run(tape));
+    assert_int_equal(*wanted.count, 2 * UNIT);
+    assert_int_equal(((const int32_t *)wanted.which->data)[2 * UNIT - 1], MANY - 1);
+    assert_int_equal(wanted.blocks->n, 2);
+    sheaf__tape_free(tape);
+    sheaf__device_close(c.device);
+}
+
+/* On dry: what known labels leave, or the most that labels or picked rows can. */
+static void test_wanted__a_plan_counts_what_is_known(void **state)
+{
+    static const int32_t pick[] = { 0 };
+    int32_t label[ALL];
+    label_rows(label, 0); /* rows 250 to 299 */
+    const struct {
+        sheaf__head_run run;
+        int64_t want;
+    } cases[] = { { { 0 }, ALL },
+                  { { .known = label }, 3 * UNIT },
+                  { { .known = label, .all_rows = true }, ALL },
+                  { { .most = 100 }, 100 },
+                  { { .most = INT64_MAX }, ALL },
+                  { { .all_rows = true, .pick = pick, .npick = 7 }, 7 * UNIT },
+                  { { .all_rows = true, .pick = pick, .npick = ALL }, ALL } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
+        sheaf__tape *tape;
+        CHECK_OK(sheaf__device_open(&c.device, SHEAF_DRY, 1, NULL, 0));
+        CHECK_OK(sheaf__tape_new(&tape, &c));
+        const sheaf__wanted wanted = sheaf__record_wanted(tape, ALL, &cases[i].run);
+        CHECK_OK(sheaf__tape_compile(tape, false, false));
+        CHECK_OK(sheaf__tape_run(tape));
+        assert_int_equal(*wanted.count, cases[i].want);
+        sheaf__tape_free(tape);
+        sheaf__device_close(c.device);
+    }
 }
 
 /* ---- the way back ---- */
@@ -221,17 +271,17 @@ static void test_wanted__others_get_no_gradient(void **state)
         x->needs_grad = true;
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_x, keep_back, 0), x,
                       SHEAF__MAKE | SHEAF__GIVES);
-        const sheaf__wanted *wanted = sheaf__record_wanted(tape, ALL, &run);
-        sheaf__value *y = sheaf__record_wanted_rows(tape, wanted, x);
+        const sheaf__wanted wanted = sheaf__record_wanted(tape, ALL, &run);
+        sheaf__value *y = sheaf__record_wanted_rows(tape, &wanted, x);
         sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_numbers, 0), y,
                       SHEAF__READ | SHEAF__TAKES);
         if (added)
             sheaf__op_arg(sheaf__tape_op(tape, "more", nothing, add_ones, 0), x,
                           SHEAF__READ | SHEAF__TAKES);
-        sheaf__tape_pin(tape, wanted->place);
+        sheaf__tape_pin(tape, wanted.place);
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));
-        const int32_t *place = wanted->place->data;
+        const int32_t *place = wanted.place->data;
         for (int64_t r = 0; r < ALL; r++)
             for (int64_t k = 0; k < IN; k++)
                 CHECK_NEAR("gradient", back[r * IN + k],
@@ -248,6 +298,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wanted__are_whole_units_with_a_row_that_is_read),
         cmocka_unit_test(test_wanted__sums_over_them_are_those_over_all_rows),
+        cmocka_unit_test(test_wanted__any_number_of_rows),
+        cmocka_unit_test(test_wanted__a_plan_counts_what_is_known),
         cmocka_unit_test(test_wanted__others_get_no_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

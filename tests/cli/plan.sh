@@ -98,6 +98,14 @@ check "planned and measured: one long row" predicted "$work/mini" "$work/uneven.
 # short answers behind long prompts: of the last layer a run touches little more than the rows of answers
 awk 'BEGIN { for (i = 0; i < 12; i++) { s = ""; for (j = 0; j < 380; j++) s = s sprintf("%c", 97 + (i * 7 + j * j) % 26); printf "{\"prompt\": \"%s\", \"completion\": \"yes\"}\n", s } }' >"$work/asked.jsonl"
 check "planned and measured: short answers" predicted "$work/mini" "$work/asked.jsonl" --lora-targets all-linear --micro-batch 4 --threads 2
+# two layers with wide MLPs, so that the last one is most of what is kept; a third of each row has labels
+sed -e 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' -e 's/"intermediate_size": [0-9]*/"intermediate_size": 5120/' \
+    "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/wide.json"
+"$sheaf" init "$work/wide.json" "$work/wide" --seed 1 >/dev/null 2>&1 || fail "init of a wide model"
+awk 'BEGIN { for (i = 0; i < 12; i++) { s = ""; for (j = 0; j < 600; j++) s = s sprintf("%c", 97 + (i * 7 + j * j) % 26); printf "{\"prompt\": \"%s\", \"completion\": \"%s\"}\n", s, substr(s, 1, 300) } }' >"$work/third.jsonl"
+for dtype in float32 bfloat16; do
+    check "planned and measured: labels on a third, $dtype" predicted "$work/wide" "$work/third.jsonl" --lora-targets all-linear --micro-batch 2 --threads 1 --dtype $dtype
+done
 runs "and how much is padding" 0 '4 x 400 tokens in the longest micro-batch, 69.[0-9] % of all positions padding' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4
 runs "for programs" 0 '"padding":0\.69' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --json
 runs "of rows alone none" 0 '"padding":0\.0,' plan --model "$work/mini" --data "$work/uneven.jsonl" --json
