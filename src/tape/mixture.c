@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/elementary.h"
+#include "tape/row_map.h"
 #include "tape/rows.h"
 
 enum { PART = 256 };
@@ -149,23 +150,6 @@ typedef struct taken_params {
     int64_t *begin; /* of the blocks, where rows are summed */
 } taken_params;
 
-typedef struct taken_args {
-    const sheaf__context *c;
-    const taken_params *p;
-} taken_args;
-
-static void taken_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const taken_args *a = arg;
-    const taken_params *p = a->p;
-    const int32_t *which = p->which->data;
-    const int64_t cols = p->x->cols;
-    for (int64_t i = begin; i < end; i++)
-        memcpy(sheaf__at(p->y->data, i * cols, p->x->dtype),
-               sheaf__at(p->x->data, which[i] * cols, p->x->dtype),
-               (size_t)cols * sheaf_dtype_bytes(p->x->dtype));
-}
-
 /* Rows of one block, which[0..n), ascending. A chain by pairs takes of each pair the odd row first;
  * rows 0, 1, 2, ... of what is left are taken as 1, 0, 3, 2, ... again. */
 static void order_by_pairs(int32_t *which, int64_t n)
@@ -211,29 +195,19 @@ static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
             which[p->count++] = (int32_t)r;
     if (p->y->blocks != NULL)
         lay_blocks(p);
-    sheaf__rows(c, p->count, 32, taken_rows, &(taken_args){ c, p });
+    sheaf__gather(c, p->y->data, p->x->data, sheaf__row_map_listed(which), p->count, p->x->cols,
+                  false);
     return NULL;
-}
-
-static void taken_back_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const taken_args *a = arg;
-    const taken_params *p = a->p;
-    const int32_t *which = p->which->data;
-    const int64_t cols = p->x->cols;
-    for (int64_t i = begin; i < end; i++)
-        a->c->device->kernels->accumulate(sheaf__at(p->x->grad, which[i] * cols, p->x->dtype),
-                                          sheaf__at(p->y->grad, i * cols, p->x->dtype), cols,
-                                          p->x->dtype);
 }
 
 static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const taken_params *p = op->params;
-    if (c->device->kind != SHEAF_DRY && p->x->grad_fresh)
-        memset(p->x->grad, 0, (size_t)(p->x->rows * p->x->cols) * sheaf_dtype_bytes(p->x->dtype));
-    sheaf__rows(c, p->count, 32, taken_back_rows, &(taken_args){ c, p });
+    if (p->x->grad_fresh)
+        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(NULL), p->x->rows, p->x->cols);
+    sheaf__scatter(c, p->x->grad, p->y->grad, sheaf__row_map_listed(p->which->data), p->count,
+                   p->x->cols, true);
     return NULL;
 }
 

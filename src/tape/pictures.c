@@ -170,11 +170,6 @@ static sheaf_status *wide_rows(int32_t **out, const sheaf__pictures *p)
     return st;
 }
 
-static sheaf__row_map listed(const int32_t *list)
-{
-    return (sheaf__row_map){ list, 1, 0, 0 };
-}
-
 typedef struct sum_args {
     const sheaf__context *c;
     float *grad;
@@ -198,7 +193,7 @@ static sheaf_status *token_gradient(sheaf__context *c, const class_params *p, co
         sheaf__take(&dy, c, (size_t)(n * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
     if (st != NULL)
         return st;
-    sheaf__gather(c, dy, p->wide->grad, listed(row), n, width, false);
+    sheaf__gather(c, dy, p->wide->grad, sheaf__row_map_listed(row), n, width, false);
     sheaf__rows(c, width, 256, sum_columns,
                 &(sum_args){ c, p->token->trained->grad[0], dy, n, width });
     sheaf__give(c, dy);
@@ -215,11 +210,13 @@ static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)
     if (row == NULL)
         return st;
     if (p->token == NULL)
-        sheaf__gather(c, p->narrow->data, p->wide->data, listed(row), p->of.patches, width, false);
+        sheaf__gather(c, p->narrow->data, p->wide->data, sheaf__row_map_listed(row), p->of.patches,
+                      width, false);
     else {
-        sheaf__scatter(c, p->wide->data, p->narrow->data, listed(row), p->of.patches, width, false);
-        sheaf__set_rows(c, p->wide->data, p->token->data, listed(row + p->of.patches), p->of.images,
-                        width);
+        sheaf__scatter(c, p->wide->data, p->narrow->data, sheaf__row_map_listed(row), p->of.patches,
+                       width, false);
+        sheaf__set_rows(c, p->wide->data, p->token->data,
+                        sheaf__row_map_listed(row + p->of.patches), p->of.images, width);
     }
     free(row);
     return NULL;
@@ -234,8 +231,8 @@ static sheaf_status *add_backward(sheaf__tape *tape, sheaf__op *op)
     if (st == NULL && p->token->trained != NULL)
         st = token_gradient(c, p, row == NULL ? NULL : row + p->of.patches);
     if (st == NULL && p->narrow->needs_grad)
-        sheaf__gather(c, p->narrow->grad, p->wide->grad, listed(row), p->of.patches, p->wide->cols,
-                      !p->narrow->grad_fresh);
+        sheaf__gather(c, p->narrow->grad, p->wide->grad, sheaf__row_map_listed(row), p->of.patches,
+                      p->wide->cols, !p->narrow->grad_fresh);
     free(row);
     return st;
 }
@@ -249,11 +246,11 @@ static sheaf_status *drop_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
     if (row == NULL)
         return st;
-    sheaf__scatter(c, p->wide->grad, p->narrow->grad, listed(row), p->of.patches, p->wide->cols,
-                   add);
+    sheaf__scatter(c, p->wide->grad, p->narrow->grad, sheaf__row_map_listed(row), p->of.patches,
+                   p->wide->cols, add);
     if (!add)
-        sheaf__set_rows(c, p->wide->grad, NULL, listed(row + p->of.patches), p->of.images,
-                        p->wide->cols);
+        sheaf__set_rows(c, p->wide->grad, NULL, sheaf__row_map_listed(row + p->of.patches),
+                        p->of.images, p->wide->cols);
     free(row);
     return NULL;
 }
@@ -377,7 +374,7 @@ static sheaf_status *repeat_forward(sheaf__tape *tape, sheaf__op *op)
     const repeat_params *p = op->params;
     for (int64_t i = 0; i < p->n; i++)
         sheaf__gather(c, sheaf__at(p->y->data, i * p->x->rows * p->x->cols, c->dtype), p->x->data,
-                      listed(NULL), p->x->rows, p->x->cols, false);
+                      sheaf__row_map_listed(NULL), p->x->rows, p->x->cols, false);
     return NULL;
 }
 

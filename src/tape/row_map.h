@@ -13,6 +13,12 @@ typedef struct sheaf__row_map {
     int64_t n, before, after;
 } sheaf__row_map;
 
+/* sheaf__row_map_listed - row i of the dense matrix lies at list[i]; NULL: at i. */
+static inline sheaf__row_map sheaf__row_map_listed(const int32_t *list)
+{
+    return (sheaf__row_map){ list, 1, 0, 0 };
+}
+
 /* sheaf__row_map_at - the row of the wide matrix where row `row` of the dense one lies. */
 int64_t sheaf__row_map_at(const sheaf__row_map *map, int64_t row);
 

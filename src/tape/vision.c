@@ -19,10 +19,6 @@ static bool trains(const sheaf__vector *vector)
 }
 
 /* The rows that a list names; and those of an image's patches, which lie behind its class token. */
-static sheaf__row_map listed(const int32_t *list)
-{
-    return (sheaf__row_map){ list, 1, 0, 0 };
-}
 static sheaf__row_map behind_class(int64_t patches)
 {
     return (sheaf__row_map){ NULL, patches, 1, 0 };
@@ -407,7 +403,7 @@ static sheaf_status *images_backward(sheaf__tape *tape, sheaf__op *op)
         sheaf__gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width,
                       !p->v->grad_fresh);
     if (p->turns)
-        sheaf__set_rows(c, p->x->grad, NULL, listed(p->in->image_row),
+        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(p->in->image_row),
                         p->images * (before(p) + p->patches + after(p)), width);
     return NULL;
 }
@@ -437,8 +433,9 @@ static sheaf_status *split_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        sheaf__gather(c, p->stream[i]->data, p->whole->data, listed(p->in->stream[i]),
-                      p->stream[i]->rows, p->whole->cols, false);
+        sheaf__gather(c, p->stream[i]->data, p->whole->data,
+                      sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
+                      false);
     return NULL;
 }
 
@@ -447,8 +444,9 @@ static sheaf_status *split_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        sheaf__scatter(c, p->whole->grad, p->stream[i]->grad, listed(p->in->stream[i]),
-                       p->stream[i]->rows, p->whole->cols, !p->whole->grad_fresh);
+        sheaf__scatter(c, p->whole->grad, p->stream[i]->grad,
+                       sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
+                       !p->whole->grad_fresh);
     return NULL;
 }
 
@@ -479,8 +477,9 @@ static sheaf_status *join_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        sheaf__scatter(c, p->whole->data, p->stream[i]->data, listed(p->in->stream[i]),
-                       p->stream[i]->rows, p->whole->cols, false);
+        sheaf__scatter(c, p->whole->data, p->stream[i]->data,
+                       sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
+                       false);
     return NULL;
 }
 
@@ -490,8 +489,9 @@ static sheaf_status *join_backward(sheaf__tape *tape, sheaf__op *op)
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
         if (p->stream[i]->needs_grad)
-            sheaf__gather(c, p->stream[i]->grad, p->whole->grad, listed(p->in->stream[i]),
-                          p->stream[i]->rows, p->whole->cols, !p->stream[i]->grad_fresh);
+            sheaf__gather(c, p->stream[i]->grad, p->whole->grad,
+                          sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows,
+                          p->whole->cols, !p->stream[i]->grad_fresh);
     return NULL;
 }
 
@@ -549,7 +549,7 @@ static sheaf_status *full_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const full_params *p = op->params;
     const sheaf__attention shape = shape_of(c, p);
-    const sheaf__row_map all = listed(NULL);
+    const sheaf__row_map all = sheaf__row_map_listed(NULL);
     if (p->cache != NULL && p->k != NULL) {
         sheaf__gather(c, p->cache->k, p->k->data, all, p->k->rows, p->k->cols, false);
         sheaf__gather(c, p->cache->v, p->v->data, all, p->v->rows, p->v->cols, false);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tape/rows.h"
+#include "tape/row_map.h"
 
 enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
 
@@ -98,55 +98,27 @@ sheaf__wanted sheaf__record_wanted(sheaf__tape *tape, int64_t rows, const sheaf_
 }
 
 typedef struct taken_params {
-    sheaf__wanted wanted;
-    sheaf__value *x, *y;
+    sheaf__value *x, *y, *which;
 } taken_params;
-
-typedef struct taken_args {
-    const sheaf__context *c;
-    const taken_params *p;
-} taken_args;
-
-static void taken_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const taken_args *a = arg;
-    const sheaf__value *x = a->p->x, *y = a->p->y;
-    const int32_t *which = a->p->wanted.which->data;
-    const size_t bytes = (size_t)x->cols * sheaf_dtype_bytes(x->dtype);
-    for (int64_t i = begin; i < end; i++)
-        memcpy((char *)y->data + (size_t)i * bytes, (char *)x->data + (size_t)which[i] * bytes,
-               bytes);
-}
 
 static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    taken_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, sheaf__rows_there(args.p->y), 32, taken_rows, &args);
+    const taken_params *p = op->params;
+    sheaf__gather(sheaf__tape_context(tape), p->y->data, p->x->data,
+                  sheaf__row_map_listed(p->which->data), sheaf__rows_there(p->y), p->x->cols,
+                  false);
     return NULL;
-}
-
-static void back_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const taken_args *a = arg;
-    const sheaf__value *x = a->p->x, *y = a->p->y;
-    const int32_t *place = a->p->wanted.place->data;
-    const size_t bytes = (size_t)x->cols * sheaf_dtype_bytes(x->dtype);
-    for (int64_t r = begin; r < end; r++) {
-        char *to = (char *)x->grad + (size_t)r * bytes;
-        const char *from = place[r] < 0 ? NULL : (const char *)y->grad + (size_t)place[r] * bytes;
-        if (from == NULL && x->grad_fresh)
-            memset(to, 0, bytes);
-        else if (from != NULL && x->grad_fresh)
-            memcpy(to, from, bytes);
-        else if (from != NULL)
-            a->c->device->kernels->accumulate(to, from, x->cols, x->dtype);
-    }
 }
 
 static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    taken_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->x->rows, 32, back_rows, &args);
+    const sheaf__context *c = sheaf__tape_context(tape);
+    const taken_params *p = op->params;
+    const bool fresh = p->x->grad_fresh;
+    if (fresh)
+        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(NULL), p->x->rows, p->x->cols);
+    sheaf__scatter(c, p->x->grad, p->y->grad, sheaf__row_map_listed(p->which->data),
+                   sheaf__rows_there(p->y), p->x->cols, !fresh);
     return NULL;
 }
 
@@ -157,13 +129,13 @@ sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *
     sheaf__op *op = sheaf__tape_op(tape, "rows that the head reads", taken_forward,
                                    flows ? taken_backward : NULL, sizeof(taken_params));
     taken_params *p = op->params;
-    *p = (taken_params){ *wanted, x, sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype) };
+    *p = (taken_params){ x, sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype),
+                         wanted->which };
     p->y->there = wanted->count;
     p->y->blocks = wanted->blocks;
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, wanted->which, SHEAF__READ);
-    sheaf__op_arg(op, wanted->place, SHEAF__READ | (flows ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, wanted->which, SHEAF__READ | (flows ? SHEAF__KEEP : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
     return p->y;
 }
