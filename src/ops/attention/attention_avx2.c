@@ -5,8 +5,10 @@
  * do what the instruction does by itself. */
 #include "ops/attention/attention_tile.h"
 
-#define TILE_PANELS 1 /* panels of 16 columns that a tile spans at most */
-#define TILE_ROWS 6   /* rows of a tile at most */
+#define TILE_PANELS 1   /* panels of 16 columns that a tile spans at most */
+#define TILE_ROWS 6     /* rows of a tile at most */
+#define SINGLE_HEADS 2  /* whose sums of values are in registers */
+#define SINGLE_PANELS 2 /* of 16 channels, of each */
 
 static inline int tile_rows(int panels, kind kind)
 {
@@ -104,6 +106,8 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const ki
     X(1, 1, kind) X(2, 1, kind) X(3, 1, kind) X(4, 1, kind) X(5, 1, kind) X(6, 1, kind)
 /* clang-format on */
 #define EACH_TILES(X, kind) X(1, 1, kind) X(2, 1, kind)
+
+#define EACH_SINGLE(X, order) X(1, 1, order) X(2, 1, order) X(1, 2, order) X(2, 2, order)
 
 #define TABLE sheaf__attention_avx2
 #include "ops/attention/attention_kernel.h"

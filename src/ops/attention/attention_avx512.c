@@ -5,8 +5,10 @@
  * ones: the order `pairs` of the contract. Where it is slow, two fma do the same. */
 #include "ops/attention/attention_tile.h"
 
-#define TILE_PANELS 4 /* panels of 16 columns that a tile spans at most */
-#define TILE_ROWS 8   /* rows of a tile at most */
+#define TILE_PANELS 4   /* panels of 16 columns that a tile spans at most */
+#define TILE_ROWS 8     /* rows of a tile at most */
+#define SINGLE_HEADS 4  /* whose sums of values are in registers */
+#define SINGLE_PANELS 4 /* of 16 channels, of each */
 
 /* So that sums, a row of b and a word of a fit in 32 registers; of two chains only the chains, as
  * their sums are touched once in 16 words. */
@@ -159,6 +161,12 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const ki
     X(7, 1, kind) X(8, 1, kind)                                                                 \
     X(1, 2, kind) X(2, 2, kind) X(3, 2, kind) X(4, 2, kind) X(5, 2, kind) X(6, 2, kind)         \
     X(1, 3, kind) X(2, 3, kind) X(3, 3, kind) X(1, 4, kind) X(2, 4, kind) X(3, 4, kind)
+/* clang-format on */
+
+/* clang-format off */
+#define EACH_SINGLE(X, order)                                                                   \
+    X(1, 1, order) X(2, 1, order) X(3, 1, order) X(4, 1, order)                                 \
+    X(1, 4, order) X(2, 4, order) X(3, 4, order) X(4, 4, order)
 /* clang-format on */
 
 #define HAS_UNIT

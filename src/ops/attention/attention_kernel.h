@@ -418,6 +418,7 @@ static void finish_row(const job *w, char *to, const float *sum)
 }
 
 #include "ops/attention/attention_forward.h"
+#include "ops/attention/attention_single.h"
 #include "ops/attention/attention_backward.h"
 
 /* ---- with the tile unit in hand ---- */
@@ -429,6 +430,8 @@ static bool uses_unit(const sheaf__attention_call *call)
 static void rows_part(const sheaf__attention_call *call, const sheaf__attention_part *part,
                       void *scratch, size_t bytes)
 {
+    if (attend_alone(call, part, scratch, bytes))
+        return;
     if (uses_unit(call))
         begin_unit();
     attend(call, part, scratch, bytes);

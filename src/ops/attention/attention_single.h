@@ -1,0 +1,319 @@
+/* attention_single.h - part of attention_kernel.h: the output of a sequence's only query, as
+ * decoding has it, for the heads of one key head.
+ *
+ * With one query the lanes of attention_forward.h would mostly be empty. Here they are keys: keys
+ * are transposed, 16 to a panel, scores lie [head][key], so that lanes of softmax are lanes of a
+ * vector, and values are read where they lie, 16 channels at a time. No term is there that the
+ * query does not see, so what is not finite needs no slow path. */
+
+#define KEY_PANELS 4 /* transposed at a time */
+#define AHEAD 16     /* keys whose values are asked for before they are used */
+
+typedef struct single {
+    int64_t head, heads; /* of the group */
+    int64_t from, to;    /* keys that order and window let through */
+    int64_t first;       /* key of the first score: a multiple of 16 */
+    int64_t ld;          /* scores of a head */
+    limits seen;
+    const uint8_t *mask; /* of this sequence, or NULL */
+    uint32_t *keys;      /* [panel][depth][16] */
+    float *score;        /* [head][ld], in the end p */
+    float *out;          /* [head][wide] */
+} single;
+
+/* Of heads of which scores fit in the scratch; 0 if not one does. */
+static int64_t plan_single(job *w, single *one)
+{
+    const int64_t i = 0, heads = w->part.end - w->part.begin;
+    one->from = sheaf__attention_first(w->s, i);
+    one->to = sheaf__attention_last(w->s, i) + 1;
+    one->first = one->from / PANEL * PANEL;
+    one->ld = up_to(one->to - one->first, PANEL);
+    one->seen =
+        (limits){ vi_set((uint32_t)-one->from), vi_set((uint32_t)(one->to - 1 - one->from)) };
+    one->mask = w->s->key_mask == NULL ? NULL : w->s->key_mask + w->part.batch * w->s->mask_ld;
+    take_strip(w);
+    one->keys = take(w, KEY_PANELS * w->depth * PANEL);
+    const int64_t fit = (w->end - w->free) / 4 / (one->ld + w->wide);
+    one->heads = least(heads, fit);
+    one->score = take(w, one->heads * one->ld);
+    one->out = take(w, one->heads * w->wide);
+    return one->heads;
+}
+
+/* ---- scores ---- */
+
+/* Keys [j0, j1), at most KEY_PANELS panels of them; lanes past the last are zero. */
+static void turn_keys(const job *w, const single *one, int64_t j0, int64_t j1)
+{
+    const int64_t stride = w->s->ldk * w->size;
+    uint32_t *to = one->keys;
+    for (int64_t j = j0; j < j1; j += PANEL, to += w->depth * PANEL) {
+        if (j1 - j < PANEL)
+            memset(to, 0, (size_t)(w->depth * PANEL) * 4);
+        turn_rows(w, to, k_row(w, j), stride, least(PANEL, j1 - j));
+    }
+}
+
+static void score_heads(const job *w, const single *one)
+{
+    const int64_t many = KEY_PANELS * PANEL;
+    for (int64_t j = one->first; j < one->to; j += many) {
+        const int64_t end = least(j + many, one->to);
+        turn_keys(w, one, j, end);
+        if (end < one->to)
+            fetch_rows(w, k_row(w, end), w->s->ldk * w->size, least(many, one->to - end));
+        const tile t = { .c = one->score + j - one->first,
+                         .c_row = one->ld,
+                         .c_panel = PANEL,
+                         .a = q_row(w, w->call->q, 0, one->head),
+                         .a_row = w->s->head_dim * w->size,
+                         .a_step = 4,
+                         .b = one->keys,
+                         .b_panel = w->depth * PANEL,
+                         .steps = w->depth,
+                         .scale = w->s->scale,
+                         .kind = w->kind };
+        product_of_rows(w, &t, one->heads, up_to(end - j, PANEL) / PANEL);
+    }
+    if (w->s->cap > 0)
+        cap_scores(one->score, w->s->cap, one->heads * one->ld);
+}
+
+/* ---- softmax ---- */
+
+/* Of keys j .. j + 15. */
+static vecm sees_keys(const single *one, int64_t j)
+{
+    uint32_t key[PANEL];
+    if (one->mask == NULL)
+        return sees(one->seen, vi_add(vi_counting(), vi_set((uint32_t)j)));
+    for (int64_t i = 0; i < PANEL; i++)
+        key[i] = j + i < one->to && one->mask[j + i] != 0 ? (uint32_t)(j + i) : NO_KEY;
+    return sees(one->seen, vi_load(key));
+}
+
+static float largest(const single *one, const float *score)
+{
+    float lane[PANEL], max = -INFINITY;
+    vec all = v_set(-INFINITY);
+    for (int64_t j = 0; j < one->ld; j += PANEL)
+        all = v_select(sees_keys(one, one->first + j), larger(load(score + j), all), all);
+    store(lane, all);
+    for (int i = 0; i < PANEL; i++)
+        max = lane[i] > max ? lane[i] : max;
+    return max + 0.0f;
+}
+
+/* Scores to exponentials; returns their sum. */
+static float exponentials_of(const single *one, float *score, float max)
+{
+    float lane[PANEL];
+    vec sum = v_zero();
+    for (int64_t j = 0; j < one->ld; j += PANEL) {
+        const vec e = exp_of(v_sub(load(score + j), v_set(max)));
+        const vec seen = v_select(sees_keys(one, one->first + j), e, v_zero());
+        sum = v_add(sum, seen);
+        store(score + j, seen);
+    }
+    store(lane, sum);
+    return sheaf__lanes_join(lane);
+}
+
+static void softmax(const job *w, const single *one, int64_t h)
+{
+    float *score = one->score + h * one->ld;
+    const float max = largest(one, score), sum = exponentials_of(one, score, max);
+    if (w->call->stats != NULL) {
+        const int64_t head = w->part.kv * w->s->group + one->head + h;
+        float *stats = sheaf__attention_stats(w->call, w->part.batch, head, 0);
+        stats[0] = max;
+        stats[1] = sum;
+    }
+    /* below 1, the e of the largest, only where the query sees nothing */
+    const divisor by = divisor_of(v_set(sum < 1 ? 1 : sum));
+    for (int64_t j = 0; j < one->ld; j += PANEL) {
+        const vec e = load(score + j);
+        const vec p = w->s->dtype == SHEAF_F16 ? v_div(e, by.sum) : quotient(e, &by);
+        store(score + j, v_rounded(p, w->s->dtype));
+    }
+}
+
+/* ---- values ---- */
+
+/* Sums of some heads over keys of a block, for some panels of channels. */
+typedef struct sums {
+    const job *w;
+    const single *one;
+    const float *p;  /* of the first head and key `first` */
+    const char *v;   /* of key `first` and the first channel */
+    int64_t stride;  /* bytes between keys */
+    int64_t columns; /* of the last panel */
+    float *out;
+} sums;
+
+/* Adds what key j gives, if the query sees it. */
+SHEAF__INLINE void add_key(const sums *s, vec c[SINGLE_HEADS][SINGLE_PANELS], int64_t j,
+                           const int heads, const int panels, const sheaf_dtype dtype)
+{
+    const single *one = s->one;
+    const int64_t at = j - one->first;
+    if (j < one->from || j >= one->to || (one->mask != NULL && one->mask[j] == 0))
+        return;
+    vec v[SINGLE_PANELS];
+    UNROLL for (int p = 0; p < panels; p++) v[p] =
+        v_read(s->v + at * s->stride, p * PANEL, panels == 1 ? s->columns : PANEL, dtype);
+    UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++) c[h][p] =
+        v_fma(v_set(s->p[h * one->ld + at]), v[p], c[h][p]);
+}
+
+/* Asks for values that come soon. */
+SHEAF__INLINE void ask_values(const sums *s, int64_t j, const int keys, const int panels,
+                              const sheaf_dtype dtype)
+{
+    const int bytes = panels * PANEL * (dtype == SHEAF_F32 ? 4 : 2);
+    const char *row = s->v + (j + AHEAD - s->one->first) * s->stride;
+    if (j + AHEAD + keys > s->one->to)
+        return;
+    for (const char *end = row + keys * s->stride; row < end; row += s->stride)
+        for (int at = 0; at < bytes; at += 64)
+            __builtin_prefetch(row + at);
+}
+
+SHEAF__INLINE void clear(vec c[SINGLE_HEADS][SINGLE_PANELS], const int heads, const int panels)
+{
+    UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++) c[h][p] =
+        v_zero();
+}
+
+/* c = the sum over keys [j0, j1) of a block, in the order of `dtype`: the odd key of a pair before
+ * the even one. */
+SHEAF__INLINE void chain_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_PANELS], int64_t j0,
+                              int64_t j1, const int heads, const int panels,
+                              const sheaf_dtype dtype)
+{
+    const int step = dtype == SHEAF_BF16 ? 2 : 1;
+    clear(c, heads, panels);
+    for (int64_t j = j0 / step * step; j < j1; j += step) {
+        ask_values(s, j, step, panels, dtype);
+        if (step == 2 && j + 1 < j1)
+            add_key(s, c, j + 1, heads, panels, dtype);
+        add_key(s, c, j, heads, panels, dtype);
+    }
+}
+
+/* The same in the order `tiles`: two chains for each chunk. */
+SHEAF__INLINE void chunk_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_PANELS], int64_t j0,
+                              int64_t j1, const int heads, const int panels)
+{
+    const int64_t chunk = SHEAF__ATTENTION_CHUNK;
+    clear(c, heads, panels);
+    for (int64_t c0 = j0 / chunk * chunk; c0 < j1; c0 += chunk) {
+        vec odd[SINGLE_HEADS][SINGLE_PANELS], even[SINGLE_HEADS][SINGLE_PANELS];
+        const int64_t end = least(c0 + chunk, j1);
+        clear(odd, heads, panels);
+        clear(even, heads, panels);
+        for (int64_t j = c0; j < end; j += 2) {
+            ask_values(s, j, 2, panels, SHEAF_BF16);
+            add_key(s, even, j, heads, panels, SHEAF_BF16);
+            if (j + 1 < end)
+                add_key(s, odd, j + 1, heads, panels, SHEAF_BF16);
+        }
+        UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++) c[h][p] =
+            v_add(c[h][p], v_add(even[h][p], odd[h][p]));
+    }
+}
+
+typedef enum order { ORDER_F32, ORDER_F16, ORDER_PAIRS, ORDER_TILES } order;
+
+SHEAF__INLINE void add_values(const sums *s, int64_t j0, int64_t j1, const int heads,
+                              const int panels, const order order)
+{
+    vec c[SINGLE_HEADS][SINGLE_PANELS];
+    if (order == ORDER_TILES)
+        chunk_keys(s, c, j0, j1, heads, panels);
+    else
+        chain_keys(s, c, j0, j1, heads, panels,
+                   order == ORDER_F32   ? SHEAF_F32
+                   : order == ORDER_F16 ? SHEAF_F16
+                                        : SHEAF_BF16);
+    UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++)
+    {
+        float *to = s->out + h * s->w->wide + p * PANEL;
+        store(to, v_add(load(to), c[h][p]));
+    }
+}
+
+#define VALUES_CASE(heads, panels, order)                                                          \
+    case (order)*64 + (panels)*8 + (heads): add_values(s, j0, j1, heads, panels, order); break;
+
+static void run_values(const sums *s, int64_t j0, int64_t j1, int heads, int panels, order order)
+{
+    switch (order * 64 + panels * 8 + heads) {
+        EACH_SINGLE(VALUES_CASE, ORDER_F32)
+        EACH_SINGLE(VALUES_CASE, ORDER_F16)
+        EACH_SINGLE(VALUES_CASE, ORDER_PAIRS)
+        EACH_SINGLE(VALUES_CASE, ORDER_TILES)
+    }
+}
+
+static order order_of(const job *w)
+{
+    if (w->s->dtype != SHEAF_BF16)
+        return w->s->dtype == SHEAF_F32 ? ORDER_F32 : ORDER_F16;
+    return w->call->sums == SHEAF__TILES ? ORDER_TILES : ORDER_PAIRS;
+}
+
+/* out = p v over keys [j0, j1) of one block more; panels of channels outside, so that sums stay in
+ * registers. */
+static void add_single_block(const job *w, const single *one, int64_t j0, int64_t j1)
+{
+    const order order = order_of(w);
+    const int64_t d = w->s->head_dim,
+                  most_heads = order == ORDER_TILES ? SINGLE_HEADS / 2 : SINGLE_HEADS;
+    for (int64_t h = 0; h < one->heads; h += most_heads)
+        for (int64_t c = 0; c < d;) {
+            const int panels = d - c >= SINGLE_PANELS * PANEL ? SINGLE_PANELS : 1;
+            const sums s = { .w = w,
+                             .one = one,
+                             .p = one->score + h * one->ld,
+                             .v = v_row(w, one->first) + c * w->size,
+                             .stride = w->s->ldv * w->size,
+                             .columns = least(d - c, PANEL),
+                             .out = one->out + h * w->wide + c };
+            run_values(&s, j0, j1, (int)least(most_heads, one->heads - h), panels, order);
+            c += panels * PANEL;
+        }
+}
+
+/* Heads one->head and on of the group. */
+static void attend_single(const job *w, const single *one)
+{
+    score_heads(w, one);
+    for (int64_t h = 0; h < one->heads; h++)
+        softmax(w, one, h);
+    memset(one->out, 0, (size_t)(one->heads * w->wide) * sizeof(float));
+    for (int64_t j0 = one->from, j1; j0 < one->to; j0 = j1) {
+        j1 = least(one->to, (j0 / BLOCK + 1) * BLOCK);
+        add_single_block(w, one, j0, j1);
+    }
+    for (int64_t h = 0; h < one->heads; h++)
+        finish_row(w, (char *)o_row(w, w->call->o, 0, one->head + h), one->out + h * w->wide);
+}
+
+/* False if it did nothing: more queries than one, or more keys than the scratch has room for. */
+static bool attend_alone(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                         void *scratch, size_t bytes)
+{
+    job w = job_of(call, part, scratch, bytes);
+    single one;
+    if (call->shape->queries != 1 || plan_single(&w, &one) == 0)
+        return false;
+    if (w.kind == UNIT) /* for one row there is no gain in it */
+        w.kind = TILES;
+    for (one.head = part->begin; one.head < part->end; one.head += one.heads) {
+        one.heads = least(one.heads, part->end - one.head);
+        attend_single(&w, &one);
+    }
+    return true;
+}

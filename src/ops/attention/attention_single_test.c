@@ -1,0 +1,124 @@
+/* attention_single_test.c - one query for each sequence, as decoding has it: the fast kernels
+ * against the reference, bit for bit. */
+#include <math.h>
+
+#include "ops/attention/attention_twin.h"
+
+static sheaf__attention shape_of(sheaf_dtype dtype, int64_t keys, int64_t group, int64_t d)
+{
+    return (sheaf__attention){ .dtype = dtype,
+                               .batch = 1,
+                               .queries = 1,
+                               .keys = keys,
+                               .kv_heads = 2,
+                               .group = group,
+                               .head_dim = d,
+                               .kv_rows = keys,
+                               .scale = 0.3f };
+}
+
+/* Keys and channels on both sides of whole panels, blocks and chunks; all counts of heads that a
+ * tile has, and more. */
+static void test_single__fast_equals_reference_at_odd_shapes(void **state)
+{
+    static const sheaf_dtype dtype[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    static const int64_t keys[] = { 1, 2, 15, 16, 17, 33, 63, 64, 65, 255, 256, 257, 300, 530 },
+                         heads[] = { 1, 2, 3, 4, 5, 8, 18 },
+                         d[] = { 2, 14, 16, 18, 32, 48, 64, 80, 100, 128, 256 };
+    for (uint64_t i = 0; i < 84; i++) {
+        sheaf__attention s = shape_of(dtype[i % 3], keys[i % ARRAY_LEN(keys)],
+                                      heads[i / 3 % ARRAY_LEN(heads)], d[i % ARRAY_LEN(d)]);
+        s.batch = 1 + chance(i * 16, 2);
+        s.window = i % 4 == 1 ? 1 + chance(i * 16 + 1, 300) : 0;
+        s.full = i % 7 == 3;
+        s.cap = i % 6 == 2 ? 1.5f : 0;
+        s.kv_rows += chance(i * 16 + 2, 5);
+        check_shape(s, chance(i * 16 + 3, 3), i % 4 > 1, i);
+    }
+}
+
+/* All keys weigh the same and values cancel, but for what the sums on the way lose: what is left
+ * shows their order, which the rounding of o would else hide. */
+static void test_single__order_of_the_sums(void **state)
+{
+    for (int i = 0; i < 9; i++) {
+        const sheaf_dtype dtype = i % 3 == 0 ? SHEAF_F32 : i % 3 == 1 ? SHEAF_BF16 : SHEAF_F16;
+        const int64_t keys = i < 3 ? 50 : i < 6 ? 64 : 301, wide = 2 * 64;
+        problem p = problem_of(shape_of(dtype, keys, 1 + i % 2, 64), 0, false);
+        memset(p.k, 0, bytes_of(&p, p.nk));
+        for (int64_t at = 0; at < keys * wide; at++) {
+            const int64_t j = at / wide, twin = j < keys - 1 - j ? j : keys - 1 - j;
+            const uint32_t what = chance((uint64_t)(twin * wide + at % wide), 1u << 20);
+            const float x = ldexpf(1 + (float)(what % 128) / 128, (int)(what / 128 % 20) - 10);
+            const float sign = what >> 19 ? -1 : 1;
+            sheaf__store(p.v, at, j == twin ? x * sign : -x * sign, dtype);
+        }
+        check_twins(&p, "values that cancel");
+        problem_drop(&p);
+    }
+}
+
+/* So many keys and heads that the scores of all heads do not fit in little scratch. */
+static void test_single__heads_by_parts(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        sheaf__attention s = shape_of(i == 0   ? SHEAF_F32
+                                      : i == 1 ? SHEAF_BF16
+                                               : SHEAF_F16,
+                                      4097, 40, 16);
+        s.kv_heads = 1;
+        check_shape(s, 1, i == 1, 1);
+    }
+}
+
+/* An inf or NaN counts where the query sees it, and nowhere else. */
+static void test_single__numbers_out_of_the_ordinary(void **state)
+{
+    static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, 3e38f };
+    for (uint64_t i = 0; i < 2 * 3 * 3 * ARRAY_LEN(odd); i++) {
+        const uint64_t way = i / 6 % 3;
+        sheaf__attention s = shape_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 90, 2, 18);
+        s.window = way == 1 ? 41 : 0;
+        problem p = problem_of(s, 0, way == 2);
+        fill_mask(&p, i);
+        /* of k, v or q; keys at the edge of the window, before it and behind */
+        const int64_t row = 47 + (int64_t)chance(i, 6);
+        const int operand = (int)(i / 2 % 3);
+        put_odd_number(&p, operand, operand == 0 ? 0 : row, odd[i / 18]);
+        char name[80];
+        snprintf(name, sizeof name, "%g in operand %d of key %d", (double)odd[i / 18], operand,
+                 (int)row);
+        check_twins(&p, name);
+        problem_drop(&p);
+    }
+}
+
+static void test_single__a_query_that_sees_nothing_gives_zero(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        problem p = problem_of(shape_of(i == 0 ? SHEAF_F32 : SHEAF_BF16, 40, 3, 32), 0, true);
+        result got = result_of(&p);
+        const float zeros[3 * 32 * 2] = { 0 };
+        run_device(&p, &got, NULL, 1);
+        CHECK_BYTES("o", got.o, zeros, bytes_of(&p, p.no));
+        for (int64_t h = 0; h < p.nstats; h += 2) {
+            assert_true(isinf(got.stats[h]) && got.stats[h] < 0);
+            assert_true(got.stats[h + 1] == 0);
+        }
+        check_twins(&p, "nothing seen");
+        result_drop(&got);
+        problem_drop(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_single__fast_equals_reference_at_odd_shapes),
+        cmocka_unit_test(test_single__order_of_the_sums),
+        cmocka_unit_test(test_single__heads_by_parts),
+        cmocka_unit_test(test_single__numbers_out_of_the_ordinary),
+        cmocka_unit_test(test_single__a_query_that_sees_nothing_gives_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
