@@ -189,6 +189,11 @@ static sheaf_status *tell_helps(sheaf__fit *out, const search *s)
         change[n] = *o;
         change[n++].dtype = SHEAF_BF16;
     }
+    if (s->plan->weight_copies == 2) {
+        out->help[n].flags = "--weight-copies 1";
+        change[n] = *o;
+        change[n++].weight_copies = 1;
+    }
     if (o->method == SHEAF_METHOD_FULL) {
         out->help[n].flags = "--method lora";
         change[n] = *o;

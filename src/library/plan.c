@@ -81,7 +81,7 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
 }
 
 /* `st`: of asking, consumed. */
-static sheaf_status *answer(sheaf_needs **out, const asked *a, sheaf_status *st)
+static sheaf_status *answer(sheaf_needs **out, asked *a, sheaf_status *st)
 {
     sheaf_needs *needs = st == NULL ? calloc(1, sizeof *needs) : NULL;
     if (st == NULL && needs == NULL)
@@ -89,6 +89,7 @@ static sheaf_status *answer(sheaf_needs **out, const asked *a, sheaf_status *st)
     if (st == NULL)
         st = sheaf__question_answer(&needs->plan, &a->q);
     if (st == NULL) {
+        sheaf__question_tell(&a->q, &needs->plan, a->events);
         needs->seq = a->q.seq;
         *out = needs;
     } else {
@@ -131,7 +132,8 @@ sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *need
                                                  .fullest = sheaf_plan_fullest(p),
                                                  .parameters = p->parameters,
                                                  .trained = p->trained,
-                                                 .seq = needs->seq },
+                                                 .seq = needs->seq,
+                                                 .weight_copies = p->weight_copies },
                            sizeof *facts);
     return st;
 }
@@ -146,10 +148,12 @@ sheaf_status *sheaf_needs_rank(sheaf_needs_rank_facts *facts, const sheaf_needs 
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "rank"), "0 to %d", needs->plan.ranks - 1), "%d",
             rank);
     const sheaf_plan_rank *r = &needs->plan.rank[rank];
-    sheaf__give_report(
-        facts,
-        &(sheaf_needs_rank_facts){ .peak = r->peak, .flops = r->flops, .sent = sheaf_plan_sent(r) },
-        sizeof *facts);
+    sheaf__give_report(facts,
+                       &(sheaf_needs_rank_facts){ .peak = r->peak,
+                                                  .flops = r->flops,
+                                                  .sent = sheaf_plan_sent(r),
+                                                  .second_copy = r->second_copy },
+                       sizeof *facts);
     return NULL;
 }
 

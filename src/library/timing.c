@@ -79,7 +79,8 @@ sheaf_profile_setting sheaf__timing_setting(const sheaf__question *q,
                                 .tp = o->tp,
                                 .dp = o->dp,
                                 .slices = o->slices,
-                                .batch = q->place_text == NULL ? 0 : o->micro_batch };
+                                .batch = q->place_text == NULL ? 0 : o->micro_batch,
+                                .copies = q->place_text == NULL ? sheaf__weight_copies_of(o) : 0 };
     const char *sums = sheaf__sums_name(o->dtype, o->sums);
     snprintf(s.dtype, sizeof s.dtype, "%s%s%s", sheaf_dtype_torch_name(o->dtype),
              sums == NULL ? "" : " ", sums == NULL ? "" : sums);

@@ -213,10 +213,14 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_
         if (l->extent[s] == 0)
             continue;
         st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(w->dtype, w->n, w->k), kind);
-        /* Panels for the gradient of the input, where there will be one. */
-        if (st == NULL && m->options.backward && m->options.pack_back && m->flows)
-            st = sheaf__take(&w->back, m->context, sheaf__packed_back_bytes(w->dtype, w->n, w->k),
-                             kind);
+        /* Panels for the gradient of the input, where there will be one; of trained weights they
+         * would be packed anew every step. */
+        if (!m->options.backward || !m->flows || kind == SHEAF_MEM_TRAINED)
+            continue;
+        const size_t back = sheaf__packed_back_bytes(w->dtype, w->n, w->k);
+        m->second_copy += sheaf__device_needs(back);
+        if (st == NULL && m->options.pack_back)
+            st = sheaf__take(&w->back, m->context, back, kind);
     }
     return st;
 }

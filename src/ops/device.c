@@ -251,6 +251,11 @@ sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t byte
     return NULL;
 }
 
+size_t sheaf__device_needs(size_t bytes)
+{
+    return sheaf__space_size(bytes);
+}
+
 void sheaf__device_free(sheaf__device *device, void *block)
 {
     if (block == NULL)

@@ -86,6 +86,8 @@ const char *sheaf__memory_name(sheaf_memory kind);
  * (limit, system) is a status that says how much was asked and in use. */
 sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes,
                                   sheaf_memory kind);
+/* sheaf__device_needs - bytes that a block of so many occupies. */
+size_t sheaf__device_needs(size_t bytes);
 /* sheaf__device_free - accepts NULL; the kind is remembered by the allocator. */
 void sheaf__device_free(sheaf__device *device, void *block);
 /* sheaf__device_size - bytes that a block occupies, and of which kind; 0 of NULL. */

@@ -33,10 +33,13 @@ static sheaf_memory most_of(const sheaf_plan *plan, double *bytes)
     return most;
 }
 
-static const char *less_of(sheaf_memory kind, bool training)
+static const char *less_of(sheaf_memory kind, const sheaf_plan *plan)
 {
+    const bool training = plan->trained > 0;
     switch (kind) {
-    case SHEAF_MEM_WEIGHTS: return "--dtype bfloat16, or a machine with more memory";
+    case SHEAF_MEM_WEIGHTS:
+        return plan->weight_copies == 2 ? "--weight-copies 1, or a machine with more memory"
+                                        : "--dtype bfloat16, or a machine with more memory";
     case SHEAF_MEM_TRAINED:
     case SHEAF_MEM_GRADIENTS:
     case SHEAF_MEM_OPTIMIZER:
@@ -80,7 +83,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
     return sheaf_try_this(
         st,
         "%s; `sheaf plan` shows what fits; --force begins all the same, and the system may then kill it",
-        less_of(kind, plan->trained > 0));
+        less_of(kind, plan));
 }
 
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)

@@ -127,6 +127,17 @@ static void test_fits__what_is_left_is_enough_or_not(void **state)
     }
 }
 
+/* Of weights that are held twice a second copy is the first to go. */
+static void test_fits__weights_held_twice_may_be_held_once(void **state)
+{
+    const sheaf__memory m = { .left = 5 << 20 };
+    const sheaf_train_options kept = t.o;
+    for (t.o.weight_copies = 1; t.o.weight_copies <= 2; t.o.weight_copies++)
+        CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY,
+                    t.o.weight_copies == 2 ? "| --weight-copies 1, or" : "| --dtype bfloat16, or");
+    t.o = kept;
+}
+
 static void hear(void *self, const sheaf_event *event)
 {
     if (event->kind == SHEAF_EVENT_WARNING)
@@ -209,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits__what_is_left_is_enough_or_not),
+        cmocka_unit_test(test_fits__weights_held_twice_may_be_held_once),
         cmocka_unit_test(test_fits__force_makes_it_a_warning),
         cmocka_unit_test(test_fits__a_long_answer_needs_less_than_a_long_prompt),
         cmocka_unit_test(test_fits__millions_of_rows_are_counted_at_once),

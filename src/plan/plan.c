@@ -117,6 +117,7 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     out->peak = device->peak;
     out->flops = device->flops;
     out->sent = sheaf__costs_sent(&all);
+    out->second_copy = model->second_copy;
     sheaf_plan_exchanged(out->exchange, &nothing, &all);
     count_components(out, model);
 }
@@ -288,7 +289,8 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t 
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
     *out = (sheaf_plan){ .ranks = job->options->tp * job->options->dp,
-                         .parameters = sheaf__parameters(job->schema) };
+                         .parameters = sheaf__parameters(job->schema),
+                         .weight_copies = 1 };
     if (job->options->dp > SHEAF_MAX_SLICES / job->options->tp)
         return sheaf_expected(
             sheaf_fail(SHEAF_E_ARG, "tp %d, dp %d", job->options->tp, job->options->dp),
@@ -300,6 +302,8 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
+        if (out->rank[r].second_copy > 0)
+            out->weight_copies = sheaf__weight_copies_of(job->options);
     }
     out->host = host_bytes(job->schema, out->ranks, out->process, data_bytes);
     out->process += out->host;

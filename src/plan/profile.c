@@ -5,7 +5,8 @@
  * "update_waiting": s, "beside": s, "first": s, "spread": x, "busy": x, "ops": [{"name", "shape",
  * "kind", "way", "flops", "bytes", "count", "seconds", "waiting"}, ...]}
  *
- * of generation also "batch": N, "next_beside": s, "next": ops of a token of each. */
+ * of training also "weight_copies": N, since it is told; of generation "batch": N, "next_beside":
+ * s, "next": ops of a token of each. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,8 @@ sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
     sheaf__json_put_int(&j, "dp", p->of.dp);
     sheaf__json_put_int(&j, "slices", p->of.slices);
     sheaf__json_put_text(&j, "ranks", p->of.ranks);
+    if (p->of.copies > 0)
+        sheaf__json_put_int(&j, "weight_copies", p->of.copies);
     if (p->of.batch > 0)
         sheaf__json_put_int(&j, "batch", p->of.batch);
     sheaf__json_put_real(&j, "trained", p->size.trained);
@@ -195,6 +198,7 @@ static sheaf_status *take_profile(sheaf_profile *out, sheaf_json_reader *r)
     out->of.dp = (int)sheaf__json_int(r, "dp", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
     out->of.slices = (int)sheaf__json_int(r, "slices", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
     take_ranks(&out->of, r);
+    out->of.copies = (int)sheaf__json_int(r, "weight_copies", 1, 2, 0);
     out->of.batch = sheaf__json_int(r, "batch", 1, INT64_C(1) << 40, 0);
     out->size.trained = amount(r, "trained");
     out->size.fresh = amount(r, "fresh");

@@ -31,6 +31,11 @@ static void batch_name(char out[40], int64_t batch)
         snprintf(out, 40, "%lld sequence%s of generation", (long long)batch, batch == 1 ? "" : "s");
 }
 
+static const char *copies_name(int copies)
+{
+    return copies == 2 ? "frozen weights held twice" : "frozen weights held once";
+}
+
 static bool is_alone(const sheaf_profile_setting *of)
 {
     return of->tp * of->dp > 1 && strcmp(of->ranks, "alone") == 0;
@@ -66,6 +71,11 @@ sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_se
             snprintf(found, sizeof found, "%d", number[i].has);
             return differs(p, flags, number[i].name, expected, found);
         }
+    if (asked->copies != p->of.copies && asked->copies > 0 && p->of.copies > 0)
+        return sheaf_try_this(differs(p, flags, "weight-copies", copies_name(asked->copies),
+                                      copies_name(p->of.copies)),
+                              "%s %d, as a run there has it",
+                              flags ? "--weight-copies" : "weight-copies:", p->of.copies);
     if (is_alone(asked) != is_alone(&p->of))
         return differs(p, flags, "link", ranks_name(asked), ranks_name(&p->of));
     return NULL;

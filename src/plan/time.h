@@ -18,6 +18,7 @@ typedef struct sheaf_profile_setting {
     int tp, dp, slices;
     char ranks[8]; /* of several, how they were measured: "threads", "mpi", or one "alone" */
     int64_t batch; /* of generation: sequences together; 0: a step of training */
+    int copies;    /* of frozen weights, 1 or 2; 0: not known, or generation */
 } sheaf_profile_setting;
 
 /* What decides the parts of a step that are no op's, on one rank. */

@@ -230,7 +230,7 @@ static void make_profile(sheaf_profile *p)
                                       op("gate", "8x9:1", E, AGAIN, 0, 30, 1, 64, 0) };
     *p = (sheaf_profile){ .machine = "made up",
                           .cores = 2,
-                          .of = { "bfloat16 tiles", 2, 1, 1, 8, "threads", 0 },
+                          .of = { "bfloat16 tiles", 2, 1, 1, 8, "threads", 0, 1 },
                           .size = { 100, 25 },
                           .first = 3,
                           .busy = 0.0625,
@@ -365,6 +365,14 @@ static void test_time__what_a_profile_lacks(void **state)
         sheaf_profile_check(
             &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 1, 1, 8, "threads", 4 }, false),
         SHEAF_E_ARG, "made up: batch | 4 sequences of generation");
+    p.of.copies = 2;
+    const sheaf_profile_setting once = { "bfloat16 tiles", 2, 1, 1, 8, "threads", .copies = 1 };
+    CHECK_FAILS(sheaf_profile_check(&p, &once, true), SHEAF_E_ARG,
+                "--weight-copies | frozen weights held once | measured with frozen weights held "
+                "twice | --weight-copies 2, as a run there");
+    CHECK_FAILS(sheaf_profile_check(&p, &once, false), SHEAF_E_ARG, "| weight-copies: 2, as a run");
+    p.of.copies = 0; /* a profile from before it was told */
+    CHECK_OK(sheaf_profile_check(&p, &once, true));
     p.of.tp = 2;
     CHECK_OK(sheaf_profile_check(
         &p, &(sheaf_profile_setting){ "bfloat16 tiles", 2, 2, 1, 8, "mpi", 0 }, true));
@@ -386,6 +394,7 @@ static void test_time__a_profile_comes_back(void **state)
     assert_string_equal(q.machine, "made up");
     assert_int_equal(q.cores, 2);
     CHECK_OK(sheaf_profile_check(&q, &p.of, false));
+    assert_int_equal(q.of.copies, 1);
     const double here[] = { p.size.trained, p.size.fresh, p.first,       p.busy,
                             p.beside,       p.spread,     p.work.update, p.work.update_waiting };
     const double there[] = { q.size.trained, q.size.fresh, q.first,       q.busy,

@@ -36,13 +36,17 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
-/* A second packed copy for the backward products pays in bfloat16 where pairs are summed. Tiles
- * wait for other things, and the copy is a third of a run's memory (docs/performance.md); trained
- * weights are packed anew every step, where it does not pay either. */
-static bool keeps_back_panels(const sheaf_train_options *options)
+/* A second packed copy, for the backward products, pays where vdpbf16ps sums pairs of bfloat16. Fma
+ * and tiles wait for other things, and the copy is a third of a run's memory (docs/performance.md);
+ * trained weights are packed anew every step, where it does not pay either. */
+int sheaf__weight_copies_of(const sheaf_train_options *o)
 {
-    return options->dtype == SHEAF_BF16 && options->sums != SHEAF_SUMS_TILES &&
-           options->method != SHEAF_METHOD_FULL;
+    if (o->method == SHEAF_METHOD_FULL)
+        return 1;
+    if (o->weight_copies > 0)
+        return o->weight_copies;
+    const bool pairs = o->dtype == SHEAF_BF16 && o->sums != SHEAF_SUMS_TILES;
+    return pairs && sheaf__units_for(o->isa).pairs ? 2 : 1;
 }
 
 sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,
@@ -85,7 +89,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                          .self = (void *)job->selection,
                                          .divided = o->method != SHEAF_METHOD_LORA,
                                          .backward = true,
-                                         .pack_back = keeps_back_panels(o),
+                                         .pack_back = sheaf__weight_copies_of(o) == 2,
                                          .positions = job->seq > judged ? job->seq : judged,
                                          .seed = o->seed };
     sheaf__scaler_options scale;

@@ -21,10 +21,10 @@ for model in qwen3-8b smollm3-3b olmo-2-7b phi-4 mixtral-8x7b; do
     done
     runs "$model in full" 0 '"trained":[1-9][0-9]{8}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
-runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --seq 2048 --memory 16000
-runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --seq 2048 --memory 1000
+runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --memory 16000
+runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --memory 1000
 runs "and what would help" 1 'with --dtype bfloat16: 145\.[0-9]+ GiB, which does not fit either with --method lora: 17\.[0-9]+ GiB, which fits' plan --config "$configs/llama-2-70b.json" --method full --seq 512 --memory 24G
-runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --seq 2048 --memory 3G
+runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --memory 3G
 
 # proposed MEMORY: the proposal for an 8B model, asked for by itself, needs what was said and no more than MEMORY.
 proposed() {
@@ -41,9 +41,37 @@ for memory in 24G 6G 4G; do
     check "what is proposed for $memory fits" proposed $memory
 done
 runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums tiles --seq 2048 --accumulate 16 --memory 16GiB
-runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --memory 4800M
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":832\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --memory 4096M --json
-runs "more rows at once that fit too" 0 'fits: --tp 2; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --seq 2048 --accumulate 16 --memory 24GiB
+runs "by pairs they are where fma computes them" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --isa avx2 --seq 2048 --accumulate 16 --memory 16GiB
+copies=(plan --config "$configs/mini.json" --lora-targets all-linear --dtype bfloat16 --seq 64)
+counted() { # counted COPIES FLAGS...: so many are in a plan for programs, and in its bytes
+    local n=$1 bytes second; shift
+    "$sheaf" "${copies[@]}" "$@" --json >"$work/copies" 2>"$work/said" || return 1
+    bytes=$(json_number "$work/copies" weights) second=$(json_number "$work/copies" second_copy)
+    "$sheaf" "${copies[@]}" --bf16-sums tiles --json >"$work/once" 2>/dev/null || return 1
+    echo "$(grep -o '"weight_copies":[0-9]' "$work/copies"): $bytes bytes, the second $second"
+    grep -q "\"weight_copies\":$n[,}]" "$work/copies" && test "$second" -gt 20000000 &&
+        test "$bytes" -eq $(($(json_number "$work/once" weights) + (n - 1) * second))
+}
+check "held once where fma computes pairs" counted 1 --bf16-sums pairs --isa avx2
+check "and what else could be is told" grep -qE 'counted once, as a run on this machine .* by vdpbf16ps holds them twice, [2-9][0-9]\.[0-9] MiB more a rank: --weight-copies 2' "$work/said"
+! grep -q avx512_bf16 /proc/cpuinfo || check "held twice where vdpbf16ps does" counted 2 --bf16-sums pairs --isa avx512bf16
+! grep -q avx512_bf16 /proc/cpuinfo || check "and is told" grep -qE 'counted twice, .* by float32 fma holds them once, [2-9][0-9]\.[0-9] MiB less a rank: --weight-copies 1' "$work/said"
+here=1 && ! "$sheaf" info --machine --json | grep -q '"pairs": "vdpbf16ps"' || here=2
+check "without a word as this machine does" counted $here --bf16-sums pairs
+for n in 1 2; do
+    check "as asked" counted $n --bf16-sums pairs --weight-copies $n
+    check "of which nothing is said" bash -c '! grep -q "frozen weights" "$1"' . "$work/said"
+    check "by tiles too" counted $n --bf16-sums tiles --weight-copies $n
+done
+runs "a head has no frozen weights that gradients pass" 0 '"second_copy":0[,}].*"weight_copies":1[,}]' "${copies[@]:0:3}" --method head --dtype bfloat16 --seq 64 --weight-copies 2 --json
+runs "of trained weights there is no second copy" 0 '"second_copy":0[,}].*"weight_copies":1[,}]' "${copies[@]:0:3}" --method full --dtype bfloat16 --seq 64 --weight-copies 2 --json
+runs "a table says so too" 0 'frozen weights are counted once' "${copies[@]}" --bf16-sums pairs --isa avx2 --table ranks
+runs "once" 0 'one that sums pairs by vdpbf16ps holds them twice' "${copies[@]}" --bf16-sums pairs --isa avx2 --cluster hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s
+runs "once a copy would help" 1 'with --weight-copies 1: [0-9.]+ MiB, which fits' "${copies[@]}" --weight-copies 2 --memory 15M
+runs "three are too many" 2 'weight-copies.*found: +3' "${copies[@]}" --weight-copies 3
+runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --memory 4800M
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":832\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --memory 4096M --json
+runs "more rows at once that fit too" 0 'fits: --tp 2; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --accumulate 16 --memory 24GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
 done
@@ -76,6 +104,8 @@ while read -r flags; do
 done <<'END'
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float32 --threads 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --bf16-sums pairs --weight-copies 1 --threads 2
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --threads 2
 --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float16 --threads 2 --tp 2
 --method full --micro-batch 2 --accumulate 4 --accumulators 4 --dtype bfloat16 --threads 2 --dp 4
@@ -138,6 +168,9 @@ check "whose parts are the whole, too" adds_up "$work/priced"
 runs "a model with images" 0 'time: [0-9.]+ ms a step' plan --model "$work/cogvlm" --lora-targets all-linear --seq 24 --threads 1 --time
 runs "a profile of other threads" 2 '--time: the profile of .*: --threads.*expected: 2.*found: +measured with 1.*--save-profile' "${timed[@]}" --seq 8 --threads 2 --profile "$profile"
 runs "a profile of another type" 2 'expected: bfloat16 pairs.*measured with float32' "${timed[@]}" "${rows[@]}" --dtype bfloat16 --bf16-sums pairs --profile "$profile"
+runs "a profile with other copies of weights" 2 '--weight-copies.*expected: frozen weights held twice.*measured with frozen weights held once.*try: +--weight-copies 1, as a run there' "${timed[@]}" "${rows[@]}" --weight-copies 2 --profile "$profile"
+sed 's/"weight_copies": *1,//' "$profile" >"$work/untold.json"
+runs "which older profiles do not tell" 0 'time: ' "${timed[@]}" "${rows[@]}" --weight-copies 2 --profile "$work/untold.json"
 runs "no profile" 3 'expected: a profile of version 1' "${timed[@]}" "${rows[@]}" --profile "$work/mini/config.json"
 # ---- and of generation ----
 answers=("${timed[@]}" --place 1 --seq 12 --max-new 4)

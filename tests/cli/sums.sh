@@ -31,6 +31,18 @@ for isa in avx512 avx512bf16 amx; do
     train "pairs, $isa" pairs.$isa --bf16-sums pairs --isa $isa
     same "the same checkpoints: pairs.$isa" "$work/pairs/checkpoints" "$work/pairs.$isa/checkpoints"
 done
+# Frozen weights that are held once or twice, here and when a run goes on.
+for n in 1 2; do
+    for order in pairs tiles; do
+        train "$order, weights held $n times" $order.$n --bf16-sums $order --weight-copies $n --tp 2
+        same "the same checkpoints: $order.$n" "$work/$order/checkpoints" "$work/$order.$n/checkpoints"
+    done
+done
+check "settings name what was asked" grep -qx 'weight-copies: 2' "$work/pairs.2/settings"
+check "and not what this machine chose" bash -c "! grep -q weight-copies '$work/pairs/settings'"
+rm -r "$work/pairs.2/checkpoints/step-00000003" "$work/pairs.2/adapter"
+runs "goes on with one" 0 . train --resume --out "$work/pairs.2" --weight-copies 1
+same "to the same bytes" "$work/pairs/checkpoints/step-00000003" "$work/pairs.2/checkpoints/step-00000003"
 
 # ---- what is stored ----
 check "settings name it" grep -qx 'bf16-sums: tiles' "$work/tiles/settings"

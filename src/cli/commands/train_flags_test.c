@@ -31,7 +31,7 @@ static void test_train__every_promised_flag(void **state)
         "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
         "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
         "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
-        "--json --config C --bf16-sums tiles"));
+        "--json --config C --bf16-sums tiles --weight-copies 2"));
     assert_string_equal(o.model, "M");
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
@@ -48,7 +48,8 @@ static void test_train__every_promised_flag(void **state)
                 o.beta1 == .8);
     assert_true(o.beta2 == .95 && o.eps == 1e-6 && o.clip == .5 && o.dtype == SHEAF_BF16 &&
                 o.seed == 7);
-    assert_true(o.save_every == 4 && o.keep == 1 && !o.resume && o.sums == SHEAF_SUMS_TILES);
+    assert_true(o.save_every == 4 && o.keep == 1 && !o.resume && o.sums == SHEAF_SUMS_TILES &&
+                o.weight_copies == 2);
 }
 
 static void test_train__defaults_are_the_trainers(void **state)
@@ -191,11 +192,12 @@ static void test_train__late_settings_are_silent(void **state)
 static void test_train__only_these_may_change_on_resume(void **state)
 {
     static const char *const free_ones[] = {
-        "tp",         "dp",           "transport",  "threads",  "checkpointing", "isa",   "steps",
-        "save-every", "export-every", "keep",       "resume",   "recipe",        "model", "config",
-        "data",       "tokenizer",    "out",        "adapter",  "began-in",      "force", "epochs",
-        "eval-data",  "patience",     "use-best",   "max-time", "data-cache",    "mpi",   "hosts",
-        "hostfile",   "heartbeat",    "hang-after", "restarts", "inject"
+        "tp",         "dp",         "transport",    "threads",      "checkpointing", "isa",
+        "steps",      "save-every", "export-every", "keep",         "resume",        "recipe",
+        "model",      "config",     "data",         "tokenizer",    "out",           "adapter",
+        "began-in",   "force",      "epochs",       "eval-data",    "patience",      "use-best",
+        "max-time",   "data-cache", "mpi",          "hosts",        "hostfile",      "heartbeat",
+        "hang-after", "restarts",   "inject",       "weight-copies"
     };
     sheaf_train_options o;
     sheaf_train_options_default(&o);
