@@ -37,7 +37,7 @@ stopped() {
     shift 3
     rm -rf "$folder"
     mkdir "$folder"
-    "$sheaf" "$@" >"$work/stdout" 2>"$work/stderr" &
+    env --default-signal=HUP "$sheaf" "$@" >"$work/stdout" 2>"$work/stderr" & # also where the tests run under nohup
     pid=$!
     until compgen -G "$folder/*.partial-*" >/dev/null || ! kill -0 $pid 2>/dev/null; do :; done
     kill -s "$signal" $pid 2>/dev/null
