@@ -67,8 +67,10 @@ def tokens_of(answers):
 
 
 def sheaf(args, model, prompts, *more):
-    short = [sheaf_run(args, model, prompts, args.short, *more) for _ in range(args.rounds)]
-    long = [sheaf_run(args, model, prompts, args.long, *more) for _ in range(args.rounds)]
+    short, long = [], []
+    for _ in range(args.rounds):
+        short.append(sheaf_run(args, model, prompts, args.short, *more))
+        long.append(sheaf_run(args, model, prompts, args.long, *more))
     steps = args.long - args.short
     return {"wall": (min(r[0] for r in long) - min(r[0] for r in short)) / steps,
             "processor": (min(r[1] for r in long) - min(r[1] for r in short)) / steps,
@@ -88,6 +90,9 @@ def rival(args, program, model, prompts, *more):
 
 
 def show(args, name, batch, r, need, bandwidth, tokens):
+    if min(r["wall"], r["processor"]) <= 0:
+        print("  %-26s the new tokens are lost in the noise of the prompts: more --rounds, or a larger --long" % name, flush=True)
+        return
     same, processor = 0, r["processor"] / args.threads
     while same < len(tokens) and tokens[same] == r["tokens"][same]:
         same += 1

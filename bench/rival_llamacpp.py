@@ -94,7 +94,8 @@ def main():
 
     p = xllamacpp.CommonParams()
     p.model.path = args.gguf
-    p.n_ctx = 256 * len(prompts)
+    room = max(len(prompt) for prompt in prompts) + args.long  # of a sequence; llama.cpp counts in 256
+    p.n_ctx = -(-room // 256) * 256 * len(prompts)
     p.n_parallel = len(prompts)
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = args.threads
     p.n_gpu_layers = 0
