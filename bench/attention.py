@@ -32,7 +32,7 @@ def torch_seconds(args, length, dtype):
 
 def sheaf_line(args, length, dtype):
     command = [args.bench, "--threads", str(args.threads), "--dtype", dtype, "--sums", args.sums, "--heads", "%d,%d,%d" % tuple(args.heads),
-               "--rounds", "1", str(length)]
+               "--rounds", "2", str(length)]  # torch too is warm after its first
     words = subprocess.run(command, check=True, capture_output=True).stdout.decode().splitlines()[-1].split()
     return float(words[1]) / 1e3, float(words[7]) / 1e3, float(words[13]), float(words[14])
 
@@ -42,14 +42,15 @@ def main():
     parser.add_argument("--bench", default=os.path.join("build", "bench", "attention_bench"))
     parser.add_argument("--lengths", default="2048,8192")
     parser.add_argument("--heads", type=lambda s: [int(x) for x in s.split(",")], default=[1, 8, 64])
-    parser.add_argument("--sums", default="tiles", choices=["pairs", "tiles"])
+    parser.add_argument("--sums", choices=["pairs", "tiles"], help="by default what the processor has instructions for")
     parser.add_argument("--dtypes", default="f32,bf16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
+    args.sums = args.sums or ("tiles" if "amx_bf16" in machine() else "pairs")
     torch.set_num_threads(args.threads)
-    print("machine: %s; torch %s; %d thread(s), seconds %s" % (machine(), torch.__version__, args.threads,
-                                                             "of processor time" if args.threads == 1 else "on the wall"))
+    print("machine: %s; torch %s; bfloat16 by %s; %d thread(s), seconds %s" % (machine(), torch.__version__, args.sums, args.threads,
+                                                                             "of processor time" if args.threads == 1 else "on the wall"))
     for dtype in args.dtypes.split(","):
         for length in (int(n) for n in args.lengths.split(",")):
             ours, theirs = [], []

@@ -52,14 +52,16 @@ static const sheaf__attention_kernels *kernels_of(const sheaf__device *device,
     return sheaf__attention_kernels_for(odd ? "ref" : device->kernels->isa);
 }
 
-int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
+int64_t sheaf__attention_keys_held(const sheaf__attention_call *call, size_t bytes)
 {
-    const int64_t block = SHEAF__ATTENTION_BLOCK, step = s->dtype == SHEAF_BF16 ? 2 : 1;
+    const sheaf__attention *s = call->shape;
+    const bool pairs = sheaf__attention_by_pairs(call);
+    const int64_t block = SHEAF__ATTENTION_BLOCK, step = pairs ? 2 : 1;
     const int64_t depth = s->head_dim / step, wide = (s->head_dim + 15) / 16 * 16;
     const int64_t words = 2 * block * depth + 3 * block / step * wide + 5 * block +
                           3 * SHEAF__ATTENTION_STRIP * SHEAF__ATTENTION_LD + block * block / step +
                           block * wide +
-                          (s->dtype == SHEAF_F16 ? SHEAF__ATTENTION_STRIP * wide : 0);
+                          (s->dtype == SHEAF_F32 || pairs ? 0 : SHEAF__ATTENTION_STRIP * wide);
     return ((int64_t)(bytes / 4) - words) / (2 * wide) / block * block;
 }
 
@@ -281,7 +283,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     const sheaf__attention_call call = { shape, (void *)o,    (float *)stats, q, k, v, d_o, dq, dk,
                                          dv,    device->sums, device->units };
     work w = { &call, kernels_of(device, shape), device->scratch, 0, false };
-    const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH),
+    const int64_t held = sheaf__attention_keys_held(&call, SHEAF__THREAD_SCRATCH),
                   longest = longest_of(shape);
     const int64_t share = heads * longest / (4 * device->threads) / block * block;
     w.fused = should_fuse(heads, longest, held, device->threads);

@@ -19,8 +19,8 @@ typedef struct walk {
     uint32_t *k;                   /* the same of the current 256 keys */
     float *max, *sum, *whole;      /* [256] of each query: stats, and D */
     int32_t *minus_first, *span;   /* [256], see limits */
-    float *s, *dp;                 /* [32][LD]; in float32 p and ds take their place */
-    uint16_t *p16, *ds16;          /* [32][LD] in bfloat16 */
+    float *s, *dp;                 /* [32][LD]; if words are floats, p and ds take their place */
+    uint16_t *p16, *ds16;          /* [32][LD] if words are pairs */
     uint32_t *ds;                  /* [16 panels][256 / step][16] */
     float *dq;                     /* [256][wide] */
     float *dk, *dv;                /* [keys of the part][wide] */
@@ -133,9 +133,10 @@ static void pack_across(const job *w, uint32_t *to, const char *from, int64_t st
 static veci pack_along(const job *w, const walk *t, const panel *x)
 {
     const int64_t words = BLOCK / w->step * PANEL, start = x->n / w->step * PANEL;
-    uint32_t *q_to = t->q_along + start, *o_to = t->o_along + start;
     veci bad = vi_set(0);
-    for (int64_t h = 0; h < PANEL; h += w->step, q_to += PANEL, o_to += PANEL) {
+    for (int64_t h = 0; h < PANEL; h += w->step) {
+        uint32_t *q_to = t->q_along + start + step_of(w, h) * PANEL,
+                 *o_to = t->o_along + start + step_of(w, h) * PANEL;
         const bool even = h < x->count, odd = h + 1 < x->count;
         const char *q = x->q + h * x->q_stride, *o = x->d_o + h * x->o_stride;
         const veci bad_q = pack_step(w, q_to, words, even ? q : NULL, odd ? q + x->q_stride : NULL);
@@ -217,12 +218,24 @@ static veci key_of(const job *w, int64_t j)
     return vi_set(j < w->s->keys && !is_hidden(w, j) ? (uint32_t)j : NO_KEY);
 }
 
-/* Turns scores and dp of keys [j, j + step), at offset `at` of the strip, into p and ds for the
- * queries of panels [p0, p1); `to` is their step in ds of panel 0. */
-SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at, uint32_t *to,
-                              int64_t p0, int64_t p1, const sheaf_dtype dtype)
+/* p of the same two keys, or ds: the rows that are summed over queries, two of a strip. */
+SHEAF__INLINE void store_pair(const rounded *x, float *floats, uint16_t *halves,
+                              const bool odd_first)
 {
-    const bool pairs = dtype == SHEAF_BF16;
+    if (odd_first) {
+        store(floats, v_swap_pairs(v_from_bf16(x->even)));
+        store(floats + LD, v_swap_pairs(v_from_bf16(x->odd)));
+    } else {
+        v_store_halves(halves, x->even, PANEL);
+        v_store_halves(halves + LD, x->odd, PANEL);
+    }
+}
+
+/* Turns scores and dp of key j, in bfloat16 of j and j + 1, at offset `at` of the strip, into p and
+ * ds for the queries of panels [p0, p1); `to` is the first of their steps in ds of panel 0. */
+SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at, uint32_t *to,
+                              int64_t p0, int64_t p1, const sheaf_dtype dtype, const bool odd_first)
+{
     const vec scale = v_set(w->s->scale);
     const float cap = w->s->cap;
     const veci key = key_of(w, j), next = key_of(w, j + 1);
@@ -234,14 +247,16 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
         const limits see = limits_at(minus_first + n, span + n);
         const vec m = load(max + n), e = load(sum + n), d = load(whole + n);
         const weights a = weigh(s + n, dp + n, m, e, d, sees(see, key), scale, cap);
-        if (pairs) {
+        if (dtype == SHEAF_BF16) {
             const weights b = weigh(s + LD + n, dp + LD + n, m, e, d, sees(see, next), scale, cap);
             const rounded p = round_pair(a.p, b.p), ds = round_pair(a.ds, b.ds);
-            v_store_halves(p16 + n, p.even, PANEL);
-            v_store_halves(p16 + LD + n, p.odd, PANEL);
-            v_store_halves(ds16 + n, ds.even, PANEL);
-            v_store_halves(ds16 + LD + n, ds.odd, PANEL);
-            vi_store(to + n * (BLOCK / 2), ds.words);
+            store_pair(&p, s + n, p16 + n, odd_first);
+            store_pair(&ds, dp + n, ds16 + n, odd_first);
+            if (odd_first) {
+                vi_store(to + n * BLOCK, v_bits(v_from_bf16(ds.odd)));
+                vi_store(to + n * BLOCK + PANEL, v_bits(v_from_bf16(ds.even)));
+            } else
+                vi_store(to + n * (BLOCK / 2), ds.words);
         } else {
             const vec p = v_rounded(a.p, dtype), ds = v_rounded(a.ds, dtype);
             store(s + n, p);
@@ -255,14 +270,16 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
 static void weigh_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t b0, int64_t p0,
                         int64_t p1)
 {
-    for (int64_t j = j0; j < j1; j += w->step) {
+    for (int64_t j = j0; j < j1; j += w->s->dtype == SHEAF_BF16 ? 2 : 1) {
         uint32_t *to = t->ds + (j - b0) / w->step * PANEL;
         if (w->pairs)
-            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_BF16);
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_BF16, false);
+        else if (w->odd_first)
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_BF16, true);
         else if (w->s->dtype == SHEAF_F16)
-            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F16);
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F16, false);
         else
-            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F32);
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F32, false);
     }
 }
 
@@ -335,7 +352,7 @@ static void add_dq(const job *w, const walk *t, int64_t b0, int64_t b1)
                          .a_step = PANEL * 4,
                          .b = t->k + skip,
                          .b_panel = steps * PANEL,
-                         .steps = up_to(to - from, w->step) / w->step,
+                         .steps = steps_of(w, to - from),
                          .add = true,
                          .kind = w->kind };
         product(&m, PANEL, w->panels);
@@ -384,7 +401,7 @@ static bool walk_queries(const job *w, walk *t, int64_t g, int64_t i0)
 static void give_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part,
                      bool both, void *scratch, size_t bytes)
 {
-    job w = job_of(call, part, scratch, bytes);
+    job w = job_of(call, part, true, scratch, bytes);
     walk t = { .want_dq = both, .want_dkv = true, .k0 = part->begin, .k1 = part->end };
     const int64_t start = first_query(&w, t.k0), end = end_query(&w, t.k1 - 1);
     bool finite = true;
@@ -413,7 +430,7 @@ static void give_dkv(const sheaf__attention_call *call, const sheaf__attention_p
 static void give_dq(const sheaf__attention_call *call, const sheaf__attention_part *part,
                     void *scratch, size_t bytes)
 {
-    job w = job_of(call, part, scratch, bytes);
+    job w = job_of(call, part, true, scratch, bytes);
     walk t = { .want_dq = true, .k0 = 0, .k1 = call->shape->keys };
     bool finite = true;
     plan_walk(&w, &t);

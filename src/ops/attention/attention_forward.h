@@ -42,8 +42,20 @@ static int64_t together(const job *w)
     return w->kind == UNIT ? 2 : 1;
 }
 
-/* Divides the scratch: so many rows in a block that their scores stay in the second-level
- * cache. Returns the rows of a block. */
+/* Rows of a block, of which keys and values are read once: so many that their scores for all keys
+ * fit in the scratch, though they leave the second-level cache, as less is read that way. Where
+ * they do not fit for 32 rows, computing them again costs less. */
+static int64_t rows_at_once(const job *w, int64_t longest)
+{
+    const int64_t row = longest + w->depth + w->wide + 16 + 6,
+                  rest = (BLOCK + STRIP) * w->wide + (BLOCK * together(w) + 10) * PANEL;
+    for (int64_t size = MAX_ROWS; size >= MAX_ROWS / 2; size -= PANEL)
+        if (size * row + rest <= (w->end - w->free) / 4)
+            return size;
+    return MAX_ROWS;
+}
+
+/* Divides the scratch. Returns the rows of a block. */
 static int64_t plan_rows(job *w, rows *r)
 {
     const int64_t count = w->part.end - w->part.begin;
@@ -52,8 +64,7 @@ static int64_t plan_rows(job *w, rows *r)
     const int64_t window = sheaf__attention_window(w->s);
     const int64_t reach = window > 0 ? window + MAX_ROWS + BLOCK : to;
     const int64_t longest = most(up_to(least(to - from, reach), BLOCK), BLOCK);
-    int64_t size = longest <= 4096 ? MAX_ROWS : longest <= 8192 ? MAX_ROWS / 2 : PANEL;
-    size = least(size, up_to(count, PANEL));
+    const int64_t size = least(rows_at_once(w, longest), up_to(count, PANEL));
     take_strip(w);
     r->minus_first = take(w, size);
     r->span = take(w, size);
@@ -276,6 +287,13 @@ static void quotients(const job *w, const rows *r, int64_t p, float *to, int64_t
     else if (w->s->dtype == SHEAF_F16)
         for (int64_t j = 0; j < count; j++)
             store(to + j * apart, v_rounded(v_div(load(e + j * PANEL), by.sum), SHEAF_F16));
+    else if (w->odd_first)
+        for (; count > 0; count -= 2, e += 2 * PANEL, to += 2 * apart) {
+            const vec next = count > 1 ? load(e + PANEL) : v_zero();
+            const veci words = quotient_pair(load(e), next, &by);
+            store(to, v_float(vi_and(words, vi_set(0xffff0000u))));
+            store(to + apart, v_float(vi_left(words, 16)));
+        }
     else {
         uint32_t *words = (uint32_t *)(void *)to;
         for (; count >= 2; count -= 2, e += 2 * PANEL, words += apart)
@@ -309,7 +327,7 @@ static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int
                          .a_step = n * PANEL * 4,
                          .b = v,
                          .b_panel = r->v_steps * PANEL,
-                         .steps = up_to(j1 - j0, w->step) / w->step,
+                         .steps = steps_of(w, j1 - j0),
                          .add = true,
                          .kind = w->kind };
         product(&t, least(n * PANEL, r->count - p * PANEL), w->panels);
@@ -375,7 +393,7 @@ static bool attend_rows(const job *w, const rows *r)
 static void attend(const sheaf__attention_call *call, const sheaf__attention_part *part,
                    void *scratch, size_t bytes)
 {
-    job w = job_of(call, part, scratch, bytes);
+    job w = job_of(call, part, true, scratch, bytes);
     rows r;
     bool finite = true;
     const int64_t size = plan_rows(&w, &r);

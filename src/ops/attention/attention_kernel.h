@@ -4,7 +4,10 @@
  * is laid out in 32-bit words, so that float32 and bfloat16 share the code: a
  * word is one float, or the pair (2i, 2i + 1) of the index that is summed ("step"
  * i). A panel is 16 columns: [steps][16] words. float16 is widened where it is packed,
- * and keys that are read where they lie are widened a strip at a time.
+ * and keys that are read where they lie are widened a strip at a time. So is bfloat16 where its
+ * pairs go by fma and meet many others, as picking halves out of words costs half as much again as
+ * the fma; of each pair the odd number comes first then, so that an ascending chain is the order
+ * `pairs`.
  *
  * Scores are computed transposed, a row per key and a lane per query: softmax is
  * then 16 queries side by side, without sums across a register, and what it
@@ -151,10 +154,11 @@ static void join_lanes(float *lane)
             store(lane + l, v_add(load(lane + l), load(lane + l + apart)));
 }
 
-/* Words of float32, or of bfloat16 pairs from two rows; columns from count on are zero. */
-SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, sheaf_dtype dtype)
+/* Words of floats, or of bfloat16 pairs from two rows; columns from count on are zero. */
+SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, sheaf_dtype dtype,
+                            bool pairs)
 {
-    if (dtype != SHEAF_BF16)
+    if (!pairs)
         return v_bits(v_read(even, 0, count, dtype));
     const veci a = v_bits(v_read(even, 0, count, SHEAF_BF16)); /* in upper halves */
     return vi_xor(vi_right(a, 16), v_bits(v_read(odd, 0, count, SHEAF_BF16)));
@@ -199,8 +203,9 @@ typedef struct job {
     const sheaf__attention_call *call;
     const sheaf__attention *s;
     sheaf__attention_part part;
-    bool pairs;       /* bfloat16 */
-    float *strip;     /* float16: widened rows, [STRIP][wide]; else NULL */
+    bool pairs;       /* words are pairs of bfloat16 */
+    bool odd_first;   /* bfloat16 widened: element e of what is summed is step e ^ 1 */
+    float *strip;     /* if 16-bit numbers are widened: rows of them, [STRIP][wide]; else NULL */
     kind kind;        /* of all products */
     int64_t step;     /* elements of a word */
     int64_t size;     /* bytes of an element */
@@ -210,15 +215,17 @@ typedef struct job {
     char *free, *end; /* scratch not yet given out */
 } job;
 
-static job job_of(const sheaf__attention_call *call, const sheaf__attention_part *part,
+/* It widens bfloat16 where that pays: where each number is used more than once. */
+static job job_of(const sheaf__attention_call *call, const sheaf__attention_part *part, bool widens,
                   void *scratch, size_t bytes)
 {
     const sheaf__attention *s = call->shape;
     job w = {
         .call = call, .s = s, .part = *part, .free = scratch, .end = (char *)scratch + bytes
     };
-    w.pairs = s->dtype == SHEAF_BF16;
+    w.pairs = s->dtype == SHEAF_BF16 && (!widens || sheaf__attention_by_pairs(call));
     w.kind = w.pairs ? kind_of(call) : FLOATS;
+    w.odd_first = s->dtype == SHEAF_BF16 && !w.pairs;
     w.step = w.pairs ? 2 : 1;
     w.size = s->dtype == SHEAF_F32 ? 4 : 2;
     w.depth = s->head_dim / w.step;
@@ -237,8 +244,19 @@ static void *take(job *w, int64_t words)
 
 static void take_strip(job *w)
 {
-    if (w->s->dtype == SHEAF_F16)
+    if (w->s->dtype == SHEAF_F16 || w->odd_first)
         w->strip = take(w, STRIP * w->wide);
+}
+
+/* The step of element e of what is summed, and the steps of `count` elements: a last one without
+ * another is paired with zero. */
+static inline int64_t step_of(const job *w, int64_t e)
+{
+    return w->odd_first ? e ^ 1 : e / w->step;
+}
+static inline int64_t steps_of(const job *w, int64_t count)
+{
+    return w->odd_first ? up_to(count, 2) : up_to(count, w->step) / w->step;
 }
 
 static bool is_hidden(const job *w, int64_t j)
@@ -327,12 +345,15 @@ static void turn(uint32_t *to, const char *from, int64_t stride, int64_t count, 
             to[c * PANEL + r] = word_at(from + r * stride + c * 4);
 }
 
-/* `count` rows of head_dim numbers in float32, [row][wide]. */
+/* `count` rows of head_dim numbers in float32, [row][wide], as steps. */
 static void widen_rows(const job *w, float *to, const char *from, int64_t stride, int64_t count)
 {
     for (int64_t r = 0; r < count; r++, to += w->wide, from += stride)
-        for (int64_t c = 0; c < w->s->head_dim; c += PANEL)
-            store(to + c, v_read(from, c, least(PANEL, w->s->head_dim - c), SHEAF_F16));
+        for (int64_t c = 0; c < w->s->head_dim; c += PANEL) {
+            const int64_t n = least(PANEL, w->s->head_dim - c);
+            store(to + c, w->odd_first ? v_swap_pairs(v_read(from, c, n, SHEAF_BF16))
+                                       : v_read(from, c, n, SHEAF_F16));
+        }
 }
 
 /* turn() of rows of head_dim numbers in the type of the call; no more than a panel of them. */
@@ -377,12 +398,12 @@ static veci pack_step(const job *w, uint32_t *to, int64_t panel_words, const cha
     even = even != NULL ? even : (const char *)zeros;
     odd = odd != NULL ? odd : (const char *)zeros;
     for (; left >= PANEL; left -= PANEL, even += bytes, odd += bytes, to += panel_words) {
-        const veci word = words_of(even, odd, PANEL, w->s->dtype);
+        const veci word = words_of(even, odd, PANEL, w->s->dtype, pairs);
         bad = either(bad, overflow(word, pairs));
         vi_store(to, word);
     }
     if (left > 0) {
-        const veci word = words_of(even, odd, left, w->s->dtype);
+        const veci word = words_of(even, odd, left, w->s->dtype, pairs);
         bad = either(bad, overflow(word, pairs));
         vi_store(to, word);
     }
@@ -396,12 +417,13 @@ static bool pack_keys(const job *w, uint32_t *to, int64_t panel_words,
                       const char *(*row)(const job *, int64_t), int64_t j0, int64_t j1)
 {
     veci bad = vi_set(0);
-    for (int64_t j = j0; j < j1; j += w->step, to += PANEL) {
+    for (int64_t j = j0; j < j0 + steps_of(w, j1 - j0) * w->step; j += w->step) {
         const char *from[2] = { NULL, NULL };
         for (int64_t h = 0; h < w->step && j + h < j1; h++)
             if (!is_hidden(w, j + h))
                 from[h] = row(w, j + h);
-        bad = either(bad, pack_step(w, to, panel_words, from[0], from[1]));
+        bad = either(bad,
+                     pack_step(w, to + step_of(w, j - j0) * PANEL, panel_words, from[0], from[1]));
     }
     return w->s->full || all_finite(bad, w->pairs);
 }

@@ -55,8 +55,14 @@ extern const sheaf__attention_kernels sheaf__attention_avx2, sheaf__attention_av
 /* For kernels->isa on this CPU; the reference for "ref". */
 const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa);
 
+/* Whether kernels keep bfloat16 as pairs; else they widen it to floats where they pack it. */
+static inline bool sheaf__attention_by_pairs(const sheaf__attention_call *call)
+{
+    return call->shape->dtype == SHEAF_BF16 && (call->sums == SHEAF__TILES || call->units.pairs);
+}
+
 /* Most keys whose dk and dv the dkv kernels can hold in `bytes`: a multiple of 256. */
-int64_t sheaf__attention_keys_held(const sheaf__attention *shape, size_t bytes);
+int64_t sheaf__attention_keys_held(const sheaf__attention_call *call, size_t bytes);
 
 /* The window that counts; 0 = none. */
 static inline int64_t sheaf__attention_window(const sheaf__attention *s)

@@ -305,7 +305,7 @@ static void attend_single(const job *w, const single *one)
 static bool attend_alone(const sheaf__attention_call *call, const sheaf__attention_part *part,
                          void *scratch, size_t bytes)
 {
-    job w = job_of(call, part, scratch, bytes);
+    job w = job_of(call, part, false, scratch, bytes);
     single one;
     if (call->shape->queries != 1 || plan_single(&w, &one) == 0)
         return false;

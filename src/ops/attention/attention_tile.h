@@ -3,7 +3,7 @@
  * The file that includes this defines for its instruction set
  *   run(tile, rows, panels, kind)   one tile; EACH_TILE lists the sizes it has, EACH_TILES those of
  *                                   kind TILES; tile_rows(panels, kind) is the most rows
- *   kind_of(call)                   how products of bfloat16 are computed
+ *   kind_of(call)                   how products of pairs are computed
  *   HAS_UNIT                        if that can be UNIT
  *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
  *   either(a, b)                    the bits of both
@@ -30,9 +30,9 @@
 
 /* What a word of a tile is, and what becomes of it. */
 typedef enum kind {
-    FLOATS, /* a float */
+    FLOATS, /* a float; so too a bfloat16 in the order `pairs`, widened where it is packed */
     PAIRS,  /* a pair of bfloat16, in the order `pairs`, by the instruction for pairs */
-    SPLIT,  /* the same by two float32 fma */
+    SPLIT,  /* the same by two float32 fma, where a pair meets few others */
     TILES,  /* a pair, in the order `tiles`, by two float32 fma */
     UNIT,   /* the same by the tile unit */
 } kind;
