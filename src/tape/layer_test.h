@@ -17,7 +17,7 @@ typedef struct tensor {
     double *wide;
 } tensor;
 
-static int64_t numel(const tensor *t)
+static inline int64_t numel(const tensor *t)
 {
     return t->rows * t->cols;
 }
@@ -193,10 +193,10 @@ static void layer_free(layer *l)
 
 /* check_gradient - a gradient held in boxes equals what `slope` says, or is untouched where it was
  * not to be trained. */
-static void check_gradient(const char *what, const tensor *t, const boxes *b, bool trained,
-                           double tolerance,
-                           double (*slope)(void *problem, const tensor *t, int64_t e),
-                           void *problem)
+static inline void check_gradient(const char *what, const tensor *t, const boxes *b, bool trained,
+                                  double tolerance,
+                                  double (*slope)(void *problem, const tensor *t, int64_t e),
+                                  void *problem)
 {
     char name[200];
     for (int s = 0; s < LAYER_SLICES && t->rows > 0; s++)

@@ -260,6 +260,8 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
     sheaf__rows_as(p->y, x);
     sheaf__rows_as(p->rstd, x);
+    if (norm->trained == NULL) /* row by row */
+        p->y->grad_rows = x->grad_rows;
     p->y->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));

@@ -5,8 +5,10 @@
  * gradients share one sum over slices, and dx is one product with the terms of all. */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tape/linear_inner.h"
+#include "tape/row_map.h"
 #include "tape/rows.h"
 
 typedef struct columns_params {
@@ -177,11 +179,20 @@ static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_p
     return st;
 }
 
-static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_params *p,
-                                            const sheaf__lora_back *l, sheaf__batch *b)
+/* What dx is made of. */
+typedef struct dx_rows {
+    int64_t m;
+    void *dy[SHEAF__MAX_TOGETHER]; /* [m, owned] of each layer */
+    void *g_slice[SHEAF_MAX_SLICES];
+} dx_rows;
+
+/* The products of dx [from->m, in]. */
+static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
+                                const sheaf__lora_back *l, const dx_rows *from, sheaf__batch *b,
+                                void *dx)
 {
     const sheaf__linear *first = p->linear[0];
-    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
+    const int64_t in = p->x->cols;
     sheaf__batch_begin_tree(b);
     for (int s = first->first; s < first->first + first->count; s++) {
         if (first->extent[s] == 0)
@@ -190,14 +201,15 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
         for (int i = 0; i < p->n; i++) {
             const sheaf__linear *layer = p->linear[i];
             b->term[b->nterms++] =
-                (sheaf__term){ .a = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype),
+                (sheaf__term){ .a = sheaf__at(from->dy[i], layer->begin[s], c->dtype),
                                .lda = layer->owned,
                                .form = SHEAF__B_BACK,
                                .w = &layer->w[s],
                                .k = layer->extent[s] };
             if (own_lora(p, i) != NULL && p->xd[i] == NULL)
                 b->term[b->nterms++] =
-                    (sheaf__term){ .a = sheaf__at(l->g_slice[s - first->first], l->at[i], c->dtype),
+                    (sheaf__term){ .a = sheaf__at(from->g_slice[s - first->first], l->at[i],
+                                                  c->dtype),
                                    .lda = l->width,
                                    .form = SHEAF__B_KN,
                                    .b = layer->lora->a_copy[0],
@@ -205,15 +217,67 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
                                    .k = layer->lora->rank };
         }
     }
-    void *dx = p->x->grad, *apart = NULL;
-    sheaf_status *st = NULL;
-    if (!p->x->grad_fresh) {
-        st = sheaf__take(&apart, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
-                         SHEAF_MEM_SCRATCH);
-        dx = apart;
-    }
+    return sheaf__batch_finish_tree(c, b, &first->tree, first->whole, from->m, in, dx, NULL, NULL);
+}
+
+/* Rows of `from` that `map` names, side by side, in scratch memory. */
+static sheaf_status *take_rows(void **to, sheaf__context *c, const void *from, sheaf__row_map map,
+                               int64_t rows, int64_t cols)
+{
+    sheaf_status *st =
+        sheaf__take(to, c, (size_t)(rows * cols) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
     if (st == NULL)
-        st = sheaf__batch_finish_tree(c, b, &first->tree, first->whole, m, in, dx, NULL, NULL);
+        sheaf__gather(c, *to, from, map, rows, cols, false);
+    return st;
+}
+
+/* Of the rows whose gradient is read; the others are zero. */
+static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *p,
+                                       const sheaf__lora_back *l, const dx_rows *all,
+                                       sheaf__batch *b)
+{
+    const int64_t count = p->x->grad_rows.count, in = p->x->cols;
+    const sheaf__row_map map = sheaf__row_map_listed(*p->x->grad_rows.list);
+    dx_rows some = { .m = count };
+    void *dx = NULL;
+    sheaf_status *st =
+        sheaf__take(&dx, c, (size_t)(count * in) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+    for (int i = 0; i < p->n && st == NULL; i++)
+        st = take_rows(&some.dy[i], c, all->dy[i], map, count, p->linear[i]->owned);
+    for (int s = 0; s < p->linear[0]->count && l->width > 0 && st == NULL; s++)
+        st = take_rows(&some.g_slice[s], c, all->g_slice[s], map, count, l->width);
+    if (st == NULL)
+        st = columns_dx(c, p, l, &some, b, dx);
+    if (st == NULL) {
+        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(NULL), all->m, in);
+        sheaf__scatter(c, p->x->grad, dx, map, count, in, false);
+    }
+    for (int i = 0; i < p->n; i++)
+        sheaf__give(c, some.dy[i]);
+    for (int s = 0; s < SHEAF_MAX_SLICES; s++)
+        sheaf__give(c, some.g_slice[s]);
+    sheaf__give(c, dx);
+    return st;
+}
+
+static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_params *p,
+                                            const sheaf__lora_back *l, sheaf__batch *b)
+{
+    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
+    const bool fresh = p->x->grad_fresh;
+    dx_rows all = { .m = m };
+    for (int i = 0; i < p->n; i++)
+        all.dy[i] = p->y[i]->grad;
+    memcpy(all.g_slice, l->g_slice, sizeof all.g_slice);
+    if (fresh && p->x->grad_rows.list != NULL && p->x->grad_rows.count < m)
+        return columns_some_rows(c, p, l, &all, b);
+    void *apart = NULL;
+    sheaf_status *st = fresh
+                           ? NULL
+                           : sheaf__take(&apart, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
+                                         SHEAF_MEM_SCRATCH);
+    if (st == NULL)
+        st = columns_dx(c, p, l, &all, b, fresh ? p->x->grad : apart);
     if (st == NULL && apart != NULL)
         sheaf__accumulate(c, p->x->grad, apart, m * in, c->dtype);
     sheaf__give(c, apart);

@@ -159,6 +159,8 @@ typedef struct setting {
     int trains;
     sheaf_dtype dtype;
     bool twice, back;
+    const int32_t *rows; /* whose gradient of x is read; NULL: all */
+    int64_t nrows;
 } setting;
 
 typedef struct outcome {
@@ -193,6 +195,8 @@ static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setti
     }
     CHECK_OK(sheaf__tape_new(&tape, c));
     sheaf__value *x = source_of(tape, s->tokens, p->in, !takes, p->t[0].x, o->dx, p->in, 0);
+    if (how->rows != NULL)
+        x->grad_rows = (sheaf__grad_rows){ &how->rows, how->nrows };
     if (s->residual)
         residual = source_of(tape, s->tokens, p->out[0], !takes, residual_of(p)->x, o->dresidual,
                              p->out[0], 0);
@@ -227,6 +231,28 @@ static void outcome_free(outcome *o)
     free(o->seen);
 }
 
+/* Rows of dx that are read are those of a run that reads all, to the bit; others are zero. */
+static void check_some_rows(problem *p, layer *l, sheaf__context *c, const setting *how)
+{
+    setting all = *how;
+    outcome some, whole;
+    all.rows = NULL;
+    run(&some, p, l, c, how);
+    run(&whole, p, l, c, &all);
+    for (int64_t t = 0; t < p->s->tokens; t++) {
+        bool read = false;
+        for (int64_t i = 0; i < how->nrows; i++)
+            read |= how->rows[i] == t;
+        for (int64_t e = t * p->in; e < (t + 1) * p->in; e++)
+            if (read || p->s->dropout == 0 || how->twice)
+                assert_true(some.dx[e] == (read || how->twice ? whole.dx[e] : 0));
+            else
+                assert_true(isfinite(some.dx[e]));
+    }
+    outcome_free(&some);
+    outcome_free(&whole);
+}
+
 static void check_case(const shape *s, const setting *how)
 {
     /* float32: rounding of a few dozen additions; bfloat16: h, g, y and dx are rounded to 8 bits,
@@ -250,6 +276,14 @@ static void check_case(const shape *s, const setting *how)
                                 how->trains, how->back });
     for (int i = 1; i < s->layers && s->one_a; i++)
         l[i].lora.first = &l[0].lora;
+    if (how->rows != NULL) {
+        check_some_rows(&p, l, &c, how);
+        for (int i = 0; i < s->layers; i++)
+            layer_free(&l[i]);
+        sheaf__device_close(device);
+        problem_free(&p);
+        return;
+    }
     run(&o, &p, l, &c, how);
     for (int i = 0; i < s->layers; i++)
         for (int64_t e = 0; e < s->tokens * p.out[i]; e++) {
@@ -344,6 +378,37 @@ static void test_columns(void **state)
                     .dropout = 0.25 });
 }
 
+static void test_some_rows(void **state)
+{
+    static const int32_t rows[] = { 5, 1, 2 };
+    static const shape shapes[] = {
+        { "some rows",
+          false,
+          3,
+          7,
+          7,
+          5,
+          { 2, 1, 1 },
+          { true, false, true },
+          { true, false, true } },
+        { "some rows, without LoRA", false, 1, 6, 6, 11, { 1 } },
+        { "some rows, with dropout",
+          false,
+          2,
+          7,
+          6,
+          3,
+          { 2, 1 },
+          { false },
+          { true, true },
+          .dropout = 0.25 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        for (int way = 0; way < 4; way++)
+            check_case(&shapes[i], &(setting){ TRAIN_LORA | INPUT, way & 1 ? SHEAF_BF16 : SHEAF_F32,
+                                               way & 2, false, rows, ARRAY_LEN(rows) });
+}
+
 static void test_rows(void **state)
 {
     check(&(shape){ "rows", true, 1, 6, 5, 8, { 1 } });
@@ -358,6 +423,7 @@ static void test_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_columns),
+                                        cmocka_unit_test(test_some_rows),
                                         cmocka_unit_test(test_rows) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

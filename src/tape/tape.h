@@ -91,6 +91,13 @@ typedef struct sheaf__row_blocks {
 } sheaf__row_blocks;
 
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
+/* Rows of a value whose gradient something reads; an op that makes the gradient may leave zeros, or
+ * anything finite, in the others. */
+typedef struct sheaf__grad_rows {
+    const int32_t *const *list; /* none twice; read when the tape runs */
+    int64_t count;
+} sheaf__grad_rows;
+
 typedef struct sheaf__value {
     const char *name; /* static text, for messages */
     int layer;        /* for messages, -1 = outside layers */
@@ -99,6 +106,7 @@ typedef struct sheaf__value {
      * foretold, memory is taken for these; else for all, and on dry all are there. */
     const int64_t *there;
     const sheaf__row_blocks *blocks; /* of such rows, where something sums over them; else NULL */
+    sheaf__grad_rows grad_rows;      /* list NULL: all */
     sheaf_dtype dtype;
     bool needs_grad;
     bool statistic;    /* kept for backward only; may hold -inf in a healthy run */

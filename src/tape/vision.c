@@ -417,6 +417,9 @@ void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value
     *(image_params *)op->params =
         (image_params){ images, v->rows / images, boi, eoi, in, x, v, turns };
     x->needs_grad = flows;
+    if (flows && !turns)
+        x->grad_rows = (sheaf__grad_rows){ &in->image_row,
+                                           v->rows + images * ((boi != NULL) + (eoi != NULL)) };
     sheaf__op_arg(op, x, SHEAF__CHANGE | (turns ? SHEAF__TURNS : flows ? SHEAF__GIVES : 0));
     sheaf__op_arg(op, v, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
 }
