@@ -52,17 +52,30 @@ static const sheaf__attention_kernels *kernels_of(const sheaf__device *device,
     return sheaf__attention_kernels_for(odd ? "ref" : device->kernels->isa);
 }
 
-int64_t sheaf__attention_keys_held(const sheaf__attention_call *call, size_t bytes)
+/* Words of scratch for dk and dv of no key, and for each key; bfloat16 as where it is widened,
+ * which takes most. */
+static int64_t words_without_keys(const sheaf__attention *s)
 {
-    const sheaf__attention *s = call->shape;
-    const bool pairs = sheaf__attention_by_pairs(call);
-    const int64_t block = SHEAF__ATTENTION_BLOCK, step = pairs ? 2 : 1;
-    const int64_t depth = s->head_dim / step, wide = (s->head_dim + 15) / 16 * 16;
-    const int64_t words = 2 * block * depth + 3 * block / step * wide + 5 * block +
-                          3 * SHEAF__ATTENTION_STRIP * SHEAF__ATTENTION_LD + block * block / step +
-                          block * wide +
-                          (s->dtype == SHEAF_F32 || pairs ? 0 : SHEAF__ATTENTION_STRIP * wide);
-    return ((int64_t)(bytes / 4) - words) / (2 * wide) / block * block;
+    const int64_t block = SHEAF__ATTENTION_BLOCK, wide = (s->head_dim + 15) / 16 * 16;
+    return 2 * block * s->head_dim + 3 * block * wide + 5 * block +
+           3 * SHEAF__ATTENTION_STRIP * SHEAF__ATTENTION_LD + block * block + block * wide +
+           (s->dtype == SHEAF_F32 ? 0 : SHEAF__ATTENTION_STRIP * wide);
+}
+static int64_t words_of_key(const sheaf__attention *s)
+{
+    return 2 * ((s->head_dim + 15) / 16 * 16);
+}
+
+int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
+{
+    const int64_t block = SHEAF__ATTENTION_BLOCK;
+    return ((int64_t)(bytes / 4) - words_without_keys(s)) / words_of_key(s) / block * block;
+}
+
+size_t sheaf__attention_bytes_for(const sheaf__attention *s, int64_t keys)
+{
+    const int64_t block = SHEAF__ATTENTION_BLOCK, held = (keys + block - 1) / block * block;
+    return (size_t)(words_without_keys(s) + held * words_of_key(s)) * 4;
 }
 
 /* ---- operations ---- */
@@ -108,6 +121,8 @@ typedef struct work {
     void **scratch;
     int64_t chunk; /* rows or keys of a task; fused: any number of keys */
     bool fused;
+    char *room;   /* of fused tasks whose keys need more than a thread's scratch, else NULL */
+    size_t bytes; /* of it for each worker */
 } work;
 
 static int64_t parts(int64_t count, int64_t size)
@@ -219,7 +234,7 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
                                          .v = v,
                                          .sums = device->sums,
                                          .units = device->units };
-    work w = { &call, kernels_of(device, shape), device->scratch, 0, false };
+    work w = { .call = &call, .kernels = kernels_of(device, shape), .scratch = device->scratch };
     /* four tasks a thread even out; fewer rows than 256 do not pay for packing the values */
     const int64_t share = heads * rows / (4 * device->threads) / 64 * 64;
     w.chunk = share < 256 ? 256 : share;
@@ -237,7 +252,10 @@ static void backward_task(void *context, int64_t index, int worker)
         const int64_t chunk = w->fused ? s.keys : w->chunk;
         const sheaf__attention_part part =
             part_of(&s, index % heads, index / heads * chunk, chunk, s.keys);
-        w->kernels->dkv(&call, &part, w->fused, w->scratch[worker], SHEAF__THREAD_SCRATCH);
+        if (w->room != NULL)
+            w->kernels->dkv(&call, &part, true, w->room + (size_t)worker * w->bytes, w->bytes);
+        else
+            w->kernels->dkv(&call, &part, w->fused, w->scratch[worker], SHEAF__THREAD_SCRATCH);
         return;
     }
     index -= dkv;
@@ -253,10 +271,10 @@ static void backward_task(void *context, int64_t index, int worker)
 
 /* One task a key head shares the scores among dq, dk and dv: five products. With two kinds of
  * tasks it is seven, but they are many and need space for few keys. */
-static bool should_fuse(int64_t heads, int64_t keys, int64_t held, int threads)
+static bool should_fuse(int64_t heads, int threads)
 {
     const int64_t turns = (heads + threads - 1) / threads;
-    return keys <= held && turns * threads * 5 <= heads * 7;
+    return turns * threads * 5 <= heads * 7;
 }
 
 static int64_t longest_of(const sheaf__attention *s)
@@ -268,6 +286,25 @@ static int64_t longest_of(const sheaf__attention *s)
     return most;
 }
 
+/* Room for tasks of `longest` keys: scratch that is there, or, up to four times as much, more of
+ * the device's memory. Without it tasks are not fused. */
+static void find_room(work *w, sheaf__device *device, int64_t longest)
+{
+    const sheaf__attention *s = w->call->shape;
+    w->bytes = (sheaf__attention_bytes_for(s, longest) + 4095) / 4096 * 4096;
+    if (!w->fused || longest <= sheaf__attention_keys_held(s, SHEAF__THREAD_SCRATCH))
+        return;
+    w->fused = w->bytes <= 4 * SHEAF__THREAD_SCRATCH;
+    void *room = NULL;
+    sheaf_status *st = !w->fused
+                           ? NULL
+                           : sheaf__device_alloc(&room, device, (size_t)device->threads * w->bytes,
+                                                 SHEAF_MEM_SCRATCH);
+    w->fused &= st == NULL;
+    w->room = room;
+    sheaf_status_free(st);
+}
+
 void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *shape, void *dq,
                                void *dk, void *dv, const void *d_o, const void *o,
                                const float *stats, const void *q, const void *k, const void *v)
@@ -277,16 +314,21 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
                       (shape->segment == NULL ? shape->batch : shape->segments) * shape->kv_heads;
     assert(is_sound(shape) && (shape->full || shape->queries == shape->keys));
     count_flops(device, shape, 5);
-    if (device->kind == SHEAF_DRY || heads * (shape->queries + shape->keys) == 0)
+    if (heads * (shape->queries + shape->keys) == 0)
         return;
     /* o and stats are only read; the call has one field for both directions */
     const sheaf__attention_call call = { shape, (void *)o,    (float *)stats, q, k, v, d_o, dq, dk,
                                          dv,    device->sums, device->units };
-    work w = { &call, kernels_of(device, shape), device->scratch, 0, false };
-    const int64_t held = sheaf__attention_keys_held(&call, SHEAF__THREAD_SCRATCH),
+    work w = { .call = &call, .scratch = device->scratch };
+    const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH),
                   longest = longest_of(shape);
     const int64_t share = heads * longest / (4 * device->threads) / block * block;
-    w.fused = should_fuse(heads, longest, held, device->threads);
+    w.fused = should_fuse(heads, device->threads);
+    find_room(&w, device, longest);
     w.chunk = share < block ? block : share > held ? held : share;
-    sheaf__pool_run(device->pool, tasks_of_all(&w, backward_tasks), backward_task, &w);
+    if (device->kind != SHEAF_DRY) {
+        w.kernels = kernels_of(device, shape);
+        sheaf__pool_run(device->pool, tasks_of_all(&w, backward_tasks), backward_task, &w);
+    }
+    sheaf__device_free(device, w.room);
 }

@@ -80,7 +80,9 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
                               float *stats, const void *q, const void *k, const void *v);
 /* sheaf__attention_backward - dq has the layout of q, dk of k, dv of v, d_o of o; every
  * element of the owned heads is written. Needs queries == keys unless full. Counts 5
- * multiply-adds per visible (query, key, channel), whatever it recomputes. */
+ * multiply-adds per visible (query, key, channel), whatever it recomputes. Where dk and dv of all
+ * keys of a head do not fit in a thread's scratch, it takes up to four times that of the device's
+ * memory, also on dry; without it, it computes scores twice. */
 void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *shape, void *dq,
                                void *dk, void *dv, const void *d_o, const void *o,
                                const float *stats, const void *q, const void *k, const void *v);

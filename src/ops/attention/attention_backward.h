@@ -26,7 +26,7 @@ typedef struct walk {
     float *dk, *dv;                /* [keys of the part][wide] */
 } walk;
 
-/* sheaf__attention_keys_held() adds up the same. */
+/* words_without_keys() of attention.c adds up the same. */
 static void plan_walk(job *w, walk *t)
 {
     const int64_t steps = BLOCK / w->step;

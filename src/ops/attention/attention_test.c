@@ -770,25 +770,65 @@ static void test_attention__production_size_is_the_same_on_any_threads_and_isa(v
     check_production(s, threads, isa, 4);
 }
 
-/* Too long for one task to hold dk and dv of all keys. */
+static size_t dry_scratch(const sheaf__attention *s, int threads)
+{
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, threads, NULL, 0));
+    sheaf__attention_backward(device, s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    const size_t peak = device->peak_of[SHEAF_MEM_SCRATCH];
+    sheaf__device_close(device);
+    return peak;
+}
+
+/* dk and dv of all keys do not fit in the scratch of a thread: tasks get more memory, or, with more
+ * threads than heads or without that memory, are not fused. */
+static void check_long(sheaf_dtype dtype, int64_t keys, bool finds_room)
+{
+    const sheaf__attention s = { .dtype = dtype,
+                                 .batch = 1,
+                                 .queries = keys,
+                                 .keys = keys,
+                                 .kv_heads = 2,
+                                 .group = 1,
+                                 .head_dim = 128,
+                                 .kv_rows = keys,
+                                 .scale = 0.1f,
+                                 .window = 700 };
+    problem p = problem_of(s, 0, false);
+    const size_t scratch = sheaf__device_needs(SHEAF__THREAD_SCRATCH);
+    static const struct {
+        int threads;
+        bool limited;
+    } way[] = { { 3, false }, { 1, false }, { 2, false }, { 2, true } };
+    result first = result_of(&p), again;
+    for (size_t i = 0; i < ARRAY_LEN(way); i++) {
+        const int threads = way[i].threads;
+        const bool room = finds_room && threads < 3 && !way[i].limited;
+        again = i == 0 ? first : result_of(&p);
+        const size_t limit = way[i].limited ? (size_t)threads * scratch + (4u << 20) : 0,
+                     used = run_limited(&p, &again, NULL, threads, limit);
+        assert_true((used > (size_t)threads * scratch) == room);
+        if (i == 0)
+            check_samples(&p, &first);
+        else
+            same("long", &p, &again, &first);
+        if (!way[i].limited)
+            assert_int_equal(used, dry_scratch(&p.s, threads));
+        if (i > 0)
+            result_drop(&again);
+    }
+    result_drop(&first);
+    problem_drop(&p);
+}
+
 static void test_attention__long_sequences_fit_in_scratch(void **state)
 {
     static const int threads[] = { 1 };
     static const char *const isa[] = { NULL };
-    check_production((sheaf__attention){ .dtype = SHEAF_F32,
-                                         .batch = 1,
-                                         .queries = 6000,
-                                         .keys = 6000,
-                                         .kv_heads = 1,
-                                         .group = 1,
-                                         .head_dim = 128,
-                                         .kv_rows = 6000,
-                                         .scale = 0.1f },
-                     threads, isa, 1);
-    assert_true(sheaf__attention_keys_held(
-                    &(sheaf__attention_call){
-                        .shape = &(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 } },
-                    SHEAF__THREAD_SCRATCH) < 6000);
+    check_long(SHEAF_F32, 6000, true);
+    check_long(SHEAF_BF16, 6000, true);
+    check_long(SHEAF_BF16, 4000, false);  /* fits */
+    check_long(SHEAF_BF16, 25000, false); /* more than four times the scratch */
     check_production((sheaf__attention){ .dtype = SHEAF_BF16,
                                          .batch = 1,
                                          .queries = 32768,

@@ -118,16 +118,27 @@ static inline void run_ref(const problem *p, const result *r)
     _mm_setcsr(before);
 }
 
-static inline void run_device(const problem *p, const result *r, const char *isa, int threads)
+/* limit: bytes of the device, 0 = none. Returns the most scratch that was in use. */
+static inline size_t run_limited(const problem *p, const result *r, const char *isa, int threads,
+                                 size_t limit)
 {
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, 0));
+    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, limit));
     device->sums = p->sums;
     sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))
         sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q,
                                   p->k, p->v);
+    const size_t peak = device->peak_of[SHEAF_MEM_SCRATCH];
+    assert_true(device->in_use[SHEAF_MEM_SCRATCH] ==
+                (size_t)threads * sheaf__device_needs(SHEAF__THREAD_SCRATCH));
     sheaf__device_close(device);
+    return peak;
+}
+
+static inline void run_device(const problem *p, const result *r, const char *isa, int threads)
+{
+    (void)run_limited(p, r, isa, threads, 0);
 }
 
 static const char *const columns[] = { "avx2", "avx512", "avx512bf16", "amx" };
