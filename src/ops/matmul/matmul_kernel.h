@@ -318,7 +318,7 @@ static inline void run_pass(const mm_band *band, int p, operands *in, int64_t j,
     const mm_finish *f = p + 1 == band->passes ? band->finish : NULL;
     const int64_t across = band->rows * MM_PANEL, cols = mm_min(vectors * LANES, band->cols - j);
     float sum[ROWS * MM_PANEL * 4];
-    store s; /* not all of it set: clearing the places costs 2 % of a product of short passes */
+    store s; /* not all of it set: clearing the places for each pass shows in a step */
     s.addends = pass->addends;
     s.ldto = MM_PANEL;
     s.across = across;
