@@ -4,14 +4,9 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { PANEL = 16, STRIP = 6 }; /* columns and rows of one tile of registers */
+#include "base/unroll.h"
 
-/* The short loops over rows must be unrolled, or the tile lies in memory. */
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+enum { PANEL = 16, STRIP = 6 }; /* columns and rows of one tile of registers */
 
 /* One chain of `rank` steps for `rows` <= STRIP rows: tile[row][PANEL]. */
 static inline __attribute__((always_inline)) void tile_chain(__m256 tile[STRIP][2], const float *b,

@@ -5,14 +5,9 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { PANEL = 16, STRIP = 12 }; /* columns and rows of one tile of registers */
+#include "base/unroll.h"
 
-/* The short loops over rows must be unrolled, or the tile lies in memory. */
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+enum { PANEL = 16, STRIP = 12 }; /* columns and rows of one tile of registers */
 
 /* rows <= STRIP; each register is one chain of `rank` steps. */
 static inline __attribute__((always_inline)) void strip(float *d, int64_t cols, const float *b,

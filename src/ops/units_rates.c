@@ -3,18 +3,13 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/unroll.h"
 #include "ops/units.h"
 
 #define TURNS 400  /* of a loop, so that it takes some microseconds */
 #define ROUNDS 200 /* the best one counts: others may have been interrupted */
 #define CHAINS 12  /* sums at once: enough for two pipes of six cycles */
 
-/* Loops over the sums must vanish, or the sums live in memory. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 /* Stops the compiler from leaving out what nobody reads. */
 #define USED(x) __asm__ volatile("" : "+v"(x))
 

@@ -248,10 +248,8 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
         st = take_rows(&some.g_slice[s], c, all->g_slice[s], map, count, l->width);
     if (st == NULL)
         st = columns_dx(c, p, l, &some, b, dx);
-    if (st == NULL) {
-        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(NULL), all->m, in);
-        sheaf__scatter(c, p->x->grad, dx, map, count, in, false);
-    }
+    if (st == NULL)
+        sheaf__scatter_gradient(c, p->x, dx, map, count);
     for (int i = 0; i < p->n; i++)
         sheaf__give(c, some.dy[i]);
     for (int s = 0; s < SHEAF_MAX_SLICES; s++)

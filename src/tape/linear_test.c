@@ -253,16 +253,49 @@ static void check_some_rows(problem *p, layer *l, sheaf__context *c, const setti
     outcome_free(&whole);
 }
 
-static void check_case(const shape *s, const setting *how)
+/* Values and gradients are the formula's. */
+static void check_formula(problem *p, layer *l, sheaf__context *c, const setting *how)
 {
     /* float32: rounding of a few dozen additions; bfloat16: h, g, y and dx are rounded to 8 bits,
      * of sums whose terms are several times as large as the sum. */
     const double tolerance = how->dtype == SHEAF_F32 ? 3e-6 : 0.03;
+    const shape *s = p->s;
+    outcome o;
+    char name[200];
+    run(&o, p, l, c, how);
+    for (int i = 0; i < s->layers; i++)
+        for (int64_t e = 0; e < s->tokens * p->out[i]; e++) {
+            const double want = plain(p, i, e / p->out[i], e % p->out[i]);
+            snprintf(name, sizeof name, "%s: y%d, element %lld", s->name, i, (long long)e);
+            CHECK_NEAR(name, o.y[i][e], want, tolerance * (1 + fabs(want)));
+        }
+    for (int64_t e = 0; e < numel(&p->t[0]) && how->trains & INPUT; e++) {
+        const double want = slope(p, &p->t[0], e) + (how->twice ? o.second[e] : 0);
+        snprintf(name, sizeof name, "%s: gradient of x, element %lld%s", s->name, (long long)e,
+                 how->twice ? ", added to" : "");
+        CHECK_NEAR(name, o.dx[e], want, tolerance * (1 + fabs(want)));
+    }
+    for (int64_t e = 0; e < numel(residual_of(p)) && how->trains & INPUT; e++)
+        CHECK_NEAR("gradient of the residual", o.dresidual[e],
+                   p->weight[0][e] + (how->twice ? o.second_residual[e] : 0),
+                   how->dtype == SHEAF_F32 ? 0 : 0.01);
+    for (int i = 0; i < s->layers; i++) {
+        check_gradient("the weight", weight_of(p, i), &l[i].weight, how->trains & TRAIN_WEIGHT,
+                       tolerance, slope, p);
+        check_gradient("the bias", bias_of(p, i), &l[i].bias, how->trains & TRAIN_BIAS, tolerance,
+                       slope, p);
+        check_gradient("A", a_of(p, i), &l[i].a, how->trains & TRAIN_LORA && (i == 0 || !s->one_a),
+                       tolerance, slope, p);
+        check_gradient("B", b_of(p, i), &l[i].b, how->trains & TRAIN_LORA, tolerance, slope, p);
+    }
+    outcome_free(&o);
+}
+
+static void check_case(const shape *s, const setting *how)
+{
     problem p = problem_of(s);
     sheaf__device *device;
     layer l[LAYERS] = { 0 };
-    outcome o;
-    char name[200];
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
     sheaf__context c = { .device = device,
                          .ranks = 1,
@@ -276,42 +309,9 @@ static void check_case(const shape *s, const setting *how)
                                 how->trains, how->back });
     for (int i = 1; i < s->layers && s->one_a; i++)
         l[i].lora.first = &l[0].lora;
-    if (how->rows != NULL) {
-        check_some_rows(&p, l, &c, how);
-        for (int i = 0; i < s->layers; i++)
-            layer_free(&l[i]);
-        sheaf__device_close(device);
-        problem_free(&p);
-        return;
-    }
-    run(&o, &p, l, &c, how);
+    (how->rows != NULL ? check_some_rows : check_formula)(&p, l, &c, how);
     for (int i = 0; i < s->layers; i++)
-        for (int64_t e = 0; e < s->tokens * p.out[i]; e++) {
-            const double want = plain(&p, i, e / p.out[i], e % p.out[i]);
-            snprintf(name, sizeof name, "%s: y%d, element %lld", s->name, i, (long long)e);
-            CHECK_NEAR(name, o.y[i][e], want, tolerance * (1 + fabs(want)));
-        }
-    for (int64_t e = 0; e < numel(&p.t[0]) && how->trains & INPUT; e++) {
-        const double want = slope(&p, &p.t[0], e) + (how->twice ? o.second[e] : 0);
-        snprintf(name, sizeof name, "%s: gradient of x, element %lld%s", s->name, (long long)e,
-                 how->twice ? ", added to" : "");
-        CHECK_NEAR(name, o.dx[e], want, tolerance * (1 + fabs(want)));
-    }
-    for (int64_t e = 0; e < numel(residual_of(&p)) && how->trains & INPUT; e++)
-        CHECK_NEAR("gradient of the residual", o.dresidual[e],
-                   p.weight[0][e] + (how->twice ? o.second_residual[e] : 0),
-                   how->dtype == SHEAF_F32 ? 0 : 0.01);
-    for (int i = 0; i < s->layers; i++) {
-        check_gradient("the weight", weight_of(&p, i), &l[i].weight, how->trains & TRAIN_WEIGHT,
-                       tolerance, slope, &p);
-        check_gradient("the bias", bias_of(&p, i), &l[i].bias, how->trains & TRAIN_BIAS, tolerance,
-                       slope, &p);
-        check_gradient("A", a_of(&p, i), &l[i].a, how->trains & TRAIN_LORA && (i == 0 || !s->one_a),
-                       tolerance, slope, &p);
-        check_gradient("B", b_of(&p, i), &l[i].b, how->trains & TRAIN_LORA, tolerance, slope, &p);
         layer_free(&l[i]);
-    }
-    outcome_free(&o);
     sheaf__device_close(device);
     problem_free(&p);
 }

@@ -73,3 +73,11 @@ void sheaf__set_rows(const sheaf__context *c, void *wide, const float *row, shea
 {
     sheaf__rows(c, rows, 64, fill_rows, &(fill){ c, wide, row, cols, p });
 }
+
+void sheaf__scatter_gradient(const sheaf__context *c, const sheaf__value *x, const void *dense,
+                             sheaf__row_map p, int64_t rows)
+{
+    if (x->grad_fresh)
+        sheaf__set_rows(c, x->grad, NULL, sheaf__row_map_listed(NULL), x->rows, x->cols);
+    sheaf__scatter(c, x->grad, dense, p, rows, x->cols, !x->grad_fresh);
+}

@@ -28,6 +28,10 @@ void sheaf__gather(const sheaf__context *context, void *dense, const void *wide,
                    int64_t rows, int64_t cols, bool add);
 void sheaf__scatter(const sheaf__context *context, void *wide, const void *dense,
                     sheaf__row_map map, int64_t rows, int64_t cols, bool add);
+/* sheaf__scatter_gradient - to the gradient of x, of which the rows that the map does not name are
+ * zero where it is fresh. */
+void sheaf__scatter_gradient(const sheaf__context *context, const sheaf__value *x,
+                             const void *dense, sheaf__row_map map, int64_t rows);
 /* sheaf__set_rows - sets rows of `wide` to `row` (float32, rounded), or to zero when it is NULL. */
 void sheaf__set_rows(const sheaf__context *context, void *wide, const float *row,
                      sheaf__row_map map, int64_t rows, int64_t cols);

@@ -90,7 +90,6 @@ typedef struct sheaf__row_blocks {
     bool foretold;
 } sheaf__row_blocks;
 
-/* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
 /* Rows of a value whose gradient something reads; an op that makes the gradient may leave zeros, or
  * anything finite, in the others. */
 typedef struct sheaf__grad_rows {
@@ -98,6 +97,7 @@ typedef struct sheaf__grad_rows {
     int64_t count;
 } sheaf__grad_rows;
 
+/* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
 typedef struct sheaf__value {
     const char *name; /* static text, for messages */
     int layer;        /* for messages, -1 = outside layers */

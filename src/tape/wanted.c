@@ -114,11 +114,8 @@ static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     const taken_params *p = op->params;
-    const bool fresh = p->x->grad_fresh;
-    if (fresh)
-        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(NULL), p->x->rows, p->x->cols);
-    sheaf__scatter(c, p->x->grad, p->y->grad, sheaf__row_map_listed(p->which->data),
-                   sheaf__rows_there(p->y), p->x->cols, !fresh);
+    sheaf__scatter_gradient(c, p->x, p->y->grad, sheaf__row_map_listed(p->which->data),
+                            sheaf__rows_there(p->y));
     return NULL;
 }
 

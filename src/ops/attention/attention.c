@@ -72,10 +72,11 @@ int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
     return ((int64_t)(bytes / 4) - words_without_keys(s)) / words_of_key(s) / block * block;
 }
 
-size_t sheaf__attention_bytes_for(const sheaf__attention *s, int64_t keys)
+/* Bytes that hold so many keys, in whole pages. */
+static size_t bytes_for(const sheaf__attention *s, int64_t keys)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK, held = (keys + block - 1) / block * block;
-    return (size_t)(words_without_keys(s) + held * words_of_key(s)) * 4;
+    return ((size_t)(words_without_keys(s) + held * words_of_key(s)) * 4 + 4095) / 4096 * 4096;
 }
 
 /* ---- operations ---- */
@@ -122,7 +123,7 @@ typedef struct work {
     int64_t chunk; /* rows or keys of a task; fused: any number of keys */
     bool fused;
     char *room;   /* of fused tasks whose keys need more than a thread's scratch, else NULL */
-    size_t bytes; /* of it for each worker */
+    size_t bytes; /* of a worker's part of it, or of its scratch */
 } work;
 
 static int64_t parts(int64_t count, int64_t size)
@@ -252,10 +253,8 @@ static void backward_task(void *context, int64_t index, int worker)
         const int64_t chunk = w->fused ? s.keys : w->chunk;
         const sheaf__attention_part part =
             part_of(&s, index % heads, index / heads * chunk, chunk, s.keys);
-        if (w->room != NULL)
-            w->kernels->dkv(&call, &part, true, w->room + (size_t)worker * w->bytes, w->bytes);
-        else
-            w->kernels->dkv(&call, &part, w->fused, w->scratch[worker], SHEAF__THREAD_SCRATCH);
+        char *at = w->room != NULL ? w->room + (size_t)worker * w->bytes : w->scratch[worker];
+        w->kernels->dkv(&call, &part, w->fused, at, w->bytes);
         return;
     }
     index -= dkv;
@@ -290,18 +289,20 @@ static int64_t longest_of(const sheaf__attention *s)
  * the device's memory. Without it tasks are not fused. */
 static void find_room(work *w, sheaf__device *device, int64_t longest)
 {
-    const sheaf__attention *s = w->call->shape;
-    w->bytes = (sheaf__attention_bytes_for(s, longest) + 4095) / 4096 * 4096;
-    if (!w->fused || longest <= sheaf__attention_keys_held(s, SHEAF__THREAD_SCRATCH))
-        return;
-    w->fused = w->bytes <= 4 * SHEAF__THREAD_SCRATCH;
+    const size_t bytes = bytes_for(w->call->shape, longest);
     void *room = NULL;
-    sheaf_status *st = !w->fused
-                           ? NULL
-                           : sheaf__device_alloc(&room, device, (size_t)device->threads * w->bytes,
-                                                 SHEAF_MEM_SCRATCH);
-    w->fused &= st == NULL;
-    w->room = room;
+    if (!w->fused || bytes <= w->bytes)
+        return;
+    w->fused = false;
+    if (bytes > 4 * SHEAF__THREAD_SCRATCH)
+        return;
+    sheaf_status *st =
+        sheaf__device_alloc(&room, device, (size_t)device->threads * bytes, SHEAF_MEM_SCRATCH);
+    if (st == NULL) {
+        w->fused = true;
+        w->room = room;
+        w->bytes = bytes;
+    }
     sheaf_status_free(st);
 }
 
@@ -319,7 +320,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     /* o and stats are only read; the call has one field for both directions */
     const sheaf__attention_call call = { shape, (void *)o,    (float *)stats, q, k, v, d_o, dq, dk,
                                          dv,    device->sums, device->units };
-    work w = { .call = &call, .scratch = device->scratch };
+    work w = { .call = &call, .scratch = device->scratch, .bytes = SHEAF__THREAD_SCRATCH };
     const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH),
                   longest = longest_of(shape);
     const int64_t share = heads * longest / (4 * device->threads) / block * block;

@@ -135,12 +135,13 @@ static veci pack_along(const job *w, const walk *t, const panel *x)
     const int64_t words = BLOCK / w->step * PANEL, start = x->n / w->step * PANEL;
     veci bad = vi_set(0);
     for (int64_t h = 0; h < PANEL; h += w->step) {
-        uint32_t *q_to = t->q_along + start + step_of(w, h) * PANEL,
-                 *o_to = t->o_along + start + step_of(w, h) * PANEL;
+        const int64_t at = start + step_of(w, h) * PANEL;
         const bool even = h < x->count, odd = h + 1 < x->count;
         const char *q = x->q + h * x->q_stride, *o = x->d_o + h * x->o_stride;
-        const veci bad_q = pack_step(w, q_to, words, even ? q : NULL, odd ? q + x->q_stride : NULL);
-        const veci bad_o = pack_step(w, o_to, words, even ? o : NULL, odd ? o + x->o_stride : NULL);
+        const veci bad_q =
+            pack_step(w, t->q_along + at, words, even ? q : NULL, odd ? q + x->q_stride : NULL);
+        const veci bad_o =
+            pack_step(w, t->o_along + at, words, even ? o : NULL, odd ? o + x->o_stride : NULL);
         bad = either(bad, either(bad_q, bad_o));
     }
     return bad;

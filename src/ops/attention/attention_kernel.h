@@ -16,6 +16,7 @@
 #include <math.h>
 
 #include "ops/math/math.h"
+#include "ops/matmul/matmul_transpose.h"
 
 #define PANEL 16
 #define BLOCK SHEAF__ATTENTION_BLOCK
@@ -304,45 +305,10 @@ static void fetch_row_to_write(const job *w, const char *row)
 
 /* ---- packing ---- */
 
-/* 8 rows, `stride` bytes apart, by 8 words: word c of row r goes to to[c * 16 + r]. */
-SHEAF__INLINE void turn_8x8(uint32_t *to, const char *from, int64_t stride)
-{
-    __m256i x[8], y[8];
-    UNROLL for (int i = 0; i < 4; i++) /* rows i and i + 4, words 0..3; then words 4..7 */
-        UNROLL for (int h = 0; h < 2; h++)
-    {
-        const __m128i *a = (const __m128i *)(const void *)(from + i * stride) + h;
-        const __m128i *b = (const __m128i *)(const void *)(from + (i + 4) * stride) + h;
-        x[4 * h + i] = _mm256_set_m128i(_mm_loadu_si128(b), _mm_loadu_si128(a));
-    }
-    UNROLL for (int i = 0; i < 8; i += 2)
-    {
-        y[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
-    }
-    UNROLL for (int h = 0; h < 8; h += 4) UNROLL for (int i = 0; i < 2; i++)
-    {
-        const __m256i low = _mm256_unpacklo_epi64(y[h + i], y[h + i + 2]);
-        const __m256i high = _mm256_unpackhi_epi64(y[h + i], y[h + i + 2]);
-        _mm256_storeu_si256((__m256i *)(void *)(to + (h + 2 * i) * PANEL), low);
-        _mm256_storeu_si256((__m256i *)(void *)(to + (h + 2 * i + 1) * PANEL), high);
-    }
-}
-
 /* Rows of `words` words each become columns of a panel: to[word * 16 + row]. */
 static void turn(uint32_t *to, const char *from, int64_t stride, int64_t count, int64_t words)
 {
-    const int64_t rows8 = count / 8 * 8, words8 = words / 8 * 8;
-    for (int64_t r = 0; r < rows8; r += 8) {
-        for (int64_t c = 0; c < words8; c += 8)
-            turn_8x8(to + c * PANEL + r, from + r * stride + c * 4, stride);
-        for (int64_t i = r; i < r + 8; i++)
-            for (int64_t c = words8; c < words; c++)
-                to[c * PANEL + i] = word_at(from + i * stride + c * 4);
-    }
-    for (int64_t r = rows8; r < count; r++)
-        for (int64_t c = 0; c < words; c++)
-            to[c * PANEL + r] = word_at(from + r * stride + c * 4);
+    mm_transpose(to, PANEL, from, stride, count, words, 0);
 }
 
 /* `count` rows of head_dim numbers in float32, [row][wide], as steps. */

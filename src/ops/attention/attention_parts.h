@@ -61,10 +61,8 @@ static inline bool sheaf__attention_by_pairs(const sheaf__attention_call *call)
     return call->shape->dtype == SHEAF_BF16 && (call->sums == SHEAF__TILES || call->units.pairs);
 }
 
-/* Most keys whose dk and dv the dkv kernels can hold in `bytes`: a multiple of 256; and the bytes
- * for so many. */
+/* Most keys whose dk and dv the dkv kernels can hold in `bytes`: a multiple of 256. */
 int64_t sheaf__attention_keys_held(const sheaf__attention *shape, size_t bytes);
-size_t sheaf__attention_bytes_for(const sheaf__attention *shape, int64_t keys);
 
 /* The window that counts; 0 = none. */
 static inline int64_t sheaf__attention_window(const sheaf__attention *s)

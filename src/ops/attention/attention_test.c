@@ -829,6 +829,19 @@ static void test_attention__long_sequences_fit_in_scratch(void **state)
     check_long(SHEAF_BF16, 6000, true);
     check_long(SHEAF_BF16, 4000, false);  /* fits */
     check_long(SHEAF_BF16, 25000, false); /* more than four times the scratch */
+    check_production((sheaf__attention){ .dtype = SHEAF_F32,
+                                         .batch = 1,
+                                         .queries = 6000,
+                                         .keys = 6000,
+                                         .kv_heads = 1,
+                                         .group = 1,
+                                         .head_dim = 128,
+                                         .kv_rows = 6000,
+                                         .scale = 0.1f },
+                     threads, isa, 1);
+    assert_true(
+        sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
+                                   SHEAF__THREAD_SCRATCH) < 6000);
     check_production((sheaf__attention){ .dtype = SHEAF_BF16,
                                          .batch = 1,
                                          .queries = 32768,

@@ -16,15 +16,9 @@
 #ifndef SHEAF_OPS_ATTENTION_TILE_H
 #define SHEAF_OPS_ATTENTION_TILE_H
 
+#include "base/unroll.h"
 #include "ops/attention/attention_parts.h"
 #include "ops/vec.h"
-
-/* Loops over the registers of a tile must vanish, or the tile lives in memory. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 #define CHUNK_WORDS (SHEAF__ATTENTION_CHUNK / 2)
 

@@ -13,13 +13,8 @@
 #include "ops/matmul/matmul_vec512.h"
 
 #undef TILES
+#include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 #define CHUNK_STEPS (MM_CHUNK / 2)
 #define B_STRIDE (MM_PANEL * 4)

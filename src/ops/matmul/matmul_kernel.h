@@ -17,14 +17,8 @@
  *   ODD EVEN        optional: an element of a pair as a float, where kernels take B in pairs
  *   CHAINS          optional: the order `tiles` instead of `pairs` */
 
+#include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
-
-/* Loops over the registers of a tile must vanish, or the tile lives in memory. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* Where a tile's sums go: v = block sum; v = addend + v for each addend in order. `across`
  * floats lie between the panels of a tile that spans several. */

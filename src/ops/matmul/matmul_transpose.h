@@ -12,12 +12,7 @@
 #include <immintrin.h>
 #endif
 
-/* Or the compiler may keep the words of a square in memory. */
-#if defined(__clang__)
-#define MM_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define MM_UNROLL _Pragma("GCC unroll 8")
-#endif
+#include "base/unroll.h"
 
 #ifndef SHEAF_NO_X86
 static inline __m128i mm_load4(const void *src)
@@ -48,19 +43,19 @@ static inline void mm_store_4x4(uint32_t *dst, int64_t ldd, __m128i x0, __m128i 
 static inline void mm_transpose_8x8(uint32_t *dst, int64_t ldd, const char *src, int64_t step)
 {
     __m256i x[8], y[8];
-    MM_UNROLL for (int i = 0; i < 4; i++)
+    UNROLL for (int i = 0; i < 4; i++)
     {
         x[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(mm_load4(src + i * step)),
                                        mm_load4(src + (i + 4) * step), 1);
         x[i + 4] = _mm256_inserti128_si256(_mm256_castsi128_si256(mm_load4(src + i * step + 16)),
                                            mm_load4(src + (i + 4) * step + 16), 1);
     }
-    MM_UNROLL for (int i = 0; i < 8; i += 2)
+    UNROLL for (int i = 0; i < 8; i += 2)
     {
         y[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
         y[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
     }
-    MM_UNROLL for (int h = 0; h < 2; h++)
+    UNROLL for (int h = 0; h < 2; h++)
     {
         uint32_t *d = dst + h * 4 * ldd;
         const __m256i *q = y + h * 4;
