@@ -135,7 +135,11 @@ static int64_t words_of(const area *area, const item *item)
 static void cut_pieces(area *area, int64_t c0, int64_t c1)
 {
     const mm_plan *plan = area->plan;
-    for (int64_t q = 0, begin = 0; q < plan->jobs && begin < c1; q++) {
+    for (int64_t q = 0; q < plan->jobs && plan->stacked; q++)
+        area->piece[area->pieces++] = (piece){
+            .job = &plan->job[q], .j0 = c0, .j1 = c1, .panel = q * mm_div_up(c1 - c0, MM_PANEL)
+        };
+    for (int64_t q = 0, begin = 0; q < plan->jobs && begin < c1 && !plan->stacked; q++) {
         const sheaf__product *job = &plan->job[q];
         const int64_t n = mm_columns(plan, job), j0 = c0 > begin ? c0 - begin : 0;
         if (j0 < n)
@@ -155,7 +159,7 @@ static int next_chain(item chain[CHAIN], const area *area, cursor *at)
 {
     int n = 0;
     int64_t words = 0;
-    if (area->plan->thin) /* one block at a time */
+    if (mm_in_place(area->plan))
         return next_item(&chain[0], at);
     for (; n < CHAIN; n++) {
         cursor ahead = *at;
@@ -219,7 +223,7 @@ static bool add_chain(stretch *s, const area *area, cursor *at, int64_t limit)
     item chain[CHAIN];
     cursor ahead = *at;
     int64_t more = 0;
-    if (s->n > 0 && (area->plan->thin || has_root(&s->item[s->n - 1])))
+    if (s->n > 0 && (mm_in_place(area->plan) || has_root(&s->item[s->n - 1])))
         return false;
     const int n = next_chain(chain, area, &ahead);
     for (int i = 0; i < n; i++)
@@ -265,7 +269,8 @@ static bool whole_slices(stretch *s, const area *area, cursor *at)
 /* False after the last one. */
 static bool next_stretch(stretch *s, const area *area, cursor *at)
 {
-    if (area->engine->wide == 0 || area->plan->thin || at->entered || !whole_slices(s, area, at)) {
+    if (area->engine->wide == 0 || mm_in_place(area->plan) || at->entered ||
+        !whole_slices(s, area, at)) {
         *s = (stretch){ .stride = area->engine->stride };
         while (add_chain(s, area, at, s->stride))
             ;
@@ -305,6 +310,7 @@ static void bring_rows(area *area, const stretch *s, const piece *piece, held *h
  * before. Returns its end. */
 static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bool made)
 {
+    const mm_plan *plan = area->plan;
     for (piece *c = area->piece; c < area->piece + area->pieces; c++)
         for (int p = 0; p < s->n; p++) {
             const item *item = &s->item[p];
@@ -312,9 +318,17 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
             if (item->kb == 0)
                 continue;
             sheaf__term room;
-            const sheaf__term *term = mm_term(area->plan, c->job, item->term, &room);
-            c->b[p] = sheaf__mm_panels(buffer, area->engine, term, area->dtype, c->j0, c->j1,
-                                       item->k0, item->kb, area->plan->spread, made);
+            const sheaf__term *term = mm_term(plan, c->job, item->term, &room);
+            if (plan->outer) {
+                c->b[p] = (const uint32_t *)term->b + item->k0 * term->ldb + c->j0;
+            } else if (plan->narrow) {
+                if (!made)
+                    sheaf__mm_narrow(buffer, term, c->j1, area->engine->lanes, item->k0, item->kb);
+                c->b[p] = buffer;
+            } else {
+                c->b[p] = sheaf__mm_panels(buffer, area->engine, term, area->dtype, c->j0, c->j1,
+                                           item->k0, item->kb, plan->spread, made);
+            }
             if (c->b[p] == buffer)
                 buffer += steps_of(area, item) * mm_up(c->j1 - c->j0, MM_PANEL);
         }
@@ -326,7 +340,8 @@ static void ask_panels(area *area, const stretch *next)
 {
     int n = 0;
     int64_t lines = 0;
-    for (const piece *c = area->piece; !area->plan->thin && c < area->piece + area->pieces; c++)
+    for (const piece *c = area->piece; !mm_in_place(area->plan) && c < area->piece + area->pieces;
+         c++)
         for (int p = 0; next && p < next->n && n + MM_RUNS < RUNS; p++) {
             const item *item = &next->item[p];
             if (item->kb == 0)
@@ -351,7 +366,7 @@ static int64_t ask_rows(area *area, const stretch *s, int64_t band)
 {
     int n = 0;
     int64_t lines = 0;
-    for (int p = 0; s && !area->plan->thin && p < s->n; p++) {
+    for (int p = 0; s && !mm_in_place(area->plan) && p < s->n; p++) {
         const item *item = &s->item[p];
         if (item->kb == 0 || item->a_km)
             continue;
@@ -391,11 +406,14 @@ static void run_bands(area *area, const stretch *s, const stretch *next, const p
                       mm_band *band, int64_t first, int64_t end)
 {
     const bool last = piece == area->piece + area->pieces - 1;
+    const char *a = band->stride > 0 ? band->a : (const char *)area->scratch_a;
+    const int64_t a_step = band->stride == 0   ? band->words * 4
+                           : area->plan->outer ? 4
+                                               : band->stride;
     for (int64_t g = first; g < end; g++) {
-        const int64_t i = band_row(area, g);
+        const int64_t i = band_row(area, g), from = i - band_row(area, first);
         const bool done = g + 1 == area->end;
-        if (band->stride == 0)
-            band->a = area->scratch_a + (i - band_row(area, first)) * band->words;
+        band->a = a + from * a_step;
         band->rows = band_row(area, g + 1) - i;
         band->row0 = i;
         band->far = area->slot + (i - band_row(area, area->begin)) * area->slot_ld +
@@ -403,25 +421,28 @@ static void run_bands(area *area, const stretch *s, const stretch *next, const p
         const int64_t rows = last ? ask_rows(area, done ? next : s, done ? area->begin : g + 1) : 0;
         band->soon = rows > 0 ? area->rows : area->panels_at;
         band->lines = rows + area->lines;
-        area->engine->run(band);
+        (area->plan->outer ? area->engine->outer : area->engine->run)(band);
         while (area->panels_at->rows == 0 && area->panels_at->then != NULL)
             area->panels_at = area->panels_at->then;
     }
 }
 
 /* A thin product's rows where they lie, if its one block is whole there. */
-static void find_rows(const area *area, const stretch *s, mm_band *band, int64_t first)
+static void find_rows(const area *area, const stretch *s, const piece *piece, mm_band *band,
+                      int64_t first)
 {
     const item *item = &s->item[0];
     band->stride = 0;
-    if (!area->plan->thin || item->kb == 0 || (area->dtype != SHEAF_F32 && item->kb % 2 != 0))
+    if (!mm_in_place(area->plan) || item->kb == 0 ||
+        (area->dtype != SHEAF_F32 && item->kb % 2 != 0))
         return;
     sheaf__term room;
-    const sheaf__term *term = mm_term(area->plan, area->plan->job, item->term, &room);
+    const sheaf__term *term = mm_term(area->plan, piece->job, item->term, &room);
     const mm_soon source =
         sheaf__mm_rows_source(term, area->dtype, band_row(area, first), 0, item->k0, 0);
     band->a = source.at;
     band->stride = source.step;
+    band->ldb = area->plan->outer ? term->ldb * 4 : 0;
 }
 
 /* One stretch, for a stripe of the area. */
@@ -429,8 +450,9 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
 {
     const mm_plan *plan = area->plan;
     const item *last = &s->item[s->n - 1];
-    /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. */
-    const int64_t group = s->a_km ? MM_GROUP : 1;
+    /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. A thin
+     * product's B stays in the first-level cache for all bands of the stripe. */
+    const int64_t group = plan->thin || (s->a_km && !plan->outer) ? MM_GROUP : 1;
     for (int64_t g = area->begin; g < area->end; g += group) {
         const int64_t end = mm_min(area->end, g + group);
         held held[MM_PASSES];
@@ -445,13 +467,14 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
                              .passes = s->n,
                              .words = s->stride,
                              .pairs = area->engine->spread && !plan->spread,
+                             .narrow = plan->narrow,
                              .cols = c->j1 - c->j0,
                              .col0 = c->j0,
                              .near = area->near,
                              .far_size = area->slot_size,
                              .finish = has_root(last) ? &finish : NULL };
-            find_rows(area, s, &band, g);
-            if (band.stride == 0)
+            find_rows(area, s, c, &band, g);
+            if (band.stride == 0 && !area->plan->outer)
                 bring_rows(area, s, c, held, g, end);
             run_bands(area, s, next, c, &band, g, end);
         }
@@ -481,28 +504,29 @@ static void run_stripes(area *area, const mm_route *route, int64_t stripe)
     }
 }
 
-static int band_rows(const mm_plan *plan)
+/* Where part `index` of `parts` begins, in whole units. */
+static int64_t part_of(int64_t whole, int64_t unit, int64_t parts, int64_t index)
 {
-    if (plan->engine->spread && !plan->spread)
-        return plan->engine->few;
-    return plan->thin ? plan->engine->direct : plan->engine->rows;
+    return mm_min(whole, mm_div_up(whole, unit) * index / parts * unit);
 }
 
 void sheaf__mm_area(const mm_plan *plan, const mm_route *route, int64_t index, void *scratch)
 {
     area area = { .plan = plan, .engine = plan->engine, .dtype = plan->job->dtype };
-    const int64_t c0 = index / plan->down * plan->cols, c1 = mm_min(plan->n, c0 + plan->cols);
-    area.i0 = index % plan->down * plan->rows;
-    area.i1 = mm_min(plan->m, area.i0 + plan->rows);
+    const int64_t unit = mm_band_rows(plan), across = index / plan->down, down = index % plan->down;
+    const int64_t c0 = part_of(plan->n, MM_PANEL, plan->across, across),
+                  c1 = part_of(plan->n, MM_PANEL, plan->across, across + 1);
+    area.i0 = part_of(plan->m, unit, plan->down, down);
+    area.i1 = part_of(plan->m, unit, plan->down, down + 1);
     cut_pieces(&area, c0, c1);
-    area.bands = mm_div_up(area.i1 - area.i0, band_rows(plan));
+    area.bands = mm_div_up(area.i1 - area.i0, unit);
     area.scratch_a = scratch;
     area.near = (float *)(area.scratch_a + MM_SCRATCH_A);
     area.scratch_b = (uint32_t *)(area.near + MM_SCRATCH_NEAR);
     area.slot = (float *)(area.scratch_b + plan->scratch_b);
-    area.slot_ld = mm_up(c1 - c0, MM_PANEL);
-    const int64_t stripe = plan->thin ? 1 : area.bands;
-    area.slot_size = (plan->thin ? plan->engine->rows : area.i1 - area.i0) * area.slot_ld;
+    area.slot_ld = mm_up(c1 - c0, MM_PANEL) * mm_stacked(plan);
+    const int64_t stripe = plan->thin ? mm_min(MM_GROUP, area.bands) : area.bands;
+    area.slot_size = mm_min(stripe * unit, area.i1 - area.i0) * area.slot_ld;
     if (plan->engine->enter)
         plan->engine->enter();
     run_stripes(&area, route, stripe);

@@ -1,4 +1,4 @@
-/* matmul_avx512.c - register tiles of 14 x 32 float32. */
+/* matmul_avx512.c - register tiles of 14 x 32 float32, and outer products of 16 rows. */
 #include "ops/matmul/matmul_vec512.h"
 
 #define NAME(x) x##_avx512
@@ -11,3 +11,17 @@
 #define STEP(acc, a, b) _mm512_fmadd_ps(a, b, acc)
 
 #include "ops/matmul/matmul_kernel.h"
+
+#define OUTER_ROWS 16
+/* clang-format off */
+#define OUTER_TILES \
+    OUTER(1, 4) OUTER(2, 4) OUTER(3, 4) OUTER(4, 4) OUTER(5, 2) OUTER(6, 2) OUTER(7, 2) OUTER(8, 2) \
+    OUTER(9, 1) OUTER(10, 1) OUTER(11, 1) OUTER(12, 1) OUTER(13, 1) OUTER(14, 1) OUTER(15, 1) OUTER(16, 1) \
+    static const outer_row outer_tiles[OUTER_ROWS] = { \
+        OUTER_ROW(1, 4), OUTER_ROW(2, 4), OUTER_ROW(3, 4), OUTER_ROW(4, 4), \
+        OUTER_ROW(5, 2), OUTER_ROW(6, 2), OUTER_ROW(7, 2), OUTER_ROW(8, 2), \
+        OUTER_ROW(9, 1), OUTER_ROW(10, 1), OUTER_ROW(11, 1), OUTER_ROW(12, 1), \
+        OUTER_ROW(13, 1), OUTER_ROW(14, 1), OUTER_ROW(15, 1), OUTER_ROW(16, 1) };
+/* clang-format on */
+
+#include "ops/matmul/matmul_outer.h"

@@ -1,9 +1,14 @@
 /* matmul_isa.c - which kernel computes which dtype, in which order, on which instruction set. */
 #include "ops/matmul/matmul_private.h"
 
-static const mm_engine avx2_f32 = {
-    .run = mm_run_avx2, .copy = mm_copy_avx2, .stride = MM_STRIDE_F32, .rows = 6, .direct = 6
-};
+static const mm_engine avx2_f32 = { .run = mm_run_avx2,
+                                    .copy = mm_copy_avx2,
+                                    .stride = MM_STRIDE_F32,
+                                    .rows = 6,
+                                    .direct = 6,
+                                    .lanes = 8,
+                                    .outer = mm_outer_avx2,
+                                    .outer_rows = 12 };
 static const mm_engine avx2_pairs = { .run = mm_run_avx2,
                                       .copy = mm_copy_avx2,
                                       .stride = MM_STRIDE_F32,
@@ -21,9 +26,14 @@ static const mm_engine avx2_f16 = {
 };
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
  * first-level cache, and eight chains are the least that fill two pipes. */
-static const mm_engine avx512_f32 = {
-    .run = mm_run_avx512, .copy = mm_copy_avx512, .stride = MM_STRIDE_F32, .rows = 14, .direct = 10
-};
+static const mm_engine avx512_f32 = { .run = mm_run_avx512,
+                                      .copy = mm_copy_avx512,
+                                      .stride = MM_STRIDE_F32,
+                                      .rows = 14,
+                                      .direct = 10,
+                                      .lanes = 16,
+                                      .outer = mm_outer_avx512,
+                                      .outer_rows = 16 };
 static const mm_engine avx512_f16 = {
     .run = mm_run_avx512, .copy = mm_copy_avx512, .stride = MM_STRIDE_F32, .rows = 14
 };

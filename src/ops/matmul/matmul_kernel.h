@@ -39,7 +39,12 @@ typedef struct store {
 typedef struct operands {
     const char *a;
     int64_t stride; /* bytes between rows of A, for tiles that read it where it lies */
+    int64_t ahead;  /* bytes from there to what such a tile asks for */
     const uint32_t *b;
+    int64_t b_step;    /* words between steps of B, for tiles that read A where it lies */
+    int64_t ldb;       /* bytes between rows of B, for tiles that read it where it lies */
+    int64_t cols;      /* of a part of a vector of it */
+    const float *from; /* what such a tile's chains go on from, or NULL */
     int64_t steps;
     mm_soon **soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
@@ -110,7 +115,7 @@ static inline __attribute__((always_inline)) void step_pairs(vec c[ROWS][MOST_VE
 }
 #endif
 
-static inline __attribute__((always_inline)) void put(vec c[ROWS][MOST_VECTORS], const store *s,
+static inline __attribute__((always_inline)) void put(vec c[][MOST_VECTORS], const store *s,
                                                       const int rows, const int vectors)
 {
     unsigned nan = 0;
@@ -149,12 +154,16 @@ tile(const operands *in, const store *s, const int rows, const int vectors, cons
     const int64_t panel = in->steps * MM_PANEL;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] = ZERO();
     for (int64_t left = in->steps; left > 0; left -= CHUNK) {
-        mm_ask(in->soon, in->lines);
-        for (const char *end = a + 4 * mm_min(CHUNK, left); a < end; a += 4, b += MM_PANEL) {
+        if (!direct)
+            mm_ask(in->soon, in->lines);
+        UNROLL for (int r = 0; direct && r < rows; r++)
+            __builtin_prefetch(a + r * stride + in->ahead, 0, 2);
+        for (const char *end = a + 4 * mm_min(CHUNK, left); a < end; a += 4) {
             if (vectors <= 2)
                 step_tall(c, a, stride, b, rows, vectors);
             else
                 step_wide(c, a, b, panel, rows, vectors);
+            b += direct ? in->b_step : MM_PANEL;
         }
     }
     put(c, s, rows, vectors);
@@ -334,8 +343,9 @@ static inline void run_pass(const mm_band *band, int p, operands *in, int64_t j,
     }
     in->a = (const char *)band->a + pass->at * 4;
     in->steps = pass->steps;
-    in->b =
-        pass->steps == 0 ? NULL : band->b[p] + j / MM_PANEL * pass->steps * MM_PANEL + j % MM_PANEL;
+    in->b = pass->steps == 0 ? NULL
+            : band->ldb > 0  ? band->b[p] + j
+                             : band->b[p] + j / MM_PANEL * pass->steps * MM_PANEL + j % MM_PANEL;
     if (f)
         ask_addend(f, band->row0, band->col0 + j, band->rows, cols);
     run(in, &s);
@@ -373,7 +383,10 @@ void NAME(mm_run)(const mm_band *band)
     tile_fn *const *run = band->pairs ? row->pairs : band->stride ? row->direct : row->run;
     const int vectors_wide = band->pairs ? row->wide_pairs : band->stride ? 2 : row->wide;
     const int64_t wide = vectors_wide * LANES;
-    operands in = { .stride = band->stride, .soon = &list };
+    operands in = { .stride = band->stride,
+                    .ahead = band->rows * band->stride,
+                    .b_step = band->narrow ? LANES : MM_PANEL,
+                    .soon = &list };
     int64_t j = 0, chunks = 0;
     for (int p = 0; p < band->passes; p++)
         chunks += mm_div_up(band->pass[p].steps, CHUNK);

@@ -34,12 +34,15 @@ typedef struct mm_plan {
     const mm_engine *engine;
     bool transposed;      /* B^T A^T is computed */
     int64_t m, n;         /* of what is computed; jobs side by side begin at whole panels */
-    int64_t rows, cols;   /* of an area */
+    int64_t rows, cols;   /* of an area at most */
     bool packing;         /* some B has to be brought into panels */
     bool thin;            /* A is read where it lies */
+    bool narrow;          /* and B is [k][lanes of a vector], as it has no more columns */
+    bool outer;           /* both are, as few rows of A^T meet B */
+    bool stacked;         /* the jobs read the same columns of one B, not one A */
     bool spread;          /* B is spread before use */
     size_t scratch_b;     /* words of scratch for B */
-    int64_t down, across; /* areas */
+    int64_t down, across; /* areas; bands and panels are dealt out evenly */
     int64_t first;        /* task of the batch */
 } mm_plan;
 
@@ -65,6 +68,28 @@ static inline const sheaf__term *mm_term(const mm_plan *plan, const sheaf__produ
 static inline int64_t mm_columns(const mm_plan *plan, const sheaf__product *job)
 {
     return plan->transposed ? job->m : job->n;
+}
+
+/* Jobs that an area computes for each of its columns. */
+static inline int mm_stacked(const mm_plan *plan)
+{
+    return plan->stacked ? plan->jobs : 1;
+}
+
+/* Whether operands are read where they lie: one block of k at a time. */
+static inline bool mm_in_place(const mm_plan *plan)
+{
+    return plan->thin || plan->outer;
+}
+
+/* Rows of a band of an area, at most: those of a register tile. */
+static inline int mm_band_rows(const mm_plan *plan)
+{
+    if (plan->engine->spread && !plan->spread)
+        return plan->engine->few;
+    return plan->thin    ? plan->engine->direct
+           : plan->outer ? plan->engine->outer_rows
+                         : plan->engine->rows;
 }
 
 /* sheaf__mm_area - computes area `index` of a plan in one thread's scratch. */

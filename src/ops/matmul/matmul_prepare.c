@@ -312,6 +312,17 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
     return buffer;
 }
 
+void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t width, int64_t k0,
+                      int64_t kb)
+{
+    const char *b = term->b;
+    if (term->form == SHEAF__B_NK)
+        mm_transpose(to, width, b + k0 * 4, term->ldb * 4, n, kb, 0);
+    else
+        for (int64_t k = 0; k < kb; k++)
+            memcpy(to + k * width, b + (k0 + k) * term->ldb * 4, (size_t)n * 4);
+}
+
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb)
 {

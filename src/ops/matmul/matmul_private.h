@@ -200,6 +200,8 @@ typedef struct mm_band {
     bool pairs;     /* spread engine, few rows: b holds pairs, which `steps` counts */
     const mm_pass *pass;
     const uint32_t *const *b; /* panels of each pass, one after the other */
+    bool narrow;              /* they are [steps][a vector], not [steps][32]; stride is set */
+    int64_t ldb; /* outer products: bytes between rows of B, which b has where it lies, else 0 */
     int passes;
     int64_t rows, cols;
     float *near, *far;
@@ -227,8 +229,11 @@ typedef struct mm_engine {
     int64_t wide;   /* at most so many where slices are short, or 0: always stride */
     int rows;       /* of a register tile */
     int direct;     /* of a tile that reads A in place */
-    bool spread;    /* bfloat16 as float32 steps */
-    int few;        /* rows of a tile with which a spread engine takes B in pairs all the same */
+    void (*outer)(const mm_band *band); /* reads A^T and B in place, or NULL */
+    int outer_rows;                     /* of its tiles */
+    int lanes;   /* of a vector, of float32 that A is read in place of; else 0 */
+    bool spread; /* bfloat16 as float32 steps */
+    int few;     /* rows of a tile with which a spread engine takes B in pairs all the same */
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
 } mm_engine;
@@ -240,6 +245,8 @@ static inline int64_t mm_widest(const mm_engine *engine)
 
 void mm_run_avx2(const mm_band *band);
 void mm_copy_avx2(uint32_t *dst, const char *src, int64_t bytes);
+void mm_outer_avx2(const mm_band *band);
+void mm_outer_avx512(const mm_band *band);
 void mm_run_avx512(const mm_band *band);
 void mm_copy_avx512(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512bf16(const mm_band *band);
@@ -302,6 +309,9 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
                                  bool spread, bool made);
+/* Elements [k0, k0 + kb) of a float32 B of n <= width columns as [kb][width]. */
+void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t width, int64_t k0,
+                      int64_t kb);
 /* What sheaf__mm_rows will read. */
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb);

@@ -3,8 +3,12 @@
 #include "ops/matmul/matmul_plan.h"
 
 #define MOST_ROWS 1024
+#define REF_ROWS 16 /* of a task of the reference */
+#define MORE_COPIES 0.06
 #define LEAST_WORK 1e6 /* operations of an area: some microseconds, against one for a task */
 #define MOST_THIN (2 * MM_PANEL)   /* columns of a thin product */
+#define MOST_OUTER 64              /* rows of a product that copies nothing */
+#define MOST_STACKED 4             /* of them that read one B */
 #define THIN_B ((size_t)512 << 10) /* words of B that a thin product may keep in scratch */
 #define BATCH 128                  /* jobs of one parallel region; more wait for the next */
 
@@ -86,10 +90,18 @@ static bool is_transposed(const sheaf__product *job)
     return job->nterms > 0;
 }
 
-static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
+/* Areas of at most `most` rows or columns, or of one band or panel. */
+static void cut_rows(mm_plan *plan, int64_t most)
 {
-    const int64_t parts = mm_div_up(whole, most);
-    return mm_up(mm_div_up(whole, parts), unit);
+    const int64_t unit = mm_band_rows(plan), bands = mm_div_up(plan->m, unit);
+    plan->down = mm_div_up(bands, most < unit ? 1 : most / unit);
+    plan->rows = mm_div_up(bands, plan->down) * unit;
+}
+static void cut_cols(mm_plan *plan, int64_t most)
+{
+    const int64_t panels = mm_div_up(plan->n, MM_PANEL);
+    plan->across = mm_div_up(panels, most < MM_PANEL ? 1 : most / MM_PANEL);
+    plan->cols = mm_div_up(panels, plan->across) * MM_PANEL;
 }
 
 /* Halves areas until one is no more than a fair share of work. Rows go first where B is in
@@ -99,20 +111,52 @@ static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
  */
 static void shrink(mm_plan *plan, double k, double share)
 {
-    const int64_t m = plan->m, n = plan->n, rows = plan->engine->rows;
-    const int64_t enough = (rows >= 32 ? 4 : 16) * rows;
+    const int64_t rows = plan->engine->rows, enough = (rows >= 32 ? 4 : 16) * rows;
     while (2.0 * k * (double)plan->rows * (double)plan->cols > share) {
         if (plan->cols > 256 && (plan->packing || plan->rows <= enough))
-            plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
+            cut_cols(plan, mm_up(plan->cols / 2, MM_PANEL));
         else if (plan->rows > enough)
-            plan->rows = even_share(m, plan->rows / 2, rows);
+            cut_rows(plan, mm_up(plan->rows / 2, mm_band_rows(plan)));
         else if (plan->cols > 64)
-            plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
+            cut_cols(plan, mm_up(plan->cols / 2, MM_PANEL));
         else if (plan->rows > 2 * rows)
-            plan->rows = even_share(m, plan->rows / 2, 1);
+            cut_rows(plan, mm_up(plan->rows / 2, mm_band_rows(plan)));
         else
             return;
     }
+}
+
+/* What `down` x `across` areas take beside a fair share for each thread: some threads have one more
+ * than others, some areas a band or a panel more, and finer ones copy more, about MORE_COPIES of
+ * the time if they are twice as many. */
+static double excess(const mm_plan *plan, int64_t down, int64_t across, int threads)
+{
+    const int64_t areas = down * across, turns = mm_div_up(areas, threads),
+                  bands = mm_div_up(plan->m, mm_band_rows(plan)),
+                  panels = mm_div_up(plan->n, MM_PANEL);
+    double much = (double)(turns * threads) / (double)areas;
+    much *= 1 + MORE_COPIES * ((double)areas / (double)(plan->down * plan->across) - 1);
+    much += bands % down == 0 ? 0 : (double)down / (double)(bands * turns);
+    much += panels % across == 0 ? 0 : (double)across / (double)(panels * turns);
+    return much;
+}
+
+/* As many areas, or more, as leave no thread without one while others compute. */
+static void level(mm_plan *plan, int threads)
+{
+    const int64_t bands = mm_div_up(plan->m, mm_band_rows(plan)),
+                  panels = mm_div_up(plan->n, MM_PANEL);
+    int64_t down = plan->down, across = plan->across;
+    double best = excess(plan, down, across, threads);
+    for (int64_t d = plan->down; d <= mm_min(2 * plan->down, bands); d++)
+        for (int64_t a = plan->across; a <= mm_min(2 * plan->across, panels); a++)
+            if (excess(plan, d, a, threads) < best) {
+                best = excess(plan, d, a, threads);
+                down = d;
+                across = a;
+            }
+    plan->down = down;
+    plan->across = across;
 }
 
 /* With few columns, copying A would cost as much as multiplying it. A thin product reads A
@@ -120,11 +164,41 @@ static void shrink(mm_plan *plan, double k, double share)
 static bool thin_job(const mm_plan *plan, size_t words_of_b)
 {
     const sheaf__product *job = plan->job;
-    if (plan->n > MOST_THIN || words_of_b > THIN_B || plan->engine->direct == 0 || plan->transposed)
+    int64_t columns = 0;
+    for (int q = 0; q < plan->jobs; q++)
+        columns += mm_columns(plan, &job[q]);
+    if (columns > MOST_THIN || words_of_b > THIN_B || plan->engine->direct == 0 || plan->transposed)
         return false;
     for (int t = 0; t < job->nterms; t++)
         if (job->term[t].a_km)
             return false;
+    return true;
+}
+
+/* Panels that are half empty would fill half of the sets of a first-level cache. */
+static bool narrow_job(const mm_plan *plan)
+{
+    const sheaf__product *job = plan->job;
+    if (plan->n > plan->engine->lanes || plan->jobs > 1)
+        return false;
+    for (int t = 0; t < job->nterms; t++)
+        if (job->term[t].form != SHEAF__B_KN && job->term[t].form != SHEAF__B_NK)
+            return false;
+    return true;
+}
+
+/* Few rows would not pay for copying B either. */
+static bool outer_job(const mm_plan *plan)
+{
+    const sheaf__product *job = plan->job;
+    if (plan->m > MOST_OUTER || plan->engine->outer == NULL || job->nterms == 0)
+        return false;
+    for (int t = 0; t < job->nterms; t++) {
+        sheaf__term room;
+        const sheaf__term *term = mm_term(plan, job, t, &room);
+        if (!term->a_km || term->form != SHEAF__B_KN)
+            return false;
+    }
     return true;
 }
 
@@ -148,14 +222,28 @@ static bool runs_beside(const sheaf__product *a, const sheaf__product *b)
                       : a->term[0].a == b->term[0].a && a->term[0].lda == b->term[0].lda;
 }
 
-/* How many of `jobs` run side by side with the first one. */
+/* Outer products that read the same B: the gradients of several A of LoRA, whose layers read one
+ * input. They take turns on its rows. */
+static bool stacks(const sheaf__product *a, const sheaf__product *b)
+{
+    return !a->tree && !b->tree && !a->roots && !b->roots && a->nterms == 1 && b->nterms == 1 &&
+           b->dtype == SHEAF_F32 && !is_transposed(b) && a->m == b->m && a->n == b->n &&
+           a->term[0].k == b->term[0].k && b->term[0].a_km && b->term[0].form == SHEAF__B_KN &&
+           a->term[0].b == b->term[0].b && a->term[0].ldb == b->term[0].ldb;
+}
+
+/* How many of `jobs` run beside the first one. */
 static int count_beside(const mm_plan *plan, int jobs)
 {
     int n = 1;
+    if (plan->stacked) {
+        while (n < jobs && n < MOST_STACKED && stacks(plan->job, &plan->job[n]))
+            n++;
+        return n;
+    }
     int64_t columns = mm_columns(plan, plan->job);
     while (n < jobs && runs_beside(plan->job, &plan->job[n]))
         columns += mm_columns(plan, &plan->job[n++]);
-    /* Few columns are computed without a copy of A. */
     return plan->engine->direct > 0 && columns <= MOST_THIN ? 1 : n;
 }
 
@@ -169,44 +257,48 @@ static void plan_scratch(mm_plan *plan, int slots)
             const sheaf__product *job = &plan->job[q];
             const int64_t steps = mm_steps(mm_computed(job->dtype), job->term[t].k),
                           padded = mm_padded(plan->engine, steps);
-            all += (size_t)(padded * plan->cols);
+            all += (size_t)(padded * mm_up(mm_columns(plan, job), MM_PANEL));
             plan->packing |=
                 padded > steps || !mm_panels_in_place(&job->term[t], job->dtype, plan->spread);
         }
     plan->thin = thin_job(plan, all);
-    plan->scratch_b = !plan->packing ? 0
-                      : plan->thin   ? all
-                                     : (size_t)(plan->cols * mm_widest(plan->engine));
+    plan->narrow = plan->thin && narrow_job(plan);
+    plan->scratch_b = !plan->packing || plan->outer ? 0
+                      : plan->thin                  ? all
+                                   : (size_t)(plan->cols * mm_widest(plan->engine));
     const size_t capacity =
         SHEAF__THREAD_SCRATCH / sizeof(float) - MM_SCRATCH_A - MM_SCRATCH_NEAR - plan->scratch_b;
-    plan->rows =
-        even_share(plan->m, mm_min((int64_t)capacity / (plan->cols * slots), MOST_ROWS), 1);
+    cut_rows(plan, mm_min((int64_t)capacity / (plan->cols * mm_stacked(plan) * slots), MOST_ROWS));
 }
 
-/* How the first of `jobs`, with those that run side by side with it, is cut: in areas of about
- * `share` operations; returns their number. */
+/* How the first of `jobs`, with those that run beside it, is cut: in areas of about `share`
+ * operations; returns their number. */
 static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
-                         const mm_engine *engine, double share)
+                         const mm_engine *engine, double share, int threads)
 {
     mm_route route;
-    *plan = (struct mm_plan){ .job = job, .jobs = 1, .engine = engine };
+    *plan = (struct mm_plan){ .job = job, .jobs = 1, .engine = engine, .across = 1 };
     route_of(&route, job);
     if (job->m <= 0 || job->n <= 0 || route.visits == 0)
         return 0; /* nothing to compute, or this rank has no root */
     plan->transposed = engine && is_transposed(job);
     plan->m = plan->transposed ? job->n : job->m;
-    plan->rows = 16;
-    plan->cols = plan->n = mm_columns(plan, job);
-    if (engine) {
-        plan->jobs = count_beside(plan, jobs);
-        for (int q = 1; q < plan->jobs; q++)
-            plan->n = mm_up(plan->n, MM_PANEL) + mm_columns(plan, &job[q]);
-        plan->cols = even_share(plan->n, MM_MOST_COLS, MM_PANEL);
-        plan_scratch(plan, route.slots);
-        shrink(plan, job_flops(job) / 2 / (double)job->m / (double)job->n, share);
-    }
-    plan->across = mm_div_up(plan->n, plan->cols);
-    plan->down = mm_div_up(plan->m, plan->rows);
+    plan->n = mm_columns(plan, job);
+    plan->down = mm_div_up(plan->m, REF_ROWS);
+    if (engine == NULL)
+        return plan->down;
+    plan->outer = outer_job(plan);
+    plan->stacked = plan->outer && !plan->transposed;
+    plan->jobs = count_beside(plan, jobs);
+    for (int q = 1; q < plan->jobs && !plan->stacked; q++)
+        plan->n = mm_up(plan->n, MM_PANEL) + mm_columns(plan, &job[q]);
+    cut_cols(plan, MM_MOST_COLS / mm_stacked(plan));
+    plan_scratch(plan, route.slots);
+    const double k = job_flops(job) / 2 / (double)job->m / (double)job->n * mm_stacked(plan);
+    shrink(plan, k, share);
+    /* what small products leave idle another fills */
+    if (threads > 1 && 2 * k * (double)plan->m * (double)plan->n > share * threads)
+        level(plan, threads);
     return plan->down * plan->across;
 }
 
@@ -226,10 +318,11 @@ static void run_task(void *context, int64_t index, int worker)
         sheaf__mm_area(plan, &route, area, batch->device->scratch[worker]);
         return;
     }
-    const int64_t i0 = area * plan->rows;
-    sheaf__product_ref_part(plan->job, batch->device->sums, i0, mm_min(plan->m, i0 + plan->rows), 0,
+    const int64_t i0 = area * REF_ROWS;
+    sheaf__product_ref_part(plan->job, batch->device->sums, i0, mm_min(plan->m, i0 + REF_ROWS), 0,
                             plan->n);
 }
+
 /* Of one to three rows the tile unit would compute sixteen, and be no faster than memory. */
 static const mm_engine *engine_of(const mm_isa *isa, const sheaf__product *job, sheaf__sums sums)
 {
@@ -255,8 +348,8 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     int64_t tasks = 0;
     for (int j = 0; j < jobs;) {
         mm_plan *plan = &batch.plan[batch.plans];
-        const int64_t areas =
-            plan_jobs(plan, &job[j], jobs - j, engine_of(isa, &job[j], device->sums), share);
+        const int64_t areas = plan_jobs(
+            plan, &job[j], jobs - j, engine_of(isa, &job[j], device->sums), share, device->threads);
         plan->first = tasks;
         tasks += areas;
         batch.plans += areas > 0;

@@ -256,24 +256,6 @@ static void add_slice(sliced *s, int slice, int64_t most_k, kind kind)
     s->first[job->nslices] = job->nterms;
 }
 
-static void random_ending(sheaf__product *job, kind kind)
-{
-    job->out = random_type();
-    job->add = job->out == SHEAF_F32 && below(3) == 0;
-    job->alpha = below(2) ? 1.0f : random_float(ORDINARY);
-    job->round_to = random_type();
-    job->ldy = job->n + below(9);
-    job->y = random_matrix(job->out, job->m, job->n, job->ldy, kind);
-    if (job->add)
-        return;
-    if (below(2))
-        job->bias = random_vector(SHEAF_F32, job->n, kind);
-    if (below(2)) {
-        job->ldr = job->n + below(9);
-        job->residual = random_matrix(job->out, job->m, job->n, job->ldr, kind);
-    }
-}
-
 static void random_sliced(sliced *s, int64_t m, int64_t n, int64_t most_k, int slices, kind kind)
 {
     memset(s, 0, sizeof *s);

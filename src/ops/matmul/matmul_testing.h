@@ -289,4 +289,23 @@ static inline sheaf__product plain_job(sheaf_dtype dtype, int64_t m, int64_t n,
     return job;
 }
 
+/* Any way out of a job whose m and n are set. */
+static inline void random_ending(sheaf__product *job, kind kind)
+{
+    job->out = random_type();
+    job->add = job->out == SHEAF_F32 && below(3) == 0;
+    job->alpha = below(2) ? 1.0f : random_float(ORDINARY);
+    job->round_to = random_type();
+    job->ldy = job->n + below(9);
+    job->y = random_matrix(job->out, job->m, job->n, job->ldy, kind);
+    if (job->add)
+        return;
+    if (below(2))
+        job->bias = random_vector(SHEAF_F32, job->n, kind);
+    if (below(2)) {
+        job->ldr = job->n + below(9);
+        job->residual = random_matrix(job->out, job->m, job->n, job->ldr, kind);
+    }
+}
+
 #endif
