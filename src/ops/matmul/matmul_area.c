@@ -372,8 +372,8 @@ static int64_t ask_rows(area *area, const stretch *s, int64_t band)
             continue;
         sheaf__term room;
         const sheaf__term *term = mm_term(area->plan, area->piece->job, item->term, &room);
-        area->rows[n] = sheaf__mm_rows_source(term, area->dtype, band_row(area, band),
-                                              band_row(area, band + 1), item->k0, item->kb);
+        sheaf__mm_rows_source(&area->rows[n], term, area->dtype, band_row(area, band),
+                              band_row(area, band + 1), item->k0, item->kb);
         lines += mm_soon_lines(&area->rows[n]);
         if (n > 0)
             area->rows[n - 1].then = &area->rows[n];
@@ -438,8 +438,8 @@ static void find_rows(const area *area, const stretch *s, const piece *piece, mm
         return;
     sheaf__term room;
     const sheaf__term *term = mm_term(area->plan, piece->job, item->term, &room);
-    const mm_soon source =
-        sheaf__mm_rows_source(term, area->dtype, band_row(area, first), 0, item->k0, 0);
+    mm_soon source;
+    sheaf__mm_rows_source(&source, term, area->dtype, band_row(area, first), 0, item->k0, 0);
     band->a = source.at;
     band->stride = source.step;
     band->ldb = area->plan->outer ? term->ldb * 4 : 0;

@@ -323,17 +323,16 @@ void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t 
             memcpy(to + k * width, b + (k0 + k) * term->ldb * 4, (size_t)n * 4);
 }
 
-mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
-                              int64_t k0, int64_t kb)
+void sheaf__mm_rows_source(mm_soon *soon, const sheaf__term *term, sheaf_dtype dtype, int64_t i0,
+                           int64_t i1, int64_t k0, int64_t kb)
 {
-    const int64_t size = mm_size(dtype);
-    const char *a = term->a;
-    if (term->a_km)
-        return (mm_soon){
-            a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size, 0, NULL
-        };
-    return (
-        mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size, 0, NULL };
+    const int64_t size = mm_size(dtype), outer = term->a_km ? k0 : i0, inner = term->a_km ? i0 : k0;
+    soon->at = (const char *)term->a + (outer * term->lda + inner) * size;
+    soon->step = term->lda * size;
+    soon->rows = term->a_km ? kb : i1 - i0;
+    soon->bytes = (term->a_km ? i1 - i0 : kb) * size;
+    soon->done = 0;
+    soon->then = NULL;
 }
 
 /* Of W's panels, as panels_back reads them: one run for each block of W's k axis. */

@@ -312,9 +312,10 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
 /* Elements [k0, k0 + kb) of a float32 B of n <= width columns as [kb][width]. */
 void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t width, int64_t k0,
                       int64_t kb);
-/* What sheaf__mm_rows will read. */
-mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
-                              int64_t k0, int64_t kb);
+/* What sheaf__mm_rows will read. Written where it stays: a copy of what was just written waits
+ * until all sums before it have left the processor's store buffer. */
+void sheaf__mm_rows_source(mm_soon *soon, const sheaf__term *term, sheaf_dtype dtype, int64_t i0,
+                           int64_t i1, int64_t k0, int64_t kb);
 
 /* What sheaf__mm_panels, or a kernel where it has nothing to do, will read: their
  * number, at most MM_RUNS. */
