@@ -1,4 +1,4 @@
-/* matmul_avx2.c - register tiles of 6 x 16 float32, and outer products of 12 rows. */
+/* matmul_avx2.c - register tiles of 6 x 16 float32, and outer products of 6 rows. */
 #include "ops/matmul/matmul_vec256.h"
 
 #define NAME(x) x##_avx2
@@ -16,15 +16,13 @@
 
 #include "ops/matmul/matmul_kernel.h"
 
-#define OUTER_ROWS 12
+#define OUTER_ROWS 6
 /* clang-format off */
 #define OUTER_TILES \
     OUTER(1, 4) OUTER(2, 4) OUTER(3, 4) OUTER(4, 2) OUTER(5, 2) OUTER(6, 2) \
-    OUTER(7, 1) OUTER(8, 1) OUTER(9, 1) OUTER(10, 1) OUTER(11, 1) OUTER(12, 1) \
     static const outer_row outer_tiles[OUTER_ROWS] = { \
-        OUTER_ROW(1, 4), OUTER_ROW(2, 4), OUTER_ROW(3, 4), OUTER_ROW(4, 2), \
-        OUTER_ROW(5, 2), OUTER_ROW(6, 2), OUTER_ROW(7, 1), OUTER_ROW(8, 1), \
-        OUTER_ROW(9, 1), OUTER_ROW(10, 1), OUTER_ROW(11, 1), OUTER_ROW(12, 1) };
+        OUTER_ROW(1, 4), OUTER_ROW(2, 4), OUTER_ROW(3, 4), \
+        OUTER_ROW(4, 2), OUTER_ROW(5, 2), OUTER_ROW(6, 2) };
 /* clang-format on */
 
 #include "ops/matmul/matmul_outer.h"

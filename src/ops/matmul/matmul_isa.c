@@ -8,7 +8,7 @@ static const mm_engine avx2_f32 = { .run = mm_run_avx2,
                                     .direct = 6,
                                     .lanes = 8,
                                     .outer = mm_outer_avx2,
-                                    .outer_rows = 12 };
+                                    .outer_rows = 6 };
 static const mm_engine avx2_pairs = { .run = mm_run_avx2,
                                       .copy = mm_copy_avx2,
                                       .stride = MM_STRIDE_F32,

@@ -268,7 +268,8 @@ static void plan_scratch(mm_plan *plan, int slots)
                                    : (size_t)(plan->cols * mm_widest(plan->engine));
     const size_t capacity =
         SHEAF__THREAD_SCRATCH / sizeof(float) - MM_SCRATCH_A - MM_SCRATCH_NEAR - plan->scratch_b;
-    cut_rows(plan, mm_min((int64_t)capacity / (plan->cols * mm_stacked(plan) * slots), MOST_ROWS));
+    cut_rows(plan, mm_min((int64_t)capacity / (plan->cols * mm_stacked(plan) * slots),
+                          mm_up(MOST_ROWS, mm_band_rows(plan))));
 }
 
 /* How the first of `jobs`, with those that run beside it, is cut: in areas of about `share`
