@@ -504,10 +504,12 @@ static void run_stripes(area *area, const mm_route *route, int64_t stripe)
     }
 }
 
-/* Where part `index` of `parts` begins, in whole units. */
+/* Where part `index` of `parts` begins: of whole units, of which the first parts may have one more,
+ * so that threads which take turns get as many. */
 static int64_t part_of(int64_t whole, int64_t unit, int64_t parts, int64_t index)
 {
-    return mm_min(whole, mm_div_up(whole, unit) * index / parts * unit);
+    const int64_t units = mm_div_up(whole, unit);
+    return mm_min(whole, (units / parts * index + mm_min(index, units % parts)) * unit);
 }
 
 void sheaf__mm_area(const mm_plan *plan, const mm_route *route, int64_t index, void *scratch)

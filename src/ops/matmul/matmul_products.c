@@ -95,7 +95,7 @@ static void cut_rows(mm_plan *plan, int64_t most)
 {
     const int64_t unit = mm_band_rows(plan), bands = mm_div_up(plan->m, unit);
     plan->down = mm_div_up(bands, most < unit ? 1 : most / unit);
-    plan->rows = mm_div_up(bands, plan->down) * unit;
+    plan->rows = mm_min(plan->m, mm_div_up(bands, plan->down) * unit);
 }
 static void cut_cols(mm_plan *plan, int64_t most)
 {
