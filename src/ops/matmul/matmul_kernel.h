@@ -38,14 +38,15 @@ typedef struct store {
 
 typedef struct operands {
     const char *a;
-    int64_t stride; /* bytes between rows of A, for tiles that read it where it lies */
-    int64_t ahead;  /* bytes from there to what such a tile asks for */
     const uint32_t *b;
-    int64_t b_step;    /* words between steps of B, for tiles that read A where it lies */
-    int64_t ldb;       /* bytes between rows of B, for tiles that read it where it lies */
-    int64_t cols;      /* of a part of a vector of it */
-    const float *from; /* what such a tile's chains go on from, or NULL */
     int64_t steps;
+    /* For tiles that read A where it lies: bytes between its rows, and from what they read to what
+     * they ask for, of A or, in outer products, of B; words between steps of B. */
+    int64_t stride, ahead, b_step;
+    /* For outer products: bytes between rows of B, columns of a part of a vector, and what the
+     * chains go on from, or NULL. */
+    int64_t ldb, cols;
+    const float *from;
     mm_soon **soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
 } operands;

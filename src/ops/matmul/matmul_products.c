@@ -3,9 +3,9 @@
 #include "ops/matmul/matmul_plan.h"
 
 #define MOST_ROWS 1024
-#define REF_ROWS 16 /* of a task of the reference */
-#define MORE_COPIES 0.06
-#define LEAST_WORK 1e6 /* operations of an area: some microseconds, against one for a task */
+#define REF_ROWS 16      /* of a task of the reference */
+#define MORE_COPIES 0.06 /* of the time, what twice as many areas copy more */
+#define LEAST_WORK 1e6   /* operations of an area: some microseconds, against one for a task */
 #define MOST_THIN (2 * MM_PANEL)   /* columns of a thin product */
 #define MOST_OUTER 64              /* rows of a product that copies nothing */
 #define MOST_STACKED 4             /* of them that read one B */
@@ -127,8 +127,7 @@ static void shrink(mm_plan *plan, double k, double share)
 }
 
 /* What `down` x `across` areas take beside a fair share for each thread: some threads have one more
- * than others, some areas a band or a panel more, and finer ones copy more, about MORE_COPIES of
- * the time if they are twice as many. */
+ * than others, some areas a band or a panel more, and finer ones copy more. */
 static double excess(const mm_plan *plan, int64_t down, int64_t across, int threads)
 {
     const int64_t areas = down * across, turns = mm_div_up(areas, threads),
@@ -141,7 +140,7 @@ static double excess(const mm_plan *plan, int64_t down, int64_t across, int thre
     return much;
 }
 
-/* As many areas, or more, as leave no thread without one while others compute. */
+/* More areas, where that leaves fewer threads without one while others compute. */
 static void level(mm_plan *plan, int threads)
 {
     const int64_t bands = mm_div_up(plan->m, mm_band_rows(plan)),
@@ -164,10 +163,7 @@ static void level(mm_plan *plan, int threads)
 static bool thin_job(const mm_plan *plan, size_t words_of_b)
 {
     const sheaf__product *job = plan->job;
-    int64_t columns = 0;
-    for (int q = 0; q < plan->jobs; q++)
-        columns += mm_columns(plan, &job[q]);
-    if (columns > MOST_THIN || words_of_b > THIN_B || plan->engine->direct == 0 || plan->transposed)
+    if (plan->n > MOST_THIN || words_of_b > THIN_B || plan->engine->direct == 0 || plan->transposed)
         return false;
     for (int t = 0; t < job->nterms; t++)
         if (job->term[t].a_km)
@@ -175,11 +171,12 @@ static bool thin_job(const mm_plan *plan, size_t words_of_b)
     return true;
 }
 
-/* Panels that are half empty would fill half of the sets of a first-level cache. */
+/* A thin product whose B would leave half of each panel empty, and with it half of the sets of the
+ * first-level cache. */
 static bool narrow_job(const mm_plan *plan)
 {
     const sheaf__product *job = plan->job;
-    if (plan->n > plan->engine->lanes || plan->jobs > 1)
+    if (!plan->thin || plan->n > plan->engine->lanes)
         return false;
     for (int t = 0; t < job->nterms; t++)
         if (job->term[t].form != SHEAF__B_KN && job->term[t].form != SHEAF__B_NK)
@@ -244,6 +241,7 @@ static int count_beside(const mm_plan *plan, int jobs)
     int64_t columns = mm_columns(plan, plan->job);
     while (n < jobs && runs_beside(plan->job, &plan->job[n]))
         columns += mm_columns(plan, &plan->job[n++]);
+    /* Few columns are computed without a copy of A. */
     return plan->engine->direct > 0 && columns <= MOST_THIN ? 1 : n;
 }
 
@@ -257,12 +255,12 @@ static void plan_scratch(mm_plan *plan, int slots)
             const sheaf__product *job = &plan->job[q];
             const int64_t steps = mm_steps(mm_computed(job->dtype), job->term[t].k),
                           padded = mm_padded(plan->engine, steps);
-            all += (size_t)(padded * mm_up(mm_columns(plan, job), MM_PANEL));
+            all += (size_t)(padded * plan->cols);
             plan->packing |=
                 padded > steps || !mm_panels_in_place(&job->term[t], job->dtype, plan->spread);
         }
     plan->thin = thin_job(plan, all);
-    plan->narrow = plan->thin && narrow_job(plan);
+    plan->narrow = narrow_job(plan);
     plan->scratch_b = !plan->packing || plan->outer ? 0
                       : plan->thin                  ? all
                                    : (size_t)(plan->cols * mm_widest(plan->engine));
