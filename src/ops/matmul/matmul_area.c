@@ -6,7 +6,9 @@
  * out of the registers.
  * A stretch is as many blocks of k as a band's rows of A have room for in the first-level cache.
  * Narrow slices have short blocks, and a stretch of several: what one writes and the next reads
- * stays in that cache too. Jobs side by side take their turns on the same rows. */
+ * stays in that cache too. Jobs side by side take their turns on the same rows.
+ * Thin products read A where it lies, outer products both operands; their stretches are single
+ * blocks. */
 #include "ops/matmul/matmul_plan.h"
 
 #define PIECES (MM_MOST_COLS / MM_PANEL)
@@ -427,7 +429,7 @@ static void run_bands(area *area, const stretch *s, const stretch *next, const p
     }
 }
 
-/* A thin product's rows where they lie, if its one block is whole there. */
+/* Rows that are read where they lie, if the one block is whole there. */
 static void find_rows(const area *area, const stretch *s, const piece *piece, mm_band *band,
                       int64_t first)
 {
@@ -474,7 +476,7 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
                              .far_size = area->slot_size,
                              .finish = has_root(last) ? &finish : NULL };
             find_rows(area, s, c, &band, g);
-            if (band.stride == 0 && !area->plan->outer)
+            if (band.stride == 0 && !plan->outer)
                 bring_rows(area, s, c, held, g, end);
             run_bands(area, s, next, c, &band, g, end);
         }

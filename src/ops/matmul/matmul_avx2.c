@@ -1,4 +1,4 @@
-/* matmul_avx2.c - register tiles of 6 x 16 float32, and outer products of 6 rows. */
+/* matmul_avx2.c - register tiles of 6 x 16 float32, for outer products too. */
 #include "ops/matmul/matmul_vec256.h"
 
 #define NAME(x) x##_avx2

@@ -1,4 +1,4 @@
-/* matmul_avx512.c - register tiles of 14 x 32 float32, and outer products of 16 rows. */
+/* matmul_avx512.c - register tiles of 14 x 32 float32, and of 16 x 16 for outer products. */
 #include "ops/matmul/matmul_vec512.h"
 
 #define NAME(x) x##_avx512

@@ -6,7 +6,10 @@
  * words, of B one line for each vector of a tile; nothing is copied. Rows of B lie so far apart
  * that no processor foresees the next, so a tile asks for the lines of the tile beside it; and as
  * rows often are a power of two apart, which puts them into few sets of a cache, all tiles go
- * through some rows before the next rows, their chains waiting in the near slots. */
+ * through some rows before the next rows, their chains waiting in the near slots.
+ *
+ * The file that includes it defines OUTER_ROWS, the most rows of a tile, and OUTER_TILES, the tile
+ * functions and `outer_tiles`, which a band's rows select. */
 #include "ops/matmul/matmul_plan.h"
 
 #define OUTER_STEPS 64

@@ -200,8 +200,8 @@ typedef struct mm_band {
     bool pairs;     /* spread engine, few rows: b holds pairs, which `steps` counts */
     const mm_pass *pass;
     const uint32_t *const *b; /* panels of each pass, one after the other */
-    bool narrow;              /* they are [steps][a vector], not [steps][32]; stride is set */
-    int64_t ldb; /* outer products: bytes between rows of B, which b has where it lies, else 0 */
+    bool narrow;              /* they are [steps][lanes of a vector], not [steps][32] */
+    int64_t ldb; /* bytes between rows of B, where b has it as it lies (outer products), else 0 */
     int passes;
     int64_t rows, cols;
     float *near, *far;
@@ -231,7 +231,7 @@ typedef struct mm_engine {
     int direct;     /* of a tile that reads A in place */
     void (*outer)(const mm_band *band); /* reads A^T and B in place, or NULL */
     int outer_rows;                     /* of its tiles */
-    int lanes;   /* of a vector, of float32 that A is read in place of; else 0 */
+    int lanes;   /* of a vector, where thin products of float32 lay B in them; else 0 */
     bool spread; /* bfloat16 as float32 steps */
     int few;     /* rows of a tile with which a spread engine takes B in pairs all the same */
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
