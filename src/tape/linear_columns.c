@@ -165,8 +165,8 @@ static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_p
     sheaf_status *st = NULL;
     /* those that read x side by side: matmul then reads it once */
     for (int i = 0; i < p->n && st == NULL; i++) {
-        const sheaf__lora_part *lora = p->linear[i]->lora;
-        if (own_lora(p, i) != NULL && lora->a != NULL)
+        const sheaf__lora_part *lora = own_lora(p, i);
+        if (lora != NULL && lora->a != NULL)
             st = sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in,
                                               sheaf__at(l->g, l->at[i], c->dtype), l->width,
                                               p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in,

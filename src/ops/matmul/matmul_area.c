@@ -137,11 +137,14 @@ static int64_t words_of(const area *area, const item *item)
 static void cut_pieces(area *area, int64_t c0, int64_t c1)
 {
     const mm_plan *plan = area->plan;
-    for (int64_t q = 0; q < plan->jobs && plan->stacked; q++)
-        area->piece[area->pieces++] = (piece){
-            .job = &plan->job[q], .j0 = c0, .j1 = c1, .panel = q * mm_div_up(c1 - c0, MM_PANEL)
-        };
-    for (int64_t q = 0, begin = 0; q < plan->jobs && begin < c1 && !plan->stacked; q++) {
+    if (plan->stacked) { /* of each job */
+        for (int64_t q = 0; q < plan->jobs; q++)
+            area->piece[area->pieces++] = (piece){
+                .job = &plan->job[q], .j0 = c0, .j1 = c1, .panel = q * mm_div_up(c1 - c0, MM_PANEL)
+            };
+        return;
+    }
+    for (int64_t q = 0, begin = 0; q < plan->jobs && begin < c1; q++) {
         const sheaf__product *job = &plan->job[q];
         const int64_t n = mm_columns(plan, job), j0 = c0 > begin ? c0 - begin : 0;
         if (j0 < n)
@@ -476,7 +479,7 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
                              .far_size = area->slot_size,
                              .finish = has_root(last) ? &finish : NULL };
             find_rows(area, s, c, &band, g);
-            if (band.stride == 0 && !plan->outer)
+            if (band.stride == 0)
                 bring_rows(area, s, c, held, g, end);
             run_bands(area, s, next, c, &band, g, end);
         }

@@ -131,23 +131,7 @@ static void random_jobs(jobs *all, int form, bool a_km, bool tall)
 
 static void check_jobs(const char *name, const jobs *all)
 {
-    void *before[JOBS], *want[JOBS];
-    size_t bytes[JOBS];
-    for (int j = 0; j < JOBS; j++) {
-        const sheaf__product *job = &all->job[j];
-        bytes[j] = (size_t)extent(job->m, job->n, job->ldy) * 4;
-        before[j] = memcpy(keep(bytes[j]), job->y, bytes[j]);
-        run_ref(job, SHEAF__PAIRS);
-        want[j] = memcpy(keep(bytes[j]), job->y, bytes[j]);
-    }
-    for (int isa = 0; isa < nisas; isa++)
-        for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
-            for (int j = 0; j < JOBS; j++)
-                memcpy(all->job[j].y, before[j], bytes[j]);
-            sheaf__mm_products_with(isas[isa], &machines[d], all->job, JOBS);
-            for (int j = 0; j < JOBS; j++)
-                CHECK_BYTES(name, all->job[j].y, want[j], bytes[j]);
-        }
+    check_together(name, all->job, JOBS, SHEAF__PAIRS);
     drop_all();
 }
 

@@ -90,16 +90,25 @@ static bool is_transposed(const sheaf__product *job)
     return job->nterms > 0;
 }
 
+static int64_t bands_of(const mm_plan *plan)
+{
+    return mm_div_up(plan->m, mm_band_rows(plan));
+}
+static int64_t panels_of(const mm_plan *plan)
+{
+    return mm_div_up(plan->n, MM_PANEL);
+}
+
 /* Areas of at most `most` rows or columns, or of one band or panel. */
 static void cut_rows(mm_plan *plan, int64_t most)
 {
-    const int64_t unit = mm_band_rows(plan), bands = mm_div_up(plan->m, unit);
+    const int64_t unit = mm_band_rows(plan), bands = bands_of(plan);
     plan->down = mm_div_up(bands, most < unit ? 1 : most / unit);
     plan->rows = mm_min(plan->m, mm_div_up(bands, plan->down) * unit);
 }
 static void cut_cols(mm_plan *plan, int64_t most)
 {
-    const int64_t panels = mm_div_up(plan->n, MM_PANEL);
+    const int64_t panels = panels_of(plan);
     plan->across = mm_div_up(panels, most < MM_PANEL ? 1 : most / MM_PANEL);
     plan->cols = mm_div_up(panels, plan->across) * MM_PANEL;
 }
@@ -113,11 +122,7 @@ static void shrink(mm_plan *plan, double k, double share)
 {
     const int64_t rows = plan->engine->rows, enough = (rows >= 32 ? 4 : 16) * rows;
     while (2.0 * k * (double)plan->rows * (double)plan->cols > share) {
-        if (plan->cols > 256 && (plan->packing || plan->rows <= enough))
-            cut_cols(plan, mm_up(plan->cols / 2, MM_PANEL));
-        else if (plan->rows > enough)
-            cut_rows(plan, mm_up(plan->rows / 2, mm_band_rows(plan)));
-        else if (plan->cols > 64)
+        if ((plan->cols > 256 && plan->packing) || (plan->cols > 64 && plan->rows <= enough))
             cut_cols(plan, mm_up(plan->cols / 2, MM_PANEL));
         else if (plan->rows > 2 * rows)
             cut_rows(plan, mm_up(plan->rows / 2, mm_band_rows(plan)));
@@ -130,9 +135,8 @@ static void shrink(mm_plan *plan, double k, double share)
  * than others, some areas a band or a panel more, and finer ones copy more. */
 static double excess(const mm_plan *plan, int64_t down, int64_t across, int threads)
 {
-    const int64_t areas = down * across, turns = mm_div_up(areas, threads),
-                  bands = mm_div_up(plan->m, mm_band_rows(plan)),
-                  panels = mm_div_up(plan->n, MM_PANEL);
+    const int64_t areas = down * across, turns = mm_div_up(areas, threads), bands = bands_of(plan),
+                  panels = panels_of(plan);
     double much = (double)(turns * threads) / (double)areas;
     much *= 1 + MORE_COPIES * ((double)areas / (double)(plan->down * plan->across) - 1);
     much += bands % down == 0 ? 0 : (double)down / (double)(bands * turns);
@@ -143,23 +147,25 @@ static double excess(const mm_plan *plan, int64_t down, int64_t across, int thre
 /* More areas, where that leaves fewer threads without one while others compute. */
 static void level(mm_plan *plan, int threads)
 {
-    const int64_t bands = mm_div_up(plan->m, mm_band_rows(plan)),
-                  panels = mm_div_up(plan->n, MM_PANEL);
+    const int64_t most_down = mm_min(2 * plan->down, bands_of(plan)),
+                  most_across = mm_min(2 * plan->across, panels_of(plan));
     int64_t down = plan->down, across = plan->across;
     double best = excess(plan, down, across, threads);
-    for (int64_t d = plan->down; d <= mm_min(2 * plan->down, bands); d++)
-        for (int64_t a = plan->across; a <= mm_min(2 * plan->across, panels); a++)
-            if (excess(plan, d, a, threads) < best) {
-                best = excess(plan, d, a, threads);
-                down = d;
-                across = a;
-            }
+    for (int64_t d = plan->down; d <= most_down; d++)
+        for (int64_t a = plan->across; a <= most_across; a++) {
+            const double much = excess(plan, d, a, threads);
+            if (much >= best)
+                continue;
+            best = much;
+            down = d;
+            across = a;
+        }
     plan->down = down;
     plan->across = across;
 }
 
 /* With few columns, copying A would cost as much as multiplying it. A thin product reads A
- * where it lies, a few rows from end to end through all blocks of k, beside all of B. */
+ * where it lies, MM_GROUP bands at a time through all blocks of k, beside all of B. */
 static bool thin_job(const mm_plan *plan, size_t words_of_b)
 {
     const sheaf__product *job = plan->job;

@@ -401,7 +401,6 @@ static void check_many_jobs(sheaf__sums sums)
     enum { JOBS = 140 }; /* more than one parallel region takes */
     static sheaf__product job[JOBS];
     static sheaf__term term[JOBS][2];
-    static float *want[JOBS];
     for (int j = 0; j < JOBS; j++) {
         const bool beside = j > 0 && below(8), same_b = beside && job[j - 1].n <= 32;
         const sheaf__term *last = beside ? term[j - 1] : NULL;
@@ -423,20 +422,8 @@ static void check_many_jobs(sheaf__sums sums)
             term[j][0].lda = last->lda;
         }
         job[j] = plain_job(type, m, n, term[j], 2);
-        run_ref(&job[j], sums);
-        want[j] = memcpy(keep((size_t)extent(m, n, job[j].ldy) * 4), job[j].y,
-                         (size_t)extent(m, n, job[j].ldy) * 4);
     }
-    for (int isa = 0; isa < nisas; isa++)
-        for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
-            for (int j = 0; j < JOBS; j++)
-                for (int64_t i = 0; i < job[j].m; i++)
-                    memset((float *)job[j].y + i * job[j].ldy, 0, (size_t)job[j].n * 4);
-            machines[d].sums = sums;
-            sheaf__mm_products_with(isas[isa], &machines[d], job, JOBS);
-            for (int j = 0; j < JOBS; j++)
-                CHECK_BYTES("job", job[j].y, want[j], extent(job[j].m, job[j].n, job[j].ldy) * 4);
-        }
+    check_together("job", job, JOBS, sums);
     drop_all();
 }
 

@@ -308,4 +308,27 @@ static inline void random_ending(sheaf__product *job, kind kind)
     }
 }
 
+/* Jobs of one call, on all instruction sets and thread counts, against the reference. */
+static inline void check_together(const char *name, const sheaf__product *job, int jobs,
+                                  sheaf__sums sums)
+{
+    output *before = keep((size_t)jobs * sizeof *before), *want = keep((size_t)jobs * sizeof *want);
+    for (int j = 0; j < jobs; j++) {
+        outputs_of(&before[j], &job[j]);
+        want[j] = before[j];
+        before[j].at = memcpy(keep(before[j].bytes), job[j].y, before[j].bytes);
+        run_ref(&job[j], sums);
+        want[j].at = memcpy(keep(want[j].bytes), job[j].y, want[j].bytes);
+    }
+    for (int isa = 0; isa < nisas; isa++)
+        for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
+            for (int j = 0; j < jobs; j++)
+                memcpy(job[j].y, before[j].at, before[j].bytes);
+            machines[d].sums = sums;
+            sheaf__mm_products_with(isas[isa], &machines[d], job, jobs);
+            for (int j = 0; j < jobs; j++)
+                CHECK_BYTES(name, job[j].y, want[j].at, want[j].bytes);
+        }
+}
+
 #endif
