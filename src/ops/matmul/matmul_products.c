@@ -5,6 +5,9 @@
 #define MOST_ROWS 1024
 #define REF_ROWS 16      /* of a task of the reference */
 #define MORE_COPIES 0.06 /* of the time, what twice as many areas copy more */
+#define AREAS 3.0        /* of a parallel region for each thread */
+#define FEWER_AREAS 2.0  /* where each brings panels */
+#define UNIT_ROWS 32     /* of a tile of the tile unit; others have fewer */
 #define LEAST_WORK 1e6   /* operations of an area: some microseconds, against one for a task */
 #define MOST_THIN (2 * MM_PANEL)   /* columns of a thin product */
 #define MOST_OUTER 64              /* rows of a product that copies nothing */
@@ -113,18 +116,35 @@ static void cut_cols(mm_plan *plan, int64_t most)
     plan->cols = mm_div_up(panels, plan->across) * MM_PANEL;
 }
 
-/* Halves areas until one is no more than a fair share of work. Rows go first where B is in
- * panels already, else columns: an area brings its own columns of B into panels, which should
- * serve many rows. It also copies its own rows of A, which should serve many columns: the more so
- * the faster they are multiplied, so the tile unit, whose bands are wide, goes down to few of them.
- */
+/* Whether an area by fma brings its own columns of B into panels, which takes as long as copying as
+ * many rows of A. */
+static bool brings_panels(const mm_plan *plan)
+{
+    return plan->packing && plan->engine->rows < UNIT_ROWS;
+}
+
+/* Whether columns are halved before rows. An area copies its own rows of A, which should serve many
+ * columns, and so should its panels many rows, if it brings them: the longer side goes first. Where
+ * panels are there already it is the rows. The tile unit multiplies so fast that it copies fewer
+ * rows of A and goes down to few of them. */
+static bool halves_columns(const mm_plan *plan)
+{
+    const int64_t unit = plan->engine->rows;
+    if (brings_panels(plan))
+        return plan->cols > 64 && (plan->cols >= plan->rows || plan->rows <= 4 * unit);
+    const int64_t enough = (unit >= UNIT_ROWS ? 4 : 16) * unit;
+    return (plan->packing && plan->cols > 256) || (plan->cols > 64 && plan->rows <= enough);
+}
+
+/* Halves areas until one is no more than a fair share of work; larger ones bring fewer panels. */
 static void shrink(mm_plan *plan, double k, double share)
 {
-    const int64_t rows = plan->engine->rows, enough = (rows >= 32 ? 4 : 16) * rows;
+    if (brings_panels(plan))
+        share *= AREAS / FEWER_AREAS;
     while (2.0 * k * (double)plan->rows * (double)plan->cols > share) {
-        if ((plan->cols > 256 && plan->packing) || (plan->cols > 64 && plan->rows <= enough))
+        if (halves_columns(plan))
             cut_cols(plan, mm_up(plan->cols / 2, MM_PANEL));
-        else if (plan->rows > 2 * rows)
+        else if (plan->rows > 2 * plan->engine->rows)
             cut_rows(plan, mm_up(plan->rows / 2, mm_band_rows(plan)));
         else
             return;
@@ -347,7 +367,7 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
         return;
     /* Enough areas to level out threads that start late or run slower; more would bring the same
      * rows and columns into more areas. */
-    double share = device->threads == 1 ? flops : flops / (3.0 * device->threads);
+    double share = device->threads == 1 ? flops : flops / (AREAS * device->threads);
     if (share < LEAST_WORK)
         share = LEAST_WORK;
     int64_t tasks = 0;
