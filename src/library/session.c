@@ -82,19 +82,20 @@ static void warn_of_warmup(const session *s, const sheaf_train_options *o)
             sheaf_schedule_rate(&schedule, 1, o->steps - 1), o->lr);
 }
 
-/* One process asks for all that are on its machine. */
-static sheaf_status *planned(void *self, const struct sheaf__job *job)
+/* One process asks for all that are on its machine, the others only what they will take. */
+static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *footprint)
 {
+    static const sheaf__memory asked_by_another = { .left = INT64_MAX };
     const session *s = self;
     const sheaf_events events = { forward_event, self };
-    double share;
+    sheaf_fits_how how = { .force = s->how->options->force,
+                           .events = &events,
+                           .footprint = footprint };
     if (job->options->epochs > 0) /* only now it is known how many steps that are */
         warn_of_warmup(s, job->options);
-    return sheaf__process_asks(&share)
-               ? sheaf_fits_train(job, &(sheaf_fits_how){ .force = s->how->options->force,
-                                                          .share = share,
-                                                          .events = &events })
-               : NULL;
+    if (!sheaf__process_asks(&how.share))
+        how.memory = &asked_by_another;
+    return sheaf_fits_train(job, &how);
 }
 
 static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluations)

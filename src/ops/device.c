@@ -9,6 +9,7 @@
 #include "ops/space.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define SMALL_PAGE ((size_t)4096)
 #define GROW_STEP ((size_t)32 << 20)
 #define RESERVE_MOST ((size_t)1 << 40)
 #define RESERVE_LEAST ((size_t)1 << 30)
@@ -75,9 +76,9 @@ static sheaf_status *reserve(struct sheaf__range *range, size_t limit)
     return NULL;
 }
 
-static bool grow(struct sheaf__range *range)
+/* Up to `mark` and somewhat more. */
+static bool grow(struct sheaf__range *range, size_t mark)
 {
-    const size_t mark = range->space.mark;
     if (range->map == NULL || mark <= range->writable)
         return true;
     size_t to = round_up(mark, GROW_STEP);
@@ -240,7 +241,7 @@ sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t byte
     case SHEAF__NO_RECORD: return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     case SHEAF__TAKEN: break;
     }
-    if (!grow(range)) {
+    if (!grow(range, range->space.mark)) {
         int tag;
         sheaf__space_give(&range->space, begin, &tag);
         range->space.mark = mark;
@@ -249,6 +250,26 @@ sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t byte
     count_in(device, sheaf__space_size(bytes), kind, range->space.mark > mark);
     *out = range->base + begin;
     return NULL;
+}
+
+/* Huge page `index` from the one above the mark on: where there are none, its small ones. */
+static void touch(void *context, int64_t index, int worker)
+{
+    const struct sheaf__range *range = context;
+    volatile char *page =
+        range->base + round_up(range->space.mark, HUGE_PAGE) + (size_t)index * HUGE_PAGE;
+    (void)worker;
+    for (size_t at = 0; at < HUGE_PAGE; at += SMALL_PAGE)
+        page[at] = 0;
+}
+
+void sheaf__device_hold(sheaf__device *device, size_t bytes)
+{
+    struct sheaf__range *range = device->range;
+    const size_t from = round_up(range->space.mark, HUGE_PAGE);
+    const size_t to = bytes < range->capacity ? round_up(bytes, HUGE_PAGE) : range->capacity;
+    if (range->map != NULL && to > from && grow(range, to))
+        sheaf__pool_run(device->pool, (int64_t)((to - from) / HUGE_PAGE), touch, range);
 }
 
 size_t sheaf__device_needs(size_t bytes)

@@ -86,6 +86,10 @@ const char *sheaf__memory_name(sheaf_memory kind);
  * (limit, system) is a status that says how much was asked and in use. */
 sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes,
                                   sheaf_memory kind);
+/* sheaf__device_hold - makes what lies between the mark and `bytes` resident, by all threads at
+ * once, so that no step waits for fresh pages: those of a host that has to find them take
+ * milliseconds each. What the system refuses is left to the blocks that will need it. */
+void sheaf__device_hold(sheaf__device *device, size_t bytes);
 /* sheaf__device_needs - bytes that a block of so many occupies. */
 size_t sheaf__device_needs(size_t bytes);
 /* sheaf__device_free - accepts NULL; the kind is remembered by the allocator. */

@@ -193,11 +193,40 @@ static void test_device__sixty_four_of_each(void **state)
         sheaf__device_close(device[i]);
 }
 
+/* Up to the huge page that was asked for, never over the limit, and what blocks hold stays. */
+static void test_device__holds_what_will_be_used(void **state)
+{
+    const size_t mib = (size_t)1 << 20, limit = 100 * mib;
+    sheaf__device *cpu = open_device(SHEAF_CPU, 2, limit), *dry = open_device(SHEAF_DRY, 2, limit);
+    unsigned char *block;
+    CHECK_OK(sheaf__device_alloc((void **)&block, cpu, 3 * mib, SHEAF_MEM_ACTIVATIONS));
+    memset(block, 7, 3 * mib);
+    const size_t peak = cpu->peak, from = offset_of(cpu, block) / 4096 * 4096;
+    char *const base = cpu->scratch[0];
+    sheaf__device_hold(dry, 60 * mib);
+    sheaf__device_hold(cpu, 0);
+    sheaf__device_hold(cpu, peak);
+    assert_int_equal(resident_bytes(base + peak, limit - peak), 0);
+    sheaf__device_hold(cpu, 59 * mib + 1);
+    assert_int_equal(resident_bytes(base + peak, 60 * mib - peak), 60 * mib - peak);
+    assert_int_equal(resident_bytes(base + 60 * mib, limit - 60 * mib), 0);
+    sheaf__device_hold(cpu, SIZE_MAX);
+    assert_int_equal(resident_bytes(base + from, limit - from), limit - from);
+    assert_int_equal(cpu->peak, peak);
+    for (size_t i = 0; i < 3 * mib; i++)
+        assert_int_equal(block[i], 7);
+    CHECK_OK(sheaf__device_alloc((void **)&block, cpu, 80 * mib, SHEAF_MEM_ACTIVATIONS));
+    memset(block, 1, 80 * mib);
+    sheaf__device_close(cpu);
+    sheaf__device_close(dry);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device__dry_and_cpu_agree),
         cmocka_unit_test(test_device__resident_memory_is_the_peak),
+        cmocka_unit_test(test_device__holds_what_will_be_used),
         cmocka_unit_test(test_device__limit_is_a_status),
         cmocka_unit_test(test_device__dry_memory_faults),
         cmocka_unit_test(test_device__sixty_four_of_each),

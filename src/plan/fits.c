@@ -90,7 +90,11 @@ sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_train(&plan, job, (size_t)job->data_bytes);
-    return judge(st, &plan, "this run", how);
+    if ((st = judge(st, &plan, "this run", how)) != NULL || how->force || how->footprint == NULL)
+        return st;
+    for (int r = 0; r < plan.ranks; r++)
+        how->footprint[r] = plan.rank[r].peak;
+    return NULL;
 }
 
 sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const sheaf_fits_how *how)

@@ -11,7 +11,8 @@ typedef struct sheaf_fits_how {
     bool force;                  /* a warning is enough */
     double share;                /* of the ranks, which are on this machine; 0: all of them */
     const sheaf_events *events;  /* may be NULL */
-    const sheaf__memory *memory; /* in place of this machine's; NULL but for tests */
+    const sheaf__memory *memory; /* in place of this machine's; NULL: look */
+    size_t *footprint; /* [ranks] of a run that fits: what the device of each takes; may be NULL */
 } sheaf_fits_how;
 
 /* Each plans and compares. Errors: SHEAF_E_MEMORY with what is needed, what is left and what would

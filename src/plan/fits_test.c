@@ -153,6 +153,31 @@ static void test_fits__force_makes_it_a_warning(void **state)
         strstr(warning, "this machine has available is 5 MiB; begun all the same (--force)"));
 }
 
+/* What a run may hold from its start is what was planned, unless it was begun by force. */
+static void test_fits__tells_what_each_rank_takes(void **state)
+{
+    const sheaf_train_options kept = t.o;
+    const sheaf__memory m = { .left = INT64_MAX }, little = { .left = 5 << 20 };
+    size_t footprint[SHEAF_MAX_SLICES] = { 0 };
+    sheaf_plan plan;
+    sheaf__job job = {
+        .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .seq = 150
+    };
+    t.o.tp = 2;
+    CHECK_OK(sheaf_plan_train(&plan, &job, 0));
+    sheaf_fits_how how = { .memory = &little, .footprint = footprint };
+    CHECK_FAILS(sheaf_fits_train(&job, &how), SHEAF_E_MEMORY, "memory for this run");
+    how = (sheaf_fits_how){ .memory = &m, .force = true, .footprint = footprint };
+    CHECK_OK(sheaf_fits_train(&job, &how));
+    for (int r = 0; r < SHEAF_MAX_SLICES; r++)
+        assert_int_equal(footprint[r], 0);
+    how.force = false;
+    CHECK_OK(sheaf_fits_train(&job, &how));
+    for (int r = 0; r < SHEAF_MAX_SLICES; r++)
+        assert_int_equal(footprint[r], r < 2 ? plan.rank[r].peak : 0);
+    t.o = kept;
+}
+
 /* Answers are not read at once: a long answer needs its cache, not the activations of a long
  * prompt. */
 static void test_fits__a_long_answer_needs_less_than_a_long_prompt(void **state)
@@ -222,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_fits__what_is_left_is_enough_or_not),
         cmocka_unit_test(test_fits__weights_held_twice_may_be_held_once),
         cmocka_unit_test(test_fits__force_makes_it_a_warning),
+        cmocka_unit_test(test_fits__tells_what_each_rank_takes),
         cmocka_unit_test(test_fits__a_long_answer_needs_less_than_a_long_prompt),
         cmocka_unit_test(test_fits__millions_of_rows_are_counted_at_once),
         cmocka_unit_test(test_fits__operations_are_those_of_every_micro_batch_and_block),

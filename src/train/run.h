@@ -23,6 +23,7 @@ typedef struct sheaf__run {
     sheaf__job job;
     int contract;
     const sheaf__opened *opened;
+    size_t footprint[SHEAF_MAX_SLICES]; /* of each rank's device; 0: not known, or not to be held */
     sheaf__origin origin;
     char *origin_text; /* by rank 0, before the others go on */
     atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */

@@ -516,6 +516,67 @@ static void test_fresh__factors_do_not_know_the_slices(void **state)
     free(first);
 }
 
+static size_t resident(void)
+{
+    size_t all = 0, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%zu %zu", &all, &pages), 2);
+    fclose(f);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+typedef struct holding {
+    size_t each; /* what each rank's device holds from the start */
+    size_t resident;
+} holding;
+
+static sheaf_status *plan_holding(void *self, const struct sheaf__job *job, size_t *footprint)
+{
+    const holding *h = self;
+    (void)job;
+    for (int r = 0; r < 2; r++)
+        footprint[r] = h->each;
+    return NULL;
+}
+
+static sheaf_status *begin_holding(void *self, int64_t keep_steps, int64_t keep_evaluations)
+{
+    holding *h = self;
+    (void)keep_steps;
+    (void)keep_evaluations;
+    h->resident = resident();
+    return NULL;
+}
+
+/* Before its first step, and so that no byte of the result shows it. */
+static void test_run__holds_its_memory_from_the_start(void **state)
+{
+    const size_t each = (size_t)96 << 20;
+    holding h[2] = { { 0 }, { each } };
+    sheaf_train_result result = { 0 };
+    char *adapter[2];
+    size_t size[2];
+    for (int i = 0; i < 2; i++) {
+        sheaf_train_options o =
+            options_of(at("all.safetensors"), at(i ? "held" : "not_held"), SHEAF_METHOD_LORA);
+        o.steps = 1;
+        CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
+                             &(sheaf_train_hooks){
+                                 .planned = plan_holding, .begin = begin_holding, .self = &h[i] }));
+        CHECK_OK(sheaf__file_read_all(&adapter[i], &size[i],
+                                      at(i ? "held/adapter/adapter_model.safetensors"
+                                           : "not_held/adapter/adapter_model.safetensors"),
+                                      1 << 20));
+        sheaf_train_result_release(&result);
+    }
+    assert_true(h[1].resident > h[0].resident + each / 2);
+    assert_int_equal(size[0], size[1]);
+    CHECK_BYTES("adapter", adapter[1], adapter[0], size[0]);
+    free(adapter[0]);
+    free(adapter[1]);
+}
+
 static void test_run__needs_no_hooks(void **state)
 {
     sheaf_train_options o = options_of(at("all.safetensors"), at("no_hooks"), SHEAF_METHOD_LORA);
@@ -575,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_clip__adds_torchs_epsilon_to_the_norm),
         cmocka_unit_test(test_progress__next_sample_counts_rows),
         cmocka_unit_test(test_fresh__factors_do_not_know_the_slices),
+        cmocka_unit_test(test_run__holds_its_memory_from_the_start),
         cmocka_unit_test(test_run__needs_no_hooks),
         cmocka_unit_test(test_slow__a_rank_that_others_wait_for_is_told),
     };

@@ -156,6 +156,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
             goto done;
         sheaf__model_refresh(rank.model);
     }
+    sheaf__device_hold(rank.device, r->footprint[me]);
     begun = true;
     if (me == 0) {
         note_trained(r, rank.model);
@@ -321,7 +322,8 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     const sheaf_train_options *o = r->options;
     const sheaf_train_hooks *hooks = r->hooks;
     bool pads = false;
-    sheaf_status *st = hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job);
+    sheaf_status *st =
+        hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job, r->footprint);
     if (st == NULL)
         st = sheaf__pads(&pads, &r->job, in->sets.data);
     r->contract = sheaf__contract_of(&r->job, pads);

@@ -31,8 +31,9 @@ typedef struct sheaf_train_hooks {
     sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings,
                             const char **recipe);
     /* Called once all that decides about memory is known, before OUT is written: a failure ends the
-     * run. May be NULL. */
-    sheaf_status *(*planned)(void *self, const struct sheaf__job *job);
+     * run. footprint: [ranks], 0: bytes that the device of each will take and may hold from the
+     * start. May be NULL. */
+    sheaf_status *(*planned)(void *self, const struct sheaf__job *job, size_t *footprint);
     const sheaf_events *events;           /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
