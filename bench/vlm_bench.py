@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 
-from compare import row
+from compare import best_and_median, row
 from vision_common import judge, make, rounds, run_rival, run_sheaf, run_steps
 
 WANTED_SPEED, WANTED_MEMORY = 1.5, 0.6
@@ -53,12 +53,12 @@ def same_work(runs, dtype):
             sys.exit("bench: %s: not the same work" % kind)
 
 
-def judge_upstream(runs, middle, peaks):
+def judge_upstream(runs, peaks):
     """Speed and memory are asked for beside upstream's class without checkpoints, its quickest form."""
     for kind, asked in (("upstream", True), ("upstream, checkpoints", False)):
-        best, step = (max(r[what] for r in runs["sheaf"]) / max(r[what] for r in runs[kind]) for what in ("speed", "best"))
-        peak = peaks["sheaf"] / peaks[kind]
-        row("speed ratio, %s (best, median, steps)" % kind, "%.2f, %.2f, %.2f" % (best, middle["sheaf"] / middle[kind], step),
+        ratios = lambda what: [ours / theirs for ours, theirs in zip(*(best_and_median(runs[name], what) for name in ("sheaf", kind)))]
+        (best, median), (step, _), peak = ratios("speed"), ratios("best"), peaks["sheaf"] / peaks[kind]
+        row("speed ratio, %s (best, median, steps)" % kind, "%.2f, %.2f, %.2f" % (best, median, step),
             ">= %.1f" % WANTED_SPEED if asked else None, not asked or best >= WANTED_SPEED)
         row("peak memory, " + kind, "%.0f MB / %.0f MB = %.2f" % (peaks["sheaf"] / 1e6, peaks[kind] / 1e6, peak),
             "<= %.2f" % WANTED_MEMORY if asked else None, not asked or peak <= WANTED_MEMORY)
@@ -81,5 +81,5 @@ def compare_steps(args, dtype, batch):
     judge(middle, peaks, WANTED_SPEED)
     if args.upstream:
         same_work(runs, dtype)
-        judge_upstream(runs, middle, peaks)
+        judge_upstream(runs, peaks)
     return {"what": "step", "family": name, "dtype": dtype, "batch": batch, "adapters": quick, "upstream": way, "runs": runs}

@@ -93,8 +93,11 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
                            .footprint = footprint };
     if (job->options->epochs > 0) /* only now it is known how many steps that are */
         warn_of_warmup(s, job->options);
-    if (!sheaf__process_asks(&how.share))
+    if (!sheaf__process_asks(&how.share)) {
+        if (how.force) /* then nothing is held */
+            return NULL;
         how.memory = &asked_by_another;
+    }
     return sheaf_fits_train(job, &how);
 }
 

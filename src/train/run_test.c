@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/tools/init.h"
 #include "formats/safetensors.h"
@@ -516,27 +517,16 @@ static void test_fresh__factors_do_not_know_the_slices(void **state)
     free(first);
 }
 
-static size_t resident(void)
-{
-    size_t all = 0, pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%zu %zu", &all, &pages), 2);
-    fclose(f);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 typedef struct holding {
-    size_t each; /* what each rank's device holds from the start */
-    size_t resident;
+    size_t device; /* what it is to hold from the start */
+    int64_t process;
 } holding;
 
 static sheaf_status *plan_holding(void *self, const struct sheaf__job *job, size_t *footprint)
 {
     const holding *h = self;
     (void)job;
-    for (int r = 0; r < 2; r++)
-        footprint[r] = h->each;
+    footprint[0] = h->device;
     return NULL;
 }
 
@@ -545,15 +535,15 @@ static sheaf_status *begin_holding(void *self, int64_t keep_steps, int64_t keep_
     holding *h = self;
     (void)keep_steps;
     (void)keep_evaluations;
-    h->resident = resident();
+    h->process = sheaf__memory_look("").held;
     return NULL;
 }
 
 /* Before its first step, and so that no byte of the result shows it. */
 static void test_run__holds_its_memory_from_the_start(void **state)
 {
-    const size_t each = (size_t)96 << 20;
-    holding h[2] = { { 0 }, { each } };
+    const size_t device = (size_t)96 << 20;
+    holding h[2] = { { 0 }, { device } };
     sheaf_train_result result = { 0 };
     char *adapter[2];
     size_t size[2];
@@ -570,7 +560,7 @@ static void test_run__holds_its_memory_from_the_start(void **state)
                                       1 << 20));
         sheaf_train_result_release(&result);
     }
-    assert_true(h[1].resident > h[0].resident + each / 2);
+    assert_true(h[1].process > h[0].process + (int64_t)device / 2);
     assert_int_equal(size[0], size[1]);
     CHECK_BYTES("adapter", adapter[1], adapter[0], size[0]);
     free(adapter[0]);
