@@ -218,16 +218,21 @@ static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
+/* Remade while the rows are in the cache. */
 static void norm_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const norm_args *a = arg;
     const norm_params *p = a->p;
+    const sheaf__kernels *k = a->c->device->kernels;
     const int64_t w = p->norm->width;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->rmsnorm_back(
-        sheaf__at(p->x->grad, begin * w, t), sheaf__at(p->y->grad, begin * w, t),
-        sheaf__at(p->x->data, begin * w, t), p->norm->weight, (float *)p->rstd->data + begin,
-        end - begin, w, !p->x->grad_fresh, t);
+    void *y = sheaf__at(p->y->grad, begin * w, t), *x = sheaf__at(p->x->data, begin * w, t);
+    float *rstd = (float *)p->rstd->data + begin;
+    if (p->x->needs_grad)
+        k->rmsnorm_back(sheaf__at(p->x->grad, begin * w, t), y, x, p->norm->weight, rstd,
+                        end - begin, w, !p->x->grad_fresh, t);
+    if (p->y->remade)
+        k->rmsnorm(y, rstd, x, p->norm->weight, end - begin, w, p->norm->eps, p->norm->once, t);
 }
 
 static void norm_weight_columns(void *arg, int64_t begin, int64_t end, int worker)
@@ -244,7 +249,7 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
     norm_args args = { sheaf__tape_context(tape), op->params };
     if (args.p->norm->trained != NULL)
         sheaf__rows(args.c, args.p->norm->width, 64, norm_weight_columns, &args);
-    if (args.p->x->needs_grad)
+    if (args.p->x->needs_grad || args.p->y->remade)
         sheaf__rows(args.c, sheaf__rows_there(args.p->x), 16, norm_back_rows, &args);
     return NULL;
 }
@@ -255,7 +260,7 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
     sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL,
                                    sizeof(norm_params));
     norm_params *p = op->params;
-    op->cheap = true;
+    op->cheap = op->remakes = true;
     *p = (norm_params){ norm, x, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
     sheaf__rows_as(p->y, x);
@@ -597,16 +602,26 @@ static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
+/* Remade while operands are in the cache, and first: gradients may lie over them. */
 static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
+    enum { PART = 2048 };
     const swiglu_args *a = arg;
     const swiglu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
     const sheaf__kernels *k = a->c->device->kernels;
-    (p->gelu ? k->geglu_back
-             : k->swiglu_back)(sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
-                               sheaf__at(p->h->grad, begin, t), sheaf__at(p->gate->data, begin, t),
-                               sheaf__at(p->up->data, begin, t), end - begin, t);
+    _Alignas(64) uint32_t h[PART];
+    for (int64_t i = begin, n; i < end; i += n) {
+        const void *gate = sheaf__at(p->gate->data, i, t), *up = sheaf__at(p->up->data, i, t);
+        void *dh = sheaf__at(p->h->grad, i, t);
+        n = p->h->remade && end - i > PART ? PART : end - i;
+        if (p->h->remade)
+            (p->gelu ? k->geglu : k->swiglu)(h, gate, up, n, t);
+        (p->gelu ? k->geglu_back : k->swiglu_back)(
+            sheaf__at(p->gate->grad, i, t), sheaf__at(p->up->grad, i, t), dh, gate, up, n, t);
+        if (p->h->remade)
+            memcpy(dh, h, (size_t)n * sheaf_dtype_bytes(t));
+    }
 }
 
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
@@ -627,7 +642,7 @@ static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__
     swiglu_params *p = op->params;
     *p = (swiglu_params){ gelu, gate, up,
                           sheaf__tape_value(tape, name, gate->rows, gate->cols, gate->dtype) };
-    op->cheap = true;
+    op->cheap = op->remakes = true;
     sheaf__rows_as(p->h, gate);
     p->h->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES | SHEAF__OVER : 0);

@@ -315,7 +315,8 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
     return NULL;
 }
 
-static sheaf_status *columns_back(sheaf__context *c, const columns_params *p)
+/* tape NULL: x and its gradient are the caller's. */
+static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sheaf__tape *tape)
 {
     sheaf__lora_back l = { 0 };
     for (int i = 0; i < p->n; i++) {
@@ -324,20 +325,24 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p)
     }
     const int64_t m = sheaf__rows_there(p->x);
     sheaf__batch *b;
-    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
-    if (st != NULL || m == 0)
+    if (m == 0)
+        return tape == NULL ? NULL : sheaf__tape_remake(tape, p->x);
+    sheaf_status *st = sheaf__batch_new(&b);
+    if (st != NULL)
         return st;
     if (l.width > 0) {
         st = sheaf__lora_back_take(c, &l, p->linear[0]->count, m);
         if (st == NULL)
             st = columns_lora_inner(c, p, &l, b);
     }
-    if (st == NULL)
-        st = columns_weight_gradients(c, p, &l, b);
     if (st == NULL && p->x->needs_grad)
         st = columns_input_gradient(c, p, &l, b);
     if (st == NULL && p->x->needs_grad)
         st = columns_dropped_gradient(c, p, &l, b);
+    if (st == NULL && tape != NULL)
+        st = sheaf__tape_remake(tape, p->x);
+    if (st == NULL)
+        st = columns_weight_gradients(c, p, &l, b);
     sheaf__lora_back_give(c, &l);
     sheaf__batch_free(b);
     return st;
@@ -345,7 +350,7 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p)
 
 static sheaf_status *columns_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    return columns_back(sheaf__tape_context(tape), op->params);
+    return columns_back(sheaf__tape_context(tape), op->params, tape);
 }
 
 sheaf_status *sheaf__columns_back(sheaf__context *c, sheaf__value **y, sheaf__value *x,
@@ -357,7 +362,7 @@ sheaf_status *sheaf__columns_back(sheaf__context *c, sheaf__value **y, sheaf__va
         p.y[i] = y[i];
         p.h[i] = h[i];
     }
-    return columns_back(c, &p);
+    return columns_back(c, &p, NULL);
 }
 
 void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
@@ -401,6 +406,7 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
             sheaf__op_arg(op, p->xd[i], SHEAF__MAKE | SHEAF__KEEP);
         }
     }
+    op->reads_late = true;
     if (flows)
         op->backward = columns_backward;
 }

@@ -185,7 +185,7 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     const int64_t m = sheaf__rows_there(p->y);
     void *g = NULL;
     sheaf__batch *b;
-    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
+    sheaf_status *st = m == 0 ? sheaf__tape_remake(tape, p->x) : sheaf__batch_new(&b);
     if (st != NULL || m == 0)
         return st;
     if (lora != NULL) {
@@ -205,10 +205,12 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
             sheaf__batch_run(c, b);
         }
     }
-    if (st == NULL)
-        st = rows_weight_gradients(c, p, g, b);
     if (st == NULL && p->x->needs_grad)
         st = rows_input_gradient(c, p, g, b);
+    if (st == NULL)
+        st = sheaf__tape_remake(tape, p->x);
+    if (st == NULL)
+        st = rows_weight_gradients(c, p, g, b);
     sheaf__give(c, g);
     sheaf__batch_free(b);
     if (st == NULL && p->residual != NULL && p->residual->needs_grad) {
@@ -246,6 +248,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
         sheaf__rows_as(p->xd, x);
         sheaf__op_arg(op, p->xd, SHEAF__MAKE | SHEAF__KEEP);
     }
+    op->reads_late = true;
     if (flows)
         op->backward = rows_backward;
     return p->y;

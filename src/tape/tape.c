@@ -13,8 +13,11 @@
 #include "base/array.h"
 #include "comm/doing.h"
 
+enum { STEP_ARGS = 2 * SHEAF__MAX_ARGS };
+
 typedef struct step {
     sheaf__op *op;
+    sheaf__op *maker;      /* of its first argument, whose backward pass runs within; or NULL */
     bool backward, again;  /* again: of a segment that is run again, or of a cheap op */
     int first_dead, ndead; /* range in tape->dead */
 } step;
@@ -34,6 +37,8 @@ struct sheaf__tape {
     sheaf__value **pinned;
     int npinned;
     int segment, nsegments, layer;
+    const step *now; /* the step that runs */
+    int64_t *bad;    /* of a run that looks for bad values, see run_steps() */
     bool no_memory;
     sheaf__value spare_value;
     sheaf__op spare_op;
@@ -153,6 +158,7 @@ void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use)
     if (use & SHEAF__MAKE)
         value->maker = op;
     value->changed = value->changed || (use & SHEAF__CHANGE) != 0;
+    value->readers += (use & (SHEAF__READ | SHEAF__CHANGE | SHEAF__KEEP)) != 0;
 }
 
 void sheaf__tape_segment_begin(sheaf__tape *tape, int layer)
@@ -215,15 +221,45 @@ static void make_again(sheaf__tape *tape, sheaf__op *op)
     tape->steps[tape->nsteps++] = (step){ .op = op, .again = true };
 }
 
-static void lay_out_backward(sheaf__tape *tape, sheaf__op *op)
+/* What the backward pass of an op keeps, where it is made again. */
+static void make_kept(sheaf__tape *tape, const sheaf__op *op, int first)
 {
-    for (int a = 0; a < op->nargs; a++) {
+    for (int a = first; a < op->nargs; a++) {
         sheaf__op *maker = op->arg[a].value->maker;
         if ((op->arg[a].use & SHEAF__KEEP) && maker != NULL && maker != op && !maker->made_again &&
             can_make_again(maker))
             make_again(tape, maker);
     }
-    tape->steps[tape->nsteps++] = (step){ .op = op, .backward = true };
+}
+
+/* The op whose backward pass can run within that of op i: it stands right before and they share
+ * nothing else, so that gradients are added up in the same order; nothing else reads what it made.
+ */
+static sheaf__op *maker_within(const sheaf__tape *tape, int64_t i)
+{
+    const sheaf__op *op = tape->op[i];
+    sheaf__op *before = i > 0 ? tape->op[i - 1] : NULL;
+    if (before == NULL || !op->reads_late || !before->remakes || before->segment != op->segment)
+        return NULL;
+    const unsigned wanted = SHEAF__KEEP | SHEAF__TAKES;
+    const sheaf__value *x = op->arg[0].value;
+    bool can = x->maker == before && x->readers == 1 && !is_pinned(tape, x) &&
+               (op->arg[0].use & wanted) == wanted && x->needs_grad && can_make_again(before);
+    for (int a = 1; a < op->nargs && can; a++)
+        for (int b = 0; b < before->nargs; b++)
+            can = can && op->arg[a].value != before->arg[b].value;
+    return can ? before : NULL;
+}
+
+static void lay_out_backward(sheaf__tape *tape, int64_t i)
+{
+    sheaf__op *op = tape->op[i], *maker = maker_within(tape, i);
+    make_kept(tape, op, maker == NULL ? 0 : 1);
+    if (maker != NULL) {
+        make_kept(tape, maker, 0);
+        maker->within = true;
+    }
+    tape->steps[tape->nsteps++] = (step){ .op = op, .maker = maker, .backward = true };
 }
 
 /* Steps of the whole run, in order. With rerun, a segment's forward steps come again
@@ -231,7 +267,7 @@ static void lay_out_backward(sheaf__tape *tape, sheaf__op *op)
 static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
 {
     for (int64_t i = 0; i < tape->nops; i++) {
-        tape->op[i]->made_again = false;
+        tape->op[i]->made_again = tape->op[i]->within = false;
         tape->steps[tape->nsteps++] = (step){ .op = tape->op[i] };
     }
     if (!backward)
@@ -246,10 +282,31 @@ static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
                 tape->steps[tape->nsteps++] = (step){ .op = tape->op[i], .again = true };
         }
         for (int64_t i = end - 1; i >= begin; i--)
-            if (tape->op[i]->backward != NULL)
-                lay_out_backward(tape, tape->op[i]);
+            if (tape->op[i]->backward != NULL && !tape->op[i]->within)
+                lay_out_backward(tape, i);
         end = begin;
     }
+}
+
+/* The arguments of a step: those of its op, then those of an op that runs within. */
+static int args_of(const step *s)
+{
+    return s->op->nargs + (s->maker == NULL ? 0 : s->maker->nargs);
+}
+
+typedef struct argument {
+    sheaf__value *value;
+    unsigned use;
+} argument;
+
+static argument arg_of(const step *s, int a)
+{
+    const sheaf__op *op = a < s->op->nargs ? s->op : s->maker;
+    const int at = a < s->op->nargs ? a : a - s->op->nargs;
+    argument arg = { op->arg[at].value, op->arg[at].use };
+    if (s->maker != NULL && a == 0)
+        arg.use &= ~(unsigned)SHEAF__KEEP; /* it is made within */
+    return arg;
 }
 
 /* Is nothing that a step makes or changes read later? So it is with the last layer of a segment
@@ -276,9 +333,9 @@ static bool find_deaths(sheaf__tape *tape)
         }
         const unsigned reads = s->backward ? SHEAF__KEEP : SHEAF__READ | SHEAF__CHANGE;
         for (int pass = 0; pass < 2; pass++) /* reads first, then what is made here */
-            for (int a = 0; a < s->op->nargs; a++) {
-                sheaf__value *value = s->op->arg[a].value;
-                const unsigned use = s->op->arg[a].use;
+            for (int a = 0; a < args_of(s); a++) {
+                sheaf__value *value = arg_of(s, a).value;
+                const unsigned use = arg_of(s, a).use;
                 const bool touched =
                     pass == 0 ? (use & reads) != 0 : !s->backward && (use & SHEAF__MAKE) != 0;
                 if (!touched)
@@ -352,9 +409,9 @@ static sheaf_status *reserve_grad(sheaf__tape *tape, const step *s, sheaf__value
 
 static sheaf_status *reserve(sheaf__tape *tape, const step *s)
 {
-    for (int a = 0; a < s->op->nargs; a++) {
-        sheaf__value *value = s->op->arg[a].value;
-        const unsigned use = s->op->arg[a].use;
+    for (int a = 0; a < args_of(s); a++) {
+        sheaf__value *value = arg_of(s, a).value;
+        const unsigned use = arg_of(s, a).use;
         sheaf_status *st = NULL;
         if (!s->backward && (use & SHEAF__MAKE) && !value->live_data) {
             st = allocate(tape, value, &value->data);
@@ -377,10 +434,14 @@ static void give_back(sheaf__tape *tape, const step *s)
         value->live_data = value->shared = false;
         value->data = NULL;
     }
-    for (int a = 0; s->backward && a < s->op->nargs; a++) {
-        sheaf__value *value = s->op->arg[a].value;
+    for (int a = 0; s->backward && a < args_of(s); a++) {
+        sheaf__value *value = arg_of(s, a).value;
         value->grad_fresh = false;
-        if (!(s->op->arg[a].use & SHEAF__GIVES) || !value->live_grad)
+        if (value->remade) { /* its data lay where the gradient was */
+            value->remade = false;
+            value->data = NULL;
+        }
+        if (!(arg_of(s, a).use & SHEAF__GIVES) || !value->live_grad)
             continue;
         sheaf__device_free(tape->context->device, value->grad);
         value->live_grad = false;
@@ -406,9 +467,9 @@ bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype)
 static int bad_argument(const step *s)
 {
     const unsigned forward = SHEAF__MAKE | SHEAF__CHANGE, backward = SHEAF__TAKES | SHEAF__TURNS;
-    for (int a = 0; a < s->op->nargs; a++) {
-        const sheaf__value *v = s->op->arg[a].value;
-        const unsigned use = s->op->arg[a].use;
+    for (int a = 0; a < args_of(s); a++) {
+        const sheaf__value *v = arg_of(s, a).value;
+        const unsigned use = arg_of(s, a).use;
         const bool looked_at = s->backward ? (use & backward) && v->live_grad
                                            : (use & forward) && v->live_data && !v->statistic;
         if (looked_at && !sheaf__is_finite(s->backward ? v->grad : v->data,
@@ -445,9 +506,9 @@ static void describe(sheaf__work_entry *out, const step *s)
     const unsigned of_way = s->backward ? SHEAF__KEEP | SHEAF__GIVES | SHEAF__TAKES | SHEAF__TURNS
                                         : SHEAF__READ | SHEAF__MAKE | SHEAF__CHANGE;
     size_t n = 0;
-    for (int a = 0; a < s->op->nargs && n < sizeof out->shape; a++) {
-        const sheaf__value *v = s->op->arg[a].value;
-        unsigned use = s->op->arg[a].use & of_way;
+    for (int a = 0; a < args_of(s) && n < sizeof out->shape; a++) {
+        const sheaf__value *v = arg_of(s, a).value;
+        unsigned use = arg_of(s, a).use & of_way;
         if (!v->needs_grad)
             use &= ~(unsigned)SHEAF__TAKES;
         n += (size_t)snprintf(out->shape + n, sizeof out->shape - n, "%s%lldx%lld:%x",
@@ -475,11 +536,34 @@ static void count_work(const sheaf__context *c, const step *s, const mark *befor
     sheaf__work_add(c->work, &e);
 }
 
-/* bad: gets step * SHEAF__MAX_ARGS + argument of the first bad one; stays where none is. NULL:
- * nothing is looked at. */
+static void note_bad(sheaf__tape *tape, const step *s, int argument)
+{
+    if (argument < 0)
+        return;
+    *tape->bad = (s - tape->steps) * STEP_ARGS + argument;
+    tape->bad = NULL;
+}
+
+sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x)
+{
+    const step *s = tape->now;
+    if (s->maker == NULL || s->op->arg[0].value != x)
+        return NULL;
+    if (tape->bad != NULL && !sheaf__is_finite(x->grad, sheaf__rows_there(x) * x->cols, x->dtype))
+        note_bad(tape, s, 0);
+    sheaf__doing_op(tape->context->doing, "backward", s->maker->name, s->maker->layer);
+    x->remade = true;
+    sheaf_status *st = s->maker->backward(tape, s->maker);
+    x->data = x->grad;
+    sheaf__doing_op(tape->context->doing, "backward", s->op->name, s->op->layer);
+    return st;
+}
+
+/* bad: gets step * STEP_ARGS + argument of the first bad one; stays where none is. NULL: nothing is
+ * looked at. */
 static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
 {
-    bool found = false;
+    tape->bad = bad;
     for (int i = 0; i < tape->npinned; i++)
         drop_value(tape, tape->pinned[i]);
     for (int64_t i = 0; i < tape->nsteps; i++) {
@@ -490,6 +574,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
                                     : "forward",
                         s->op->name, s->op->layer);
         const mark begun = tape->context->work == NULL ? (mark){ 0 } : begin_work(tape->context);
+        tape->now = s;
         sheaf_status *st = reserve(tape, s);
         sheaf__purpose_of(tape->context, s->backward ? SHEAF__FOR_BACKWARD : SHEAF__FOR_FORWARD);
         if (st == NULL)
@@ -500,10 +585,8 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
                                      : sheaf_in(st, "%s", s->op->name);
         }
-        const int argument = bad != NULL && !found ? bad_argument(s) : -1;
-        if (argument >= 0)
-            *bad = i * SHEAF__MAX_ARGS + argument;
-        found = found || argument >= 0;
+        if (tape->bad != NULL)
+            note_bad(tape, s, bad_argument(s));
         give_back(tape, s);
         if (tape->context->work != NULL)
             count_work(tape->context, s, &begun);
@@ -527,7 +610,7 @@ sheaf_status *sheaf__tape_run(sheaf__tape *tape)
 sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
 {
     const sheaf__context *c = tape->context;
-    const int64_t none = tape->nsteps * SHEAF__MAX_ARGS;
+    const int64_t none = tape->nsteps * STEP_ARGS;
     int64_t bad = none;
     *out = (sheaf__bad){ .layer = -1 };
     if (c->device->kind == SHEAF_DRY)
@@ -539,8 +622,8 @@ sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
     bad = (int64_t)-first;
     if (st != NULL || bad >= none)
         return st;
-    const step *s = &tape->steps[bad / SHEAF__MAX_ARGS];
-    *out = (sheaf__bad){ s->op->name, s->op->arg[bad % SHEAF__MAX_ARGS].value->name, s->op->layer,
+    const step *s = &tape->steps[bad / STEP_ARGS];
+    *out = (sheaf__bad){ s->op->name, arg_of(s, (int)(bad % STEP_ARGS)).value->name, s->op->layer,
                          s->backward };
     return NULL;
 }

@@ -112,9 +112,12 @@ typedef struct sheaf__value {
     bool statistic;    /* kept for backward only; may hold -inf in a healthy run */
     void *data, *grad; /* NULL while not live; valid inside an op's function */
     bool live_data, live_grad,
-        grad_fresh;          /* fresh: allocated by this step, must be written, not added to */
-    bool changed;            /* some op changes it in place */
-    bool shared;             /* during a step: the gradient lies where the data is, which dies */
+        grad_fresh; /* fresh: allocated by this step, must be written, not added to */
+    bool changed;   /* some op changes it in place */
+    int readers;    /* ops that read its data, forward or backward */
+    bool shared;    /* during a step: the gradient lies where the data is, which dies */
+    /* While its maker's backward pass runs: leave the data where the gradient was. */
+    bool remade;
     struct sheaf__op *maker; /* NULL: none yet */
 } sheaf__value;
 
@@ -166,8 +169,14 @@ struct sheaf__op {
      * all that it reads, what it made is made again before a backward step that reads it, and its
      * memory serves others meanwhile. It exchanges nothing. */
     bool cheap;
-    bool made_again; /* while steps are laid out */
-    int segment;     /* -1 = none */
+    /* Of a cheap op with one result: its backward pass, called once all rows of that gradient are
+     * there, leaves the result where the gradient was if the value is to be remade. */
+    bool remakes;
+    /* Its backward pass makes the gradient of the first argument before it reads the data, and
+     * calls sheaf__tape_remake() in between. */
+    bool reads_late;
+    bool made_again, within; /* while steps are laid out */
+    int segment;             /* -1 = none */
 };
 
 sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context);
@@ -189,6 +198,12 @@ void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes);
  * its values. `layer` also names the ops for messages. */
 void sheaf__tape_segment_begin(sheaf__tape *tape, int layer);
 void sheaf__tape_segment_end(sheaf__tape *tape);
+
+/* sheaf__tape_remake - in the backward pass of an op that reads x late: x->data is there
+ * afterwards. Where the op before it made x, and remakes, that op's backward pass runs now, and the
+ * data of x takes the place of its gradient. So what is cheap is made again while its operands are
+ * in the cache anyway, and needs no memory of its own. */
+sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x);
 
 /* sheaf__tape_compile - backward: lay out a training step; rerun: re-run segments. */
 sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);

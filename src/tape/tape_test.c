@@ -11,6 +11,7 @@ enum { N = 8 };
 typedef struct seen {
     int forward, backward;
     float made, found; /* the first element after forward, of the input in backward */
+    float gradient;    /* of the output, in backward */
     bool over;         /* the gradient lies where the data does */
     sheaf__value *watched;
     bool watched_live; /* in the last forward */
@@ -22,7 +23,8 @@ typedef struct params {
     float by, plus;
 } params;
 
-static bool fails; /* the next backward pass */
+static seen *fails; /* whose next backward pass does */
+static float worth; /* of gradients, times `by` */
 
 static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
 {
@@ -39,18 +41,28 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
 static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
 {
     const params *p = op->params;
+    float *dy = p->y->grad;
     p->seen->backward++;
-    if (fails)
+    p->seen->gradient = dy == NULL ? -1 : dy[0];
+    if (fails == p->seen)
         return sheaf_fail(SHEAF_E_NUMBER, "a test");
-    if (p->x == NULL || p->x == p->y)
+    if (p->x == NULL || p->x == p->y || p->x->grad == NULL)
         return NULL;
     float *dx = p->x->grad;
     const bool fresh = p->x->grad_fresh;
     p->seen->over = p->x->grad == p->x->data;
-    p->seen->found = p->x->data == NULL ? -1 : ((float *)p->x->data)[0];
-    for (int i = 0; i < N; i++)
-        dx[i] = (fresh ? 0 : dx[i]) + p->by;
-    return NULL;
+    if (!op->reads_late)
+        p->seen->found = p->x->data == NULL ? -1 : ((float *)p->x->data)[0];
+    for (int i = 0; i < N; i++) {
+        const float x = p->x->data == NULL ? 0 : ((float *)p->x->data)[i];
+        dx[i] = (fresh ? 0 : dx[i]) + p->by * worth;
+        if (p->y->remade)
+            dy[i] = p->by * x + p->plus;
+    }
+    sheaf_status *st = op->reads_late ? sheaf__tape_remake(tape, p->x) : NULL;
+    if (op->reads_late && st == NULL)
+        p->seen->found = p->x->data == NULL ? -1 : ((float *)p->x->data)[0];
+    return st;
 }
 
 /* y = by x + plus; use: of x. x NULL: a source. */
@@ -91,14 +103,19 @@ static void open_machine(machine *m)
     CHECK_OK(sheaf__tape_new(&m->tape, &m->context));
 }
 
+static void close_machine(machine *m)
+{
+    sheaf__tape_free(m->tape);
+    sheaf__device_close(m->device);
+}
+
 static void run_and_close(machine *m, bool rerun)
 {
     CHECK_OK(sheaf__tape_compile(m->tape, true, rerun));
     for (int i = 0; i < 2; i++) /* a run leaves nothing that the next one trips over */
         CHECK_OK(sheaf__tape_run(m->tape));
     assert_int_equal(m->device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
-    sheaf__tape_free(m->tape);
-    sheaf__device_close(m->device);
+    close_machine(m);
 }
 
 /* x -> y = 2 x (cheap) -> z = 3 y, which keeps y -> w. Between z and the end, is y there? */
@@ -202,9 +219,9 @@ static void test_over__a_failure_leaves_nothing(void **state)
     record(m.tape, &s[0], NULL, &x, 0, 0, 0);
     record(m.tape, &s[1], x, &y, 2, 0, keeps | SHEAF__OVER);
     CHECK_OK(sheaf__tape_compile(m.tape, true, false));
-    fails = true;
+    fails = &s[0];
     sheaf_status *st = sheaf__tape_run(m.tape);
-    fails = false;
+    fails = NULL;
     assert_non_null(st);
     sheaf_status_free(st);
     assert_int_equal(m.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
@@ -214,14 +231,164 @@ static void test_over__a_failure_leaves_nothing(void **state)
     assert_true(s[1].over);
 }
 
+/* What stands between x -> y = 2 x + 5, which is cheap and remakes, and z = 3 y, which reads y
+ * late, or beside them. */
+typedef enum between {
+    NOTHING,
+    RERUN,       /* both are in a segment that is run again */
+    READER,      /* another op reads y */
+    ANOTHER_OP,  /* one that reads x */
+    PINNED,      /* y */
+    SEGMENTS,    /* the second begins another */
+    SHARED_INPUT /* z reads x as well */
+} between;
+
+static const struct {
+    const char *name;
+    between between;
+    bool within; /* the maker's backward pass runs within the reader's */
+} remakes[] = {
+    { "one after the other", NOTHING, true },
+    { "in a segment", RERUN, true },
+    { "y has another reader", READER, false },
+    { "an op between adds to the same gradient", ANOTHER_OP, false },
+    { "y is pinned", PINNED, false },
+    { "two segments", SEGMENTS, false },
+    { "both read x", SHARED_INPUT, false },
+};
+
+typedef struct late {
+    machine m;
+    seen s[6];
+    sheaf__value *x, *y, *z, *w, *other;
+} late;
+
+static void record_late(late *l, between between)
+{
+    open_machine(&l->m);
+    sheaf__tape *tape = l->m.tape;
+    record(tape, &l->s[0], NULL, &l->x, 0, 0, 0);
+    if (between == RERUN || between == SEGMENTS)
+        sheaf__tape_segment_begin(tape, 0);
+    sheaf__op *maker = record(tape, &l->s[1], l->x, &l->y, 2, 5, keeps | SHEAF__OVER);
+    maker->cheap = maker->remakes = true;
+    if (between == SEGMENTS) {
+        sheaf__tape_segment_end(tape);
+        sheaf__tape_segment_begin(tape, 1);
+    }
+    if (between == ANOTHER_OP) {
+        maker = record(tape, &l->s[5], l->x, &l->other, 7, 0, keeps);
+        maker->cheap = maker->remakes = true;
+    }
+    sheaf__op *reader = record(tape, &l->s[2], l->y, &l->z, 3, 0, keeps);
+    reader->reads_late = true;
+    if (between == SHARED_INPUT)
+        sheaf__op_arg(reader, l->x, SHEAF__READ);
+    if (between == RERUN || between == SEGMENTS)
+        sheaf__tape_segment_end(tape);
+    if (between == READER)
+        record(tape, &l->s[5], l->y, &l->other, 7, 0, SHEAF__READ);
+    if (between == PINNED)
+        sheaf__tape_pin(tape, l->y);
+    l->s[3].watched = l->y;
+    record(tape, &l->s[3], l->z, &l->w, 1, 0, reads);
+}
+
+/* y is there in time wherever it comes from, and gradients are what they are. */
+static void test_remakes__data_takes_the_place_of_its_gradient(void **state)
+{
+    worth = 1;
+    for (size_t i = 0; i < ARRAY_LEN(remakes); i++) {
+        const bool rerun = remakes[i].between == RERUN || remakes[i].between == SEGMENTS;
+        late l = { 0 };
+        record_late(&l, remakes[i].between);
+        if (remakes[i].between == PINNED) { /* y is there until the end */
+            CHECK_OK(sheaf__tape_compile(l.m.tape, true, rerun));
+            for (int n = 0; n < 2; n++)
+                CHECK_OK(sheaf__tape_run(l.m.tape));
+            assert_non_null(l.y->data);
+            close_machine(&l.m);
+        } else {
+            run_and_close(&l.m, rerun);
+        }
+        CHECK_NEAR(remakes[i].name, l.s[1].forward, remakes[i].within ? 2 : 4, 0);
+        CHECK_NEAR(remakes[i].name, l.s[1].backward, 2, 0);
+        CHECK_NEAR(remakes[i].name, l.s[2].found, 7, 0);
+        CHECK_NEAR(remakes[i].name, l.s[1].found, 1, 0);
+        CHECK_NEAR(remakes[i].name, l.s[1].gradient, 3, 0);
+        CHECK_NEAR(remakes[i].name, l.s[0].gradient, remakes[i].between == ANOTHER_OP ? 9 : 2, 0);
+    }
+}
+
+/* It takes no memory for y beside its gradient. */
+static void test_remakes__needs_no_memory_of_its_own(void **state)
+{
+    size_t most[2];
+    worth = 1;
+    for (int apart = 0; apart < 2; apart++) {
+        late l = { 0 };
+        record_late(&l, apart ? PINNED : NOTHING);
+        CHECK_OK(sheaf__tape_compile(l.m.tape, true, false));
+        CHECK_OK(sheaf__tape_run(l.m.tape));
+        most[apart] = l.m.device->peak_of[SHEAF_MEM_ACTIVATIONS];
+        assert_true(apart || (l.y->data == NULL && !l.y->remade));
+        close_machine(&l.m);
+    }
+    assert_true(most[0] < most[1]);
+}
+
+/* A failure within leaves nothing, and the next run is whole. */
+static void test_remakes__a_failure_within_leaves_nothing(void **state)
+{
+    late l = { 0 };
+    worth = 1;
+    record_late(&l, NOTHING);
+    CHECK_OK(sheaf__tape_compile(l.m.tape, true, false));
+    fails = &l.s[1];
+    sheaf_status *st = sheaf__tape_run(l.m.tape);
+    fails = NULL;
+    assert_non_null(st);
+    sheaf_status_free(st);
+    assert_int_equal(l.m.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+    run_and_close(&l.m, false);
+    CHECK_NEAR("y", l.s[2].found, 7, 0);
+}
+
+/* The gradient that the reader gives, before data is written over it; then that of the maker. */
+static void test_remakes__bad_gradients_are_found_within(void **state)
+{
+    for (int step = 0; step < 2; step++) {
+        late l = { 0 };
+        sheaf__bad bad;
+        record_late(&l, NOTHING);
+        l.y->name = "y";
+        l.x->name = "x";
+        worth = 2e38f;
+        if (step == 1) /* the gradient of y is worth, that of x twice as much */
+            ((params *)l.z->maker->params)->by = 1;
+        CHECK_OK(sheaf__tape_compile(l.m.tape, true, false));
+        CHECK_OK(sheaf__tape_watch(&bad, l.m.tape));
+        worth = 1;
+        assert_non_null(bad.op);
+        assert_string_equal(bad.value, step == 0 ? "y" : "x");
+        assert_true(bad.backward);
+        close_machine(&l.m);
+    }
+}
+
 int main(void)
 {
+    worth = 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cheap__what_it_made_is_made_again),
         cmocka_unit_test(test_cheap__what_it_reads_is_made_before_it),
         cmocka_unit_test(test_cheap__what_would_differ_is_kept),
         cmocka_unit_test(test_over__the_gradient_takes_the_place_of_data_that_dies),
         cmocka_unit_test(test_over__a_failure_leaves_nothing),
+        cmocka_unit_test(test_remakes__data_takes_the_place_of_its_gradient),
+        cmocka_unit_test(test_remakes__needs_no_memory_of_its_own),
+        cmocka_unit_test(test_remakes__a_failure_within_leaves_nothing),
+        cmocka_unit_test(test_remakes__bad_gradients_are_found_within),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
