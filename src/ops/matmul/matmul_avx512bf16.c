@@ -10,6 +10,10 @@
 #define PAIRS_2 NO_PAIRS
 #define PAIRS_3 NO_PAIRS
 #define PAIRS_4 NO_PAIRS
+#define PAIRS_5 NO_PAIRS
+#define PAIRS_6 NO_PAIRS
+#define PAIRS_7 NO_PAIRS
+#define PAIRS_8 NO_PAIRS
 #define STEP(acc, a, b) _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b))
 
 #include "ops/matmul/matmul_kernel.h"

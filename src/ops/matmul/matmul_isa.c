@@ -14,13 +14,15 @@ static const mm_engine avx2_pairs = { .run = mm_run_avx2,
                                       .stride = MM_STRIDE_F32,
                                       .rows = 6,
                                       .spread = true,
-                                      .few = 2 };
+                                      .few = 2,
+                                      .most_in_pairs = 24 };
 static const mm_engine avx2_tiles = { .run = mm_run_avx2tiles,
                                       .copy = mm_copy_avx2tiles,
                                       .stride = MM_STRIDE_F32,
                                       .rows = 3,
                                       .spread = true,
-                                      .few = 2 };
+                                      .few = 2,
+                                      .most_in_pairs = 24 };
 static const mm_engine avx2_f16 = {
     .run = mm_run_avx2, .copy = mm_copy_avx2, .stride = MM_STRIDE_F32, .rows = 6
 };
@@ -42,7 +44,8 @@ static const mm_engine avx512_spread = { .run = mm_run_avx512,
                                          .stride = MM_STRIDE_F32,
                                          .rows = 14,
                                          .spread = true,
-                                         .few = 4 };
+                                         .few = 8,
+                                         .most_in_pairs = 128 };
 static const mm_engine avx512_pairs = { .run = mm_run_avx512bf16,
                                         .copy = mm_copy_avx512bf16,
                                         .stride = MM_STRIDE_PAIRS,
@@ -53,7 +56,8 @@ static const mm_engine avx512_tiles = { .run = mm_run_avx512tiles,
                                         .stride = MM_STRIDE_F32,
                                         .rows = 7,
                                         .spread = true,
-                                        .few = 3 };
+                                        .few = 3,
+                                        .most_in_pairs = 48 };
 static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .copy = mm_copy_avx512bf16,
                                      .stride = MM_STRIDE_PAIRS,

@@ -234,6 +234,9 @@ typedef struct mm_engine {
     int lanes;   /* of a vector, where thin products of float32 lay B in them; else 0 */
     bool spread; /* bfloat16 as float32 steps */
     int few;     /* rows of a tile with which a spread engine takes B in pairs all the same */
+    /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
+     * halves out of words instead, again for each tile. */
+    int64_t most_in_pairs;
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
 } mm_engine;

@@ -275,7 +275,7 @@ static int count_beside(const mm_plan *plan, int jobs)
 static void plan_scratch(mm_plan *plan, int slots)
 {
     size_t all = 0; /* words of B, all blocks of k */
-    plan->spread = plan->engine->spread && plan->m > 2 * plan->engine->few;
+    plan->spread = plan->engine->spread && plan->m > plan->engine->most_in_pairs;
     for (int q = 0; q < plan->jobs; q++)
         for (int t = 0; t < plan->job[q].nterms; t++) {
             const sheaf__product *job = &plan->job[q];

@@ -234,6 +234,25 @@ static void test_product__few_rows_and_few_columns_equal_the_reference(void **st
             }
 }
 
+/* bfloat16 on both sides of the rows up to which B is taken in pairs, and each size of their tiles,
+ * of every width. */
+static void test_product__rows_in_pairs_equal_the_reference(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = { 4, 5, 6, 7, 8, 11, 14, 15, 24, 25, 48, 49, 128, 129 },
+                         wide[] = { 16, 17, 64, 97, 144 };
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++)
+        for (size_t i = r % (size_t)every(3); i < ARRAY_LEN(wide); i += (size_t)every(3)) {
+            sheaf__term t[2];
+            for (int j = 0; j < 2; j++)
+                t[j] = random_term(SHEAF_BF16, (int)(r + i + (size_t)j) % FORMS, below(2), rows[r],
+                                   wide[i], 1 + below(j == 0 ? 300 : 20), ORDINARY);
+            sheaf__product job = plain_job(SHEAF_BF16, rows[r], wide[i], t, 2);
+            check_job("rows in pairs", &job);
+            drop_all();
+        }
+}
+
 /* Slices of any size, several terms each, any way out, any number of ranks. */
 typedef struct sliced {
     bool tall; /* all terms as in a gradient of B: few columns, A stored transposed */
@@ -469,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_product_ref__slices_meet_in_the_tree),
         cmocka_unit_test(test_product__every_form_and_odd_size_equals_the_reference),
         cmocka_unit_test(test_product__few_rows_and_few_columns_equal_the_reference),
+        cmocka_unit_test(test_product__rows_in_pairs_equal_the_reference),
         cmocka_unit_test(test_product__slices_terms_and_endings_equal_the_reference),
         cmocka_unit_test(test_product__special_and_tiny_values_equal_the_reference),
         cmocka_unit_test(test_product__underflow_keeps_the_sign_of_zero),
