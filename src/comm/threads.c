@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/patience.h"
 #include "base/thread.h"
 #include "comm/threads.h"
 
@@ -29,7 +30,8 @@ typedef struct posting {
 
 typedef struct member {
     _Alignas(64) posting posting[2];
-    uint64_t meetings;          /* its own count; the same on all ranks that meet */
+    uint64_t meetings; /* its own count; the same on all ranks that meet */
+    sheaf__patience patience;
     _Atomic uint64_t left_from; /* first meeting it does not come to */
     sheaf__heading left;        /* what peers read from then on */
     struct sheaf__threads *group;
@@ -39,7 +41,8 @@ typedef struct member {
 } member;
 
 typedef struct sheaf__threads {
-    int ranks, spins;
+    int ranks;
+    bool cores; /* every rank can have one */
     sheaf_status *(*body)(void *context, sheaf_comm *comm);
     void *context;
     member *member;
@@ -50,11 +53,9 @@ typedef struct sheaf__threads {
 #define ARRIVED 0x100u
 #define GENERATION 0x10000u
 
-/* About 2 microseconds, if every rank can have a core: a sleep and a wake cost more than
- * that. With fewer cores a spinning rank only keeps away the one it waits for. Giving
- * the core away a few times before going to sleep halves the cost of a small sum at 8
- * ranks on 2 cores (55 to 25 us), also on a loaded machine; more times gain nothing. */
-#define SPINS 40
+/* With fewer cores than ranks a rank that looks only keeps away the one it waits for. Giving the
+ * core away a few times before going to sleep halves the cost of a small sum at 8 ranks on 2 cores
+ * (55 to 25 us), also on a loaded machine; more times gain nothing. */
 #define YIELDS 3
 
 /* ---- the gate ---- */
@@ -75,13 +76,25 @@ static void wake_all(group *g)
         sheaf__wake(&g->gate, INT_MAX);
 }
 
-static void sleep_until_opened(group *g, uint32_t generation)
+/* Whether the gate opened while a rank that has a core looked. */
+static bool look(group *g, uint32_t generation, sheaf__patience *patience)
 {
-    for (int i = 0; i < g->spins; i++) {
-        if (atomic_load(&g->gate) / GENERATION != generation)
-            return;
+    const uint32_t most = g->cores ? sheaf__patience_begin(patience) : 0;
+    for (uint32_t looks = 0; looks < most; looks++) {
+        if (atomic_load(&g->gate) / GENERATION != generation) {
+            sheaf__patience_end(patience, true, looks);
+            return true;
+        }
         sheaf__pause();
     }
+    sheaf__patience_end(patience, false, most);
+    return false;
+}
+
+static void sleep_until_opened(group *g, uint32_t generation, sheaf__patience *patience)
+{
+    if (look(g, generation, patience))
+        return;
     for (int i = 0; i < YIELDS; i++) {
         if (atomic_load(&g->gate) / GENERATION != generation)
             return;
@@ -97,8 +110,9 @@ static void sleep_until_opened(group *g, uint32_t generation)
     atomic_fetch_sub(&g->sleepers, 1);
 }
 
-static void arrive(group *g)
+static void arrive(member *self)
 {
+    group *g = self->group;
     uint32_t before = atomic_load(&g->gate), after;
     do {
         after = before + ARRIVED;
@@ -108,7 +122,7 @@ static void arrive(group *g)
     if (after / GENERATION != before / GENERATION)
         wake_all(g);
     else
-        sleep_until_opened(g, before / GENERATION);
+        sleep_until_opened(g, before / GENERATION, &self->patience);
 }
 
 static void leave(group *g)
@@ -142,7 +156,7 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sh
     p->heading.status = p->copy;
     p->send = send;
     p->nsend = count;
-    arrive(self->group);
+    arrive(self);
     return NULL;
 }
 
@@ -200,7 +214,7 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
 {
     member *self = comm->state;
     sheaf_status *st = copy_in(comm, receive, count);
-    arrive(self->group);
+    arrive(self);
     return st;
 }
 
@@ -244,7 +258,7 @@ static group *group_new(int ranks, bool messages)
     memset(g, 0, sizeof *g);
     memset(members, 0, (size_t)ranks * sizeof *members);
     g->ranks = ranks;
-    g->spins = ranks <= sheaf__cores(0) ? SPINS : 0;
+    g->cores = ranks <= sheaf__cores(0);
     g->member = members;
     for (int r = 0; r < ranks; r++) {
         member *m = &members[r];
@@ -364,7 +378,7 @@ sheaf__threads *sheaf__threads_new(int ranks, bool messages, int all)
 {
     group *g = group_new(ranks, messages);
     if (g != NULL && all > sheaf__cores(0))
-        g->spins = 0;
+        g->cores = false;
     return g;
 }
 

@@ -13,20 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/patience.h"
 #include "base/thread.h"
-
-/* Sleeping and waking costs tens of microseconds, and a step has hundreds of jobs with less than
- * that between them. MOST_SPINS are about as long; LEAST_SPINS are shorter than two switches of
- * a thread, so that they never cost more than the sleep they may save. */
-#define MOST_SPINS 4000
-#define LEAST_SPINS 40
-#define LOOK_AGAIN 64 /* each so many waits one spins long, whatever was learnt */
-
-/* How long a thread spins before it sleeps: longer while that pays. Where more threads than cores
- * run, what is waited for comes late, and spinning would only keep it away. */
-typedef struct patience {
-    uint32_t spins, waits;
-} patience;
 
 /* `state`: 1 while a job is open, plus 2 for each worker inside it, plus the number
  * of the job in the high half. The number keeps a worker that read an old state
@@ -39,7 +27,7 @@ typedef struct worker {
     struct sheaf__pool *pool;
     pthread_t thread;
     int number;
-    patience patience;
+    sheaf__patience patience;
 } worker;
 
 struct sheaf__pool {
@@ -90,30 +78,17 @@ static void leave(sheaf__pool *pool)
         sheaf__wake(&pool->done, 1);
 }
 
-static uint32_t spins_of(patience *p)
+static void wait_for_bell(sheaf__pool *pool, uint32_t heard, sheaf__patience *patience)
 {
-    if (p->spins < LEAST_SPINS)
-        p->spins = LEAST_SPINS;
-    return p->waits++ % LOOK_AGAIN == 0 ? MOST_SPINS : p->spins;
-}
-
-static void learn(patience *p, bool paid)
-{
-    p->spins = paid ? p->spins * 2 : p->spins / 2;
-    if (p->spins > MOST_SPINS)
-        p->spins = MOST_SPINS;
-}
-
-static void wait_for_bell(sheaf__pool *pool, uint32_t heard, patience *patience)
-{
-    for (uint32_t left = spins_of(patience); left > 0; left--) {
+    const uint32_t most = sheaf__patience_begin(patience);
+    for (uint32_t looks = 0; looks < most; looks++) {
         if (atomic_load(&pool->bell) != heard) {
-            learn(patience, true);
+            sheaf__patience_end(patience, true, looks);
             return;
         }
         sheaf__pause();
     }
-    learn(patience, false);
+    sheaf__patience_end(patience, false, most);
     atomic_fetch_add(&pool->sleepers, 1);
     while (atomic_load(&pool->bell) == heard)
         sheaf__sleep_while(&pool->bell, heard);
@@ -150,14 +125,16 @@ static void ring(sheaf__pool *pool, int wanted)
 static void close_job(sheaf__pool *pool)
 {
     uint64_t state = atomic_fetch_sub(&pool->state, OPEN) - OPEN;
-    patience *patience = &pool->worker[0].patience;
+    sheaf__patience *patience = &pool->worker[0].patience;
     if ((uint32_t)state == 0)
         return;
-    for (uint32_t left = spins_of(patience); left > 0 && (uint32_t)state != 0; left--) {
+    const uint32_t most = sheaf__patience_begin(patience);
+    uint32_t looks = 0;
+    for (; looks < most && (uint32_t)state != 0; looks++) {
         sheaf__pause();
         state = atomic_load(&pool->state);
     }
-    learn(patience, (uint32_t)state == 0);
+    sheaf__patience_end(patience, (uint32_t)state == 0, looks);
     while ((uint32_t)state != 0) {
         const uint32_t done = atomic_load(&pool->done);
         atomic_store(&pool->caller_sleeps, 1);

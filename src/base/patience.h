@@ -1,0 +1,42 @@
+/* patience.h - how often a thread looks for what it waits for before it sleeps.
+ *
+ * Sleeping and waking costs tens of microseconds, and work that threads share often has gaps
+ * shorter than that. Where more threads than cores run, what is waited for comes late, and looking
+ * would only keep it away. So a thread goes by what its waits were like: it looks up to four times
+ * as often as it last had to, half as often after each wait in which it looked for nothing, and
+ * long once in a while, whatever it learnt. Otherwise two threads that both sleep would never find
+ * out that neither had to. */
+#ifndef SHEAF_BASE_PATIENCE_H
+#define SHEAF_BASE_PATIENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    SHEAF__LOOKS_MOST = 4000, /* with a pause between, about as long as sleeping takes */
+    SHEAF__LOOKS_LEAST = 40,  /* less than two switches of a thread */
+    SHEAF__LOOKS_AGAIN = 64   /* each so many waits a thread looks long */
+};
+
+typedef struct sheaf__patience {
+    uint32_t looks, waits; /* zeros at the start */
+} sheaf__patience;
+
+/* sheaf__patience_begin - how often to look in the wait that begins. */
+static inline uint32_t sheaf__patience_begin(sheaf__patience *p)
+{
+    if (p->looks < SHEAF__LOOKS_LEAST)
+        p->looks = SHEAF__LOOKS_LEAST;
+    return p->waits++ % SHEAF__LOOKS_AGAIN == 0 ? SHEAF__LOOKS_MOST : p->looks;
+}
+
+/* sheaf__patience_end - whether what was waited for came, and before how many looks. */
+static inline void sheaf__patience_end(sheaf__patience *p, bool came, uint32_t looks)
+{
+    if (!came)
+        p->looks /= 2;
+    else if (4 * looks > p->looks)
+        p->looks = 4 * looks < SHEAF__LOOKS_MOST ? 4 * looks : SHEAF__LOOKS_MOST;
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* patience_test.c */
+#include "base/patience.h"
+
+#include "tests/check.h"
+
+/* Begins a wait and ends it: what is waited for comes before look `comes`, -1: never. Returns how
+ * often the thread was ready to look. */
+static uint32_t wait_once(sheaf__patience *p, int64_t comes)
+{
+    const uint32_t most = sheaf__patience_begin(p);
+    const bool came = comes >= 0 && comes < most;
+    sheaf__patience_end(p, came, came ? (uint32_t)comes : most);
+    return most;
+}
+
+/* As between threads that share short pieces of work: whatever came before, one long look is enough
+ * to see that looking pays, and from then on no wait ends in sleep. */
+static void test_patience__finds_out_that_looking_pays(void **state)
+{
+    for (int64_t gap = 1; gap < SHEAF__LOOKS_MOST; gap = 2 * gap + 1) {
+        sheaf__patience p = { 0 };
+        int slept = 0;
+        for (int i = 0; i < 100; i++)
+            wait_once(&p, -1);
+        for (int i = 0; i < SHEAF__LOOKS_AGAIN; i++) /* the next long look is among these */
+            wait_once(&p, gap);
+        for (int i = 0; i < 1000; i++)
+            slept += wait_once(&p, gap) <= gap;
+        CHECK_NEAR("sleeps", slept, 0, 0);
+    }
+}
+
+/* A wait that is longer than all looks costs half of what was learnt, no more. */
+static void test_patience__one_long_wait_does_not_end_it(void **state)
+{
+    sheaf__patience p = { 0 };
+    wait_once(&p, 1000);
+    for (int i = 0; i < 200; i++) {
+        wait_once(&p, -1);
+        assert_true(wait_once(&p, 900) > 1000);
+    }
+}
+
+static void test_patience__does_not_look_for_what_never_comes(void **state)
+{
+    sheaf__patience p = { 0 };
+    int64_t looks = 0;
+    assert_int_equal(wait_once(&p, 3999), SHEAF__LOOKS_MOST);
+    for (int i = 1; i < 10; i++)
+        wait_once(&p, -1);
+    for (int i = 0; i < 64 * SHEAF__LOOKS_AGAIN; i++)
+        looks += wait_once(&p, -1);
+    CHECK_NEAR("looks", (double)looks,
+               64.0 * (SHEAF__LOOKS_MOST + (SHEAF__LOOKS_AGAIN - 1) * SHEAF__LOOKS_LEAST), 0);
+}
+
+/* Never more than the most, whatever a wait took. */
+static void test_patience__stays_within_bounds(void **state)
+{
+    sheaf__patience p = { 0 };
+    for (int i = 0; i < 1000; i++) {
+        const uint32_t most = wait_once(&p, i % 5 == 4 ? -1 : (i * 37) % SHEAF__LOOKS_MOST);
+        assert_in_range(most, SHEAF__LOOKS_LEAST, SHEAF__LOOKS_MOST);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_patience__finds_out_that_looking_pays),
+        cmocka_unit_test(test_patience__one_long_wait_does_not_end_it),
+        cmocka_unit_test(test_patience__does_not_look_for_what_never_comes),
+        cmocka_unit_test(test_patience__stays_within_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
