@@ -4,7 +4,9 @@
  *
  * Prints one line: gigabytes a second that the threads together read of a buffer that no cache
  * holds, the best of several rounds, and the same by processor time: bytes that a thread reads in
- * a second in which it runs, times the threads. On a busy machine the second one is of use. */
+ * a second in which it runs, times the threads. On a busy machine the second one is of use.
+ * Two rounds of three ask for what lies a page of 4 KB or two ahead, as the processor by itself
+ * fetches ahead within pages only. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,13 +15,13 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define ROUNDS 10
+#define ROUNDS 15
 #define MOST_THREADS 256
 
 typedef struct share {
     const uint64_t *at;
-    size_t words;
-    double seconds; /* of processor time */
+    size_t words, ahead; /* ahead: bytes, 0: it does not ask */
+    double seconds;      /* of processor time */
     uint64_t sum;
 } share;
 
@@ -35,9 +37,15 @@ static void *read_share(void *context)
     share *s = context;
     uint64_t a[16] = { 0 };
     const double start = now(CLOCK_THREAD_CPUTIME_ID);
-    for (size_t i = 0; i < s->words; i += 16)
+    for (size_t i = 0; i < s->words; i += 16) {
+        const char *line = (const char *)&s->at[i];
+        if (s->ahead > 0) {
+            __builtin_prefetch(line + s->ahead, 0, 2);
+            __builtin_prefetch(line + s->ahead + 64, 0, 2);
+        }
         for (int j = 0; j < 16; j++)
             a[j] |= s->at[i + (size_t)j];
+    }
     s->seconds = now(CLOCK_THREAD_CPUTIME_ID) - start;
     for (int j = 0; j < 16; j++)
         s->sum |= a[j];
@@ -64,7 +72,9 @@ int main(int argc, char **argv)
         const double start = now(CLOCK_MONOTONIC);
         for (int t = 0; t < threads; t++) {
             const size_t words = bytes / 8 / (size_t)threads / 16 * 16;
-            shares[t] = (share){ (const uint64_t *)buffer + (size_t)t * words, words, 0, 0 };
+            shares[t] = (share){ .at = (const uint64_t *)buffer + (size_t)t * words,
+                                 .words = words,
+                                 .ahead = (size_t)(round % 3) * 4096 };
             if (pthread_create(&thread[t], NULL, read_share, &shares[t]) != 0)
                 return 3;
         }

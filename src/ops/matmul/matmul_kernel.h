@@ -65,13 +65,20 @@ typedef void tile_fn(const operands *in, const store *s);
 #define COLUMN_OF(v) ((v)*LANES % MM_PANEL)
 
 /* The machine fetches ahead within pages of 4 KB and begins anew with each, too late where few rows
- * let B go by fast: it is asked for that far ahead. */
+ * let B go by fast: it is asked for that far ahead. One row alone waits for nothing else, and asks
+ * the first-level cache. */
 static inline __attribute__((always_inline)) void ask_ahead(const uint32_t *b, int64_t panel,
-                                                            const int vectors)
+                                                            const int rows, const int vectors)
 {
     enum { PAGE = 4096 / 4 };
     UNROLL for (int v = 0; v < vectors; v++)
-        __builtin_prefetch(b + PANEL_OF(v) * panel + COLUMN_OF(v) + PAGE, 0, 2);
+    {
+        const uint32_t *at = b + PANEL_OF(v) * panel + COLUMN_OF(v);
+        if (rows == 1)
+            __builtin_prefetch(at + PAGE / 2, 0, 3);
+        else
+            __builtin_prefetch(at + PAGE, 0, 2);
+    }
 }
 
 /* Many rows: B is loaded once a step, A word by word. */
@@ -171,7 +178,7 @@ tile(const operands *in, const store *s, const int rows, const int vectors, cons
             __builtin_prefetch(a + r * stride + in->ahead, 0, 2);
         for (const char *end = a + 4 * mm_min(CHUNK, left); a < end; a += 4) {
             if (!direct)
-                ask_ahead(b, panel, vectors);
+                ask_ahead(b, panel, rows, vectors);
             if (vectors <= 2)
                 step_tall(c, a, stride, b, rows, vectors);
             else
@@ -192,8 +199,7 @@ static inline __attribute__((always_inline)) void tile_of_pairs(const operands *
     const uint32_t *b = in->b;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] = ZERO();
     for (int64_t k = 0; k < in->steps; k++, b += MM_PANEL) {
-        if (rows > 1)
-            ask_ahead(b, in->steps * MM_PANEL, vectors);
+        ask_ahead(b, in->steps * MM_PANEL, rows, vectors);
         step_pairs(c, in->a + k * 8, b, in->steps * MM_PANEL, rows, vectors);
     }
     put(c, s, rows, vectors);
@@ -259,7 +265,7 @@ static inline __attribute__((always_inline)) void tile_of_chains(const operands 
         if (!pairs)
             mm_ask(in->soon, in->lines);
         for (const char *end = a + (pairs ? 8 : 4) * mm_min(chunk, left); a < end; a += 8) {
-            ask_ahead(b, panel, vectors);
+            ask_ahead(b, panel, rows, vectors);
             if (pairs) {
                 step_pairs(&c, a, b, panel, rows, vectors);
                 b += MM_PANEL;
@@ -272,7 +278,7 @@ static inline __attribute__((always_inline)) void tile_of_chains(const operands 
                 step_wide(c.odd, a, b, panel, rows, vectors);
                 step_wide(c.even, a + 4, b + MM_PANEL, panel, rows, vectors);
             }
-            ask_ahead(b + MM_PANEL, panel, vectors);
+            ask_ahead(b + MM_PANEL, panel, rows, vectors);
             b += 2 * MM_PANEL;
         }
         end_chunk(acc, &c, left >= chunk, rows, vectors);
