@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/thread.h"
+
 enum {
     SHEAF__LOOKS_MOST = 4000, /* with a pause between, about as long as sleeping takes */
     SHEAF__LOOKS_LEAST = 40,  /* less than two switches of a thread */
@@ -37,6 +39,22 @@ static inline void sheaf__patience_end(sheaf__patience *p, bool came, uint32_t l
         p->looks /= 2;
     else if (4 * looks > p->looks)
         p->looks = 4 * looks < SHEAF__LOOKS_MOST ? 4 * looks : SHEAF__LOOKS_MOST;
+}
+
+/* sheaf__patience_look - looks whether came(of) until it has, or until it is time to sleep: false.
+ */
+static inline bool sheaf__patience_look(sheaf__patience *p, bool (*came)(void *of), void *of)
+{
+    const uint32_t most = sheaf__patience_begin(p);
+    for (uint32_t looks = 0; looks < most; looks++) {
+        if (came(of)) {
+            sheaf__patience_end(p, true, looks);
+            return true;
+        }
+        sheaf__pause();
+    }
+    sheaf__patience_end(p, false, most);
+    return false;
 }
 
 #endif

@@ -64,6 +64,30 @@ static void test_patience__stays_within_bounds(void **state)
     }
 }
 
+/* Comes at a look, and counts them. */
+typedef struct coming {
+    uint32_t at, looked;
+} coming;
+
+static bool has_come(void *of)
+{
+    coming *c = of;
+    return c->looked++ == c->at;
+}
+
+static void test_patience__looks_until_it_has_come(void **state)
+{
+    sheaf__patience p = { 0 };
+    coming soon = { .at = 700 }, late = { .at = SHEAF__LOOKS_MOST };
+    assert_true(sheaf__patience_look(&p, has_come, &soon));
+    assert_int_equal(soon.looked, 701);
+    assert_false(sheaf__patience_look(&p, has_come, &late));
+    assert_int_equal(late.looked, 2800); /* four times as often as it last had to */
+    late.looked = 0;
+    assert_false(sheaf__patience_look(&p, has_come, &late));
+    assert_int_equal(late.looked, 1400);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -71,6 +95,7 @@ int main(void)
         cmocka_unit_test(test_patience__one_long_wait_does_not_end_it),
         cmocka_unit_test(test_patience__does_not_look_for_what_never_comes),
         cmocka_unit_test(test_patience__stays_within_bounds),
+        cmocka_unit_test(test_patience__looks_until_it_has_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,27 +76,24 @@ static void wake_all(group *g)
         sheaf__wake(&g->gate, INT_MAX);
 }
 
-/* Whether the gate opened while a rank that has a core looked. */
-static bool look(group *g, uint32_t generation, sheaf__patience *patience)
+typedef struct closed_gate {
+    group *g;
+    uint32_t generation;
+} closed_gate;
+
+static bool is_open(void *of)
 {
-    const uint32_t most = g->cores ? sheaf__patience_begin(patience) : 0;
-    for (uint32_t looks = 0; looks < most; looks++) {
-        if (atomic_load(&g->gate) / GENERATION != generation) {
-            sheaf__patience_end(patience, true, looks);
-            return true;
-        }
-        sheaf__pause();
-    }
-    sheaf__patience_end(patience, false, most);
-    return false;
+    const closed_gate *closed = of;
+    return atomic_load(&closed->g->gate) / GENERATION != closed->generation;
 }
 
 static void sleep_until_opened(group *g, uint32_t generation, sheaf__patience *patience)
 {
-    if (look(g, generation, patience))
+    closed_gate gate = { g, generation };
+    if (g->cores && sheaf__patience_look(patience, is_open, &gate))
         return;
     for (int i = 0; i < YIELDS; i++) {
-        if (atomic_load(&g->gate) / GENERATION != generation)
+        if (is_open(&gate))
             return;
         sched_yield();
     }

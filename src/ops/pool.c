@@ -78,17 +78,21 @@ static void leave(sheaf__pool *pool)
         sheaf__wake(&pool->done, 1);
 }
 
+typedef struct last_bell {
+    sheaf__pool *pool;
+    uint32_t heard;
+} last_bell;
+
+static bool has_rung(void *of)
+{
+    const last_bell *last = of;
+    return atomic_load(&last->pool->bell) != last->heard;
+}
+
 static void wait_for_bell(sheaf__pool *pool, uint32_t heard, sheaf__patience *patience)
 {
-    const uint32_t most = sheaf__patience_begin(patience);
-    for (uint32_t looks = 0; looks < most; looks++) {
-        if (atomic_load(&pool->bell) != heard) {
-            sheaf__patience_end(patience, true, looks);
-            return;
-        }
-        sheaf__pause();
-    }
-    sheaf__patience_end(patience, false, most);
+    if (sheaf__patience_look(patience, has_rung, &(last_bell){ pool, heard }))
+        return;
     atomic_fetch_add(&pool->sleepers, 1);
     while (atomic_load(&pool->bell) == heard)
         sheaf__sleep_while(&pool->bell, heard);
@@ -122,26 +126,23 @@ static void ring(sheaf__pool *pool, int wanted)
         sheaf__wake(&pool->bell, wanted);
 }
 
+static bool is_done(void *of)
+{
+    sheaf__pool *pool = of;
+    return (uint32_t)atomic_load(&pool->state) == 0;
+}
+
 static void close_job(sheaf__pool *pool)
 {
-    uint64_t state = atomic_fetch_sub(&pool->state, OPEN) - OPEN;
-    sheaf__patience *patience = &pool->worker[0].patience;
-    if ((uint32_t)state == 0)
+    const uint64_t state = atomic_fetch_sub(&pool->state, OPEN) - OPEN;
+    if ((uint32_t)state == 0 || sheaf__patience_look(&pool->worker[0].patience, is_done, pool))
         return;
-    const uint32_t most = sheaf__patience_begin(patience);
-    uint32_t looks = 0;
-    for (; looks < most && (uint32_t)state != 0; looks++) {
-        sheaf__pause();
-        state = atomic_load(&pool->state);
-    }
-    sheaf__patience_end(patience, (uint32_t)state == 0, looks);
-    while ((uint32_t)state != 0) {
+    while (!is_done(pool)) {
         const uint32_t done = atomic_load(&pool->done);
         atomic_store(&pool->caller_sleeps, 1);
-        if ((uint32_t)atomic_load(&pool->state) != 0)
+        if (!is_done(pool))
             sheaf__sleep_while(&pool->done, done);
         atomic_store(&pool->caller_sleeps, 0);
-        state = atomic_load(&pool->state);
     }
 }
 

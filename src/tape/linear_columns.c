@@ -326,7 +326,7 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
     const int64_t m = sheaf__rows_there(p->x);
     sheaf__batch *b;
     if (m == 0)
-        return tape == NULL ? NULL : sheaf__tape_remake(tape, p->x);
+        return sheaf__tape_remake(tape, p->x);
     sheaf_status *st = sheaf__batch_new(&b);
     if (st != NULL)
         return st;
@@ -339,7 +339,7 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
         st = columns_input_gradient(c, p, &l, b);
     if (st == NULL && p->x->needs_grad)
         st = columns_dropped_gradient(c, p, &l, b);
-    if (st == NULL && tape != NULL)
+    if (st == NULL)
         st = sheaf__tape_remake(tape, p->x);
     if (st == NULL)
         st = columns_weight_gradients(c, p, &l, b);

@@ -63,7 +63,7 @@ static void drop_value(sheaf__tape *tape, sheaf__value *value)
         sheaf__device_free(tape->context->device, value->data);
     if (value->live_grad)
         sheaf__device_free(tape->context->device, value->grad);
-    value->live_data = value->live_grad = value->shared = false;
+    value->live_data = value->live_grad = value->shared = value->remade = false;
     value->data = value->grad = NULL;
 }
 
@@ -222,12 +222,12 @@ static void make_again(sheaf__tape *tape, sheaf__op *op)
 }
 
 /* What the backward pass of an op keeps, where it is made again. */
-static void make_kept(sheaf__tape *tape, const sheaf__op *op, int first)
+static void make_kept(sheaf__tape *tape, const sheaf__op *op)
 {
-    for (int a = first; a < op->nargs; a++) {
+    for (int a = 0; a < op->nargs; a++) {
         sheaf__op *maker = op->arg[a].value->maker;
-        if ((op->arg[a].use & SHEAF__KEEP) && maker != NULL && maker != op && !maker->made_again &&
-            can_make_again(maker))
+        if ((op->arg[a].use & SHEAF__KEEP) && maker != NULL && maker != op && !maker->within &&
+            !maker->made_again && can_make_again(maker))
             make_again(tape, maker);
     }
 }
@@ -254,11 +254,11 @@ static sheaf__op *maker_within(const sheaf__tape *tape, int64_t i)
 static void lay_out_backward(sheaf__tape *tape, int64_t i)
 {
     sheaf__op *op = tape->op[i], *maker = maker_within(tape, i);
-    make_kept(tape, op, maker == NULL ? 0 : 1);
     if (maker != NULL) {
-        make_kept(tape, maker, 0);
         maker->within = true;
+        make_kept(tape, maker);
     }
+    make_kept(tape, op);
     tape->steps[tape->nsteps++] = (step){ .op = op, .maker = maker, .backward = true };
 }
 
@@ -546,8 +546,8 @@ static void note_bad(sheaf__tape *tape, const step *s, int argument)
 
 sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x)
 {
-    const step *s = tape->now;
-    if (s->maker == NULL || s->op->arg[0].value != x)
+    const step *s = tape == NULL ? NULL : tape->now;
+    if (s == NULL || s->maker == NULL || s->op->arg[0].value != x)
         return NULL;
     if (tape->bad != NULL && !sheaf__is_finite(x->grad, sheaf__rows_there(x) * x->cols, x->dtype))
         note_bad(tape, s, 0);

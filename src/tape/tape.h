@@ -202,7 +202,7 @@ void sheaf__tape_segment_end(sheaf__tape *tape);
 /* sheaf__tape_remake - in the backward pass of an op that reads x late: x->data is there
  * afterwards. Where the op before it made x, and remakes, that op's backward pass runs now, and the
  * data of x takes the place of its gradient. So what is cheap is made again while its operands are
- * in the cache anyway, and needs no memory of its own. */
+ * in the cache anyway, and needs no memory of its own. tape NULL: x is the caller's, and there. */
 sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x);
 
 /* sheaf__tape_compile - backward: lay out a training step; rerun: re-run segments. */

@@ -235,6 +235,7 @@ static void test_over__a_failure_leaves_nothing(void **state)
  * late, or beside them. */
 typedef enum between {
     NOTHING,
+    SCALE,       /* the first makes it too, and keeps it, as a norm does */
     RERUN,       /* both are in a segment that is run again */
     READER,      /* another op reads y */
     ANOTHER_OP,  /* one that reads x */
@@ -249,6 +250,7 @@ static const struct {
     bool within; /* the maker's backward pass runs within the reader's */
 } remakes[] = {
     { "one after the other", NOTHING, true },
+    { "the first keeps a scale", SCALE, true },
     { "in a segment", RERUN, true },
     { "y has another reader", READER, false },
     { "an op between adds to the same gradient", ANOTHER_OP, false },
@@ -272,6 +274,9 @@ static void record_late(late *l, between between)
         sheaf__tape_segment_begin(tape, 0);
     sheaf__op *maker = record(tape, &l->s[1], l->x, &l->y, 2, 5, keeps | SHEAF__OVER);
     maker->cheap = maker->remakes = true;
+    if (between == SCALE)
+        sheaf__op_arg(maker, sheaf__tape_value(tape, "scale", 1, 1, SHEAF_F32),
+                      SHEAF__MAKE | SHEAF__KEEP);
     if (between == SEGMENTS) {
         sheaf__tape_segment_end(tape);
         sheaf__tape_segment_begin(tape, 1);
@@ -350,6 +355,7 @@ static void test_remakes__a_failure_within_leaves_nothing(void **state)
     assert_non_null(st);
     sheaf_status_free(st);
     assert_int_equal(l.m.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+    assert_false(l.y->remade);
     run_and_close(&l.m, false);
     CHECK_NEAR("y", l.s[2].found, 7, 0);
 }

@@ -6,14 +6,7 @@
 #define TILES_OF_PAIRS                                                                             \
     PAIRS(1, 8)                                                                                    \
     PAIRS(2, 8) PAIRS(3, 4) PAIRS(4, 4) PAIRS(5, 4) PAIRS(6, 4) PAIRS(7, 2) PAIRS(8, 2)
-#define PAIRS_1 PAIRS_ROW(1, 8)
-#define PAIRS_2 PAIRS_ROW(2, 8)
-#define PAIRS_3 PAIRS_ROW(3, 4)
-#define PAIRS_4 PAIRS_ROW(4, 4)
-#define PAIRS_5 PAIRS_ROW(5, 4)
-#define PAIRS_6 PAIRS_ROW(6, 4)
-#define PAIRS_7 PAIRS_ROW(7, 2)
-#define PAIRS_8 PAIRS_ROW(8, 2)
+#define PAIRS_OF(rows, wide) PAIRS_ROW(rows, wide)
 #define STEP(acc, a, b) _mm512_fmadd_ps(a, b, acc)
 
 #include "ops/matmul/matmul_kernel.h"

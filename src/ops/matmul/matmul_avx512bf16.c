@@ -6,14 +6,7 @@
 #define NAME(x) x##_avx512bf16
 #define STRIDE MM_STRIDE_PAIRS
 #define TILES_OF_PAIRS
-#define PAIRS_1 NO_PAIRS
-#define PAIRS_2 NO_PAIRS
-#define PAIRS_3 NO_PAIRS
-#define PAIRS_4 NO_PAIRS
-#define PAIRS_5 NO_PAIRS
-#define PAIRS_6 NO_PAIRS
-#define PAIRS_7 NO_PAIRS
-#define PAIRS_8 NO_PAIRS
+#define PAIRS_OF(rows, wide) NO_PAIRS
 #define STEP(acc, a, b) _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b))
 
 #include "ops/matmul/matmul_kernel.h"
