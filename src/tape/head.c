@@ -26,7 +26,7 @@ typedef struct far_params {
 typedef struct block {
     sheaf__context *c;
     const head_params *p;
-    int64_t n;           /* rows in this block */
+    int64_t n, most;     /* rows in this block, in the largest */
     int64_t from, to;    /* which are among these candidates */
     int32_t *row;        /* [n] their numbers */
     int32_t *label;      /* [n] */
@@ -70,29 +70,57 @@ static bool writes_over(const block *b)
     return b->c->dtype == SHEAF_F32 && b->p->head->cap == 0 && b->p->run->take == NULL;
 }
 
+/* Candidate i of a pass, the row of x; on dry `pick` is no memory. */
+static int32_t candidate(const sheaf__head_run *run, int64_t i, bool dry)
+{
+    return dry || run->pick == NULL ? (int32_t)i : run->pick[i];
+}
+
+static int64_t candidates_of(const sheaf__head_run *run, int64_t rows)
+{
+    return run->pick != NULL ? run->npick : rows;
+}
+
+/* Rows of the largest block: on dry at least as many as there will be. */
+static int64_t most_rows(const sheaf__head_run *run, int64_t rows, bool dry)
+{
+    const int32_t *labels = dry ? run->known : run->label;
+    const int64_t candidates = candidates_of(run, rows);
+    int64_t n = candidates;
+    if (!run->all_rows && labels != NULL) {
+        n = 0;
+        for (int64_t i = 0; i < candidates && n < SHEAF__HEAD_BLOCK; i++)
+            n += labels[candidate(run, i, dry)] != SHEAF__IGNORED;
+    } else if (!run->all_rows && dry && run->most > 0 && run->most < candidates) {
+        n = run->most;
+    }
+    return n < 1 ? 1 : n < SHEAF__HEAD_BLOCK ? n : SHEAF__HEAD_BLOCK;
+}
+
 static sheaf_status *take_block(block *b, bool training, bool gathered)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    const size_t rows = SHEAF__HEAD_BLOCK, one = width_of(c);
+    b->most = most_rows(b->p->run, b->p->x->rows, c->device->kind == SHEAF_DRY);
+    const size_t rows = (size_t)b->most, whole = SHEAF__HEAD_BLOCK, one = width_of(c);
     const size_t owned = (size_t)l->owned, in = (size_t)l->in;
     const struct {
         void *out;
         size_t bytes;
         bool wanted;
     } need[] = {
-        { &b->row, rows * 4, true },
-        { &b->label, rows * 4, true },
+        { &b->row, whole * 4, true },
+        { &b->label, whole * 4, true },
         { &b->x, rows * in * one, true },
         { &b->h, rows * (size_t)(l->lora == NULL ? 0 : l->lora->rank) * one, l->lora != NULL },
         { &b->logits, rows * owned * 4, true },
         { &b->dlogits, rows * owned * one, training && !writes_over(b) },
         { &b->dx, rows * in * one, b->p->dx != NULL },
-        { &b->max, rows * 4, true },
-        { &b->target, rows * 4, true },
-        { &b->sums, rows * 4 * SHEAF_MAX_SLICES, true },
-        { &b->logit_sums, rows * 4 * SHEAF_MAX_SLICES, smooths(b->p->run) },
-        { &b->first, rows * 4, b->p->run->judge },
+        { &b->max, whole * 4, true },
+        { &b->target, whole * 4, true },
+        { &b->sums, whole * 4 * SHEAF_MAX_SLICES, true },
+        { &b->logit_sums, whole * 4 * SHEAF_MAX_SLICES, smooths(b->p->run) },
+        { &b->first, whole * 4, b->p->run->judge },
         { &b->all, rows * (size_t)l->out * 4 * (c->ranks > 1 ? 2 : 1), gathered },
     };
     sheaf_status *st = NULL;
@@ -426,7 +454,7 @@ static sheaf_status *block_take(block *b, int64_t done)
         return give_rows(c, run, done, b->row, b->n, b->logits, l->out);
     const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
     size_t size[SHEAF_MAX_SLICES];
-    float *at = b->all, *full = b->all + (int64_t)SHEAF__HEAD_BLOCK * l->out;
+    float *at = b->all, *full = b->all + b->most * l->out;
     int64_t cols[SHEAF_MAX_SLICES];
     for (int r = 0; r < c->ranks; r++) {
         const sheaf_range own = sheaf_owner_slices(c->slices, c->ranks, r);
@@ -501,7 +529,7 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
         return i + b->n;
     }
     for (b->n = 0; i < candidates && b->n < SHEAF__HEAD_BLOCK; i++) {
-        const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
+        const int32_t row = candidate(run, i, dry);
         const int32_t label = labels == NULL ? SHEAF__IGNORED : labels[row];
         if (!run->all_rows && label == SHEAF__IGNORED)
             continue;
@@ -528,7 +556,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     if (p->dx != NULL)
         sheaf__rows(c, sheaf__rows_there(p->x), 64, zero_rows,
                     &(struct zero){ p->dx->data, (size_t)p->x->cols * width_of(c) });
-    const int64_t candidates = run->pick != NULL ? run->npick : p->x->rows;
+    const int64_t candidates = candidates_of(run, p->x->rows);
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {
         sheaf__costs before;
@@ -552,7 +580,7 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const far_params *p = op->params;
     sheaf__head_run *run = p->run;
-    const int64_t candidates = run->pick != NULL ? run->npick : p->rows,
+    const int64_t candidates = candidates_of(run, p->rows),
                   most = candidates < SHEAF__HEAD_BLOCK ? candidates : SHEAF__HEAD_BLOCK;
     const bool dry = c->device->kind == SHEAF_DRY, takes = run->take != NULL;
     block b = { .c = c };

@@ -277,9 +277,61 @@ static void test_picked_rows(void **state)
     problem_free(&p);
 }
 
+/* Scratch of a pass over 300 rows of which the first `labels` have a label; pick: of that many
+ * rows, without labels. */
+static size_t scratch_of(int labels, int pick)
+{
+    const shape s = { "scratch", 300, 5, 64 };
+    problem p = problem_of(&s);
+    layer l;
+    sheaf__device *device;
+    sheaf__tape *tape;
+    int32_t label[300], row[300];
+    for (int32_t t = 0; t < 300; t++) {
+        label[t] = t < labels ? t % 64 : SHEAF__IGNORED;
+        row[t] = t;
+    }
+    sheaf__head_run run = { .label = pick > 0 ? NULL : label,
+                            .all_rows = pick > 0,
+                            .pick = pick > 0 ? row : NULL,
+                            .npick = pick };
+    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
+    sheaf__context c = { .device = device,
+                         .ranks = 1,
+                         .slices = LAYER_SLICES,
+                         .own = { 0, LAYER_SLICES },
+                         .dtype = SHEAF_F32 };
+    layer_init(
+        &l, &c,
+        &(layer_of){ false, s.vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, 0, false });
+    CHECK_OK(sheaf__tape_new(&tape, &c));
+    sheaf__record_head(tape, source_of(tape, s.tokens, s.hidden, true, p.x.x, NULL, s.hidden, 0),
+                       &l.linear, &run, NULL);
+    CHECK_OK(sheaf__tape_compile(tape, false, false));
+    CHECK_OK(sheaf__tape_run(tape));
+    const size_t most = device->peak_of[SHEAF_MEM_SCRATCH];
+    sheaf__tape_free(tape);
+    sheaf__device_close(device);
+    layer_free(&l);
+    problem_free(&p);
+    return most;
+}
+
+/* Logits of 64 words take 256 bytes a row, for as many rows as a block has. */
+static void test_scratch__is_of_the_rows_there_are(void **state)
+{
+    const size_t all = scratch_of(300, 0);
+    assert_int_equal(scratch_of(256, 0), all);
+    assert_in_range(all - scratch_of(16, 0), 240 * 256, 240 * 256 + 240 * 5 * 4 + 8192);
+    assert_in_range(all - scratch_of(0, 0), 255 * 256, 255 * 256 + 255 * 5 * 4 + 8192);
+    assert_int_equal(scratch_of(0, 300), all);
+    assert_int_equal(scratch_of(0, 16), scratch_of(16, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_training),
-                                        cmocka_unit_test(test_picked_rows) };
+                                        cmocka_unit_test(test_picked_rows),
+                                        cmocka_unit_test(test_scratch__is_of_the_rows_there_are) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

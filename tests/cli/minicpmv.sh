@@ -47,20 +47,22 @@ check "what is merged computes what base and adapter do, but for its bfloat16" a
 check "which is not the base" test "$(loss --model "$work/merged")" != "$(loss --model "$old")"
 
 # A plan by --images is that of data with such pictures, which are seen whole, and in slices. Data tell also which rows have
-# labels, so their last layer may have fewer operations.
+# labels, so their last layer may have fewer operations, and their peak be lower.
 picture=$SHEAF_SOURCE_ROOT/tests/data/images/preprocess_img0.png
 planned() { # planned OUT ARGUMENT...: bytes, positions and pictures; all of it in OUT
     local out=$1
     shift
     "$sheaf" plan --config "$work/small.json" --micro-batch 2 --json "$@" 2>/dev/null >"$out"
-    grep -oE '"(largest_rank|inputs|seq|images)":[0-9.]+' "$out" | sort
+    grep -oE '"(weights|inputs|seq|images)":[0-9.]+' "$out" | sort
 }
+largest() { grep -oE '"largest_rank":[0-9]+' "$1" | cut -d: -f2; }
 for _ in 1 2; do printf '{"images": ["%s", "%s"], "prompt": "What is this?", "completion": "A tree."}\n' "$picture" "$picture"; done >"$work/planned.jsonl"
 for name in minicpmv-tiny:28:12 minicpmv-2.0-tiny:28:12 minicpmv-tiny:84:4; do
     sed "s/\"scale_resolution\": 84/\"scale_resolution\": $(cut -d: -f2 <<<"$name")/" "$work/${name%%:*}/config.json" >"$work/small.json"
     want=$(planned "$work/by_data" --data "$work/planned.jsonl")
     check "$name images" grep -q "\"images\":${name##*:}" <<<"$want"
     check "are those of --images" test "$want" = "$(planned "$work/by_number" --images 2:61x37 --seq "$(grep -oE '"seq":[0-9]+' <<<"$want" | cut -d: -f2)")"
+    check "and takes as much memory at least" test "$(largest "$work/by_number")" -ge "$(largest "$work/by_data")"
     check "with as many operations, but of the last layer" awk -v a="$(json_number "$work/by_data" flops_per_step)" -v b="$(json_number "$work/by_number" flops_per_step)" \
         'BEGIN { exit !(a > b / 2 && a <= b) }'
 done
