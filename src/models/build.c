@@ -356,10 +356,15 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
     int64_t rows = 0;
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
-    table->dtype = sheaf__build_dtype(m, t);
-    return sheaf__take(&table->rows, m->context,
-                       (size_t)(rows * table->width) * sheaf_dtype_bytes(table->dtype),
-                       SHEAF_MEM_WEIGHTS);
+    if (table->trained != NULL)
+        return sheaf__take(&table->rows, m->context,
+                           (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype),
+                           SHEAF_MEM_WEIGHTS);
+    void *print = NULL;
+    st = sheaf__take(&print, m->context, (size_t)rows * sizeof *table->stored.print,
+                     SHEAF_MEM_WEIGHTS);
+    table->stored = (sheaf__stored_rows){ .name = t->name, .width = t->shape[1], .print = print };
+    return st;
 }
 
 sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot)
@@ -424,6 +429,7 @@ void sheaf__build_blocks(const sheaf__model *m,
         case SHEAF__VECTOR: block(self, name, ((sheaf__vector *)part)->data); break;
         case SHEAF__TABLE:
             block(self, name, ((sheaf__table *)part)->rows);
+            block(self, name, ((sheaf__table *)part)->stored.print);
             lora_blocks(((sheaf__table *)part)->lora, name, block, self);
             break;
         }

@@ -63,7 +63,8 @@ static bool table_is(const sheaf__model *m, const sheaf__table *t)
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
     return (t->trained == NULL || is_sound(m->context, t->trained)) &&
-           (t->rows == NULL || sheaf__is_finite(t->rows, rows * t->width, t->dtype));
+           (t->stored.print == NULL || t->stored.finite) &&
+           (t->rows == NULL || sheaf__is_finite(t->rows, rows * t->width, m->context->dtype));
 }
 
 /* What is not sound of a part: its weight (or A), or its bias (or B). */

@@ -6,10 +6,11 @@
 #include "models/build.h"
 
 #include <math.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lowest.h"
 #include "base/random.h"
 #include "models/rope.h"
 #include "tape/rows.h"
@@ -30,31 +31,37 @@ typedef struct box {
     sheaf__linear *spread;
     void *dst; /* or dense rows [rows, cols] of dtype `to` */
     sheaf_dtype to;
-    pthread_mutex_t lock;
-    int64_t failed_at;
-    sheaf_status *status; /* of the lowest failing row group, so that it never depends on timing */
+    uint64_t *print;      /* or nowhere, and of each row its sheaf__row_print(); */
+    atomic_bool infinite; /* then: a number that is not finite in the compute dtype was read */
+    sheaf__lowest failed; /* row groups */
 } box;
-
-static void note(box *b, int64_t group, sheaf_status *st)
-{
-    pthread_mutex_lock(&b->lock);
-    if (b->status == NULL || group < b->failed_at) {
-        sheaf_status_free(b->status);
-        b->status = st;
-        b->failed_at = group;
-        st = NULL;
-    }
-    pthread_mutex_unlock(&b->lock);
-    sheaf_status_free(st);
-}
 
 enum { GROUP = 32 };
 
+/* n rows from row r on that stay in the files: what is noted of them. */
+static void note_rows(box *b, const void *read, int64_t r, int64_t n)
+{
+    enum { PART = 1024 };
+    uint32_t part[PART];
+    const sheaf_dtype to = b->c->dtype;
+    for (int64_t i = 0; i < n; i++)
+        b->print[r + i] = sheaf__row_print(sheaf__at(read, i * b->cols, b->stored),
+                                           (size_t)b->cols * sheaf_dtype_bytes(b->stored));
+    for (int64_t i = 0, m; i < n * b->cols; i += m) {
+        m = n * b->cols - i < PART ? n * b->cols - i : PART;
+        b->c->device->kernels->convert(part, to, sheaf__at(read, i, b->stored), b->stored, m);
+        if (!sheaf__is_finite(part, m, to))
+            b->infinite = true;
+    }
+}
+
 /* n rows from row r on, as they were read: where they belong. */
-static void put_rows(const box *b, const void *read, int64_t r, int64_t n)
+static void put_rows(box *b, const void *read, int64_t r, int64_t n)
 {
     const sheaf__linear *l = b->spread;
-    if (b->packed != NULL)
+    if (b->print != NULL)
+        note_rows(b, read, r, n);
+    else if (b->packed != NULL)
         sheaf__pack(b->packed, read, b->stored, b->cols, r, n);
     else if (l == NULL)
         b->c->device->kernels->convert((char *)b->dst +
@@ -74,8 +81,9 @@ static void read_group(void *arg, int64_t group, int worker)
     const int64_t first = group * GROUP, last = first + GROUP < b->rows ? first + GROUP : b->rows;
     int64_t fit = (int64_t)(SHEAF__THREAD_SCRATCH / (row_bytes == 0 ? 1 : row_bytes));
     if (fit < 1) {
-        note(b, group,
-             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %zu bytes", b->name, row_bytes));
+        sheaf__lowest_note(
+            &b->failed, group,
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %zu bytes", b->name, row_bytes));
         return;
     }
     void *scratch = b->c->device->scratch[worker];
@@ -84,7 +92,7 @@ static void read_group(void *arg, int64_t group, int worker)
         sheaf_status *st = b->source->read(b->source, b->name, (b->row0 + r) * fold, n * fold,
                                            b->col0, b->last, scratch);
         if (st != NULL) {
-            note(b, group, st);
+            sheaf__lowest_note(&b->failed, group, st);
             return;
         }
         put_rows(b, scratch, r, n);
@@ -109,10 +117,9 @@ static sheaf_status *read_box(box *b)
         return sheaf_found(st, "%s", sheaf_dtype_name(b->stored));
     }
     b->last = entry->ndim > 2 ? entry->shape[entry->ndim - 1] : b->cols;
-    pthread_mutex_init(&b->lock, NULL);
+    sheaf__lowest_begin(&b->failed);
     sheaf__pool_run(b->c->device->pool, (b->rows + GROUP - 1) / GROUP, read_group, b);
-    pthread_mutex_destroy(&b->lock);
-    return b->status;
+    return sheaf__lowest_end(&b->failed);
 }
 
 static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const char *name,
@@ -273,25 +280,19 @@ static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__tabl
         st = sheaf_cut_rows(&last, &t->cut, 0, (int)m->context->own.end - 1);
     if (st != NULL)
         return st;
-    const sheaf_dtype as = kept_as(m, base, t->name, t->dtype);
-    if (sheaf_dtype_bytes(as) != sheaf_dtype_bytes(t->dtype)) {
-        sheaf__give(m->context, t->rows);
-        t->rows = NULL;
-        st = sheaf__take(&t->rows, m->context,
-                         (size_t)((last.end - rows.begin) * t->width) * sheaf_dtype_bytes(as),
-                         SHEAF_MEM_WEIGHTS);
-        if (st != NULL)
-            return st;
-    }
-    t->dtype = as;
-    return read_box(&(box){ .c = m->context,
-                            .source = base,
-                            .name = t->name,
-                            .row0 = rows.begin,
-                            .rows = last.end - rows.begin,
-                            .cols = t->width,
-                            .dst = t->rows,
-                            .to = t->dtype });
+    box all = { .c = m->context,
+                .source = base,
+                .name = t->name,
+                .row0 = rows.begin,
+                .rows = last.end - rows.begin,
+                .cols = t->width,
+                .print = t->stored.print };
+    st = read_box(&all);
+    t->stored.source = base;
+    t->stored.dtype = all.stored;
+    t->stored.first = rows.begin;
+    t->stored.finite = !all.infinite;
+    return st;
 }
 
 static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf__held *held)

@@ -174,9 +174,10 @@ static inline bool sheaf__model_sees(const sheaf__model *model)
 /* sheaf__model_new - allocates everything on the device; on dry that is all there is. */
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                                const sheaf_schema *schema, const sheaf__model_options *options);
-/* sheaf__model_load - reads the owned slices. adapter NULL: fresh LoRA factors (A uniform in
- * +-1/sqrt(in), B zero; of a table A zero, B normal), each a function of (seed, tensor name,
- * logical index). */
+/* sheaf__model_load - reads the owned slices. `base` is borrowed for as long as the model lives:
+ * rows of a frozen vocabulary table are read from it when a token needs them. adapter NULL: fresh
+ * LoRA factors (A uniform in +-1/sqrt(in), B zero; of a table A zero, B normal), each a function of
+ * (seed, tensor name, logical index). */
 sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
 void sheaf__model_free(sheaf__model *model);
 /* sheaf__model_refresh - compute copies from the masters, after an update or a resume; those of a

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lowest.h"
 #include "ops/attention/attention.h"
 #include "tape/linear.h"
 #include "tape/rows.h"
@@ -70,6 +71,7 @@ typedef struct lookup {
     sheaf__context *c;
     const embedding_params *p;
     int32_t *owner;
+    sheaf__lowest failed;
 } lookup;
 
 /* Of a tied head. Where it is stored narrower than x, it is laid at the end of x and widened from
@@ -90,11 +92,12 @@ static void packed_row(const sheaf__context *c, void *x, const sheaf__packed *w,
 
 static void look_up(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const lookup *l = arg;
+    lookup *l = arg;
     const sheaf__table *t = l->p->table;
     sheaf__context *c = l->c;
     const int64_t row0 = slice_rows(&t->cut, (int)c->own.begin).begin;
-    for (int64_t r = begin; r < end; r++) {
+    sheaf_status *st = NULL;
+    for (int64_t r = begin; r < end && st == NULL; r++) {
         const int64_t id = l->p->in->ids[r];
         const int slice = sheaf__cut_slice_of(&t->cut, id);
         char *x = sheaf__at(l->p->x->data, r * t->width, c->dtype);
@@ -107,10 +110,13 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
                                       t->width);
         else if (t->packed != NULL)
             packed_row(c, x, &t->packed[slice], in_slice);
+        else if (t->stored.print != NULL)
+            st = sheaf__stored_row(x, c, &t->stored, id, c->device->scratch[worker]);
         else
-            c->device->kernels->convert(x, c->dtype,
-                                        sheaf__at(t->rows, (id - row0) * t->width, t->dtype),
-                                        t->dtype, t->width);
+            memcpy(x, sheaf__at(t->rows, (id - row0) * t->width, c->dtype),
+                   (size_t)t->width * sheaf_dtype_bytes(c->dtype));
+        if (st != NULL)
+            sheaf__lowest_note(&l->failed, r, st);
     }
 }
 
@@ -125,9 +131,12 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
     int32_t *owner = malloc((size_t)p->x->rows * sizeof *owner + 1);
     if (owner == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)p->x->rows);
-    sheaf__rows(c, p->x->rows, 32, look_up, &(lookup){ c, p, owner });
-    sheaf_status *st =
-        c->comm == NULL ? NULL : sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);
+    lookup look = { c, p, owner, { .at = 0 } };
+    sheaf__lowest_begin(&look.failed);
+    sheaf__rows(c, p->x->rows, 32, look_up, &look);
+    sheaf_status *st = sheaf__lowest_end(&look.failed);
+    if (st == NULL && c->comm != NULL)
+        st = sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);
     free(owner);
     return st;
 }
@@ -170,7 +179,7 @@ static sheaf_status *embedding_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const embedding_params *p = op->params;
-    sheaf__rows(c, p->table->width, 256, scatter, &(lookup){ c, p, NULL });
+    sheaf__rows(c, p->table->width, 256, scatter, &(lookup){ .c = c, .p = p });
     return NULL;
 }
 

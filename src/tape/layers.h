@@ -5,6 +5,7 @@
 
 #include "ops/matmul/matmul.h"
 #include "sheaf/config.h"
+#include "tape/stored_rows.h"
 #include "tape/tape.h"
 #include "tape/trained.h"
 
@@ -25,16 +26,16 @@ typedef struct sheaf__rows_in {
     int64_t segments;
 } sheaf__rows_in;
 
-/* A vocabulary table [vocab, width], cut by rows. Values come from one of three places. */
+/* A vocabulary table [vocab, width], cut by rows. Values come from one of four places. */
 typedef struct sheaf__table {
     const char *name;
     int64_t vocab, width;
     sheaf_cut cut;
-    void *rows;                  /* owned rows, in `dtype`; or */
+    sheaf__stored_rows stored;   /* the model's files, where `print` is set; or */
     const sheaf__packed *packed; /* by slice: a tied head's panels; or */
     sheaf__trained *trained; /* its masters; of a divided set with `rows` or `packed` beside them */
+    void *rows;              /* owned rows, in the compute dtype */
     bool panels;             /* trained, and `packed` is read all the same */
-    sheaf_dtype dtype;       /* of rows: the compute dtype, or 16 bits where that is float32 */
     struct sheaf__lora_part *lora; /* factors beside it (A by tokens, cut as it is), or NULL */
     int64_t padding; /* 1 + the row whose lookups teach nothing (torch's padding_idx); 0: none */
 } sheaf__table;

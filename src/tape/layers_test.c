@@ -129,7 +129,6 @@ static void test_embedding__with_factors_beside_it(void **state)
                                  .width = WIDTH,
                                  .cut = { .slices = 1, .nparts = 1, .part = { { WORDS, 1 } } },
                                  .rows = rows,
-                                 .dtype = SHEAF_F32,
                                  .lora = &lora,
                                  .padding = 1 + PADDING };
     double want_a[RANK * WORDS] = { 0 }, want_b[WIDTH * RANK] = { 0 };

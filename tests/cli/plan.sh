@@ -70,7 +70,7 @@ runs "once" 0 'one that sums pairs by vdpbf16ps holds them twice' "${copies[@]}"
 runs "once a copy would help" 1 'with --weight-copies 1: [0-9.]+ MiB, which fits' "${copies[@]}" --weight-copies 2 --memory 15M
 runs "three are too many" 2 'weight-copies.*found: +3' "${copies[@]}" --weight-copies 3
 runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --memory 4800M
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":832\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --memory 4096M --json
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1280\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --memory 4096M --json
 runs "more rows at once that fit too" 0 'fits: --tp 2; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --accumulate 16 --memory 24GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
