@@ -8,6 +8,7 @@
 #include "ops/math/math.h"
 #include "tape/hand.h"
 #include "tape/layers.h"
+#include "tape/wanted.h"
 
 typedef struct head_params {
     sheaf__linear *head;
@@ -70,30 +71,17 @@ static bool writes_over(const block *b)
     return b->c->dtype == SHEAF_F32 && b->p->head->cap == 0 && b->p->run->take == NULL;
 }
 
-/* Candidate i of a pass, the row of x; on dry `pick` is no memory. */
-static int32_t candidate(const sheaf__head_run *run, int64_t i, bool dry)
-{
-    return dry || run->pick == NULL ? (int32_t)i : run->pick[i];
-}
-
 static int64_t candidates_of(const sheaf__head_run *run, int64_t rows)
 {
     return run->pick != NULL ? run->npick : rows;
 }
 
-/* Rows of the largest block: on dry at least as many as there will be. */
-static int64_t most_rows(const sheaf__head_run *run, int64_t rows, bool dry)
+/* Rows of the largest block, at most: in whole units, so that a dry device that knows no more than
+ * those of the data comes to the same number. */
+static int64_t most_rows(const head_params *p, bool dry)
 {
-    const int32_t *labels = dry ? run->known : run->label;
-    const int64_t candidates = candidates_of(run, rows);
-    int64_t n = candidates;
-    if (!run->all_rows && labels != NULL) {
-        n = 0;
-        for (int64_t i = 0; i < candidates && n < SHEAF__HEAD_BLOCK; i++)
-            n += labels[candidate(run, i, dry)] != SHEAF__IGNORED;
-    } else if (!run->all_rows && dry && run->most > 0 && run->most < candidates) {
-        n = run->most;
-    }
+    const int64_t n =
+        p->run->pick != NULL ? p->run->npick : sheaf__wanted_count(p->x->rows, p->run, dry);
     return n < 1 ? 1 : n < SHEAF__HEAD_BLOCK ? n : SHEAF__HEAD_BLOCK;
 }
 
@@ -101,7 +89,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    b->most = most_rows(b->p->run, b->p->x->rows, c->device->kind == SHEAF_DRY);
+    b->most = most_rows(b->p, c->device->kind == SHEAF_DRY);
     const size_t rows = (size_t)b->most, whole = SHEAF__HEAD_BLOCK, one = width_of(c);
     const size_t owned = (size_t)l->owned, in = (size_t)l->in;
     const struct {
@@ -529,7 +517,7 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
         return i + b->n;
     }
     for (b->n = 0; i < candidates && b->n < SHEAF__HEAD_BLOCK; i++) {
-        const int32_t row = candidate(run, i, dry);
+        const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
         const int32_t label = labels == NULL ? SHEAF__IGNORED : labels[row];
         if (!run->all_rows && label == SHEAF__IGNORED)
             continue;

@@ -277,8 +277,8 @@ static void test_picked_rows(void **state)
     problem_free(&p);
 }
 
-/* Scratch of a pass over 300 rows of which the first `labels` have a label; pick: of that many
- * rows, without labels. */
+/* Scratch of a pass over 300 rows of which the first `labels` have a label, or of `pick` of them.
+ */
 static size_t scratch_of(int labels, int pick)
 {
     const shape s = { "scratch", 300, 5, 64 };
@@ -291,10 +291,9 @@ static size_t scratch_of(int labels, int pick)
         label[t] = t < labels ? t % 64 : SHEAF__IGNORED;
         row[t] = t;
     }
-    sheaf__head_run run = { .label = pick > 0 ? NULL : label,
-                            .all_rows = pick > 0,
-                            .pick = pick > 0 ? row : NULL,
-                            .npick = pick };
+    sheaf__head_run run = {
+        .label = label, .all_rows = pick > 0, .pick = pick > 0 ? row : NULL, .npick = pick
+    };
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
     sheaf__context c = { .device = device,
                          .ranks = 1,
@@ -322,10 +321,12 @@ static void test_scratch__is_of_the_rows_there_are(void **state)
 {
     const size_t all = scratch_of(300, 0);
     assert_int_equal(scratch_of(256, 0), all);
-    assert_in_range(all - scratch_of(16, 0), 240 * 256, 240 * 256 + 240 * 5 * 4 + 8192);
-    assert_in_range(all - scratch_of(0, 0), 255 * 256, 255 * 256 + 255 * 5 * 4 + 8192);
-    assert_int_equal(scratch_of(0, 300), all);
-    assert_int_equal(scratch_of(0, 16), scratch_of(16, 0));
+    assert_in_range(all - scratch_of(32, 0), 224 * 256, 224 * 256 + 224 * 5 * 4 + 8192);
+    assert_int_equal(scratch_of(1, 0), scratch_of(32, 0)); /* a unit */
+    assert_int_equal(scratch_of(33, 0), scratch_of(64, 0));
+    assert_int_equal(scratch_of(300, 300), all);
+    assert_int_equal(scratch_of(300, 32), scratch_of(32, 0));
+    assert_in_range(all - scratch_of(300, 1), 255 * 256, 255 * 256 + 255 * 5 * 4 + 8192);
 }
 
 int main(void)

@@ -34,20 +34,20 @@ static void mark_units(int32_t *place, int64_t rows, const sheaf__head_run *run)
     }
 }
 
-/* On dry: as many as there will be where labels are known, else the most there can be. */
-static int64_t count_known(int64_t rows, const sheaf__head_run *run)
+int64_t sheaf__wanted_count(int64_t rows, const sheaf__head_run *run, bool dry)
 {
+    const int32_t *label = dry ? run->known : run->label;
     int64_t n = 0;
     const int64_t most = run->pick != NULL ? run->npick * SHEAF__WANTED_UNIT : run->most;
-    if (run->pick != NULL || (run->known == NULL && !run->all_rows && most > 0))
+    if (run->pick != NULL || (dry && label == NULL && !run->all_rows && most > 0))
         return most < rows ? most : rows;
-    if (run->known == NULL || run->all_rows)
+    if (label == NULL || run->all_rows)
         return rows;
     for (int64_t unit = 0, end; unit < rows; unit = end) {
         bool stays = false;
         end = unit + SHEAF__WANTED_UNIT < rows ? unit + SHEAF__WANTED_UNIT : rows;
         for (int64_t r = unit; r < end; r++)
-            stays |= is_read(run, run->known, r);
+            stays |= is_read(run, label, r);
         n += stays ? end - unit : 0;
     }
     return n;
@@ -60,7 +60,7 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     int32_t *which = p->wanted.which->data, *place = p->wanted.place->data;
     p->count = p->blocks.n = 0;
     if (sheaf__tape_context(tape)->device->kind == SHEAF_DRY) {
-        p->count = count_known(rows, p->run);
+        p->count = sheaf__wanted_count(rows, p->run, true);
         return NULL;
     }
     mark_units(place, rows, p->run);

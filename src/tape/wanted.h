@@ -26,6 +26,9 @@ typedef struct sheaf__wanted {
 /* sheaf__record_wanted - of `rows` rows those that the head of `run` reads: picked ones, those with
  * a label, or all. `run` is borrowed and read when the tape runs. */
 sheaf__wanted sheaf__record_wanted(sheaf__tape *tape, int64_t rows, const sheaf__head_run *run);
+/* sheaf__wanted_count - how many those are; on dry where the labels are known, else the most there
+ * can be. Of picked rows the most there can be, too. */
+int64_t sheaf__wanted_count(int64_t rows, const sheaf__head_run *run, bool dry);
 /* sheaf__record_wanted_rows - those rows of x; the gradient of the others is zero. */
 sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *wanted,
                                         sheaf__value *x);
