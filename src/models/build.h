@@ -49,6 +49,9 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
 /* Memory of a rotary table for options.positions. */
 sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot);
 
+/* sheaf__rounds_well - are n numbers of `dtype` finite in the compute dtype? */
+bool sheaf__rounds_well(const sheaf__context *context, const void *x, sheaf_dtype dtype, int64_t n);
+
 /* sheaf__build_blocks - every block of device memory (or NULL) but those of m->trained, with the
  * name of its tensor. */
 void sheaf__build_blocks(const sheaf__model *m,

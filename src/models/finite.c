@@ -3,15 +3,16 @@
 
 #include <stddef.h>
 
-/* Are they finite in the compute dtype? */
-static bool round_well(const sheaf__context *c, const float *x, int64_t n)
+#include "tape/rows.h"
+
+bool sheaf__rounds_well(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
 {
     enum { PART = 1024 };
     uint32_t part[PART];
     bool sound = true;
     for (int64_t i = 0; i < n && sound; i += PART) {
         const int64_t m = n - i < PART ? n - i : PART;
-        c->device->kernels->round(part, c->dtype, x + i, m);
+        c->device->kernels->convert(part, c->dtype, sheaf__at(x, i, dtype), dtype, m);
         sound = sheaf__is_finite(part, m, c->dtype);
     }
     return sound;
@@ -23,7 +24,7 @@ static bool is_sound(const sheaf__context *c, const sheaf__trained *t)
 {
     bool sound = true;
     for (int s = t->first; s < t->first + t->count && sound; s++)
-        sound = t->master[s] == NULL || round_well(c, t->master[s], t->numel[s]);
+        sound = t->master[s] == NULL || sheaf__rounds_well(c, t->master[s], SHEAF_F32, t->numel[s]);
     return sound;
 }
 

@@ -41,18 +41,11 @@ enum { GROUP = 32 };
 /* n rows from row r on that stay in the files: what is noted of them. */
 static void note_rows(box *b, const void *read, int64_t r, int64_t n)
 {
-    enum { PART = 1024 };
-    uint32_t part[PART];
-    const sheaf_dtype to = b->c->dtype;
     for (int64_t i = 0; i < n; i++)
         b->print[r + i] = sheaf__row_print(sheaf__at(read, i * b->cols, b->stored),
                                            (size_t)b->cols * sheaf_dtype_bytes(b->stored));
-    for (int64_t i = 0, m; i < n * b->cols; i += m) {
-        m = n * b->cols - i < PART ? n * b->cols - i : PART;
-        b->c->device->kernels->convert(part, to, sheaf__at(read, i, b->stored), b->stored, m);
-        if (!sheaf__is_finite(part, m, to))
-            b->infinite = true;
-    }
+    if (!sheaf__rounds_well(b->c, read, b->stored, n * b->cols))
+        b->infinite = true;
 }
 
 /* n rows from row r on, as they were read: where they belong. */

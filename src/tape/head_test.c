@@ -128,6 +128,43 @@ static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t 
 
 enum { INPUT = 8 };
 
+/* A head over all tokens of a problem, on a device of its own. */
+typedef struct rig {
+    sheaf__device *device;
+    sheaf__context context;
+    layer layer;
+    sheaf__tape *tape;
+} rig;
+
+/* dx NULL: of x that needs no gradient. */
+static void rig_open(rig *r, problem *p, sheaf__head_run *run, int trains, bool training, float *dx,
+                     sheaf_dtype dtype)
+{
+    const shape *s = p->s;
+    CHECK_OK(sheaf__device_open(&r->device, SHEAF_CPU, 2, NULL, 0));
+    r->context = (sheaf__context){ .device = r->device,
+                                   .ranks = 1,
+                                   .slices = LAYER_SLICES,
+                                   .own = { 0, LAYER_SLICES },
+                                   .dtype = dtype };
+    layer_init(&r->layer, &r->context,
+               &(layer_of){ false, s->vocab, 1, &p->weight, &p->none, &p->a, &p->b, SCALE, 0, 0,
+                            trains, training });
+    CHECK_OK(sheaf__tape_new(&r->tape, &r->context));
+    sheaf__record_head(
+        r->tape,
+        source_of(r->tape, s->tokens, s->hidden, !(trains & INPUT), p->x.x, dx, s->hidden, 0),
+        &r->layer.linear, run, NULL);
+    CHECK_OK(sheaf__tape_compile(r->tape, training, false));
+}
+
+static void rig_close(rig *r)
+{
+    sheaf__tape_free(r->tape);
+    sheaf__device_close(r->device);
+    layer_free(&r->layer);
+}
+
 /* Leaves memory behind that holds gradients of every row: nothing of them may show in the next
  * run. */
 static void run_with_all_labels(sheaf__tape *tape, sheaf__head_run *run, const problem *p)
@@ -147,9 +184,7 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
      * what flows back */
     const double tolerance = dtype == SHEAF_F32 ? 3e-6 : 0.02;
     problem p = problem_of(s);
-    layer l;
-    sheaf__device *device;
-    sheaf__tape *tape;
+    rig r;
     int32_t *labelled = malloc((size_t)s->tokens * sizeof *labelled);
     for (int64_t t = 0, n = 0; t < s->tokens; t++)
         if (p.label[t] >= 0)
@@ -163,26 +198,13 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
     float *dx = malloc((size_t)numel(&p.x) * sizeof *dx);
     for (int64_t e = 0; e < numel(&p.x); e++)
         dx[e] = 7;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
-    sheaf__context c = { .device = device,
-                         .ranks = 1,
-                         .slices = LAYER_SLICES,
-                         .own = { 0, LAYER_SLICES },
-                         .dtype = dtype };
-    layer_init(&l, &c,
-               &(layer_of){ false, s->vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, trains,
-                            true });
-    CHECK_OK(sheaf__tape_new(&tape, &c));
-    sheaf__record_head(
-        tape, source_of(tape, s->tokens, s->hidden, !(trains & INPUT), p.x.x, dx, s->hidden, 0),
-        &l.linear, &run, NULL);
-    CHECK_OK(sheaf__tape_compile(tape, true, false));
-    run_with_all_labels(tape, &run, &p);
-    boxes_reset(&l.weight);
-    boxes_reset(&l.a);
-    boxes_reset(&l.b);
-    CHECK_OK(sheaf__tape_run(tape));
-    assert_int_equal(device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+    rig_open(&r, &p, &run, trains, true, dx, dtype);
+    run_with_all_labels(r.tape, &run, &p);
+    boxes_reset(&r.layer.weight);
+    boxes_reset(&r.layer.a);
+    boxes_reset(&r.layer.b);
+    CHECK_OK(sheaf__tape_run(r.tape));
+    assert_int_equal(r.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
     assert_int_equal(h.rows, p.labels);
     assert_int_equal(run.labels, p.labels);
     const double loss = loss_of(&p, 0, s->tokens);
@@ -192,12 +214,11 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
         const double want = trains & INPUT ? slope(&p, &p.x, e) : 7;
         CHECK_NEAR(s->name, dx[e], want, trains & INPUT && !none ? tolerance : 0);
     }
-    check_gradient("the weight", &p.weight, &l.weight, trains & TRAIN_WEIGHT, tolerance, slope, &p);
-    check_gradient("A", &p.a, &l.a, trains & TRAIN_LORA, tolerance, slope, &p);
-    check_gradient("B", &p.b, &l.b, trains & TRAIN_LORA, tolerance, slope, &p);
-    sheaf__tape_free(tape);
-    sheaf__device_close(device);
-    layer_free(&l);
+    check_gradient("the weight", &p.weight, &r.layer.weight, trains & TRAIN_WEIGHT, tolerance,
+                   slope, &p);
+    check_gradient("A", &p.a, &r.layer.a, trains & TRAIN_LORA, tolerance, slope, &p);
+    check_gradient("B", &p.b, &r.layer.b, trains & TRAIN_LORA, tolerance, slope, &p);
+    rig_close(&r);
     problem_free(&p);
     free(labelled);
     free(dx);
@@ -235,9 +256,7 @@ static void test_picked_rows(void **state)
     for (int32_t t = 0; t < 300; t++)
         all[t] = t;
     for (int way = 0; way < 4; way++) {
-        layer l;
-        sheaf__device *device;
-        sheaf__tape *tape;
+        rig r;
         const bool picked = way & 1;
         heard h = { &p, picked ? few : all, 0, 3e-6 };
         sheaf__head_run run = { .label = way & 2 ? p.label : NULL,
@@ -246,21 +265,8 @@ static void test_picked_rows(void **state)
                                 .npick = picked ? (int64_t)ARRAY_LEN(few) : 0,
                                 .take = hear,
                                 .self = &h };
-        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
-        sheaf__context c = { .device = device,
-                             .ranks = 1,
-                             .slices = LAYER_SLICES,
-                             .own = { 0, LAYER_SLICES },
-                             .dtype = SHEAF_F32 };
-        layer_init(&l, &c,
-                   &(layer_of){ false, s.vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, 0,
-                                false });
-        CHECK_OK(sheaf__tape_new(&tape, &c));
-        sheaf__record_head(tape,
-                           source_of(tape, s.tokens, s.hidden, true, p.x.x, NULL, s.hidden, 0),
-                           &l.linear, &run, NULL);
-        CHECK_OK(sheaf__tape_compile(tape, false, false));
-        CHECK_OK(sheaf__tape_run(tape));
+        rig_open(&r, &p, &run, 0, false, NULL, SHEAF_F32);
+        CHECK_OK(sheaf__tape_run(r.tape));
         assert_int_equal(h.rows, picked ? (int64_t)ARRAY_LEN(few) : s.tokens);
         double want = 0;
         int64_t labels = 0;
@@ -270,9 +276,7 @@ static void test_picked_rows(void **state)
         }
         assert_int_equal(run.labels, labels);
         CHECK_NEAR("loss", run.loss_sum, want, 3e-6 * (1 + want));
-        sheaf__tape_free(tape);
-        sheaf__device_close(device);
-        layer_free(&l);
+        rig_close(&r);
     }
     problem_free(&p);
 }
@@ -283,9 +287,7 @@ static size_t scratch_of(int labels, int pick)
 {
     const shape s = { "scratch", 300, 5, 64 };
     problem p = problem_of(&s);
-    layer l;
-    sheaf__device *device;
-    sheaf__tape *tape;
+    rig r;
     int32_t label[300], row[300];
     for (int32_t t = 0; t < 300; t++) {
         label[t] = t < labels ? t % 64 : SHEAF__IGNORED;
@@ -294,24 +296,10 @@ static size_t scratch_of(int labels, int pick)
     sheaf__head_run run = {
         .label = label, .all_rows = pick > 0, .pick = pick > 0 ? row : NULL, .npick = pick
     };
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
-    sheaf__context c = { .device = device,
-                         .ranks = 1,
-                         .slices = LAYER_SLICES,
-                         .own = { 0, LAYER_SLICES },
-                         .dtype = SHEAF_F32 };
-    layer_init(
-        &l, &c,
-        &(layer_of){ false, s.vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, 0, false });
-    CHECK_OK(sheaf__tape_new(&tape, &c));
-    sheaf__record_head(tape, source_of(tape, s.tokens, s.hidden, true, p.x.x, NULL, s.hidden, 0),
-                       &l.linear, &run, NULL);
-    CHECK_OK(sheaf__tape_compile(tape, false, false));
-    CHECK_OK(sheaf__tape_run(tape));
-    const size_t most = device->peak_of[SHEAF_MEM_SCRATCH];
-    sheaf__tape_free(tape);
-    sheaf__device_close(device);
-    layer_free(&l);
+    rig_open(&r, &p, &run, 0, false, NULL, SHEAF_F32);
+    CHECK_OK(sheaf__tape_run(r.tape));
+    const size_t most = r.device->peak_of[SHEAF_MEM_SCRATCH];
+    rig_close(&r);
     problem_free(&p);
     return most;
 }

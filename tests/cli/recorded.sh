@@ -13,8 +13,9 @@ logits() {
 # measured FILE, planned FILE RANKS: bytes of each rank, of a run and of a plan.
 measured() { grep -o '"memory":[0-9]*' "$1" | cut -d: -f2; }
 planned() { grep -o '"peak":[0-9]*' "$1" | cut -d: -f2 | head -n "$2"; }
-# as_planned MEASURED PLANNED: peaks by rank, in whole pages of 2 MiB. One rank of three of the
-# recordings ends a page below its plan; none may end above, or further below.
+# as_planned MEASURED PLANNED: peaks by rank, in whole pages of 2 MiB. A plan counts with the rows
+# of the head that the fullest rows of the data would give together (sheaf_data_read_most), a run has those of its steps; so a rank
+# may end a page below its plan. None may end above, or further below.
 as_planned() {
     paste <(echo "$1") <(echo "$2") | awk 'NF != 2 || $1 > $2 || $2 - $1 > 2097152 { bad = 1 } END { exit bad || NR == 0 }'
 }
