@@ -13,7 +13,7 @@ cat <<'END'
 # CogVLM and CogAgent: what fits
 
 Made by `tests/plan_tables.sh`, from `sheaf plan`. **Dry run, not yet checked on a GPU.** GiB of the fullest rank, 8 slices, bfloat16, one row
-a step, 8 compute threads in all, sums of bfloat16 by tiles (by pairs the same, but where vdpbf16ps sums them: there each weight that a gradient passes is held twice); 1 GiB is 1.07 GB, so that a card of 24 GB has 22.3. Of 4 to 7 ranks the fullest holds two of 8 slices.
+a step, 8 compute threads in all, sums of bfloat16 by tiles (by pairs the same); 1 GiB is 1.07 GB, so that a card of 24 GB has 22.3. Of 4 to 7 ranks the fullest holds two of 8 slices.
 END
 while read -r config title; do
     printf '\n## %s\n\n    sheaf plan --config tests/data/configs/%s.json --lora-rank 16 --lora-targets all-linear --dtype bfloat16 --bf16-sums tiles --threads 8 --table methods\n\n' "$title" "$config"

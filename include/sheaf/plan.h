@@ -35,7 +35,7 @@ typedef struct sheaf_needs_facts {
     int64_t parameters, trained; /* elements of the model; those that are trained */
     int64_t seq;                 /* positions of a row */
     /* Of training: how often frozen weights that gradients pass are held, 1 or 2, as the setting
-     * weight-copies says or, without it, as a run on this machine does; 0: no training */
+     * weight-copies says; 0: no training */
     int weight_copies;
 } sheaf_needs_facts;
 

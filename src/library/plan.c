@@ -89,7 +89,6 @@ static sheaf_status *answer(sheaf_needs **out, asked *a, sheaf_status *st)
     if (st == NULL)
         st = sheaf__question_answer(&needs->plan, &a->q);
     if (st == NULL) {
-        sheaf__question_tell(&a->q, &needs->plan, a->events);
         needs->seq = a->q.seq;
         *out = needs;
     } else {

@@ -56,12 +56,6 @@ static void test_plan__notes_name_settings_and_fields(void **state)
     sheaf_needs_free(needs);
     check_said(&s, "seq: 4000 positions are more than");
     s.n = 0;
-    run.settings = "seq: 40\nlora-targets: all-linear\ndtype: bfloat16\nbf16-sums: pairs\n";
-    CHECK_OK(sheaf_run_plan(&needs, &run));
-    sheaf_needs_free(needs);
-    check_said(&s, "MiB");
-    check_said(&s, ": weight-copies: ");
-    s.n = 0;
     open.positions = 4000;
     CHECK_OK(sheaf_model_plan(&needs, &open));
     sheaf_needs_free(needs);

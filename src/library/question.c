@@ -108,25 +108,6 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     return st;
 }
 
-void sheaf__question_tell(sheaf__question *q, const sheaf_plan *plan, const sheaf_events *events)
-{
-    const sheaf_train_options *o = &q->o;
-    const bool twice = plan->weight_copies == 2;
-    size_t most = 0;
-    for (int r = 0; r < plan->ranks; r++)
-        most = plan->rank[r].second_copy > most ? plan->rank[r].second_copy : most;
-    if (q->told || most == 0 || o->weight_copies > 0 || o->dtype != SHEAF_BF16 ||
-        o->sums == SHEAF_SUMS_TILES)
-        return;
-    q->told = true;
-    sheaf_note(events,
-               "frozen weights are counted %s, as a run on this machine holds them; one that sums "
-               "pairs by %s holds them %s, %.1f MiB %s a rank: %s %d",
-               twice ? "twice" : "once", twice ? "float32 fma" : "vdpbf16ps",
-               twice ? "once" : "twice", (double)most / 1048576, twice ? "less" : "more",
-               q->flags ? "--weight-copies" : "weight-copies:", twice ? 1 : 2);
-}
-
 sheaf__job sheaf__question_job(const sheaf__question *q)
 {
     return (sheaf__job){ .options = &q->o,

@@ -22,7 +22,6 @@ typedef struct sheaf__question {
     int64_t images;          /* of the rows of a micro-batch: at most */
     sheaf_batch_images each; /* of each row, without data */
     bool warned;             /* that images are assumed */
-    bool told;               /* how often weights are held */
     double padding;          /* share of the positions, with data */
     sheaf__placement place;
 } sheaf__question;
@@ -43,10 +42,6 @@ sheaf__job sheaf__question_job(const sheaf__question *question);
 sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *question,
                                      int64_t answer);
 sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *question);
-/* sheaf__question_tell - where the machine that plans chose how often weights are held: that, and
- * what another machine would choose. Once a question. */
-void sheaf__question_tell(sheaf__question *question, const sheaf_plan *plan,
-                          const sheaf_events *events);
 void sheaf__question_close(sheaf__question *question);
 
 /* sheaf__warn_positions - that so many are more than the model was made for. */

@@ -121,7 +121,7 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "checkpointing", SHEAF__IS_FLAG, &o->checkpointing,
           "recompute activations instead of keeping them: less memory, more time, the same bytes" },
         { "weight-copies", SHEAF__IS_INT | SHEAF__IS_LATE, &o->weight_copies,
-          "frozen weights are held once, or twice for faster backward passes; 0 = twice where bfloat16 by pairs gains by it",
+          "2 = frozen weights are held twice: more memory, some backward passes a little faster; 0 or 1 = once",
           .max = 2 },
         { "began-in", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_CONTENT, &o->folder,
           "folder that relative paths count from" },

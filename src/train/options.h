@@ -64,7 +64,7 @@ typedef struct sheaf_train_options {
     const char *hosts, *hostfile; /* where its processes are started; NULL: here */
     int threads;                  /* compute threads in all, 0 = every core this process may use */
     bool checkpointing;           /* recompute activations instead of keeping them */
-    int weight_copies;            /* of frozen weights, 1 or 2; 0: what is fastest (rank.h) */
+    int weight_copies;            /* of frozen weights, 1 or 2; 0: 1 */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
 

@@ -36,17 +36,9 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
-/* A second packed copy, for the backward products, pays where vdpbf16ps sums pairs of bfloat16. Fma
- * and tiles wait for other things, and the copy is a third of a run's memory (docs/performance.md);
- * trained weights are packed anew every step, where it does not pay either. */
 int sheaf__weight_copies_of(const sheaf_train_options *o)
 {
-    if (o->method == SHEAF_METHOD_FULL)
-        return 1;
-    if (o->weight_copies > 0)
-        return o->weight_copies;
-    const bool pairs = o->dtype == SHEAF_BF16 && o->sums != SHEAF_SUMS_TILES;
-    return pairs && sheaf__units_for(o->isa).pairs ? 2 : 1;
+    return o->weight_copies == 2 && o->method != SHEAF_METHOD_FULL ? 2 : 1;
 }
 
 sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,

@@ -39,7 +39,7 @@ for n in 1 2; do
     done
 done
 check "settings name what was asked" grep -qx 'weight-copies: 2' "$work/pairs.2/settings"
-check "and not what this machine chose" bash -c "! grep -q weight-copies '$work/pairs/settings'"
+check "and not what nobody did" bash -c "! grep -q weight-copies '$work/pairs/settings'"
 rm -r "$work/pairs.2/checkpoints/step-00000003" "$work/pairs.2/adapter"
 runs "goes on with one" 0 . train --resume --out "$work/pairs.2" --weight-copies 1
 same "to the same bytes" "$work/pairs/checkpoints/step-00000003" "$work/pairs.2/checkpoints/step-00000003"

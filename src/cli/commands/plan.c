@@ -90,7 +90,6 @@ static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
         st = count_first(q, &plan, cli);
     if (st != NULL)
         return st;
-    sheaf__question_tell(&q->ask, &plan, &cli->events);
     sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
     cli_plan_print(cli, q, &plan, &asked);
     return NULL;

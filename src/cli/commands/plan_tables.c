@@ -30,8 +30,6 @@ static sheaf_status *fill_column(cell of[][2], cli_plan *q, const cli *cli)
             q->ask.o.tp = tp;
             q->ask.o.checkpointing = again;
             st = sheaf__question_answer(&plan, &q->ask);
-            if (st == NULL)
-                sheaf__question_tell(&q->ask, &plan, &cli->events);
             of[tp - 1][again] = (cell){ sheaf_plan_fullest(&plan), plan.trained };
         }
     q->ask.o.tp = as_asked.ask.o.tp;
@@ -180,15 +178,10 @@ static sheaf_status *measure_rate(sheaf_cluster *c, const cli_plan *q, const cli
 sheaf_status *cli_plan_cluster(cli_plan *q, const cli *cli)
 {
     sheaf_cluster_row row[SHEAF_CLUSTER_ROWS];
-    sheaf_plan plan;
     int n = 0;
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
     if (st == NULL)
         st = measure_rate(&q->cluster, q, cli);
-    if (st == NULL)
-        st = sheaf__question_answer(&plan, &q->ask);
-    if (st == NULL)
-        sheaf__question_tell(&q->ask, &plan, &cli->events);
     const sheaf__job job = sheaf__question_job(&q->ask);
     if (st == NULL)
         st = sheaf_cluster_plan(row, &n, &q->cluster, &job, (size_t)q->ask.data_bytes);
