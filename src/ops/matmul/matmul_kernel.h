@@ -336,52 +336,88 @@ TILES
 
 /* ---- all tiles of a band ---- */
 
-/* One pass of the tile at column j, `vectors` wide (at most; its last ones may hang over the edge).
- */
-static inline void run_pass(const mm_band *band, int p, operands *in, int64_t j, tile_fn *run,
-                            int vectors)
+/* The tile at column j, `vectors` wide (at most; its last ones may hang over the edge). What all of
+ * its passes share is found once: passes of narrow slices are short. */
+typedef struct tile_at {
+    const mm_band *band;
+    int64_t j, panel, inside; /* panels before its first one, columns there */
+    int64_t across;           /* floats between panels of sums */
+    float *near, *far;        /* its place in the first slot of each kind */
+    tile_fn *run;
+    int vectors;
+} tile_at;
+
+static inline float *sums_at(const tile_at *t, mm_slot slot)
 {
+    return slot.near ? t->near + slot.index * MM_NEAR : t->far + slot.index * t->band->far_size;
+}
+
+/* Not all of s is set: clearing the places for each pass shows in a step. */
+static inline void begin_pass(operands *in, store *s, const tile_at *t, int p)
+{
+    const mm_band *band = t->band;
     const mm_pass *pass = &band->pass[p];
-    const mm_finish *f = p + 1 == band->passes ? band->finish : NULL;
-    const int64_t across = band->rows * MM_PANEL, cols = mm_min(vectors * LANES, band->cols - j);
+    s->addends = pass->addends;
+    s->ldto = MM_PANEL;
+    s->across = t->across;
+    s->final = s->halves = false;
+    for (int q = 0; q < pass->addends; q++)
+        s->addend[q] = (place){ sums_at(t, pass->addend[q]), MM_PANEL, t->across };
+    in->a = (const char *)band->a + pass->at * 4;
+    in->steps = pass->steps;
+    in->b = pass->steps == 0 ? NULL
+            : band->ldb > 0  ? band->b[p] + t->j
+                             : band->b[p] + t->panel * pass->steps * MM_PANEL + t->inside;
+}
+
+/* The last pass, whose sums are finished. */
+static __attribute__((noinline)) void run_last(const tile_at *t, operands *in)
+{
+    const mm_band *band = t->band;
+    const mm_finish *f = band->finish;
+    const int64_t cols = mm_min(t->vectors * LANES, band->cols - t->j), at = band->col0 + t->j;
+    const bool direct = !f->transposed && cols == t->vectors * LANES && mm_finish_is_plain(f);
     float sum[ROWS * MM_PANEL * 4];
-    store s; /* not all of it set: clearing the places for each pass shows in a step */
-    s.addends = pass->addends;
-    s.ldto = MM_PANEL;
-    s.across = across;
-    s.final = s.halves = false;
-    for (int q = 0; q < s.addends; q++)
-        s.addend[q] = (place){ mm_sums_at(band, pass->addend[q], j), MM_PANEL, across };
-    const bool direct = f && !f->transposed && cols == vectors * LANES && mm_finish_is_plain(f);
+    store s;
+    begin_pass(in, &s, t, band->passes - 1);
+    s.to = sum;
     if (direct) {
-        const int64_t y = band->row0 * f->ldy + band->col0 + j;
         s.final = true;
         s.halves = f->out == SHEAF_BF16;
-        s.to = (char *)f->y + y * (s.halves ? 2 : 4);
+        s.to = (char *)f->y + (band->row0 * f->ldy + at) * (s.halves ? 2 : 4);
         s.ldto = f->ldy;
         s.across = MM_PANEL;
         if (f->add)
             s.addend[s.addends++] = (place){ s.to, s.ldto, s.across };
-    } else {
-        s.to = f ? sum : mm_sums_at(band, pass->to, j);
     }
-    in->a = (const char *)band->a + pass->at * 4;
-    in->steps = pass->steps;
-    in->b = pass->steps == 0 ? NULL
-            : band->ldb > 0  ? band->b[p] + j
-                             : band->b[p] + j / MM_PANEL * pass->steps * MM_PANEL + j % MM_PANEL;
-    if (f)
-        ask_addend(f, band->row0, band->col0 + j, band->rows, cols);
-    run(in, &s);
-    for (int64_t c = 0; f && !direct && c < cols; c += MM_PANEL)
-        finish_panel(f, sum + c / MM_PANEL * across, band->row0, band->col0 + j + c, band->rows,
+    ask_addend(f, band->row0, at, band->rows, cols);
+    t->run(in, &s);
+    for (int64_t c = 0; !direct && c < cols; c += MM_PANEL)
+        finish_panel(f, sum + c / MM_PANEL * t->across, band->row0, at + c, band->rows,
                      mm_min(MM_PANEL, cols - c));
 }
 
 static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_fn *run, int vectors)
 {
-    for (int p = 0; p < band->passes; p++)
-        run_pass(band, p, in, j, run, vectors);
+    const int64_t panel = j / MM_PANEL, inside = j % MM_PANEL, across = band->rows * MM_PANEL;
+    const tile_at t = { band,
+                        j,
+                        panel,
+                        inside,
+                        across,
+                        band->near + inside,
+                        band->far + panel * across + inside,
+                        run,
+                        vectors };
+    const int kept = band->passes - (band->finish != NULL); /* passes whose sums stay in slots */
+    store s;
+    for (int p = 0; p < kept; p++) {
+        begin_pass(in, &s, &t, p);
+        s.to = sums_at(&t, band->pass[p].to);
+        run(in, &s);
+    }
+    if (kept < band->passes)
+        run_last(&t, in);
 }
 
 /* A row of A, `bytes` long, a multiple of 4. */

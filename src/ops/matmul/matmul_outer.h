@@ -78,7 +78,7 @@ static void outer_steps(const mm_band *band, bool first, bool last)
         in.ahead = left > width ? width * 4 : in.steps * in.ldb - j * 4;
         in.from = first ? NULL : chains;
         if (last) {
-            run_pass(band, 0, &in, j, run, (int)(width / LANES));
+            run_tile(band, &in, j, run, (int)(width / LANES));
             continue;
         }
         in.b = band->b[0] + j;
