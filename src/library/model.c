@@ -134,6 +134,7 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
                                     .groups = m->dp,
                                     .threads = m->threads,
                                     .dtype = m->dtype,
+                                    .lora_by_slice = m->run.lora_by_slice,
                                     .batch = batch,
                                     .seq = seq,
                                     .prompt = prompt,
@@ -154,6 +155,7 @@ static sheaf_status *load(sheaf_model *m)
                                        .isa = m->isa,
                                        .sums = m->sums == SHEAF_SUMS_TILES ? SHEAF__TILES
                                                                            : SHEAF__PAIRS,
+                                       .lora_by_slice = m->run.lora_by_slice,
                                        .positions = m->positions,
                                        .events = m->events };
     const int ranks = m->dp * m->placement.stages * m->tp;

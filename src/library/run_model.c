@@ -98,6 +98,8 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
         st = sheaf__file_read_all(&r->settings, &size, path, 1 << 20);
     if (st == NULL)
         st = sheaf__settings_resume(&r->state, r->table, r->settings, r->out);
+    if (st == NULL)
+        sheaf__train_settings_resumed(&r->state, r->table, &r->options);
     r->options.base_name = r->options.model; /* as it was given */
     if (st == NULL)
         st = sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false);
@@ -369,6 +371,7 @@ static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options
     sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
     if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
         run->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    run->lora_by_slice = o->method == SHEAF_METHOD_LORA && o->lora_sums != SHEAF_LORA_ONCE;
     run->dtype = o->dtype;
     run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
     if (st == NULL)

@@ -35,6 +35,7 @@ typedef struct sheaf__run_model {
         *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     sheaf_source *masters; /* its tensors */
     sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
+    bool lora_by_slice;    /* of a run of LoRA from before there was another way */
     sheaf_dtype dtype;     /* of its activations; read only where `out` is there */
     sheaf__run_texts texts;
     char *tokenizer, *version, *date,

@@ -47,6 +47,10 @@ static const sheaf__choice biases[] = {
     { 0 },
 };
 
+static const sheaf__choice lora_sums[] = { { "once", SHEAF_LORA_ONCE },
+                                           { "slices", SHEAF_LORA_SLICES },
+                                           { 0 } };
+
 const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "tiles", SHEAF_SUMS_TILES },
                                               { 0 } };
@@ -165,6 +169,9 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
           "scale by alpha/sqrt(rank)" },
         { "lora-bias", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->lora_bias,
           "biases trained beside the adapter", .choices = biases },
+        { "lora-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->lora_sums,
+          "where adapters take part in a sum over slices: once, or in each of them, as runs that do not name it; part of the result",
+          .choices = lora_sums },
         { "modules-to-save", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->modules_to_save,
           "modules trained in full beside the adapter and saved with it", "A,B" },
     };
@@ -323,9 +330,12 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
 void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__setting *table,
                                    sheaf_train_options *o)
 {
-    const ptrdiff_t i = sheaf__setting_find(table, "padding") - table;
-    if (!state->given[i] && !state->from_file[i])
+    const ptrdiff_t padding = sheaf__setting_find(table, "padding") - table,
+                    lora = sheaf__setting_find(table, "lora-sums") - table;
+    if (!state->given[padding] && !state->from_file[padding])
         o->padding = SHEAF_PAD_UNNAMED;
+    if (!state->given[lora] && !state->from_file[lora])
+        o->lora_sums = SHEAF_LORA_UNNAMED;
 }
 
 static sheaf_status *only_with_lora(const sheaf__settings *state, const sheaf__setting *table)

@@ -396,6 +396,7 @@ sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *g, const sheaf_plan_
                                .slices = slices,
                                .own = sheaf_owner_slices(slices, g->tp, rank),
                                .dtype = g->dtype,
+                               .lora_by_slice = g->lora_by_slice,
                                .stages = stages,
                                .stage = world / g->tp % stages,
                                .head_stage = g->place->head_stage };

@@ -60,6 +60,7 @@ typedef struct sheaf_plan_generation {
     int tp, threads; /* ranks of each stage; compute threads in all, 0 = every core at hand */
     int groups;      /* that each hold the model; 0 is 1 */
     sheaf_dtype dtype;
+    bool lora_by_slice;                  /* see sheaf__context */
     int64_t batch, seq;                  /* sequences together; positions of prompt and answer */
     int64_t prompt;                      /* of these, the prompt's; 0: all of them */
     int64_t images;                      /* of all sequences; 0 of a model without */

@@ -266,10 +266,21 @@ sheaf_status *sheaf__lora_back_take(sheaf__context *c, sheaf__lora_back *l, int 
     sheaf_status *st = sheaf__take(&l->g, c, n * half, SHEAF_MEM_SCRATCH);
     for (int i = 0; i < count && st == NULL; i++) {
         st = sheaf__take(&l->part[i], c, n * sizeof(float), SHEAF_MEM_SCRATCH);
-        if (st == NULL)
+        if (st == NULL && c->lora_by_slice)
             st = sheaf__take(&l->g_slice[i], c, n * half, SHEAF_MEM_SCRATCH);
     }
     return st == NULL ? sheaf__take(&l->spare, c, n * sizeof(float), SHEAF_MEM_SCRATCH) : st;
+}
+
+void *sheaf__lora_of_slice(const sheaf__context *c, const sheaf__linear *l,
+                           const sheaf__lora_back *back, void *total, int s)
+{
+    if (c->lora_by_slice)
+        return back->g_slice[s - l->first];
+    int lowest = 0;
+    while (!l->whole && !l->tree.present[lowest])
+        lowest++;
+    return s == lowest ? total : NULL;
 }
 
 void sheaf__scaled_round(sheaf__context *c, void *dst, const float *src, int64_t rows, int64_t ld,

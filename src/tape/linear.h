@@ -2,18 +2,20 @@
  * in axis (rows), with their LoRA factors; forward, backward and weight gradients.
  *
  * Columns: y_s = x W_s^T + h B_s^T + b_s,          h = round(scale * x A^T)
- *   g_s = round(scale * dy_s B_s), g = round(scale * tree_s(dy_s B_s))
- *   dx = round(tree_s( sum over the layers that share x ( dy_s W_s + g_s A ) ))
+ *   g = round(scale * tree_s(dy_s B_s))
+ *   dx = round(tree_s( sum over the layers that share x ( dy_s W_s + [s lowest] g A ) ))
  *   dA = g^T x, dB_s = dy_s^T h, dW_s = dy_s^T x, db_s = column sums of dy_s
- * Rows: y = round(round(tree_s( x_s W_s^T + h_s B^T ) + b) + residual),
- *   h_s = round(scale * x_s A_s^T), h = round(scale * tree_s(x_s A_s^T))
+ * Rows: y = round(round(tree_s( x_s W_s^T + [s lowest] h B^T ) + b) + residual),
+ *   h = round(scale * tree_s(x_s A_s^T))
  *   g = round(scale * dy B); dx_s = round(dy W_s + g A_s)
  *   dA_s = g^T x_s, dB = dy^T h, dW_s = dy^T x_s, db = column sums of dy
  * Layers that share one A (a fused weight's parts under one pair of factors) are to it one layer:
- * g_s = round(scale * sum over them of dy_s B_s), in one product; then h, g and dA are there once.
- * A replicated factor thus takes part within each slice, before the tree (docs/contract.md,
- * section 1.5). With dropout the LoRA branch reads d(x) in place of x and its
- * share of dx is rounded and added apart. */
+ * g is then of the sum over them of dy_s B_s, in one product; h, g and dA are there once.
+ * A replicated factor meets the whole g or h, once, in the lowest slice that has elements
+ * (docs/contract.md, section 1.5). By the order of runs from before (context->lora_by_slice) it
+ * meets g_s = round(scale * dy_s B_s) and h_s = round(scale * x_s A_s^T) in each slice. With
+ * dropout the LoRA branch reads d(x) in place of x and its share of dx is rounded and added apart.
+ */
 #ifndef SHEAF_TAPE_LINEAR_H
 #define SHEAF_TAPE_LINEAR_H
 

@@ -120,7 +120,7 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
             }
         }
     sheaf__batch_run(c, b);
-    for (int i = 0; i < p->n; i++)
+    for (int i = 0; i < p->n && c->lora_by_slice; i++)
         for (int s = 0; s < first->count && own_lora(p, i) != NULL; s++)
             if (p->linear[i]->extent[first->first + s] > 0)
                 sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, l->width, l->at[i],
@@ -186,7 +186,7 @@ static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_p
 typedef struct dx_rows {
     int64_t m;
     void *dy[SHEAF__MAX_TOGETHER]; /* [m, owned] of each layer */
-    void *g_slice[SHEAF_MAX_SLICES];
+    void *g[SHEAF_MAX_SLICES];     /* [m, width], by owned slice; NULL in those without LoRA */
 } dx_rows;
 
 /* The products of dx [from->m, in]. */
@@ -209,10 +209,9 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
                                .form = SHEAF__B_BACK,
                                .w = &layer->w[s],
                                .k = layer->extent[s] };
-            if (own_lora(p, i) != NULL && p->xd[i] == NULL)
+            if (own_lora(p, i) != NULL && p->xd[i] == NULL && from->g[s - first->first] != NULL)
                 b->term[b->nterms++] =
-                    (sheaf__term){ .a = sheaf__at(from->g_slice[s - first->first], l->at[i],
-                                                  c->dtype),
+                    (sheaf__term){ .a = sheaf__at(from->g[s - first->first], l->at[i], c->dtype),
                                    .lda = l->width,
                                    .form = SHEAF__B_KN,
                                    .b = layer->lora->a_copy[0],
@@ -247,8 +246,9 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
         sheaf__take(&dx, c, (size_t)(count * in) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
     for (int i = 0; i < p->n && st == NULL; i++)
         st = take_rows(&some.dy[i], c, all->dy[i], map, count, p->linear[i]->owned);
-    for (int s = 0; s < p->linear[0]->count && l->width > 0 && st == NULL; s++)
-        st = take_rows(&some.g_slice[s], c, all->g_slice[s], map, count, l->width);
+    for (int s = 0; s < p->linear[0]->count && st == NULL; s++)
+        if (all->g[s] != NULL)
+            st = take_rows(&some.g[s], c, all->g[s], map, count, l->width);
     if (st == NULL)
         st = columns_dx(c, p, l, &some, b, dx);
     if (st == NULL)
@@ -256,7 +256,7 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
     for (int i = 0; i < p->n; i++)
         sheaf__give(c, some.dy[i]);
     for (int s = 0; s < SHEAF_MAX_SLICES; s++)
-        sheaf__give(c, some.g_slice[s]);
+        sheaf__give(c, some.g[s]);
     sheaf__give(c, dx);
     return st;
 }
@@ -269,7 +269,8 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
     dx_rows all = { .m = m };
     for (int i = 0; i < p->n; i++)
         all.dy[i] = p->y[i]->grad;
-    memcpy(all.g_slice, l->g_slice, sizeof all.g_slice);
+    for (int s = 0; s < p->linear[0]->count && l->width > 0; s++)
+        all.g[s] = sheaf__lora_of_slice(c, p->linear[0], l, l->g, p->linear[0]->first + s);
     if (fresh && p->x->grad_rows.list != NULL && p->x->grad_rows.count < m)
         return columns_some_rows(c, p, l, &all, b);
     void *apart = NULL;

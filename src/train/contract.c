@@ -30,6 +30,8 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
     const sheaf_train_options *o = job->options;
     const bool drops = job->lora != NULL && job->lora->options.dropout > 0;
     const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
+    if (job->lora != NULL && o->lora_sums == SHEAF_LORA_ONCE && o->slices > 1)
+        return 6;
     if (pads)
         return 5;
     if (sheaf__rope_looks(&job->schema->config))

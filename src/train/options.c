@@ -16,6 +16,7 @@ void sheaf_train_options_default(sheaf_train_options *options)
         .lora_rank = 8,
         .lora_alpha = 8, /* PEFT's LoraConfig; the targets depend on the model (models/open.h) */
         .lora_bias = SHEAF_BIAS_NONE,
+        .lora_sums = SHEAF_LORA_ONCE,
         .steps = 0,
         .micro_batch = 1,
         .accumulate = 1,

@@ -34,6 +34,14 @@ typedef enum sheaf_bf16_sums {
     SHEAF_SUMS_TILES
 } sheaf_bf16_sums;
 
+/* Where a replicated factor of LoRA takes part in a sum over slices (docs/contract.md,
+ * section 1.5). Zero is in each slice, of runs that name none. */
+typedef enum sheaf_lora_sums {
+    SHEAF_LORA_UNNAMED,
+    SHEAF_LORA_SLICES,
+    SHEAF_LORA_ONCE
+} sheaf_lora_sums;
+
 typedef struct sheaf_train_options {
     /* where from, where to */
     const char *model;  /* folder of the base model */
@@ -85,6 +93,7 @@ typedef struct sheaf_train_options {
     const char *lora_alpha_pattern; /* "PATTERN=ALPHA,..." */
     double lora_dropout;
     bool lora_rslora;
+    sheaf_lora_sums lora_sums;
     int lora_bias;               /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
     const char *modules_to_save; /* "a,b": trained in full beside LoRA */
 

@@ -55,7 +55,7 @@ typedef struct run {
     sheaf_dtype dtype;
     double dropout;
     double noise;
-    bool checkpointing, resume, pack, by_length, shuffle;
+    bool checkpointing, resume, pack, by_length, shuffle, by_slice;
     int64_t seq;
     double loss, norm; /* of the last step */
     char note[200];    /* on padding */
@@ -96,6 +96,8 @@ static void train(run *r)
     o.lr = 0.01;
     o.schedule = SHEAF_SCHEDULE_CONSTANT;
     o.padding = r->padding;
+    if (r->by_slice)
+        o.lora_sums = SHEAF_LORA_SLICES;
     o.dtype = r->dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
     o.checkpointing = r->checkpointing;
     o.resume = r->resume;
@@ -220,7 +222,9 @@ static void test_padding__its_rule_is_kept_with_the_run(void **state)
 {
     sheaf_train_options o;
     sheaf_train_result result = { 0 };
-    run old = { .out = "old", .padding = SHEAF_PAD_UNNAMED, .rows = 2, .steps = 1 };
+    run old = {
+        .out = "old", .padding = SHEAF_PAD_UNNAMED, .rows = 2, .steps = 1, .by_slice = true
+    };
     train(&old);
     sheaf_train_options_default(&o); /* the present rule */
     o.model = at("model");
@@ -229,6 +233,7 @@ static void test_padding__its_rule_is_kept_with_the_run(void **state)
     o.slices = 4;
     o.lora_rank = 2;
     o.lora_targets = "all-linear";
+    o.lora_sums = SHEAF_LORA_SLICES;
     o.micro_batch = 2;
     o.shuffle = false;
     o.steps = 2;
@@ -337,9 +342,12 @@ static void test_pack__a_run_of_version_3_is_not_gone_on_with(void **state)
 {
     sheaf_train_options o;
     sheaf_train_result result = { 0 };
-    run before = {
-        .out = "version-3", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 2, .pack = true, .seq = 310
-    };
+    run before = { .out = "version-3",
+                   .padding = SHEAF_PAD_MICRO_BATCH,
+                   .rows = 2,
+                   .pack = true,
+                   .seq = 310,
+                   .by_slice = true };
     train(&before);
     sheaf_train_options_default(&o);
     o.model = at("model");
@@ -348,6 +356,7 @@ static void test_pack__a_run_of_version_3_is_not_gone_on_with(void **state)
     o.slices = 4;
     o.lora_rank = 2;
     o.lora_targets = "all-linear";
+    o.lora_sums = SHEAF_LORA_SLICES;
     o.pack = true;
     o.seq = 310;
     o.steps = 2;

@@ -59,6 +59,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                      .slices = o->slices,
                                      .own = sheaf_owner_slices(o->slices, o->tp, world % o->tp),
                                      .dtype = o->dtype,
+                                     .lora_by_slice = o->lora_sums != SHEAF_LORA_ONCE,
                                      .groups = o->dp,
                                      .group = world / o->tp,
                                      .peers = grid == NULL ? NULL : grid->peers };

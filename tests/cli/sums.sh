@@ -10,7 +10,7 @@ train() { # train NAME OUT FLAG...
     local name=$1 out=$2
     shift 2
     runs "$name" 0 . train --model "$model" --data "$data" --out "$work/$out" --steps 3 --micro-batch 2 --lr 1e-2 --lora-targets all-linear --save-every 1 \
-        --dtype bfloat16 --padding file "$@"
+        --dtype bfloat16 --padding file --lora-sums slices "$@"
 }
 
 train "pairs" pairs --bf16-sums pairs --tp 1
@@ -48,7 +48,7 @@ same "to the same bytes" "$work/pairs/checkpoints/step-00000003" "$work/pairs.2/
 check "settings name it" grep -qx 'bf16-sums: tiles' "$work/tiles/settings"
 check "tiles are version 2 of the contract" grep -q '"contract": 2' "$work/tiles/checkpoints/step-00000003/manifest.json"
 check "pairs are version 1" grep -q '"contract": 1' "$work/pairs/checkpoints/step-00000003/manifest.json"
-runs "float32 has no order" 0 '^\{[^}]*\}' train --model "$model" --data "$data" --out "$work/f32" --steps 1 --micro-batch 2 --padding file --json
+runs "float32 has no order" 0 '^\{[^}]*\}' train --model "$model" --data "$data" --out "$work/f32" --steps 1 --micro-batch 2 --padding file --lora-sums slices --json
 check "and names none" bash -c "! grep -q bf16-sums '$work/f32/settings' && ! grep -q bf16_sums '$work/stdout'"
 check "float32 is version 1" grep -q '"contract": 1' "$work/f32/checkpoints/step-00000001/manifest.json"
 
@@ -82,4 +82,46 @@ runs "an order that there is not" 2 'bf16-sums.*pairs or tiles' generate --model
 runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --bf16-sums tiles --seq 64 --json
 runs "how fast the machine is" 0 '"tiles_fma": [0-9]' info --machine --measure --json
 runs "of nothing else" 2 'machine beside it' info --measure "$model"
+
+# ---- where adapters take part in sums over slices ----
+once() { # once NAME OUT FLAG...: as train, but that a run names nothing
+    local name=$1 out=$2
+    shift 2
+    runs "$name" 0 . train --model "$model" --data "$data" --out "$work/$out" --steps 3 --micro-batch 2 --lr 1e-2 --lora-targets all-linear --save-every 1 \
+        --dtype bfloat16 --padding file --bf16-sums pairs "$@"
+}
+once "adapters once in a sum" once
+for tp in 2 3 8; do
+    once "the same on $tp ranks" once.$tp --tp $tp --isa avx2
+    same "to the same bytes" "$work/once/checkpoints" "$work/once.$tp/checkpoints"
+done
+once "the same asked for" once.named --lora-sums once
+same "to the same bytes" "$work/once/checkpoints" "$work/once.named/checkpoints"
+check "in every slice gives others" bash -c "! cmp -s '$work/pairs/adapter/adapter_model.safetensors' '$work/once/adapter/adapter_model.safetensors'"
+check "settings name it" grep -qx 'lora-sums: once' "$work/once/settings"
+check "once is version 6" grep -q '"contract": 6' "$work/once/checkpoints/step-00000003/manifest.json"
+once "one slice has nothing to choose" once.alone --slices 1
+once "and gives the same either way" slices.alone --slices 1 --lora-sums slices
+same "to the byte" "$work/once.alone/checkpoints/step-00000003/replicated.safetensors" "$work/slices.alone/checkpoints/step-00000003/replicated.safetensors"
+same "the one slice too" "$work/once.alone/checkpoints/step-00000003/slice_000.safetensors" "$work/slices.alone/checkpoints/step-00000003/slice_000.safetensors"
+runs "another way is refused" 2 'lora-sums cannot change.*expected: once.*found: +slices' train --resume --out "$work/once" --lora-sums slices
+# What was written before there was a choice names none: adapters are in every slice.
+began=$SHEAF_SOURCE_ROOT/tests/data/runs/version2 base=$SHEAF_SOURCE_ROOT/tests/data/llama/tiny_llama
+for tp in 1 2; do
+    mkdir "$work/began.$tp"
+    cp -r "$began"/[cmrs]* "$work/began.$tp"
+    runs "a run of version 2 goes on, $tp ranks" 0 . train --resume --out "$work/began.$tp" --model "$base/hf" --data "$base/fwd_inputs.safetensors" --steps 3 --tp $tp
+    check "to the adapter that it would have had" cmp "$began/adapter_after_3_steps.safetensors" "$work/began.$tp/adapter/adapter_model.safetensors"
+done
+check "as version 2" grep -q '"contract": 2' "$work/began.1/checkpoints/step-00000003/manifest.json"
+runs "once is refused there" 2 'lora-sums cannot change' train --resume --out "$work/began.1" --steps 4 --lora-sums once
+# Evaluation adds as the run did: bfloat16 tells the two ways apart.
+losses "$work/pairs/checkpoints/step-00000003" slices >/dev/null
+losses "$work/pairs/checkpoints/step-00000003" slices.ranks --tp 3 >/dev/null
+same "a run of slices on one rank and on three" "$work/logits.slices" "$work/logits.slices.ranks"
+losses "$model" bare --adapter "$work/pairs/adapter" --bf16-sums pairs >/dev/null
+check "its adapter alone is taken once" bash -c "! cmp -s '$work/logits.bare' '$work/logits.slices'"
+losses "$work/once/checkpoints/step-00000002" once >/dev/null
+losses "$work/once/checkpoints/step-00000002" once.ranks --tp 3 >/dev/null
+same "a run of now on one rank and on three" "$work/logits.once" "$work/logits.once.ranks"
 finish

@@ -601,8 +601,9 @@ static void on_event(void *self, const sheaf_event *event)
         return;
     const json_t *want = json_array_get(t->steps, (size_t)t->seen++);
     CHECK_NEAR("loss", event->step.loss, json_real_value(json_object_get(want, "loss")), 1e-5);
-    CHECK_NEAR("gradient norm", event->step.grad_norm,
-               json_real_value(json_object_get(want, "grad_norm_before_clip")), 2e-5);
+    /* Of the third step of gemma3 it moves by up to 6e-5 of 7.6 with the number of slices. */
+    const double norm = json_real_value(json_object_get(want, "grad_norm_before_clip"));
+    CHECK_NEAR("gradient norm", event->step.grad_norm, norm, norm > 2 ? 1e-5 * norm : 2e-5);
     CHECK_NEAR("learning rate", event->step.lr, json_number_value(json_object_get(want, "lr")),
                1e-12);
 }
