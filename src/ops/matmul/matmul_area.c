@@ -345,9 +345,10 @@ static void ask_panels(area *area, const stretch *next)
 {
     int n = 0;
     int64_t lines = 0;
-    for (const piece *c = area->piece; !mm_in_place(area->plan) && c < area->piece + area->pieces;
-         c++)
-        for (int p = 0; next && p < next->n && n + MM_RUNS < RUNS; p++) {
+    if (mm_in_place(area->plan) || area->plan->m <= area->engine->most_unasked)
+        next = NULL;
+    for (const piece *c = area->piece; next && c < area->piece + area->pieces; c++)
+        for (int p = 0; p < next->n && n + MM_RUNS < RUNS; p++) {
             const item *item = &next->item[p];
             if (item->kb == 0)
                 continue;

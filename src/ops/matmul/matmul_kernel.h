@@ -15,7 +15,8 @@
  *   STEP(acc, a, b) one step: acc + a * b fused, or the pair instruction
  *   WORD(p)         a word of A in all lanes
  *   ODD EVEN        optional: an element of a pair as a float, where kernels take B in pairs
- *   CHAINS          optional: the order `tiles` instead of `pairs` */
+ *   CHAINS          optional: the order `tiles` instead of `pairs`
+ *   ONE_PANEL       optional, 1: few rows go through one panel after the other */
 
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
@@ -58,6 +59,14 @@ typedef struct operands {
 #define CHUNK 16
 #endif
 
+/* Where few rows meet one panel at a time, not several side by side, the processor alone finds what
+ * up to four of them read next. */
+#ifndef ONE_PANEL
+#define ONE_PANEL 0
+#endif
+#define SIDE_BY_SIDE(vectors) (ONE_PANEL ? 2 : (vectors))
+#define FINDS_ALONE(rows) (ONE_PANEL && (rows) <= 4)
+
 typedef void tile_fn(const operands *in, const store *s);
 
 /* Vector v of a tile: its panel, and its column there. */
@@ -71,11 +80,15 @@ static inline __attribute__((always_inline)) void ask_ahead(const uint32_t *b, i
                                                             const int rows, const int vectors)
 {
     enum { PAGE = 4096 / 4 };
+    if (FINDS_ALONE(rows))
+        return;
     UNROLL for (int v = 0; v < vectors; v++)
     {
         const uint32_t *at = b + PANEL_OF(v) * panel + COLUMN_OF(v);
         if (rows == 1)
             __builtin_prefetch(at + PAGE / 2, 0, 3);
+        else if (ONE_PANEL && rows <= 12)
+            __builtin_prefetch(at + 2 * PAGE, 0, 2);
         else
             __builtin_prefetch(at + PAGE, 0, 2);
     }

@@ -237,6 +237,9 @@ typedef struct mm_engine {
     /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
      * halves out of words instead, again for each tile. */
     int64_t most_in_pairs;
+    /* Rows of a product up to which no stretch is asked for ahead: B goes by once, panel after
+     * panel, and the processor by itself is ahead of it. */
+    int64_t most_unasked;
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
 } mm_engine;
@@ -252,6 +255,8 @@ void mm_outer_avx2(const mm_band *band);
 void mm_outer_avx512(const mm_band *band);
 void mm_run_avx512(const mm_band *band);
 void mm_copy_avx512(uint32_t *dst, const char *src, int64_t bytes);
+void mm_run_avx512stream(const mm_band *band);
+void mm_copy_avx512stream(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512bf16(const mm_band *band);
 void mm_copy_avx512bf16(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx2tiles(const mm_band *band);

@@ -19,9 +19,12 @@
     DIRECT(1) DIRECT(2) DIRECT(3) DIRECT(4) DIRECT(5) DIRECT(6) DIRECT(7) DIRECT(8)                 \
     DIRECT(9) DIRECT(10) DIRECT(11) DIRECT(12) TILES_OF_PAIRS                                       \
     static const tile_row tiles[ROWS] = {                                                           \
-        DIRECT_ROW(1, tile_1_w, 8, PAIRS_OF(1, 8)), DIRECT_ROW(2, tile_2_w, 8, PAIRS_OF(2, 8)),     \
-        DIRECT_ROW(3, tile_3_w, 8, PAIRS_OF(3, 4)), DIRECT_ROW(4, tile_4_w, 4, PAIRS_OF(4, 4)),     \
-        DIRECT_ROW(5, tile_5_w, 4, PAIRS_OF(5, 4)), DIRECT_ROW(6, tile_6_w, 4, PAIRS_OF(6, 4)),     \
+        DIRECT_ROW(1, tile_1_w, SIDE_BY_SIDE(8), PAIRS_OF(1, 8)),                                   \
+        DIRECT_ROW(2, tile_2_w, SIDE_BY_SIDE(8), PAIRS_OF(2, 8)),                                   \
+        DIRECT_ROW(3, tile_3_w, SIDE_BY_SIDE(8), PAIRS_OF(3, 4)),                                   \
+        DIRECT_ROW(4, tile_4_w, SIDE_BY_SIDE(4), PAIRS_OF(4, 4)),                                   \
+        DIRECT_ROW(5, tile_5_w, SIDE_BY_SIDE(4), PAIRS_OF(5, 4)),                                   \
+        DIRECT_ROW(6, tile_6_w, SIDE_BY_SIDE(4), PAIRS_OF(6, 4)),                                   \
         DIRECT_ROW(7, tile_7_2, 2, PAIRS_OF(7, 2)), DIRECT_ROW(8, tile_8_2, 2, PAIRS_OF(8, 2)),     \
         DIRECT_ROW(9, tile_9_2, 2, NO_PAIRS), DIRECT_ROW(10, tile_10_2, 2, NO_PAIRS),               \
         DIRECT_ROW(11, tile_11_2, 2, NO_PAIRS), DIRECT_ROW(12, tile_12_2, 2, NO_PAIRS),             \
