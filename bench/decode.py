@@ -2,7 +2,9 @@
 
 A step at batch 1 has to read every weight but the embedding's, and the cache: tokens a second times
 these bytes is the bandwidth that decoding reaches, and memory_bench measures what the machine has.
-Runs are interleaved; a run of --short new tokens is taken from one of --long. All times are given
+Programs take turns, round by round, as what memory gives changes by half within
+minutes on a shared machine: a share of it is of what it gave just before and after, of the middle
+round. The least run of --short new tokens is taken from the least of --long. All times are given
 by the clock on the wall and by processor time, which is of use on a busy machine (there take
 --threads 1). Greedy tokens of the rivals are compared with sheaf's: a random model's largest
 logits lie close together, so bfloat16 sums in another order may part after some tokens.
@@ -66,22 +68,19 @@ def tokens_of(answers):
     return first["tokens"]
 
 
-def sheaf(args, model, prompts, *more):
-    short, long = [], []
-    for _ in range(args.rounds):
-        short.append(sheaf_run(args, model, prompts, args.short, *more))
-        long.append(sheaf_run(args, model, prompts, args.long, *more))
-    steps = args.long - args.short
-    return {"wall": (min(r[0] for r in long) - min(r[0] for r in short)) / steps,
-            "processor": (min(r[1] for r in long) - min(r[1] for r in short)) / steps,
-            "tokens": tokens_of(long[0][3]), "resident": max(r[2] for r in long)}
+def sheaf(args, model, prompts):
+    """One round: [[wall, processor]] of a short and of a long run, tokens, resident bytes."""
+    short = sheaf_run(args, model, prompts, args.short)
+    long = sheaf_run(args, model, prompts, args.long)
+    return {"short": [short[:2]], "long": [long[:2]], "tokens": tokens_of(long[3]), "resident": long[2]}
 
 
-def rival(args, program, model, prompts, *more):
+def rival(args, model, prompts, program, *more):
+    """The same of another program, or None if it could not run."""
     env = quiet_environment()
     env["OMP_NUM_THREADS"] = str(args.threads)
     command = [sys.executable, os.path.join(HERE, program), "--model", model, "--prompts", prompts, "--short", str(args.short), "--long",
-               str(args.long), "--rounds", str(args.rounds), "--threads", str(args.threads), *more]
+               str(args.long), "--rounds", "1", "--threads", str(args.threads), *more]
     done = subprocess.run(command, capture_output=True, env=env)
     if done.returncode != 0:
         print("  %s could not run: %s" % (program, done.stderr.decode().strip().splitlines()[-1][:200]), flush=True)
@@ -89,36 +88,58 @@ def rival(args, program, model, prompts, *more):
     return json.loads(done.stdout.decode().splitlines()[-1])
 
 
-def show(args, name, batch, r, need, bandwidth, tokens):
-    if min(r["wall"], r["processor"]) <= 0:
+def seconds_a_step(args, rounds, clock):
+    """Of the least short and the least long run there were."""
+    least = [min(run[clock] for r in rounds for run in r[which]) for which in ("short", "long")]
+    return (least[1] - least[0]) / (args.long - args.short)
+
+
+def share_of_memory(args, rounds, need, clock):
+    """Percent of what memory gave just before and after: the middle round."""
+    start = min(run[clock] for r in rounds for run in r["short"])
+    divide = args.threads if clock else 1
+    shares = sorted(need * (args.long - args.short) / (r["long"][0][clock] - start) * divide * 1e-7 / r["memory"][clock] for r in rounds)
+    return shares[len(shares) // 2]
+
+
+def show(args, name, batch, rounds, need, tokens):
+    wall, processor = seconds_a_step(args, rounds, 0), seconds_a_step(args, rounds, 1) / args.threads
+    if min(wall, processor) <= 0:
         print("  %-26s the new tokens are lost in the noise of the prompts: more --rounds, or a larger --long" % name, flush=True)
         return
-    same, processor = 0, r["processor"] / args.threads
-    while same < len(tokens) and tokens[same] == r["tokens"][same]:
+    same = 0
+    while same < len(tokens) and tokens[same] == rounds[0]["tokens"][same]:
         same += 1
     print("  %-26s %8.1f tokens/s %8.1f by processor time   %5.1f GB/s = %3.0f %% of memory's (%.0f %%)   tokens as sheaf's: %d of %d"
-          % (name, batch / r["wall"], batch / processor, need / r["wall"] * 1e-9, need / r["wall"] * 1e-7 / bandwidth[0],
-             need / processor * 1e-7 / bandwidth[1], same, len(tokens)), flush=True)
+          % (name, batch / wall, batch / processor, need / wall * 1e-9, share_of_memory(args, rounds, need, 0),
+             share_of_memory(args, rounds, need, 1), same, len(tokens)), flush=True)
 
 
-def compare_batch(args, model, batch, bandwidth):
+def compare_batch(args, model, batch):
     prompts = os.path.join(args.work, "decode-%d.jsonl" % batch)
     write_prompts(prompts, batch, args.prompt, config(model)["vocab_size"])
     need = bytes_read(model, batch, args.prompt + (args.short + args.long) // 2)
-    print("batch %d, %d new tokens after %d: %.0f MB to read a step" % (batch, args.long, args.prompt, need * 1e-6), flush=True)
-    ours = sheaf(args, model, prompts)
-    show(args, "sheaf", batch, ours, need, bandwidth, ours["tokens"])
+    print("\nbatch %d, %d new tokens after %d: %.0f MB to read a step" % (batch, args.long, args.prompt, need * 1e-6), flush=True)
+    programs = {"sheaf": lambda: sheaf(args, model, prompts),
+                "transformers, bfloat16": lambda: rival(args, model, prompts, "rival_decode.py")}
+    for t in () if args.no_llamacpp else ("bfloat16", "float16"):
+        programs["llama.cpp, " + t] = lambda t=t: rival(args, model, prompts, "rival_llamacpp.py", "--dtype", t, "--gguf",
+                                                        os.path.join(args.work, "decode-%s.gguf" % t))
+    found, read = {}, [memory(args)]
+    for _ in range(args.rounds):
+        for name, run in programs.items():
+            result = run()
+            read.append(memory(args))
+            if result is not None:
+                result["memory"] = [(a + b) / 2 for a, b in zip(*read[-2:])]
+                found.setdefault(name, []).append(result)
+    print("  memory read by %d threads: %.1f to %.1f GB/s" % (args.threads, min(r[0] for r in read), max(r[0] for r in read)))
+    ours = found["sheaf"]
+    for name, rounds in found.items():
+        show(args, name, batch, rounds, need, ours[0]["tokens"])
     two = tokens_of(sheaf_run(args, model, prompts, args.long, "--tp", "2")[3])
-    print("  at 2 ranks the same tokens: %s; resident %.0f MB" % (two == ours["tokens"], ours["resident"] * 1e-6))
-    rivals = [("transformers, bfloat16", "rival_decode.py", [])]
-    if not args.no_llamacpp:
-        rivals += [("llama.cpp, " + t, "rival_llamacpp.py", ["--dtype", t, "--gguf", os.path.join(args.work, "decode-%s.gguf" % t)])
-                   for t in ("bfloat16", "float16")]
-    for name, program, more in rivals:
-        r = rival(args, program, model, prompts, *more)
-        if r:
-            show(args, name, batch, r, need, bandwidth, ours["tokens"])
-    return two == ours["tokens"]
+    print("  at 2 ranks the same tokens: %s; resident %.0f MB" % (two == ours[0]["tokens"], max(r["resident"] for r in ours) * 1e-6))
+    return two == ours[0]["tokens"]
 
 
 def eval_seconds(args, model, rows):
@@ -164,9 +185,7 @@ def main():
     model = os.path.join(args.work, args.model + "-bfloat16")
     equal = True
     for batch in (int(b) for b in args.batches.split(",") if b):
-        bandwidth = memory(args)
-        print("\nmemory read by %d threads: %.1f GB/s, %.1f by processor time" % (args.threads, *bandwidth))
-        equal = compare_batch(args, model, batch, bandwidth) and equal
+        equal = compare_batch(args, model, batch) and equal
     prompt_rate(args, model)
     sys.exit(0 if equal else 1)
 

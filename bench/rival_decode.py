@@ -40,9 +40,7 @@ def main():
     for _ in range(args.rounds):
         short.append(seconds(args.short))
         long.append(seconds(args.long))
-    steps = args.long - args.short
-    json.dump({"wall": (min(r[0] for r in long) - min(r[0] for r in short)) / steps,
-               "processor": (min(r[1] for r in long) - min(r[1] for r in short)) / steps,
+    json.dump({"short": [r[:2] for r in short], "long": [r[:2] for r in long],
                "tokens": long[0][2][0, prompts.shape[1]:].tolist(),
                "version": "transformers %s, torch %s" % (transformers.__version__, torch.__version__)}, sys.stdout)
     print()

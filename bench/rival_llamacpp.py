@@ -130,9 +130,7 @@ def main():
     tokens = [int(word) for word in answer["choices"][0]["text"].split("w")[1:]]
     if len(tokens) != args.long:
         sys.exit("rival_llamacpp: %d tokens instead of %d: %s" % (len(tokens), args.long, str(answer)[:300]))
-    steps = args.long - args.short
-    json.dump({"wall": (min(r[0] for r in long) - min(r[0] for r in short)) / steps,
-               "processor": (min(r[1] for r in long) - min(r[1] for r in short)) / steps,
+    json.dump({"short": [r[:2] for r in short], "long": [r[:2] for r in long],
                "tokens": tokens, "version": "xllamacpp " + importlib.metadata.version("xllamacpp")}, sys.stdout)
     print()
 

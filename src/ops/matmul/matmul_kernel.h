@@ -60,12 +60,12 @@ typedef struct operands {
 #endif
 
 /* Where few rows meet one panel at a time, not several side by side, the processor alone finds what
- * up to four of them read next. */
+ * two to four of them read next. */
 #ifndef ONE_PANEL
 #define ONE_PANEL 0
 #endif
 #define SIDE_BY_SIDE(vectors) (ONE_PANEL ? 2 : (vectors))
-#define FINDS_ALONE(rows) (ONE_PANEL && (rows) <= 4)
+#define FINDS_ALONE(rows) (ONE_PANEL && (rows) > 1 && (rows) <= 4)
 
 typedef void tile_fn(const operands *in, const store *s);
 
@@ -85,9 +85,9 @@ static inline __attribute__((always_inline)) void ask_ahead(const uint32_t *b, i
     UNROLL for (int v = 0; v < vectors; v++)
     {
         const uint32_t *at = b + PANEL_OF(v) * panel + COLUMN_OF(v);
-        if (rows == 1)
+        if (rows == 1 && !ONE_PANEL)
             __builtin_prefetch(at + PAGE / 2, 0, 3);
-        else if (ONE_PANEL && rows <= 12)
+        else if (rows > 1 && rows <= 12 && ONE_PANEL)
             __builtin_prefetch(at + 2 * PAGE, 0, 2);
         else
             __builtin_prefetch(at + PAGE, 0, 2);
