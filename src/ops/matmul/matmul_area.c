@@ -11,7 +11,7 @@
  * blocks. */
 #include "ops/matmul/matmul_plan.h"
 
-#define PIECES (MM_MOST_COLS / MM_PANEL)
+#define PIECES (MM_LONE_COLS / MM_PANEL)
 #define CHAIN 4 /* blocks that stay together, see next_chain() */
 #define RUNS 64 /* of memory that the next stretch reads and this one asks for */
 

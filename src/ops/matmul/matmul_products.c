@@ -296,6 +296,11 @@ static void plan_scratch(mm_plan *plan, int slots)
                           mm_up(MOST_ROWS, mm_band_rows(plan))));
 }
 
+static bool lone_band(const mm_plan *plan)
+{
+    return plan->m <= mm_band_rows(plan) && !plan->packing && !mm_in_place(plan);
+}
+
 /* How the first of `jobs`, with those that run beside it, is cut: in areas of about `share`
  * operations; returns their number. */
 static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
@@ -319,6 +324,10 @@ static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
         plan->n = mm_up(plan->n, MM_PANEL) + mm_columns(plan, &job[q]);
     cut_cols(plan, MM_MOST_COLS / mm_stacked(plan));
     plan_scratch(plan, route.slots);
+    if (lone_band(plan)) { /* what a stretch takes by itself counts: fewer of them */
+        cut_cols(plan, MM_LONE_COLS);
+        plan_scratch(plan, route.slots);
+    }
     const double k = job_flops(job) / 2 / (double)job->m / (double)job->n * mm_stacked(plan);
     shrink(plan, k, share);
     /* what small products leave idle another fills */

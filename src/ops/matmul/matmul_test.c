@@ -453,6 +453,33 @@ static void test_products__jobs_of_one_call_do_not_meet(void **state)
     check_many_jobs(SHEAF__TILES);
 }
 
+/* As in decoding: few rows meet the slices of several layers, whose panels are there. */
+static void test_products__few_rows_meet_many_narrow_layers(void **state)
+{
+    enum { LAYERS = 80 };
+    static sheaf__product job[LAYERS];
+    static sheaf__term term[LAYERS];
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    static const int64_t rows[] = { 1, 3, 8, 14, 15 };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(types) * ARRAY_LEN(rows); i++) {
+        const sheaf_dtype type = types[i % ARRAY_LEN(types)];
+        const int64_t m = rows[i / ARRAY_LEN(types)], k = 250 + below(300);
+        for (int j = 0; j < LAYERS; j++) {
+            const int64_t n = j == 7 ? 700 : 1 + below(40);
+            term[j] = random_term(type, SHEAF__B_AHEAD, false, m, n, k, ORDINARY);
+            if (j > 0) {
+                term[j].a = term[0].a;
+                term[j].lda = term[0].lda;
+            }
+            job[j] = plain_job(type, m, n, &term[j], 1);
+        }
+        check_together("layer", job, LAYERS, SHEAF__PAIRS);
+        check_together("layer", job, LAYERS, SHEAF__TILES);
+        drop_all();
+    }
+}
+
 /* ---- the device ---- */
 
 static void test_products__dry_counts_and_touches_nothing(void **state)
@@ -494,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_product__underflow_keeps_the_sign_of_zero),
         cmocka_unit_test(test_product__ranks_do_not_show),
         cmocka_unit_test(test_products__jobs_of_one_call_do_not_meet),
+        cmocka_unit_test(test_products__few_rows_meet_many_narrow_layers),
         cmocka_unit_test(test_products__dry_counts_and_touches_nothing),
         cmocka_unit_test(test_isa__names_select_kernels),
     };
