@@ -7,7 +7,7 @@
 
 #define MM_MOST_COLS                                                                               \
     512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
-#define MM_LONE_COLS 2048 /* where one band goes by B, which stays nowhere, in place */
+#define MM_LONE_COLS 2048 /* where B goes by once, see lone_band() */
 #define MM_GROUP 16       /* bands of A transposed at a time */
 /* Words of scratch for rows of A: bands of 14 rows of floats, or of 32 rows of pairs. */
 #define MM_SCRATCH_A (MM_GROUP * 32 * MM_STRIDE_PAIRS)

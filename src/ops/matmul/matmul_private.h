@@ -237,8 +237,8 @@ typedef struct mm_engine {
     /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
      * halves out of words instead, again for each tile. */
     int64_t most_in_pairs;
-    /* Rows of a product up to which no stretch is asked for ahead: B goes by once, panel after
-     * panel, and the processor by itself is ahead of it. */
+    /* Rows of a product, at most those of a tile, up to which no stretch is asked for ahead: B goes
+     * by once, panel after panel, and the processor by itself is ahead of it. */
     int64_t most_unasked;
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */

@@ -296,9 +296,11 @@ static void plan_scratch(mm_plan *plan, int slots)
                           mm_up(MOST_ROWS, mm_band_rows(plan))));
 }
 
+/* One band of rows meets panels that lie ready, and nothing is asked for ahead: B goes by once and
+ * stays in no cache. */
 static bool lone_band(const mm_plan *plan)
 {
-    return plan->m <= mm_band_rows(plan) && !plan->packing && !mm_in_place(plan);
+    return plan->m <= plan->engine->most_unasked && !plan->packing && !mm_in_place(plan);
 }
 
 /* How the first of `jobs`, with those that run beside it, is cut: in areas of about `share`
