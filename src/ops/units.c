@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 
 #include <cpuid.h>
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -25,6 +26,21 @@ bool sheaf__units_have_pairs(void)
     return has_avx512() && SHEAF__CPU_HAS("avx512bf16");
 }
 
+static bool permitted(void)
+{
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+#ifdef SHEAF__EMULATED_TILES
+static bool has_amx(void)
+{
+    return sheaf__units_have_pairs();
+}
+static bool may_use_tiles(void)
+{
+    return permitted() || errno != EPERM;
+}
+#else
 /* The processor has AMX for bfloat16. */
 static bool has_amx(void)
 {
@@ -32,14 +48,13 @@ static bool has_amx(void)
     return sheaf__units_have_pairs() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & 1u << 22) &&
            (d & 1u << 24); /* AMX-BF16, AMX-TILE */
 }
-
 static bool may_use_tiles(void)
 {
     unsigned low = 0, high;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & TILE_STATES) == TILE_STATES &&
-           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return (low & TILE_STATES) == TILE_STATES && permitted();
 }
+#endif
 
 bool sheaf__units_have_tiles(void)
 {

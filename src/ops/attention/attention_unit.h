@@ -198,7 +198,7 @@ static void product_unit(const tile *t, int64_t rows, int64_t panels)
     fill_tails(tails, t, panels);
     for (int64_t row = 0; row < rows; row += 32) {
         const bool two = row + 16 < rows;
-        strip a[2];
+        strip a[2] = { { 0 } };
         a[0] = strip_at(buffer[0], t, row, rows);
         if (two)
             a[1] = strip_at(buffer[1], t, row + 16, rows);
