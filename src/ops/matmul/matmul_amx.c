@@ -44,10 +44,11 @@ void mm_leave_amx(void)
 /* ---- where a panel's sums of one block go ---- */
 
 typedef enum way {
-    TO_SUMS,  /* partial sums */
-    TO_F32,   /* the result, as it is */
-    ADD_F32,  /* the same, added to what is there */
-    TO_HALVES /* the result, rounded to bfloat16 */
+    TO_SUMS,   /* partial sums */
+    TO_F32,    /* the result, as it is */
+    ADD_F32,   /* the same, added to what is there */
+    TO_HALVES, /* the result, rounded to bfloat16 */
+    FINISHED   /* the result, by finish_vector() */
 } way;
 
 /* Passes [begin, end) of panel j, which the unit added to one sum. */
@@ -57,17 +58,13 @@ typedef struct chain {
     int64_t j;
 } chain;
 
-/* `sum` [rows][32] is added to addends of the same form; a result has a row stride of its own. */
+/* Sums whose rows are added to addends and stored bit by bit. What is in `left` outlives the band;
+ * a chain's operands do not. */
 typedef struct ending {
-    way way;
+    mm_ending *left;
+    bool chained; /* of several passes: */
     chain of;
     int64_t column; /* of the chain's */
-    const float *sum;
-    const float *addend[MM_DEPTH];
-    int addends;
-    void *to;
-    int64_t ld; /* elements between rows of `to` */
-    int64_t rows, done;
 } ending;
 
 /* Half a row of one block's sums, by fma. */
@@ -107,77 +104,92 @@ static inline bool has_minus_zero(vec x, vec y)
             _mm512_cmpeq_epi32_mask(_mm512_castps_si512(y), zero)) != 0;
 }
 
+static inline __attribute__((always_inline)) void
+end_vector(const mm_ending *left, vec x, int64_t r, int64_t at, const int addends, const way way)
+{
+    for (int q = 0; q < addends; q++)
+        x = ADD(LOAD(left->addend[q] + r * MM_PANEL + at), x);
+    if (way == FINISHED) {
+        finish_vector(left->finish, x, left->row + r, left->column + at, LANES);
+        return;
+    }
+    float *to = (float *)left->to + r * left->ld + at;
+    if (way == ADD_F32)
+        x = ADD(LOAD(to), x);
+    if (way != TO_SUMS && __builtin_expect(UNORDERED(x, x) != 0, 0))
+        x = QUIET(x);
+    if (way == TO_HALVES)
+        STORE_HALVES((uint16_t *)left->to + r * left->ld + at, TO_BF16(x));
+    else
+        STORE(to, x);
+}
+
 static inline __attribute__((always_inline)) void end_row(const ending *e, int64_t r,
                                                           const int addends, const way way)
 {
-    vec x = LOAD(e->sum + r * MM_PANEL), y = LOAD(e->sum + r * MM_PANEL + LANES);
-    if (e->of.end - e->of.begin > 1 && __builtin_expect(has_minus_zero(x, y), 0)) {
+    const mm_ending *left = e->left;
+    vec x = LOAD(left->sum + r * MM_PANEL), y = LOAD(left->sum + r * MM_PANEL + LANES);
+    if (e->chained && __builtin_expect(has_minus_zero(x, left->half ? x : y), 0)) {
         x = chain_by_fma(&e->of, r, e->column);
-        y = chain_by_fma(&e->of, r, e->column + LANES);
+        y = left->half ? y : chain_by_fma(&e->of, r, e->column + LANES);
     }
-    for (int q = 0; q < addends; q++) {
-        x = ADD(LOAD(e->addend[q] + r * MM_PANEL), x);
-        y = ADD(LOAD(e->addend[q] + r * MM_PANEL + LANES), y);
-    }
-    float *to = (float *)e->to + r * e->ld;
-    if (way == ADD_F32) {
-        x = ADD(LOAD(to), x);
-        y = ADD(LOAD(to + LANES), y);
-    }
-    if (way != TO_SUMS && __builtin_expect(UNORDERED(x, y) != 0, 0)) {
-        x = QUIET(x);
-        y = QUIET(y);
-    }
-    if (way == TO_HALVES) {
-        uint16_t *halves = (uint16_t *)e->to + r * e->ld;
-        STORE_HALVES(halves, TO_BF16(x));
-        STORE_HALVES(halves + LANES, TO_BF16(y));
-        return;
-    }
-    STORE(to, x);
-    STORE(to + LANES, y);
+    end_vector(left, x, r, 0, addends, way);
+    if (!left->half)
+        end_vector(left, y, r, LANES, addends, way);
 }
 
 /* The next four rows, or what is left of them. */
 static inline __attribute__((always_inline)) void end_four(ending *e, const int addends,
                                                            const way way)
 {
-    const int64_t r = e->done, left = e->rows - r;
-    e->done = r + mm_min(4, left);
-    if (left >= 4)
+    const int64_t r = e->left->done, rows = e->left->rows;
+    e->left->done = mm_min(r + 4, rows);
+    if (r + 4 <= rows)
         UNROLL for (int i = 0; i < 4; i++) end_row(e, r + i, addends, way);
     else
-        for (int64_t i = r; i < e->rows; i++)
+        for (int64_t i = r; i < rows; i++)
             end_row(e, i, addends, way);
 }
 
 static inline __attribute__((always_inline)) void end_way(ending *e, const way way)
 {
-    if (e->addends == 0)
+    const int addends = e->left->addends;
+    if (addends == 0)
         end_four(e, 0, way);
-    else if (e->addends == 1)
+    else if (addends == 1)
         end_four(e, 1, way);
-    else if (e->addends == 2)
+    else if (addends == 2)
         end_four(e, 2, way);
     else
-        end_four(e, e->addends, way);
+        end_four(e, addends, way);
+}
+
+static inline bool is_left(const ending *e)
+{
+    return e->left->done < e->left->rows;
 }
 
 /* Up to `fours` times four rows. */
 static void end_some(ending *e, int64_t fours)
 {
-    for (; fours > 0 && e->done < e->rows; fours--)
-        switch (e->way) {
+    for (; fours > 0 && e->left->done < e->left->rows; fours--)
+        switch ((way)e->left->way) {
         case TO_SUMS: end_way(e, TO_SUMS); break;
         case TO_F32: end_way(e, TO_F32); break;
         case ADD_F32: end_way(e, ADD_F32); break;
         case TO_HALVES: end_way(e, TO_HALVES); break;
+        case FINISHED: end_way(e, FINISHED); break;
         }
 }
 
 static void end_all(ending *e)
 {
     end_some(e, MM_PANEL / 4);
+}
+
+void mm_end_amx(mm_ending *left)
+{
+    end_all(&(ending){ .left = left });
 }
 
 /* ---- the unit's part ---- */
@@ -224,7 +236,7 @@ static void sums_2x2(float *c, const walk *w)
             _tile_dpbf16ps(0, 4, 6);
             _tile_loadd(7, x.b + 16, B_STRIDE);
             _tile_dpbf16ps(1, 4, 7);
-            if (w->before->done < w->before->rows)
+            if (is_left(w->before))
                 end_some(w->before, w->fours);
             _tile_loadd(5, x.a + 16 * ld, ld);
             _tile_dpbf16ps(2, 5, 6);
@@ -253,7 +265,7 @@ static void sums_2x1(float *c, const walk *w)
             _tile_loadd(6, x.b, B_STRIDE);
             _tile_loadd(4, x.a, ld);
             _tile_dpbf16ps(0, 4, 6);
-            if (w->before->done < w->before->rows)
+            if (is_left(w->before))
                 end_some(w->before, w->fours);
             _tile_loadd(5, x.a + 16 * ld, ld);
             _tile_dpbf16ps(2, 5, 6);
@@ -333,24 +345,29 @@ static bool begin_end(ending *e, const chain *of, const float *sum, int64_t next
     const mm_pass *first = &band->pass[of->begin], *last = &band->pass[of->end - 1];
     const mm_finish *f = of->end == band->passes ? band->finish : NULL;
     const int64_t j = of->j + next * MM_PANEL, at = next * band->rows * MM_PANEL;
-    *e = (ending){ .of = *of,
-                   .column = next * MM_PANEL,
-                   .sum = sum + next * 16 * MM_PANEL,
-                   .ld = MM_PANEL,
-                   .rows = band->rows };
+    mm_ending *left = e->left;
+    *e = (ending){ left, of->end - of->begin > 1, *of, next * MM_PANEL };
+    *left = (mm_ending){ .sum = sum + next * 16 * MM_PANEL, .ld = MM_PANEL, .rows = band->rows };
     /* The first addend of a chained pass is the sum that the unit went on from. */
     for (int q = last == first ? 0 : 1; q < last->addends; q++)
-        e->addend[e->addends++] = mm_sums_at(band, last->addend[q], of->j) + at;
+        left->addend[left->addends++] = mm_sums_at(band, last->addend[q], of->j) + at;
     if (f == NULL) {
-        e->to = mm_sums_at(band, last->to, of->j) + at;
+        left->to = mm_sums_at(band, last->to, of->j) + at;
         return true;
     }
-    e->to = (float *)e->sum;
-    if (f->transposed || band->cols - j < MM_PANEL || !mm_finish_is_plain(f))
+    left->to = (float *)left->sum;
+    if (f->transposed || (band->cols - j < MM_PANEL && band->cols - j != LANES))
         return false;
-    e->to = (char *)f->y + (band->row0 * f->ldy + band->col0 + j) * mm_size(f->out);
-    e->ld = f->ldy;
-    e->way = f->out == SHEAF_BF16 ? TO_HALVES : f->add ? ADD_F32 : TO_F32;
+    left->half = band->cols - j == LANES;
+    left->row = band->row0;
+    left->column = band->col0 + j;
+    left->finish = f;
+    left->way = FINISHED;
+    if (mm_finish_is_plain(f)) {
+        left->to = (char *)f->y + (left->row * f->ldy + left->column) * mm_size(f->out);
+        left->ld = f->ldy;
+        left->way = f->out == SHEAF_BF16 ? TO_HALVES : f->add ? ADD_F32 : TO_F32;
+    }
     return true;
 }
 
@@ -361,7 +378,7 @@ static void end_panel(ending *e, const chain *of, float *sum, int64_t next)
     if (begin_end(e, of, sum, next))
         return; /* the rest is done beside the next chain */
     end_all(e);
-    finish_panel(band->finish, e->sum, band->row0, band->col0 + j, band->rows,
+    finish_panel(band->finish, e->left->sum, band->row0, band->col0 + j, band->rows,
                  mm_min(MM_PANEL, band->cols - j));
 }
 
@@ -387,7 +404,8 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
 {
     const mm_band *band = w->of.band;
     const mm_pass *pass = &band->pass[w->of.begin];
-    const int chunks = chunks_of(band, w->of.begin, w->of.end), left = (int)(e->rows - e->done);
+    const int chunks = chunks_of(band, w->of.begin, w->of.end),
+              left = (int)(e->left->rows - e->left->done);
     w->before = e;
     if (band->finish && w->of.end == band->passes)
         ask_addend(band->finish, band->row0, band->col0 + w->of.j, band->rows, cols);
@@ -415,9 +433,8 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
 
 void mm_run_amx(const mm_band *band)
 {
-    float sum[MM_PANEL * MM_PANEL] __attribute__((aligned(64)));
     mm_soon *list = band->soon;
-    ending e = { 0 };
+    ending e = { .left = band->ending };
     walk w = { .soon = &list };
     const int64_t tile = band->rows > 16 ? MM_PANEL : 2 * MM_PANEL,
                   chunks = chunks_of(band, 0, band->passes) * mm_div_up(band->cols, tile);
@@ -426,7 +443,8 @@ void mm_run_amx(const mm_band *band)
     for (int64_t j = 0; j < band->cols; j += tile)
         for (int p = 0; p < band->passes; p = w.of.end) {
             w.of = chain_at(band, p, j);
-            run_chain(&w, &e, sum, mm_min(tile, band->cols - j));
+            run_chain(&w, &e, band->stored, mm_min(tile, band->cols - j));
         }
-    end_all(&e);
+    if (e.chained)
+        end_all(&e);
 }

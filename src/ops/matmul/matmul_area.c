@@ -9,6 +9,8 @@
  * stays in that cache too. Jobs side by side take their turns on the same rows.
  * Thin products read A where it lies, outer products both operands; their stretches are single
  * blocks. */
+#include <stddef.h>
+
 #include "ops/matmul/matmul_plan.h"
 
 #define PIECES (MM_LONE_COLS / MM_PANEL)
@@ -88,6 +90,7 @@ typedef struct piece {
     const sheaf__product *job;
     int64_t j0, j1, panel;
     const uint32_t *b[MM_PASSES]; /* of the stretch at hand */
+    mm_finish finish;             /* if it ends in a root; of several each only stores */
 } piece;
 
 typedef struct stretch {
@@ -103,7 +106,6 @@ typedef struct area {
     const mm_engine *engine;
     sheaf_dtype dtype;
     int64_t i0, i1; /* of what is computed */
-    piece piece[PIECES];
     int pieces;
     uint32_t *scratch_a, *scratch_b;
     float *near, *slot;         /* slots, one after the other */
@@ -113,6 +115,10 @@ typedef struct area {
     /* What the next stretch reads, asked for bit by bit: panels, before them rows of a band. */
     mm_soon panels[RUNS], rows[MM_PASSES], *panels_at;
     int64_t lines; /* of panels, each time that a kernel runs */
+    mm_ending ending;
+    /* Written before they are read. */
+    piece piece[PIECES];
+    float stored[MM_NEAR] __attribute__((aligned(64)));
 } area;
 
 static int64_t band_row(const area *area, int64_t band)
@@ -459,15 +465,14 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
     /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. A thin
      * product's B stays in the first-level cache for all bands of the stripe. */
     const int64_t group = plan->thin || (s->a_km && !plan->outer) ? MM_GROUP : 1;
+    for (piece *c = area->piece; has_root(last) && c < area->piece + area->pieces; c++)
+        finish_of(&c->finish, c->job, last->visit->root, plan->transposed);
     for (int64_t g = area->begin; g < area->end; g += group) {
         const int64_t end = mm_min(area->end, g + group);
         held held[MM_PASSES];
         for (int p = 0; p < s->n; p++)
             held[p].a = NULL;
         for (const piece *c = area->piece; c < area->piece + area->pieces; c++) {
-            mm_finish finish;
-            if (has_root(last))
-                finish_of(&finish, c->job, last->visit->root, plan->transposed);
             mm_band band = { .pass = s->pass,
                              .b = c->b,
                              .passes = s->n,
@@ -478,7 +483,9 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
                              .col0 = c->j0,
                              .near = area->near,
                              .far_size = area->slot_size,
-                             .finish = has_root(last) ? &finish : NULL };
+                             .ending = &area->ending,
+                             .stored = area->stored,
+                             .finish = has_root(last) ? &c->finish : NULL };
             find_rows(area, s, c, &band, g);
             if (band.stride == 0)
                 bring_rows(area, s, c, held, g, end);
@@ -520,7 +527,11 @@ static int64_t part_of(int64_t whole, int64_t unit, int64_t parts, int64_t index
 
 void sheaf__mm_area(const mm_plan *plan, const mm_route *route, int64_t index, void *scratch)
 {
-    area area = { .plan = plan, .engine = plan->engine, .dtype = plan->job->dtype };
+    area area;
+    memset(&area, 0, offsetof(struct area, piece));
+    area.plan = plan;
+    area.engine = plan->engine;
+    area.dtype = plan->job->dtype;
     const int64_t unit = mm_band_rows(plan), across = index / plan->down, down = index % plan->down;
     const int64_t c0 = part_of(plan->n, MM_PANEL, plan->across, across),
                   c1 = part_of(plan->n, MM_PANEL, plan->across, across + 1);
@@ -538,6 +549,8 @@ void sheaf__mm_area(const mm_plan *plan, const mm_route *route, int64_t index, v
     if (plan->engine->enter)
         plan->engine->enter();
     run_stripes(&area, route, stripe);
+    if (plan->engine->end)
+        plan->engine->end(&area.ending);
     if (plan->engine->leave)
         plan->engine->leave();
 }

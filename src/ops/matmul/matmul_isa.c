@@ -70,14 +70,18 @@ static const mm_engine avx512_tiles = { .run = mm_run_avx512tiles,
                                         .spread = true,
                                         .few = 3,
                                         .most_in_pairs = 48 };
+/* Sums of 512 rows and columns and a stretch of B stay in a second-level cache of 2 MB: one thread
+ * is slower with 1024 rows. More threads have areas of no more anyway. */
 static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .copy = mm_copy_avx512bf16,
                                      .stride = MM_STRIDE_PAIRS,
                                      .wide = MM_STRIDE_WIDE,
                                      .rows = 32,
+                                     .area_rows = 512,
                                      .pad = MM_CHUNK / 2,
                                      .enter = mm_enter_amx,
-                                     .leave = mm_leave_amx };
+                                     .leave = mm_leave_amx,
+                                     .end = mm_end_amx };
 
 const mm_isa sheaf__mm_ref = { "ref", NULL, NULL, NULL, NULL, NULL };
 const mm_isa sheaf__mm_avx2 = { "avx2", &avx2_f32, &avx2_f16, &avx2_pairs, &avx2_tiles, NULL };

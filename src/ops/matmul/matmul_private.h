@@ -188,6 +188,21 @@ typedef struct mm_pass {
     mm_slot addend[MM_DEPTH], to;
 } mm_pass;
 
+/* Sums that a unit has stored and that are not yet where they belong: it multiplies the next ones
+ * meanwhile, in the same band or in the one that follows. */
+typedef struct mm_ending {
+    int way; /* the engine's own */
+    int addends;
+    bool half;                     /* 16 columns, not 32 */
+    const float *sum;              /* [rows][32] */
+    const float *addend[MM_DEPTH]; /* of the same form */
+    void *to;
+    int64_t ld;              /* elements between rows of `to` */
+    const mm_finish *finish; /* or what becomes of them at row, column of the result */
+    int64_t row, column;
+    int64_t rows, done;
+} mm_ending;
+
 #define MM_PASSES 16 /* of a stretch */
 #define MM_NEAR 1024 /* floats of a near slot: of the largest tile */
 
@@ -206,6 +221,8 @@ typedef struct mm_band {
     int64_t rows, cols;
     float *near, *far;
     int64_t far_size;        /* floats of a slot */
+    mm_ending *ending;       /* of engines that have `end`; */
+    float *stored;           /* what it reads, MM_NEAR floats */
     const mm_finish *finish; /* of the last pass, instead of `to`; or NULL */
     int64_t row0, col0;      /* of finish->y */
     mm_soon *soon;
@@ -225,10 +242,11 @@ static inline float *mm_sums_at(const mm_band *band, mm_slot slot, int64_t j)
 typedef struct mm_engine {
     void (*run)(const mm_band *band);
     void (*copy)(uint32_t *dst, const char *src, int64_t bytes);
-    int64_t stride; /* words between rows of A */
-    int64_t wide;   /* at most so many where slices are short, or 0: always stride */
-    int rows;       /* of a register tile */
-    int direct;     /* of a tile that reads A in place */
+    int64_t stride;    /* words between rows of A */
+    int64_t wide;      /* at most so many where slices are short, or 0: always stride */
+    int rows;          /* of a register tile */
+    int64_t area_rows; /* most rows of an area, or 0: as MOST_ROWS says */
+    int direct;        /* of a tile that reads A in place */
     void (*outer)(const mm_band *band); /* reads A^T and B in place, or NULL */
     int outer_rows;                     /* of its tiles */
     int lanes;   /* of a vector, where thin products of float32 lay B in them; else 0 */
@@ -242,6 +260,7 @@ typedef struct mm_engine {
     int64_t most_unasked;
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
+    void (*end)(mm_ending *ending);      /* what is left of it, after the last band; or NULL */
 } mm_engine;
 
 static inline int64_t mm_widest(const mm_engine *engine)
@@ -264,6 +283,7 @@ void mm_copy_avx2tiles(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512tiles(const mm_band *band);
 void mm_copy_avx512tiles(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_amx(const mm_band *band);
+void mm_end_amx(mm_ending *ending);
 void mm_enter_amx(void);
 void mm_leave_amx(void);
 

@@ -292,8 +292,9 @@ static void plan_scratch(mm_plan *plan, int slots)
                                    : (size_t)(plan->cols * mm_widest(plan->engine));
     const size_t capacity =
         SHEAF__THREAD_SCRATCH / sizeof(float) - MM_SCRATCH_A - MM_SCRATCH_NEAR - plan->scratch_b;
+    const int64_t most = plan->engine->area_rows > 0 ? plan->engine->area_rows : MOST_ROWS;
     cut_rows(plan, mm_min((int64_t)capacity / (plan->cols * mm_stacked(plan) * slots),
-                          mm_up(MOST_ROWS, mm_band_rows(plan))));
+                          mm_up(most, mm_band_rows(plan))));
 }
 
 /* One band of rows meets panels that lie ready, and nothing is asked for ahead: B goes by once and
