@@ -104,38 +104,52 @@ static inline bool has_minus_zero(vec x, vec y)
             _mm512_cmpeq_epi32_mask(_mm512_castps_si512(y), zero)) != 0;
 }
 
-static inline __attribute__((always_inline)) void
-end_vector(const mm_ending *left, vec x, int64_t r, int64_t at, const int addends, const way way)
+static inline __attribute__((always_inline)) vec with_addends(const mm_ending *left, vec x,
+                                                              int64_t at, const int addends)
 {
     for (int q = 0; q < addends; q++)
-        x = ADD(LOAD(left->addend[q] + r * MM_PANEL + at), x);
-    if (way == FINISHED) {
-        finish_vector(left->finish, x, left->row + r, left->column + at, LANES);
-        return;
-    }
-    float *to = (float *)left->to + r * left->ld + at;
-    if (way == ADD_F32)
-        x = ADD(LOAD(to), x);
-    if (way != TO_SUMS && __builtin_expect(UNORDERED(x, x) != 0, 0))
-        x = QUIET(x);
-    if (way == TO_HALVES)
-        STORE_HALVES((uint16_t *)left->to + r * left->ld + at, TO_BF16(x));
-    else
-        STORE(to, x);
+        x = ADD(LOAD(left->addend[q] + at), x);
+    return x;
 }
 
 static inline __attribute__((always_inline)) void end_row(const ending *e, int64_t r,
                                                           const int addends, const way way)
 {
     const mm_ending *left = e->left;
-    vec x = LOAD(left->sum + r * MM_PANEL), y = LOAD(left->sum + r * MM_PANEL + LANES);
-    if (e->chained && __builtin_expect(has_minus_zero(x, left->half ? x : y), 0)) {
+    const bool half = left->half;
+    const int64_t at = r * MM_PANEL;
+    vec x = LOAD(left->sum + at), y = half ? x : LOAD(left->sum + at + LANES);
+    if (e->chained && __builtin_expect(has_minus_zero(x, y), 0)) {
         x = chain_by_fma(&e->of, r, e->column);
-        y = left->half ? y : chain_by_fma(&e->of, r, e->column + LANES);
+        y = half ? x : chain_by_fma(&e->of, r, e->column + LANES);
     }
-    end_vector(left, x, r, 0, addends, way);
-    if (!left->half)
-        end_vector(left, y, r, LANES, addends, way);
+    x = with_addends(left, x, at, addends);
+    y = half ? x : with_addends(left, y, at + LANES, addends);
+    if (way == FINISHED) {
+        finish_vector(left->finish, x, left->row + r, left->column, LANES);
+        if (!half)
+            finish_vector(left->finish, y, left->row + r, left->column + LANES, LANES);
+        return;
+    }
+    float *to = (float *)left->to + r * left->ld;
+    uint16_t *halves = (uint16_t *)left->to + r * left->ld;
+    if (way == ADD_F32) {
+        x = ADD(LOAD(to), x);
+        y = half ? x : ADD(LOAD(to + LANES), y);
+    }
+    if (way != TO_SUMS && __builtin_expect(UNORDERED(x, y) != 0, 0)) {
+        x = QUIET(x);
+        y = QUIET(y);
+    }
+    if (way == TO_HALVES) {
+        STORE_HALVES(halves, TO_BF16(x));
+        if (!half)
+            STORE_HALVES(halves + LANES, TO_BF16(y));
+        return;
+    }
+    STORE(to, x);
+    if (!half)
+        STORE(to + LANES, y);
 }
 
 /* The next four rows, or what is left of them. */

@@ -55,7 +55,14 @@ typedef __m512 vec;
 typedef __m256i halves;
 #define FROM_BF16(h) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))
 
-/* To nearest even; NaN is the default one already. */
+/* To nearest even; NaN is the default one already, and what is denormal was flushed, as the
+ * instruction would do. */
+#ifdef __AVX512BF16__
+static inline __m256i TO_BF16(__m512 v)
+{
+    return (__m256i)_mm512_cvtneps_pbh(v);
+}
+#else
 static inline __m256i TO_BF16(__m512 v)
 {
     const __m512i bits = _mm512_castps_si512(v);
@@ -63,5 +70,6 @@ static inline __m256i TO_BF16(__m512 v)
     const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
 }
+#endif
 
 #endif
