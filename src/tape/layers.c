@@ -472,9 +472,10 @@ static sheaf__attention shape_of(const sheaf__context *c, const attention_params
                                .key_mask = p->in->key_mask,
                                .mask_ld = p->in->mask_ld,
                                .ldq = p->q->cols,
-                               .ldk = p->k->cols,
-                               .ldv = p->v->cols,
+                               .ldk = p->cache == NULL ? p->k->cols : h->head_dim,
+                               .ldv = p->cache == NULL ? p->v->cols : h->head_dim,
                                .ldo = p->o->cols,
+                               .by_head = p->cache != NULL,
                                .kv_rows = p->cache == NULL ? keys : p->cache->length,
                                .segment = p->cache == NULL ? p->in->segment : NULL,
                                .segments = p->in->segments };
@@ -485,18 +486,29 @@ static int64_t keys_of(const attention_params *p, int64_t sequence)
     return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
 }
 
-/* New rows go behind the old ones of each sequence. */
+/* The rows of one head from [rows, heads of all] into the cache, whose rows have one. */
+static void append_head(void *to, const void *from, int64_t rows, int64_t cols, int64_t head_dim,
+                        sheaf_dtype dtype)
+{
+    const size_t bytes = (size_t)head_dim * sheaf_dtype_bytes(dtype);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(sheaf__at(to, i * head_dim, dtype), sheaf__at(from, i * cols, dtype), bytes);
+}
+
+/* New rows go behind the old ones of each sequence and head. */
 static void append(const sheaf__context *c, const attention_params *p)
 {
-    const int64_t n = p->heads.queries, cols = p->k->cols;
-    const size_t bytes = (size_t)(n * cols) * sheaf_dtype_bytes(c->dtype);
-    for (int64_t b = 0; b < p->heads.batch; b++) {
-        const int64_t from = keys_of(p, b) - n;
-        memcpy(sheaf__at(p->cache->k, (b * p->cache->length + from) * cols, c->dtype),
-               sheaf__at(p->k->data, b * n * cols, c->dtype), bytes);
-        memcpy(sheaf__at(p->cache->v, (b * p->cache->length + from) * cols, c->dtype),
-               sheaf__at(p->v->data, b * n * cols, c->dtype), bytes);
-    }
+    const sheaf__heads *heads = &p->heads;
+    const int64_t n = heads->queries, d = heads->head_dim, cols = p->k->cols;
+    for (int64_t b = 0; b < heads->batch; b++)
+        for (int64_t h = 0; h < heads->kv_heads; h++) {
+            const int64_t at = (b * heads->kv_heads + h) * p->cache->length + keys_of(p, b) - n,
+                          from = b * n * cols + h * d;
+            append_head(sheaf__at(p->cache->k, at * d, c->dtype),
+                        sheaf__at(p->k->data, from, c->dtype), n, cols, d, c->dtype);
+            append_head(sheaf__at(p->cache->v, at * d, c->dtype),
+                        sheaf__at(p->v->data, from, c->dtype), n, cols, d, c->dtype);
+        }
 }
 
 /* Neighbours that have as many keys go together: the op knows one number of keys. */
@@ -514,8 +526,8 @@ static void each_length(const sheaf__context *c, const attention_params *p)
         sheaf__attention_forward(
             c->device, &shape, sheaf__at(p->o->data, b * shape.queries * shape.ldo, c->dtype), NULL,
             sheaf__at(p->q->data, b * shape.queries * shape.ldq, c->dtype),
-            sheaf__at(p->cache->k, b * shape.kv_rows * shape.ldk, c->dtype),
-            sheaf__at(p->cache->v, b * shape.kv_rows * shape.ldv, c->dtype));
+            sheaf__at(p->cache->k, b * shape.kv_rows * p->k->cols, c->dtype),
+            sheaf__at(p->cache->v, b * shape.kv_rows * p->v->cols, c->dtype));
     }
 }
 

@@ -66,7 +66,8 @@ typedef struct sheaf__rope_table {
 
 struct sheaf__linear;
 
-/* Keys and values of earlier tokens of one layer: [batch, length, owned width]. */
+/* Keys and values of earlier tokens of one layer: of its own attention [batch, owned heads, length,
+ * head_dim], of one to pictures [batch, length, owned width]. */
 typedef struct sheaf__cache {
     void *k, *v;
     int64_t length;

@@ -215,7 +215,7 @@ static bool is_sound(const sheaf__attention *s)
     return (s->dtype == SHEAF_F32 || s->dtype == SHEAF_BF16 || s->dtype == SHEAF_F16) &&
            s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX &&
            (s->full || s->queries <= s->keys) && s->keys <= INT32_MAX && s->kv_rows >= s->keys &&
-           (!packed || (!s->full && s->queries == s->keys && s->keys == s->kv_rows &&
+           (!packed || (!s->full && !s->by_head && s->queries == s->keys && s->keys == s->kv_rows &&
                         s->segment[0] == 0 && s->segment[s->segments] == s->batch * s->queries));
 }
 

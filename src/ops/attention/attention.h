@@ -57,8 +57,11 @@ typedef struct sheaf__attention {
     const uint8_t *key_mask; /* [batch, mask_ld], NULL = all visible */
     int64_t mask_ld;
     /* q, o: row b*queries + i, column (kv*group + g)*head_dim + c, row stride ldq / ldo.
-     * k, v: row b*kv_rows + j, column kv*head_dim + c, row stride ldk, ldv. */
+     * k, v: row b*kv_rows + j, column kv*head_dim + c, row stride ldk, ldv; with by_head (forward
+     * only) row (b*kv_heads + kv)*kv_rows + j, column c, so that a head's keys follow each other.
+     */
     int64_t ldq, ldk, ldv, ldo;
+    bool by_head;
     int64_t kv_rows; /* rows between sequences in k and v (keys, or the cache's length) */
     /* [segments + 1] ascending from 0 to batch * queries, each b * queries among them; needs
      * queries

@@ -9,6 +9,7 @@
 #define TILE_ROWS 6     /* rows of a tile at most */
 #define SINGLE_HEADS 2  /* whose sums of values are in registers */
 #define SINGLE_PANELS 2 /* of 16 channels, of each */
+#define SINGLE_WIDE SINGLE_PANELS
 
 static inline int tile_rows(int panels, kind kind)
 {
@@ -108,6 +109,7 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const ki
 #define EACH_TILES(X, kind) X(1, 1, kind) X(2, 1, kind)
 
 #define EACH_SINGLE(X, order) X(1, 1, order) X(2, 1, order) X(1, 2, order) X(2, 2, order)
+#define EACH_SINGLE_WIDE(X, order)
 
 #define TABLE sheaf__attention_avx2
 #include "ops/attention/attention_kernel.h"

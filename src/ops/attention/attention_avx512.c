@@ -10,6 +10,7 @@
 #define TILE_ROWS 8     /* rows of a tile at most */
 #define SINGLE_HEADS 4  /* whose sums of values are in registers */
 #define SINGLE_PANELS 4 /* of 16 channels, of each */
+#define SINGLE_WIDE 8   /* of half as many heads, where each has one chain */
 
 /* So that sums, a row of b and a word of a fit in 32 registers; of two chains only the chains, as
  * their sums are touched once in 16 words. */
@@ -168,6 +169,7 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const ki
 #define EACH_SINGLE(X, order)                                                                   \
     X(1, 1, order) X(2, 1, order) X(3, 1, order) X(4, 1, order)                                 \
     X(1, 4, order) X(2, 4, order) X(3, 4, order) X(4, 4, order)
+#define EACH_SINGLE_WIDE(X, order) X(1, 8, order) X(2, 8, order)
 /* clang-format on */
 
 #define HAS_UNIT

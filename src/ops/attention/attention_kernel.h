@@ -269,13 +269,18 @@ static const char *row_of(const job *w, const void *x, int64_t row, int64_t ld, 
 {
     return (const char *)x + sheaf__attention_at(row, ld, head, w->s->head_dim) * w->size;
 }
+static const char *key_row(const job *w, const void *x, int64_t j, int64_t ld)
+{
+    return (const char *)x +
+           sheaf__attention_key_at(w->s, w->part.batch, w->part.kv, j, ld) * w->size;
+}
 static const char *k_row(const job *w, int64_t j)
 {
-    return row_of(w, w->call->k, w->part.batch * w->s->kv_rows + j, w->s->ldk, w->part.kv);
+    return key_row(w, w->call->k, j, w->s->ldk);
 }
 static const char *v_row(const job *w, int64_t j)
 {
-    return row_of(w, w->call->v, w->part.batch * w->s->kv_rows + j, w->s->ldv, w->part.kv);
+    return key_row(w, w->call->v, j, w->s->ldv);
 }
 /* Of query i and head g of the group: in q or dq, in o or d_o. */
 static const char *q_row(const job *w, const void *q, int64_t i, int64_t g)

@@ -103,6 +103,15 @@ static inline int64_t sheaf__attention_at(int64_t row, int64_t ld, int64_t h, in
     return row * ld + h * head_dim;
 }
 
+/* The same of key j of sequence `batch` in k or v. */
+static inline int64_t sheaf__attention_key_at(const sheaf__attention *s, int64_t batch, int64_t kv,
+                                              int64_t j, int64_t ld)
+{
+    if (s->by_head)
+        return ((batch * s->kv_heads + kv) * s->kv_rows + j) * ld;
+    return sheaf__attention_at(batch * s->kv_rows + j, ld, kv, s->head_dim);
+}
+
 static inline float *sheaf__attention_stats(const sheaf__attention_call *call, int64_t batch,
                                             int64_t head, int64_t i)
 {

@@ -28,12 +28,12 @@ static int64_t o_at(const head *h, int64_t i)
 
 static int64_t k_at(const head *h, int64_t j)
 {
-    return sheaf__attention_at(h->batch * h->s->kv_rows + j, h->s->ldk, h->kv, h->s->head_dim);
+    return sheaf__attention_key_at(h->s, h->batch, h->kv, j, h->s->ldk);
 }
 
 static int64_t v_at(const head *h, int64_t j)
 {
-    return sheaf__attention_at(h->batch * h->s->kv_rows + j, h->s->ldv, h->kv, h->s->head_dim);
+    return sheaf__attention_key_at(h->s, h->batch, h->kv, j, h->s->ldv);
 }
 
 static bool sees(const head *h, int64_t i, int64_t j)

@@ -6,8 +6,9 @@
  * vector, and values are read where they lie, 16 channels at a time. No term is there that the
  * query does not see, so what is not finite needs no slow path. */
 
-#define KEY_PANELS 4 /* transposed at a time */
-#define AHEAD 16     /* keys whose values are asked for before they are used */
+#define KEY_PANELS 4    /* transposed at a time */
+#define AHEAD 16        /* keys whose values are asked for before they are used */
+#define KEYS_AHEAD 4096 /* bytes: what the processor asks for by itself ends with a page */
 
 typedef struct single {
     int64_t head, heads; /* of the group */
@@ -43,12 +44,14 @@ static int64_t plan_single(job *w, single *one)
 
 /* ---- scores ---- */
 
-/* Keys [j0, j1), at most KEY_PANELS panels of them; lanes past the last are zero. */
+/* Keys [j0, j1), at most KEY_PANELS panels of them; lanes past the last are zero. A cache has a
+ * head's keys one behind the other, so bytes ahead are keys ahead; elsewhere they are fewer. */
 static void turn_keys(const job *w, const single *one, int64_t j0, int64_t j1)
 {
     const int64_t stride = w->s->ldk * w->size;
     uint32_t *to = one->keys;
     for (int64_t j = j0; j < j1; j += PANEL, to += w->depth * PANEL) {
+        fetch_rows(w, k_row(w, j) + KEYS_AHEAD, stride, PANEL);
         if (j1 - j < PANEL)
             memset(to, 0, (size_t)(w->depth * PANEL) * 4);
         turn_rows(w, to, k_row(w, j), stride, least(PANEL, j1 - j));
@@ -61,8 +64,6 @@ static void score_heads(const job *w, const single *one)
     for (int64_t j = one->first; j < one->to; j += many) {
         const int64_t end = least(j + many, one->to);
         turn_keys(w, one, j, end);
-        if (end < one->to)
-            fetch_rows(w, k_row(w, end), w->s->ldk * w->size, least(many, one->to - end));
         const tile t = { .c = one->score + j - one->first,
                          .c_row = one->ld,
                          .c_panel = PANEL,
@@ -153,14 +154,14 @@ typedef struct sums {
 } sums;
 
 /* Adds what key j gives, if the query sees it. */
-SHEAF__INLINE void add_key(const sums *s, vec c[SINGLE_HEADS][SINGLE_PANELS], int64_t j,
+SHEAF__INLINE void add_key(const sums *s, vec c[SINGLE_HEADS][SINGLE_WIDE], int64_t j,
                            const int heads, const int panels, const sheaf_dtype dtype)
 {
     const single *one = s->one;
     const int64_t at = j - one->first;
     if (j < one->from || j >= one->to || (one->mask != NULL && one->mask[j] == 0))
         return;
-    vec v[SINGLE_PANELS];
+    vec v[SINGLE_WIDE];
     UNROLL for (int p = 0; p < panels; p++) v[p] =
         v_read(s->v + at * s->stride, p * PANEL, panels == 1 ? s->columns : PANEL, dtype);
     UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++) c[h][p] =
@@ -180,7 +181,7 @@ SHEAF__INLINE void ask_values(const sums *s, int64_t j, const int keys, const in
             __builtin_prefetch(row + at);
 }
 
-SHEAF__INLINE void clear(vec c[SINGLE_HEADS][SINGLE_PANELS], const int heads, const int panels)
+SHEAF__INLINE void clear(vec c[SINGLE_HEADS][SINGLE_WIDE], const int heads, const int panels)
 {
     UNROLL for (int h = 0; h < heads; h++) UNROLL for (int p = 0; p < panels; p++) c[h][p] =
         v_zero();
@@ -188,7 +189,7 @@ SHEAF__INLINE void clear(vec c[SINGLE_HEADS][SINGLE_PANELS], const int heads, co
 
 /* c = the sum over keys [j0, j1) of a block, in the order of `dtype`: the odd key of a pair before
  * the even one. */
-SHEAF__INLINE void chain_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_PANELS], int64_t j0,
+SHEAF__INLINE void chain_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_WIDE], int64_t j0,
                               int64_t j1, const int heads, const int panels,
                               const sheaf_dtype dtype)
 {
@@ -203,13 +204,13 @@ SHEAF__INLINE void chain_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_PANELS],
 }
 
 /* The same in the order `tiles`: two chains for each chunk. */
-SHEAF__INLINE void chunk_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_PANELS], int64_t j0,
+SHEAF__INLINE void chunk_keys(const sums *s, vec c[SINGLE_HEADS][SINGLE_WIDE], int64_t j0,
                               int64_t j1, const int heads, const int panels)
 {
     const int64_t chunk = SHEAF__ATTENTION_CHUNK;
     clear(c, heads, panels);
     for (int64_t c0 = j0 / chunk * chunk; c0 < j1; c0 += chunk) {
-        vec odd[SINGLE_HEADS][SINGLE_PANELS], even[SINGLE_HEADS][SINGLE_PANELS];
+        vec odd[SINGLE_HEADS][SINGLE_WIDE], even[SINGLE_HEADS][SINGLE_WIDE];
         const int64_t end = least(c0 + chunk, j1);
         clear(odd, heads, panels);
         clear(even, heads, panels);
@@ -229,7 +230,7 @@ typedef enum order { ORDER_F32, ORDER_F16, ORDER_PAIRS, ORDER_TILES } order;
 SHEAF__INLINE void add_values(const sums *s, int64_t j0, int64_t j1, const int heads,
                               const int panels, const order order)
 {
-    vec c[SINGLE_HEADS][SINGLE_PANELS];
+    vec c[SINGLE_HEADS][SINGLE_WIDE];
     if (order == ORDER_TILES)
         chunk_keys(s, c, j0, j1, heads, panels);
     else
@@ -245,15 +246,18 @@ SHEAF__INLINE void add_values(const sums *s, int64_t j0, int64_t j1, const int h
 }
 
 #define VALUES_CASE(heads, panels, order)                                                          \
-    case (order)*64 + (panels)*8 + (heads): add_values(s, j0, j1, heads, panels, order); break;
+    case (order)*256 + (panels)*16 + (heads): add_values(s, j0, j1, heads, panels, order); break;
 
 static void run_values(const sums *s, int64_t j0, int64_t j1, int heads, int panels, order order)
 {
-    switch (order * 64 + panels * 8 + heads) {
+    switch (order * 256 + panels * 16 + heads) {
         EACH_SINGLE(VALUES_CASE, ORDER_F32)
         EACH_SINGLE(VALUES_CASE, ORDER_F16)
         EACH_SINGLE(VALUES_CASE, ORDER_PAIRS)
         EACH_SINGLE(VALUES_CASE, ORDER_TILES)
+        EACH_SINGLE_WIDE(VALUES_CASE, ORDER_F32)
+        EACH_SINGLE_WIDE(VALUES_CASE, ORDER_F16)
+        EACH_SINGLE_WIDE(VALUES_CASE, ORDER_PAIRS)
     }
 }
 
@@ -264,16 +268,26 @@ static order order_of(const job *w)
     return w->call->sums == SHEAF__TILES ? ORDER_TILES : ORDER_PAIRS;
 }
 
+/* Panels of channels that are summed at once, of `d` that are left. */
+static int panels_at_once(int64_t d, bool wide)
+{
+    return wide && d >= SINGLE_WIDE * PANEL ? SINGLE_WIDE
+           : d >= SINGLE_PANELS * PANEL     ? SINGLE_PANELS
+                                            : 1;
+}
+
 /* out = p v over keys [j0, j1) of one block more; panels of channels outside, so that sums stay in
- * registers. */
+ * registers. All channels of fewer heads read memory from one end to the other. */
 static void add_single_block(const job *w, const single *one, int64_t j0, int64_t j1)
 {
     const order order = order_of(w);
-    const int64_t d = w->s->head_dim,
-                  most_heads = order == ORDER_TILES ? SINGLE_HEADS / 2 : SINGLE_HEADS;
+    const int64_t d = w->s->head_dim;
+    const bool wide =
+        SINGLE_WIDE > SINGLE_PANELS && d >= SINGLE_WIDE * PANEL && order != ORDER_TILES;
+    const int64_t most_heads = order == ORDER_TILES || wide ? SINGLE_HEADS / 2 : SINGLE_HEADS;
     for (int64_t h = 0; h < one->heads; h += most_heads)
         for (int64_t c = 0; c < d;) {
-            const int panels = d - c >= SINGLE_PANELS * PANEL ? SINGLE_PANELS : 1;
+            const int panels = panels_at_once(d - c, wide);
             const sums s = { .w = w,
                              .one = one,
                              .p = one->score + h * one->ld,

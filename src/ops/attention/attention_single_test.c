@@ -33,6 +33,7 @@ static void test_single__fast_equals_reference_at_odd_shapes(void **state)
         s.full = i % 7 == 3;
         s.cap = i % 6 == 2 ? 1.5f : 0;
         s.kv_rows += chance(i * 16 + 2, 5);
+        s.by_head = chance(i * 16 + 4, 3) > 0;
         check_shape(s, chance(i * 16 + 3, 3), i % 4 > 1, i);
     }
 }
@@ -55,6 +56,42 @@ static void test_single__order_of_the_sums(void **state)
         }
         check_twins(&p, "values that cancel");
         problem_drop(&p);
+    }
+}
+
+/* The heads of a row, or one head's rows behind the other: the same. */
+static void test_single__by_head_is_another_place_of_the_same(void **state)
+{
+    for (int queries = 1; queries < 40; queries += 19) {
+        sheaf__attention s = shape_of(SHEAF_BF16, 70, 2, 24);
+        s.batch = 2;
+        s.queries = queries;
+        s.kv_rows = 73;
+        problem rows = problem_of(s, 2, false);
+        s.by_head = true;
+        problem heads = problem_of(s, 1, false);
+        const uint16_t *from[] = { rows.k, rows.v };
+        uint16_t *to[] = { heads.k, heads.v };
+        const int64_t ld[] = { rows.s.ldk, rows.s.ldv }, ldh[] = { heads.s.ldk, heads.s.ldv };
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t h = 0; h < 2; h++)
+                for (int64_t j = 0; j < 70; j++)
+                    for (int x = 0; x < 2; x++)
+                        memcpy(to[x] + ((b * 2 + h) * 73 + j) * ldh[x],
+                               from[x] + (b * 73 + j) * ld[x] + h * 24, 48);
+        for (int64_t i = 0; i < 2 * queries; i++)
+            memcpy((uint16_t *)heads.q + i * heads.s.ldq, (uint16_t *)rows.q + i * rows.s.ldq,
+                   4 * 48);
+        result a = result_of(&rows), b = result_of(&heads);
+        run_device(&rows, &a, NULL, 1);
+        run_device(&heads, &b, NULL, 1);
+        for (int64_t i = 0; i < 2 * queries; i++)
+            CHECK_BYTES("o", (uint16_t *)b.o + i * heads.s.ldo, (uint16_t *)a.o + i * rows.s.ldo,
+                        4 * 48);
+        result_drop(&a);
+        result_drop(&b);
+        problem_drop(&rows);
+        problem_drop(&heads);
     }
 }
 
@@ -116,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single__fast_equals_reference_at_odd_shapes),
         cmocka_unit_test(test_single__order_of_the_sums),
+        cmocka_unit_test(test_single__by_head_is_another_place_of_the_same),
         cmocka_unit_test(test_single__heads_by_parts),
         cmocka_unit_test(test_single__numbers_out_of_the_ordinary),
         cmocka_unit_test(test_single__a_query_that_sees_nothing_gives_zero),

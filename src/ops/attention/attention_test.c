@@ -276,6 +276,7 @@ static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
         s.window = i % 4 == 1 ? 1 + chance(i * 16 + 6, 90) : 0;
         s.kv_rows = s.keys + chance(i * 16 + 7, 5);
         s.cap = i % 15 == 2 ? 1.5f : 0;
+        s.by_head = i % 3 == 0 && chance(i * 16 + 9, 2) == 0;
         check_shape(s, chance(i * 16 + 8, 3), i % 2 == 0, i);
     }
 }

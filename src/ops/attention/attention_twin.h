@@ -36,15 +36,17 @@ static inline void *guarded(const problem *p, int64_t n, uint64_t salt)
 static inline problem problem_of(sheaf__attention s, int64_t slack, bool masked)
 {
     problem p = { .s = s };
-    const int64_t q_wide = s.kv_heads * s.group * s.head_dim, k_wide = s.kv_heads * s.head_dim;
+    const int64_t q_wide = s.kv_heads * s.group * s.head_dim,
+                  k_wide = s.by_head ? s.head_dim : s.kv_heads * s.head_dim,
+                  tables = s.by_head ? s.batch * s.kv_heads : s.batch;
     p.s.ldq = q_wide + slack;
     p.s.ldo = q_wide + 2 * slack;
     p.s.ldk = k_wide + slack;
     p.s.ldv = k_wide + 3 * slack;
     p.nq = (s.batch * s.queries - 1) * p.s.ldq + q_wide;
     p.no = (s.batch * s.queries - 1) * p.s.ldo + q_wide;
-    p.nk = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldk + k_wide;
-    p.nv = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldv + k_wide;
+    p.nk = ((tables - 1) * s.kv_rows + s.keys - 1) * p.s.ldk + k_wide;
+    p.nv = ((tables - 1) * s.kv_rows + s.keys - 1) * p.s.ldv + k_wide;
     p.nstats = s.batch * s.kv_heads * s.group * s.queries * 2;
     p.q = guarded(&p, p.nq, 1);
     p.k = guarded(&p, p.nk, 2);
@@ -60,7 +62,7 @@ static inline problem problem_of(sheaf__attention s, int64_t slack, bool masked)
 
 static inline bool has_backward(const sheaf__attention *s)
 {
-    return s->full || s->queries == s->keys;
+    return !s->by_head && (s->full || s->queries == s->keys);
 }
 
 static inline void *zeros(const problem *p, int64_t n)
