@@ -221,8 +221,8 @@ typedef struct mm_band {
     int64_t rows, cols;
     float *near, *far;
     int64_t far_size;        /* floats of a slot */
-    mm_ending *ending;       /* of engines that have `end`; */
-    float *stored;           /* what it reads, MM_NEAR floats */
+    mm_ending *ending;       /* of engines that have `end`: what the band before has left */
+    float *stored;           /* and where its sums are, MM_NEAR floats */
     const mm_finish *finish; /* of the last pass, instead of `to`; or NULL */
     int64_t row0, col0;      /* of finish->y */
     mm_soon *soon;
