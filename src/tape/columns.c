@@ -11,39 +11,15 @@ typedef struct own_params {
     int64_t begin[SHEAF_MAX_SLICES + 1]; /* by rank: its first column; [ranks] = all */
 } own_params;
 
-typedef struct copy {
-    char *dst;
-    const char *src;
-    int64_t ld_dst, ld_src;
-    size_t bytes;
-} copy;
-
-static void copy_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const copy *c = arg;
-    for (int64_t r = begin; r < end; r++)
-        memcpy(c->dst + r * c->ld_dst, c->src + r * c->ld_src, c->bytes);
-}
-
-/* [rows, cols] out of one matrix into another; lengths of rows in elements. */
-static void copy_box(sheaf__context *c, void *dst, int64_t ld_dst, const void *src, int64_t ld_src,
-                     int64_t rows, int64_t cols)
-{
-    const int64_t size = (int64_t)sheaf_dtype_bytes(c->dtype);
-    if (cols > 0)
-        sheaf__rows(c, rows, 64, copy_rows,
-                    &(copy){ dst, src, ld_dst * size, ld_src * size, (size_t)(cols * size) });
-}
-
 static sheaf_status *own_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const own_params *p = op->params;
     if (c->device->kind != SHEAF_DRY)
-        copy_box(c, p->y->data, p->y->cols,
-                 (const char *)p->x->data +
-                     p->begin[c->rank] * (int64_t)sheaf_dtype_bytes(c->dtype),
-                 p->x->cols, p->x->rows, p->y->cols);
+        sheaf__copy_box(c, p->y->data, p->y->cols,
+                        (const char *)p->x->data +
+                            p->begin[c->rank] * (int64_t)sheaf_dtype_bytes(c->dtype),
+                        p->x->cols, p->x->rows, p->y->cols);
     return NULL;
 }
 
@@ -69,8 +45,8 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
         char *dx = apart != NULL ? apart : p->x->grad;
         for (int r = 0; r < c->ranks && st == NULL; r++) {
             const int64_t cols = p->begin[r + 1] - p->begin[r];
-            copy_box(c, dx + p->begin[r] * size, p->x->cols, all + p->begin[r] * rows * size, cols,
-                     rows, cols);
+            sheaf__copy_box(c, dx + p->begin[r] * size, p->x->cols, all + p->begin[r] * rows * size,
+                            cols, rows, cols);
         }
         if (st == NULL && apart != NULL)
             sheaf__accumulate(c, p->x->grad, apart, rows * p->x->cols, c->dtype);

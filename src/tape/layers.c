@@ -486,15 +486,6 @@ static int64_t keys_of(const attention_params *p, int64_t sequence)
     return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
 }
 
-/* The rows of one head from [rows, heads of all] into the cache, whose rows have one. */
-static void append_head(void *to, const void *from, int64_t rows, int64_t cols, int64_t head_dim,
-                        sheaf_dtype dtype)
-{
-    const size_t bytes = (size_t)head_dim * sheaf_dtype_bytes(dtype);
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(sheaf__at(to, i * head_dim, dtype), sheaf__at(from, i * cols, dtype), bytes);
-}
-
 /* New rows go behind the old ones of each sequence and head. */
 static void append(const sheaf__context *c, const attention_params *p)
 {
@@ -504,10 +495,10 @@ static void append(const sheaf__context *c, const attention_params *p)
         for (int64_t h = 0; h < heads->kv_heads; h++) {
             const int64_t at = (b * heads->kv_heads + h) * p->cache->length + keys_of(p, b) - n,
                           from = b * n * cols + h * d;
-            append_head(sheaf__at(p->cache->k, at * d, c->dtype),
-                        sheaf__at(p->k->data, from, c->dtype), n, cols, d, c->dtype);
-            append_head(sheaf__at(p->cache->v, at * d, c->dtype),
-                        sheaf__at(p->v->data, from, c->dtype), n, cols, d, c->dtype);
+            sheaf__copy_box(c, sheaf__at(p->cache->k, at * d, c->dtype), d,
+                            sheaf__at(p->k->data, from, c->dtype), cols, n, d);
+            sheaf__copy_box(c, sheaf__at(p->cache->v, at * d, c->dtype), d,
+                            sheaf__at(p->v->data, from, c->dtype), cols, n, d);
         }
 }
 

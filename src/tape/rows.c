@@ -1,6 +1,8 @@
 /* rows.c - see rows.h. */
 #include "tape/rows.h"
 
+#include <string.h>
+
 enum { CHUNK = 1 << 15 };
 
 typedef struct pair {
@@ -35,6 +37,29 @@ void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int6
                        sheaf_dtype dtype)
 {
     sheaf__rows(c, n, CHUNK, accumulate_elements, &(pair){ c, dst, src, dtype });
+}
+
+typedef struct box {
+    char *dst;
+    const char *src;
+    int64_t ld_dst, ld_src;
+    size_t bytes;
+} box;
+
+static void copy_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const box *b = arg;
+    for (int64_t r = begin; r < end; r++)
+        memcpy(b->dst + r * b->ld_dst, b->src + r * b->ld_src, b->bytes);
+}
+
+void sheaf__copy_box(const sheaf__context *c, void *dst, int64_t ld_dst, const void *src,
+                     int64_t ld_src, int64_t rows, int64_t cols)
+{
+    const int64_t size = (int64_t)sheaf_dtype_bytes(c->dtype);
+    if (cols > 0)
+        sheaf__rows(c, rows, 64, copy_rows,
+                    &(box){ dst, src, ld_dst * size, ld_src * size, (size_t)(cols * size) });
 }
 
 sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, float *const *part,

@@ -15,6 +15,9 @@ void sheaf__add(const sheaf__context *context, float *dst, const float *src, int
 /* dst = round(dst + src), n elements of `dtype` */
 void sheaf__accumulate(const sheaf__context *context, void *dst, const void *src, int64_t n,
                        sheaf_dtype dtype);
+/* [rows, cols] of the compute dtype out of one matrix into another; lengths of rows in elements. */
+void sheaf__copy_box(const sheaf__context *context, void *dst, int64_t ld_dst, const void *src,
+                     int64_t ld_src, int64_t rows, int64_t cols);
 /* sheaf__sum_partials - the sum over slices of dense [rows, cols] partials, part[s - first] of each
  * owned slice s; destroys them. The total over all ranks ends in *total, which is one of the
  * partials or, for a rank that holds no present slice, `spare`. */

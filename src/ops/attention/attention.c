@@ -313,7 +313,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     const int64_t block = SHEAF__ATTENTION_BLOCK,
                   heads =
                       (shape->segment == NULL ? shape->batch : shape->segments) * shape->kv_heads;
-    assert(is_sound(shape) && (shape->full || shape->queries == shape->keys));
+    assert(is_sound(shape) && !shape->by_head && (shape->full || shape->queries == shape->keys));
     count_flops(device, shape, 5);
     if (heads * (shape->queries + shape->keys) == 0)
         return;

@@ -186,7 +186,7 @@ static inline bool is_left(const ending *e)
 /* Up to `fours` times four rows. */
 static void end_some(ending *e, int64_t fours)
 {
-    for (; fours > 0 && e->left->done < e->left->rows; fours--)
+    for (; fours > 0 && is_left(e); fours--)
         switch ((way)e->left->way) {
         case TO_SUMS: end_way(e, TO_SUMS); break;
         case TO_F32: end_way(e, TO_F32); break;
