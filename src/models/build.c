@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "catalog/boxes.h"
 #include "models/rope.h"
+#include "tape/rows.h"
 
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name)
 {
@@ -107,35 +108,47 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
     return st;
 }
 
-/* Compute copies of one part's A and B, in the layout of trained tensors: slice after slice. */
+/* Compute copies of one factor, in the layout of trained tensors: slice after slice, one block. */
+static sheaf_status *take_copy(sheaf__model *m, const sheaf__lora_part *part, const sheaf_cut *cut,
+                               int piece, int64_t length, int64_t width,
+                               void *copy[SHEAF_MAX_SLICES], int64_t numel[SHEAF_MAX_SLICES])
+{
+    const sheaf__context *c = m->context;
+    const bool whole = cut->nparts == 0;
+    const int first = whole ? 0 : (int)c->own.begin, end = whole ? 1 : (int)c->own.end;
+    int64_t all = 0;
+    for (int s = first; s < end; s++) {
+        sheaf_range rows = { 0, length };
+        sheaf_status *st = whole ? NULL : sheaf_cut_rows(&rows, cut, piece, s);
+        if (st != NULL)
+            return st;
+        numel[s] = (rows.end - rows.begin) * width;
+        all += numel[s];
+    }
+    void *block;
+    sheaf_status *st = sheaf__take(&block, m->context, (size_t)all * sheaf_dtype_bytes(c->dtype),
+                                   part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
+    for (int s = first; s < end && st == NULL; s++) {
+        copy[s] = block;
+        block = sheaf__at(block, numel[s], c->dtype);
+    }
+    return st;
+}
+
 static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part,
                                  const sheaf_lora_module *module, int piece)
 {
-    const sheaf__context *c = m->context;
-    const sheaf_memory kind = part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS;
     sheaf_status *st = NULL;
-    if (part->first != NULL) {
+    if (part->first == NULL) {
+        st = take_copy(m, part, &module->a_cut, 0, module->a_shape[1], part->rank, part->a_copy,
+                       part->a_numel);
+    } else {
         memcpy(part->a_copy, part->first->a_copy, sizeof part->a_copy);
         memcpy(part->a_numel, part->first->a_numel, sizeof part->a_numel);
     }
-    for (int f = part->first != NULL; f < 2; f++) {
-        const sheaf_cut *cut = f == 0 ? &module->a_cut : &module->b_cut;
-        const bool whole = cut->nparts == 0;
-        const int64_t width = f == 0 ? part->rank : module->b_shape[1],
-                      length = f == 0 ? module->a_shape[1] : module->b_shape[0];
-        for (int s = whole ? 0 : (int)c->own.begin; s < (whole ? 1 : (int)c->own.end) && st == NULL;
-             s++) {
-            sheaf_range rows = { 0, length };
-            if (!whole)
-                st = sheaf_cut_rows(&rows, cut, f == 0 ? 0 : piece, s);
-            const int64_t n = (rows.end - rows.begin) * width;
-            (f == 0 ? part->a_numel : part->b_numel)[s] = n;
-            if (st == NULL)
-                st = sheaf__take(&(f == 0 ? part->a_copy : part->b_copy)[s], m->context,
-                                 (size_t)n * sheaf_dtype_bytes(c->dtype), kind);
-        }
-    }
-    return st;
+    return st != NULL ? st
+                      : take_copy(m, part, &module->b_cut, piece, module->b_shape[0],
+                                  module->b_shape[1], part->b_copy, part->b_numel);
 }
 
 static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const sheaf_tensor *t,
@@ -204,15 +217,20 @@ static sheaf_status *lay_out_slices(const sheaf__model *m, sheaf__linear *l, con
 static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t,
                                  sheaf_memory kind)
 {
+    const sheaf_dtype dtype = sheaf__build_dtype(m, t);
     sheaf_status *st = NULL;
+    l->all = (sheaf__packed){ .dtype = dtype, .n = l->owned, .k = l->in };
+    if (!l->rows && l->owned > 0)
+        st = sheaf__take(&l->all.ahead, m->context, sheaf__packed_bytes(dtype, l->owned, l->in),
+                         kind);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
-        *w = (sheaf__packed){ .dtype = sheaf__build_dtype(m, t),
-                              .n = l->rows ? l->out : l->extent[s],
-                              .k = l->rows ? l->extent[s] : l->in };
+        *w = l->rows ? (sheaf__packed){ .dtype = dtype, .n = l->out, .k = l->extent[s] }
+                     : sheaf__packed_part(&l->all, l->begin[s], l->extent[s]);
         if (l->extent[s] == 0)
             continue;
-        st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(w->dtype, w->n, w->k), kind);
+        if (l->rows)
+            st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(dtype, w->n, w->k), kind);
         /* Panels for the gradient of the input, where there will be one; of trained weights they
          * would be packed anew every step. */
         if (!m->options.backward || !m->flows || kind == SHEAF_MEM_TRAINED)
@@ -396,17 +414,21 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 static void lora_blocks(const sheaf__lora_part *lora, const char *name,
                         void (*block)(void *self, const char *name, void *block), void *self)
 {
+    int a = 0, b = 0; /* the first slice's is the block of all */
     for (int s = 0; s < SHEAF_MAX_SLICES && lora != NULL; s++) {
-        block(self, name, lora->first == NULL ? lora->a_copy[s] : NULL);
-        block(self, name, lora->b_copy[s]);
+        if (lora->first == NULL && lora->a_copy[s] != NULL && a++ == 0)
+            block(self, name, lora->a_copy[s]);
+        if (lora->b_copy[s] != NULL && b++ == 0)
+            block(self, name, lora->b_copy[s]);
     }
 }
 
 static void linear_blocks(const sheaf__linear *l,
                           void (*block)(void *self, const char *name, void *block), void *self)
 {
+    block(self, l->name, l->all.ahead);
     for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
-        block(self, l->name, l->w[s].ahead);
+        block(self, l->name, l->rows ? l->w[s].ahead : NULL);
         block(self, l->name, l->w[s].back);
     }
     lora_blocks(l->lora, l->name, block, self);

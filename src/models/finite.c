@@ -44,18 +44,21 @@ static bool floats_are(const sheaf__context *c, const sheaf__trained *t, const f
 }
 
 /* Panels are padded with zeros. */
+static bool is_packed_well(const sheaf__packed *w)
+{
+    const size_t bytes = w->ahead == NULL ? 0 : sheaf__packed_bytes(w->dtype, w->n, w->k);
+    return sheaf__is_finite(w->ahead, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)), w->dtype);
+}
+
 static bool panels_are(const sheaf__context *c, const sheaf__linear *l)
 {
-    bool sound = l->weight_trained == NULL || is_sound(c, l->weight_trained);
+    bool sound = l->weight_trained == NULL || is_sound(c, l->weight_trained), here = true;
     for (int s = l->first; s < l->first + l->count && sound; s++) {
-        const sheaf__packed *w = &l->w[s];
-        if (is_here(l->weight_trained, s))
-            continue;
-        const size_t bytes = l->extent[s] == 0 ? 0 : sheaf__packed_bytes(w->dtype, w->n, w->k);
-        sound =
-            sheaf__is_finite(w->ahead, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)), w->dtype);
+        here = here && is_here(l->weight_trained, s);
+        if (l->rows && !is_here(l->weight_trained, s))
+            sound = is_packed_well(&l->w[s]);
     }
-    return sound;
+    return sound && (l->rows || here || is_packed_well(&l->all));
 }
 
 static bool table_is(const sheaf__model *m, const sheaf__table *t)

@@ -166,23 +166,32 @@ static sheaf_dtype kept_as(const sheaf__model *m, sheaf_source *base, const char
     return e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16 ? e->dtype : m->context->dtype;
 }
 
-static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
-                                 sheaf__packed *w)
+static sheaf_status *take_larger(sheaf__model *m, void **panels, size_t bytes)
 {
-    const sheaf_dtype as = kept_as(m, base, l->name, w->dtype);
-    const bool larger = sheaf_dtype_bytes(as) != sheaf_dtype_bytes(w->dtype);
-    sheaf_status *st = NULL;
-    w->dtype = as;
-    if (!larger || w->ahead == NULL)
+    if (*panels == NULL)
         return NULL;
-    sheaf__give(m->context, w->ahead);
-    w->ahead = NULL;
-    st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(as, w->n, w->k), SHEAF_MEM_WEIGHTS);
-    if (st == NULL && w->back != NULL) {
-        sheaf__give(m->context, w->back);
-        w->back = NULL;
-        st = sheaf__take(&w->back, m->context, sheaf__packed_back_bytes(as, w->n, w->k),
-                         SHEAF_MEM_WEIGHTS);
+    sheaf__give(m->context, *panels);
+    *panels = NULL;
+    return sheaf__take(panels, m->context, bytes, SHEAF_MEM_WEIGHTS);
+}
+
+static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
+{
+    const sheaf_dtype planned = l->all.dtype, as = kept_as(m, base, l->name, planned);
+    const bool larger = sheaf_dtype_bytes(as) != sheaf_dtype_bytes(planned);
+    sheaf_status *st = NULL;
+    l->all.dtype = as;
+    if (larger)
+        st = take_larger(m, &l->all.ahead, sheaf__packed_bytes(as, l->all.n, l->all.k));
+    for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
+        sheaf__packed *w = &l->w[s];
+        w->dtype = as;
+        if (!l->rows)
+            w->ahead = l->all.ahead;
+        else if (larger)
+            st = take_larger(m, &w->ahead, sheaf__packed_bytes(as, w->n, w->k));
+        if (larger && st == NULL)
+            st = take_larger(m, &w->back, sheaf__packed_back_bytes(as, w->n, w->k));
     }
     return st;
 }
@@ -191,9 +200,7 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
  * that all of a rank's are read together, not in pieces of a row each. */
 static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
-    sheaf_status *st = NULL;
-    for (int s = l->first; s < l->first + l->count && st == NULL; s++)
-        st = keep_panels(m, base, l, &l->w[s]);
+    sheaf_status *st = keep_panels(m, base, l);
     for (int s = l->first; s < l->first + l->count && st == NULL && !l->rows; s++)
         st = read_box(&(box){ .c = m->context,
                               .source = base,

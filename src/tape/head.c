@@ -222,9 +222,6 @@ static void block_logits(block *b)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    sheaf__product job[SHEAF_MAX_SLICES];
-    sheaf__term term[SHEAF_MAX_SLICES][2];
-    int jobs = 0;
     if (l->lora != NULL) {
         const sheaf__term inner = { .a = b->x,
                                     .lda = l->in,
@@ -245,34 +242,30 @@ static void block_logits(block *b)
                                    .round_to = SHEAF_F32 };
         sheaf__products(c->device, &h, 1);
     }
-    for (int s = l->first; s < l->first + l->count; s++) {
-        if (l->extent[s] == 0)
-            continue;
-        term[jobs][0] = (sheaf__term){
-            .a = b->x, .lda = l->in, .form = SHEAF__B_AHEAD, .w = &l->w[s], .k = l->in
+    if (l->owned > 0) {
+        sheaf__term term[2] = {
+            { .a = b->x, .lda = l->in, .form = SHEAF__B_AHEAD, .w = &l->all, .k = l->in }
         };
         if (l->lora != NULL)
-            term[jobs][1] = (sheaf__term){ .a = b->h,
-                                           .lda = l->lora->rank,
-                                           .form = SHEAF__B_NK,
-                                           .b = l->lora->b_copy[s],
-                                           .ldb = l->lora->rank,
-                                           .k = l->lora->rank };
-        job[jobs] = (sheaf__product){ .m = b->n,
-                                      .n = l->extent[s],
-                                      .dtype = c->dtype,
-                                      .nslices = 1,
-                                      .term = term[jobs],
-                                      .nterms = l->lora == NULL ? 1 : 2,
-                                      .y = b->logits + l->begin[s],
-                                      .ldy = l->owned,
-                                      .out = SHEAF_F32,
-                                      .alpha = 1,
-                                      .round_to = c->dtype };
-        jobs++;
+            term[1] = (sheaf__term){ .a = b->h,
+                                     .lda = l->lora->rank,
+                                     .form = SHEAF__B_NK,
+                                     .b = l->lora->b_copy[l->first],
+                                     .ldb = l->lora->rank,
+                                     .k = l->lora->rank };
+        const sheaf__product logits = { .m = b->n,
+                                        .n = l->owned,
+                                        .dtype = c->dtype,
+                                        .nslices = 1,
+                                        .term = term,
+                                        .nterms = l->lora == NULL ? 1 : 2,
+                                        .y = b->logits,
+                                        .ldy = l->owned,
+                                        .out = SHEAF_F32,
+                                        .alpha = 1,
+                                        .round_to = c->dtype };
+        sheaf__products(c->device, &logits, 1);
     }
-    if (jobs > 0)
-        sheaf__products(c->device, job, jobs);
     if (l->cap > 0)
         sheaf__rows(c, b->n, 16, cap_rows, b);
 }

@@ -5,6 +5,7 @@
 
 #include "tape/ends_test.h"
 #include "tape/linear.h"
+#include "tape/rows.h"
 
 enum { LAYER_SLICES = 8 };
 
@@ -99,6 +100,7 @@ typedef struct layer {
     sheaf__linear linear;
     sheaf__lora_part lora;
     boxes weight, bias, a, b;
+    void *b_copy; /* lora.b_copy, slice after slice */
 } layer;
 
 static void *aligned(size_t bytes)
@@ -130,14 +132,18 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
                               .out = of->weight->rows,
                               .rows = of->rows,
                               .count = LAYER_SLICES } };
+    n->all = (sheaf__packed){ c->dtype, n->out, n->in };
+    if (!of->rows)
+        n->all.ahead = aligned(sheaf__packed_bytes(c->dtype, n->out, n->in));
     for (int k = 0; k < LAYER_SLICES; k++) {
         n->begin[k] = of->units * k / LAYER_SLICES * of->per_unit;
         n->extent[k] = of->units * (k + 1) / LAYER_SLICES * of->per_unit - n->begin[k];
         n->owned += n->extent[k];
         present[k] = n->extent[k] > 0;
-        n->w[k] = (sheaf__packed){ c->dtype, of->rows ? n->out : n->extent[k],
-                                   of->rows ? n->extent[k] : n->in, NULL, NULL };
-        n->w[k].ahead = aligned(sheaf__packed_bytes(c->dtype, n->w[k].n, n->w[k].k));
+        n->w[k] = of->rows ? (sheaf__packed){ c->dtype, n->out, n->extent[k] }
+                           : sheaf__packed_part(&n->all, n->begin[k], n->extent[k]);
+        if (of->rows)
+            n->w[k].ahead = aligned(sheaf__packed_bytes(c->dtype, n->w[k].n, n->w[k].k));
         n->w[k].back =
             of->back ? aligned(sheaf__packed_back_bytes(c->dtype, n->w[k].n, n->w[k].k)) : NULL;
     }
@@ -159,11 +165,12 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
                                       .purpose = of->purpose,
                                       .a = &l->a.trained,
                                       .b = &l->b.trained };
-        for (int k = 0; k < LAYER_SLICES; k++) {
-            l->lora.a_numel[k] = box_numel(&l->a, k);
-            l->lora.b_numel[k] = box_numel(&l->b, k);
+        l->b_copy = aligned((size_t)(of->b->rows * of->b->cols) * 4);
+        for (int64_t k = 0, at = 0; k < LAYER_SLICES; k++, at += l->lora.b_numel[k - 1]) {
+            l->lora.a_numel[k] = box_numel(&l->a, (int)k);
+            l->lora.b_numel[k] = box_numel(&l->b, (int)k);
             l->lora.a_copy[k] = aligned((size_t)l->lora.a_numel[k] * 4);
-            l->lora.b_copy[k] = aligned((size_t)l->lora.b_numel[k] * 4);
+            l->lora.b_copy[k] = sheaf__at(l->b_copy, at, c->dtype);
         }
         n->lora = &l->lora;
     }
@@ -178,11 +185,13 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
 
 static void layer_free(layer *l)
 {
+    free(l->linear.all.ahead);
+    free(l->b_copy);
     for (int k = 0; k < LAYER_SLICES; k++) {
-        free(l->linear.w[k].ahead);
+        if (l->linear.rows)
+            free(l->linear.w[k].ahead);
         free(l->linear.w[k].back);
         free(l->lora.a_copy[k]);
-        free(l->lora.b_copy[k]);
     }
     free(l->linear.bias);
     boxes_free(&l->weight);

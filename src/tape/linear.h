@@ -32,7 +32,8 @@ typedef struct sheaf__lora_part {
     uint64_t purpose;      /* of its random numbers: sheaf__name_key(module) */
     sheaf__trained *a, *b; /* NULL when the adapter is only used */
     int64_t a_at, b_at[SHEAF_MAX_SLICES];
-    /* In the compute dtype, dense; index 0 when the factor is replicated, else by slice. */
+    /* In the compute dtype, dense; index 0 when the factor is replicated, else by slice. Owned
+     * slices of B follow each other: from the first one on they are one matrix. */
     void *a_copy[SHEAF_MAX_SLICES], *b_copy[SHEAF_MAX_SLICES];
     int64_t a_numel[SHEAF_MAX_SLICES], b_numel[SHEAF_MAX_SLICES];
     /* The first part of the same module, recorded in the same op: A, its copies and h are its, and
@@ -52,8 +53,10 @@ typedef struct sheaf__linear {
     int64_t logical0; /* index of the first owned row of the cut axis in the tensor */
     int64_t owned;    /* sum of extents */
     sheaf_tree tree;  /* of the slices that are not empty */
-    /* In the compute dtype; where that is float32, frozen weights may stay as they are stored. */
-    sheaf__packed w[SHEAF_MAX_SLICES];
+    /* In the compute dtype; where that is float32, frozen weights may stay as they are stored. Of a
+     * layer cut along its out axis w[s] are parts of `all`, as every output is a sum of its own: x
+     * meets them at once. */
+    sheaf__packed w[SHEAF_MAX_SLICES], all;
     float *bias; /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
     sheaf__trained *weight_trained, *bias_trained; /* NULL when frozen */
     int64_t weight_at[SHEAF_MAX_SLICES], bias_at[SHEAF_MAX_SLICES];

@@ -66,26 +66,23 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__batch_run(c, b);
     for (int i = 0; i < p->n; i++) {
         const sheaf__linear *l = p->linear[i];
-        for (int s = l->first; s < l->first + l->count; s++) {
-            if (l->extent[s] == 0)
-                continue;
-            sheaf__product *job = sheaf__batch_job(b, m, l->extent[s], c->dtype,
-                                                   sheaf__at(p->y[i]->data, l->begin[s], c->dtype),
-                                                   l->owned, c->dtype);
-            job->bias = l->bias == NULL ? NULL : l->bias + l->begin[s];
-            sheaf__batch_term(
-                b, job,
-                (sheaf__term){
-                    .a = p->x->data, .lda = in, .form = SHEAF__B_AHEAD, .w = &l->w[s], .k = in });
-            if (l->lora != NULL)
-                sheaf__batch_term(b, job,
-                                  (sheaf__term){ .a = p->h[i]->data,
-                                                 .lda = l->lora->rank,
-                                                 .form = SHEAF__B_NK,
-                                                 .b = l->lora->b_copy[s],
-                                                 .ldb = l->lora->rank,
-                                                 .k = l->lora->rank });
-        }
+        if (l->owned == 0)
+            continue;
+        sheaf__product *job =
+            sheaf__batch_job(b, m, l->owned, c->dtype, p->y[i]->data, l->owned, c->dtype);
+        job->bias = l->bias;
+        sheaf__batch_term(
+            b, job,
+            (sheaf__term){
+                .a = p->x->data, .lda = in, .form = SHEAF__B_AHEAD, .w = &l->all, .k = in });
+        if (l->lora != NULL)
+            sheaf__batch_term(b, job,
+                              (sheaf__term){ .a = p->h[i]->data,
+                                             .lda = l->lora->rank,
+                                             .form = SHEAF__B_NK,
+                                             .b = l->lora->b_copy[l->first],
+                                             .ldb = l->lora->rank,
+                                             .k = l->lora->rank });
     }
     sheaf__batch_run(c, b);
     sheaf__batch_free(b);

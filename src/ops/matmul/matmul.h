@@ -28,31 +28,37 @@
 #include "sheaf/owner.h"
 #include "ops/device.h"
 
-/* One slice of a weight W [n, k] (n = out, k = in), stored in panels private to
- * matmul. With `back` NULL, products with the transpose repack on the fly. */
+/* A weight W [n, k] (n = out, k = in), stored in panels private to matmul. With `back` NULL,
+ * products with the transpose repack on the fly.
+ * Several weights may share the panels of a larger one, of whose rows each has some: the larger one
+ * meets x at once, whatever its parts are, and each part meets its own dy. */
 typedef struct sheaf__packed {
     sheaf_dtype dtype; /* F32, BF16 or F16 */
     int64_t n, k;
-    void *ahead; /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned */
-    void *back;  /* panels for dy W, sheaf__packed_back_bytes() bytes, or NULL */
+    void *ahead; /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned; of the larger one */
+    void *back;  /* W's own for dy W, sheaf__packed_back_bytes() bytes, or NULL */
+    int64_t row0, rows; /* W's first row among the larger one's, and how many that has; rows 0: W
+                           is a part of nothing */
 } sheaf__packed;
 
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
 size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
-/* sheaf__pack - writes rows [row0, row0 + rows) of W from src [rows, k] (row stride
+/* sheaf__packed_part - rows [row0, row0 + n) of w, without panels of its own for dy. */
+sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n);
+/* sheaf__pack - writes rows [first, first + count) of W from src [count, k] (row stride
  * ld elements, of F32, BF16 or F16), converting by rounding to nearest even. Any
  * order and split of rows gives the same panels; the call that writes the last
  * row also clears the padding. Serial; different row ranges that are multiples
- * of 32 apart may be packed by different threads. */
-void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t row0,
-                 int64_t rows);
+ * of 32 apart may be packed by different threads, and so may different parts. */
+void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t first,
+                 int64_t count);
 /* sheaf__packed_row - row `row` of W [k] in w->dtype. */
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row);
 
 typedef enum sheaf__right {
     SHEAF__B_NK,    /* b stored [n, k], row stride ldb: A * B^T */
     SHEAF__B_KN,    /* b stored [k, n], row stride ldb */
-    SHEAF__B_AHEAD, /* w: n = w->n, k = w->k: A * W^T */
+    SHEAF__B_AHEAD, /* w: n = w->n, k = w->k: A * W^T; no part, or one that begins a panel */
     SHEAF__B_BACK,  /* w: n = w->k, k = w->n: A * W */
 } sheaf__right;
 

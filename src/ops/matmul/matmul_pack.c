@@ -19,6 +19,16 @@ size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
     return sheaf__packed_bytes(dtype, k, n);
 }
 
+sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n)
+{
+    return (sheaf__packed){ .dtype = w->dtype,
+                            .n = n,
+                            .k = w->k,
+                            .row0 = w->row0 + row0,
+                            .rows = w->rows > 0 ? w->rows : w->n,
+                            .ahead = w->ahead };
+}
+
 static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -32,8 +42,8 @@ static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from
     }
 }
 
-/* A piece of W in w->dtype: `rows` rows from `row`, all in one panel of `ahead`, `cols` columns
- * from `col`, all in one of its blocks. */
+/* A piece of W in w->dtype: `rows` rows from `row`, all in one panel of `ahead` and in one block of
+ * `back`, `cols` columns from `col`, all in one block of `ahead`. */
 typedef struct piece {
     const char *src;
     int64_t step; /* bytes between rows */
@@ -42,9 +52,7 @@ typedef struct piece {
 
 static void write_ahead(const sheaf__packed *w, const piece *p)
 {
-    const int64_t r0 = p->row % MM_PANEL;
-    uint32_t *to =
-        (uint32_t *)w->ahead + r0 + mm_panel_at(w->dtype, w->n, w->k, p->row - r0, p->col);
+    uint32_t *to = (uint32_t *)w->ahead + mm_ahead_at(w, p->row, p->col);
     const bool pairs = w->dtype != SHEAF_F32;
     mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, pairs ? p->cols / 2 : p->cols, 0);
     if (pairs && p->cols % 2)
@@ -93,32 +101,33 @@ static void write_back(const sheaf__packed *w, const piece *p)
                          p, p->src + c * size, mm_min(MM_PANEL, p->cols - c));
 }
 
-/* The rows of the last ahead panel that W does not have. */
+/* The rows of the last ahead panel that nothing has; W's last row is the last one there is. */
 static void clear_padding(const sheaf__packed *w)
 {
-    const int64_t used = w->n % MM_PANEL;
+    const int64_t used = (w->row0 + w->n) % MM_PANEL;
     for (int64_t k0 = 0; used && k0 < w->k; k0 += MM_BLOCK) {
-        uint32_t *panel = (uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, w->n - used, k0);
+        uint32_t *panel = (uint32_t *)w->ahead + mm_ahead_at(w, w->n - 1, k0) - (used - 1);
         for (int64_t s = 0; s < mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - k0)); s++)
             memset(panel + s * MM_PANEL + used, 0, (size_t)(MM_PANEL - used) * sizeof *panel);
     }
 }
 
-void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t row0,
-                 int64_t rows)
+void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t first,
+                 int64_t count)
 {
     float buffer[MM_PANEL][MM_BLOCK];
-    const int64_t size = mm_size(w->dtype), size_from = mm_size(from);
-    for (int64_t r = row0; r < row0 + rows;) {
-        const int64_t count = mm_min(row0 + rows - r, MM_PANEL - r % MM_PANEL);
+    const int64_t size = mm_size(w->dtype), size_from = mm_size(from), end = first + count;
+    for (int64_t r = first, rows; r < end; r += rows) {
+        rows =
+            mm_min(end - r, mm_min(MM_PANEL - (w->row0 + r) % MM_PANEL, MM_BLOCK - r % MM_BLOCK));
         for (int64_t c = 0; c < w->k; c += MM_BLOCK) {
-            piece p = { .row = r, .rows = count, .col = c, .cols = mm_min(MM_BLOCK, w->k - c) };
-            const char *at = (const char *)src + ((r - row0) * ld + c) * size_from;
+            piece p = { .row = r, .rows = rows, .col = c, .cols = mm_min(MM_BLOCK, w->k - c) };
+            const char *at = (const char *)src + ((r - first) * ld + c) * size_from;
             if (from == w->dtype) {
                 p.src = at;
                 p.step = ld * size;
             } else {
-                for (int64_t i = 0; i < count; i++)
+                for (int64_t i = 0; i < rows; i++)
                     convert(buffer[i], w->dtype, at + i * ld * size_from, from, p.cols);
                 p.src = (const char *)buffer;
                 p.step = sizeof buffer[0];
@@ -127,18 +136,16 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
             if (w->back)
                 write_back(w, &p);
         }
-        r += count;
     }
-    if (rows > 0 && row0 + rows == w->n)
+    if (count > 0 && end == w->n && (w->rows == 0 || w->row0 + w->n == w->rows))
         clear_padding(w);
 }
 
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
 {
     for (int64_t k0 = 0; k0 < w->k; k0 += MM_BLOCK) {
-        const int64_t r = row % MM_PANEL, count = mm_min(MM_BLOCK, w->k - k0);
-        const uint32_t *src =
-            (const uint32_t *)w->ahead + r + mm_panel_at(w->dtype, w->n, w->k, row - r, k0);
+        const int64_t count = mm_min(MM_BLOCK, w->k - k0);
+        const uint32_t *src = (const uint32_t *)w->ahead + mm_ahead_at(w, row, k0);
         if (w->dtype != SHEAF_F32)
             for (int64_t c = 0; c < count; c++)
                 ((uint16_t *)dst)[k0 + c] = (uint16_t)(src[c / 2 * MM_PANEL] >> (c % 2 * 16));

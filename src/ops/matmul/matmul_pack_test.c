@@ -38,6 +38,45 @@ static void test_pack__any_split_gives_the_same_panels(void **state)
     }
 }
 
+static void test_pack__parts_are_their_rows_of_the_whole(void **state)
+{
+    (void)state;
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (int i = 0; i < 60; i++) {
+        const sheaf_dtype type = types[i % 3];
+        const int64_t n = 1 + below(700), k = 1 + below(300), size = mm_size(type);
+        const char *src = random_vector(type, n * k, ORDINARY);
+        const size_t ahead = sheaf__packed_bytes(type, n, k);
+        sheaf__packed one = { type, n, k, keep(ahead) }, all = { type, n, k, keep(ahead) };
+        char *row = keep((size_t)(k * size));
+        memset(all.ahead, 0xee, ahead);
+        sheaf__pack(&one, src, type, k, 0, n);
+        int64_t at[701] = { 0 };
+        int parts = 0;
+        for (; at[parts] < n; parts++)
+            at[parts + 1] = at[parts] + mm_min(n - at[parts], 1 + below(400));
+        for (int p = 0; p < parts; p++) { /* in either order */
+            const int which = i % 2 ? p : parts - 1 - p;
+            const int64_t begin = at[which], end = at[which + 1];
+            sheaf__packed half = sheaf__packed_part(&all, begin, n - begin),
+                          part = sheaf__packed_part(&half, 0, end - begin),
+                          alone = { type, end - begin, k };
+            const size_t back = sheaf__packed_back_bytes(type, end - begin, k);
+            const char *rows = src + begin * k * size;
+            part.back = keep(back);
+            alone.back = keep(back);
+            alone.ahead = keep(sheaf__packed_bytes(type, end - begin, k));
+            sheaf__pack(&part, rows, type, k, 0, end - begin);
+            sheaf__pack(&alone, rows, type, k, 0, end - begin);
+            CHECK_BYTES("back", part.back, alone.back, back);
+            sheaf__packed_row(row, &part, end - begin - 1);
+            CHECK_BYTES("row", row, src + (end - 1) * k * size, k * size);
+        }
+        CHECK_BYTES("ahead", all.ahead, one.ahead, ahead);
+        drop_all();
+    }
+}
+
 static void test_pack__rows_come_back_converted(void **state)
 {
     (void)state;
@@ -104,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest all[] = {
         cmocka_unit_test(test_pack__any_split_gives_the_same_panels),
+        cmocka_unit_test(test_pack__parts_are_their_rows_of_the_whole),
         cmocka_unit_test(test_pack__rows_come_back_converted),
     };
     return cmocka_run_group_tests(all, make_machines, free_machines);

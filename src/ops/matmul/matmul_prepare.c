@@ -212,39 +212,80 @@ static inline void turn_pairs_4x4(uint32_t *dst, const uint32_t *src)
     _mm256_storeu_si256((__m256i *)(dst + 3 * MM_PANEL), _mm256_permute2x128_si256(b, d, 0x31));
 }
 
-/* A square of 16 rows of pairs; `pairs` rows of the result are wanted. Rows of W's panel
- * past `have` are not there. */
-static void turn_pairs(uint32_t *to, const uint32_t *from, int64_t pairs, int64_t have)
+/* 32 columns of the panels that W^T uses, W's rows, from column `at` of a panel on; what is past
+ * its end is in the next one, `apart` words on. W may be a part, whose rows begin anywhere. */
+typedef struct columns {
+    const uint32_t *panel;
+    int64_t at, apart;
+} columns;
+
+/* `count` columns of `rows` rows of pairs side by side, others are zero. */
+static void take_square(uint32_t square[16 * MM_PANEL], const columns *from, int64_t count,
+                        int64_t rows)
+{
+    const int64_t here = mm_min(MM_PANEL - from->at, count);
+    memset(square, 0, 16 * MM_PANEL * sizeof *square);
+    for (int64_t p = 0; p < rows; p++) {
+        const uint32_t *row = from->panel + p * MM_PANEL;
+        memcpy(square + p * MM_PANEL, row + from->at, (size_t)here * sizeof *square);
+        if (count > here)
+            memcpy(square + p * MM_PANEL + here, row + from->apart,
+                   (size_t)(count - here) * sizeof *square);
+    }
+}
+
+/* A square of 16 rows of pairs, of which `count` columns are wanted. Rows past `have` are not
+ * there. */
+static void turn_pairs(uint32_t *to, columns from, int64_t count, int64_t have)
 {
     uint32_t square[16 * MM_PANEL], rest[4 * MM_PANEL];
-    const uint32_t *soon = from + 2 * sizeof square / sizeof *square;
-    if (have < 16) {
-        memset(square, 0, sizeof square);
-        memcpy(square, from, (size_t)have * MM_PANEL * 4);
-        from = square;
+    const uint32_t *soon = from.panel + 2 * sizeof square / sizeof *square,
+                   *then = soon + (from.at == 0 ? MM_PANEL / 2 : from.apart);
+    const int64_t pairs = (count + 1) / 2;
+    soon += from.at;
+    if (have < 16 || from.at % 8 != 0) {
+        take_square(square, &from, count, have);
+        from = (columns){ square, 0, 0 };
     }
     for (int64_t q = 0; q < pairs; q += 4) {
         uint32_t *four = q + 4 <= pairs ? to + q * MM_PANEL : rest;
+        const int64_t at = from.at + 2 * q;
+        const uint32_t *src = from.panel + (at < MM_PANEL ? at : from.apart + at - MM_PANEL);
         for (int p = 0; p < 16; p += 4)
-            turn_pairs_4x4(four + 2 * p, from + p * MM_PANEL + 2 * q);
-        for (int l = 0; l < 8; l++) /* a quarter of the square after the next one */
-            _mm_prefetch((const char *)(soon + q * 4 * MM_PANEL) + l * 64, _MM_HINT_T0);
+            turn_pairs_4x4(four + 2 * p, src + p * MM_PANEL);
+        for (int r = 0; r < 4; r++) { /* a quarter of the square after the next one */
+            _mm_prefetch((const char *)(soon + (q + r) * MM_PANEL), _MM_HINT_T0);
+            _mm_prefetch((const char *)(then + (q + r) * MM_PANEL), _MM_HINT_T0);
+        }
         if (four == rest) /* a next panel may lie behind the last row */
             memcpy(to + q * MM_PANEL, rest, (size_t)(pairs - q) * MM_PANEL * 4);
     }
+    if (count % 2 != 0) /* a last one meets zero, not what comes after the part */
+        for (int c = 0; c < MM_PANEL; c++)
+            to[count / 2 * MM_PANEL + c] &= 0xffff;
 }
 
-/* Of the panels that W^T uses: the one of W's column k (a multiple of 32), from its row j on
- * (even). */
-static const uint32_t *ahead_at(const sheaf__packed *w, int64_t k, int64_t j)
+/* The same of float32: `count` columns of `rows` rows. */
+static void turn_floats(uint32_t *to, const columns *from, int64_t count, int64_t rows)
 {
-    const int64_t block = j / MM_BLOCK * MM_BLOCK; /* of W's k axis */
-    return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, k, block) +
-           mm_steps(w->dtype, j - block) * MM_PANEL;
+    const int64_t here = mm_min(MM_PANEL - from->at, count);
+    mm_transpose(to, MM_PANEL, from->panel + from->at, MM_PANEL * 4, rows, here, 2 * MM_PANEL);
+    if (count > here)
+        mm_transpose(to + here * MM_PANEL, MM_PANEL, from->panel + from->apart, MM_PANEL * 4, rows,
+                     count - here, 2 * MM_PANEL);
+}
+
+/* Of W's rows from `row` on, from its column j on (even). */
+static columns columns_at(const sheaf__packed *w, int64_t row, int64_t j)
+{
+    const int64_t block = j / MM_BLOCK * MM_BLOCK, at = (w->row0 + row) % MM_PANEL;
+    return (columns){ (const uint32_t *)w->ahead + mm_ahead_at(w, row, block) - at +
+                          mm_steps(w->dtype, j - block) * MM_PANEL,
+                      at, mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - block)) * MM_PANEL };
 }
 
 /* Panels of W from those that W^T uses, in squares of 32 x 32. They are padded with zeros to
- * 32 rows of W and to pairs of columns. W's n axis is summed over: elements [k0, k0 + kb). */
+ * pairs of columns. W's n axis is summed over: elements [k0, k0 + kb). */
 static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, int64_t kb)
 {
     const bool pairs = w->dtype != SHEAF_F32;
@@ -252,12 +293,12 @@ static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, 
         const int64_t rows = mm_min(MM_PANEL, kb - k);
         for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
             const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
-            const uint32_t *from = ahead_at(w, k0 + k, j);
+            const columns from = columns_at(w, k0 + k, j);
             uint32_t *to = panel_of(shelf, j) + mm_steps(w->dtype, k) * MM_PANEL;
             if (pairs)
-                turn_pairs(to, from, (rows + 1) / 2, mm_steps(w->dtype, cols));
+                turn_pairs(to, from, rows, mm_steps(w->dtype, cols));
             else
-                mm_transpose(to, MM_PANEL, from, MM_PANEL * 4, cols, rows, 2 * MM_PANEL);
+                turn_floats(to, &from, rows, cols);
         }
     }
 }
@@ -265,8 +306,10 @@ static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, 
 static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t k0)
 {
     const sheaf__packed *w = term->w;
-    if (term->form == SHEAF__B_AHEAD)
-        return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, j, k0);
+    if (term->form == SHEAF__B_AHEAD) {
+        assert(w->row0 % MM_PANEL == 0);
+        return (const uint32_t *)w->ahead + mm_ahead_at(w, j, k0);
+    }
     return (const uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, j, k0);
 }
 
@@ -341,12 +384,12 @@ static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_
 {
     int runs = 0;
     for (int64_t j = j0; j < j1 && runs < MM_RUNS; runs++) {
-        const int64_t block = j / MM_BLOCK * MM_BLOCK, end = mm_min(j1, block + MM_BLOCK);
-        soon[runs] =
-            (mm_soon){ .at = (const char *)ahead_at(w, k0, j),
-                       .step = mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - block)) * MM_PANEL * 4,
-                       .rows = mm_div_up(kb, MM_PANEL),
-                       .bytes = mm_steps(w->dtype, end - j) * MM_PANEL * 4 };
+        const int64_t end = mm_min(j1, (j / MM_BLOCK + 1) * MM_BLOCK);
+        const columns from = columns_at(w, k0, j);
+        soon[runs] = (mm_soon){ .at = (const char *)from.panel,
+                                .step = from.apart * 4,
+                                .rows = mm_div_up(from.at + kb, MM_PANEL),
+                                .bytes = mm_steps(w->dtype, end - j) * MM_PANEL * 4 };
         j = end;
     }
     return runs;

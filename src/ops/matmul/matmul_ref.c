@@ -33,8 +33,7 @@ static void fetch_a(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
  * [k/256][n/32][k of the block][32], or [k/256][n/32][pairs of the block][32][2]. */
 static const uint32_t *panel_of(const sheaf__packed *w, int64_t row, int64_t col)
 {
-    const int64_t k0 = col / MM_BLOCK * MM_BLOCK, j = row / MM_PANEL * MM_PANEL;
-    return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, j, k0) + row % MM_PANEL;
+    return (const uint32_t *)w->ahead + mm_ahead_at(w, row, col / MM_BLOCK * MM_BLOCK);
 }
 
 /* Element k of the block. */

@@ -158,14 +158,18 @@ static inline void *random_matrix(sheaf_dtype dtype, int64_t rows, int64_t cols,
 
 enum { BACK_REPACKED = SHEAF__B_BACK + 1, FORMS }; /* B_BACK without stored back panels */
 
+/* Every second one is a part of a larger one, between rows of NaN: rows that begin at a multiple of
+ * `apart` there. */
 static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t k, bool back,
-                                           kind kind)
+                                           int64_t apart, kind kind)
 {
-    sheaf__packed *w = keep(sizeof *w);
-    *w = (sheaf__packed){ .dtype = dtype, .n = n, .k = k };
-    w->ahead = keep(sheaf__packed_bytes(dtype, n, k));
+    sheaf__packed *w = keep(sizeof *w), whole = { .dtype = dtype, .n = n, .k = k };
+    const int64_t before = below(2) ? apart * below(128 / apart) : 0, ld = k + below(5);
+    whole.n += before + (below(2) ? below(70) : 0);
+    whole.ahead = keep(sheaf__packed_bytes(dtype, whole.n, k));
+    memset(whole.ahead, 0xff, sheaf__packed_bytes(dtype, whole.n, k));
+    *w = whole.n == n ? whole : sheaf__packed_part(&whole, before, n);
     w->back = back ? keep(sheaf__packed_back_bytes(dtype, n, k)) : NULL;
-    const int64_t ld = k + below(5);
     sheaf__pack(w, random_matrix(dtype, n, k, ld, kind), dtype, ld, 0, n);
     return w;
 }
@@ -189,8 +193,10 @@ static inline sheaf__term random_term(sheaf_dtype dtype, int form, bool a_km, in
         break;
     default: { /* a weight that meets float32 or float16 may be of any type */
         const sheaf_dtype stored = dtype == SHEAF_BF16 ? dtype : random_type();
-        t.w = form == SHEAF__B_AHEAD ? packed_matrix(stored, n, k, false, kind)
-                                     : packed_matrix(stored, k, n, form == SHEAF__B_BACK, kind);
+        static const int64_t apart[] = { 1, 2, 8, 16, 32 };
+        t.w = form == SHEAF__B_AHEAD ? packed_matrix(stored, n, k, false, MM_PANEL, kind)
+                                     : packed_matrix(stored, k, n, form == SHEAF__B_BACK,
+                                                     apart[below(ARRAY_LEN(apart))], kind);
     }
     }
     return t;
