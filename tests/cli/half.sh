@@ -91,20 +91,26 @@ same "the same adapter" "$work/lora/adapter" "$work/lora.3/adapter"
 check "the schedule waits while steps are left out" bash -c "grep skipped '$work/lora/metrics.jsonl' | grep -vq '\"lr\": 0,' && exit 1; grep -q skipped '$work/lora/metrics.jsonl'"
 
 # ---- a number that is not finite, at its source ----
-mkdir "$work/nan"
-cp "$model"/* "$work/nan" && chmod u+w "$work/nan"/*
-weights=$work/nan/model.safetensors tensor=model.layers.1.mlp.up_proj.weight
-header=$(od -An -tu8 -N8 "$weights" | tr -d ' ')
-begins=$(head -c $((8 + header)) "$weights" | grep -aoE "\"$tensor\":\{[^}]*" | grep -oE 'data_offsets":\[[0-9]+' | grep -oE '[0-9]+$')
-# in one of its last rows, which the last rank has
-printf '\x00\x00\xc0\x7f' | dd of="$weights" bs=1 seek=$((8 + header + begins + 4 * 170 * 64)) conv=notrunc 2>/dev/null
 few=(--data "$data" --steps 4 --micro-batch 1 --accumulate 2 --schedule constant --lora-targets all-linear)
-for tp in 1 3; do
-    runs "NaN in a weight, $tp ranks" 3 "step 1: loss .* nan in micro-batch 1 of 2 \(row [0-9] of the data, .* in layer 1, '$tensor'.* the weight '$tensor' holds .* sheaf verify" \
-        train --model "$work/nan" "${few[@]}" --out "$work/bad.$tp" --tp $tp
-    sed '/parameters are trained/d' "$work/stderr" >"$work/nan.$tp"
-done
-same "the same words on 1 and 3 ranks" "$work/nan.1" "$work/nan.3"
+nan_in() { # nan_in TENSOR ELEMENT: in a copy of the model
+    local weights=$work/nan/model.safetensors header begins tp
+    rm -rf "$work/nan"
+    mkdir "$work/nan"
+    cp "$model"/* "$work/nan" && chmod u+w "$work/nan"/*
+    header=$(od -An -tu8 -N8 "$weights" | tr -d ' ')
+    begins=$(head -c $((8 + header)) "$weights" | grep -aoE "\"$1\":\{[^}]*" | grep -oE 'data_offsets":\[[0-9]+' | grep -oE '[0-9]+$')
+    printf '\x00\x00\xc0\x7f' | dd of="$weights" bs=1 seek=$((8 + header + begins + 4 * $2)) conv=notrunc 2>/dev/null
+    for tp in 1 3; do
+        runs "NaN in $1, $tp ranks" 3 "step 1: loss .* nan in micro-batch 1 of 2 \(row [0-9] of the data, .* in layer 1, '$1'.* the weight '$1' holds .* sheaf verify" \
+            train --model "$work/nan" "${few[@]}" --out "$work/bad.$1.$tp" --tp $tp
+        sed '/parameters are trained/d' "$work/stderr" >"$work/nan.$tp"
+    done
+    same "the same words on 1 and 3 ranks" "$work/nan.1" "$work/nan.3"
+}
+# in one of its last columns, and in one of its last rows, which the last rank has
+nan_in model.layers.1.mlp.down_proj.weight 170
+tensor=model.layers.1.mlp.up_proj.weight
+nan_in $tensor $((170 * 64))
 runs "evaluation says so, too" 0 "the loss of rows 0, 1 .* in layer 1, '$tensor'" eval --model "$work/nan" --data "$data" --tp 2 --json
 check "and goes on" grep -q '"loss":null' "$work/stdout"
 runs "a learning rate without measure" 3 "step 2: loss .* the weight '[^']*lora_[AB].weight' holds .* training made it so" train --model "$model" "${few[@]}" --lr 1e38 --out "$work/bad.lr"

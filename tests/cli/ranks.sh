@@ -51,4 +51,10 @@ for ranks in 1 2 3 4 5 6 7 8; do
     done
 done
 if [ -z "$missing" ]; then pass "every pair was met"; else fail "every pair was met" "missing:$missing"; fi
+
+for ranks in 1 3; do # a factor of the head, of which the last rank has the last rows
+    runs "LoRA on the head, $ranks ranks" 0 . train --model "$work/odd" --data "$data" --lora-rank 3 --lora-targets q_proj,lm_head --lr 1e-2 --steps 4 \
+        --dtype bfloat16 --out "$work/head.$ranks" --tp $ranks
+done
+same "the same bytes" "$work/head.1/adapter" "$work/head.3/adapter"
 finish
