@@ -238,19 +238,30 @@ static sheaf__jvalue f_reverse(sheaf__jrun *r, sheaf__jvalue of, const sheaf__ja
     return of.kind == SHEAF__J_GENERATOR ? out : sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
 }
 
-/* What of.name is, with name "a.b.0" a path. */
-static sheaf__jvalue along(sheaf__jrun *r, sheaf__jvalue of, sheaf__jvalue path)
+/* The entry of `of`; where it is undefined `absent`, unless that is NULL or none. */
+static sheaf__jvalue entry_or(sheaf__jrun *r, sheaf__jvalue of, sheaf__jvalue key,
+                              const sheaf__jvalue *absent)
+{
+    const sheaf__jvalue v = sheaf__j_item(r->j, of, key);
+    return v.kind == SHEAF__J_UNDEFINED && absent != NULL && absent->kind != SHEAF__J_NONE ? *absent
+                                                                                           : v;
+}
+
+/* What of.name is, with name "a.b.0" a path, of which every part may be absent. */
+static sheaf__jvalue along(sheaf__jrun *r, sheaf__jvalue of, sheaf__jvalue path,
+                           const sheaf__jvalue *absent)
 {
     if (path.kind != SHEAF__J_TEXT)
-        return sheaf__j_item(r->j, of, path);
+        return entry_or(r, of, path, absent);
     for (sheaf__jtext rest = path.u.text;;) {
         const char *point = memchr(rest.at, '.', rest.size);
         const sheaf__jtext part = { rest.at,
                                     point == NULL ? rest.size : (size_t)(point - rest.at) };
-        if (part.size > 0 && *part.at >= '0' && *part.at <= '9' && part.size < 10)
-            of = sheaf__j_item(r->j, of, sheaf__j_int(strtol(part.at, NULL, 10)));
-        else
-            of = sheaf__j_item(r->j, of, sheaf__j_text(part.at, part.size));
+        const bool whole = part.size > 0 && *part.at >= '0' && *part.at <= '9' && part.size < 10;
+        of = entry_or(r, of,
+                      whole ? sheaf__j_int(strtol(part.at, NULL, 10))
+                            : sheaf__j_text(part.at, part.size),
+                      absent);
         if (point == NULL)
             return of;
         rest.size -= part.size + 1;
@@ -266,8 +277,8 @@ static sheaf__jvalue f_join(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
     const sheaf__jlist items = sheaf__j_items(r->j, of);
     sheaf__jbuffer b = { 0 };
     for (size_t i = 0; i < items.count; i++) {
-        const sheaf__jtext text =
-            sheaf__j_str(r->j, attribute == NULL ? items.at[i] : along(r, items.at[i], *attribute));
+        const sheaf__jtext text = sheaf__j_str(
+            r->j, attribute == NULL ? items.at[i] : along(r, items.at[i], *attribute, NULL));
         sheaf__j_work(r->j, 1);
         sheaf__j_put(r->j, &b, between.at, i > 0 ? between.size : 0);
         sheaf__j_put(r->j, &b, text.at, text.size);
@@ -291,7 +302,7 @@ static sheaf__jvalue sort_key(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jval
                               bool cased)
 {
     if (attribute != NULL)
-        v = along(r, v, *attribute);
+        v = along(r, v, *attribute, NULL);
     return v.kind == SHEAF__J_TEXT && !cased ? sheaf__j_case(r->j, v.u.text, 'l') : v;
 }
 
@@ -359,7 +370,8 @@ static sheaf__jvalue f_sum(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargum
     sheaf__jvalue out = start != NULL ? *start : sheaf__j_int(0);
     for (size_t i = 0; i < items.count; i++)
         out = sheaf__j_binary(r->j, SHEAF__J_WORD("+"), out,
-                              attribute == NULL ? items.at[i] : along(r, items.at[i], *attribute));
+                              attribute == NULL ? items.at[i]
+                                                : along(r, items.at[i], *attribute, NULL));
     return out;
 }
 
@@ -407,18 +419,19 @@ static sheaf__jvalue f_map(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargum
     const sheaf__jvalue *absent = argument(r, args, 99, "default");
     const sheaf__jarguments rest = rest_of(args, 1);
     sheaf__jvalue out = sheaf__j_list(r->j);
-    if (attribute == NULL && args->at.count == 0)
-        sheaf__j_raise(r->j, "map requires a filter argument");
+    if (items.count > 0 && args->at.count == 0) { /* nobody asks where there is nothing */
+        if (attribute == NULL)
+            sheaf__j_raise(r->j, "map requires a filter argument");
+        sheaf__j_take_arguments(r->j, args, "attribute default");
+    }
     for (size_t i = 0; i < items.count; i++) {
         sheaf__j_work(r->j, 1);
         sheaf__jvalue v;
         if (attribute != NULL)
-            v = along(r, items.at[i], *attribute);
+            v = along(r, items.at[i], *attribute, absent);
         else
             v = sheaf__j_filter(r, sheaf__j_text_argument(r->j, &args->at.at[0], SHEAF__J_WORD("")),
                                 items.at[i], &rest);
-        if (attribute != NULL && absent != NULL && v.kind == SHEAF__J_UNDEFINED)
-            v = *absent;
         sheaf__j_append(r->j, out.u.list, v);
     }
     return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
@@ -435,7 +448,8 @@ static sheaf__jvalue chosen(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
     if (by_member && args->at.count == 0)
         sheaf__j_raise(r->j, "Missing parameter for attribute name");
     for (size_t i = 0; i < items.count; i++) {
-        const sheaf__jvalue v = by_member ? along(r, items.at[i], args->at.at[0]) : items.at[i];
+        const sheaf__jvalue v =
+            by_member ? along(r, items.at[i], args->at.at[0], NULL) : items.at[i];
         sheaf__j_work(r->j, 1);
         const bool yes =
             args->at.count <= test

@@ -259,6 +259,16 @@ static const char *digits_end(const lexer *l, const char *p)
     return p;
 }
 
+/* Where a whole number ends: behind a leading 0 come only zeros, 01 are two. */
+static const char *whole_end(const lexer *l, const char *p)
+{
+    if (*p != '0')
+        return digits_end(l, p);
+    for (p++; p < l->end && (*p == '0' || (*p == '_' && p + 1 < l->end && p[1] == '0')); p++)
+        ;
+    return p;
+}
+
 /* 12, 1_000, 0x1f, 1.5, 1e9; behind a point no fraction: a.0.1 */
 static void take_number(lexer *l)
 {
@@ -280,6 +290,8 @@ static void take_number(lexer *l)
             whole = false;
         }
     }
+    if (whole)
+        p = whole_end(l, l->at);
     add(l, whole ? SHEAF__T_INT : SHEAF__T_FLOAT, (sheaf__jtext){ l->at, (size_t)(p - l->at) });
     l->at = p;
 }

@@ -44,6 +44,23 @@ static sheaf__jvalue joined(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
     return out;
 }
 
+/* a // b and a % b as Python has them: fmod() is exact, a / b is not. */
+typedef struct quotient {
+    double whole, rest;
+} quotient;
+
+static quotient divide(double a, double b)
+{
+    const double rest = fmod(a, b), whole = (a - rest) / b;
+    const bool past = rest != 0 && (rest < 0) != (b < 0);
+    quotient q = { past ? whole - 1 : whole, past ? rest + b : rest };
+    if (rest == 0)
+        q.rest = copysign(0, b);
+    const double below = floor(q.whole);
+    q.whole = q.whole == 0 ? copysign(0, a / b) : q.whole - below > 0.5 ? below + 1 : below;
+    return q;
+}
+
 static sheaf__jvalue reals(sheaf__j *j, sheaf__jtext sign, double a, double b)
 {
     const bool divides = *sign.at == '/' || *sign.at == '%';
@@ -58,9 +75,9 @@ static sheaf__jvalue reals(sheaf__j *j, sheaf__jtext sign, double a, double b)
     if (sheaf__j_is(sign, "/"))
         return sheaf__j_float(a / b);
     if (sheaf__j_is(sign, "//"))
-        return sheaf__j_float(floor(a / b));
+        return sheaf__j_float(divide(a, b).whole);
     if (sheaf__j_is(sign, "%"))
-        return sheaf__j_float(a - b * floor(a / b));
+        return sheaf__j_float(divide(a, b).rest);
     sheaf__j_refuse(j, "powers of numbers that are not whole");
 }
 
@@ -114,6 +131,8 @@ sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, s
         const sheaf__jtext x = sheaf__j_str(j, a), y = sheaf__j_str(j, b);
         return joined(j, sheaf__j_text(x.at, x.size), sheaf__j_text(y.at, y.size));
     }
+    if (sheaf__j_is(sign, "%") && a.kind == SHEAF__J_TEXT)
+        sheaf__j_refuse(j, "%% as a format");
     if (a.kind == SHEAF__J_UNDEFINED || b.kind == SHEAF__J_UNDEFINED) {
         const sheaf__jtext what = a.kind == SHEAF__J_UNDEFINED ? a.u.text : b.u.text;
         sheaf__j_raise(j, "'%.*s' is undefined", (int)what.size, what.at);
@@ -130,8 +149,6 @@ sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, s
         return repeat(j, a, sheaf__j_whole(b));
     if (sheaf__j_is(sign, "*") && row_b && sheaf__j_is_number(a) && a.kind != SHEAF__J_FLOAT)
         return repeat(j, b, sheaf__j_whole(a));
-    if (sheaf__j_is(sign, "%") && a.kind == SHEAF__J_TEXT)
-        sheaf__j_refuse(j, "%% as a format");
     sheaf__j_raise(j, "unsupported operand types for %.*s: '%s' and '%s'", (int)sign.size, sign.at,
                    sheaf__j_kind(a), sheaf__j_kind(b));
 }

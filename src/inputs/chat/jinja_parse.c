@@ -41,21 +41,29 @@ static sheaf__jnode *parse_target_name(sheaf__jparser *p, bool member)
     return of;
 }
 
-/* a, or a, b, or (a, b); with `member` also a.b */
+/* One of several. Within brackets it is an expression first, so `not` is no name there. */
+static sheaf__jnode *parse_target_of(sheaf__jparser *p, bool member, bool brackets)
+{
+    if (brackets && sheaf__j_at_name(p, "not"))
+        sheaf__j_syntax(p, "a name");
+    return parse_target_name(p, member);
+}
+
+/* a, or a, b, or (a, b); with `member` also a.b. A last comma stands only within brackets, and
+ * behind another one `in` is a name. */
 static sheaf__jnode *parse_target(sheaf__jparser *p, bool member)
 {
     const bool brackets = sheaf__j_skip(p, "(");
-    sheaf__jnode *n = parse_target_name(p, member);
+    sheaf__jnode *n = parse_target_of(p, member, brackets);
     if (sheaf__j_at(p, ",")) {
         sheaf__jnode *tuple = sheaf__j_node(p, SHEAF__E_TUPLE), **last = &tuple->args;
         for (sheaf__jnode *entry = n; entry != NULL;) {
             *last = sheaf__j_node(p, SHEAF__E_ARGUMENT);
             (*last)->a = entry;
             last = &(*last)->next;
-            entry =
-                sheaf__j_skip(p, ",") && p->at->kind == SHEAF__T_NAME && !sheaf__j_at_name(p, "in")
-                    ? parse_target_name(p, member)
-                    : NULL;
+            entry = sheaf__j_skip(p, ",") && !(brackets && sheaf__j_at(p, ")"))
+                        ? parse_target_of(p, member, brackets)
+                        : NULL;
         }
         n = tuple;
     }
