@@ -219,8 +219,9 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_
 {
     const sheaf_dtype dtype = sheaf__build_dtype(m, t);
     sheaf_status *st = NULL;
-    l->all = (sheaf__packed){ .dtype = dtype, .n = l->owned, .k = l->in };
-    if (!l->rows && l->owned > 0)
+    if (!l->rows)
+        l->all = (sheaf__packed){ .dtype = dtype, .n = l->owned, .k = l->in };
+    if (l->all.n > 0)
         st = sheaf__take(&l->all.ahead, m->context, sheaf__packed_bytes(dtype, l->owned, l->in),
                          kind);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
@@ -411,16 +412,22 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 
 /* ---- release ---- */
 
+/* The block that the copies of all slices are in. */
+static void *block_of(void *const copy[SHEAF_MAX_SLICES])
+{
+    int s = 0;
+    while (s < SHEAF_MAX_SLICES - 1 && copy[s] == NULL)
+        s++;
+    return copy[s];
+}
+
 static void lora_blocks(const sheaf__lora_part *lora, const char *name,
                         void (*block)(void *self, const char *name, void *block), void *self)
 {
-    int a = 0, b = 0; /* the first slice's is the block of all */
-    for (int s = 0; s < SHEAF_MAX_SLICES && lora != NULL; s++) {
-        if (lora->first == NULL && lora->a_copy[s] != NULL && a++ == 0)
-            block(self, name, lora->a_copy[s]);
-        if (lora->b_copy[s] != NULL && b++ == 0)
-            block(self, name, lora->b_copy[s]);
-    }
+    if (lora == NULL)
+        return;
+    block(self, name, lora->first == NULL ? block_of(lora->a_copy) : NULL);
+    block(self, name, block_of(lora->b_copy));
 }
 
 static void linear_blocks(const sheaf__linear *l,

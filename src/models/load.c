@@ -177,7 +177,7 @@ static sheaf_status *take_larger(sheaf__model *m, void **panels, size_t bytes)
 
 static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
-    const sheaf_dtype planned = l->all.dtype, as = kept_as(m, base, l->name, planned);
+    const sheaf_dtype planned = l->w[l->first].dtype, as = kept_as(m, base, l->name, planned);
     const bool larger = sheaf_dtype_bytes(as) != sheaf_dtype_bytes(planned);
     sheaf_status *st = NULL;
     l->all.dtype = as;

@@ -132,9 +132,9 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
                               .out = of->weight->rows,
                               .rows = of->rows,
                               .count = LAYER_SLICES } };
-    n->all = (sheaf__packed){ c->dtype, n->out, n->in };
     if (!of->rows)
-        n->all.ahead = aligned(sheaf__packed_bytes(c->dtype, n->out, n->in));
+        n->all = (sheaf__packed){ c->dtype, n->out, n->in,
+                                  aligned(sheaf__packed_bytes(c->dtype, n->out, n->in)), NULL };
     for (int k = 0; k < LAYER_SLICES; k++) {
         n->begin[k] = of->units * k / LAYER_SLICES * of->per_unit;
         n->extent[k] = of->units * (k + 1) / LAYER_SLICES * of->per_unit - n->begin[k];

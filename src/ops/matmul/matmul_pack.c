@@ -25,7 +25,7 @@ sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n
                             .n = n,
                             .k = w->k,
                             .row0 = w->row0 + row0,
-                            .rows = w->rows > 0 ? w->rows : w->n,
+                            .rows = mm_rows_ahead(w),
                             .ahead = w->ahead };
 }
 
@@ -137,7 +137,7 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                 write_back(w, &p);
         }
     }
-    if (count > 0 && end == w->n && (w->rows == 0 || w->row0 + w->n == w->rows))
+    if (count > 0 && w->row0 + end == mm_rows_ahead(w))
         clear_padding(w);
 }
 

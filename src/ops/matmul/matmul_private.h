@@ -325,12 +325,18 @@ static inline int64_t mm_panel_at(sheaf_dtype dtype, int64_t n, int64_t k, int64
     return mm_up(n, MM_PANEL) * mm_steps(dtype, k0) + j * mm_steps(dtype, mm_min(MM_BLOCK, k - k0));
 }
 
+/* Rows that W's panels for x W^T have: its own, or the larger weight's. */
+static inline int64_t mm_rows_ahead(const sheaf__packed *w)
+{
+    return w->rows > 0 ? w->rows : w->n;
+}
+
 /* Words before W[row][k0] in the panels for x W^T, k0 where a block starts; the next word of the
  * row is MM_PANEL words on. */
 static inline int64_t mm_ahead_at(const sheaf__packed *w, int64_t row, int64_t k0)
 {
-    const int64_t rows = w->rows > 0 ? w->rows : w->n, at = w->row0 + row;
-    return mm_panel_at(w->dtype, rows, w->k, at - at % MM_PANEL, k0) + at % MM_PANEL;
+    const int64_t at = w->row0 + row;
+    return mm_panel_at(w->dtype, mm_rows_ahead(w), w->k, at - at % MM_PANEL, k0) + at % MM_PANEL;
 }
 
 /* ---- matmul_prepare.c: operands into rows and panels; serial ---- */
