@@ -259,13 +259,10 @@ static const char *digits_end(const lexer *l, const char *p)
     return p;
 }
 
-/* Where a whole number ends: behind a leading 0 come only zeros, 01 are two. */
-static const char *whole_end(const lexer *l, const char *p)
+static const char *zeros_end(const lexer *l, const char *p)
 {
-    if (*p != '0')
-        return digits_end(l, p);
-    for (p++; p < l->end && (*p == '0' || (*p == '_' && p + 1 < l->end && p[1] == '0')); p++)
-        ;
+    while (p < l->end && (*p == '0' || (*p == '_' && p + 1 < l->end && p[1] == '0')))
+        p++;
     return p;
 }
 
@@ -290,8 +287,8 @@ static void take_number(lexer *l)
             whole = false;
         }
     }
-    if (whole)
-        p = whole_end(l, l->at);
+    if (whole && *l->at == '0')
+        p = zeros_end(l, l->at); /* 01 are two numbers */
     add(l, whole ? SHEAF__T_INT : SHEAF__T_FLOAT, (sheaf__jtext){ l->at, (size_t)(p - l->at) });
     l->at = p;
 }

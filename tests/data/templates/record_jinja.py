@@ -167,8 +167,9 @@ templates = [
     "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('order') }}{% endif %}{% endfor %}",
     "{% set g = l|select('odd') %}{{ 'T' if g }}{{ g|list }}{{ g|list }}{{ 'T' if [0]|select }}",
     "{% set g = l|map('string') %}{{ g|first }}{{ g|join }}{% for k in d.keys() %}{{ k }}{% endfor %}{{ 'T' if {}.items() }}",
+    "{% set (a,) = [1] %}{{ a }}", "{{ [00, 0_0, 01.5, 0] }}", "{{ []|map(attribute='a', z=1)|list, []|map|list }}",
     # syntax that is none
-    "{% for m, in l %}{% endfor %}", "{% set a, = [1] %}{{ a }}", "{% set (a,) = [1] %}{{ a }}", "{% set (not,) = [1] %}", "{{ [00, 0_0, 01.5, 0] }}", "{{ []|map(attribute='a', z=1)|list, []|map|list }}",
+    "{% for m, in l %}{% endfor %}", "{% set a, = [1] %}{{ a }}", "{% set (not,) = [1] %}",
     "{% if %}", "{{ 1", "{% for a b %}", "{{ a b }}", "{% endif %}", "{% if 1 %}", "{{ (1 }}", "{{ 'a }}", "{% nothing %}", "{{ 1 + }}", "{# a", "{{ [1, }}", "{{ a is b is c }}", "{% set 1 = 2 %}", "{{ a. }}", "{% for x in y %}{% endif %}{% endfor %}",
 ]
 
@@ -189,13 +190,13 @@ def render(template):
         return None
 
 
-def cases_of(todo, random):
+def cases_of(todo, drawn):
     """Of templates that nobody chose those are left out that Jinja does not decide, and names of Python's objects."""
     for template in todo:
         try:
             text = render(template)
         except Undecided:
-            if not random:
+            if not drawn:
                 raise
             continue
         if " at 0x" not in (text or ""):
