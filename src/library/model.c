@@ -144,7 +144,7 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
         &asked, &(sheaf_fits_how){ .force = m->force, .share = share, .events = m->events });
 }
 
-static sheaf_status *load(sheaf_model *m)
+static sheaf_status *load(sheaf_model *m, int64_t batch)
 {
     const sheaf__crew_options crew = { .transport = m->transport,
                                        .ranks = m->tp,
@@ -157,6 +157,7 @@ static sheaf_status *load(sheaf_model *m)
                                                                            : SHEAF__PAIRS,
                                        .lora_by_slice = m->run.lora_by_slice,
                                        .positions = m->positions,
+                                       .sequences = batch,
                                        .events = m->events };
     const int ranks = m->dp * m->placement.stages * m->tp;
     if (m->past == NULL && (m->past = calloc((size_t)ranks, sizeof *m->past)) == NULL)
@@ -174,7 +175,13 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
         m->positions = sheaf_plan_seq(&m->opened.config);
     static const int64_t own[SHEAF__MOST_TOWERS]; /* an image of the towers' own size */
     sheaf_status *st = fits(m, 1, m->positions, 0, m->wording.images, own);
-    return st == NULL ? load(m) : st;
+    return st == NULL ? load(m, 1) : st;
+}
+
+static sheaf_status *serve(void *batch, sheaf__model *model)
+{
+    sheaf__model_serves(model, *(const int64_t *)batch);
+    return NULL;
 }
 
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
@@ -190,10 +197,10 @@ sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, in
     sheaf_status *st =
         sheaf__process_agree(fits(m, batch, longest + max_new, longest, images, patches));
     if (st != NULL || m->crowd != NULL)
-        return st;
+        return st == NULL ? sheaf__crowd_do(m->crowd, serve, &batch) : st;
     if (m->positions == 0)
         m->positions = longest + max_new;
-    return load(m);
+    return load(m, batch);
 }
 
 sheaf__rank_past *sheaf__model_past(const sheaf_model *m, const sheaf__context *c)

@@ -246,7 +246,8 @@ static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf_
                                                      .dtype = o->dtype,
                                                      .sums = sums,
                                                      .isa = o->isa,
-                                                     .positions = q->seq },
+                                                     .positions = q->seq,
+                                                     .sequences = t->asked.batch },
                              time_model, t);
     if (weights != NULL)
         weights->close(weights);

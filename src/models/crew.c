@@ -62,6 +62,7 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
                                .doing = doing };
     const sheaf__model_options options = { .lora = c->opened->lora,
                                            .positions = o->positions,
+                                           .sequences = o->sequences,
                                            .place = &c->place };
     if (st == NULL)
         device->sums = o->sums;

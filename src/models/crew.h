@@ -14,6 +14,7 @@ typedef struct sheaf__crew_options {
     bool lora_by_slice; /* see sheaf__context */
     const char *isa;
     int64_t positions;          /* length of the rotary table */
+    int64_t sequences;          /* generated together at most; see sheaf__model_options */
     const char *place;          /* layers placed over stages of `ranks` ranks each, as
                                    sheaf__placement_read()          takes it; NULL = one stage */
     const sheaf_events *events; /* told when the ranks share the heads unevenly; may be NULL */

@@ -43,9 +43,11 @@ static bool floats_are(const sheaf__context *c, const sheaf__trained *t, const f
            (here || x == NULL || sheaf__is_finite(x, n, SHEAF_F32));
 }
 
-/* Panels are padded with zeros. */
+/* Panels are padded with zeros; those that are compressed have nothing else. */
 static bool is_packed_well(const sheaf__packed *w)
 {
+    if (w->code != NULL)
+        return true;
     const size_t bytes = w->ahead == NULL ? 0 : sheaf__packed_bytes(w->dtype, w->n, w->k);
     return sheaf__is_finite(w->ahead, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)), w->dtype);
 }

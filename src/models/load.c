@@ -196,27 +196,103 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
     return st;
 }
 
-/* Slices of rows are read one after the other; those of columns lie side by side in the files, so
- * that all of a rank's are read together, not in pieces of a row each. */
-static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
+/* Slices of rows follow each other in the files and in the layer's panels, those of columns lie
+ * side by side in the files, so that all of a rank's are read together, not in pieces of a row
+ * each. */
+static sheaf_status *read_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
-    sheaf_status *st = keep_panels(m, base, l);
-    for (int s = l->first; s < l->first + l->count && st == NULL && !l->rows; s++)
+    sheaf_status *st = NULL;
+    if (l->rows)
+        return read_box(&(box){ .c = m->context,
+                                .source = base,
+                                .name = l->name,
+                                .rows = l->out,
+                                .col0 = l->logical0,
+                                .cols = l->owned,
+                                .spread = l });
+    const bool apart = m->options.pack_back; /* each has panels for the gradient of the input */
+    for (int s = l->first; s < (apart ? l->first + l->count : l->first + 1) && st == NULL; s++) {
+        sheaf__packed *w = apart ? &l->w[s] : &l->all;
         st = read_box(&(box){ .c = m->context,
                               .source = base,
                               .name = l->name,
-                              .row0 = l->logical0 + l->begin[s],
-                              .rows = l->w[s].n,
-                              .cols = l->w[s].k,
-                              .packed = &l->w[s] });
-    return st != NULL || !l->rows ? st
-                                  : read_box(&(box){ .c = m->context,
-                                                     .source = base,
-                                                     .name = l->name,
-                                                     .rows = l->out,
-                                                     .col0 = l->logical0,
-                                                     .cols = l->owned,
-                                                     .spread = l });
+                              .row0 = l->logical0 + (apart ? l->begin[s] : 0),
+                              .rows = w->n,
+                              .cols = w->k,
+                              .packed = w });
+    }
+    return st;
+}
+
+/* What is packed as one: all of a layer, or each slice of columns. */
+static int packed_of(sheaf__packed *out[SHEAF_MAX_SLICES], sheaf__linear *l)
+{
+    out[0] = &l->all;
+    for (int s = 0; s < l->count && l->rows; s++)
+        out[s] = &l->w[l->first + s];
+    return l->rows ? l->count : 1;
+}
+
+/* A thread packs whole panels if their rows fit in its scratch, whatever type files hold. */
+static void compress(const sheaf__model *m, sheaf__linear *l)
+{
+    sheaf__packed *w[SHEAF_MAX_SLICES];
+    const sheaf__context *c = m->context;
+    const int64_t cols = l->rows ? l->owned : l->in, sequences = m->options.sequences;
+    const bool pays = c->dtype == SHEAF_BF16 && sequences > 0 &&
+                      sequences <= sheaf__packed_few(c->device) &&
+                      (size_t)(cols * GROUP) * sizeof(float) <= SHEAF__THREAD_SCRATCH;
+    for (int i = packed_of(w, l) - 1; i >= 0 && pays; i--)
+        sheaf__packed_compress(w[i]);
+}
+
+/* Slices of a layer's outputs are parts of what is packed as one. */
+static void tell_parts(sheaf__linear *l)
+{
+    for (int s = l->first; s < l->first + l->count && !l->rows; s++)
+        l->w[s].code = l->all.code;
+}
+
+/* All of a layer's, or none is compressed. */
+static bool as_wanted(sheaf__linear *l)
+{
+    sheaf__packed *w[SHEAF_MAX_SLICES];
+    const int n = packed_of(w, l);
+    bool all = true;
+    for (int i = 0; i < n; i++)
+        all = sheaf__packed_as_wanted(w[i]) && all;
+    for (int i = 0; i < n && !all; i++)
+        w[i]->code = NULL;
+    return all;
+}
+
+static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
+{
+    sheaf_status *st = keep_panels(m, base, l);
+    compress(m, l);
+    if (st == NULL)
+        st = read_panels(m, base, l);
+    if (!as_wanted(l) && st == NULL)
+        st = read_panels(m, base, l);
+    tell_parts(l);
+    return st;
+}
+
+static void expand(void *arg, int64_t index, int worker)
+{
+    sheaf__packed *w[SHEAF_MAX_SLICES];
+    const sheaf__held *held = (const sheaf__held *)arg + index;
+    sheaf__linear *l = held->part;
+    for (int i = held->kind == SHEAF__LINEAR ? packed_of(w, l) - 1 : -1; i >= 0; i--)
+        sheaf__packed_expand(w[i]);
+    if (held->kind == SHEAF__LINEAR)
+        tell_parts(l);
+}
+
+void sheaf__model_serves(sheaf__model *m, int64_t sequences)
+{
+    if (sequences > sheaf__packed_few(m->context->device))
+        sheaf__pool_run(m->context->device->pool, m->nheld, expand, m->held);
 }
 
 static sheaf_status *load_bias(sheaf__model *m, sheaf_source *base, sheaf__linear *l,

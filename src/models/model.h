@@ -81,6 +81,8 @@ typedef struct sheaf__model_options {
     bool backward;     /* a backward pass will run: pack for it */
     bool pack_back;    /* keep a second packed copy of what is frozen, for the backward products */
     int64_t positions; /* length of the rotary table */
+    int64_t sequences; /* that are generated together at most, or 0: for so few, weights may be held
+                          compressed (ops/matmul/matmul.h) */
     uint64_t seed;     /* of fresh LoRA factors */
     /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
     const sheaf__placement *place;
@@ -180,6 +182,9 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
  * (seed, tensor name, logical index). */
 sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
 void sheaf__model_free(sheaf__model *model);
+/* sheaf__model_serves - `sequences` will be generated together: where weights are compressed for
+ * fewer, they no longer are. Same results. */
+void sheaf__model_serves(sheaf__model *model, int64_t sequences);
 /* sheaf__model_refresh - compute copies from the masters, after an update or a resume; those of a
  * divided set from what sheaf__trained_publish() left. */
 void sheaf__model_refresh(sheaf__model *model);

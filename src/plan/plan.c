@@ -400,9 +400,9 @@ sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *g, const sheaf_plan_
                                .stages = stages,
                                .stage = world / g->tp % stages,
                                .head_stage = g->place->head_stage };
-    const sheaf__model_options options = { .lora = g->lora,
-                                           .positions = g->seq,
-                                           .place = g->place };
+    const sheaf__model_options options = {
+        .lora = g->lora, .positions = g->seq, .sequences = g->batch, .place = g->place
+    };
     if (st == NULL)
         st = sheaf__model_new(&model, &context, g->schema, &options);
     if (st == NULL && one->base != NULL)

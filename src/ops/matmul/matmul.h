@@ -37,8 +37,9 @@ typedef struct sheaf__packed {
     int64_t n, k;
     void *ahead; /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned; of the larger one */
     void *back;  /* W's own for dy W, sheaf__packed_back_bytes() bytes, or NULL */
-    int64_t row0, rows; /* W's first row among the larger one's, and how many that has; rows 0: W
-                           is a part of nothing */
+    int64_t row0, rows;   /* W's first row among the larger one's, and how many that has; rows 0: W
+                             is a part of nothing */
+    struct mm_code *code; /* `ahead` is compressed; else NULL */
 } sheaf__packed;
 
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
@@ -52,6 +53,22 @@ sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n
  * of 32 apart may be packed by different threads, and so may different parts. */
 void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t first,
                  int64_t count);
+/* sheaf__packed_compress - before W is packed: its panels shall be held in 12 bits an element
+ * instead of 16, without loss, so that what reads them from memory reads a quarter less. Sets
+ * w->code where that may be (W is bfloat16, part of nothing and without `back`); parts made after
+ * that have it too. Then only whole panels are packed: rows [first, first + count) begin at a
+ * multiple of 32 and end at one or with W. A compressed W meets no dy. */
+void sheaf__packed_compress(sheaf__packed *w);
+/* sheaf__packed_as_wanted - after all of W is packed: false where its numbers cannot be compressed
+ * (matmul_compress.c says which). Then w->code is NULL, and W has to be packed again from its first
+ * row. */
+bool sheaf__packed_as_wanted(sheaf__packed *w);
+/* sheaf__packed_expand - W's panels in 16 bits again, where there is memory to do it with; parts
+ * have to take w->code over. Serial. */
+void sheaf__packed_expand(sheaf__packed *w);
+/* sheaf__packed_few - rows of x up to which a compressed weight is met faster than another; 0:
+ * none. */
+int64_t sheaf__packed_few(const sheaf__device *device);
 /* sheaf__packed_row - row `row` of W [k] in w->dtype. */
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row);
 

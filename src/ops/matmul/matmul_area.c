@@ -90,7 +90,8 @@ typedef struct piece {
     const sheaf__product *job;
     int64_t j0, j1, panel;
     const uint32_t *b[MM_PASSES]; /* of the stretch at hand */
-    mm_finish finish;             /* if it ends in a root; of several each only stores */
+    const mm_code *code[MM_PASSES];
+    mm_finish finish; /* if it ends in a root; of several each only stores */
 } piece;
 
 typedef struct stretch {
@@ -326,6 +327,7 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
         for (int p = 0; p < s->n; p++) {
             const item *item = &s->item[p];
             c->b[p] = NULL;
+            c->code[p] = NULL;
             if (item->kb == 0)
                 continue;
             sheaf__term room;
@@ -338,7 +340,9 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
                 c->b[p] = buffer;
             } else {
                 c->b[p] = sheaf__mm_panels(buffer, area->engine, term, area->dtype, c->j0, c->j1,
-                                           item->k0, item->kb, plan->spread, made);
+                                           item->k0, item->kb, plan->spread, plan->codes, made);
+                if (plan->codes && mm_compressed(term))
+                    c->code[p] = &term->w->code[mm_code_box(term->w, c->j0, item->k0)];
             }
             if (c->b[p] == buffer)
                 buffer += steps_of(area, item) * mm_up(c->j1 - c->j0, MM_PANEL);
@@ -475,6 +479,7 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
         for (const piece *c = area->piece; c < area->piece + area->pieces; c++) {
             mm_band band = { .pass = s->pass,
                              .b = c->b,
+                             .code = plan->codes ? c->code : NULL,
                              .passes = s->n,
                              .words = s->stride,
                              .pairs = area->engine->spread && !plan->spread,

@@ -8,6 +8,7 @@
     PAIRS(2, 8) PAIRS(3, 4) PAIRS(4, 4) PAIRS(5, 4) PAIRS(6, 4) PAIRS(7, 2) PAIRS(8, 2)
 #define PAIRS_OF(rows, wide) PAIRS_ROW(rows, wide)
 #define STEP(acc, a, b) _mm512_fmadd_ps(a, b, acc)
+#define CODES(f) f(1) f(2) f(3) f(4)
 
 #include "ops/matmul/matmul_kernel.h"
 

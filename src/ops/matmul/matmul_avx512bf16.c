@@ -9,5 +9,6 @@
 #define TILES_OF_PAIRS
 #define PAIRS_OF(rows, wide) NO_PAIRS
 #define STEP(acc, a, b) _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b))
+#define CODES(f) f(1) f(2) f(3) f(4)
 
 #include "ops/matmul/matmul_kernel.h"

@@ -16,5 +16,6 @@
         TALL_ROW(4), TALL_ROW(5), TALL_ROW(6), TALL_ROW(7) };
 /* clang-format on */
 #define STEP(acc, a, b) _mm512_fmadd_ps(a, b, acc)
+#define CODES(f) f(1) f(2) f(3)
 
 #include "ops/matmul/matmul_kernel.h"

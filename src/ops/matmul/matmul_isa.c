@@ -8,24 +8,29 @@ static const mm_engine avx2_f32 = { .run = mm_run_avx2,
                                     .direct = 6,
                                     .lanes = 8,
                                     .outer = mm_outer_avx2,
-                                    .outer_rows = 6 };
+                                    .outer_rows = 6,
+                                    .expand = sheaf__mm_expand };
 static const mm_engine avx2_pairs = { .run = mm_run_avx2,
                                       .copy = mm_copy_avx2,
                                       .stride = MM_STRIDE_F32,
                                       .rows = 6,
                                       .spread = true,
                                       .few = 2,
-                                      .most_in_pairs = 24 };
+                                      .most_in_pairs = 24,
+                                      .expand = sheaf__mm_expand };
 static const mm_engine avx2_tiles = { .run = mm_run_avx2tiles,
                                       .copy = mm_copy_avx2tiles,
                                       .stride = MM_STRIDE_F32,
                                       .rows = 3,
                                       .spread = true,
                                       .few = 2,
-                                      .most_in_pairs = 24 };
-static const mm_engine avx2_f16 = {
-    .run = mm_run_avx2, .copy = mm_copy_avx2, .stride = MM_STRIDE_F32, .rows = 6
-};
+                                      .most_in_pairs = 24,
+                                      .expand = sheaf__mm_expand };
+static const mm_engine avx2_f16 = { .run = mm_run_avx2,
+                                    .copy = mm_copy_avx2,
+                                    .stride = MM_STRIDE_F32,
+                                    .rows = 6,
+                                    .expand = sheaf__mm_expand };
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
  * first-level cache, and eight chains are the least that fill two pipes. */
 static const mm_engine avx512_f32 = { .run = mm_run_avx512,
@@ -35,7 +40,8 @@ static const mm_engine avx512_f32 = { .run = mm_run_avx512,
                                       .direct = 10,
                                       .lanes = 16,
                                       .outer = mm_outer_avx512,
-                                      .outer_rows = 16 };
+                                      .outer_rows = 16,
+                                      .expand = sheaf__mm_expand };
 /* Where vdpbf16ps pays, as on Zen 4: see ONE_PANEL. Asking for a stretch ahead would only keep the
  * processor from finding it (decoding by one thread: 24 GB/s with, 31 without). */
 static const mm_engine avx512_stream = { .run = mm_run_avx512stream,
@@ -46,30 +52,39 @@ static const mm_engine avx512_stream = { .run = mm_run_avx512stream,
                                          .lanes = 16,
                                          .outer = mm_outer_avx512,
                                          .outer_rows = 16,
-                                         .most_unasked = 14 };
-static const mm_engine avx512_f16 = {
-    .run = mm_run_avx512, .copy = mm_copy_avx512, .stride = MM_STRIDE_F32, .rows = 14
-};
+                                         .most_unasked = 14,
+                                         .expand = sheaf__mm_expand };
+static const mm_engine avx512_f16 = { .run = mm_run_avx512,
+                                      .copy = mm_copy_avx512,
+                                      .stride = MM_STRIDE_F32,
+                                      .rows = 14,
+                                      .expand = sheaf__mm_expand };
 static const mm_engine avx512_spread = { .run = mm_run_avx512,
                                          .copy = mm_copy_avx512,
                                          .stride = MM_STRIDE_F32,
                                          .rows = 14,
                                          .spread = true,
                                          .few = 8,
-                                         .most_in_pairs = 128 };
+                                         .codes = 4,
+                                         .most_in_pairs = 128,
+                                         .expand = mm_expand_avx512 };
 static const mm_engine avx512_pairs = { .run = mm_run_avx512bf16,
                                         .copy = mm_copy_avx512bf16,
                                         .stride = MM_STRIDE_PAIRS,
                                         .rows = 14,
                                         .direct = 12,
-                                        .most_unasked = 14 };
+                                        .codes = 4,
+                                        .most_unasked = 14,
+                                        .expand = mm_expand_avx512bf16 };
 static const mm_engine avx512_tiles = { .run = mm_run_avx512tiles,
                                         .copy = mm_copy_avx512tiles,
                                         .stride = MM_STRIDE_F32,
                                         .rows = 7,
                                         .spread = true,
                                         .few = 3,
-                                        .most_in_pairs = 48 };
+                                        .codes = 3,
+                                        .most_in_pairs = 48,
+                                        .expand = mm_expand_avx512tiles };
 /* Sums of 512 rows and columns and a stretch of B stay in a second-level cache of 2 MB: one thread
  * is slower with 1024 rows. More threads have areas of no more anyway. */
 static const mm_engine amx_tiles = { .run = mm_run_amx,
@@ -81,7 +96,8 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .pad = MM_CHUNK / 2,
                                      .enter = mm_enter_amx,
                                      .leave = mm_leave_amx,
-                                     .end = mm_end_amx };
+                                     .end = mm_end_amx,
+                                     .expand = mm_expand_avx512bf16 };
 
 const mm_isa sheaf__mm_ref = { "ref", NULL, NULL, NULL, NULL, NULL };
 const mm_isa sheaf__mm_avx2 = { "avx2", &avx2_f32, &avx2_f16, &avx2_pairs, &avx2_tiles, NULL };
@@ -93,6 +109,15 @@ const mm_isa sheaf__mm_amx = { "amx",          &avx512_f32, &avx512_f16,
                                &avx512_spread, &amx_tiles,  &avx512_tiles };
 static const mm_isa amx_pairs = { "amx",         &avx512_f32, &avx512_f16,
                                   &avx512_pairs, &amx_tiles,  &avx512_tiles };
+
+int64_t sheaf__packed_few(const sheaf__device *device)
+{
+    const mm_isa *isa = sheaf__mm_isa_for(device->kernels->isa, device->units);
+    const mm_engine *engine = device->sums == SHEAF__TILES && isa->few != NULL
+                                  ? isa->few
+                                  : mm_engine_of(isa, SHEAF_BF16, device->sums);
+    return engine == NULL ? 0 : engine->codes;
+}
 
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units)
 {

@@ -16,7 +16,8 @@
  *   WORD(p)         a word of A in all lanes
  *   ODD EVEN        optional: an element of a pair as a float, where kernels take B in pairs
  *   CHAINS          optional: the order `tiles` instead of `pairs`
- *   ONE_PANEL       optional, 1: few rows go through one panel after the other */
+ *   ONE_PANEL       optional, 1: few rows go through one panel after the other
+ *   CODES(f)        optional: f(1) f(2) ... for rows of tiles that take compressed panels */
 
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
@@ -48,6 +49,7 @@ typedef struct operands {
      * chains go on from, or NULL. */
     int64_t ldb, cols;
     const float *from;
+    const mm_code *code; /* b is compressed; else NULL */
     mm_soon **soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
 } operands;
@@ -347,6 +349,10 @@ typedef struct tile_row {
 
 TILES
 
+#ifdef CODES
+#include "ops/matmul/matmul_codes.h"
+#endif
+
 /* ---- all tiles of a band ---- */
 
 /* The tile at column j, `vectors` wide (at most; its last ones may hang over the edge). What all of
@@ -381,6 +387,24 @@ static inline void begin_pass(operands *in, store *s, const tile_at *t, int p)
     in->b = pass->steps == 0 ? NULL
             : band->ldb > 0  ? band->b[p] + t->j
                              : band->b[p] + t->panel * pass->steps * MM_PANEL + t->inside;
+#ifdef CODES
+    in->code = NULL;
+    if (band->code != NULL && band->code[p] != NULL) {
+        in->code = band->code[p] + t->panel;
+        in->b = band->b[p] + t->panel * mm_code_words(pass->steps);
+    }
+#endif
+}
+
+static inline void run_pass(const tile_at *t, const operands *in, const store *s)
+{
+#ifdef CODES
+    if (in->code != NULL) {
+        tiles_of_codes[t->band->rows - 1](in, s);
+        return;
+    }
+#endif
+    t->run(in, s);
 }
 
 /* The last pass, whose sums are finished. */
@@ -404,7 +428,7 @@ static __attribute__((noinline)) void run_last(const tile_at *t, operands *in)
             s.addend[s.addends++] = (place){ s.to, s.ldto, s.across };
     }
     ask_addend(f, band->row0, at, band->rows, cols);
-    t->run(in, &s);
+    run_pass(t, in, &s);
     for (int64_t c = 0; !direct && c < cols; c += MM_PANEL)
         finish_panel(f, sum + c / MM_PANEL * t->across, band->row0, at + c, band->rows,
                      mm_min(MM_PANEL, cols - c));
@@ -427,7 +451,7 @@ static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_f
     for (int p = 0; p < kept; p++) {
         begin_pass(in, &s, &t, p);
         s.to = sums_at(&t, band->pass[p].to);
-        run(in, &s);
+        run_pass(&t, in, &s);
     }
     if (kept < band->passes)
         run_last(&t, in);
@@ -454,7 +478,10 @@ void NAME(mm_run)(const mm_band *band)
     mm_soon *list = band->soon;
     const tile_row *row = &tiles[band->rows - 1];
     tile_fn *const *run = band->pairs ? row->pairs : band->stride ? row->direct : row->run;
-    const int vectors_wide = band->pairs ? row->wide_pairs : band->stride ? 2 : row->wide;
+    const int vectors_wide = band->code != NULL ? 2 /* a panel */
+                             : band->pairs      ? row->wide_pairs
+                             : band->stride     ? 2
+                                                : row->wide;
     const int64_t wide = vectors_wide * LANES;
     operands in = { .stride = band->stride,
                     .ahead = band->rows * band->stride,

@@ -11,7 +11,7 @@
 
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
 {
-    return (size_t)(mm_up(n, MM_PANEL) * mm_steps(dtype, k)) * sizeof(uint32_t);
+    return (size_t)mm_words_ahead(dtype, n, k) * sizeof(uint32_t);
 }
 
 size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
@@ -26,7 +26,8 @@ sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n
                             .k = w->k,
                             .row0 = w->row0 + row0,
                             .rows = mm_rows_ahead(w),
-                            .ahead = w->ahead };
+                            .ahead = w->ahead,
+                            .code = w->code };
 }
 
 static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t count)
@@ -50,9 +51,8 @@ typedef struct piece {
     int64_t row, rows, col, cols;
 } piece;
 
-static void write_ahead(const sheaf__packed *w, const piece *p)
+static void write_panel(uint32_t *to, const sheaf__packed *w, const piece *p)
 {
-    uint32_t *to = (uint32_t *)w->ahead + mm_ahead_at(w, p->row, p->col);
     const bool pairs = w->dtype != SHEAF_F32;
     mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, pairs ? p->cols / 2 : p->cols, 0);
     if (pairs && p->cols % 2)
@@ -61,6 +61,19 @@ static void write_ahead(const sheaf__packed *w, const piece *p)
             memcpy(&last, p->src + r * p->step + (p->cols - 1) * 2, 2);
             to[p->cols / 2 * MM_PANEL + r] = last;
         }
+}
+
+static void write_ahead(const sheaf__packed *w, const piece *p)
+{
+    if (w->code == NULL) {
+        write_panel((uint32_t *)w->ahead + mm_ahead_at(w, p->row, p->col), w, p);
+        return;
+    }
+    uint32_t box[MM_PANEL * (MM_BLOCK / 2 + 1)];
+    if (p->rows < MM_PANEL)
+        memset(box, 0, sizeof box);
+    write_panel(box, w, p);
+    sheaf__mm_compress(w, p->row, p->col, box);
 }
 
 /* The piece's rows of one panel of `back`, `cols` <= 32 of its columns filled. */
@@ -116,6 +129,8 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                  int64_t count)
 {
     float buffer[MM_PANEL][MM_BLOCK];
+    assert(w->code == NULL ||
+           (first % MM_PANEL == 0 && ((first + count) % MM_PANEL == 0 || first + count == w->n)));
     const int64_t size = mm_size(w->dtype), size_from = mm_size(from), end = first + count;
     for (int64_t r = first, rows; r < end; r += rows) {
         rows =
@@ -137,12 +152,16 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                 write_back(w, &p);
         }
     }
-    if (count > 0 && w->row0 + end == mm_rows_ahead(w))
+    if (count > 0 && w->row0 + end == mm_rows_ahead(w) && w->code == NULL)
         clear_padding(w);
 }
 
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
 {
+    for (int64_t k = 0; w->code != NULL && k < w->k; k++)
+        ((uint16_t *)dst)[k] = sheaf__mm_code_half(w, row, k);
+    if (w->code != NULL)
+        return;
     for (int64_t k0 = 0; k0 < w->k; k0 += MM_BLOCK) {
         const int64_t count = mm_min(MM_BLOCK, w->k - k0);
         const uint32_t *src = (const uint32_t *)w->ahead + mm_ahead_at(w, row, k0);

@@ -14,3 +14,8 @@ void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
     }
     device->flops += flops;
 }
+
+int64_t sheaf__packed_few(const sheaf__device *device)
+{
+    return 0;
+}

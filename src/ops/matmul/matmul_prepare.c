@@ -289,6 +289,7 @@ static columns columns_at(const sheaf__packed *w, int64_t row, int64_t j)
 static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, int64_t kb)
 {
     const bool pairs = w->dtype != SHEAF_F32;
+    assert(w->code == NULL);
     for (int64_t k = 0; k < kb; k += MM_PANEL) {
         const int64_t rows = mm_min(MM_PANEL, kb - k);
         for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
@@ -308,9 +309,22 @@ static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t 
     const sheaf__packed *w = term->w;
     if (term->form == SHEAF__B_AHEAD) {
         assert(w->row0 % MM_PANEL == 0);
+        if (w->code != NULL)
+            return (const uint32_t *)w->ahead + mm_code_at(w, j, k0);
         return (const uint32_t *)w->ahead + mm_ahead_at(w, j, k0);
     }
     return (const uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, j, k0);
+}
+
+/* ---- compressed panels ---- */
+
+/* Columns [shelf->j0, shelf->j1) of W^T, `steps` steps of the block at k0. */
+static void panels_expanded(const shelf *shelf, const mm_engine *engine, const sheaf__packed *w,
+                            int64_t k0, int64_t steps)
+{
+    for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL)
+        engine->expand(panel_of(shelf, j), (const uint32_t *)w->ahead + mm_code_at(w, j, k0),
+                       &w->code[mm_code_box(w, j, k0)], steps);
 }
 
 /* Stored panels of `steps` steps into roomier ones. */
@@ -322,20 +336,22 @@ static void panels_copied(const shelf *shelf, const uint32_t *from, int64_t step
 
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
-                                 bool spread, bool made)
+                                 bool spread, bool codes, bool made)
 {
     const bool widen = mm_widens(term, dtype);
     const sheaf_dtype stored = mm_stored(term, dtype);
     const int64_t size = mm_size(stored), panels = mm_div_up(j1 - j0, MM_PANEL);
     /* as they are stored, and, unless they are widened, with zeros to fill up */
     const int64_t steps = mm_steps(stored, kb), padded = widen ? steps : mm_padded(engine, steps);
-    if (mm_panels_in_place(term, dtype, spread) && padded == steps)
+    if (mm_panels_in_place(term, dtype, spread, codes) && padded == steps)
         return stored_panel(term, j0, k0);
     if (made)
         return buffer;
     const shelf shelf = { buffer, padded * MM_PANEL, j0, j1 };
     const uint32_t *from = buffer;
-    if (mm_in_panels(term) && padded == steps)
+    if (mm_compressed(term))
+        panels_expanded(&shelf, engine, term->w, k0, steps);
+    else if (mm_in_panels(term) && padded == steps)
         from = stored_panel(term, j0, k0);
     else if (mm_in_panels(term))
         panels_copied(&shelf, stored_panel(term, j0, k0), steps);
@@ -405,8 +421,9 @@ int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, shea
     if (mm_in_panels(term))
         soon[0] = (mm_soon){ .at = (const char *)stored_panel(term, j0, k0),
                              .rows = 1,
-                             .bytes = mm_div_up(j1 - j0, MM_PANEL) * mm_steps(stored, kb) *
-                                      MM_PANEL * 4 };
+                             .bytes = mm_div_up(j1 - j0, MM_PANEL) * 4 *
+                                      (mm_compressed(term) ? mm_code_words(mm_steps(stored, kb))
+                                                           : mm_steps(stored, kb) * MM_PANEL) };
     else if (term->form == SHEAF__B_NK)
         soon[0] = (mm_soon){
             .at = b + j0 * step + k0 * size, .step = step, .rows = j1 - j0, .bytes = kb * size

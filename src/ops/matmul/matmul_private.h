@@ -171,6 +171,22 @@ static inline void mm_ask(mm_soon **list, int64_t lines)
     }
 }
 
+/* Compressed panels, of bfloat16: a panel's steps of one block, a box, have 48 words for each two
+ * of them: 64 bytes for each step, of every half, in the order in which halves lie, its sign (bit
+ * 7) and mantissa, and 64 bytes of numbers of 4 bits that stand for exponents: number q of
+ * half-word i is that of half i of the q-th vector of 32 halves. 0 stands for exponent 0, others
+ * for `base` + number. A half with another exponent is rare: it stands in a list, and what the box
+ * has in its place says nothing. */
+
+#define MM_CODE_WORDS 48 /* of two steps */
+
+typedef struct mm_code {
+    uint32_t rare; /* words from here to the first rare half: its number among the box's halves, and
+                      its bits in the upper half; in ascending order */
+    uint16_t rares;
+    uint16_t base;
+} mm_code;
+
 /* Where partial sums lie, tile by tile, [cols/32][rows][32]: in a slot of the area (far), or in one
  * beside the kernel (near) that each tile overwrites, so that it stays in the first-level cache. */
 typedef struct mm_slot {
@@ -215,7 +231,9 @@ typedef struct mm_band {
     bool pairs;     /* spread engine, few rows: b holds pairs, which `steps` counts */
     const mm_pass *pass;
     const uint32_t *const *b; /* panels of each pass, one after the other */
-    bool narrow;              /* they are [steps][lanes of a vector], not [steps][32] */
+    /* NULL, or of each pass that of its first panel, or NULL where those are not compressed */
+    const mm_code *const *code;
+    bool narrow; /* they are [steps][lanes of a vector], not [steps][32] */
     int64_t ldb; /* bytes between rows of B, where b has it as it lies (outer products), else 0 */
     int passes;
     int64_t rows, cols;
@@ -252,6 +270,9 @@ typedef struct mm_engine {
     int lanes;   /* of a vector, where thin products of float32 lay B in them; else 0 */
     bool spread; /* bfloat16 as float32 steps */
     int few;     /* rows of a tile with which a spread engine takes B in pairs all the same */
+    int codes;   /* rows of a product up to which it takes compressed panels as they are */
+    /* sheaf__mm_expand(), or what is faster */
+    void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
     /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
      * halves out of words instead, again for each tile. */
     int64_t most_in_pairs;
@@ -282,6 +303,9 @@ void mm_run_avx2tiles(const mm_band *band);
 void mm_copy_avx2tiles(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512tiles(const mm_band *band);
 void mm_copy_avx512tiles(uint32_t *dst, const char *src, int64_t bytes);
+void mm_expand_avx512(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
+void mm_expand_avx512bf16(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
+void mm_expand_avx512tiles(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
 void mm_run_amx(const mm_band *band);
 void mm_end_amx(mm_ending *ending);
 void mm_enter_amx(void);
@@ -325,6 +349,12 @@ static inline int64_t mm_panel_at(sheaf_dtype dtype, int64_t n, int64_t k, int64
     return mm_up(n, MM_PANEL) * mm_steps(dtype, k0) + j * mm_steps(dtype, mm_min(MM_BLOCK, k - k0));
 }
 
+/* Words of all panels of a weight [n, k]. */
+static inline int64_t mm_words_ahead(sheaf_dtype dtype, int64_t n, int64_t k)
+{
+    return mm_up(n, MM_PANEL) * mm_steps(dtype, k);
+}
+
 /* Rows that W's panels for x W^T have: its own, or the larger weight's. */
 static inline int64_t mm_rows_ahead(const sheaf__packed *w)
 {
@@ -339,6 +369,32 @@ static inline int64_t mm_ahead_at(const sheaf__packed *w, int64_t row, int64_t k
     return mm_panel_at(w->dtype, mm_rows_ahead(w), w->k, at - at % MM_PANEL, k0) + at % MM_PANEL;
 }
 
+/* ---- compressed panels ---- */
+
+static inline int64_t mm_code_words(int64_t steps)
+{
+    return (steps + 1) / 2 * MM_CODE_WORDS;
+}
+/* The box of W's row and of the block that starts at k0: which it is, and words before it. */
+static inline int64_t mm_code_box(const sheaf__packed *w, int64_t row, int64_t k0)
+{
+    return k0 / MM_BLOCK * mm_div_up(mm_rows_ahead(w), MM_PANEL) + (w->row0 + row) / MM_PANEL;
+}
+static inline int64_t mm_code_at(const sheaf__packed *w, int64_t row, int64_t k0)
+{
+    return k0 / MM_BLOCK * mm_div_up(mm_rows_ahead(w), MM_PANEL) *
+               mm_code_words(mm_steps(SHEAF_BF16, MM_BLOCK)) +
+           (w->row0 + row) / MM_PANEL *
+               mm_code_words(mm_steps(SHEAF_BF16, mm_min(MM_BLOCK, w->k - k0)));
+}
+/* sheaf__mm_compress - `box` [steps of the block][32] words, all of the panel of W's row: where it
+ * belongs. Room for another step is behind it. */
+void sheaf__mm_compress(const sheaf__packed *w, int64_t row, int64_t k0, uint32_t *box);
+/* sheaf__mm_expand - a box of `steps` steps: [steps][32] words. */
+void sheaf__mm_expand(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
+/* W[row][col]. */
+uint16_t sheaf__mm_code_half(const sheaf__packed *w, int64_t row, int64_t col);
+
 /* ---- matmul_prepare.c: operands into rows and panels; serial ---- */
 
 /* Rows [i0, i1), elements [k0, k0 + kb) of the term's A, `stride` words apart. */
@@ -346,11 +402,11 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
                     sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb,
                     int64_t stride);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
- * first panel, in place where the stored form serves, else in `buffer`, which has MM_BLOCK words
- * for each column; made: they are there already. */
+ * first panel, in place where the stored form serves (codes: a compressed one too), else in
+ * `buffer`, which has MM_BLOCK words for each column; made: they are there already. */
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
-                                 bool spread, bool made);
+                                 bool spread, bool codes, bool made);
 /* Elements [k0, k0 + kb) of a float32 B of n <= width columns as [kb][width]. */
 void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t width, int64_t k0,
                       int64_t kb);
@@ -379,9 +435,15 @@ static inline bool mm_in_panels(const sheaf__term *term)
 {
     return term->form == SHEAF__B_AHEAD || (term->form == SHEAF__B_BACK && term->w->back != NULL);
 }
-static inline bool mm_panels_in_place(const sheaf__term *term, sheaf_dtype dtype, bool spread)
+static inline bool mm_compressed(const sheaf__term *term)
 {
-    return !spread && mm_in_panels(term) && !mm_widens(term, dtype);
+    return term->form == SHEAF__B_AHEAD && term->w->code != NULL;
+}
+static inline bool mm_panels_in_place(const sheaf__term *term, sheaf_dtype dtype, bool spread,
+                                      bool codes)
+{
+    return !spread && mm_in_panels(term) && !mm_widens(term, dtype) &&
+           (codes || !mm_compressed(term));
 }
 
 #endif

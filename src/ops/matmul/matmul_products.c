@@ -191,8 +191,8 @@ static bool thin_job(const mm_plan *plan, size_t words_of_b)
     const sheaf__product *job = plan->job;
     if (plan->n > MOST_THIN || words_of_b > THIN_B || plan->engine->direct == 0 || plan->transposed)
         return false;
-    for (int t = 0; t < job->nterms; t++)
-        if (job->term[t].a_km)
+    for (int t = 0; t < job->nterms; t++) /* tiles that take compressed panels read copied rows */
+        if (job->term[t].a_km || (plan->codes && mm_compressed(&job->term[t])))
             return false;
     return true;
 }
@@ -276,14 +276,15 @@ static void plan_scratch(mm_plan *plan, int slots)
 {
     size_t all = 0; /* words of B, all blocks of k */
     plan->spread = plan->engine->spread && plan->m > plan->engine->most_in_pairs;
+    plan->codes = plan->m <= plan->engine->codes;
     for (int q = 0; q < plan->jobs; q++)
         for (int t = 0; t < plan->job[q].nterms; t++) {
             const sheaf__product *job = &plan->job[q];
             const int64_t steps = mm_steps(mm_computed(job->dtype), job->term[t].k),
                           padded = mm_padded(plan->engine, steps);
             all += (size_t)(padded * plan->cols);
-            plan->packing |=
-                padded > steps || !mm_panels_in_place(&job->term[t], job->dtype, plan->spread);
+            plan->packing |= padded > steps || !mm_panels_in_place(&job->term[t], job->dtype,
+                                                                   plan->spread, plan->codes);
         }
     plan->thin = thin_job(plan, all);
     plan->narrow = narrow_job(plan);

@@ -50,6 +50,11 @@ static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
                     int64_t count)
 {
     const uint32_t *panel;
+    if (mm_compressed(t)) {
+        for (int64_t k = 0; k < count; k++)
+            dst[k] = mm_from_bf16(sheaf__mm_code_half(t->w, j, k0 + k));
+        return;
+    }
     switch (t->form) {
     case SHEAF__B_NK: fetch(dst, element(t->b, dtype, j * t->ldb + k0), dtype, 1, count); break;
     case SHEAF__B_KN:

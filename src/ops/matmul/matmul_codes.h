@@ -1,0 +1,174 @@
+/* matmul_codes.h - tiles of few rows that take compressed panels as they lie in memory, and put
+ * halves together in registers; part of matmul_kernel.h. Vectors have 16 floats.
+ *
+ * What reads a panel of 12 bits an element from memory waits a quarter less, and one panel after
+ * the other is one stream. */
+
+/* Exponents of numbers 0 to 15, twice: the instruction looks at five bits. */
+static inline __m512i exponents_of(const mm_code *code)
+{
+    const __m512i number = _mm512_set_epi16(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0,
+                                            15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                  exponent = _mm512_add_epi16(number, _mm512_set1_epi16((short)code->base));
+    return _mm512_slli_epi16(
+        _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(number, number), exponent), 7);
+}
+
+/* 32 halves. */
+static inline __m512i halves_of(const uint32_t *low, __m512i numbers, __m512i exponents)
+{
+    const __m512i bits = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)low));
+    return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi16((short)0x807f),
+                                     _mm512_permutexvar_epi16(numbers, exponents),
+                                     0xea); /* (bits & mask) | exponent */
+}
+
+/* The four vectors of two steps. */
+static inline __attribute__((always_inline)) void expand_unit(__m512i w[4], const uint32_t *b,
+                                                              __m512i exponents)
+{
+    const __m512i numbers = _mm512_loadu_si512(b + MM_PANEL);
+    w[0] = halves_of(b, numbers, exponents);
+    w[1] = halves_of(b + 8, _mm512_srli_epi16(numbers, 4), exponents);
+    w[2] = halves_of(b + 16, _mm512_srli_epi16(numbers, 8), exponents);
+    w[3] = halves_of(b + 24, _mm512_srli_epi16(numbers, 12), exponents);
+}
+
+/* The unit of two steps of the next rare half, or -1. */
+static inline int64_t unit_of(const uint32_t *rare, const uint32_t *end)
+{
+    return rare < end ? (int64_t)((*rare & 0xffff) / (4 * MM_PANEL)) : -1;
+}
+
+/* The rare halves of unit `unit`, the first of which is *rare; returns what comes after them. */
+static __attribute__((noinline)) const uint32_t *put_rare(__m512i w[4], const uint32_t *rare,
+                                                          const uint32_t *end, int64_t unit)
+{
+    uint16_t half[4 * MM_PANEL] __attribute__((aligned(64)));
+    memcpy(half, w, sizeof half);
+    for (; unit_of(rare, end) == unit; rare++)
+        half[*rare % (4 * MM_PANEL)] = (uint16_t)(*rare >> 16);
+    memcpy(w, half, sizeof half);
+    return rare;
+}
+
+/* sheaf__mm_expand() by the same vectors. */
+void NAME(mm_expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps)
+{
+    const __m512i exponents = exponents_of(code);
+    const uint32_t *rare = (const uint32_t *)code + code->rare;
+    for (int64_t s = 0; s < steps; s += 2, box += MM_CODE_WORDS) {
+        __m512i w[4];
+        expand_unit(w, box, exponents);
+        const int vectors = s + 1 < steps ? 4 : 2;
+        for (int i = 0; i < vectors; i++)
+            _mm512_storeu_si512(to + s * MM_PANEL + i * LANES, w[i]);
+    }
+    for (int i = 0; i < code->rares; i++)
+        ((uint16_t *)to)[rare[i] & 0xffff] = (uint16_t)(rare[i] >> 16);
+}
+
+#ifdef CHAINS
+typedef chains sums_of_rows;
+#else
+typedef struct sums_of_rows {
+    vec sum[ROWS][MOST_VECTORS];
+} sums_of_rows;
+#endif
+
+/* One step: a panel's two vectors meet a word of each row of A, or where a pair is taken apart two,
+ * odd element first. */
+static inline __attribute__((always_inline)) void step_codes(sums_of_rows *c, const char *a,
+                                                             const __m512i *w, const int rows)
+{
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+#if defined(CHAINS) || defined(ODD)
+        const vec odd = WORD(a + r * STRIDE * 4), even = WORD(a + r * STRIDE * 4 + 4);
+#else
+        const vec pair = WORD(a + r * STRIDE * 4);
+#endif
+        UNROLL for (int v = 0; v < 2; v++)
+        {
+            const vec b = _mm512_castsi512_ps(w[v]);
+#ifdef CHAINS
+            c->odd[r][v] = STEP(c->odd[r][v], odd, ODD(b));
+            c->even[r][v] = STEP(c->even[r][v], even, EVEN(b));
+#elif defined(ODD)
+            c->sum[r][v] = STEP(STEP(c->sum[r][v], odd, ODD(b)), even, EVEN(b));
+#else
+            c->sum[r][v] = STEP(c->sum[r][v], pair, b);
+#endif
+        }
+    }
+}
+
+/* Where nothing else finds what comes next: three lines, as far ahead as ask_ahead() says. */
+static inline __attribute__((always_inline)) void ask_codes(const uint32_t *b)
+{
+    enum { AHEAD = 2048 / 4, LINE = 64 / 4 };
+    UNROLL for (int i = 0; !ONE_PANEL && i < MM_CODE_WORDS; i += LINE)
+        __builtin_prefetch(b + AHEAD + i, 0, 3);
+}
+
+static inline __attribute__((always_inline)) void tile_of_codes(const operands *in, const store *s,
+                                                                const int rows)
+{
+#if defined(CHAINS) || defined(ODD)
+    enum { STEP_BYTES = 8 };
+#else
+    enum { STEP_BYTES = 4 };
+#endif
+    sums_of_rows c;
+    const mm_code *code = in->code;
+    const uint32_t *b = in->b, *rare = (const uint32_t *)code + code->rare,
+                   *end = rare + code->rares;
+    const char *a = in->a;
+    const __m512i exponents = exponents_of(code);
+#ifdef CHAINS
+    vec acc[ROWS][MOST_VECTORS];
+    UNROLL for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = ZERO();
+#define BEGIN_CHAINS()                                                                             \
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < 2; v++) c.odd[r][v] =         \
+        c.even[r][v] = ZERO()
+    BEGIN_CHAINS();
+#else
+    UNROLL for (int r = 0; r < rows; r++) c.sum[r][0] = c.sum[r][1] = ZERO();
+#endif
+    int64_t next = unit_of(rare, end);
+    for (int64_t u = 0; 2 * u < in->steps; u++, b += MM_CODE_WORDS, a += 2 * STEP_BYTES) {
+        __m512i w[4];
+        ask_codes(b);
+        expand_unit(w, b, exponents);
+        if (__builtin_expect(u == next, 0)) {
+            __m512i patched[4] = { w[0], w[1], w[2], w[3] };
+            rare = put_rare(patched, rare, end, u);
+            UNROLL for (int i = 0; i < 4; i++) w[i] = patched[i];
+            next = unit_of(rare, end);
+        }
+        step_codes(&c, a, w, rows);
+        if (2 * u + 1 < in->steps)
+            step_codes(&c, a + STEP_BYTES, w + 2, rows);
+#ifdef CHAINS
+        const bool whole = (2 * u + 2) % (CHUNK / 2) == 0, last = 2 * u + 2 >= in->steps;
+        if (whole || last) {
+            end_chunk(acc, &c, whole && 2 * u + 2 <= in->steps, rows, 2);
+            BEGIN_CHAINS();
+        }
+#endif
+    }
+#ifdef CHAINS
+    put(acc, s, rows, 2);
+#else
+    put(c.sum, s, rows, 2);
+#endif
+}
+
+#define CODES_TILE(rows)                                                                           \
+    static void codes_##rows(const operands *in, const store *s)                                   \
+    {                                                                                              \
+        tile_of_codes(in, s, rows);                                                                \
+    }
+#define CODES_ROW(rows) codes_##rows,
+CODES(CODES_TILE)
+static tile_fn *const tiles_of_codes[] = { CODES(CODES_ROW) };

@@ -1,0 +1,283 @@
+/* matmul_compress_test.c - weights in 12 bits an element: nothing is lost, products have the bytes
+ * of those with plain panels, and what cannot be compressed says so. */
+#include <math.h>
+
+#include "ops/matmul/matmul_testing.h"
+
+/* Normally distributed, as trained weights are. */
+static uint16_t normal(void)
+{
+    const float u = ((float)random_u32() + 1) * 0x1p-32f, v = (float)random_u32() * 0x1p-32f;
+    return (uint16_t)(mm_bits(0.02f * sqrtf(-2 * logf(u)) * cosf(6.2831853f * v)) >> 16);
+}
+
+typedef enum numbers { NORMAL, ZEROS, OUTLIERS, ALIKE, SMALLEST, LARGEST, KINDS } numbers;
+static const char *const kinds[] = { "normal",    "mostly zeros", "outliers",
+                                     "all alike", "denormal",     "largest" };
+
+static uint16_t number_of(numbers kind)
+{
+    const uint16_t half = normal();
+    switch (kind) {
+    case ZEROS: return below(4) ? (uint16_t)(half & 0x8000) : half;
+    case OUTLIERS: return below(3000) ? half : (uint16_t)((half & 0x807f) | (50 + below(100)) << 7);
+    case ALIKE: return 0xbf80;
+    case SMALLEST: return (uint16_t)(half & 0x80ff);           /* exponents 0 and 1 */
+    case LARGEST: return (uint16_t)((half | 0x7f00) & ~0x80u); /* exponent 254 */
+    default: return half;
+    }
+}
+
+/* The same numbers in plain panels and compressed ones. */
+typedef struct twins {
+    uint16_t *row;
+    int64_t n, k;
+    sheaf__packed plain, small;
+} twins;
+
+static sheaf__packed room_for(int64_t n, int64_t k)
+{
+    sheaf__packed w = { .dtype = SHEAF_BF16, .n = n, .k = k };
+    const size_t bytes = sheaf__packed_bytes(SHEAF_BF16, n, k);
+    w.ahead = aligned_alloc(64, bytes);
+    assert_non_null(w.ahead);
+    kept[nkept++] = w.ahead;
+    memset(w.ahead, 0xff, bytes);
+    return w;
+}
+
+/* In runs of whole panels, the last one first: any order is one. */
+static void pack_backwards(sheaf__packed *w, const uint16_t *row, int64_t apart)
+{
+    for (int64_t first = (w->n - 1) / apart * apart; first >= 0; first -= apart)
+        sheaf__pack(w, row + first * w->k, SHEAF_BF16, w->k, first, mm_min(apart, w->n - first));
+}
+
+static twins make_twins(int64_t n, int64_t k, numbers kind)
+{
+    twins t = { .row = keep((size_t)(n * k) * 2), .n = n, .k = k };
+    for (int64_t i = 0; i < n * k; i++)
+        t.row[i] = number_of(kind);
+    t.plain = room_for(n, k);
+    t.small = room_for(n, k);
+    sheaf__pack(&t.plain, t.row, SHEAF_BF16, k, 0, n);
+    sheaf__packed_compress(&t.small);
+    pack_backwards(&t.small, t.row, MM_PANEL * (1 + below(3)));
+    if (!sheaf__packed_as_wanted(&t.small))
+        fail_msg("%s, %d x %d: not compressed", kinds[kind], (int)n, (int)k);
+    return t;
+}
+
+static void check_rows(const char *name, const sheaf__packed *w, const uint16_t *row)
+{
+    uint16_t *got = keep((size_t)w->k * 2);
+    for (int64_t r = 0; r < w->n; r++) {
+        sheaf__packed_row(got, w, r);
+        CHECK_BYTES(name, got, row + r * w->k, w->k * 2);
+    }
+}
+
+static void test_compress__nothing_is_lost(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n, k;
+    } sizes[] = { { 1, 900 }, { 33, 257 }, { 64, 513 }, { 95, 300 }, { 200, 1030 }, { 31, 4 } };
+    for (size_t i = 0; i < ARRAY_LEN(sizes) * KINDS; i++) {
+        const int64_t n = sizes[i / KINDS].n, k = sizes[i / KINDS].k;
+        twins t = make_twins(n, k, (numbers)(i % KINDS));
+        assert_non_null(t.small.code);
+        check_rows(kinds[i % KINDS], &t.small, t.row);
+        const int64_t from = below(n);
+        const sheaf__packed part = sheaf__packed_part(&t.small, from, n - from);
+        check_rows("a part", &part, t.row + from * k);
+        sheaf__packed_expand(&t.small);
+        assert_null(t.small.code);
+        CHECK_BYTES(kinds[i % KINDS], t.small.ahead, t.plain.ahead,
+                    (int64_t)sheaf__packed_bytes(SHEAF_BF16, n, k));
+        drop_all();
+    }
+}
+
+/* Where halves of two steps and more lie in 12 bits each, with what is said of boxes. */
+static void test_compress__takes_three_quarters(void **state)
+{
+    (void)state;
+    twins t = make_twins(640, 2048, NORMAL);
+    const size_t bytes = sheaf__packed_bytes(SHEAF_BF16, 640, 2048);
+    size_t touched = bytes;
+    while (touched > 0 && ((unsigned char *)t.small.ahead)[touched - 1] == 0xff)
+        touched--;
+    if (touched > bytes / 4 * 3 + bytes / 500 || touched < bytes / 4 * 3)
+        fail_msg("%zu of %zu bytes", touched, bytes);
+    drop_all();
+}
+
+static void test_compress__says_where_it_cannot(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t every; /* one of so many halves is that one */
+        uint16_t half;
+    } cases[] = { { "infinite", 200000, 0x7f80 },
+                  { "not a number", 200000, 0xffc1 },
+                  { "all of them", 1, 0x7f80 },
+                  { "too many exponents", 0, 0 } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        twins t = { .n = 400, .k = 700 };
+        t.row = keep((size_t)(t.n * t.k) * 2);
+        t.small = room_for(t.n, t.k);
+        for (int64_t j = 0; j < t.n * t.k; j++)
+            t.row[j] = cases[i].every == 0 ? (uint16_t)((random_u32() & 0xffff) % 0x7f80)
+                       : j % cases[i].every == 150000 % cases[i].every ? cases[i].half
+                                                                       : normal();
+        sheaf__packed_compress(&t.small);
+        assert_non_null(t.small.code);
+        pack_backwards(&t.small, t.row, MM_PANEL);
+        if (sheaf__packed_as_wanted(&t.small))
+            fail_msg("%s: compressed", cases[i].name);
+        assert_null(t.small.code);
+        pack_backwards(&t.small, t.row, MM_PANEL);
+        check_rows(cases[i].name, &t.small, t.row);
+        drop_all();
+    }
+    /* other types, parts, a second copy, and too little room: nothing is begun */
+    sheaf__packed w = room_for(64, 2);
+    sheaf__packed_compress(&w);
+    assert_null(w.code);
+    w = room_for(64, 512);
+    w.dtype = SHEAF_F16;
+    sheaf__packed_compress(&w);
+    assert_null(w.code);
+    w.dtype = SHEAF_BF16;
+    w.back = w.ahead;
+    sheaf__packed_compress(&w);
+    assert_null(w.code);
+    w.back = NULL;
+    sheaf__packed part = sheaf__packed_part(&w, 0, 32);
+    sheaf__packed_compress(&part);
+    assert_null(part.code);
+    drop_all();
+}
+
+/* Any job with compressed weights, and the same with plain ones by the reference. */
+static void test_compress__products_are_the_same(void **state)
+{
+    (void)state;
+    const bool few = getenv("SHEAF_SANITIZED") != NULL;
+    for (int i = 0; i < (few ? 40 : 120); i++) {
+        const int64_t m = i % 4 == 0 ? 1 + below(40) : 1 + below(5), n = 1 + below(500);
+        sheaf__term plain[4], small[4];
+        int slice_of[4], first[5] = { 0 };
+        sheaf_tree tree;
+        sheaf__product job = plain_job(SHEAF_BF16, m, n, plain, 1 + (int)below(4));
+        for (int t = 0; t < job.nterms; t++) {
+            /* a slice with another type of B beside, as LoRA's */
+            const bool other = t > 0 && below(4) == 0;
+            const int64_t k = below(5) ? 1 + below(700) : 256 * (1 + below(4));
+            plain[t] = small[t] =
+                random_term(SHEAF_BF16, other ? SHEAF__B_NK : SHEAF__B_AHEAD, false, m, n,
+                            other ? 16 : k, below(8) ? ORDINARY : SPECIAL);
+            slice_of[t] = t;
+            first[t + 1] = t + 1;
+            if (other)
+                continue;
+            const int64_t before = below(2) ? MM_PANEL * below(3) : 0;
+            const twins w =
+                make_twins(before + n + (below(2) ? below(70) : 0), k, (numbers)below(SMALLEST));
+            sheaf__packed *both = keep(2 * sizeof *both);
+            both[0] = before > 0 || w.n > n ? sheaf__packed_part(&w.plain, before, n) : w.plain;
+            both[1] = before > 0 || w.n > n ? sheaf__packed_part(&w.small, before, n) : w.small;
+            assert_true(k < 3 || both[1].code != NULL);
+            plain[t].w = &both[0];
+            small[t].w = &both[1];
+        }
+        if (job.nterms != 3 && below(2)) { /* of slices, or of one with several terms */
+            sheaf_tree_init(&tree, job.nterms, 1, NULL);
+            job.nslices = job.nterms;
+            job.slice_of = slice_of;
+            job.first = first;
+            job.tree = &tree;
+        }
+        random_ending(&job, ORDINARY);
+        const sheaf__sums sums = i % 2 ? SHEAF__TILES : SHEAF__PAIRS;
+        const size_t bytes = (size_t)extent(m, n, job.ldy) * (job.out == SHEAF_F32 ? 4 : 2);
+        const void *before = memcpy(keep(bytes), job.y, bytes);
+        run_ref(&job, sums);
+        const void *want = memcpy(keep(bytes), job.y, bytes);
+        job.term = small;
+        for (int isa = 0; isa < nisas; isa++)
+            for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
+                if (few && d != (size_t)i % ARRAY_LEN(machines))
+                    continue;
+                memcpy(job.y, before, bytes);
+                machines[d].sums = sums;
+                sheaf__mm_products_with(isas[isa], &machines[d], &job, 1);
+                if (memcmp(job.y, want, bytes) != 0)
+                    print_error("%s, %s, %d threads, m %d n %d\n", isas[isa]->name,
+                                order_names[sums], machines[d].threads, (int)m, (int)n);
+                CHECK_BYTES("product", job.y, want, (int64_t)bytes);
+            }
+        drop_all();
+    }
+}
+
+/* Production sizes, all boxes of which are met; half of the jobs run beside each other on one x. */
+static void test_compress__jobs_beside_each_other(void **state)
+{
+    (void)state;
+    enum { JOBS = 5 };
+    static const int64_t n[JOBS] = { 2048, 256, 40, 5632, 1000 };
+    const bool few = getenv("SHEAF_SANITIZED") != NULL;
+    for (int i = 0; i < (few ? 2 : 10); i++) {
+        sheaf__product job[JOBS], compressed[JOBS];
+        sheaf__term term[2 * JOBS];
+        sheaf__packed w[2 * JOBS];
+        const int64_t m = 1 + i % 5, k = i < 5 ? 2048 : 704;
+        for (int j = 0; j < JOBS; j++) {
+            const twins t = make_twins(n[j], k, j == 4 ? OUTLIERS : NORMAL);
+            w[j] = t.plain;
+            w[JOBS + j] = t.small;
+            term[j] = random_term(SHEAF_BF16, SHEAF__B_NK, false, m, 1, k, ORDINARY);
+            term[j].form = SHEAF__B_AHEAD;
+            if (j > 0 && j < 4) {
+                term[j].a = term[0].a;
+                term[j].lda = term[0].lda;
+            }
+            term[JOBS + j] = term[j];
+            term[j].w = &w[j];
+            term[JOBS + j].w = &w[JOBS + j];
+            job[j] = compressed[j] = plain_job(SHEAF_BF16, m, n[j], &term[j], 1);
+            compressed[j].term = &term[JOBS + j];
+            compressed[j].y = random_matrix(SHEAF_F32, m, n[j], job[j].ldy, ORDINARY);
+        }
+        for (int sums = 0; sums < 2; sums++)
+            for (int isa = 1; isa < nisas;
+                 isa++) /* plain ones are held to the reference elsewhere */
+                for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
+                    if (few && d != (size_t)isa % ARRAY_LEN(machines))
+                        continue;
+                    machines[d].sums = (sheaf__sums)sums;
+                    sheaf__mm_products_with(isas[isa], &machines[d], job, JOBS);
+                    sheaf__mm_products_with(isas[isa], &machines[d], compressed, JOBS);
+                    for (int j = 0; j < JOBS; j++)
+                        for (int64_t r = 0; r < m; r++)
+                            CHECK_BYTES(isas[isa]->name, (float *)compressed[j].y + r * job[j].ldy,
+                                        (float *)job[j].y + r * job[j].ldy, n[j] * 4);
+                }
+        drop_all();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(test_compress__nothing_is_lost),
+        cmocka_unit_test(test_compress__takes_three_quarters),
+        cmocka_unit_test(test_compress__says_where_it_cannot),
+        cmocka_unit_test(test_compress__products_are_the_same),
+        cmocka_unit_test(test_compress__jobs_beside_each_other),
+    };
+    return cmocka_run_group_tests(all, make_machines, free_machines);
+}
