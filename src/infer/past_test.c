@@ -43,11 +43,26 @@ typedef struct batches {
 static sheaf_status *in_batches(void *self, sheaf__model *model)
 {
     const batches *b = self;
-    said own[PROMPTS];
-    sheaf__continuation out[PROMPTS];
-    for (int i = 0; i < PROMPTS; i++)
-        out[i] = into(sheaf__is_first(model->context) ? &b->out[i] : &own[i]);
-    return sheaf__generate(out, model, b->prompt, PROMPTS, &b->how);
+    const sheaf__context *c = model->context;
+    said own[PROMPTS], again[PROMPTS];
+    sheaf__continuation out[PROMPTS], more[PROMPTS];
+    for (int i = 0; i < PROMPTS; i++) {
+        out[i] = into(sheaf__is_first(c) ? &b->out[i] : &own[i]);
+        more[i] = into(&again[i]);
+    }
+    const bool few = c->dtype == SHEAF_BF16 && b->how.batch <= sheaf__packed_few(c->device);
+    assert_true((model->head.all.code != NULL) == few);
+    sheaf_status *st = sheaf__generate(out, model, b->prompt, PROMPTS, &b->how);
+    if (st != NULL || !few)
+        return st;
+    sheaf__model_serves(model, sheaf__packed_few(c->device));
+    assert_non_null(model->head.all.code);
+    sheaf__model_serves(model, sheaf__packed_few(c->device) + 1);
+    assert_null(model->head.all.code);
+    st = sheaf__generate(more, model, b->prompt, PROMPTS, &b->how);
+    if (st == NULL)
+        CHECK_BYTES("expanded", again, sheaf__is_first(c) ? b->out : own, sizeof again);
+    return st;
 }
 
 static void test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone(void **state)
@@ -75,7 +90,8 @@ static void test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone(void **
                 &(sheaf__crew_options){ .ranks = ways[w].ranks,
                                         .threads = 2,
                                         .dtype = k % 2 == 0 ? SHEAF_F32 : SHEAF_BF16,
-                                        .positions = LONGEST + NEW },
+                                        .positions = LONGEST + NEW,
+                                        .sequences = ways[w].batch },
                 in_batches, &b));
             CHECK_BYTES(models[k / 2], b.out, alone, sizeof alone);
         }

@@ -495,7 +495,7 @@ void NAME(mm_run)(const mm_band *band)
     for (; j + wide <= band->cols && vectors_wide > 2; j += wide)
         run_tile(band, &in, j, run[2], vectors_wide);
     for (; j < band->cols; j += 2 * LANES) {
-        const int vectors = band->cols - j > LANES ? 2 : 1;
+        const int vectors = band->code != NULL || band->cols - j > LANES ? 2 : 1;
         run_tile(band, &in, j, run[vectors - 1], vectors);
     }
 }
