@@ -1,7 +1,8 @@
 """decode.py - tokens a second of sheaf beside transformers and llama.cpp, and beside this machine's memory.
 
 A step at batch 1 has to read every weight but the embedding's, and the cache: tokens a second times
-these bytes is the bandwidth that decoding reaches, and memory_bench measures what the machine has.
+these bytes is the bandwidth that decoding reaches, and memory_bench measures what the machine has. They are counted with 16
+bits an element for all programs; sheaf holds weights in 12 up to batch 4, so it may have more than 100 % of memory's.
 Programs take turns, round by round, as what memory gives changes by half within
 minutes on a shared machine: a share of it is of what it gave just before and after, of the middle
 round. The least run of --short new tokens is taken from the least of --long. All times are given

@@ -10,7 +10,9 @@ Each model has a family, sizes, windows, caps, biases and a rotary embedding dra
 
 Bounds. In float32 the truth is transformers in float64: sheaf may miss it by FLOAT of the largest value,
 or by TIMES what transformers in float32 misses it by; so a model where roundings grow does not count as an
-error, and one where they do not is held tight. In bfloat16 the same with HALF. A mixture whose
+error, and one where they do not is held tight. What a trained model gives is missed by more or less from
+run to run, as AdamW makes much of the roundings of small gradients: there the worst of three float32
+trainings counts, two of them of weights that lie a rounding away. In bfloat16 the same with HALF. A mixture whose
 router is undecided takes another expert for a rounding: of its bfloat16 logits half of all rows are held.
 Prints "ok - ..." or "not ok - ..." per case; exit code 1 if any failed.
 """
@@ -187,7 +189,9 @@ def off(got, truth):
 
 
 def compare(name, got, theirs, truth, share, median=False):
-    mine, other = off(got, truth)[median], off(theirs, truth)[median]
+    """theirs: what transformers computed, or a list of it with other roundings, of which the worst counts."""
+    theirs = theirs if isinstance(theirs, list) else [theirs]
+    mine, other = off(got, truth)[median], max(off(t, truth)[median] for t in theirs)
     live.case(name, mine <= max(share, TIMES * other), "%.2g of the largest off, transformers %.2g" % (mine, other))
 
 
@@ -251,6 +255,17 @@ def sheaf_train(inputs, data, folder, run, *words):
     return torch.tensor([[s["loss"], s["grad_norm"]] for s in steps if "grad_norm" in s], dtype=torch.float64)
 
 
+def moved(model, seed):
+    """With half of the weights one rounding up or down."""
+    other = copy.deepcopy(model)
+    choice = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in other.parameters():
+            way = torch.randint(-1, 3, p.shape, generator=choice)
+            p.copy_(torch.where(way.abs() == 1, torch.nextafter(p, way * torch.inf), p))
+    return other
+
+
 def plain_decay(name):
     return "norm" not in name and not name.endswith("bias")
 
@@ -291,22 +306,24 @@ def check_training(name, r, model, inputs, data, folder, kind):
         how = method if method == "full" else "training of " + ",".join(chosen)
         words = ["--train", ",".join(chosen)] if method == "head" else []
     decays = (lambda n: True) if method == "lora" else plain_decay
-    exact, single, half = copy.deepcopy(model).double(), copy.deepcopy(model), copy.deepcopy(model)
+    exact, half = copy.deepcopy(model).double(), copy.deepcopy(model)
+    singles = [copy.deepcopy(model), moved(model, 1), moved(model, 2)]
     with make_families.in_double():
         truth = train(exact, lambda n: True, inputs, decays, torch.float64)
         last = seen(logits_of(exact, inputs), inputs)
-    theirs = train(single, lambda n: True, inputs, decays, torch.float32)
+    theirs = [train(m, lambda n: True, inputs, decays, torch.float32) for m in singles]
     rounded = train(half, lambda n: True, inputs, decays, torch.bfloat16)
     words += ["--method", method, "--tp", ranks]
-    for dtype, share, other in (("bfloat16", HALF, rounded), ("float32", FLOAT, theirs)):
+    for dtype, share, other in (("bfloat16", HALF, [rounded]), ("float32", FLOAT, theirs)):
         mine = sheaf_train(inputs, data, folder, run, "--dtype", dtype, *words)
         for column, what in enumerate(("losses", "gradient norms")):
             bound = share if dtype == "float32" else 3 * share
-            compare("%s, %s, %s, %s" % (name, how, dtype, what), mine[:, column], other[:, column], truth[:, column], bound)
+            compare("%s, %s, %s, %s" % (name, how, dtype, what), mine[:, column], [o[:, column] for o in other], truth[:, column],
+                    bound)
     out = os.path.join(run, "adapter" if method == "lora" else "model")
     words = ["--model", folder, "--adapter", out] if method == "lora" else ["--model", out]
     mine = seen(eval_logits(inputs, data, "--dtype", "float32", *words), inputs)
-    compare("%s, %s, logits behind it" % (name, how), mine, seen(logits_of(single, inputs), inputs), last, 2e-5)
+    compare("%s, %s, logits behind it" % (name, how), mine, [seen(logits_of(m, inputs), inputs) for m in singles], last, 2e-5)
     if method != "lora":
         compare("%s, %s, loaded by transformers" % (name, how), seen(logits_of(base_model(out), inputs), inputs), mine, mine, 2e-5)
 
