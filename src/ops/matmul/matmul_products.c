@@ -9,6 +9,7 @@
 #define FEWER_AREAS 2.0  /* where each brings panels */
 #define UNIT_ROWS 32     /* of a tile of the tile unit; others have fewer */
 #define LEAST_WORK 1e6   /* operations of an area: some microseconds, against one for a task */
+#define READS 5          /* rows below which reading B takes longer than its operations */
 #define MOST_THIN (2 * MM_PANEL)   /* columns of a thin product */
 #define MOST_OUTER 64              /* rows of a product that copies nothing */
 #define MOST_STACKED 4             /* of them that read one B */
@@ -305,6 +306,17 @@ static bool lone_band(const mm_plan *plan)
     return plan->m <= plan->engine->most_unasked && !plan->packing && !mm_in_place(plan);
 }
 
+/* Small areas cost more than they level out. Of few rows, one for each thread is worth it all the
+ * same, as it takes longer than its operations say. */
+static double at_least(double share, int64_t rows, int threads)
+{
+    const double one_each = threads > 1 ? share * AREAS : share,
+                 least = LEAST_WORK * (double)mm_min(rows, READS) / READS;
+    if (share >= LEAST_WORK)
+        return share;
+    return one_each > LEAST_WORK ? LEAST_WORK : one_each > least ? one_each : least;
+}
+
 /* How the first of `jobs`, with those that run beside it, is cut: in areas of about `share`
  * operations; returns their number. */
 static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
@@ -333,6 +345,7 @@ static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
         plan_scratch(plan, route.slots);
     }
     const double k = job_flops(job) / 2 / (double)job->m / (double)job->n * mm_stacked(plan);
+    share = at_least(share, plan->m, threads);
     shrink(plan, k, share);
     /* what small products leave idle another fills */
     if (threads > 1 && 2 * k * (double)plan->m * (double)plan->n > share * threads)
@@ -381,8 +394,6 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     /* Enough areas to level out threads that start late or run slower; more would bring the same
      * rows and columns into more areas. */
     double share = device->threads == 1 ? flops : flops / (AREAS * device->threads);
-    if (share < LEAST_WORK)
-        share = LEAST_WORK;
     int64_t tasks = 0;
     for (int j = 0; j < jobs;) {
         mm_plan *plan = &batch.plan[batch.plans];
