@@ -150,13 +150,15 @@ typedef struct sheaf__kernels {
 
     /* ---- SwiGLU, h = round(silu(gate) * up); contiguous n elements ---- */
     void (*swiglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype);
-    void (*swiglu_back)(void *dgate, void *dup, const void *dh, const void *gate, const void *up,
-                        int64_t n, sheaf_dtype dtype); /* dgate may be gate, dup may be up */
+    /* h as above, where it is not NULL; dgate may be gate, dup may be up, h may be dh */
+    void (*swiglu_back)(void *dgate, void *dup, void *h, const void *dh, const void *gate,
+                        const void *up, int64_t n, sheaf_dtype dtype);
 
     /* ---- GeGLU, h = round(gelu(gate) * up), gelu by tanh; contiguous n elements ---- */
     void (*geglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype);
-    void (*geglu_back)(void *dgate, void *dup, const void *dh, const void *gate, const void *up,
-                       int64_t n, sheaf_dtype dtype); /* dgate may be gate, dup may be up */
+    /* h as above, where it is not NULL; dgate may be gate, dup may be up, h may be dh */
+    void (*geglu_back)(void *dgate, void *dup, void *h, const void *dh, const void *gate,
+                       const void *up, int64_t n, sheaf_dtype dtype);
 
     /* ---- soft cap, x = round(cap * tanh(x / cap)) in place, float32 that dtype holds; and from
      * the capped y: dx = round(dx * (1 - t * t)), t = y / cap ---- */

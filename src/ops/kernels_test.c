@@ -89,7 +89,7 @@ static void run_rope_swiglu(probe *p, const sheaf__kernels *k)
     k->rope(p->a, COLS, p->f, p->g, pos, ROWS, 3, 66, 64, false, p->dtype);
     k->rope(p->b, COLS, p->f, p->g, pos, ROWS, 3, 66, 36, true, p->dtype);
     k->swiglu(p->out, p->a, p->b, N, p->dtype);
-    k->swiglu_back(p->a, p->b, p->c, p->a, p->b, N, p->dtype);
+    k->swiglu_back(p->a, p->b, NULL, p->c, p->a, p->b, N, p->dtype);
     take(p, p->out, sizeof p->out);
     take(p, p->a, sizeof p->a);
     take(p, p->b, sizeof p->b);
@@ -202,7 +202,7 @@ static void run_smoothing_noise(probe *p, const sheaf__kernels *k)
 static void run_geglu_softcap(probe *p, const sheaf__kernels *k)
 {
     k->geglu(p->out, p->a, p->b, N, p->dtype);
-    k->geglu_back(p->a, p->b, p->c, p->a, p->b, N, p->dtype);
+    k->geglu_back(p->a, p->b, NULL, p->c, p->a, p->b, N, p->dtype);
     k->softcap(p->f, 2.5f, N, p->dtype);
     k->softcap_back(p->c, p->f, 2.5f, N, p->dtype);
     take(p, p->out, sizeof p->out);

@@ -614,26 +614,18 @@ static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-/* Remade while operands are in the cache, and first: gradients may lie over them. */
+/* What is remade takes the place of its gradient. */
 static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
-    enum { PART = 2048 };
     const swiglu_args *a = arg;
     const swiglu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
     const sheaf__kernels *k = a->c->device->kernels;
-    _Alignas(64) uint32_t h[PART];
-    for (int64_t i = begin, n; i < end; i += n) {
-        const void *gate = sheaf__at(p->gate->data, i, t), *up = sheaf__at(p->up->data, i, t);
-        void *dh = sheaf__at(p->h->grad, i, t);
-        n = p->h->remade && end - i > PART ? PART : end - i;
-        if (p->h->remade)
-            (p->gelu ? k->geglu : k->swiglu)(h, gate, up, n, t);
-        (p->gelu ? k->geglu_back : k->swiglu_back)(
-            sheaf__at(p->gate->grad, i, t), sheaf__at(p->up->grad, i, t), dh, gate, up, n, t);
-        if (p->h->remade)
-            memcpy(dh, h, (size_t)n * sheaf_dtype_bytes(t));
-    }
+    void *dh = sheaf__at(p->h->grad, begin, t);
+    (p->gelu ? k->geglu_back
+             : k->swiglu_back)(sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
+                               p->h->remade ? dh : NULL, dh, sheaf__at(p->gate->data, begin, t),
+                               sheaf__at(p->up->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)

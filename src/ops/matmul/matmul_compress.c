@@ -37,10 +37,14 @@ static int64_t boxes_of(const sheaf__packed *w)
     return mm_div_up(w->k, MM_BLOCK) * mm_div_up(mm_rows_ahead(w), MM_PANEL);
 }
 
-/* 16 halves, of which compilers make a vector. */
-typedef uint16_t halves __attribute__((vector_size(32)));
-typedef uint8_t bytes __attribute__((vector_size(16)));
+/* Halves of which compilers make a vector of the machine. */
+#ifdef __AVX2__
 enum { HALVES = 16 };
+#else
+enum { HALVES = 8 };
+#endif
+typedef uint16_t halves __attribute__((vector_size(2 * HALVES)));
+typedef uint8_t bytes __attribute__((vector_size(HALVES)));
 
 static inline halves load(const uint16_t *at)
 {
@@ -51,9 +55,11 @@ static inline halves load(const uint16_t *at)
 
 static inline bool any(halves h)
 {
-    uint64_t part[4];
+    uint64_t part[HALVES / 4], all = 0;
     memcpy(part, &h, sizeof part);
-    return (part[0] | part[1] | part[2] | part[3]) != 0;
+    for (int i = 0; i < HALVES / 4; i++)
+        all |= part[i];
+    return all != 0;
 }
 
 static inline halves exponents(halves h)

@@ -17,14 +17,16 @@ void sheaf__swiglu_ref(void *h, const void *gate, const void *up, int64_t n, she
     }
 }
 
-void sheaf__swiglu_back_ref(void *dgate, void *dup, const void *dh, const void *gate,
+void sheaf__swiglu_back_ref(void *dgate, void *dup, void *h, const void *dh, const void *gate,
                             const void *up, int64_t n, sheaf_dtype dtype)
 {
     for (int64_t i = 0; i < n; i++) {
         const float d = sheaf__load(dh, i, dtype);
         const float g = sheaf__load(gate, i, dtype), u = sheaf__load(up, i, dtype);
-        const float p = 1.0f / (1.0f + sheaf__exp(-g));
+        const float sum = 1.0f + sheaf__exp(-g), p = 1.0f / sum;
         const float slope = p * (1.0f + g * (1.0f - p));
+        if (h != NULL)
+            sheaf__store(h, i, g / sum * u, dtype);
         sheaf__store(dup, i, d * (g * p), dtype);
         sheaf__store(dgate, i, d * u * slope, dtype);
     }

@@ -62,7 +62,7 @@ static void test_swiglu_back__is_the_gradient(void **state)
         want[N + i] = dh[i] * silu(x[i]);
     }
     twin_gradient("swiglu", loss, x, 2 * N, want);
-    sheaf__kernels_for("ref")->swiglu_back(got, got + N, dh, gate, up, N, SHEAF_F32);
+    sheaf__kernels_for("ref")->swiglu_back(got, got + N, NULL, dh, gate, up, N, SHEAF_F32);
     twin_close("swiglu_back", got, want, 2 * N, 1e-6);
 }
 
@@ -70,14 +70,14 @@ enum { MOST = 6145 };
 
 static void twins(const twin *t)
 {
-    static void *block[7];
+    static void *block[8];
     const size_t each = MOST * 4;
     for (size_t i = 0; i < ARRAY_LEN(block); i++)
         block[i] = block[i] != NULL ? block[i] : twin_take(each);
     for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
         const int64_t n = twin_sizes[s];
         const size_t bytes = (size_t)n * twin_bytes(t->dtype);
-        void *v[7];
+        void *v[8];
         for (size_t i = 0; i < ARRAY_LEN(block); i++)
             v[i] = twin_end(block[i], each, bytes);
         for (uint64_t i = 0; i < 3; i++)
@@ -85,13 +85,16 @@ static void twins(const twin *t)
         t->ref->swiglu(v[3], v[0], v[1], n, t->dtype);
         t->fast->swiglu(v[4], v[0], v[1], n, t->dtype);
         twin_same(t, "swiglu", v[4], v[3], bytes);
-        t->ref->swiglu_back(v[3], v[4], v[2], v[0], v[1], n, t->dtype);
-        t->fast->swiglu_back(v[5], v[6], v[2], v[0], v[1], n, t->dtype);
+        t->ref->swiglu_back(v[3], v[4], v[7], v[2], v[0], v[1], n, t->dtype);
+        t->fast->swiglu_back(v[5], v[6], NULL, v[2], v[0], v[1], n, t->dtype);
         twin_same(t, "dgate", v[5], v[3], bytes);
         twin_same(t, "dup", v[6], v[4], bytes);
-        t->fast->swiglu_back(v[0], v[1], v[2], v[0], v[1], n, t->dtype);
+        t->fast->swiglu(v[5], v[0], v[1], n, t->dtype);
+        twin_same(t, "h again", v[7], v[5], bytes);
+        t->fast->swiglu_back(v[0], v[1], v[2], v[2], v[0], v[1], n, t->dtype);
         twin_same(t, "dgate over gate", v[0], v[3], bytes);
         twin_same(t, "dup over up", v[1], v[4], bytes);
+        twin_same(t, "h over dh", v[2], v[7], bytes);
     }
 }
 
