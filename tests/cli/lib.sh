@@ -134,6 +134,7 @@ odd_model() {
  "max_position_embeddings": 256, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
  "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
 END
+    rm -rf "$1" # another section may have made it
     "$sheaf" init "$work/odd.json" "$1" --seed 5 >/dev/null
 }
 # digest OUT: of everything a run leaves that must not depend on ranks or threads: all
