@@ -75,7 +75,7 @@ static const mm_engine avx512_pairs = { .run = mm_run_avx512bf16,
                                         .direct = 12,
                                         .codes = 4,
                                         .most_unasked = 14,
-                                        .expand = mm_expand_avx512bf16 };
+                                        .expand = mm_expand_avx512 };
 static const mm_engine avx512_tiles = { .run = mm_run_avx512tiles,
                                         .copy = mm_copy_avx512tiles,
                                         .stride = MM_STRIDE_F32,
@@ -84,7 +84,7 @@ static const mm_engine avx512_tiles = { .run = mm_run_avx512tiles,
                                         .few = 3,
                                         .codes = 3,
                                         .most_in_pairs = 48,
-                                        .expand = mm_expand_avx512tiles };
+                                        .expand = mm_expand_avx512 };
 /* Sums of 512 rows and columns and a stretch of B stay in a second-level cache of 2 MB: one thread
  * is slower with 1024 rows. More threads have areas of no more anyway. */
 static const mm_engine amx_tiles = { .run = mm_run_amx,
@@ -97,7 +97,7 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .enter = mm_enter_amx,
                                      .leave = mm_leave_amx,
                                      .end = mm_end_amx,
-                                     .expand = mm_expand_avx512bf16 };
+                                     .expand = mm_expand_avx512 };
 
 const mm_isa sheaf__mm_ref = { "ref", NULL, NULL, NULL, NULL, NULL };
 const mm_isa sheaf__mm_avx2 = { "avx2", &avx2_f32, &avx2_f16, &avx2_pairs, &avx2_tiles, NULL };

@@ -304,8 +304,6 @@ void mm_copy_avx2tiles(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512tiles(const mm_band *band);
 void mm_copy_avx512tiles(uint32_t *dst, const char *src, int64_t bytes);
 void mm_expand_avx512(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
-void mm_expand_avx512bf16(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
-void mm_expand_avx512tiles(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
 void mm_run_amx(const mm_band *band);
 void mm_end_amx(mm_ending *ending);
 void mm_enter_amx(void);

@@ -272,12 +272,22 @@ static int count_beside(const mm_plan *plan, int jobs)
     return plan->engine->direct > 0 && columns <= MOST_THIN ? 1 : n;
 }
 
+/* Whether a compressed weight is met by few rows. */
+static bool takes_codes(const mm_plan *plan)
+{
+    for (int q = 0; q < plan->jobs && plan->m <= plan->engine->codes; q++)
+        for (int t = 0; t < plan->job[q].nterms; t++)
+            if (mm_compressed(&plan->job[q].term[t]))
+                return true;
+    return false;
+}
+
 /* What lies in scratch beside the rows of A, and how many rows of sums that leaves. */
 static void plan_scratch(mm_plan *plan, int slots)
 {
     size_t all = 0; /* words of B, all blocks of k */
     plan->spread = plan->engine->spread && plan->m > plan->engine->most_in_pairs;
-    plan->codes = plan->m <= plan->engine->codes;
+    plan->codes = takes_codes(plan);
     for (int q = 0; q < plan->jobs; q++)
         for (int t = 0; t < plan->job[q].nterms; t++) {
             const sheaf__product *job = &plan->job[q];
