@@ -16,9 +16,9 @@
  * the mark rounded up to 2 MiB, on every machine and on dry: resident memory never
  * exceeds it, and stays below it only by blocks that nobody touches (the unused
  * part of thread scratch, the end of weights that are compressed) and by less than
- * 2 MiB at the end. Which part of a
- * block is touched the device cannot know; allocate what you fill. Memory of the
- * process that is not the device's (code, malloc, thread stacks) comes on top. */
+ * 2 MiB at the end. Which part of a block is touched the device cannot know;
+ * allocate what you fill. Memory of the process that is not the device's (code,
+ * malloc, thread stacks) comes on top. */
 #ifndef SHEAF_OPS_DEVICE_H
 #define SHEAF_OPS_DEVICE_H
 

@@ -16,7 +16,6 @@
 void mm_expand_avx512(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps)
 {
     const __m512i exponents = exponents_of(code);
-    const uint32_t *rare = (const uint32_t *)code + code->rare;
     for (int64_t s = 0; s < steps; s += 2, box += MM_CODE_WORDS) {
         __m512i w[4];
         expand_unit(w, box, exponents);
@@ -24,8 +23,7 @@ void mm_expand_avx512(uint32_t *to, const uint32_t *box, const mm_code *code, in
         for (int i = 0; i < vectors; i++)
             _mm512_storeu_si512(to + s * MM_PANEL + i * LANES, w[i]);
     }
-    for (int i = 0; i < code->rares; i++)
-        ((uint16_t *)to)[rare[i] & 0xffff] = (uint16_t)(rare[i] >> 16);
+    mm_put_rare(to, code);
 }
 
 #define OUTER_ROWS 16

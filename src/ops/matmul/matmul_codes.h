@@ -37,55 +37,30 @@ static inline __attribute__((always_inline)) void expand_unit(__m512i w[4], cons
 /* The unit of two steps of the next rare half, or -1. */
 static inline int64_t unit_of(const uint32_t *rare, const uint32_t *end)
 {
-    return rare < end ? (int64_t)((*rare & 0xffff) / (4 * MM_PANEL)) : -1;
+    return rare < end ? (int64_t)((*rare & 0xffff) / MM_CODE_HALVES) : -1;
 }
 
 /* The rare halves of unit `unit`, the first of which is *rare; returns what comes after them. */
 static __attribute__((noinline)) const uint32_t *put_rare(__m512i w[4], const uint32_t *rare,
                                                           const uint32_t *end, int64_t unit)
 {
-    uint16_t half[4 * MM_PANEL] __attribute__((aligned(64)));
+    uint16_t half[MM_CODE_HALVES] __attribute__((aligned(64)));
     memcpy(half, w, sizeof half);
     for (; unit_of(rare, end) == unit; rare++)
-        half[*rare % (4 * MM_PANEL)] = (uint16_t)(*rare >> 16);
+        half[*rare % MM_CODE_HALVES] = (uint16_t)(*rare >> 16);
     memcpy(w, half, sizeof half);
     return rare;
 }
 
-#ifdef CHAINS
-typedef chains sums_of_rows;
-#else
-typedef struct sums_of_rows {
-    vec sum[ROWS][MOST_VECTORS];
-} sums_of_rows;
-#endif
-
-/* One step: a panel's two vectors meet a word of each row of A, or where a pair is taken apart two,
- * odd element first. */
-static inline __attribute__((always_inline)) void step_codes(sums_of_rows *c, const char *a,
-                                                             const __m512i *w, const int rows)
-{
-    UNROLL for (int r = 0; r < rows; r++)
-    {
+/* The step that meets pairs takes a panel's two vectors from registers as it takes them from
+ * memory; where it picks a pair apart, A has two words for it. */
 #if defined(CHAINS) || defined(ODD)
-        const vec odd = WORD(a + r * STRIDE * 4), even = WORD(a + r * STRIDE * 4 + 4);
+#define STEP_CODES(c, a, w, rows) step_pairs(c, a, (const uint32_t *)(w), 0, rows, 2)
+#define A_STEP 8 /* bytes */
 #else
-        const vec pair = WORD(a + r * STRIDE * 4);
+#define STEP_CODES(c, a, w, rows) step_wide(c, a, (const uint32_t *)(w), 0, rows, 2)
+#define A_STEP 4
 #endif
-        UNROLL for (int v = 0; v < 2; v++)
-        {
-            const vec b = _mm512_castsi512_ps(w[v]);
-#ifdef CHAINS
-            c->odd[r][v] = STEP(c->odd[r][v], odd, ODD(b));
-            c->even[r][v] = STEP(c->even[r][v], even, EVEN(b));
-#elif defined(ODD)
-            c->sum[r][v] = STEP(STEP(c->sum[r][v], odd, ODD(b)), even, EVEN(b));
-#else
-            c->sum[r][v] = STEP(c->sum[r][v], pair, b);
-#endif
-        }
-    }
-}
 
 /* Where nothing else finds what comes next: three lines, as far ahead as ask_ahead() says. */
 static inline __attribute__((always_inline)) void ask_codes(const uint32_t *b)
@@ -98,29 +73,20 @@ static inline __attribute__((always_inline)) void ask_codes(const uint32_t *b)
 static inline __attribute__((always_inline)) void tile_of_codes(const operands *in, const store *s,
                                                                 const int rows)
 {
-#if defined(CHAINS) || defined(ODD)
-    enum { STEP_BYTES = 8 };
-#else
-    enum { STEP_BYTES = 4 };
-#endif
-    sums_of_rows c;
     const mm_code *code = in->code;
-    const uint32_t *b = in->b, *rare = (const uint32_t *)code + code->rare,
-                   *end = rare + code->rares;
+    const uint32_t *b = in->b, *rare = mm_rare(code), *end = rare + code->rares;
     const char *a = in->a;
     const __m512i exponents = exponents_of(code);
+    vec sum[ROWS][MOST_VECTORS];
+    UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = ZERO();
 #ifdef CHAINS
-    vec acc[ROWS][MOST_VECTORS];
-    UNROLL for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = ZERO();
-#define BEGIN_CHAINS()                                                                             \
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < 2; v++) c.odd[r][v] =         \
-        c.even[r][v] = ZERO()
-    BEGIN_CHAINS();
+    chains chunk, *c = &chunk;
+    begin_chunk(c, rows, 2);
 #else
-    UNROLL for (int r = 0; r < rows; r++) c.sum[r][0] = c.sum[r][1] = ZERO();
+    vec(*c)[MOST_VECTORS] = sum;
 #endif
     int64_t next = unit_of(rare, end);
-    for (int64_t u = 0; 2 * u < in->steps; u++, b += MM_CODE_WORDS, a += 2 * STEP_BYTES) {
+    for (int64_t u = 0; 2 * u < in->steps; u++, b += MM_CODE_WORDS, a += 2 * A_STEP) {
         __m512i w[4];
         ask_codes(b);
         expand_unit(w, b, exponents);
@@ -130,22 +96,18 @@ static inline __attribute__((always_inline)) void tile_of_codes(const operands *
             UNROLL for (int i = 0; i < 4; i++) w[i] = patched[i];
             next = unit_of(rare, end);
         }
-        step_codes(&c, a, w, rows);
+        STEP_CODES(c, a, w, rows);
         if (2 * u + 1 < in->steps)
-            step_codes(&c, a + STEP_BYTES, w + 2, rows);
+            STEP_CODES(c, a + A_STEP, w + 2, rows);
 #ifdef CHAINS
         const bool whole = (2 * u + 2) % (CHUNK / 2) == 0, last = 2 * u + 2 >= in->steps;
         if (whole || last) {
-            end_chunk(acc, &c, whole && 2 * u + 2 <= in->steps, rows, 2);
-            BEGIN_CHAINS();
+            end_chunk(sum, c, whole && 2 * u + 2 <= in->steps, rows, 2);
+            begin_chunk(c, rows, 2);
         }
 #endif
     }
-#ifdef CHAINS
-    put(acc, s, rows, 2);
-#else
-    put(c.sum, s, rows, 2);
-#endif
+    put(sum, s, rows, 2);
 }
 
 #define CODES_TILE(rows)                                                                           \

@@ -14,11 +14,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define UNIT (4 * MM_PANEL) /* halves of two steps */
-#define NUMBERS 15          /* for exponents above `base`; 0 is exponent 0 */
-#define MOST_RARE 512       /* of so many halves one may be rare */
-#define LISTED 1024         /* rare halves of a box at most */
-#define FEW 4               /* more of them look for another base, see sheaf__mm_compress() */
+#define NUMBERS 15    /* for exponents above `base`; 0 is exponent 0 */
+#define MOST_RARE 512 /* of so many halves one may be rare */
+#define LISTED 1024   /* rare halves of a box at most */
+#define FEW 4         /* more of them look for another base, see sheaf__mm_compress() */
 
 typedef struct counted {
     atomic_uint rares; /* words of lists */
@@ -98,7 +97,7 @@ static bool encode_unit(uint32_t *to, const uint16_t *half, unsigned base)
 {
     enum { VECTOR = MM_PANEL / HALVES };
     halves four[VECTOR] = { { 0 } }, rare = { 0 };
-    for (int i = 0; i < UNIT / HALVES; i++) {
+    for (int i = 0; i < MM_CODE_HALVES / HALVES; i++) {
         const halves h = load(half + i * HALVES), e = exponents(h),
                      other = rare_of(e, (uint16_t)base);
         const bytes low = __builtin_convertvector((h >> 8 & 0x80) | (h & 0x7f), bytes);
@@ -124,23 +123,21 @@ static void expand_unit(uint16_t *half, const uint32_t *unit, unsigned base)
 
 void sheaf__mm_expand(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps)
 {
-    const uint32_t *rare = (const uint32_t *)code + code->rare;
-    uint16_t *half = (uint16_t *)to, last[UNIT];
+    uint16_t *half = (uint16_t *)to, last[MM_CODE_HALVES];
     for (int64_t s = 0; s + 2 <= steps; s += 2, box += MM_CODE_WORDS)
         expand_unit(half + s * 2 * MM_PANEL, box, code->base);
     if (steps % 2 != 0) {
         expand_unit(last, box, code->base);
         memcpy(half + (steps - 1) * 2 * MM_PANEL, last, sizeof last / 2);
     }
-    for (int i = 0; i < code->rares; i++)
-        half[rare[i] & 0xffff] = (uint16_t)(rare[i] >> 16);
+    mm_put_rare(to, code);
 }
 
 /* Of a unit that begins at half `first` of its box. */
 static int list_rare(uint32_t *rare, const uint16_t *half, int64_t first, unsigned base)
 {
     int n = 0;
-    for (int64_t i = 0; i < UNIT; i += HALVES) {
+    for (int64_t i = 0; i < MM_CODE_HALVES; i += HALVES) {
         const halves here = rare_of(exponents(load(half + i)), (uint16_t)base);
         for (int64_t q = 0; any(here) && q < HALVES; q++)
             if (here[q] != 0)
@@ -151,13 +148,13 @@ static int list_rare(uint32_t *rare, const uint16_t *half, int64_t first, unsign
 
 /* A box of `units` units; the number of its rare halves, more than `most` (at most LISTED) if they
  * are more. */
-static int encode(uint32_t *to, uint32_t rare[LISTED + UNIT], const uint16_t *half, int64_t units,
-                  unsigned base, int most)
+static int encode(uint32_t *to, uint32_t rare[LISTED + MM_CODE_HALVES], const uint16_t *half,
+                  int64_t units, unsigned base, int most)
 {
     int n = 0;
     for (int64_t u = 0; u < units && n <= most; u++, to += MM_CODE_WORDS)
-        if (encode_unit(to, half + u * UNIT, base))
-            n += list_rare(rare + n, half + u * UNIT, u * UNIT, base);
+        if (encode_unit(to, half + u * MM_CODE_HALVES, base))
+            n += list_rare(rare + n, half + u * MM_CODE_HALVES, u * MM_CODE_HALVES, base);
     return n;
 }
 
@@ -174,7 +171,7 @@ void sheaf__mm_compress(const sheaf__packed *w, int64_t row, int64_t k0, uint32_
     const int64_t steps = mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - k0)), units = (steps + 1) / 2;
     counted *all = counted_of(w);
     mm_code *code = &w->code[mm_code_box(w, row, k0)];
-    uint32_t *to = (uint32_t *)w->ahead + mm_code_at(w, row, k0), rare[LISTED + UNIT];
+    uint32_t *to = (uint32_t *)w->ahead + mm_code_at(w, row, k0), rare[LISTED + MM_CODE_HALVES];
     const uint16_t *half = (const uint16_t *)box;
     int n = LISTED + 1;
     int64_t most = FEW;
@@ -190,7 +187,7 @@ void sheaf__mm_compress(const sheaf__packed *w, int64_t row, int64_t k0, uint32_
         n = encode(to, rare, half, units, code->base, (int)most);
     }
     if (n > most) {
-        code->base = base_of(half, units * UNIT);
+        code->base = base_of(half, units * MM_CODE_HALVES);
         n = encode(to, rare, half, units, code->base, LISTED);
     }
     const uint32_t before = atomic_fetch_add(&all->rares, (unsigned)n);
@@ -259,7 +256,7 @@ uint16_t sheaf__mm_code_half(const sheaf__packed *w, int64_t row, int64_t col)
 {
     const int64_t k0 = col / MM_BLOCK * MM_BLOCK;
     const mm_code *code = &w->code[mm_code_box(w, row, k0)];
-    const uint32_t *rare = (const uint32_t *)code + code->rare;
+    const uint32_t *rare = mm_rare(code);
     const int64_t step = (col - k0) / 2, at = (w->row0 + row) % MM_PANEL * 2 + col % 2;
     for (int i = 0; i < code->rares; i++)
         if ((rare[i] & 0xffff) == step * 2 * MM_PANEL + at)

@@ -8,29 +8,24 @@ static const mm_engine avx2_f32 = { .run = mm_run_avx2,
                                     .direct = 6,
                                     .lanes = 8,
                                     .outer = mm_outer_avx2,
-                                    .outer_rows = 6,
-                                    .expand = sheaf__mm_expand };
+                                    .outer_rows = 6 };
 static const mm_engine avx2_pairs = { .run = mm_run_avx2,
                                       .copy = mm_copy_avx2,
                                       .stride = MM_STRIDE_F32,
                                       .rows = 6,
                                       .spread = true,
                                       .few = 2,
-                                      .most_in_pairs = 24,
-                                      .expand = sheaf__mm_expand };
+                                      .most_in_pairs = 24 };
 static const mm_engine avx2_tiles = { .run = mm_run_avx2tiles,
                                       .copy = mm_copy_avx2tiles,
                                       .stride = MM_STRIDE_F32,
                                       .rows = 3,
                                       .spread = true,
                                       .few = 2,
-                                      .most_in_pairs = 24,
-                                      .expand = sheaf__mm_expand };
-static const mm_engine avx2_f16 = { .run = mm_run_avx2,
-                                    .copy = mm_copy_avx2,
-                                    .stride = MM_STRIDE_F32,
-                                    .rows = 6,
-                                    .expand = sheaf__mm_expand };
+                                      .most_in_pairs = 24 };
+static const mm_engine avx2_f16 = {
+    .run = mm_run_avx2, .copy = mm_copy_avx2, .stride = MM_STRIDE_F32, .rows = 6
+};
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
  * first-level cache, and eight chains are the least that fill two pipes. */
 static const mm_engine avx512_f32 = { .run = mm_run_avx512,
@@ -40,8 +35,7 @@ static const mm_engine avx512_f32 = { .run = mm_run_avx512,
                                       .direct = 10,
                                       .lanes = 16,
                                       .outer = mm_outer_avx512,
-                                      .outer_rows = 16,
-                                      .expand = sheaf__mm_expand };
+                                      .outer_rows = 16 };
 /* Where vdpbf16ps pays, as on Zen 4: see ONE_PANEL. Asking for a stretch ahead would only keep the
  * processor from finding it (decoding by one thread: 24 GB/s with, 31 without). */
 static const mm_engine avx512_stream = { .run = mm_run_avx512stream,
@@ -52,13 +46,10 @@ static const mm_engine avx512_stream = { .run = mm_run_avx512stream,
                                          .lanes = 16,
                                          .outer = mm_outer_avx512,
                                          .outer_rows = 16,
-                                         .most_unasked = 14,
-                                         .expand = sheaf__mm_expand };
-static const mm_engine avx512_f16 = { .run = mm_run_avx512,
-                                      .copy = mm_copy_avx512,
-                                      .stride = MM_STRIDE_F32,
-                                      .rows = 14,
-                                      .expand = sheaf__mm_expand };
+                                         .most_unasked = 14 };
+static const mm_engine avx512_f16 = {
+    .run = mm_run_avx512, .copy = mm_copy_avx512, .stride = MM_STRIDE_F32, .rows = 14
+};
 static const mm_engine avx512_spread = { .run = mm_run_avx512,
                                          .copy = mm_copy_avx512,
                                          .stride = MM_STRIDE_F32,
@@ -113,9 +104,7 @@ static const mm_isa amx_pairs = { "amx",         &avx512_f32, &avx512_f16,
 int64_t sheaf__packed_few(const sheaf__device *device)
 {
     const mm_isa *isa = sheaf__mm_isa_for(device->kernels->isa, device->units);
-    const mm_engine *engine = device->sums == SHEAF__TILES && isa->few != NULL
-                                  ? isa->few
-                                  : mm_engine_of(isa, SHEAF_BF16, device->sums);
+    const mm_engine *engine = mm_engine_for(isa, SHEAF_BF16, device->sums, 1);
     return engine == NULL ? 0 : engine->codes;
 }
 

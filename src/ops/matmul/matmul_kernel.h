@@ -249,6 +249,13 @@ static inline __attribute__((always_inline)) void step_pairs(chains *c, const ch
     }
 }
 
+static inline __attribute__((always_inline)) void begin_chunk(chains *c, const int rows,
+                                                              const int vectors)
+{
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c->odd[r][v] =
+        c->even[r][v] = ZERO();
+}
+
 /* acc += even + odd. A chunk that is not whole ends with zeros, which make +0 of -0. */
 static inline __attribute__((always_inline)) void end_chunk(vec acc[ROWS][MOST_VECTORS],
                                                             const chains *c, bool whole,
@@ -275,8 +282,7 @@ static inline __attribute__((always_inline)) void tile_of_chains(const operands 
         ZERO();
     for (int64_t left = in->steps; left > 0; left -= chunk) {
         chains c;
-        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c.odd[r][v] =
-            c.even[r][v] = ZERO();
+        begin_chunk(&c, rows, vectors);
         if (!pairs)
             mm_ask(in->soon, in->lines);
         for (const char *end = a + (pairs ? 8 : 4) * mm_min(chunk, left); a < end; a += 8) {

@@ -158,10 +158,11 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
 
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
 {
-    for (int64_t k = 0; w->code != NULL && k < w->k; k++)
-        ((uint16_t *)dst)[k] = sheaf__mm_code_half(w, row, k);
-    if (w->code != NULL)
+    if (w->code != NULL) {
+        for (int64_t k = 0; k < w->k; k++)
+            ((uint16_t *)dst)[k] = sheaf__mm_code_half(w, row, k);
         return;
+    }
     for (int64_t k0 = 0; k0 < w->k; k0 += MM_BLOCK) {
         const int64_t count = mm_min(MM_BLOCK, w->k - k0);
         const uint32_t *src = (const uint32_t *)w->ahead + mm_ahead_at(w, row, k0);

@@ -322,9 +322,11 @@ static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t 
 static void panels_expanded(const shelf *shelf, const mm_engine *engine, const sheaf__packed *w,
                             int64_t k0, int64_t steps)
 {
+    void (*const expand)(uint32_t *, const uint32_t *, const mm_code *, int64_t) =
+        engine->expand != NULL ? engine->expand : sheaf__mm_expand;
     for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL)
-        engine->expand(panel_of(shelf, j), (const uint32_t *)w->ahead + mm_code_at(w, j, k0),
-                       &w->code[mm_code_box(w, j, k0)], steps);
+        expand(panel_of(shelf, j), (const uint32_t *)w->ahead + mm_code_at(w, j, k0),
+               &w->code[mm_code_box(w, j, k0)], steps);
 }
 
 /* Stored panels of `steps` steps into roomier ones. */

@@ -178,7 +178,8 @@ static inline void mm_ask(mm_soon **list, int64_t lines)
  * for `base` + number. A half with another exponent is rare: it stands in a list, and what the box
  * has in its place says nothing. */
 
-#define MM_CODE_WORDS 48 /* of two steps */
+#define MM_CODE_WORDS 48              /* of two steps */
+#define MM_CODE_HALVES (4 * MM_PANEL) /* of them */
 
 typedef struct mm_code {
     uint32_t rare; /* words from here to the first rare half: its number among the box's halves, and
@@ -271,7 +272,7 @@ typedef struct mm_engine {
     bool spread; /* bfloat16 as float32 steps */
     int few;     /* rows of a tile with which a spread engine takes B in pairs all the same */
     int codes;   /* rows of a product up to which it takes compressed panels as they are */
-    /* sheaf__mm_expand(), or what is faster */
+    /* What is faster than sheaf__mm_expand(), or NULL */
     void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
     /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
      * halves out of words instead, again for each tile. */
@@ -326,6 +327,16 @@ static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype
     return sums == SHEAF__TILES ? isa->tiles : isa->pairs;
 }
 
+/* The same for a product of `rows` rows: of one to three the tile unit would compute sixteen, and
+ * be no faster than memory. */
+static inline const mm_engine *mm_engine_for(const mm_isa *isa, sheaf_dtype dtype, sheaf__sums sums,
+                                             int64_t rows)
+{
+    const bool few =
+        dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few != NULL && rows <= isa->few->few;
+    return few ? isa->few : mm_engine_of(isa, dtype, sums);
+}
+
 /* Words of k elements as rows and panels of an engine have them. */
 static inline int64_t mm_padded(const mm_engine *engine, int64_t steps)
 {
@@ -369,6 +380,17 @@ static inline int64_t mm_ahead_at(const sheaf__packed *w, int64_t row, int64_t k
 
 /* ---- compressed panels ---- */
 
+static inline const uint32_t *mm_rare(const mm_code *code)
+{
+    return (const uint32_t *)code + code->rare;
+}
+/* The rare halves of an expanded box in their places. */
+static inline void mm_put_rare(uint32_t *box, const mm_code *code)
+{
+    const uint32_t *rare = mm_rare(code);
+    for (int i = 0; i < code->rares; i++)
+        ((uint16_t *)box)[rare[i] & 0xffff] = (uint16_t)(rare[i] >> 16);
+}
 static inline int64_t mm_code_words(int64_t steps)
 {
     return (steps + 1) / 2 * MM_CODE_WORDS;

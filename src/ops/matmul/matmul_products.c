@@ -384,14 +384,6 @@ static void run_task(void *context, int64_t index, int worker)
                             plan->n);
 }
 
-/* Of one to three rows the tile unit would compute sixteen, and be no faster than memory. */
-static const mm_engine *engine_of(const mm_isa *isa, const sheaf__product *job, sheaf__sums sums)
-{
-    const bool few =
-        job->dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few && job->m <= isa->few->few;
-    return few ? isa->few : mm_engine_of(isa, job->dtype, sums);
-}
-
 static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__product *job, int jobs)
 {
     batch batch = { .device = device };
@@ -407,8 +399,8 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     int64_t tasks = 0;
     for (int j = 0; j < jobs;) {
         mm_plan *plan = &batch.plan[batch.plans];
-        const int64_t areas = plan_jobs(
-            plan, &job[j], jobs - j, engine_of(isa, &job[j], device->sums), share, device->threads);
+        const mm_engine *engine = mm_engine_for(isa, job[j].dtype, device->sums, job[j].m);
+        const int64_t areas = plan_jobs(plan, &job[j], jobs - j, engine, share, device->threads);
         plan->first = tasks;
         tasks += areas;
         batch.plans += areas > 0;
