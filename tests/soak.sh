@@ -115,7 +115,7 @@ if section 3 "random stops"; then
         [ -n "$newest" ] && [ -d adapter ] && [ -f best.json ] || exit 1
         { echo "$newest"
           find adapter best.json "$newest" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-          sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
+          same_metrics metrics.jsonl; } | sha256sum | cut -d' ' -f1
     )
     trials=${SOAK_TRIALS:-100}
     stopped=(--model "$golden/llama/tiny_llama/hf" --data "$data" --micro-batch 1 --accumulate 2 --steps 60 --save-every 3 --keep 3 --lr 3e-3 --seed 12 --schedule cosine "${lora[@]}"

@@ -14,7 +14,7 @@ result_of() (
     newest=checkpoints/$(ls checkpoints | grep -E '^step-[0-9]+$' | LC_ALL=C sort | tail -n 1)
     [ -d adapter ] || exit 1
     { find adapter "$newest" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-      sed 's/"tokens_per_s": *[^,}]*//; s/, "ranks": \[[^]]*\]//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
+      same_metrics metrics.jsonl; } | sha256sum | cut -d' ' -f1
 )
 train "$work/undisturbed" "${ranks_flags[@]}" || fail "the undisturbed run: $(tail -n 3 "$work/undisturbed.log")"
 want=$(result_of "$work/undisturbed")

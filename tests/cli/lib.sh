@@ -137,10 +137,14 @@ END
     rm -rf "$1" # another section may have made it
     "$sheaf" init "$work/odd.json" "$1" --seed 5 >/dev/null
 }
+# same_metrics FILE: its lines without what differs between two runs of the same bytes: speed, and who worked how long.
+same_metrics() {
+    sed 's/"tokens_per_s": *[^,}]*//; s/, "ranks": \[[^]]*\]//' "$1"
+}
 # digest OUT: of everything a run leaves that must not depend on ranks or threads: all
 # but the flags of the run (`settings`), who ran it where (`run.json`) and the speed in the metrics.
 digest() (
     cd "$1" 2>/dev/null || exit 1
     { find . -type f ! -name settings ! -name run.json ! -name metrics.jsonl ! -name lock -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-      sed 's/"tokens_per_s": *[^,}]*//; s/, "ranks": \[[^]]*\]//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
+      same_metrics metrics.jsonl; } | sha256sum | cut -d' ' -f1
 )
