@@ -233,13 +233,14 @@ static int packed_of(sheaf__packed *out[SHEAF_MAX_SLICES], sheaf__linear *l)
     return l->rows ? l->count : 1;
 }
 
-/* A thread packs whole panels if their rows fit in its scratch, whatever type files hold. */
+/* A compressed weight meets x as w^T alone. A thread packs whole panels if their rows fit in its
+ * scratch, whatever type files hold. */
 static void compress(const sheaf__model *m, sheaf__linear *l)
 {
     sheaf__packed *w[SHEAF_MAX_SLICES];
     const sheaf__context *c = m->context;
     const int64_t cols = l->rows ? l->owned : l->in, sequences = m->options.sequences;
-    const bool pays = c->dtype == SHEAF_BF16 && sequences > 0 &&
+    const bool pays = c->dtype == SHEAF_BF16 && !l->turned && sequences > 0 &&
                       sequences <= sheaf__packed_few(c->device) &&
                       (size_t)(cols * GROUP) * sizeof(float) <= SHEAF__THREAD_SCRATCH;
     for (int i = packed_of(w, l) - 1; i >= 0 && pays; i--)

@@ -46,6 +46,7 @@ sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const
                                   0)) &&
            DO(sheaf__named_layernorm(m, &r->norm_post, prefix, "ln_post", eps)) &&
            DO(sheaf__named_linear(m, &r->proj, prefix, "proj", NULL, 0)));
+    r->proj.turned = true;
     const int64_t side = sheaf__square_side(r->query.rows);
     r->grid.of[0] = (sheaf__view){ .height = side, .width = side };
     r->grid_in.picture = &r->grid;

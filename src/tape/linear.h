@@ -47,6 +47,7 @@ typedef struct sheaf__linear {
     float cap;        /* of the head: logits are cap * tanh(logit / cap); 0: as they are */
     bool rows;        /* cut along in; otherwise along out, or `whole` */
     bool whole;       /* every rank holds and computes all of it, as slice 0 (columns only) */
+    bool turned;      /* x meets w as it is stored, not w^T: sheaf__record_times() */
     int first, count; /* owned slices */
     int64_t begin[SHEAF_MAX_SLICES];  /* by slice: column in the owned part of the cut axis */
     int64_t extent[SHEAF_MAX_SLICES]; /* by slice, 0 = empty */
@@ -81,8 +82,8 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
                                  sheaf__value *residual, const sheaf__step_info *info);
 
 /* sheaf__record_times - y = x w for the weight w [linear->out, linear->in] as it is stored, where
- * record_columns computes x w^T: x has linear->out columns, y linear->in. linear is whole and has
- * neither bias nor LoRA. */
+ * record_columns computes x w^T: x has linear->out columns, y linear->in. linear is whole and
+ * `turned` and has neither bias nor LoRA. */
 sheaf__value *sheaf__record_times(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear);
 
 /* sheaf__columns_back - what the backward of recorded columns does, for values the caller

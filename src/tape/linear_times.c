@@ -75,7 +75,8 @@ static sheaf_status *times_backward(sheaf__tape *tape, sheaf__op *op)
 
 sheaf__value *sheaf__record_times(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear)
 {
-    assert(linear->whole && linear->bias == NULL && linear->lora == NULL && x->cols == linear->out);
+    assert(linear->whole && linear->turned && linear->bias == NULL && linear->lora == NULL &&
+           x->cols == linear->out);
     const bool trains = linear->weight_trained != NULL, flows = trains || x->needs_grad;
     sheaf__op *op = sheaf__tape_op(tape, linear->name, times_forward, flows ? times_backward : NULL,
                                    sizeof(times_params));
