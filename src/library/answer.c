@@ -303,7 +303,7 @@ sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const shea
     work w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
-    sheaf_status *st = sheaf__model_ready(m, prompt, count, a->batch, a->max_new);
+    sheaf_status *st = sheaf__model_ready(m, prompt, count, a);
     if (st == NULL)
         st = make_space(&w);
     if (st == NULL)

@@ -94,6 +94,8 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
         st = check_open(&o);
     if (st == NULL && (m = calloc(1, sizeof *m)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", o.model);
+    if (m != NULL)
+        pthread_mutex_init(&m->loading, NULL);
     if (st == NULL)
         st = sheaf__take_activations(&m->dtype, o.dtype);
     if (st == NULL)
@@ -169,13 +171,18 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
 
 sheaf_status *sheaf_model_load(sheaf_model *m)
 {
-    if (m->crowd != NULL)
-        return NULL;
-    if (m->positions == 0)
-        m->positions = sheaf_plan_seq(&m->opened.config);
     static const int64_t own[SHEAF__MOST_TOWERS]; /* an image of the towers' own size */
-    sheaf_status *st = fits(m, 1, m->positions, 0, m->wording.images, own);
-    return st == NULL ? load(m, 1) : st;
+    sheaf_status *st = NULL;
+    pthread_mutex_lock(&m->loading);
+    if (m->crowd == NULL) {
+        if (m->positions == 0)
+            m->positions = sheaf_plan_seq(&m->opened.config);
+        st = fits(m, 1, m->positions, 0, m->wording.images, own);
+        if (st == NULL)
+            st = load(m, 1);
+    }
+    pthread_mutex_unlock(&m->loading);
+    return st;
 }
 
 static sheaf_status *serve(void *batch, sheaf__model *model)
@@ -184,23 +191,34 @@ static sheaf_status *serve(void *batch, sheaf__model *model)
     return NULL;
 }
 
-sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
-                                 int64_t batch, int64_t max_new)
+/* m->loading is held. */
+static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
+                                const sheaf__asking *a)
 {
-    int64_t longest = 1, patches[SHEAF__MOST_TOWERS];
-    batch = batch < count ? batch : count;
+    int64_t longest = 1, batch = a->batch < count ? a->batch : count, patches[SHEAF__MOST_TOWERS];
+    sheaf_status *st = NULL;
     for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
     const int64_t images = sheaf__prompts_images(patches, prompt, count, batch, &m->opened.config);
-    if (m->crowd != NULL && batch == 1) /* that was known when it was loaded */
-        return NULL;
-    sheaf_status *st =
-        sheaf__process_agree(fits(m, batch, longest + max_new, longest, images, patches));
+    for (int64_t i = 0; i < count && st == NULL && m->crowd != NULL; i++)
+        st = sheaf__model_room(m, &prompt[i], a);
+    if (st != NULL || (m->crowd != NULL && batch == 1)) /* that was known when it was loaded */
+        return st;
+    st = sheaf__process_agree(fits(m, batch, longest + a->max_new, longest, images, patches));
     if (st != NULL || m->crowd != NULL)
         return st == NULL ? sheaf__crowd_do(m->crowd, serve, &batch) : st;
     if (m->positions == 0)
-        m->positions = longest + max_new;
+        m->positions = longest + a->max_new;
     return load(m, batch);
+}
+
+sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
+                                 const sheaf__asking *a)
+{
+    pthread_mutex_lock(&m->loading);
+    sheaf_status *st = make_ready(m, prompt, count, a);
+    pthread_mutex_unlock(&m->loading);
+    return st;
 }
 
 sheaf__rank_past *sheaf__model_past(const sheaf_model *m, const sheaf__context *c)
@@ -231,6 +249,7 @@ void sheaf_model_close(sheaf_model *m)
     free(m->past);
     free(m->place);
     free(m->isa);
+    pthread_mutex_destroy(&m->loading);
     free(m);
 }
 
@@ -301,11 +320,12 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
 sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,
                                 const sheaf__asking *a)
 {
-    if (m->positions == 0 || a->max_length > 0 || prompt->n + a->max_new <= m->positions)
+    const int64_t positions = m->positions;
+    if (positions == 0 || a->max_length > 0 || prompt->n + a->max_new <= positions)
         return NULL;
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt and answer"),
                                       "at most %" PRId64 " positions, as the model was opened",
-                                      m->positions),
+                                      positions),
                        "%" PRId64 " and %" PRId64, prompt->n, a->max_new);
 }
 

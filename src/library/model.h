@@ -2,6 +2,7 @@
 #ifndef SHEAF_LIBRARY_MODEL_H
 #define SHEAF_LIBRARY_MODEL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "infer/past.h"
@@ -25,7 +26,8 @@ struct sheaf_model {
     sheaf__run_model run;
     sheaf__wording wording;
     sheaf__generation_config generation;
-    int64_t positions; /* of prompt and answer, at most; 0: what is asked first decides */
+    /* Of prompt and answer, at most; 0: what is asked first decides. */
+    _Atomic int64_t positions;
     int64_t stop[SHEAF_MAX_EOS];
     int nstop;
     /* for when it is loaded */
@@ -37,6 +39,8 @@ struct sheaf_model {
     sheaf_bf16_sums sums;
     bool force;
     const sheaf_events *events;
+    /* Several threads may ask first: one loads it, the others wait. */
+    pthread_mutex_t loading;
     sheaf__crowd *crowd;    /* NULL until then */
     sheaf__rank_past *past; /* [dp * stages * tp] */
     _Atomic int64_t looks;  /* pictures that have a number */
@@ -76,10 +80,10 @@ typedef struct sheaf__asking {
  * `out` is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */
 sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
                                   int64_t count, const sheaf__asking *asking);
-/* sheaf__model_ready - for such prompts, where no positions were given; nothing when it is loaded
- * and they fit. */
+/* sheaf__model_ready - loaded, for such prompts where no positions were given. Errors: those of
+ * loading, and of sheaf__model_room() where another thread's prompts decided since. */
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
-                                 int64_t batch, int64_t max_new);
+                                 const sheaf__asking *asking);
 /* sheaf__model_asking - the options but for prompts, checked; what is 0 there is
  * the model's own with model_defaults. */
 sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,

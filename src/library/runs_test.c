@@ -1,5 +1,7 @@
 /* runs_test.c - a second program trains, goes on with, evaluates, asks, exports and merges a run by
  * the path of its folder. */
+#include <pthread.h>
+
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
 
@@ -435,6 +437,45 @@ static void test_generate__prompts_together_are_as_alone(void **state)
         sheaf_answer_free(one[i]);
 }
 
+static void *ask_once(void *m)
+{
+    sheaf_model_generate_options how;
+    sheaf_answer *answer;
+    SHEAF_INIT(&how);
+    how.text = "What?";
+    how.max_new = 8;
+    CHECK_OK(sheaf_model_generate(&answer, m, &how));
+    return answer;
+}
+
+/* One of them loads the model, the others wait for it. */
+static void test_generate__several_threads_ask_a_late_model_first(void **state)
+{
+    enum { ASKING = 4, TIMES = 5 };
+    for (int time = 0; time < TIMES; time++) {
+        sheaf_model_open_options open;
+        sheaf_model *m;
+        pthread_t asking[ASKING];
+        void *answer[ASKING];
+        SHEAF_INIT(&open);
+        open.model = at("bytes");
+        open.tp = 2;
+        open.late = true;
+        CHECK_OK(sheaf_model_open(&m, &open));
+        for (int i = 0; i < ASKING; i++)
+            assert_int_equal(pthread_create(&asking[i], NULL, ask_once, m), 0);
+        for (int i = 0; i < ASKING; i++)
+            pthread_join(asking[i], &answer[i]);
+        for (int i = 0; i < ASKING; i++) {
+            assert_string_equal(sheaf_answer_text(answer[i]), sheaf_answer_text(answer[0]));
+            if (i > 0)
+                sheaf_answer_free(answer[i]);
+        }
+        sheaf_answer_free(answer[0]);
+        sheaf_model_close(m);
+    }
+}
+
 static void test_generate__a_text_ends_it(void **state)
 {
     sheaf_model_open_options open;
@@ -663,6 +704,7 @@ int main(void)
         cmocka_unit_test(test_generate__a_control_ends_the_answer),
         cmocka_unit_test(test_chat__remembers_until_it_is_reset),
         cmocka_unit_test(test_generate__prompts_together_are_as_alone),
+        cmocka_unit_test(test_generate__several_threads_ask_a_late_model_first),
         cmocka_unit_test(test_generate__a_text_ends_it),
         cmocka_unit_test(test_chat__is_saved_and_goes_on),
         cmocka_unit_test(test_open__a_model_that_is_none),
