@@ -5,6 +5,11 @@
 #include "base/text.h"
 #include "tape/tape.h"
 
+/* What helps: --lr cannot change when a run is resumed. */
+#define SHEAF__BEGIN_ANEW                                                                          \
+    "begin anew with a smaller --lr, from the start or from what an earlier checkpoint holds "     \
+    "(docs/resume.md)"
+
 /* sheaf__bad_rows - "row 3" or "rows 3, 5, ...": those of a micro-batch that are no padding. */
 void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count);
 /* sheaf__bad_say - "the first value that is not finite is in layer 1, 'x'; the weight 'w' ...".

@@ -37,7 +37,8 @@ typedef struct sheaf__run {
 
 /* One rank's view of the state that checkpoints hold. */
 typedef struct sheaf__saved {
-    const sheaf__scaler *scaler; /* the rank's */
+    const sheaf__scaler *scaler;       /* the rank's */
+    const sheaf__trained_set *trained; /* the rank's */
     sheaf_state state;
     sheaf_state_tensor *tensor;
     char **name; /* owned */
@@ -50,7 +51,9 @@ typedef struct sheaf__saved {
 sheaf_status *sheaf__saved_init(sheaf__saved *saved, const sheaf__rank *rank,
                                 const sheaf_train_options *options, int contract);
 void sheaf__saved_release(sheaf__saved *saved);
-/* sheaf__saved_write - a checkpoint after `done` steps. Collective. */
+/* sheaf__saved_write - a checkpoint after `done` steps. Collective. Errors: those of
+ * sheaf_checkpoints_save(); SHEAF_E_NUMBER for weights that are not finite, of which none is saved
+ * or takes the place of others. */
 sheaf_status *sheaf__saved_write(sheaf__run *run, sheaf_checkpoints *store, sheaf_comm *comm,
                                  sheaf__saved *saved, int64_t done);
 /* sheaf__saved_eval_hash - of data for evaluations that have a file of their own; else NULL. */

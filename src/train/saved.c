@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/doing.h"
+#include "train/bad.h"
 #include "train/run.h"
 
 void sheaf__saved_release(sheaf__saved *s)
@@ -25,6 +26,7 @@ sheaf_status *sheaf__saved_init(sheaf__saved *s, const sheaf__rank *rank,
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
     *s = (sheaf__saved){
         .scaler = &rank->scaler,
+        .trained = set,
         .state = { .slices = o->slices, .contract = contract, .count = 3 * (int64_t)set->count }
     };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
@@ -84,6 +86,29 @@ static sheaf_status *progress_text(char **out, const sheaf__run *r, const sheaf_
     return sheaf_in(sheaf__text_take(out, &text), "progress of the run");
 }
 
+/* What the last update made is looked at by no step yet. Collective. */
+static sheaf_status *check_weights(const sheaf__saved *s, sheaf_comm *comm, int64_t done)
+{
+    const sheaf__trained_set *set = s->trained;
+    bool sound = true;
+    int at = 0;
+    for (; at < set->count; at++) {
+        const sheaf__trained *t = set->item[at];
+        for (int i = t->first; i < t->first + t->count && sound; i++)
+            sound = t->master[i] == NULL || sheaf__is_finite(t->master[i], t->numel[i], SHEAF_F32);
+        if (!sound)
+            break;
+    }
+    float first = -(float)at; /* the least of all ranks' */
+    sheaf_status *st = sheaf_comm_max(comm, &first, 1);
+    at = (int)-first;
+    if (st != NULL || at == set->count)
+        return st;
+    st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": '%s'", done, set->item[at]->name);
+    sheaf_found(sheaf_expected(st, "finite numbers"), "some that are not, after the update");
+    return sheaf_try_this(st, "nothing was saved; " SHEAF__BEGIN_ANEW);
+}
+
 sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_comm *comm,
                                  sheaf__saved *s, int64_t done)
 {
@@ -92,7 +117,9 @@ sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_
     s->state.progress = NULL;
     char *text = NULL;
     sheaf__doing_phase(sheaf_comm_doing(comm), "saving");
-    sheaf_status *st = progress_text(&text, r, s, done);
+    sheaf_status *st = check_weights(s, comm, done);
+    if (st == NULL)
+        st = progress_text(&text, r, s, done);
     s->state.progress = text;
     s->state.step = done;
     sheaf_checkpoints_protect(store, s->judged.best);

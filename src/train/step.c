@@ -237,8 +237,8 @@ static sheaf_status *advise(sheaf_status *st, const sheaf__stepper *s, const cha
     for (int i = 0; weight != NULL && i < set->count && !trained; i++)
         trained = strcmp(set->item[i]->name, weight) == 0;
     if (trained)
-        return sheaf_try_this(st, "training made it so: nothing of this step was kept; go on from "
-                                  "an earlier checkpoint, or begin anew, with a smaller --lr");
+        return sheaf_try_this(
+            st, "training made it so: nothing of this step was kept; " SHEAF__BEGIN_ANEW);
     if (weight != NULL)
         return sheaf_try_this(st, "the file holds it, or a number too large for the type it is "
                                   "computed in; look at the weights with: sheaf verify");
@@ -251,9 +251,8 @@ static sheaf_status *advise(sheaf_status *st, const sheaf__stepper *s, const cha
                                                : "--loss-scale dynamic");
     if (s->context->dtype == SHEAF_F16)
         return sheaf_try_this(st, "float16 ends at 65504: --dtype bfloat16 or float32; or, if it "
-                                  "went well so far, resume with a smaller --lr");
-    return sheaf_try_this(st, "nothing of this step was kept; resume from the last checkpoint "
-                              "with a smaller --lr");
+                                  "went well so far, " SHEAF__BEGIN_ANEW);
+    return sheaf_try_this(st, "nothing of this step was kept; " SHEAF__BEGIN_ANEW);
 }
 
 /* micro: the one whose loss it is, -1: the gradient of all of them. */

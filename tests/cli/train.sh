@@ -32,6 +32,14 @@ cp -r "$work/part" "$work/kept"
 runs "resumed it fails too" 2 'instruction set' train "${lora[@]}" --steps 7 --out "$work/part" --isa none --resume
 same "and nothing of the run is gone" "$work/kept/checkpoints" "$work/part/checkpoints"
 
+# The last step's loss is a number, what its update made is not.
+for tp in 1 3; do
+    rm -rf "$work/infinite"
+    runs "weights that are not finite are not saved, --tp $tp" 3 "step 1: '[^']*lora_A.weight'.*not, after the update.*nothing was saved; begin anew" train "${lora[@]/1e-2/1e38}" \
+        --steps 1 --out "$work/infinite" --tp "$tp"
+    check "nor left as a result" test -z "$(ls -d "$work"/infinite/adapter "$work"/infinite/checkpoints/step-* 2>/dev/null)"
+done
+
 words=(--template chat --query "What?")
 both='--template chat has no effect.*--query has no effect'
 runs "words that tokens have no place for are said" 0 "$both" train "${lora[@]}" --steps 1 --out "$work/words" "${words[@]}"
