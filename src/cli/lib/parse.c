@@ -38,31 +38,52 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
                         : sheaf_try_this(st, "sheaf %s --help lists them", cli->command->name);
 }
 
-/* One word that begins with "--"; *next is the word after it or NULL, and becomes
- * NULL when it was used as the value. */
-static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *word, char **next)
+/* The option that a word which begins with "--" names, or NULL; *off: as "--no-NAME". */
+static const cli_option *option_of(const cli_option *options, const char *word, bool *off)
 {
     char name[64];
     const char *equals = strchr(word, '=');
     const size_t length = equals != NULL ? (size_t)(equals - word) - 2 : strlen(word) - 2;
+    *off = false;
     if (length == 0 || length >= sizeof name)
-        return unknown_flag(cli, options, word);
+        return NULL;
     memcpy(name, word + 2, length);
     name[length] = '\0';
-    if (strcmp(name, "json") == 0 && equals == NULL)
-        return NULL; /* cli_parse() has seen it */
     const cli_option *o = sheaf__setting_find(options, name);
-    bool off = false;
-    if (o == NULL && strncmp(name, "no-", 3) == 0) {
-        o = sheaf__setting_find(options, name + 3);
-        off = o != NULL && (o->kind & CLI_KIND) == CLI_FLAG;
-        if (!off || equals != NULL)
-            o = NULL;
-    }
+    if (o != NULL || strncmp(name, "no-", 3) != 0 || equals != NULL)
+        return o;
+    o = sheaf__setting_find(options, name + 3);
+    *off = o != NULL && (o->kind & CLI_KIND) == CLI_FLAG;
+    return *off ? o : NULL;
+}
+
+/* A value that is a flag of the command was forgotten. */
+static sheaf_status *check_value(const cli_option *options, const char *from, const char *value)
+{
+    bool off;
+    if (value == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "a value after it");
+    if (strncmp(value, "--", 2) != 0 ||
+        (strcmp(value, "--json") != 0 && option_of(options, value, &off) == NULL))
+        return NULL;
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "a value before %s", value);
+    return sheaf_try_this(st, "%s=%s, if that is the value", from, value);
+}
+
+/* One word that begins with "--"; *next is the word after it or NULL, and becomes
+ * NULL when it was used as the value. */
+static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *word, char **next)
+{
+    const char *equals = strchr(word, '=');
+    bool off;
+    if (strcmp(word, "--json") == 0)
+        return NULL; /* cli_parse() has seen it */
+    const cli_option *o = option_of(options, word, &off);
     if (o == NULL)
         return unknown_flag(cli, options, word);
     char from[80];
-    snprintf(from, sizeof from, "--%s", name);
+    snprintf(from, sizeof from, "%.*s", equals != NULL ? (int)(equals - word) : 79, word);
     if (cli->settings.given[o - options] && (o->kind & CLI_KIND) != CLI_TEXTS)
         return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s", from), "it stands twice; give it once");
     cli->settings.given[o - options] = true;
@@ -70,16 +91,17 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
         return sheaf__setting_set(o, equals + 1, from);
     if ((o->kind & CLI_KIND) == CLI_FLAG)
         return sheaf__setting_set(o, off ? "false" : "true", from);
-    if (*next == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "a value after it");
-    sheaf_status *st = sheaf__setting_set(o, *next, from);
+    sheaf_status *st = check_value(options, from, *next);
+    if (st != NULL)
+        return st;
+    st = sheaf__setting_set(o, *next, from);
     if (st != NULL && strncmp(*next, "--", 2) == 0)
         sheaf_try_this(st, "a value before %s", *next);
     *next = NULL;
     return st;
 }
 
-static sheaf_status *check_words(const cli *cli, int count)
+static sheaf_status *check_words(const cli *cli, char *const *word, int count)
 {
     const cli_command *c = cli->command;
     if (count >= c->min_words && (c->max_words < 0 || count <= c->max_words))
@@ -90,7 +112,9 @@ static sheaf_status *check_words(const cli *cli, int count)
     sheaf_expected(st, "%.*s", end != NULL ? (int)(end - line) : (int)strlen(line), line);
     if (count == 0)
         return sheaf_found(st, "nothing beside flags");
-    return sheaf_found(st, "%d word%s beside flags", count, count == 1 ? "" : "s");
+    return count == 1
+               ? sheaf_found(st, "'%s' beside flags", word[0])
+               : sheaf_found(st, "%d words beside flags, '%s' the last", count, word[count - 1]);
 }
 
 static sheaf_status *take_recipe(cli *cli, const cli_option *options)
@@ -153,7 +177,7 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
             words[count++] = argv[i];
         }
     }
-    sheaf_status *st = check_words(cli, count);
+    sheaf_status *st = check_words(cli, words, count);
     if (st == NULL)
         st = take_recipe(cli, options);
     if (st == NULL)

@@ -153,6 +153,32 @@ static void test_flags__missing_value_word_and_repetition(void **state)
         CHECK_FAILS(st, SHEAF_E_ARG, "a value before --tp");
     }
     {
+        PARSE(&s, NULL, &st, "--text", "--steps", "2");
+        CHECK_FAILS(st, SHEAF_E_ARG, "a value before --steps |  | --text=--steps");
+    }
+    {
+        PARSE(&s, NULL, &st, "--text", "--no-shuffle");
+        CHECK_FAILS(st, SHEAF_E_ARG, "a value before --no-shuffle");
+    }
+    {
+        PARSE(&s, NULL, &st, "--text", "--json");
+        CHECK_FAILS(st, SHEAF_E_ARG, "a value before --json");
+    }
+    {
+        PARSE(&s, NULL, &st, "--text=--tp", "--steps", "2");
+        CHECK_OK(st);
+        assert_string_equal(s.text, "--tp");
+    }
+    {
+        PARSE(&s, NULL, &st, "--steps", "2", "--text", "--more");
+        CHECK_OK(st);
+        assert_string_equal(s.text, "--more");
+    }
+    {
+        PARSE(&s, NULL, &st, "--steps", "2", "a", "b", "stray");
+        CHECK_FAILS(st, SHEAF_E_ARG, "3 words beside flags, 'stray' the last");
+    }
+    {
         PARSE(&s, NULL, &st, "--tp", "2", "--tp=2");
         CHECK_FAILS(st, SHEAF_E_ARG, "stands twice");
     }
