@@ -186,7 +186,7 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           .instead = "epochs" },
         { "epochs", SHEAF__IS_NUMBER | SHEAF__IS_LATE, &o->epochs,
           "passes over the data, in place of --steps; 1.5 is one and a half (default none)",
-          .max = 1e9 },
+          .max = 1e9, .above = true },
         { "micro-batch", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->micro_batch, "rows of one forward",
           .min = 1, .max = 1e6 },
         { "accumulate", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->accumulate,

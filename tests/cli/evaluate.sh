@@ -19,6 +19,7 @@ check "and are what the settings say" grep -q '^epochs: 2.5$' "$work/epochs/sett
 check "alone" sh -c "! grep -q '^steps' '$work/epochs/settings'"
 runs "that go on by them" 0 'going on after step 7' train --resume --out "$work/epochs" --epochs 3
 runs "or by steps" 0 'all 8 steps were done before' train --resume --out "$work/epochs" --steps 8
+runs "and are above 0" 2 "--epochs.*above 0" "${flags[@]}" --epochs 0 --out "$work/both"
 runs "not both" 2 '--steps and --epochs.*one of the two' "${flags[@]}" --steps 1 --epochs 1 --out "$work/both"
 runs "and one of them" 2 '--steps is missing' "${flags[@]}" --out "$work/both"
 
