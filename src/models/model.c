@@ -1,15 +1,45 @@
 /* model.c - see model.h. */
 #include "models/build.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
+#include "ops/attention/attention.h"
 #include "tape/embedding_lora.h"
 #include "tape/hand.h"
 #include "tape/recall.h"
 
+static int64_t share_of(int64_t width, int64_t heads)
+{
+    return heads == 0 ? 0 : width / heads;
+}
+
+/* Heads that attention computes; other models can be converted and merged all the same. */
+static sheaf_status *check_heads(const sheaf_config *c)
+{
+    const struct {
+        const char *whose;
+        int64_t width;
+    } head[] = { { "head_dim", c->head_dim },
+                 { "cross_hidden_size_per_attention_head", c->cross_head_dim },
+                 { "heads of the vision tower", share_of(c->vit.hidden, c->vit.heads) },
+                 { "heads of the second tower", c->encoder.head_width },
+                 { "heads of the resampler", share_of(c->hidden, c->resampler.heads) } };
+    for (size_t i = 0; i < sizeof head / sizeof *head; i++)
+        if (head[i].width > SHEAF__HEAD_DIM_MAX)
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "config: %s", head[i].whose),
+                               "at most %d elements in a head", SHEAF__HEAD_DIM_MAX),
+                "%" PRId64, head[i].width);
+    return NULL;
+}
+
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                                const sheaf_schema *schema, const sheaf__model_options *options)
 {
+    sheaf_status *st = check_heads(&schema->config);
+    if (st != NULL)
+        return st;
     sheaf__model *m = calloc(1, sizeof *m);
     if (m == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "model");
@@ -29,9 +59,8 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
         m->layer[i].rope = sheaf__layer_in(schema->config.no_rope, i) ? NULL : &m->rope;
         m->layer[i].window = sheaf__window_of(&schema->config, i);
     }
-    sheaf_status *st = m->layer == NULL || m->lora == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "model")
-                           : sheaf__trained_set_new(&m->trained, context);
+    st = m->layer == NULL || m->lora == NULL ? sheaf_fail(SHEAF_E_MEMORY, "model")
+                                             : sheaf__trained_set_new(&m->trained, context);
     if (st == NULL) {
         m->trained->divided = options->divided && context->groups > 1;
         st = sheaf__family_for(&schema->config)->build(m);

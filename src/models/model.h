@@ -173,7 +173,8 @@ static inline bool sheaf__model_sees(const sheaf__model *model)
     return sheaf__image_positions(&model->schema->config) > 0;
 }
 
-/* sheaf__model_new - allocates everything on the device; on dry that is all there is. */
+/* sheaf__model_new - allocates everything on the device; on dry that is all there is. Errors:
+ * SHEAF_E_UNSUPPORTED for heads that are wider than attention takes. */
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                                const sheaf_schema *schema, const sheaf__model_options *options);
 /* sheaf__model_load - reads the owned slices. `base` is borrowed for as long as the model lives:

@@ -132,6 +132,13 @@ runs "a loss that is not finite stops the run" 3 'finite' train --model "$model"
 check "and names the step" grep -qE 'step [0-9]+' "$work/stderr"
 absent "and leaves no model" "$work/nan/model"
 
+# ---- heads that attention does not take ----
+sed 's/"head_dim": *[0-9]*/"head_dim": 258/' "$model/config.json" >"$work/wide.json"
+grep -q '"head_dim": 258' "$work/wide.json" || sed -i '0,/{/s//{"head_dim": 258,/' "$work/wide.json"
+runs "heads that are too wide: planned" 3 'config: head_dim +expected: at most 256 elements in a head +found: +258' plan --config "$work/wide.json" --micro-batch 1 --seq 16 --method lora
+runs "a model of them is made" 0 . init "$work/wide.json" "$work/wide"
+runs "and evaluated" 3 'config: head_dim +expected: at most 256' eval --model "$work/wide" --data "$data"
+
 # ---- a tokenizer that is none, or that nothing is read with ----
 echo '{"version": "1.0", "model": {"type": "BPE"}}' >"$work/tokenizer.json"
 "$sheaf" init tiny-bytes "$work/bytes" >/dev/null 2>&1

@@ -272,8 +272,20 @@ static void backward_task(void *context, int64_t index, int worker)
  * tasks it is seven, but they are many and need space for few keys. */
 static bool should_fuse(int64_t heads, int threads)
 {
-    const int64_t turns = (heads + threads - 1) / threads;
-    return turns * threads * 5 <= heads * 7;
+    return parts(heads, threads) * threads * 5 <= heads * 7;
+}
+
+/* The same of segments, whose tasks take what their squares say: short ones fill what the longest
+ * leaves. */
+static bool should_fuse_segments(const sheaf__attention *s, int64_t longest, int threads)
+{
+    const double most = (double)longest * (double)longest;
+    double all = 0;
+    for (int64_t i = 0; i < s->segments; i++) {
+        const double keys = (double)(s->segment[i + 1] - s->segment[i]);
+        all += (double)s->kv_heads * keys * keys;
+    }
+    return (most * threads > all ? most * threads : all) * 5 <= all * 7;
 }
 
 static int64_t longest_of(const sheaf__attention *s)
@@ -286,15 +298,18 @@ static int64_t longest_of(const sheaf__attention *s)
 }
 
 /* Room for tasks of `longest` keys: scratch that is there, or, up to four times as much, more of
- * the device's memory. Without it tasks are not fused. */
+ * the device's memory. Without it tasks are not fused. A plan knows no segments: they take more
+ * memory only where rows that are whole would. */
 static void find_room(work *w, sheaf__device *device, int64_t longest)
 {
-    const size_t bytes = bytes_for(w->call->shape, longest);
+    const sheaf__attention *s = w->call->shape;
+    const size_t bytes = bytes_for(s, longest);
     void *room = NULL;
     if (!w->fused || bytes <= w->bytes)
         return;
     w->fused = false;
-    if (bytes > 4 * SHEAF__THREAD_SCRATCH)
+    if (bytes_for(s, s->keys) > 4 * SHEAF__THREAD_SCRATCH ||
+        !should_fuse(heads_of(s), device->threads))
         return;
     sheaf_status *st =
         sheaf__device_alloc(&room, device, (size_t)device->threads * bytes, SHEAF_MEM_SCRATCH);
@@ -310,9 +325,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
                                void *dk, void *dv, const void *d_o, const void *o,
                                const float *stats, const void *q, const void *k, const void *v)
 {
-    const int64_t block = SHEAF__ATTENTION_BLOCK,
-                  heads =
-                      (shape->segment == NULL ? shape->batch : shape->segments) * shape->kv_heads;
+    const int64_t block = SHEAF__ATTENTION_BLOCK, heads = heads_of(shape);
     assert(is_sound(shape) && !shape->by_head && (shape->full || shape->queries == shape->keys));
     count_flops(device, shape, 5);
     if (heads * (shape->queries + shape->keys) == 0)
@@ -323,8 +336,9 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     work w = { .call = &call, .scratch = device->scratch, .bytes = SHEAF__THREAD_SCRATCH };
     const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH),
                   longest = longest_of(shape);
-    const int64_t share = heads * longest / (4 * device->threads) / block * block;
-    w.fused = should_fuse(heads, device->threads);
+    const int64_t share = heads * shape->keys / (4 * device->threads) / block * block;
+    w.fused = shape->segment == NULL ? should_fuse(heads, device->threads)
+                                     : should_fuse_segments(shape, longest, device->threads);
     find_room(&w, device, longest);
     w.chunk = share < block ? block : share > held ? held : share;
     if (device->kind != SHEAF_DRY) {

@@ -393,6 +393,44 @@ static void test_attention__packed_work_is_counted_by_sequence(void **state)
     sheaf__device_close(device);
 }
 
+/* Peak of a backward pass with so many threads, as a plan counts it. */
+static size_t peak_of(int64_t keys, const int64_t *segment, int64_t segments, int threads)
+{
+    sheaf__device *device;
+    const sheaf__attention s = { .dtype = SHEAF_BF16,
+                                 .batch = 1,
+                                 .queries = keys,
+                                 .keys = keys,
+                                 .kv_rows = keys,
+                                 .kv_heads = 1,
+                                 .group = 4,
+                                 .head_dim = 128,
+                                 .scale = 1,
+                                 .segment = segment,
+                                 .segments = segments };
+    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, threads, NULL, 0));
+    sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    const size_t peak = device->peak;
+    sheaf__device_close(device);
+    return peak;
+}
+
+/* A plan knows how long a row is, not which sequences are in it. */
+static void test_attention__packed_sequences_take_no_more_memory_than_was_planned(void **state)
+{
+    static const int64_t rows[] = { 5120, 10240, 30720 }; /* of the last no task has room */
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int threads = 1; threads <= 16; threads++) {
+            const int64_t n = rows[i], one[] = { 0, n }, halves[] = { 0, n / 2, n },
+                          uneven[] = { 0, n / 2, n / 2 + 40, n / 2 + 300, n };
+            const size_t whole = peak_of(n, NULL, 0, threads);
+            assert_true(peak_of(n, one, 1, threads) == whole);
+            assert_true(peak_of(n, halves, 2, threads) <= whole);
+            assert_true(peak_of(n, uneven, 4, threads) <= whole);
+        }
+    assert_true(peak_of(rows[1], NULL, 0, 1) > peak_of(rows[0] / 2, NULL, 0, 1));
+}
+
 /* One program under two names: sanitizers take minutes for the large shapes. */
 int main(int argc, char **argv)
 {
@@ -405,6 +443,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__full_without_queries_or_without_keys_is_zero),
         cmocka_unit_test(test_attention__packed_sequences_are_as_each_alone),
         cmocka_unit_test(test_attention__packed_work_is_counted_by_sequence),
+        cmocka_unit_test(test_attention__packed_sequences_take_no_more_memory_than_was_planned),
     };
     const struct CMUnitTest large[] = {
         cmocka_unit_test(test_attention__full_production_size_is_the_same_on_any_threads_and_isa),
