@@ -297,8 +297,11 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
         sheaf_status *st =
             cog ? sheaf__lora_paths_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
         if (st == NULL && !cog && o->all_linear && hit == SHEAF_HIT_NONE &&
-            sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD)
-            hit = SHEAF_HIT_TARGET;
+            sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD) {
+            bool wanted;
+            st = sheaf__lora_layer_wanted(&wanted, o, t->module);
+            hit = wanted ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
+        }
         if (st == NULL && hit == SHEAF_HIT_TARGET)
             st = sheaf__lora_is_linear(t->role) || t->role == SHEAF_EMBED ? add_module(lora, t, cog)
                                                                           : refuse_kind(t);
@@ -429,6 +432,16 @@ static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
     return NULL;
 }
 
+/* PEFT refuses such a config, and reads the expression alone. */
+static sheaf_status *check_layers(const sheaf_schema *schema, const sheaf_lora_options *o)
+{
+    if (o->nlayers == 0 || o->target_regex == NULL || o->tolerant || sheaf__lora_by_paths(schema))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "layers of '%s'", o->target_regex);
+    sheaf_expected(st, "a list of targets, or an expression that says by itself which layers");
+    return sheaf_try_this(st, "for layers 0 and 1: .*layers\\.(0|1)\\..*");
+}
+
 static sheaf_status *check_tied(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
     if (!schema->config.tied)
@@ -459,6 +472,8 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     lora->saved_name = calloc((size_t)schema->count + 1, sizeof *lora->saved_name);
     if (st == NULL && (lora->module == NULL || lora->saved == NULL || lora->saved_name == NULL))
         st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    if (st == NULL)
+        st = check_layers(schema, options);
     if (st == NULL)
         st = check_tied(schema, options);
     if (st == NULL)

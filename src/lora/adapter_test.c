@@ -136,6 +136,8 @@ static const struct {
     { "model.layers.1.mlp.up_proj", NULL, NULL, 1 },
     { "lm_head,v_proj", NULL, NULL, 4 },
     { "q_proj", NULL, "0,2", 2 },
+    { "all-linear", NULL, "0,2", 14 },
+    { "all-linear", "q_proj", "1", 6 },
     { "model.layers.1.mlp.up_proj,q_proj", NULL, "0", 2 }, /* a whole path counts in any layer */
     { ".*\\.(q|k)_proj", NULL, NULL, 6 },
     { "all-linear", ".*layers\\.0\\.mlp.*", NULL, 18 },
@@ -267,8 +269,8 @@ static const struct {
     { "q_proj(", NULL, NULL, SHEAF_E_ARG, "a regular expression" },
     { "proj,q_proj", NULL, NULL, SHEAF_E_ARG, "target 'proj'" }, /* whole names alone */
     { "q_proj", "q_proj", NULL, SHEAF_E_ARG, "no layer is adapted" },
-    { ".*query", NULL, "1", SHEAF_E_ARG,
-      "no layer is adapted | a target among the chosen layers that is not excluded" },
+    { "q_proj,k_proj", NULL, "1,7", SHEAF_E_ARG, "0 to 2" },
+    { ".*_proj", NULL, "1", SHEAF_E_ARG, "layers of '.*_proj' | a list of targets" },
 };
 
 static void test_resolve__what_cannot_be_is_named(void **state)

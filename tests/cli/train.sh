@@ -32,6 +32,11 @@ cp -r "$work/part" "$work/kept"
 runs "resumed it fails too" 2 'instruction set' train "${lora[@]}" --steps 7 --out "$work/part" --isa none --resume
 same "and nothing of the run is gone" "$work/kept/checkpoints" "$work/part/checkpoints"
 
+runs "every linear layer of one block" 0 . train --model "$model" --data "$data" --out "$work/block" --steps 1 --lora-targets all-linear --lora-layers 1
+check "is seven modules" test "$(grep -oaE '"[^"]*lora_A.weight"' "$work/block/adapter/adapter_model.safetensors" | grep -c 'layers\.1\.')" -eq 7
+check "and no other" test "$(grep -oaE '"[^"]*lora_A.weight"' "$work/block/adapter/adapter_model.safetensors" | wc -l)" -eq 7
+runs "which can be merged" 0 'adapted 7' merge "$model" "$work/block/adapter" "$work/block-merged"
+
 # The last step's loss is a number, what its update made is not.
 for tp in 1 3; do
     rm -rf "$work/infinite"
