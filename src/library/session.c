@@ -11,6 +11,7 @@
 #include "library/watched.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
+#include "ops/units.h"
 #include "plan/fits.h"
 #include "train/rank.h"
 #include "train/shared_out.h"
@@ -151,9 +152,11 @@ static bool has_all(const sheaf__session_options *how)
 /* The processes of the run meet, where something started them together. */
 static sheaf_status *join(const sheaf_train_options *o)
 {
-    return o->transport == SHEAF_TRANSPORT_MPI && sheaf__process_launched(NULL, NULL) != NULL
-               ? sheaf__process_start(o->mpi)
-               : NULL;
+    if (o->transport != SHEAF_TRANSPORT_MPI || sheaf__process_launched(NULL, NULL) == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__process_start(o->mpi);
+    return st != NULL ? st
+                      : sheaf__sums_agree(sheaf__process_first() && sheaf__units_prefer_tiles());
 }
 
 /* A run whose folder another host keeps is never begun anew beside it. */

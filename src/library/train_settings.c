@@ -1,8 +1,10 @@
 /* train_settings.c - see train_settings.h. */
 #include "library/train_settings.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
+#include "comm/process.h"
 #include "ops/units.h"
 #include "sheaf/cut.h"
 #include "train/rank.h"
@@ -60,13 +62,31 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
     return dtype != SHEAF_BF16 ? NULL : sums == SHEAF_SUMS_TILES ? "tiles" : "pairs";
 }
 
+/* What the first of several processes computes faster; -1: this process decides. */
+static atomic_int first_prefers = -1;
+
+sheaf_status *sheaf__sums_agree(bool tiles)
+{
+    if (sheaf__process_count() == 1 || first_prefers >= 0)
+        return NULL;
+    sheaf_status *st = sheaf__process_decide(&tiles);
+    if (st == NULL)
+        first_prefers = tiles;
+    return st;
+}
+
+static bool prefers_tiles(void)
+{
+    return first_prefers >= 0 ? first_prefers > 0 : sheaf__units_prefer_tiles();
+}
+
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype)
 {
     if (asked != SHEAF_SUMS_UNNAMED || dtype != SHEAF_BF16)
         return asked;
     if (before != SHEAF_SUMS_UNNAMED)
         return before;
-    return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    return prefers_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
 }
 
 static int add(sheaf__setting *to, const sheaf__setting *from, int n)

@@ -50,8 +50,12 @@ extern const sheaf__choice sheaf__sums_choices[]; /* pairs, tiles as sheaf_bf16_
     "bfloat16: order of the sums, part of the result; default: what is fastest here"
 /* sheaf__sums_name - for results; NULL unless `dtype` is bfloat16. */
 const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
+/* sheaf__sums_agree - processes on machines of several kinds take what the first one computes
+ * faster: whether that is `tiles`, by sheaf__units_prefer_tiles(). Collective, once they have met;
+ * later calls do nothing, and neither does one process. */
+sheaf_status *sheaf__sums_agree(bool tiles);
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
- * fastest here. */
+ * fastest where the first process is. */
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
 
 #endif

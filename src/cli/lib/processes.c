@@ -9,6 +9,7 @@
 #include "ending.h"
 #include "library/train_settings.h"
 #include "linger.h"
+#include "ops/units.h"
 #include "signals.h"
 #include "stack.h"
 
@@ -168,6 +169,8 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
         cli_hush(cli);
     if (st == NULL)
         st = check_count(processes);
+    if (st == NULL && cli->command->computes)
+        st = sheaf__sums_agree(sheaf__process_first() && sheaf__units_prefer_tiles());
     if (st == NULL)
         st = sheaf__process_agree(cli_signals_stop(&p->stop));
     return st == NULL ? watch(p, cli, how->in_group * stages_of(how->place)) : st;

@@ -1,0 +1,47 @@
+/* sums_test.c - which order of bfloat16 sums a run takes; with ranks that are processes, all of
+ * them the first one's. */
+#include "tests/check.h"
+
+#include "comm/run_test.h"
+#include "library/train_settings.h"
+#include "ops/units.h"
+
+static void test_sums__asked_for_then_the_runs_then_the_fastest(void **state)
+{
+    const sheaf_bf16_sums fastest =
+        sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    assert_int_equal(sheaf__sums_of(SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_BF16),
+                     SHEAF_SUMS_PAIRS);
+    assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_TILES, SHEAF_BF16),
+                     SHEAF_SUMS_TILES);
+    assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16), fastest);
+    assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_F32),
+                     SHEAF_SUMS_UNNAMED);
+}
+
+/* The first process is on a machine with tiles, the others are not; one process decides for itself.
+ */
+static void test_sums__of_several_processes_the_first_decides(void **state)
+{
+    const bool several = sheaf__process_count() > 1;
+    const sheaf_bf16_sums alone =
+        sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16);
+    CHECK_OK(sheaf__sums_agree(sheaf__process_first()));
+    assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
+                     several ? SHEAF_SUMS_TILES : alone);
+    assert_int_equal(sheaf__sums_of(SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
+                     SHEAF_SUMS_PAIRS);
+    CHECK_OK(sheaf__sums_agree(!sheaf__process_first())); /* it is decided */
+    assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
+                     several ? SHEAF_SUMS_TILES : alone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums__asked_for_then_the_runs_then_the_fastest),
+        cmocka_unit_test(test_sums__of_several_processes_the_first_decides),
+    };
+    meet_for_test();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
