@@ -517,9 +517,10 @@ sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
                 if (wanted(&schema->config, block->rows[r].when, n)) {
                     st = add(&b, &block->rows[r], block->over == ONCE ? -1 : n);
                     /* The tower's last block is never run. */
-                    schema->tensor[schema->count - 1].idle =
-                        block->rows[r].idle ||
-                        (block->over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]);
+                    if (st == NULL)
+                        schema->tensor[schema->count - 1].idle =
+                            block->rows[r].idle ||
+                            (block->over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]);
                 }
     }
     return st == NULL ? sheaf__schema_sort(schema) : st;

@@ -1,6 +1,7 @@
 /* rows_test.c - CogVLM and CogAgent: every recorded list of tensors, cuts by hand, keys that
  * are refused. */
 #include "tests/check.h"
+#include "tests/faults/denied_memory.h"
 #include "tests/golden.h"
 
 #include <dirent.h>
@@ -424,6 +425,33 @@ static void test_schema__refuses_a_config_made_wrong(void **state)
     json_decref(config);
 }
 
+/* Whichever allocation is denied, the first one too. */
+static void test_schema__says_that_memory_is_short(void **state)
+{
+    if (!DENIED_MEMORY_WORKS)
+        return; /* see tests/faults/denied_memory.h */
+    json_t *config = recorded(golden("cogagent"));
+    sheaf_config c;
+    bool done = false;
+    long n = 1;
+    CHECK_OK(parse(&c, config));
+    for (; !done; n++) {
+        sheaf_schema *schema = NULL;
+        deny_begin(n);
+        sheaf_status *st = sheaf_schema_new(&schema, &c, 8);
+        const bool told = st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY;
+        sheaf_status_free(st);
+        sheaf_schema_free(schema);
+        deny_end();
+        assert_int_equal(atomic_load(&deny_live), 0);
+        done = atomic_load(&deny_seen) < n;
+        assert_true(told);
+    }
+    assert_true(n > 100); /* a name for each tensor */
+    sheaf_config_release(&c);
+    json_decref(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_config__refuses_by_name),
         cmocka_unit_test(test_config__keeps_unknown_keys),
         cmocka_unit_test(test_schema__refuses_a_config_made_wrong),
+        cmocka_unit_test(test_schema__says_that_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
