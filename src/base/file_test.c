@@ -458,8 +458,11 @@ static void test_output__abandon_leaves_nothing(void **state)
     CHECK_OK(sheaf__output_write(output, "a", "first", 5));
     CHECK_OK(sheaf__output_write(other, "a", "other", 5));
     CHECK_OK(sheaf__output_commit(output));
-    CHECK_FAILS(sheaf__output_commit(other), SHEAF_E_IO,
-                "renaming the complete folder"); /* not replaced */
+    sheaf_status *late = sheaf__output_commit(other); /* not replaced */
+    assert_string_equal(sheaf_status_expected(late), "nothing there yet");
+    assert_string_equal(sheaf_status_found(late), "a folder that another process made meanwhile");
+    assert_non_null(strstr(sheaf_status_try(late), "choose another name"));
+    CHECK_FAILS(late, SHEAF_E_ARG, "o2/dst");
     assert_int_equal(entries(at("o2")), 1);
     char *text = content(at("o2/dst/a"));
     assert_string_equal(text, "first");
@@ -656,7 +659,7 @@ static void test_output__replaces_where_exchanging_is_unknown(void **state)
     CHECK_OK(sheaf__output_begin(&output, at("o4/dst"), false, &unknown));
     mkdir(at("o4/dst"), 0700);
     put(at("o4/dst/a"), "old a");
-    CHECK_FAILS(sheaf__output_commit(output), SHEAF_E_IO, "not empty");
+    CHECK_FAILS(sheaf__output_commit(output), SHEAF_E_ARG, "another process made meanwhile");
     assert_int_equal(what_is_there(at("o4"), true), 0);
 }
 

@@ -469,6 +469,12 @@ static sheaf_status *put_in_place(const sheaf_output *output, bool *old_left)
         if (error == EEXIST || not_known(error))
             error = rename_with(output->partial, output->dst, 0, output->faults);
     }
+    if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR)
+        return refuse(output->dst, "nothing there yet",
+                      sheaf__path_kind(output->dst) == SHEAF_PATH_DIR
+                          ? "a folder that another process made meanwhile"
+                          : "a file that another process made meanwhile",
+                      "choose another name, or move it away");
     return error == 0 ? NULL
                       : sheaf__io_fail(error, output->dst, "renaming the complete folder to it");
 }
