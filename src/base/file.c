@@ -34,6 +34,20 @@ sheaf_path_kind sheaf__path_kind(const char *path)
                                     : SHEAF_PATH_OTHER;
 }
 
+const char *sheaf__path_what(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return "nothing of that name";
+    switch (about.st_mode & S_IFMT) {
+    case S_IFREG: return "a file";
+    case S_IFDIR: return "a folder";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
+    default: return "a device";
+    }
+}
+
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
 {
     const size_t n = strlen(dir);

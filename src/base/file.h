@@ -30,6 +30,9 @@ typedef enum sheaf_path_kind {
 const char *sheaf__temporary_parent(void);
 /* sheaf__path_kind - what is there, links followed. NONE also when it cannot be looked at. */
 sheaf_path_kind sheaf__path_kind(const char *path);
+/* sheaf__path_what - the same in words, for messages: "a folder", "a file", "a device", "a pipe",
+ * "a socket", "nothing of that name". */
+const char *sheaf__path_what(const char *path);
 /* sheaf__path_join - "dir/name" (malloc'd). Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */

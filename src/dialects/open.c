@@ -53,6 +53,8 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
             : "one of those listed in docs/dialects.md");
     char **names = NULL, *below = NULL;
     int64_t n = 0;
+    if (sheaf__path_kind(path) == SHEAF_PATH_OTHER)
+        return sheaf_found(st, "%s", sheaf__path_what(path));
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return st;
     sheaf_status *bad = sheaf__list_dir(&names, &n, path);

@@ -29,6 +29,12 @@ runs "and an adapter" 0 'PEFT.*LoRA.*sound' verify "$llama/tiny_llama/lora/adapt
 runs "facts and findings are one object" 0 '^\{"sound": true.*"dialect": "hf", "model": "llama".*"dtype": "F32".*"tensors": 30.*"findings": \[\]\}' \
     verify --json "$llama/tiny_llama/hf"
 runs "nothing there cannot be looked at" 3 'nothing there' verify "$work/nowhere"
+mkfifo "$work/pipe"
+for command in info verify "diff $llama/tiny_llama/hf"; do # shellcheck disable=SC2086
+    runs "${command%% *} of a device says so" 3 '/dev/null.*found: +a device' $command /dev/null
+    runs "${command%% *} of a pipe says so" 3 'pipe.*found: +a pipe' $command "$work/pipe"
+    runs "${command%% *} of nothing" 3 'nowhere.*nothing' $command "$work/nowhere"
+done
 mkdir "$work/empty"
 runs "nor what no dialect knows" 3 'no dialect' verify "$work/empty"
 

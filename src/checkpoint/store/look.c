@@ -128,7 +128,7 @@ sheaf_status *sheaf_look_open(sheaf_look *out, const char *path)
     default:
         st = sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file"),
-            "nothing of that name");
+            "%s", sheaf__path_what(path));
     }
     if (st != NULL)
         sheaf_look_close(out);
