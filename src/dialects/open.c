@@ -108,6 +108,20 @@ static sheaf_status *check_wanted(const sheaf_dialect **dialect, const char *pat
     return sheaf_try_this(st, "give it as --adapter, with the model it was made for as --model");
 }
 
+/* A config that is named and is no file is a mistake of the flag's, not of the checkpoint's. */
+static sheaf_status *check_config(const char *config)
+{
+    if (config == NULL || sheaf__path_kind(config) == SHEAF_PATH_FILE)
+        return NULL;
+    sheaf_status *st =
+        sheaf__path_kind(config) == SHEAF_PATH_NONE ? sheaf__dialect_denied(config, NULL) : NULL;
+    if (st != NULL)
+        return sheaf_in(st, "--config");
+    st = sheaf_fail(SHEAF_E_IO, "--config %s", config);
+    sheaf_found(sheaf_expected(st, "the model's config.json"), "%s", sheaf__path_what(config));
+    return sheaf_try_this(st, "check the path given to --config");
+}
+
 /* ---- the door ---- */
 
 sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
@@ -115,7 +129,9 @@ sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dia
     const sheaf_dialect_hints none = { 0 }, *h = hints != NULL ? hints : &none;
     const sheaf_dialect *dialect = NULL;
     *out = NULL;
-    sheaf_status *st = find_dialect(&dialect, path, h);
+    sheaf_status *st = check_config(h->config);
+    if (st == NULL)
+        st = find_dialect(&dialect, path, h);
     if (st == NULL && (dialect == NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE))
         st = sheaf__dialect_denied(path, NULL);
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)

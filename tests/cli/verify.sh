@@ -92,6 +92,10 @@ sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/; s/"intermediate_size":
 finding "another shape" shape defect '"tensor": "model.layers.0.mlp.down_proj.weight".*\[64, 170\].*\[64, 172\]' "$m"
 rm "$m/config.json"
 finding "--config is held against them" shape defect 'down_proj' --config "$llama/tiny_llama3rope/hf/config.json" "$m"
+for command in verify "convert --to hf"; do # shellcheck disable=SC2086
+    runs "${command%% *}: a --config that is not there is the flag's fault" 3 '^sheaf: --config [^ ]*/nope +expected: +the model.s config.json +found: +nothing of that name +try' $command --config "$work/nope" "$m" "$work/x"
+    runs "${command%% *}: so is a folder" 3 '^sheaf: --config [^ ]*/empty +expected: .* found: +a folder' $command --config "$work/empty" "$m" "$work/x"
+done
 runs "without a config nothing is guessed" 0 'no config' verify "$m"
 
 # sheaf's own
