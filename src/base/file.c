@@ -48,6 +48,12 @@ const char *sheaf__path_what(const char *path)
     }
 }
 
+bool sheaf__path_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
 {
     const size_t n = strlen(dir);

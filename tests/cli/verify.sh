@@ -162,6 +162,20 @@ runs "a whole one and a half are two" 1 'sound, as far.*not sound: 69 defects' v
 for d in "$llama"/colossalai_*/*broken*; do
     runs "${d#"$golden"/} and the ranks' own files" 0 'parts of the checkpoint above.*sound' verify "$d" "${d%/*}/tp2_local_shards"
 done
+# Parts in stamped folders, named from where they lie: no part is a duplicate of itself.
+"$sheaf" convert "$work/model1" "$work/run-01-02-12-36" --to sat --tp 2 >/dev/null 2>&1
+mkdir -p "$work/run-01-02-12-37/1" && mv "$work"/run-01-02-12-36/1/mp_rank_01* "$work/run-01-02-12-37/1/"
+from_work() (cd "$work" && "$sheaf" "$@" 2>&1)
+for where in run-01-02-12-36 ./run-01-02-12-36 run-01-02-12-36/1 "$work/run-01-02-12-36"; do
+    from_work verify "$where" >"$work/told"
+    check "$where: both parts are found" grep -q 'part 0 in .*part 1 in .*run-01-02-12-37' "$work/told"
+    check "$where: no part is a duplicate of itself" sh -c '! grep duplicate "$1"' . "$work/told"
+done
+from_work convert run-01-02-12-36 run-01-02-12-36/1/mp_rank_00_model_states.pt run-01-02-12-37 ./run-01-02-12-37/ stamped-joined --to sat --tp 1 >"$work/told"
+check "nor is one that is named twice" sh -c '! grep duplicate "$1"' . "$work/told"
+runs "and they are one model" 0 'sound' verify "$work/stamped-joined"
+cp "$work"/run-01-02-12-36/1/mp_rank_00* "$work/run-01-02-12-37/1/"
+runs "a copy of it is one" 1 'note: duplicate: [^ ]*run-01-02-12-37/1/mp_rank_00.*the same part as [^ ]*run-01-02-12-36/1' verify "$work/run-01-02-12-36" "$work/run-01-02-12-37"
 cp -r "$work/run1" "$work/mixed"
 cp "$work"/run2/1/mp_rank_00* "$work/mixed/1/"
 for full in "" --quick; do # shellcheck disable=SC2086

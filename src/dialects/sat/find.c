@@ -288,7 +288,7 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
     int64_t n = 0;
     sheaf_status *st = describe(&f, save, tag);
     for (int i = 0; st == NULL && i < set->nfolders; i++)
-        if (strcmp(set->folder[i].dir, f.dir) == 0 && only == NULL) { /* named twice */
+        if (only == NULL && sheaf__path_same(set->folder[i].dir, f.dir)) { /* named twice */
             folder_release(&f);
             return NULL;
         }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
 
 /* Of everything that a part holds, by the checksums in the file where there are any. */
@@ -49,6 +50,13 @@ static sheaf_status *same(bool *yes, sheaf__sat_part *a, sheaf__sat_part *b)
     return NULL;
 }
 
+/* One file that was found twice, as where its folder and it are named: nothing to tell. */
+static bool is_itself(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
+{
+    return strcmp(sheaf__last_part(a->path), sheaf__last_part(b->path)) == 0 &&
+           sheaf__path_same(set->folder[a->folder].dir, set->folder[b->folder].dir);
+}
+
 /* The one whose folder has the config, which would not be found else; then the one in the folder
  * that was asked for. */
 static bool is_better(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
@@ -73,7 +81,10 @@ sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *c)
     for (int a = 0; st == NULL && a < set->nparts; a++)
         for (int b = a + 1; st == NULL && b < set->nparts; b++) {
             bool yes = false;
-            if (alike(set, &set->part[a], &set->part[b]))
+            const bool itself = is_itself(set, &set->part[a], &set->part[b]);
+            if (itself)
+                yes = true;
+            else if (alike(set, &set->part[a], &set->part[b]))
                 st = same(&yes, &set->part[a], &set->part[b]);
             if (st != NULL || !yes)
                 continue;
@@ -82,8 +93,9 @@ sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *c)
                 set->part[a] = set->part[b];
                 set->part[b] = swap;
             }
-            st = sheaf__catalog_notef(c, SHEAF_NOTE, "duplicate", set->part[b].path, "", "", "",
-                                      "the same part as %s, which is used", set->part[a].path);
+            if (!itself)
+                st = sheaf__catalog_notef(c, SHEAF_NOTE, "duplicate", set->part[b].path, "", "", "",
+                                          "the same part as %s, which is used", set->part[a].path);
             sheaf__sat_part_release(&set->part[b]);
             memmove(&set->part[b], &set->part[b + 1],
                     (size_t)(set->nparts - b - 1) * sizeof *set->part);
