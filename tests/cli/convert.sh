@@ -32,6 +32,14 @@ runs "not into what is read" 2 'outside.*which is read' convert "$model" "$model
 runs "nor through a link" 2 'outside.*which is read' convert "$model" "$work/link/new" --to hf
 runs "nor into a further source" 2 'outside.*which is read' convert "$llama/tiny_qwen2/hf" "$work/link" "$model/new" --to hf
 absent "nothing is left there" "$model/new"
+runs "a folder that is given twice" 3 'hf: duplicate.*each part.*once.*given twice.*try: +name it once' convert "$model" "$model" "$work/x" --to hf
+runs "or once through a link" 3 'link: duplicate.*given already, with [^ ]*/hf' convert "$model" "$work/link" "$work/x" --to hf
+runs "or once as its file" 3 'model.safetensors: duplicate.*given already, with [^ ]*/hf' convert "$model" "$model/model.safetensors" "$work/x" --to hf
+runs "another model is no part" 3 'tiny_qwen2/hf: foreign.*parts lie in one folder.*no part of .*/tiny_llama/hf, which lacks nothing: another model' convert "$model" "$llama/tiny_qwen2/hf" "$work/x" --to hf
+for d in "$llama"/colossalai_*/*broken*; do
+    runs "${d#"$golden"/}: a half beside itself is no whole" 3 'duplicate.*given twice' convert "$d" "$d" "$work/x" --to hf
+done
+absent "nothing is left of two models" "$work/x"
 
 runs "bfloat16" 0 . convert "$llama/tiny_llama3rope/hf" "$work/bf16" --to hf --dtype bfloat16
 runs "as torch rounds it" 0 'equal' diff "$work/bf16/model.safetensors" "$llama/half_precision/tiny_llama3rope_bf16.safetensors"

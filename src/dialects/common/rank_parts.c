@@ -118,6 +118,69 @@ static sheaf_status *add_path(joining *j, const char *path)
     return st != NULL || ranks ? st : add_part(j, path, rank_of_name(path));
 }
 
+/* ---- what is no part ---- */
+
+static const sheaf_logical *a_table(const sheaf_catalog *c)
+{
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].kind == SHEAF_WEIGHT && c->tensor[i].told.ndim == 2 &&
+            sheaf__is_vocabulary(c->tensor[i].told.name))
+            return &c->tensor[i];
+    return NULL;
+}
+
+/* Is `path` one of the first `n` paths, or what the catalog was read from? Then by that name; else
+ * NULL. */
+static const char *named_before(const joining *j, const char *const *paths, int n, const char *path)
+{
+    for (int i = 0; i < n; i++)
+        if (sheaf__path_same(paths[i], path))
+            return paths[i];
+    if (!j->from_nothing && sheaf__path_same(j->c->root, path))
+        return j->c->root;
+    for (int i = 0; i < j->c->nfiles; i++)
+        if (sheaf__path_same(j->c->file[i].path, path))
+            return j->c->root;
+    return NULL;
+}
+
+/* A part that is named twice would be taken for another's. */
+static sheaf_status *check_twice(bool *twice, joining *j, const char *const *paths)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && !*twice && paths[i] != NULL; i++) {
+        const char *before = named_before(j, paths, i, paths[i]);
+        *twice = before != NULL;
+        if (*twice && strcmp(before, paths[i]) == 0)
+            st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "duplicate", paths[i], "",
+                                     "each part of a checkpoint once", "it is given twice",
+                                     "name it once");
+        else if (*twice)
+            st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "duplicate", paths[i], "",
+                                      "each part of a checkpoint once", "name it once",
+                                      "it is given already, with %s", before);
+    }
+    return st;
+}
+
+/* Has the catalog all rows of its vocabulary, and nothing speaks of ranks? Then no part is
+ * missing. */
+static bool is_whole(const joining *j)
+{
+    const sheaf_logical *t = a_table(j->c);
+    return !j->from_nothing && j->ways < 2 && j->vocab > 0 && t != NULL &&
+           t->told.shape[0] >= j->vocab;
+}
+
+static sheaf_status *refuse_others(joining *j)
+{
+    return sheaf__catalog_notef(
+        j->c, SHEAF_DEFECT, "foreign", j->part[0].held->root, "",
+        "one model, whose parts lie in one folder",
+        "give each model alone; an adapter goes into its base with sheaf merge",
+        "it is no part of %s, which lacks nothing: another model, or a copy", j->c->root);
+}
+
 /* ---- comparing ---- */
 
 /* Is the box of `whole` that begins at row0, col0 (of its view) equal to all of `piece`? */
@@ -165,15 +228,6 @@ static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog 
 }
 
 /* ---- which rank is which ---- */
-
-static const sheaf_logical *a_table(const sheaf_catalog *c)
-{
-    for (int64_t i = 0; i < c->count; i++)
-        if (c->tensor[i].kind == SHEAF_WEIGHT && c->tensor[i].told.ndim == 2 &&
-            sheaf__is_vocabulary(c->tensor[i].told.name))
-            return &c->tensor[i];
-    return NULL;
-}
 
 static int parts_with(const joining *j, int rank)
 {
@@ -443,6 +497,8 @@ static sheaf_status *complete_all(joining *j)
     const int64_t count = j->c->count;
     bool completed = false;
     int64_t padded;
+    if (is_whole(j))
+        return refuse_others(j);
     for (int i = 0; st == NULL && i < j->count; i++)
         if (j->part[i].rank > 0 && parts_with(j, j->part[i].rank) > 1)
             return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "duplicate", j->part[i].held->root, "",
@@ -452,7 +508,7 @@ static sheaf_status *complete_all(joining *j)
     for (int64_t i = 0; st == NULL && i < count; i++) {
         const sheaf_logical *t = &j->c->tensor[i];
         if (t->kind == SHEAF_WEIGHT && t->told.ndim == 2 && sheaf__is_vocabulary(t->told.name) &&
-            j->vocab > 0 &&
+            j->vocab > 0 && j->ways > 1 &&
             sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) == j->ways) {
             st = complete_table(j, t->told.name);
             completed = true;
@@ -498,7 +554,10 @@ sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     if (st == NULL)
         st = sheaf__partition_new(&j->cuts, NULL);
-    for (; st == NULL && *paths != NULL; paths++)
+    bool twice = false;
+    if (st == NULL)
+        st = check_twice(&twice, j, paths);
+    for (; st == NULL && !twice && *paths != NULL; paths++)
         st = add_path(j, *paths);
     if (st == NULL)
         count_ways(j);
