@@ -53,6 +53,8 @@ runs "an option that is not known is named" 3 "pre_tokenizer: ByteLevel: 'colour
 sed 's/"decoder":{"type":"ByteLevel"/"decoder":{"type":"Oracle"/' "$tok" >"$work/type.json"
 runs "so is a type" 3 "decoder: Oracle: type" tokenize --tokenizer "$work/type.json" "$work/text"
 head -c 3000 "$tok" >"$work/cut.json"
+: >"$work/none.json"
+runs "an empty .json is no other form" 3 'none.json: line 1, column 1.*an object' tokenize --tokenizer "$work/none.json" "$work/text"
 runs "a file that ends early is named" 3 'cut.json: .*line 1, column' tokenize --tokenizer "$work/cut.json" "$work/text"
 # a gigabyte in one line: refused before it is read whole (the file has holes, and takes no space)
 truncate -s 1G "$work/gigabyte"

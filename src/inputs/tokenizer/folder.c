@@ -398,11 +398,13 @@ static bool is_json(const char *text, size_t size)
     return at < size && text[at] == '{';
 }
 
-/*   as_it_is  the file was named itself: a tokenizer.json as `tokenizers` reads it */
-static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, bool as_it_is)
+/*   name      of the file: what calls itself JSON is read as that, also where a download left
+ *             something else in it
+ *   as_it_is  the file was named itself: a tokenizer.json as `tokenizers` reads it */
+static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *name, bool as_it_is)
 {
     sheaf__tokenizer *t = NULL;
-    const bool json = is_json(o->text, o->size);
+    const bool json = sheaf__ends_with(name, ".json") || is_json(o->text, o->size);
     sheaf_status *st = json ? sheaf__tokenizer_look(&o->look, o->text, o->size) : NULL;
     if (st == NULL && !(json && as_it_is))
         o->class = sheaf__beside_class(&o->settings, o->look);
@@ -469,7 +471,7 @@ sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
     if (st == NULL)
         st = sheaf__beside_read(&o.settings, is_folder ? path : folder);
     if (st == NULL)
-        st = sheaf_in(open_text(out, &o, !is_folder), "%s", name);
+        st = sheaf_in(open_text(out, &o, name, !is_folder), "%s", name);
     release(&o);
     free(file);
     free(folder);
