@@ -114,7 +114,8 @@ typedef struct sheaf_verification_facts {
     bool full;             /* every byte was looked at */
 } sheaf_verification_facts;
 
-/* sheaf_weights_verify - is it complete, consistent and undamaged? Damage is no error but a
+/* sheaf_weights_verify - is it complete, consistent and undamaged, and so what lies beside it in
+ * its folder and is opened with it (tokenizer, generation_config.json)? Damage is no error but a
  * finding. Errors: those of reading where nothing can be looked at; SHEAF_E_ARG for an unknown
  * dialect. */
 SHEAF_API sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,

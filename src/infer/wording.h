@@ -50,6 +50,8 @@ typedef struct sheaf__wording_options {
                               "text_processor_version", else base; of text the one that the
                               tokenizer stores */
     const char *date;      /* that a chat template writes; NULL = its own */
+    bool strict;           /* what is wrong with the folder's tokenizer is an error, not a warning
+                              after which token ids go without */
     bool today;            /* and today's where it has none; else to lay out is an error */
     int64_t max_length;
     /* told which template it is, where there is a choice; may be NULL */

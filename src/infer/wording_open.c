@@ -7,11 +7,17 @@
 #include "inputs/choose.h"
 #include "schema/family.h"
 
+/* Token ids go without the folder's own; one that is given is meant. */
+static bool goes_without(const sheaf__wording_options *o, const sheaf_status *st)
+{
+    return st != NULL && o->tokenizer == NULL && !o->strict &&
+           sheaf_status_code(st) != SHEAF_E_MEMORY;
+}
+
 static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
 {
     sheaf_status *st = sheaf__choose_tokenizer(&w->model, o->tokenizer, o->folder, w->config);
-    if (st != NULL && o->tokenizer == NULL && !w->images &&
-        sheaf_status_code(st) != SHEAF_E_MEMORY) { /* token ids go without */
+    if (!w->images && goes_without(o, st)) {
         sheaf_warn(o->events, "the model's tokenizer is not used: %s", sheaf_status_where(st));
         sheaf_status_free(st);
         return NULL;
@@ -70,14 +76,13 @@ static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
     return st;
 }
 
-/* Token ids go without the folder's own; one that is given is meant. */
 static sheaf_status *find_text_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
 {
     const char *path = o->tokenizer;
     sheaf_status *st = path == NULL ? find_folder(&path, o->folder) : NULL;
     if (st == NULL && path != NULL)
         st = open_tokenizer(w, path);
-    if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+    if (goes_without(o, st)) {
         const char *expected = sheaf_status_expected(st);
         sheaf_warn(o->events, "the model's tokenizer is not used: %s%s%s", sheaf_status_where(st),
                    expected[0] == '\0' ? "" : ": expected ", expected);

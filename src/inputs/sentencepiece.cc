@@ -55,6 +55,11 @@ static sheaf_status *load(sheaf__sentencepiece **out, const char *bytes, size_t 
     return nullptr;
 }
 
+extern "C" bool sheaf__sentencepiece_there(void)
+{
+    return true;
+}
+
 extern "C" sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path)
 {
     char *bytes;

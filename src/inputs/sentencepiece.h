@@ -10,6 +10,7 @@
 #ifndef SHEAF_INPUTS_SENTENCEPIECE_H
 #define SHEAF_INPUTS_SENTENCEPIECE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,8 @@ enum {
     SHEAF__TEXT_MAX = 1 << 20
 }; /* bytes of one text; the ids of the longest context take less */
 
+/* sheaf__sentencepiece_there - has this build the library? Without it no model opens. */
+bool sheaf__sentencepiece_there(void);
 /* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with
  * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined pieces; SHEAF_E_MEMORY. *out
  * untouched on failure. */

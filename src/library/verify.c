@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "base/cores.h"
-#include "checkpoint/tools/verify.h"
 #include "library/take.h"
+#include "library/verify_all.h"
 #include "sheaf/checkpoint.h"
 
 struct sheaf_verification {
@@ -20,13 +20,14 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
     if (st == NULL && (v = calloc(1, sizeof *v)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
-        st = sheaf_verify(&v->report, path,
-                          &(sheaf_verify_options){
-                              .quick = o.quick,
-                              .hints = { .from = o.dialect, .config = o.config, .also = o.also },
-                              .threads = sheaf__cores(o.threads),
-                              .events = o.events,
-                              .stop = sheaf__control_stop(o.control) });
+        st = sheaf__verify_all(
+            &v->report, path,
+            &(sheaf_verify_options){
+                .quick = o.quick,
+                .hints = { .from = o.dialect, .config = o.config, .also = o.also },
+                .threads = sheaf__cores(o.threads),
+                .events = o.events,
+                .stop = sheaf__control_stop(o.control) });
     if (st == NULL)
         *out = v;
     else

@@ -98,6 +98,49 @@ for command in verify "convert --to hf"; do # shellcheck disable=SC2086
 done
 runs "without a config nothing is guessed" 0 'no config' verify "$m"
 
+# What lies beside the weights is read as generate reads it.
+talk=$SHEAF_SOURCE_ROOT/tests/data/talk
+"$sheaf" init "$talk/config.json" "$work/talk" >/dev/null 2>&1
+again() { rm -rf "$work/it" && cp -r "$work/talk" "$work/it" && cp "$talk"/tokenizer*.json "$work/it/" && chmod -R u+w "$work/it"; }
+# beside NAME FILE CODE TEXT: what stands on stdin in place of FILE is a defect, which verify, --quick and info tell, and generate refuses.
+beside() {
+    again
+    cat >"$work/it/$2"
+    finding "$1" "$3" defect "$4" "$work/it"
+    finding "$1, --quick" "$3" defect "$4" --quick "$work/it"
+    runs "$1: info tells it" 0 "\"$3\", \"severity\": \"defect\"[^}]*$4" info --json "$work/it"
+    runs "$1: generate refuses it" 3 "$2|tokens, the model's vocabulary" generate --model "$work/it" --prompt a --max-new 1
+}
+again
+runs "a model with its tokenizer is sound" 0 'sound' verify "$work/it"
+beside "a tokenizer that was cut short" tokenizer.json damaged 'it/tokenizer.json' < <(head -c 300 "$talk/tokenizer.json")
+beside "one that is empty" tokenizer.json damaged 'it/tokenizer.json' </dev/null
+beside "one that was never fetched" tokenizer.json damaged 'it/tokenizer.json' <<<'version https://git-lfs.github.com/spec/v1'
+beside "one for more rows than there are" tokenizer.json conflict 'at most 324 tokens' <"$talk/../tokenizers/gpt2.json"
+beside "tokenizer_config.json that is none" tokenizer_config.json damaged 'it/tokenizer_config.json' <<<'{'
+beside "added_tokens.json that is none" added_tokens.json damaged 'it/added_tokens.json' <<<'['
+beside "a chat template of two megabytes" chat_template.jinja damaged 'it/chat_template.jinja' < <(head -c 2000000 /dev/zero)
+beside "generation_config.json that is none" generation_config.json damaged 'it/generation_config.json' <<<'{'
+beside "one whose eos is no id" generation_config.json damaged "'eos_token_id'" <<<'{"eos_token_id": "end"}'
+again
+sed 's/"type": *"BPE"/"type":"Unheard"/' "$talk/tokenizer.json" >"$work/it/tokenizer.json"
+finding "a tokenizer of another kind is a note" unsupported note 'Unheard' "$work/it"
+runs "as token ids do without" 0 . generate --model "$work/it" --tokens 1,2 --max-new 1
+mv "$work/it/tokenizer.json" "$work/it/vocab.json"
+finding "a vocab.json alone is one too" unsupported note 'tokenizer.json or a tokenizer.model' "$work/it"
+again
+echo '{% unheard %}' >"$work/it/chat_template.jinja"
+runs "a template that is not known is no finding" 0 'sound' verify "$work/it"
+"$sheaf" init cogvlm-tiny "$work/seeing" >/dev/null 2>&1
+echo none >"$work/seeing/tokenizer.model"
+if "$sheaf" generate --model "$work/seeing" --tokens 1,2 --max-new 1 2>&1 | grep -q 'no sentencepiece'; then
+    finding "a sentencepiece file where nothing reads one is a note" unsupported note 'no sentencepiece' "$work/seeing"
+else
+    finding "a sentencepiece file that is none" damaged defect 'seeing/tokenizer.model' "$work/seeing"
+fi
+"$sheaf" convert "$work/it" "$work/own" --to sheaf >/dev/null 2>&1
+runs "sheaf's own has the tokenizer of its base" 0 'sound' verify "$work/own"
+
 # sheaf's own
 "$sheaf" train --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --method lora --lora-rank 2 --steps 2 --save-every 1 \
     --out "$work/run" >/dev/null 2>&1 </dev/null || fail "a run to look at"
@@ -270,6 +313,17 @@ for f in model.safetensors config.json .; do
         check "without permission to read $f: ${command%% *} could not" bash -c "test $got -eq 3 && grep -q 'Permission denied' '$work/stdout' || { cat '$work/stdout'; false; }"
     done
     chmod "$was" "$m/$f"
+done
+
+again
+chmod -R a+rX "$work/it"
+for f in tokenizer.json tokenizer_config.json generation_config.json; do
+    [ -e "$work/it/$f" ] || echo '{}' >"$work/it/$f"
+    chmod 0 "$work/it/$f"
+    got=0
+    other verify "$work/it" >"$work/stdout" 2>&1 </dev/null || got=$?
+    check "without permission to read $f: verify could not" bash -c "test $got -eq 3 && grep -q 'it/$f: cannot be read' '$work/stdout' || { cat '$work/stdout'; false; }"
+    chmod 644 "$work/it/$f"
 done
 
 mkdir -p "$work/above" && cp -r "$llama/tiny_llama/hf" "$work/above/step-7"

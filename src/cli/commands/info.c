@@ -14,6 +14,7 @@
 #include "machine.h"
 #include "models/open.h"
 #include "library/run_model.h"
+#include "library/verify_all.h"
 #include "cli/lib/shared.h"
 #include "train/rank.h"
 
@@ -434,7 +435,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
     sheaf_verify_report report = { 0 };
     const sheaf_verify_options quick = { .quick = true };
     sheaf_status *st = sheaf_look_open(&look, path);
-    sheaf_status *bad = sheaf_verify(&report, path, &quick);
+    sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
     const bool foreign =
         report.catalog != NULL &&
         (st != NULL || (look.kind == SHEAF_LOOK_MODEL && !report.catalog->dialect->plain));

@@ -8,6 +8,7 @@
 #include "findings.h"
 #include "monitor/monitor.h"
 #include "cli/lib/signals.h"
+#include "library/verify_all.h"
 
 const char cmd_verify_usage[] =
     "usage: sheaf verify PATH... [FLAG...]\n"
@@ -111,7 +112,7 @@ int cmd_verify(cli *cli, int argc, char **argv)
         how.hints.also = also;
     for (int i = 0; st == NULL && i < (joint ? 1 : paths.count); i++) {
         t.count = i + 1;
-        st = sheaf_verify(&t.report[i], paths.word[i], &how);
+        st = sheaf__verify_all(&t.report[i], paths.word[i], &how);
         sound = st != NULL || (sound && sheaf_verify_sound(&t.report[i]));
         if (st == NULL && !cli->json)
             print_report(cli->out, &t.report[i]);

@@ -1,0 +1,140 @@
+/* verify_all.c - see verify_all.h. */
+#include "library/verify_all.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "dialects/open.h"
+#include "infer/wording.h"
+#include "inputs/sentencepiece.h"
+#include "library/generation_config.h"
+
+/* The file of the folder that a status is about, malloc'd; NULL: it names none. */
+static sheaf_status *find_file(char **out, const char *folder, const sheaf_status *about)
+{
+    static const char *const names[] = { "tokenizer.json",         "tokenizer.model",
+                                         "tokenizer_config.json",  "special_tokens_map.json",
+                                         "added_tokens.json",      "chat_template.jinja",
+                                         "generation_config.json", "config.json" };
+    sheaf_status *st = NULL;
+    *out = NULL;
+    for (size_t i = 0; st == NULL && *out == NULL && i < sizeof names / sizeof *names; i++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, folder, names[i]);
+        if (st == NULL && strstr(sheaf_status_where(about), path) != NULL)
+            *out = path;
+        else
+            free(path);
+    }
+    return st;
+}
+
+/* What is wrong with a file beside the weights, as a finding; takes `bad`. What may not be read is
+ * not damaged. */
+static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *bad)
+{
+    char *file = NULL;
+    if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        return bad;
+    sheaf_status *st = find_file(&file, folder, bad);
+    if (st == NULL && sheaf_status_code(bad) == SHEAF_E_IO && file != NULL)
+        st = sheaf__dialect_denied(file, NULL);
+    if (st != NULL)
+        sheaf_status_free(bad);
+    else {
+        if (*sheaf_status_try(bad) == '\0')
+            sheaf_try_this(bad, "correct it, or copy it again from where the model came from");
+        st = sheaf__catalog_defect(c, file != NULL ? file : folder, bad);
+    }
+    free(file);
+    return st;
+}
+
+/* ---- the tokenizer ---- */
+
+static sheaf_status *open_wording(const sheaf_config *config, const char *folder, bool strict)
+{
+    sheaf__wording w;
+    sheaf_status *st = sheaf__wording_open(
+        &w, config, &(sheaf__wording_options){ .folder = folder, .strict = strict });
+    sheaf__wording_close(&w);
+    return st;
+}
+
+/* Is it a tokenizer that sheaf does not read, and not one that is damaged? */
+static sheaf_status *is_other_kind(bool *yes, const char *folder, const sheaf_status *bad)
+{
+    char *file = NULL;
+    sheaf_status *st = find_file(&file, folder, bad);
+    *yes = st == NULL &&
+           (sheaf_status_code(bad) == SHEAF_E_UNSUPPORTED ||
+            (sheaf_status_code(bad) == SHEAF_E_IO && file == NULL)); /* a vocab.json alone */
+    free(file);
+    return st;
+}
+
+static sheaf_status *note_kind(sheaf_catalog *c, const char *folder, const sheaf_status *bad)
+{
+    const char *expected = sheaf_status_expected(bad), *found = sheaf_status_found(bad);
+    return sheaf__catalog_notef(
+        c, SHEAF_NOTE, "unsupported", folder, "", "a tokenizer that sheaf reads",
+        "give another with --tokenizer PATH, or token ids", "%s%s%s%s%s", sheaf_status_where(bad),
+        *expected != '\0' ? ": expected " : "", expected, *found != '\0' ? ": " : "", found);
+}
+
+static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *config,
+                                     const char *folder)
+{
+    bool other = false;
+    sheaf_status *bad = open_wording(config, folder, true);
+    if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        return bad;
+    sheaf_status *st = is_other_kind(&other, folder, bad);
+    if (st == NULL && other && sheaf__sentencepiece_there()) {
+        sheaf_status *without = open_wording(config, folder, false);
+        other = without == NULL;
+        if (without != NULL && sheaf_status_code(without) == SHEAF_E_MEMORY)
+            st = without;
+        else
+            sheaf_status_free(without);
+    }
+    if (st == NULL && !other)
+        return tell(c, folder, bad);
+    if (st == NULL)
+        st = note_kind(c, folder, bad);
+    sheaf_status_free(bad);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+/* Only a model whose config sheaf knows is asked. */
+static sheaf_status *check_beside(sheaf_catalog *c, const char *folder)
+{
+    sheaf__generation_config generation;
+    sheaf_config config;
+    sheaf_status *st = sheaf__open_config(&config, c);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    if (st != NULL) { /* told by the reader, where it matters */
+        sheaf_status_free(st);
+        return NULL;
+    }
+    st = check_tokenizer(c, &config, folder);
+    if (st == NULL)
+        st = tell(c, folder, sheaf__generation_config_read(&generation, folder, NULL));
+    sheaf_config_release(&config);
+    return st;
+}
+
+sheaf_status *sheaf__verify_all(sheaf_verify_report *report, const char *path,
+                                const sheaf_verify_options *options)
+{
+    sheaf_status *st = sheaf_verify(report, path, options);
+    const sheaf_catalog *c = report->catalog;
+    if (st != NULL || c->dialect->adapter || c->dialect->manifest || /* with the base's tokenizer */
+        sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return st;
+    return check_beside(report->catalog, path);
+}
