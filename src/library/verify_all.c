@@ -62,14 +62,15 @@ static sheaf_status *open_wording(const sheaf_config *config, const char *folder
     return st;
 }
 
-/* Is it a tokenizer that sheaf does not read, and not one that is damaged? */
+/* Is it a tokenizer that sheaf does not read, or of another model, and not one that is damaged? */
 static sheaf_status *is_other_kind(bool *yes, const char *folder, const sheaf_status *bad)
 {
     char *file = NULL;
     sheaf_status *st = find_file(&file, folder, bad);
-    *yes = st == NULL &&
-           (sheaf_status_code(bad) == SHEAF_E_UNSUPPORTED ||
-            (sheaf_status_code(bad) == SHEAF_E_IO && file == NULL)); /* a vocab.json alone */
+    *yes = st == NULL && (sheaf_status_code(bad) == SHEAF_E_UNSUPPORTED ||
+                          /* a vocab.json alone; more tokens than the model has rows */
+                          (file == NULL && (sheaf_status_code(bad) == SHEAF_E_IO ||
+                                            sheaf_status_code(bad) == SHEAF_E_LAYOUT)));
     free(file);
     return st;
 }
