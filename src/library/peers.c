@@ -134,6 +134,7 @@ static const struct {
     { "checkpoint-activations", "checkpointing" },
     { "recompute", "checkpointing" },
     { "bf16", "dtype", " bfloat16" },
+    { "fp16", "dtype", " float16" },
     { "fp32", "dtype", " float32" },
     { "torch-dtype", "dtype" },
     { "precision", "dtype" },
