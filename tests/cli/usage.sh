@@ -52,6 +52,7 @@ peer train lora-r lora-rank
 peer train save-total-limit keep
 peer train lr-scheduler-type schedule
 peer train bf16 'dtype bfloat16'
+peer train fp16 'dtype float16'
 peer train model-name-or-path model
 peer generate max-new-tokens max-new
 peer generate batch-size batch
