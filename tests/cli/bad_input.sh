@@ -86,6 +86,8 @@ runs "eval of a longer row" 3 "$beyond" eval --model "$work/bytes" --data "$work
 runs "a longer row that is asked for" 0 "warning: rows of up to $((most + 12)) positions, more than the model's max_position_embeddings of $most" \
     train --model "$work/bytes" --data "$work/long.json" --seq $((most + 12)) --steps 1 --out "$work/beyond"
 runs "a longer prompt" 3 "the prompt.*at most $most positions, the model's max_position_embeddings.*--max-length" generate --model "$work/bytes" --prompt "$(printf '%*d' "$most" 0)" --max-new 2
+runs "one that leaves no room" 3 'sheaf: the prompt +expected: fewer positions than --max-length 3 +found: +3' generate --model "$work/bytes" --tokens 97,98,99 --max-new 2 --max-length 3
+runs "or just one" 0 '"tokens": ?\[[0-9]+\]' generate --model "$work/bytes" --tokens 97,98,99 --max-new 2 --max-length 4 --greedy --json
 runs "a longer prompt that is asked for" 0 "warning: prompt and answer: $((most + 3)) positions are more" generate --model "$work/bytes" --prompt "$(printf '%*d' "$most" 0)" --max-new 2 --max-length $((most + 5))
 runs "plan of longer rows" 0 "warning: --seq: $((most + 1)) positions are more" plan --model "$work/bytes" --seq $((most + 1))
 

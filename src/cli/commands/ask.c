@@ -474,11 +474,16 @@ sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int
     int64_t most = 0;
     for (int64_t i = 0; i < p->count; i++) {
         const int64_t n = positions_of(&p->prompt[i]);
+        const bool full = max_length > 0 && p->prompt[i].n >= max_length;
         most = n > most ? n : most;
-        if (n <= config->max_position || max_length > 0)
+        if (!full && (n <= config->max_position || max_length > 0))
             continue;
         sheaf_status *st = p->count == 1 ? sheaf_fail(SHEAF_E_DATA, "the prompt")
                                          : sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64, i + 1);
+        if (full)
+            return sheaf_found(
+                sheaf_expected(st, "fewer positions than --max-length %" PRId64, max_length),
+                "%" PRId64, p->prompt[i].n);
         sheaf_expected(st, "at most %" PRId64 " positions, the model's %s", config->max_position,
                        sheaf_config_position_key(config));
         return sheaf_try_this(sheaf_found(st, "%" PRId64, n),
