@@ -15,6 +15,19 @@
 
 enum { PLAIN_MS = 10000, TERMINAL_MS = 100 };
 
+/* What a progress line tells, the most useful first: a terminal that is too narrow for all of it
+ * goes without the last ones. */
+typedef enum use { KEPT, LOSS, SKIPPED, RATE, GRADIENT, LEARNING_RATE, MEMORY } use;
+
+typedef struct progress {
+    sheaf_text text; /* fields end to end, each with the blanks before it */
+    int fields;
+    struct {
+        size_t end;
+        use use;
+    } field[MEMORY + 2];
+} progress;
+
 struct sheaf_monitor {
     pthread_mutex_t lock; /* of all below */
     sheaf_events events;
@@ -26,7 +39,8 @@ struct sheaf_monitor {
     double step_seconds; /* smoothed, for the time left */
     char counting[48];   /* what the progress at hand counts, and where and when it began */
     int64_t first_ms, first_done;
-    sheaf_text line; /* the progress line that stands on the terminal */
+    progress line; /* the newest */
+    bool drawn;    /* it is what stands on the terminal */
 };
 
 static int64_t now_ms(void)
@@ -36,13 +50,41 @@ static int64_t now_ms(void)
 
 /* ---- lines on the stream ---- */
 
+/* The text so far, from the field before, is of this use. */
+static void end_field(progress *p, use use)
+{
+    p->field[p->fields].end = p->text.size;
+    p->field[p->fields++].use = use;
+}
+
+/* Fields of this use and of more. */
+static void put_fields(sheaf_text *to, const progress *p, use least)
+{
+    size_t begin = 0;
+    for (int i = 0; i < p->fields; i++) {
+        if (p->field[i].use <= least && p->field[i].end > begin)
+            sheaf__text_bytes(to, p->text.at + begin, p->field[i].end - begin);
+        begin = p->field[i].end;
+    }
+}
+
+/* Cut only where what is kept alone is too long: a wrapped line could not be rewritten. */
 static void draw(sheaf_monitor *m)
 {
     struct winsize size = { 0 };
     if (ioctl(fileno(m->out), TIOCGWINSZ, &size) != 0 || size.ws_col < 2)
         size.ws_col = 80;
-    if (m->line.size > 0) /* a wrapped line could not be rewritten */
-        sheaf__print(m->out, "\r\033[K%.*s", size.ws_col - 1, m->line.at);
+    const size_t room = size.ws_col - 1u;
+    sheaf_text shown = { 0 };
+    put_fields(&shown, &m->line, MEMORY);
+    for (int least = MEMORY; shown.size > room && least-- > KEPT;) {
+        shown.size = 0;
+        put_fields(&shown, &m->line, (use)least);
+    }
+    if (shown.size > 0 && !shown.failed)
+        sheaf__print(m->out, "\r\033[K%.*s", (int)room, shown.at);
+    sheaf__text_release(&shown);
+    m->drawn = true;
     fflush(m->out);
 }
 
@@ -51,7 +93,7 @@ static void say(sheaf_monitor *m, const char *label, const char *text)
 {
     if (m->out == NULL)
         return;
-    if (m->terminal && m->line.size > 0)
+    if (m->terminal && m->line.text.size > 0)
         fputs("\r\033[K", m->out);
     sheaf__print(m->out, "%s%s\n", label, text);
     if (m->terminal)
@@ -60,23 +102,23 @@ static void say(sheaf_monitor *m, const char *label, const char *text)
         fflush(m->out);
 }
 
-/* Shows `line` if it is time for one, or if it must be seen. Takes its text. */
-static void show(sheaf_monitor *m, sheaf_text *line, bool must)
+/* Shows `line` if it is time for one, or if it must be seen; else it is shown with the next line
+ * that is said, or at the end. Takes its text. */
+static void show(sheaf_monitor *m, progress *line, bool must)
 {
     const int64_t now = now_ms();
-    if (!must && m->shown_ms != 0 && now - m->shown_ms < m->interval_ms) {
-        sheaf__text_release(line);
-        return;
-    }
-    m->shown_ms = now;
-    sheaf__text_release(&m->line);
+    sheaf__text_release(&m->line.text);
     m->line = *line;
+    m->drawn = false;
+    if (!must && m->shown_ms != 0 && now - m->shown_ms < m->interval_ms)
+        return;
+    m->shown_ms = now;
     if (m->terminal) {
         draw(m);
         return;
     }
-    if (m->line.size > 0)
-        sheaf__print(m->out, "%s\n", m->line.at);
+    if (m->line.text.size > 0)
+        sheaf__print(m->out, "%s\n", m->line.text.at);
     fflush(m->out);
 }
 
@@ -90,19 +132,30 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
     if (m->out == NULL)
         return;
     char rate[SHEAF__NUMBER], left[SHEAF__NUMBER], memory[SHEAF__NUMBER];
-    sheaf_text line = { 0 };
-    sheaf__text_add(&line, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad %.3g  lr %.3g", s->step,
-                    s->steps, s->loss, s->grad_norm, s->lr);
+    progress line = { 0 };
+    sheaf_text *text = &line.text;
+    sheaf__text_add(text, "step %" PRId64 "/%" PRId64, s->step, s->steps);
+    end_field(&line, KEPT);
+    sheaf__text_add(text, "  loss %.4f", s->loss);
+    end_field(&line, LOSS);
+    sheaf__text_add(text, "  grad %.3g", s->grad_norm);
+    end_field(&line, GRADIENT);
+    sheaf__text_add(text, "  lr %.3g", s->lr);
+    end_field(&line, LEARNING_RATE);
     if (s->seconds > 0)
-        sheaf__text_add(&line, "  %s tokens/s",
+        sheaf__text_add(text, "  %s tokens/s",
                         sheaf__number_rate(rate, (double)s->tokens / s->seconds));
+    end_field(&line, RATE);
     if (s->memory > 0)
-        sheaf__text_add(&line, "  %s", sheaf__number_bytes(memory, s->memory));
+        sheaf__text_add(text, "  %s", sheaf__number_bytes(memory, s->memory));
+    end_field(&line, MEMORY);
     if (s->skipped)
-        sheaf__text_add(&line, "  skipped, loss scale %.6g", s->loss_scale);
+        sheaf__text_add(text, "  skipped, loss scale %.6g", s->loss_scale);
+    end_field(&line, SKIPPED);
     if (s->step < s->steps && m->step_seconds > 0)
-        sheaf__text_add(&line, "  %s left",
+        sheaf__text_add(text, "  %s left",
                         sheaf__number_time(left, m->step_seconds * (double)(s->steps - s->step)));
+    end_field(&line, KEPT);
     show(m, &line, s->step == s->steps);
 }
 
@@ -122,7 +175,7 @@ static void say_evaluation(sheaf_monitor *m, const sheaf_event_evaluation *e)
 }
 
 /* How fast, since the first event that counts this, and how long it will take at that pace. */
-static void add_pace(sheaf_monitor *m, sheaf_text *line, const sheaf_event *event, bool bytes)
+static void add_pace(sheaf_monitor *m, progress *line, const sheaf_event *event, bool bytes)
 {
     const int64_t now = now_ms();
     if (strncmp(m->counting, event->text, sizeof m->counting - 1) != 0 ||
@@ -137,10 +190,12 @@ static void add_pace(sheaf_monitor *m, sheaf_text *line, const sheaf_event *even
         return;
     char left[SHEAF__NUMBER];
     if (bytes)
-        sheaf__text_add(line, "  %.2f GB/s", pace / 1e9);
+        sheaf__text_add(&line->text, "  %.2f GB/s", pace / 1e9);
+    end_field(line, RATE);
     if (event->done < event->total)
-        sheaf__text_add(line, "  %s left",
+        sheaf__text_add(&line->text, "  %s left",
                         sheaf__number_time(left, (double)(event->total - event->done) / pace));
+    end_field(line, KEPT);
 }
 
 static void show_progress(sheaf_monitor *m, const sheaf_event *event)
@@ -149,13 +204,14 @@ static void show_progress(sheaf_monitor *m, const sheaf_event *event)
         return;
     char done[SHEAF__NUMBER], total[SHEAF__NUMBER];
     const bool bytes = strncmp(event->text, "bytes", 5) == 0;
-    sheaf_text line = { 0 };
+    progress line = { 0 };
     snprintf(done, sizeof done, "%" PRId64, event->done);
     snprintf(total, sizeof total, "%" PRId64, event->total);
-    sheaf__text_add(&line, "%s: %s of %s (%.0f%%)", event->text,
+    sheaf__text_add(&line.text, "%s: %s of %s (%.0f%%)", event->text,
                     bytes ? sheaf__number_bytes(done, (uint64_t)event->done) : done,
                     bytes ? sheaf__number_bytes(total, (uint64_t)event->total) : total,
                     100.0 * (double)event->done / (double)event->total);
+    end_field(&line, KEPT);
     add_pace(m, &line, event, bytes);
     show(m, &line, event->done == event->total);
 }
@@ -232,11 +288,13 @@ sheaf_status *sheaf_monitor_close(sheaf_monitor *monitor)
         return NULL;
     sheaf_status *st = sheaf__metrics_sync(&monitor->metrics);
     sheaf__metrics_close(&monitor->metrics);
-    if (monitor->terminal && monitor->line.size > 0) {
+    if (monitor->terminal && monitor->line.text.size > 0) {
+        if (!monitor->drawn)
+            draw(monitor);
         fputc('\n', monitor->out);
         fflush(monitor->out);
     }
-    sheaf__text_release(&monitor->line);
+    sheaf__text_release(&monitor->line.text);
     pthread_mutex_destroy(&monitor->lock);
     free(monitor);
     return st;

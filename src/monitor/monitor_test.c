@@ -324,34 +324,103 @@ static void test_progress__bytes_are_shown_as_such(void **state)
                         "bytes read: 3.00 MiB of 12.0 MiB (25%)\nrows: 12 of 12 (100%)\n");
 }
 
-static void test_progress__a_terminal_line_is_rewritten(void **state)
+/* A monitor on a terminal of so many columns, and what the terminal was given. */
+typedef struct typed {
+    sheaf_monitor *monitor;
+    FILE *out;
+    int master;
+    char text[2000];
+} typed;
+
+static void type_on(typed *t, unsigned short columns)
 {
-    int master, slave;
-    struct winsize size = { .ws_col = 30 };
-    assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
-    FILE *out = fdopen(slave, "w");
-    sheaf_monitor *m;
-    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
-    steps(m, 1, 1);
-    sheaf_note(sheaf_monitor_events(m), "hello");
-    steps(m, 10, 10);
-    CHECK_OK(sheaf_monitor_close(m));
-    const char *expected = "\r\033[Kstep 1/10  loss 6.1000  grad "
-                           "\r\033[Khello\r\n\r\033[Kstep 1/10  loss 6.1000  grad "
-                           "\r\033[Kstep 10/10  loss 0.6100  grad\r\n";
-    char text[1000];
+    int slave;
+    struct winsize size = { .ws_col = columns };
+    *t = (typed){ 0 };
+    assert_int_equal(openpty(&t->master, &slave, NULL, NULL, &size), 0);
+    t->out = fdopen(slave, "w");
+    CHECK_OK(sheaf_monitor_open(&t->monitor, &(sheaf_monitor_options){ .progress = t->out }));
+}
+
+/* The system hands over what was written bit by bit. */
+static void check_typed(typed *t, const char *expected)
+{
     size_t n = 0;
-    /* The system hands over what was written bit by bit. */
-    for (struct pollfd there = { .fd = master, .events = POLLIN };
+    CHECK_OK(sheaf_monitor_close(t->monitor));
+    for (struct pollfd there = { .fd = t->master, .events = POLLIN };
          n < strlen(expected) && poll(&there, 1, 10000) == 1;) {
-        const ssize_t got = read(master, text + n, sizeof text - 1 - n);
+        const ssize_t got = read(t->master, t->text + n, sizeof t->text - 1 - n);
         assert_true(got > 0);
         n += (size_t)got;
     }
-    text[n] = '\0';
-    assert_string_equal(text, expected);
-    fclose(out);
-    close(master);
+    assert_string_equal(t->text, expected);
+    fclose(t->out);
+    close(t->master);
+}
+
+static void test_progress__a_terminal_line_is_rewritten(void **state)
+{
+    typed t;
+    type_on(&t, 60);
+    steps(t.monitor, 1, 1);
+    sheaf_note(sheaf_monitor_events(t.monitor), "hello");
+    steps(t.monitor, 10, 10);
+    check_typed(&t, "\r\033[Kstep 1/10  loss 6.1000  grad 0.333  120 tokens/s  5 s left"
+                    "\r\033[Khello\r\n"
+                    "\r\033[Kstep 1/10  loss 6.1000  grad 0.333  120 tokens/s  5 s left"
+                    "\r\033[Kstep 10/10  loss 0.6100  grad 0.333  lr 0.02  120 tokens/s\r\n");
+}
+
+/* The last column stays empty, so a line has one less. */
+static void test_progress__a_narrow_terminal_keeps_the_time_left(void **state)
+{
+    static const struct {
+        unsigned short columns;
+        const char *line;
+    } by_hand[] = {
+        { 101,
+          "step 1105/20000  loss 4.5766  grad 2.41  lr 4.72e-05  16.1 k tokens/s  16.0 MiB  10:30 left" },
+        { 93,
+          "step 1105/20000  loss 4.5766  grad 2.41  lr 4.72e-05  16.1 k tokens/s  16.0 MiB  10:30 left" },
+        { 90, "step 1105/20000  loss 4.5766  grad 2.41  lr 4.72e-05  16.1 k tokens/s  10:30 left" },
+        { 80, "step 1105/20000  loss 4.5766  grad 2.41  16.1 k tokens/s  10:30 left" },
+        { 60, "step 1105/20000  loss 4.5766  16.1 k tokens/s  10:30 left" },
+        { 50, "step 1105/20000  loss 4.5766  10:30 left" },
+        { 40, "step 1105/20000  10:30 left" },
+        { 24, "step 1105/20000  10:30 " },
+    };
+    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
+        typed t;
+        char expected[200];
+        type_on(&t, by_hand[i].columns);
+        sheaf_emit(sheaf_monitor_events(t.monitor),
+                   &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+                                   .step = { .step = 1105,
+                                             .steps = 20000,
+                                             .loss = 4.5766f,
+                                             .grad_norm = 2.41,
+                                             .lr = 4.72e-5,
+                                             .tokens = 537,
+                                             .seconds = 630.0 / 18895,
+                                             .memory = 16 << 20 } });
+        snprintf(expected, sizeof expected, "\r\033[K%s\r\n", by_hand[i].line);
+        check_typed(&t, expected);
+    }
+}
+
+/* Steps that came too soon after another to be shown: a note, and the end, have the newest. */
+static void test_progress__what_stands_below_a_note_is_the_newest(void **state)
+{
+    typed t;
+    type_on(&t, 60);
+    steps(t.monitor, 1, 1);
+    steps(t.monitor, 6, 8);
+    sheaf_note(sheaf_monitor_events(t.monitor), "saved");
+    steps(t.monitor, 9, 9);
+    check_typed(&t, "\r\033[Kstep 1/10  loss 6.1000  grad 0.333  120 tokens/s  5 s left"
+                    "\r\033[Ksaved\r\n"
+                    "\r\033[Kstep 8/10  loss 0.7625  grad 0.333  120 tokens/s  1 s left"
+                    "\r\033[Kstep 9/10  loss 0.6778  grad 0.333  120 tokens/s  1 s left\r\n");
 }
 
 /* ---- numbers ---- */
@@ -395,6 +464,8 @@ int main(void)
         cmocka_unit_test(test_progress__bytes_are_shown_as_such),
         cmocka_unit_test(test_progress__bytes_have_a_pace),
         cmocka_unit_test(test_progress__a_terminal_line_is_rewritten),
+        cmocka_unit_test(test_progress__a_narrow_terminal_keeps_the_time_left),
+        cmocka_unit_test(test_progress__what_stands_below_a_note_is_the_newest),
         cmocka_unit_test(test_number__texts_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
