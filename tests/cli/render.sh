@@ -90,4 +90,12 @@ runs "no template at all" 2 '^sheaf: --template +expected: llama2, .* +found: +n
 runs "a tokenizer without eos" 2 'chat template zephyr +expected: a tokenizer with an eos token' \
     render --tokenizer "$work/none" --template zephyr "$work/good.jsonl"
 runs "no file" 3 'nothing.jsonl' render --tokenizer "$work/t" --template zephyr "$work/nothing.jsonl"
+
+# ---- an output that takes nothing is nobody's record ----
+for _ in $(seq 100); do cat "$work/good.jsonl"; done >"$work/many.jsonl"
+code=0
+"$sheaf" render --tokenizer "$work/t" --template llama2 "$work/many.jsonl" >/dev/full 2>"$work/stderr" || code=$?
+check "a full disk ends it" test $code -eq 3
+printf 'sheaf: standard output\n  found:    No space left on device\n' >"$work/want"
+same "and is told once, of no record" "$work/want" "$work/stderr"
 finish

@@ -59,4 +59,11 @@ runs "a file that ends early is named" 3 'cut.json: .*line 1, column' tokenize -
 # a gigabyte in one line: refused before it is read whole (the file has holes, and takes no space)
 truncate -s 1G "$work/gigabyte"
 runs "a text of a gigabyte is refused" 3 'line 1: text.*at most 268435456 bytes' tokenize --tokenizer "$tok" --lines "$work/gigabyte"
+
+# ---- an output that takes nothing ----
+code=0
+yes | timeout 60 "$sheaf" tokenize --tokenizer "$tok" --lines - >/dev/full 2>"$work/stderr" || code=$?
+check "a full disk ends it at once" test $code -eq 3
+printf 'sheaf: standard output\n  found:    No space left on device\n' >"$work/want"
+same "and is told once" "$work/want" "$work/stderr"
 finish

@@ -227,9 +227,8 @@ static sheaf_status *answer(session *t, const char *query)
             sheaf__print(t->cli->err, "(stopped)\n");
     }
     sheaf_answer_free(said);
-    if (ferror(t->cli->out))
-        return sheaf_found(sheaf_fail(SHEAF_E_IO, "standard output"), "it takes no more");
-    return t->save == NULL ? NULL : sheaf_chat_save(t->chat, t->save);
+    st = cli_written(t->cli);
+    return st != NULL || t->save == NULL ? st : sheaf_chat_save(t->chat, t->save);
 }
 
 /* ---- commands ---- */

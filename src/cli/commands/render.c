@@ -77,9 +77,9 @@ static sheaf_status *print_record(const rendering *r, const sheaf__rendered *tex
     print_spans(&j, "spans", text, SHEAF__ANSWER);
     print_spans(&j, "content", text, SHEAF__CONTENT);
     free(quoted);
-    if (!cli_json_end(r->cli->out, &j))
-        return sheaf_fail(SHEAF_E_IO, "standard output");
-    return NULL;
+    if (!cli_json_end(r->cli->out, &j) && !ferror(r->cli->out))
+        return sheaf_fail(SHEAF_E_MEMORY, "text of a record");
+    return cli_written(r->cli);
 }
 
 static sheaf_status *render(rendering *r, const char *line, size_t size)
@@ -116,8 +116,8 @@ static sheaf_status *render_all(rendering *r, const char *path, const char *name
             break;
         records++;
         sheaf_status *bad = render(r, items.text, items.size);
-        if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_ARG)
-            st = bad; /* of all records: the tokenizer lacks something */
+        if (bad != NULL && (sheaf_status_code(bad) == SHEAF_E_ARG || ferror(r->cli->out)))
+            st = bad; /* of all records: the tokenizer lacks something, or nobody reads them */
         else
             sheaf__complain(&complaints, sheaf_in(bad, "%s %" PRId64, items.unit, items.place));
     }

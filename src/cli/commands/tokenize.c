@@ -198,7 +198,7 @@ static sheaf_status *each_line(tokenizing *t, reading *r)
 {
     sheaf_status *st = NULL;
     size_t done = 0, looked = 0;
-    for (int64_t line = 1; st == NULL;) {
+    for (int64_t line = 1; st == NULL && !ferror(t->cli->out);) {
         const char *end =
             r->held > looked ? memchr(r->buffer + looked, '\n', r->held - looked) : NULL;
         if (end == NULL && !r->ended) {
@@ -269,6 +269,8 @@ int cmd_tokenize(cli *cli, int argc, char **argv)
         st = sheaf__tokenizer_open(&t.tokenizer, path);
     if (st == NULL)
         st = tokenize(&t, paths.word[0]);
+    if (st == NULL)
+        st = cli_written(cli);
     sheaf__tokenizer_close(t.tokenizer);
     sheaf__text_release(&t.out);
     return cli_report(cli, st);

@@ -101,6 +101,9 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
 /* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows
  * it, a pipe or a file exactly. */
 void cli_say(const cli *cli, const char *text);
+/* cli_written - NULL while standard output takes what it is given; else SHEAF_E_IO, of nothing but
+ * "standard output": a command that prints many records asks after each. */
+sheaf_status *cli_written(const cli *cli);
 /* cli_report - prints the status to cli->err (with --json also an object with key
  * "error" to cli->out), frees it, flushes; returns the exit code. */
 int cli_report(cli *cli, sheaf_status *st);

@@ -58,6 +58,14 @@ void cli_say(const cli *cli, const char *text)
         fputs(text, cli->out);
 }
 
+static const char output[] = "standard output";
+
+sheaf_status *cli_written(const cli *cli)
+{
+    return ferror(cli->out) ? sheaf_found(sheaf_fail(SHEAF_E_IO, output), "%s", strerror(errno))
+                            : NULL;
+}
+
 /* A file that is missing here may be there where the first process is, and where they cannot meet
  * it does not hear of it. */
 static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
@@ -100,10 +108,12 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
     }
     if (!cli->helped)
         st = say_aside(cli, st);
+    const bool told = st != NULL && strcmp(sheaf_status_where(st), output) == 0;
     sheaf_status_free(st);
     /* Results that never arrived are not results: a full disk behind > shows here. */
     if (fflush(cli->out) != 0 || ferror(cli->out)) {
-        sheaf__print(cli->err, "sheaf: standard output\n  found: %s\n", strerror(errno));
+        if (!told)
+            sheaf__print(cli->err, "sheaf: %s\n  found:    %s\n", output, strerror(errno));
         code = CLI_FAILED;
     }
     cli_launch_tell(code);
