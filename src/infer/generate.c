@@ -399,6 +399,9 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
             b.longest = prompt[b.first + i].n > b.longest ? prompt[b.first + i].n : b.longest;
         b.length = rows_of(options, b.longest);
         sheaf__doing_number(b.c->doing, "prompt", options->number + b.first + 1);
+        st = b.first > own.begin ? stopped(&b) : NULL;
+        if (st != NULL)
+            break;
         st = run_batch(&b);
         sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                     .text = "prompts",

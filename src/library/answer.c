@@ -306,6 +306,8 @@ sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const shea
     sheaf_status *st = sheaf__model_ready(m, prompt, count, a);
     if (st == NULL)
         st = make_space(&w);
+    if (st == NULL && a->begin != NULL)
+        st = a->begin(a->context);
     if (st == NULL)
         st = sheaf__crowd_do(m->crowd, on_rank, &w);
     if (st == NULL)

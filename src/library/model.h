@@ -70,7 +70,9 @@ typedef struct sheaf__asking {
     /* As tokens and texts come, by the first rank; may be NULL. */
     void (*told)(void *context, int64_t prompt, int32_t token);
     void (*said)(void *context, int64_t prompt, const char *text);
-    void *context; /* of both */
+    /* Before the first token, when the model is loaded; by the caller's thread; may be NULL. */
+    sheaf_status *(*begin)(void *context);
+    void *context; /* of these three */
     const atomic_int *stop_now;
     bool partial; /* then what was said so far is the answer */
     const sheaf_events *events;

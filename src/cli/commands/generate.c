@@ -102,11 +102,24 @@ static void print_answer(const work *w, int64_t i)
     fputc('\n', w->cli->out);
 }
 
+static int64_t tokens_of(const work *w, int64_t i)
+{
+    int64_t n;
+    sheaf_answer_tokens(w->out[i], &n);
+    return n;
+}
+
+static bool is_whole(const work *w, int64_t i)
+{
+    return tokens_of(w, i) > 0 && sheaf_answer_ending(w->out[i]) != SHEAF_ENDS_STOPPED;
+}
+
 static void print_json(const work *w, const sheaf_model *m, const double *share)
 {
     json_t *results = json_array();
     for (int64_t i = 0; i < w->prompts->count; i++)
-        json_array_append_new(results, record_json(w, i));
+        if (tokens_of(w, i) > 0)
+            json_array_append_new(results, record_json(w, i));
     json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0))
                                         : json_pack("{s:O}", "results", results);
     if (share != NULL)
@@ -117,6 +130,35 @@ static void print_json(const work *w, const sheaf_model *m, const double *share)
     fputc('\n', w->cli->out);
     json_decref(object);
     json_decref(results);
+}
+
+/* What there is of the answers when it was stopped. The one prompt's is on the terminal already, as
+ * far as it came. */
+static void print_stopped(const work *w, const sheaf_model *m)
+{
+    int64_t begun = 0;
+    for (int64_t i = 0; i < w->prompts->count; i++)
+        begun += tokens_of(w, i) > 0;
+    if (w->cli->json && begun > 0)
+        print_json(w, m, NULL);
+    for (int64_t i = 0; i < w->prompts->count && !w->cli->json; i++)
+        if (is_whole(w, i) || (w->s->data == NULL && begun > 0))
+            print_answer(w, i);
+}
+
+/* NULL: it was not. */
+static sheaf_status *stopped(const work *w)
+{
+    int64_t whole = 0;
+    for (int64_t i = 0; i < w->prompts->count; i++)
+        whole += is_whole(w, i);
+    if (whole == w->prompts->count)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "generate");
+    if (w->s->data == NULL)
+        return sheaf_found(st, "a request to stop, after %" PRId64 " tokens", tokens_of(w, 0));
+    return sheaf_found(st, "a request to stop, after %" PRId64 " of %" PRId64 " answers", whole,
+                       w->prompts->count);
 }
 
 static void print_results(const work *w, const sheaf_model *m)
@@ -140,6 +182,13 @@ static void print_results(const work *w, const sheaf_model *m)
 }
 
 /* ---- the command ---- */
+
+/* Until now nothing is lost, and a signal ends the process. */
+static sheaf_status *heed_signals(void *self)
+{
+    (void)self;
+    return cli_signals_install_stops();
+}
 
 static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sheaf__asking *a,
                                   const work *w, const sheaf_model *m)
@@ -205,14 +254,18 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
         a.events = w.events;
         a.said = s->data == NULL && ask_streams(cli, &s->ask) ? speak : NULL;
         a.context = &w;
-        a.stop_now = s->processes.stop;
+        a.stop_now = s->processes.stop != NULL ? s->processes.stop : &cli_signals()->stop;
+        a.begin = s->processes.stop != NULL ? NULL : heed_signals;
+        a.partial = true;
         st = answer(&w, m, &prompts, &a);
     }
     m->events = &cli->events;
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     sheaf__doing_idle(sheaf__process_doing(), true);
-    if (st == NULL)
+    if (st == NULL && (st = stopped(&w)) == NULL)
         print_results(&w, m);
+    else if (w.out != NULL && w.out[0] != NULL)
+        print_stopped(&w, m);
     else if (w.begun && !cli->json)
         fputc('\n', cli->out);
     for (int64_t i = 0; i < prompts.count && w.out != NULL; i++)
@@ -283,7 +336,8 @@ int cmd_generate(cli *cli, int argc, char **argv)
         st = run(cli, table, &s, m);
     }
     sheaf_model_close(m);
-    if (st != NULL && cli_signals_stopped_by() != NULL && !s.processes.elsewhere)
+    if (st != NULL && cli_signals_stopped_by() != NULL && !s.processes.elsewhere &&
+        sheaf_status_found(st)[0] == '\0')
         sheaf_found(st, "a request to stop");
     return cli_processes_report(&s.processes, cli, cli_signals_explain(st));
 }

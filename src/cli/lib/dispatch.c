@@ -7,6 +7,7 @@
 #include "comm/process.h"
 #include "launch.h"
 #include "linger.h"
+#include "signals.h"
 
 static const cli_command *find_command(const char *name)
 {
@@ -98,6 +99,8 @@ static int run_command(cli *cli, const cli_command *command, int argc, char **ar
 {
     cli->command = command;
     look_for_others(cli, command, argc, argv);
+    if (sheaf__process_launched(NULL, NULL) == NULL) /* else all would speak */
+        cli_signals_end(command->name, cli->json);
     const int code = left_to_the_first(cli, command) ? CLI_DONE : command->run(cli, argc, argv);
     cli_release(cli);
     cli_linger_code(code);

@@ -3,14 +3,24 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "comm/process.h"
 
 static sheaf_signals asked;
 static atomic_int interrupts;
 static _Atomic(const char *) unfinished;
+
+static const char *name_of(int number)
+{
+    return number == SIGINT    ? "SIGINT"
+           : number == SIGHUP  ? "SIGHUP"
+           : number == SIGUSR2 ? "SIGUSR2"
+                               : "SIGTERM";
+}
 
 void cli_signals_remove_unfinished(void)
 {
@@ -31,13 +41,42 @@ static void on_signal(int number)
     errno = error;
 }
 
-sheaf_status *cli_signals_install(void)
+/* What is said of each signal that ends the process at once: a handler only writes it. */
+static struct {
+    int number;
+    char text[128], json[192];
+} last_words[] = { { .number = SIGTERM }, { .number = SIGINT }, { .number = SIGHUP } };
+enum { LAST_WORDS = sizeof last_words / sizeof *last_words };
+static bool in_json;
+
+static void write_all(int fd, const char *text)
+{
+    size_t left = strlen(text);
+    for (ssize_t n; left > 0 && (n = write(fd, text, left)) > 0; text += n)
+        left -= (size_t)n;
+}
+
+static void on_end(int number)
+{
+    cli_signals_remove_unfinished();
+    for (int i = 0; i < LAST_WORDS; i++)
+        if (last_words[i].number == number) {
+            if (in_json)
+                write_all(STDOUT_FILENO, last_words[i].json);
+            write_all(STDERR_FILENO, last_words[i].text);
+        }
+    _exit(CLI_FAILED);
+}
+
+/* The first `count` of what is handled. */
+static sheaf_status *install(size_t count, void (*handler)(int number))
 {
     static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ, SIGUSR2 };
-    const size_t count = sizeof handled / sizeof *handled;
-    for (size_t i = 0; i < (sheaf__process_launched(NULL, NULL) != NULL ? count : count - 1); i++) {
+    for (size_t i = 0; i < count && i < sizeof handled / sizeof *handled; i++) {
         struct sigaction action = { .sa_flags = SA_RESTART }, before;
-        action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : on_signal;
+        if (handler == on_end) /* whose words may find no reader: another one does not wait */
+            action.sa_flags = SA_RESETHAND | SA_NODEFER;
+        action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : handler;
         sigemptyset(&action.sa_mask);
         if (handled[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
             before.sa_handler == SIG_IGN)
@@ -47,6 +86,35 @@ sheaf_status *cli_signals_install(void)
                                strerror(errno));
     }
     return NULL;
+}
+
+enum { STOPS = 3, UNLAUNCHED = 6, ALL = 7 };
+
+sheaf_status *cli_signals_install(void)
+{
+    return install(sheaf__process_launched(NULL, NULL) != NULL ? ALL : UNLAUNCHED, on_signal);
+}
+
+sheaf_status *cli_signals_install_stops(void)
+{
+    return install(STOPS, on_signal);
+}
+
+void cli_signals_end(const char *command, bool json)
+{
+    /* below a progress line, and the ^C that a terminal shows */
+    const char *begin = isatty(STDERR_FILENO) ? "\n" : "";
+    for (int i = 0; i < LAST_WORDS; i++) {
+        const char *by = name_of(last_words[i].number);
+        snprintf(last_words[i].text, sizeof last_words[i].text,
+                 "%ssheaf: %s: %s\n  found:    a request to stop\n", begin, by, command);
+        snprintf(last_words[i].json, sizeof last_words[i].json,
+                 "{\"error\": {\"code\": \"stopped\", \"where\": \"%s: %s\", \"expected\": \"\", "
+                 "\"found\": \"a request to stop\", \"try\": \"\"}}\n",
+                 by, command);
+    }
+    in_json = json;
+    sheaf_status_free(install(STOPS, on_end)); /* else they end it as ever */
 }
 
 sheaf_signals *cli_signals(void)
@@ -62,11 +130,7 @@ void cli_signals_unfinished(const char *path)
 const char *cli_signals_stopped_by(void)
 {
     const int number = atomic_load(&asked.stop);
-    return number == 0         ? NULL
-           : number == SIGINT  ? "SIGINT"
-           : number == SIGHUP  ? "SIGHUP"
-           : number == SIGUSR2 ? "SIGUSR2"
-                               : "SIGTERM";
+    return number == 0 ? NULL : name_of(number);
 }
 
 sheaf_status *cli_signals_stop(const atomic_int **stop)

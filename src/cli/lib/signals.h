@@ -1,4 +1,5 @@
-/* signals.h - the command's signal handlers for long runs.
+/* signals.h - the command's signal handlers. A command that has nothing to save is ended at once,
+ * with the words of an error; one that has is asked to:
  *
  *   SIGTERM, SIGINT   save at the end of the step, then stop
  *   SIGUSR1           save at the end of the step, then go on
@@ -11,11 +12,20 @@
 #ifndef SHEAF_CLI_LIB_SIGNALS_H
 #define SHEAF_CLI_LIB_SIGNALS_H
 
+#include <stdbool.h>
+
 #include "sheaf/status.h"
 #include "train/signals.h"
 
+/* cli_signals_end - from now on SIGINT, SIGTERM and SIGHUP end the process at once, with exit code
+ * 3 and what cli_report() would say of SHEAF_E_STOPPED: on stderr, and with `json` on stdout too.
+ * What stdout still buffers is lost. Until one of the two below is called. */
+void cli_signals_end(const char *command, bool json);
 /* cli_signals_install - once, from one thread, before ranks start. Errors: SHEAF_E_IO. */
 sheaf_status *cli_signals_install(void);
+/* cli_signals_install_stops - of these only SIGTERM, SIGINT and SIGHUP: for a command that writes
+ * no file, which a closed pipe may end. */
+sheaf_status *cli_signals_install_stops(void);
 /* The flags that the handlers set. */
 sheaf_signals *cli_signals(void);
 /* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped:

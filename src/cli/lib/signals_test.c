@@ -77,6 +77,49 @@ static void test_signals__the_second_interrupt_removes_what_is_unfinished(void *
     cli_signals_unfinished(NULL);
 }
 
+/* A child that such a signal ends, after cli_signals_end() or also after what takes signals over:
+ * its exit code, minus the number of a signal that ended it, and all that it said. */
+static int last_words(char said[512], int number, bool json, bool taken_over)
+{
+    int to[2], status;
+    assert_int_equal(pipe(to), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(to[1], STDOUT_FILENO);
+        dup2(to[1], STDERR_FILENO);
+        cli_signals_end("info", json);
+        if (taken_over)
+            sheaf_status_free(cli_signals_install_stops());
+        raise(number);
+        _exit(sheaf_signals_poll(cli_signals()));
+    }
+    close(to[1]);
+    size_t n = 0;
+    for (ssize_t got; (got = read(to[0], said + n, 511 - n)) > 0;)
+        n += (size_t)got;
+    said[n] = '\0';
+    close(to[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
+{
+    char said[512];
+    assert_int_equal(last_words(said, SIGTERM, false, false), 3);
+    assert_string_equal(said, "sheaf: SIGTERM: info\n  found:    a request to stop\n");
+    assert_int_equal(last_words(said, SIGINT, true, false), 3);
+    assert_string_equal(
+        said,
+        "{\"error\": {\"code\": \"stopped\", \"where\": \"SIGINT: info\", \"expected\": \"\", \"found\": \"a request to stop\", \"try\": \"\"}}\n"
+        "sheaf: SIGINT: info\n  found:    a request to stop\n");
+    assert_int_equal(last_words(said, SIGHUP, false, false), 3);
+    assert_int_equal(last_words(said, SIGINT, false, true), SHEAF_SIGNAL_STOP);
+    assert_string_equal(said, "");
+    assert_int_equal(last_words(said, SIGPIPE, false, true), -SIGPIPE);
+    assert_int_equal(last_words(said, SIGUSR1, false, true), -SIGUSR1);
+}
+
 static void test_signals__the_name_is_for_the_last_line(void **state)
 {
     sheaf_signals *flags = cli_signals();
@@ -96,6 +139,7 @@ int main(void)
         cmocka_unit_test(test_signals__each_asks_for_its_own),
         cmocka_unit_test(test_signals__nohup_stays),
         cmocka_unit_test(test_signals__the_second_interrupt_removes_what_is_unfinished),
+        cmocka_unit_test(test_signals__what_has_nothing_to_save_ends_at_once),
         cmocka_unit_test(test_signals__the_name_is_for_the_last_line),
     };
     signal(SIGHUP, SIG_DFL); /* whoever runs the tests may have it ignored, as nohup does */
