@@ -56,11 +56,13 @@ ranks 2 "$sheaf" generate --model "$tiny" --tokens 5,6 --max-new 3 --greedy >"$w
 same "without --transport mpi the first works alone" "$work/alone" "$work/stdout"
 check "and says so once" bash -c '[ "$(grep -c "the first of 2 processes" "$0")" = 1 ] && grep -q -- "--transport mpi divides" "$0"' "$work/stderr"
 
-"$sheaf" generate --model "$tiny" --tokens 5,6 --max-new 100000 --max-length 200000 --greedy --tp 2 --transport mpi --mpi "$mpi" >"$work/stdout" 2>"$work/stderr" &
+"$sheaf" generate --model "$tiny" --tokens 5,6 --max-new 100000 --max-length 200000 --greedy --tp 2 --transport mpi --mpi "$mpi" --json >"$work/stdout" 2>"$work/stderr" &
 caller=$!
 check "a long answer has begun" waits grep -q "^2 processes" "$work/stderr"
 sleep 0.5
 kill -INT $caller
 wait $caller
 check "Ctrl-C ends it, with the code of what was stopped" test $? = 3
+check "what there is of the answer is printed" grep -q '"end":"stopped"' "$work/stdout"
+check "and what the user sent is named" grep -q '"code": "stopped", "where": "SIGINT: generate", .*after [1-9][0-9]* tokens' "$work/stdout"
 finish

@@ -34,7 +34,7 @@ kill -TERM $process
 code=0
 wait $process || code=$?
 check "SIGTERM is passed on" test $code -eq 3
-check "the run saves and stops" grep -q 'asked to stop after step' "$work/stderr"
+check "the run saves and stops" grep -q '^sheaf: SIGTERM: asked to stop after step' "$work/stderr"
 check "and is not begun again" test "$(grep -c '^restart ' "$work/stderr")" = 0
 begin left
 kill -KILL $process

@@ -66,7 +66,7 @@ check "a request to save" waits bash -c 'ls "$0" | grep -q step-' "$work/stopped
 kill -INT $caller
 wait $caller
 code=$?
-check "Ctrl-C ends it, saved" grep -q "asked to stop after step" "$work/log"
+check "Ctrl-C ends it, saved" grep -q "^sheaf: SIGINT: asked to stop after step" "$work/log"
 check "with the code of a run that was stopped" test $code = 3
 check "and the checkpoint is sound" "$sheaf" verify "$work/stopped"
 finish

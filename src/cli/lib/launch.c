@@ -179,13 +179,21 @@ static void become(const words *w, const char *note, const cli_relay *relay, pid
 }
 
 /* The note: what the first process ends with; whether one of them ends the run; whether one began
- * here, and found all others; what another than the first failed with, or that it did not. */
-enum { CODE, ENDED, BEGAN, FOUND_ALL, CODE_ELSE, DONE_ELSE, PATIENCE_S = 10, TALK_S = 30 };
+ * here, and found all others; what another than the first failed with, or that it did not; and of
+ * the one that launched them the signal that it passes on as another. */
+enum { CODE, ENDED, BEGAN, FOUND_ALL, CODE_ELSE, DONE_ELSE, STOPPED_BY };
+enum { PATIENCE_S = 10, TALK_S = 30 };
 
 static char read_mark(int note, int at)
 {
     char mark = 0;
     return pread(note, &mark, 1, at) == 1 ? mark : 0;
+}
+
+static void write_mark(int note, int at, char with)
+{
+    const bool kept = note >= 0 && pwrite(note, &with, 1, at) == 1;
+    (void)kept; /* else mpirun's code counts, and the signal that came */
 }
 
 static bool is_marked(int note, int at)
@@ -280,6 +288,7 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
         if (asked & SHEAF_SIGNAL_SAVE)
             kill(child, SIGUSR1);
         if ((asked & SHEAF_SIGNAL_STOP) && told_at == 0) {
+            write_mark(note, STOPPED_BY, (char)atomic_load(&cli_signals()->stop));
             kill(child, is_open ? SIGUSR2 : SIGTERM);
             told_at = sheaf__seconds();
             e->stopped = true;
@@ -344,14 +353,27 @@ static sheaf_status *was_stopped(const ending *e)
                : sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun");
 }
 
-static void mark(int at, char with)
+/* -1: nobody launched this one, or on another host. */
+static int open_note(int how)
 {
     const char *path = getenv(launched);
-    const int note = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
-    const bool kept = note >= 0 && pwrite(note, &with, 1, at) == 1;
-    (void)kept; /* else mpirun's code counts */
+    return path == NULL ? -1 : open(path, how | O_CLOEXEC);
+}
+
+static void mark(int at, char with)
+{
+    const int note = open_note(O_WRONLY);
+    write_mark(note, at, with);
     if (note >= 0)
         close(note);
+}
+
+int cli_launch_stopped_by(void)
+{
+    const int note = open_note(O_RDONLY), number = note < 0 ? 0 : read_mark(note, STOPPED_BY);
+    if (note >= 0)
+        close(note);
+    return number;
 }
 
 /* Once they have met, they fail as one; that the answer is no may be known to the first alone. */

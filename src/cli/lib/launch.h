@@ -46,6 +46,10 @@ void cli_launch_end(void);
  * Elsewhere it does nothing. */
 void cli_launch_tell(int code);
 
+/* cli_launch_stopped_by - the signal for which the one that launched this process asked it to stop,
+ * and which came as another, as no mpirun passes all on; 0: none, or the launcher is elsewhere. */
+int cli_launch_stopped_by(void);
+
 /* cli_launch_kill - an mpirun that waits for what will not come, and its ways to other hosts (ssh),
  * which have sessions of their own; takes a second. It is still to be waited for. */
 void cli_launch_kill(pid_t mpirun);

@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "comm/process.h"
+#include "launch.h"
 
 static sheaf_signals asked;
 static atomic_int interrupts;
@@ -129,8 +130,8 @@ void cli_signals_unfinished(const char *path)
 
 const char *cli_signals_stopped_by(void)
 {
-    const int number = atomic_load(&asked.stop);
-    return number == 0 ? NULL : name_of(number);
+    const int came = atomic_load(&asked.stop), sent = came == 0 ? 0 : cli_launch_stopped_by();
+    return came == 0 ? NULL : name_of(sent != 0 ? sent : came);
 }
 
 sheaf_status *cli_signals_stop(const atomic_int **stop)

@@ -39,7 +39,8 @@ void cli_signals_remove_unfinished(void);
 /* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays
  * NULL. */
 sheaf_status *cli_signals_explain(sheaf_status *st);
-/* "SIGTERM", "SIGINT", "SIGHUP" or "SIGUSR2" after a request to stop, else NULL. */
+/* "SIGTERM", "SIGINT", "SIGHUP" or "SIGUSR2" after a request to stop, else NULL: of processes that
+ * sheaf launched itself, on the host where it did, the signal that the user sent. */
 const char *cli_signals_stopped_by(void);
 
 #endif
