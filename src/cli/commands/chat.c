@@ -436,6 +436,26 @@ static sheaf_status *converse(session *t)
 
 /* ---- the command ---- */
 
+/* Can a file be made where this one is to be? Else the first answer would find out. */
+static sheaf_status *check_save(const char *path)
+{
+    char *folder = NULL;
+    sheaf_status *st = sheaf__path_parent(&folder, path);
+    if (st != NULL)
+        return st;
+    const bool file = sheaf__path_kind(folder) == SHEAF_PATH_FILE;
+    if (file || access(folder, W_OK | X_OK) != 0) {
+        const int error = file ? ENOTDIR : errno;
+        st = sheaf_fail(SHEAF_E_IO, "--save %s", path);
+        sheaf_expected(st, "a folder that is there and may be written");
+        sheaf_found(st, "%s: %s", folder, strerror(error));
+        if (error == ENOENT)
+            sheaf_try_this(st, "mkdir -p %s", folder);
+    }
+    free(folder);
+    return st;
+}
+
 /* The conversation as the flags begin it. Files and pictures are the first process's. */
 static sheaf_status *begin(session *t)
 {
@@ -461,6 +481,8 @@ static sheaf_status *begin(session *t)
                                        "a file that does not exist, or the one of --load"),
                         "something there already"),
             "--load %s too, to go on with it", s->save);
+    if (st == NULL && s->save != NULL)
+        st = check_save(s->save);
     t->save = s->save;
     return st;
 }
