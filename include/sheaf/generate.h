@@ -40,7 +40,7 @@ typedef struct sheaf_model_open_options {
     const sheaf_events *events; /* until the model is closed; may be NULL */
     bool late;  /* its weights are read by sheaf_model_load(), or when it is first asked: then, with
                    positions 0, for as many as that takes */
-    int slices; /* parts every tensor falls into, a power of two; 0: 8 */
+    int slices; /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
     const char *bf16_sums; /* "pairs" or "tiles" (docs/contract.md, 1.1); NULL: the run's, else what
                               this machine computes faster */
     const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best that

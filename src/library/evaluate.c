@@ -70,7 +70,6 @@ static sheaf_status *fill(work *w)
                                .tp = o->tp > 0 ? o->tp : 1,
                                .dp = o->dp,
                                .threads = o->threads,
-                               .slices = 8,
                                .micro_batch = o->micro_batch > 0 ? o->micro_batch : 4,
                                .seq = o->seq,
                                .force = o->force,

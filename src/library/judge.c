@@ -40,6 +40,8 @@ sheaf_status *sheaf__judge_open(sheaf__judge *j)
                                                                      .slices = j->slices,
                                                                      .adapter = j->adapter,
                                                                      .events = j->told });
+    if (st == NULL)
+        st = sheaf__run_model_ranks(&j->run, j->slices, j->tp);
     if (st != NULL)
         return st;
     j->given_template = j->prompt_template;

@@ -1,9 +1,9 @@
 /* judge.h - a model, or a training run, judged on data: what `sheaf eval` and
  * sheaf_model_evaluate() are made of.
  *
- * What decides the loss is the run's where nothing else is given: type of activations, tokenizer,
- * template, date, query, the order of bfloat16 sums, and of texts what is learned, whether special
- * tokens in them are tokens, and what becomes of those that are too long. */
+ * What decides the loss is the run's where nothing else is given: type of activations, slices,
+ * tokenizer, template, date, query, the order of bfloat16 sums, and of texts what is learned,
+ * whether special tokens in them are tokens, and what becomes of those that are too long. */
 #ifndef SHEAF_LIBRARY_JUDGE_H
 #define SHEAF_LIBRARY_JUDGE_H
 
@@ -21,8 +21,8 @@ typedef struct sheaf__judge {
     sheaf_loss_on loss_on;
     sheaf_on_long on_long;
     bool specials, specials_given;
-    int tp, threads, slices;
-    int dp; /* groups of ranks, which share the rows; 0 is 1 */
+    int tp, threads, slices; /* slices 0: the run's, else 8 */
+    int dp;                  /* groups of ranks, which share the rows; 0 is 1 */
     int64_t micro_batch, seq;
     bool force;
     bool words;  /* the model's own are needed, whatever the data are */

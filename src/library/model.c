@@ -54,13 +54,14 @@ static sheaf_status *copy_text(char **out, const char *text)
 /* All but the weights. */
 static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
 {
-    sheaf_status *st =
-        sheaf__run_model_open(&m->opened, &m->run,
-                              &(sheaf__open_options){ .model = o->model,
-                                                      .config = o->config,
-                                                      .slices = o->slices > 0 ? o->slices : 8,
-                                                      .adapter = o->adapter,
-                                                      .events = o->events });
+    sheaf_status *st = sheaf__run_model_open(&m->opened, &m->run,
+                                             &(sheaf__open_options){ .model = o->model,
+                                                                     .config = o->config,
+                                                                     .slices = o->slices,
+                                                                     .adapter = o->adapter,
+                                                                     .events = o->events });
+    if (st == NULL)
+        st = sheaf__run_model_ranks(&m->run, o->slices, m->tp);
     if (st != NULL)
         return st;
     sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);

@@ -23,6 +23,8 @@
 #include "library/run_read.h"
 #include "library/train_settings.h"
 
+enum { DEFAULT_SLICES = 8 }; /* as of training */
+
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)
 {
     char *path = NULL;
@@ -372,6 +374,7 @@ static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options
     if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
         run->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
     run->lora_by_slice = o->method == SHEAF_METHOD_LORA && o->lora_sums != SHEAF_LORA_ONCE;
+    run->slices = o->slices;
     run->dtype = o->dtype;
     run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
     if (st == NULL)
@@ -487,6 +490,11 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     *out = (sheaf__opened){ 0 };
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
+    if (replaced.slices == 0)
+        replaced.slices = run->slices > 0 ? run->slices : DEFAULT_SLICES;
+    if (st == NULL && run->slices > 0 && how->slices == 0 && run->slices != DEFAULT_SLICES)
+        sheaf_note(how->events, "%d slice%s, as in the run (--slices changes it)", run->slices,
+                   run->slices == 1 ? "" : "s");
     const bool result = run->adapter != NULL && run->temporary == NULL;
     if (run->adapter != NULL)
         replaced.adapter = run->adapter;
@@ -529,6 +537,21 @@ sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype aske
     sheaf_note(events, "activations in %s, as in the run (--dtype changes it)",
                sheaf_dtype_torch_name(run->dtype));
     return run->dtype;
+}
+
+sheaf_status *sheaf__run_model_ranks(const sheaf__run_model *run, int slices, int tp)
+{
+    int enough = 1;
+    if (slices > 0 || run->slices == 0 || tp <= run->slices)
+        return NULL;
+    while (enough < tp)
+        enough *= 2;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp");
+    sheaf_expected(st, "at most %d, the slices of the run", run->slices);
+    return sheaf_try_this(sheaf_found(st, "%d", tp),
+                          "fewer ranks; --slices %d takes so many, but adds in another order than "
+                          "the run did",
+                          enough);
 }
 
 void sheaf__run_model_release(sheaf__run_model *run)

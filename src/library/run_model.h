@@ -36,16 +36,18 @@ typedef struct sheaf__run_model {
     sheaf_source *masters; /* its tensors */
     sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
     bool lora_by_slice;    /* of a run of LoRA from before there was another way */
+    int slices;            /* of the run; 0: there is none */
     sheaf_dtype dtype;     /* of its activations; read only where `out` is there */
     sheaf__run_texts texts;
     char *tokenizer, *version, *date,
         *query; /* what the run was trained with, as far as it was named; NULL */
 } sheaf__run_model;
 
-/* sheaf__run_model_open - sheaf__open_model() after paths of runs were replaced. Close `out`, then
- * release `run`, also after a failure. The files of a run are only read: it may be going on. Errors
- * besides: SHEAF_E_ARG for a run and an adapter, and for an adapter that is a whole model;
- * SHEAF_E_LAYOUT for a base that is not the one of the run; SHEAF_E_IO for one that is not there.
+/* sheaf__run_model_open - sheaf__open_model() after paths of runs were replaced; of how->slices 0
+ * is the run's, else 8. Close `out`, then release `run`, also after a failure. The files of a run
+ * are only read: it may be going on. Errors besides: SHEAF_E_ARG for a run and an adapter, and for
+ * an adapter that is a whole model; SHEAF_E_LAYOUT for a base that is not the one of the run;
+ * SHEAF_E_IO for one that is not there.
  */
 sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
                                     const sheaf__open_options *how);
@@ -62,6 +64,9 @@ void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
  * unless it is the default, float32. */
 sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
                                    const sheaf_events *events);
+/* sheaf__run_model_ranks - can `tp` ranks share it, in `slices` as they were asked for (0: the
+ * run's)? Errors: SHEAF_E_ARG where the run has fewer. */
+sheaf_status *sheaf__run_model_ranks(const sheaf__run_model *run, int slices, int tp);
 void sheaf__run_model_release(sheaf__run_model *run);
 
 #endif

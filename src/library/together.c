@@ -92,9 +92,10 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
                                         .dtype = j->dtype,
                                         .sums = j->sums });
     sheaf__text_add(&t,
-                    "the flags\ttp %d, dp %d, dtype %s, micro-batch %" PRId64 ", positions %" PRId64
-                    ", place %s, logits %d, answers %d\n",
-                    j->tp, j->dp, sheaf_dtype_name(j->dtype), j->micro_batch, j->positions,
+                    "the flags\ttp %d, dp %d, slices %d, dtype %s, micro-batch %" PRId64
+                    ", positions %" PRId64 ", place %s, logits %d, answers %d\n",
+                    j->tp, j->dp, j->opened.schema == NULL ? 0 : j->opened.schema->slices,
+                    sheaf_dtype_name(j->dtype), j->micro_batch, j->positions,
                     j->place == NULL ? "" : j->place, j->padded, j->after != NULL);
     if (st == NULL)
         add(&t, "the data", sheaf_data_hash(j->rows));
@@ -164,14 +165,15 @@ static void add_endings(sheaf_text *t, const sheaf_model *m, const sheaf__asking
 static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
 {
     const sheaf__sampling *s = &a->sampling;
-    sheaf__text_add(
-        t,
-        "the flags\ttp %d, dp %d, dtype %s, place %s, batch %" PRId64 ", max-new %" PRId64
-        ", max-length %" PRId64 ", greedy %d, sat %d, seed %" PRIu64
-        ", temperature %a, top-k %" PRId64 ", top-p %a, penalty %a, logprobs %d %" PRId64 "\n",
-        m->tp, m->dp, sheaf_dtype_name(m->dtype), m->place == NULL ? "" : m->place, a->batch,
-        a->max_new, a->max_length, s->greedy, s->sat, s->seed, (double)s->temperature, s->top_k,
-        (double)s->top_p, (double)s->repetition_penalty, a->logprobs, a->best);
+    sheaf__text_add(t,
+                    "the flags\ttp %d, dp %d, slices %d, dtype %s, place %s, batch %" PRId64
+                    ", max-new %" PRId64 ", max-length %" PRId64
+                    ", greedy %d, sat %d, seed %" PRIu64 ", temperature %a, top-k %" PRId64
+                    ", top-p %a, penalty %a, logprobs %d %" PRId64 "\n",
+                    m->tp, m->dp, m->opened.schema->slices, sheaf_dtype_name(m->dtype),
+                    m->place == NULL ? "" : m->place, a->batch, a->max_new, a->max_length,
+                    s->greedy, s->sat, s->seed, (double)s->temperature, s->top_k, (double)s->top_p,
+                    (double)s->repetition_penalty, a->logprobs, a->best);
     for (int64_t i = 0; i < a->nstop; i++)
         add_hash(t, "--stop", a->stop[i]);
     add_endings(t, m, a);

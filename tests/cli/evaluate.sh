@@ -57,6 +57,28 @@ runs "min-delta asks for more" 0 'it ends after step 2 of 40' "${flags[@]}" "${o
 runs "other data of evaluations are refused" 2 '--resume: the data of evaluations.*expected: the one this run began with' train --resume --out "$work/early" --eval-data "$work/ten.safetensors" --patience 4
 runs "and none that come later" 2 '--resume: the data of evaluations.*expected: none' train --resume --out "$work/epochs" --eval-data "$work/ten.safetensors" --steps 9
 
+# ---- slices: those of the run, which its sums depend on ----
+data=$llama/tiny_llama/fwd_inputs.safetensors
+for method in lora full; do
+    runs "$method in two slices" 0 '"eval_loss"' train --model "$model" --data "$data" --method $method --dtype bfloat16 --slices 2 --steps 3 --lr 1e-2 --eval-data "$data" --out "$work/slices.$method" --json
+    loss=$(json_number "$work/stdout" eval_loss)
+    for of in slices.$method slices.$method/checkpoints/step-00000003; do
+        runs "$of is judged in two" 0 '2 slices, as in the run' eval --model "$work/$of" --data "$data" --json
+        check "and has the run's loss" near "$(json_number "$work/stdout" loss)" "$loss" 1e-14
+        runs "$of in eight, where that is asked" 0 '"loss"' eval --model "$work/$of" --data "$data" --slices 8 --json
+        check "has another" test "$(json_number "$work/stdout" loss)" != "$loss"
+    done
+done
+runs "answers too" 0 '2 slices, as in the run' generate --model "$work/slices.lora" --tokens 5,9,2 --max-new 4 --logprobs 2 --json
+cp "$work/stdout" "$work/answer"
+runs "as they are asked for" 0 '"tokens"' generate --model "$model" --adapter "$work/slices.lora" --slices 2 --tp 2 --tokens 5,9,2 --max-new 4 --logprobs 2 --json
+same "the same" "$work/stdout" "$work/answer"
+for of in "eval --data $data" "generate --tokens 5,9" chat; do
+    # shellcheck disable=SC2086
+    runs "${of%% *} on more ranks than the run has slices" 2 '--tp .*expected: at most 2, the slices of the run .*found: +3 .*try: +fewer ranks; --slices 4 ' $of --model "$work/slices.lora" --tp 3
+done
+runs "which more slices take" 0 '"loss"' eval --model "$work/slices.lora" --data "$data" --tp 3 --slices 4 --json
+
 # ---- the planner ----
 rows=""
 for i in $(seq 0 959); do rows="$rows $((3 + (i * i * 7 + i) % 90))"; done

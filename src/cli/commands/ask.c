@@ -30,7 +30,7 @@ static void append(cli_option *table, const cli_option *rows, size_t bytes)
 
 void ask_model_table(cli_option *table, ask_model *m)
 {
-    *m = (ask_model){ .tp = 1, .dp = 1, .slices = 8, .dtype = SHEAF_BOOL };
+    *m = (ask_model){ .tp = 1, .dp = 1, .dtype = SHEAF_BOOL };
     const cli_option rows[] = {
         { "model", CLI_PATH | CLI_REQUIRED, &m->model, "folder of the model, or of a training run",
           "DIR" },
@@ -42,8 +42,7 @@ void ask_model_table(cli_option *table, ask_model *m)
           "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
         { "threads", CLI_INT, &m->threads, "compute threads in all; 0 = every core at hand",
           .max = 4096 },
-        { "slices", CLI_INT, &m->slices, "parts every tensor falls into, a power of two", "S", 1,
-          SHEAF_MAX_SLICES },
+        { "slices", CLI_INT, &m->slices, ASK_SLICES, "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &m->dtype,
           "type of activations and products (default the run's, else float32)",
           .choices = cli_dtypes },

@@ -14,8 +14,8 @@
 /* Which model, and how it is loaded. */
 typedef struct ask_model {
     const char *model, *config, *adapter, *isa, *place;
-    int tp, dp, threads, slices;
-    sheaf_dtype dtype; /* SHEAF_BOOL: not named */
+    int tp, dp, threads, slices; /* slices 0: not named */
+    sheaf_dtype dtype;           /* SHEAF_BOOL: not named */
     sheaf_bf16_sums sums;
     bool force;
 } ask_model;
@@ -82,6 +82,7 @@ typedef struct ask_layout {
     const sheaf_events *events;
 } ask_layout;
 
+#define ASK_SLICES "parts every tensor falls into, a power of two (default the run's, else 8)"
 #define ASK_FORCE "begin even where the planner says that memory does not suffice"
 /* ask_fits - does memory suffice to answer these prompts, `batch` at a time? Errors: those of
  * sheaf_fits_generate(). */

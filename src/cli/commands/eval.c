@@ -367,13 +367,10 @@ static sheaf_status *run(const cli *cli, work *w)
 
 int cmd_eval(cli *cli, int argc, char **argv)
 {
-    work w = { .max_new = 64,
-               .judge = { .tp = 1,
-                          .dp = 1,
-                          .slices = 8,
-                          .dtype = SHEAF_BOOL,
-                          .micro_batch = 4,
-                          .told = &cli->events } };
+    work w = {
+        .max_new = 64,
+        .judge = { .tp = 1, .dp = 1, .dtype = SHEAF_BOOL, .micro_batch = 4, .told = &cli->events }
+    };
     sheaf__judge *j = &w.judge;
     cli_option table[CLI_MAX_OPTIONS] = {
         { "model", CLI_PATH | CLI_REQUIRED, &j->model, "folder of the model, or of a training run",
@@ -412,8 +409,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
           "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
         { "threads", CLI_INT, &j->threads, "compute threads in all; 0 = every core at hand",
           .max = 4096 },
-        { "slices", CLI_INT, &j->slices, "parts every tensor falls into, a power of two", "S", 1,
-          SHEAF_MAX_SLICES },
+        { "slices", CLI_INT, &j->slices, ASK_SLICES, "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &j->dtype,
           "type of activations and products (default the run's, else float32)",
           .choices = cli_dtypes },
