@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/step.h"
+#include "train/contract.h"
 #include "train/export.h"
 #include "train/origin.h"
 #include "train/select.h"
@@ -39,11 +40,19 @@ static bool is_run(const char *path)
     return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR);
 }
 
+static sheaf_status *copy_text(char **to, const char *from)
+{
+    if (from == NULL || from[0] == '\0')
+        return NULL;
+    *to = strdup(from);
+    return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
+}
+
 void sheaf__run_reading_release(sheaf__run_reading *r)
 {
     sheaf__settings_release(&r->state);
     free(r->out);
-    free(r->settings);
+    free(r->fixed);
     free(r->step);
 }
 
@@ -91,46 +100,45 @@ static sheaf_status *find_newest(char **step, const char *out)
 
 static sheaf_status *read_settings(sheaf__run_reading *r)
 {
-    char *path = NULL;
+    char *path = NULL, *all = NULL;
     size_t size;
     sheaf_status *st = sheaf__path_join(&path, r->out, "settings");
     sheaf_train_options_default(&r->options);
     sheaf__train_settings(r->table, &r->options, false);
-    if (st == NULL && r->settings == NULL)
-        st = sheaf__file_read_all(&r->settings, &size, path, 1 << 20);
+    if (st == NULL && !r->alone)
+        st = sheaf__file_read_all(&all, &size, path, 1 << 20);
     if (st == NULL)
-        st = sheaf__settings_resume(&r->state, r->table, r->settings, r->out);
+        st = sheaf__settings_resume(&r->state, r->table, r->alone ? r->fixed : all, r->out);
     if (st == NULL)
         sheaf__train_settings_resumed(&r->state, r->table, &r->options);
     r->options.base_name = r->options.model; /* as it was given */
     if (st == NULL)
         st = sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false);
+    free(all);
     free(path);
     return st;
 }
 
-/* The settings that a checkpoint itself holds, where it lies without its run: all but paths. NULL:
- * it is none of training. */
-static sheaf_status *read_alone(sheaf__run_reading *r, const char *step)
+/* What the checkpoint at r->step itself tells; nothing where it is none of training, or damaged:
+ * whoever wants it as a checkpoint says what is wrong. */
+static sheaf_status *read_checkpoint(sheaf__run_reading *r)
 {
     sheaf_checkpoint *checkpoint = NULL;
     json_t *progress = NULL;
-    sheaf_status *st = has(step, "manifest.json", SHEAF_PATH_FILE)
-                           ? sheaf_checkpoint_open(&checkpoint, step)
+    sheaf_status *st = has(r->step, "manifest.json", SHEAF_PATH_FILE)
+                           ? sheaf_checkpoint_open(&checkpoint, r->step)
                            : NULL;
     const char *text = checkpoint == NULL ? "{}" : sheaf_checkpoint_progress(checkpoint);
-    if (st != NULL &&
-        sheaf_status_code(st) !=
-            SHEAF_E_MEMORY) { /* whoever wants it as a checkpoint says what is wrong */
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
         sheaf_status_free(st);
         st = NULL;
     }
     if (st == NULL)
         st = sheaf__json_parse(&progress, text, strlen(text));
-    const char *settings = json_string_value(json_object_get(progress, "settings"));
-    if (st == NULL && settings != NULL &&
-        ((r->settings = strdup(settings)) == NULL || (r->out = strdup(step)) == NULL))
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", step);
+    if (st == NULL)
+        st = copy_text(&r->fixed, json_string_value(json_object_get(progress, "settings")));
+    if (r->fixed != NULL)
+        r->contract = sheaf_checkpoint_contract(checkpoint);
     json_decref(progress);
     sheaf_checkpoint_close(checkpoint);
     return st;
@@ -138,31 +146,30 @@ static sheaf_status *read_alone(sheaf__run_reading *r, const char *step)
 
 sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path, bool newest)
 {
-    sheaf_status *st = NULL;
     *is = false;
     if (path == NULL || path[0] == '\0' || sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return NULL;
-    if (is_run(path)) {
-        r->out = strdup(path);
-    } else {
-        st = find_out(&r->out, path);
-        if (st == NULL && r->out == NULL)
-            st = read_alone(r, path);
-        if (st != NULL || r->out == NULL)
-            return st;
-        r->step = strdup(path);
-    }
+    const bool run = is_run(path);
+    sheaf_status *st = run ? copy_text(&r->out, path) : find_out(&r->out, path);
+    if (st == NULL)
+        st = run ? find_newest(&r->step, path) : copy_text(&r->step, path);
+    if (st == NULL && r->step != NULL)
+        st = read_checkpoint(r);
+    r->alone = r->out == NULL && r->fixed != NULL;
+    if (st == NULL && r->alone)
+        st = copy_text(&r->out, path);
+    if (st != NULL || r->out == NULL)
+        return st;
     *is = true;
-    if (r->out == NULL || (r->step == NULL && !is_run(path)))
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     st = read_settings(r);
     const bool done =
-        !newest &&
+        run && !newest &&
         has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
-    if (st != NULL || r->step != NULL || done)
-        return st;
-    st = find_newest(&r->step, r->out);
-    if (st == NULL && r->step == NULL)
+    if (done) {
+        free(r->step);
+        r->step = NULL;
+    }
+    if (st == NULL && r->step == NULL && !done)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out),
                                         newest ? "a checkpoint" : "a result, or a checkpoint"),
                          newest ? "none yet" : "neither yet");
@@ -360,14 +367,6 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 
 /* ---- both ---- */
 
-static sheaf_status *copy_text(char **to, const char *from)
-{
-    if (from == NULL || from[0] == '\0')
-        return NULL;
-    *to = strdup(from);
-    return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
-}
-
 static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options *o)
 {
     sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
@@ -427,11 +426,25 @@ static sheaf_status *take_result(sheaf__run_model *run, const sheaf__run_reading
     return st;
 }
 
+/* A later version adds, rounds or draws in another way. */
+static sheaf_status *check_contract(const sheaf__run_reading *r)
+{
+    if (r->contract <= SHEAF__CONTRACT)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: the numeric contract of the run",
+                                  r->step != NULL ? r->step : r->out);
+    sheaf_expected(st, "version 1 to %d, which this sheaf knows", SHEAF__CONTRACT);
+    return sheaf_try_this(sheaf_found(st, "version %d", r->contract),
+                          "a newer sheaf, such as the one that wrote it");
+}
+
 static sheaf_status *take_run(sheaf__run_model *run, const sheaf__run_reading *r,
                               const sheaf__open_options *how, bool as_adapter)
 {
     const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
-    sheaf_status *st = take_words(run, &r->options);
+    sheaf_status *st = check_contract(r);
+    if (st == NULL)
+        st = take_words(run, &r->options);
     if (st == NULL)
         st = copy_text(&run->out, r->out);
     if (st == NULL && as_adapter && whole) {

@@ -47,7 +47,7 @@ typedef struct sheaf__run_model {
  * is the run's, else 8. Close `out`, then release `run`, also after a failure. The files of a run
  * are only read: it may be going on. Errors besides: SHEAF_E_ARG for a run and an adapter, and for
  * an adapter that is a whole model; SHEAF_E_LAYOUT for a base that is not the one of the run;
- * SHEAF_E_IO for one that is not there.
+ * SHEAF_E_IO for one that is not there; SHEAF_E_UNSUPPORTED for a run of a later numeric contract.
  */
 sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
                                     const sheaf__open_options *how);

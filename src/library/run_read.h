@@ -15,8 +15,12 @@ typedef struct sheaf__run_reading {
     sheaf__settings state;
     sheaf__setting table[SHEAF__MAX_SETTINGS];
     sheaf_train_options options;
-    char *out, *settings; /* out: its folder; of a step that lies alone, the step's */
-    char *step;           /* folder of the checkpoint; NULL = the result */
+    char *out;    /* its folder; of a step that lies alone, the step's */
+    bool alone;   /* it is a step that lies so */
+    char *step;   /* folder of the checkpoint; NULL = the result */
+    char *fixed;  /* settings as that checkpoint, or the newest one, holds them: all but paths and
+                     what may change; NULL where none can be read */
+    int contract; /* of the same one; 0 */
 } sheaf__run_reading;
 
 /* sheaf__run_read - *is: `path` is a run's, OUT or a step, and `out` is filled. `newest`: of OUT

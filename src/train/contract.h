@@ -4,6 +4,8 @@
 
 #include "train/rank.h"
 
+enum { SHEAF__CONTRACT = 6 }; /* the newest version, which docs/contract.md is */
+
 /* sheaf__pads - does the run train the embedding, or factors beside it, on rows in which the token
  * of its padding row is seen? Errors: those of reading the data. */
 sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *data);
