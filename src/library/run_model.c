@@ -98,6 +98,8 @@ static sheaf_status *find_newest(char **step, const char *out)
     return st;
 }
 
+/* What may not change is what the checkpoint holds, with which its tensors were trained; a file
+ * beside it may say anything. Paths, and what may change, are in that file alone. */
 static sheaf_status *read_settings(sheaf__run_reading *r)
 {
     char *path = NULL, *all = NULL;
@@ -107,8 +109,12 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
     sheaf__train_settings(r->table, &r->options, false);
     if (st == NULL && !r->alone)
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);
-    if (st == NULL)
-        st = sheaf__settings_resume(&r->state, r->table, r->alone ? r->fixed : all, r->out);
+    if (st == NULL && r->fixed != NULL)
+        st = sheaf__settings_resume(&r->state, r->table, r->fixed, r->step);
+    if (st == NULL && r->fixed == NULL)
+        st = sheaf__settings_resume(&r->state, r->table, all, r->out);
+    else if (st == NULL && !r->alone)
+        st = sheaf__settings_beside(&r->state, r->table, all, r->out);
     if (st == NULL)
         sheaf__train_settings_resumed(&r->state, r->table, &r->options);
     r->options.base_name = r->options.model; /* as it was given */

@@ -1,6 +1,8 @@
 /* run_model_test.c - what a checkpoint itself says of its run: a later contract is refused by
- * whatever uses the run. */
+ * whatever uses the run, and what was fixed then holds. */
 #include "base/hash.h"
+#include "library/run_model.h"
+#include "library/train_settings.h"
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
 #include "train/contract.h"
@@ -93,6 +95,50 @@ static void test_contract__of_a_later_version_is_refused(void **state)
     CHECK_OK(evaluate(at("run"), NULL));
 }
 
+/* How `path` would be computed: "SUMS, LORA, SLICES". */
+static const char *way(char out[60], const char *path)
+{
+    sheaf__opened opened;
+    sheaf__run_model run;
+    CHECK_OK(sheaf__run_model_open(&opened, &run, &(sheaf__open_options){ .model = path }));
+    assert_int_equal(opened.schema->slices, run.slices);
+    snprintf(out, 60, "%s, %s, %d", sheaf__sums_name(run.dtype, run.sums),
+             run.lora_by_slice ? "slices" : "once", run.slices);
+    sheaf__opened_close(&opened);
+    sheaf__run_model_release(&run);
+    return out;
+}
+
+static void check_ways(const char *want)
+{
+    char is[60];
+    assert_string_equal(way(is, at("run/checkpoints/step-00000001")), want);
+    assert_string_equal(way(is, at("run")), want);
+}
+
+/* Whatever the file beside it says, or does not say. */
+static void test_settings__are_those_of_the_checkpoint(void **state)
+{
+    static const char began[] = "lora-sums: once\\n", fixed[] = "bf16-sums: pairs\\n";
+    char others[600], *text;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&text, &size, at("run/settings"), 1 << 20));
+    check_ways("pairs, once, 8");
+    snprintf(others, sizeof others, "model: '%s'\nbf16-sums: tiles\nlora-sums: slices\nslices: 2\n",
+             model);
+    put(at("run/settings"), others);
+    check_ways("pairs, once, 8");
+    snprintf(others, sizeof others, "model: '%s'\n", model);
+    put(at("run/settings"), others);
+    check_ways("pairs, once, 8");
+    /* As runs have it from before there was a choice: the file names what the run did not. */
+    put(at("run/settings"), text);
+    change_manifest(began, "");
+    change_manifest(fixed, "");
+    check_ways("pairs, slices, 8");
+    free(text);
+}
+
 static void test_contract__is_that_of_its_page(void **state)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
@@ -110,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contract__of_a_later_version_is_refused),
         cmocka_unit_test(test_contract__is_that_of_its_page),
+        cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
     };
     return cmocka_run_group_tests(tests, train_once, remove_scratch);
 }

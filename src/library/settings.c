@@ -297,6 +297,24 @@ static sheaf_status *take_stored_line(void *context, const sheaf__setting *o, co
     return (o->kind & SHEAF__IS_FIXED) ? refuse_change(o, value) : NULL;
 }
 
+static sheaf_status *take_free_line(void *context, const sheaf__setting *o, const char *value,
+                                    bool off, const char *from)
+{
+    return (o->kind & SHEAF__IS_FIXED) ? NULL : set_from_file(context, o, value, off, from);
+}
+
+sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *options,
+                                     const char *text, const char *name)
+{
+    char *copy = strdup(text);
+    target t = { state, options };
+    bool seen[SHEAF__MAX_SETTINGS] = { false };
+    if (copy == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
+    sheaf_status *st = sheaf__settings_hold(state, copy);
+    return st == NULL ? each_line(seen, options, copy, name, take_free_line, &t) : st;
+}
+
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *options,
                                      const char *text, const char *name)
 {

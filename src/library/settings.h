@@ -113,6 +113,9 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *table, bool
  * FIXED. `name` is for messages. */
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);
+/* sheaf__settings_beside - of such a text only what is not FIXED: all else was stored elsewhere. */
+sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *table,
+                                     const char *text, const char *name);
 
 /* sheaf__peer - the setting that `word`, a flag without its dashes that the table has not ("=VALUE"
  * may follow), means in other programs, or by another spelling; *more says what is to be said

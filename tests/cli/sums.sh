@@ -57,11 +57,15 @@ rm -r "$work/tiles.ref/checkpoints/step-00000003" "$work/tiles.ref/checkpoints/s
 runs "another order is refused" 2 'bf16-sums cannot change.*expected: tiles.*found: +pairs' train --resume --out "$work/tiles.ref" --bf16-sums pairs
 runs "a run goes on in its order" 0 '"bf16_sums":"tiles"' train --resume --out "$work/tiles.ref" --json
 same "and ends with the same bytes" "$work/tiles/checkpoints/step-00000003" "$work/tiles.ref/checkpoints/step-00000003"
-# A run from before there were two orders names none: it goes on in pairs, on any machine.
-cp -r "$work/pairs" "$work/old"
-rm -r "$work/old/adapter"
-sed -i '/^bf16-sums/d' "$work/old/settings"
-runs "a run that names no order is read as pairs, in its own type" 0 '"bf16_sums":"pairs".*activations in bfloat16, as in the run' eval --model "$work/old/checkpoints/step-00000002" --data "$data" --json
+# The order is a checkpoint's own, whatever settings say that were changed beside it; --resume refuses these.
+cp -r "$work/tiles" "$work/changed"
+for change in '/^bf16-sums/d' '$abf16-sums: pairs'; do
+    sed -i "$change" "$work/changed/settings"
+    for of in changed changed/checkpoints/step-00000002; do
+        runs "$of is read as tiles, in its own type" 0 '"bf16_sums":"tiles".*activations in bfloat16, as in the run' eval --model "$work/$of" --data "$data" --json
+    done
+done
+runs "which no run goes on with" 2 '--resume: the settings.*bf16-sums: tiles.*found: +others: bf16-sums: pairs' train --resume --out "$work/changed" --steps 4
 
 # ---- what uses a run ----
 losses() { "$sheaf" eval --model "$1" --data "$data" --dtype bfloat16 --save-logits "$work/logits.$2" "${@:3}" --json 2>/dev/null; }
