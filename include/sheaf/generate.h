@@ -41,8 +41,8 @@ typedef struct sheaf_model_open_options {
     bool late;  /* its weights are read by sheaf_model_load(), or when it is first asked: then, with
                    positions 0, for as many as that takes */
     int slices; /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
-    const char *bf16_sums; /* "pairs" or "tiles" (docs/contract.md, 1.1); NULL: the run's, else what
-                              this machine computes faster */
+    const char *bf16_sums; /* "pairs" or "tiles" (docs/contract.md, 1.1), of bfloat16 alone; NULL:
+                              the run's, else what this machine computes faster */
     const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best that
                         this machine has */
     int dp;          /* groups of `tp` ranks, each with the whole model, that share the prompts of

@@ -1,5 +1,5 @@
 /* run_model_test.c - what a checkpoint itself says of its run: a later contract is refused by
- * whatever uses the run, and what was fixed then holds. */
+ * whatever uses the run, what was fixed then holds, and old runs go on. */
 #include "base/hash.h"
 #include "library/run_model.h"
 #include "library/train_settings.h"
@@ -9,32 +9,39 @@
 
 static char model[400], data[400];
 
+static sheaf_status *train(const char *out, int64_t steps, bool resume, const char *settings)
+{
+    sheaf_run_train_options how;
+    SHEAF_INIT(&how);
+    how.model = resume ? NULL : model;
+    how.data = resume ? NULL : data;
+    how.out = at(out);
+    how.steps = steps;
+    how.resume = resume;
+    how.threads = 2;
+    how.settings = settings;
+    return sheaf_run_train(NULL, &how);
+}
+
 static int train_once(void **state)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
-    sheaf_run_train_options how;
     snprintf(model, sizeof model, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
     snprintf(data, sizeof data, "%s/tests/data/llama/tiny_llama/fwd_inputs.safetensors",
              root == NULL ? "." : root);
     if (make_scratch(state) != 0)
         return 1;
-    SHEAF_INIT(&how);
-    how.model = model;
-    how.data = data;
-    how.out = at("run");
-    how.steps = 1;
-    how.threads = 2;
-    how.settings = "dtype: bfloat16\nbf16-sums: pairs\nlr: 1e-2\n";
-    CHECK_OK(sheaf_run_train(NULL, &how));
+    CHECK_OK(train("run", 1, false, "dtype: bfloat16\nbf16-sums: pairs\nlr: 1e-2\n"));
     return 0;
 }
 
-/* The manifest of the run's step, `was` in it replaced by `is`, and its own hash renewed. */
-static void change_manifest(const char *was, const char *is)
+/* The manifest of the step that `out` has, `was` in it replaced by `is`, and its own hash renewed.
+ */
+static void change_manifest(const char *out, const char *was, const char *is)
 {
-    static const char name[] = "run/checkpoints/step-00000001/manifest.json";
-    char *text, hash[33];
+    char name[80], *text, hash[33];
     size_t size;
+    snprintf(name, sizeof name, "%s/checkpoints/step-00000001/manifest.json", out);
     CHECK_OK(sheaf__file_read_all(&text, &size, at(name), 1 << 20));
     const char *found = strstr(text, was);
     assert_non_null(found);
@@ -79,7 +86,7 @@ static void test_contract__of_a_later_version_is_refused(void **state)
     CHECK_OK(evaluate(at(step), NULL));
     snprintf(was, sizeof was, "\"contract\": 6,");
     snprintf(is, sizeof is, "\"contract\": %d,", SHEAF__CONTRACT + 1);
-    change_manifest(was, is);
+    change_manifest("run", was, is);
     snprintf(says, sizeof says,
              "the numeric contract of the run | version 1 to %d, which this sheaf knows | version "
              "%d | a newer sheaf",
@@ -91,7 +98,7 @@ static void test_contract__of_a_later_version_is_refused(void **state)
     CHECK_FAILS(open_late(at(step)), SHEAF_E_UNSUPPORTED, says);
     CHECK_FAILS(open_late(at("run")), SHEAF_E_UNSUPPORTED, says);
     CHECK_OK(evaluate(model, at("run/adapter"))); /* which names no contract */
-    change_manifest(is, was);
+    change_manifest("run", is, was);
     CHECK_OK(evaluate(at("run"), NULL));
 }
 
@@ -133,10 +140,50 @@ static void test_settings__are_those_of_the_checkpoint(void **state)
     check_ways("pairs, once, 8");
     /* As runs have it from before there was a choice: the file names what the run did not. */
     put(at("run/settings"), text);
-    change_manifest(began, "");
-    change_manifest(fixed, "");
+    change_manifest("run", began, "");
+    change_manifest("run", fixed, "");
     check_ways("pairs, slices, 8");
     free(text);
+}
+
+/* ---- runs that go on ---- */
+
+/* OUT/settings with `was` replaced by `is`. */
+static void change_settings(const char *out, const char *was, const char *is)
+{
+    char name[80], *text, *changed = NULL;
+    size_t size;
+    snprintf(name, sizeof name, "%s/settings", out);
+    CHECK_OK(sheaf__file_read_all(&text, &size, at(name), 1 << 20));
+    const char *found = strstr(text, was);
+    assert_non_null(found);
+    assert_true(asprintf(&changed, "%.*s%s%s", (int)(found - text), text, is, found + strlen(was)) >
+                0);
+    put(at(name), changed);
+    free(changed);
+    free(text);
+}
+
+static void check_settings(const char *out, const char *line, bool there)
+{
+    char name[80], *text;
+    size_t size;
+    snprintf(name, sizeof name, "%s/settings", out);
+    CHECK_OK(sheaf__file_read_all(&text, &size, at(name), 1 << 20));
+    if ((strstr(text, line) != NULL) != there)
+        fail_msg("%s: '%s' %s in its settings", out, line, there ? "is not" : "is");
+    free(text);
+}
+
+/* Until runs in float32 refused an order of bfloat16 sums they stored it. */
+static void test_resume__an_order_that_means_nothing_stays(void **state)
+{
+    CHECK_OK(train("float", 1, false, "bf16-sums: tiles\n"));
+    check_settings("float", "bf16-sums", false);
+    change_manifest("float", "dtype: float32\\n", "dtype: float32\\nbf16-sums: tiles\\n");
+    change_settings("float", "dtype: float32\n", "dtype: float32\nbf16-sums: tiles\n");
+    CHECK_OK(train("float", 2, true, NULL));
+    check_settings("float", "bf16-sums: tiles", true);
 }
 
 static void test_contract__is_that_of_its_page(void **state)
@@ -157,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_contract__of_a_later_version_is_refused),
         cmocka_unit_test(test_contract__is_that_of_its_page),
         cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
+        cmocka_unit_test(test_resume__an_order_that_means_nothing_stays),
     };
     return cmocka_run_group_tests(tests, train_once, remove_scratch);
 }

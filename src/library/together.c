@@ -60,7 +60,8 @@ static sheaf_status *add_model(sheaf_text *t, const compared *c)
     add(t, "the tokenizer", origin.tokenizer);
     add(t, "the adapter", origin.adapter);
     add_hash(t, "the adapter's config", origin.adapter_config);
-    add(t, "the order of sums", c->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
+    if (c->dtype == SHEAF_BF16)
+        add(t, "the order of sums", c->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
     add(t, "the arithmetic", probe);
     sheaf__origin_release(&origin);
     free(config);

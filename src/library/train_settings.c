@@ -80,9 +80,20 @@ static bool prefers_tiles(void)
     return first_prefers >= 0 ? first_prefers > 0 : sheaf__units_prefer_tiles();
 }
 
+sheaf_status *sheaf__sums_check(sheaf_bf16_sums asked, sheaf_dtype dtype)
+{
+    if (asked == SHEAF_SUMS_UNNAMED || dtype == SHEAF_BF16)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--bf16-sums"),
+                                      "--dtype bfloat16 beside it, which alone has such an order"),
+                       "%s", sheaf_dtype_torch_name(dtype));
+}
+
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype)
 {
-    if (asked != SHEAF_SUMS_UNNAMED || dtype != SHEAF_BF16)
+    if (dtype != SHEAF_BF16)
+        return SHEAF_SUMS_UNNAMED;
+    if (asked != SHEAF_SUMS_UNNAMED)
         return asked;
     if (before != SHEAF_SUMS_UNNAMED)
         return before;
@@ -523,7 +534,10 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     if (o->method == SHEAF_METHOD_FULL && sheaf__settings_given(state, table, "train"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"),
                               "--method lora or head beside it");
-    st = check_schedule(state, table, o);
+    if (sheaf__settings_given(state, table, "bf16-sums")) /* a recipe may be of another type */
+        st = sheaf__sums_check(o->sums, o->dtype);
+    if (st == NULL)
+        st = check_schedule(state, table, o);
     if (st == NULL)
         st = check_scale(state, table, o);
     return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(state, table);

@@ -70,7 +70,8 @@ static sheaf_status *describe(char **out, const sheaf__alike_of *of)
     add(&t, "the version of sheaf", SHEAF_VERSION);
     add(&t, "the version of the numeric contract", contract);
     add(&t, "the kind of processor", uname(&machine) == 0 ? machine.machine : "unknown");
-    add(&t, "the order of sums", o->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
+    if (o->dtype == SHEAF_BF16)
+        add(&t, "the order of sums", o->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
     add_settings(&t, of->settings);
     add_flags(&t, o);
     add(&t, "the base model", of->origin->first_and_last);

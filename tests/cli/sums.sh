@@ -50,6 +50,20 @@ check "tiles are version 2 of the contract" grep -q '"contract": 2' "$work/tiles
 check "pairs are version 1" grep -q '"contract": 1' "$work/pairs/checkpoints/step-00000003/manifest.json"
 runs "float32 has no order" 0 '^\{[^}]*\}' train --model "$model" --data "$data" --out "$work/f32" --steps 1 --micro-batch 2 --padding file --lora-sums slices --json
 check "and names none" bash -c "! grep -q bf16-sums '$work/f32/settings' && ! grep -q bf16_sums '$work/stdout'"
+for dtype in float32 float16; do
+    order="--bf16-sums .*expected: --dtype bfloat16 beside it.*found: +$dtype"
+    runs "nor is one taken: $dtype" 2 "$order" train --model "$model" --data "$data" --out "$work/none" --steps 1 --dtype $dtype --bf16-sums pairs
+    runs "in plan" 2 "$order" plan --config "$model/config.json" --dtype $dtype --bf16-sums tiles --seq 64
+    runs "in eval" 2 "$order" eval --model "$model" --data "$data" --dtype $dtype --bf16-sums tiles
+    runs "in generate" 2 "$order" generate --model "$model" --tokens 5 --dtype $dtype --bf16-sums tiles
+    runs "in chat" 2 "$order" chat --model "$model" --dtype $dtype --bf16-sums tiles
+done
+absent "nothing is left of these" "$work/none"
+runs "nor with the type of a run" 2 '--bf16-sums .*found: +float32' eval --model "$work/f32" --data "$data" --bf16-sums pairs
+echo 'bf16-sums: tiles' >"$work/order.recipe"
+runs "a recipe may name one for another type" 0 . train --model "$model" --data "$data" --out "$work/recipe" --recipe "$work/order.recipe" --steps 1 --micro-batch 2 --padding file --lora-sums slices
+check "which is not stored" bash -c "! grep -q bf16-sums '$work/recipe/settings'"
+same "and changes nothing" "$work/f32/checkpoints/step-00000001" "$work/recipe/checkpoints/step-00000001"
 check "float32 is version 1" grep -q '"contract": 1' "$work/f32/checkpoints/step-00000001/manifest.json"
 
 # ---- going on ----
