@@ -116,7 +116,7 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
     else if (st == NULL && !r->alone)
         st = sheaf__settings_beside(&r->state, r->table, all, r->out);
     if (st == NULL)
-        sheaf__train_settings_resumed(&r->state, r->table, &r->options);
+        st = sheaf__train_settings_resumed(&r->state, r->table, &r->options);
     r->options.base_name = r->options.model; /* as it was given */
     if (st == NULL)
         st = sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false);

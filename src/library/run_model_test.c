@@ -186,6 +186,38 @@ static void test_resume__an_order_that_means_nothing_stays(void **state)
     check_settings("float", "bf16-sums: tiles", true);
 }
 
+/* As if the run had begun before these three could be named. */
+static void test_resume__what_a_run_does_anyway_may_be_named(void **state)
+{
+    static const char *const lines[] = { "lora-sums: slices", "padding: file", "bf16-sums: pairs" };
+    static const char *const others[] = { "lora-sums: once\n", "padding: micro-batch\n",
+                                          "bf16-sums: tiles\n" };
+    static const char all[] = "lora-sums: slices\npadding: file\nbf16-sums: pairs\n",
+                      type[] = "dtype: bfloat16\nlora-sums: slices\npadding: file\n"
+                               "bf16-sums: pairs\n";
+    sheaf_weights_diff_report report;
+    CHECK_OK(train("named", 2, false, type));
+    CHECK_OK(train("silent", 1, false, type));
+    for (int i = 0; i < 3; i++) {
+        char line[40], in_json[40];
+        snprintf(line, sizeof line, "%s\n", lines[i]);
+        snprintf(in_json, sizeof in_json, "%s\\n", lines[i]);
+        change_settings("silent", line, "");
+        change_manifest("silent", in_json, "");
+    }
+    for (int i = 0; i < 3; i++) {
+        char says[80];
+        snprintf(says, sizeof says, "| %s, as the run began | ", strchr(lines[i], ':') + 2);
+        CHECK_FAILS(train("silent", 2, true, others[i]), SHEAF_E_ARG, says);
+    }
+    CHECK_OK(train("silent", 2, true, all));
+    for (int i = 0; i < 3; i++)
+        check_settings("silent", lines[i], false);
+    SHEAF_INIT(&report);
+    CHECK_OK(sheaf_weights_diff(&report, at("silent/adapter"), at("named/adapter"), NULL, NULL));
+    assert_true(report.tensors > 0 && report.different == 0);
+}
+
 static void test_contract__is_that_of_its_page(void **state)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
@@ -205,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_contract__is_that_of_its_page),
         cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
         cmocka_unit_test(test_resume__an_order_that_means_nothing_stays),
+        cmocka_unit_test(test_resume__what_a_run_does_anyway_may_be_named),
     };
     return cmocka_run_group_tests(tests, train_once, remove_scratch);
 }

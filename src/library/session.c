@@ -223,7 +223,7 @@ static sheaf_status *settle(session *s)
     if (st == NULL && s->stored != NULL)
         st = sheaf__settings_resume(how->state, how->table, s->stored, o->out);
     if (st == NULL && s->stored != NULL)
-        sheaf__train_settings_resumed(how->state, how->table, o);
+        st = sheaf__train_settings_resumed(how->state, how->table, o);
     if (st == NULL)
         st = sheaf__train_settings_check(how->state, how->table, o);
     if (st == NULL && s->stored == NULL)

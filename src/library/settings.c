@@ -327,9 +327,24 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
     if (st == NULL)
         st = each_line(seen, options, copy, name, take_stored_line, &t);
     /* What the run was begun without cannot be given later either. */
-    for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++)
-        if (!seen[o - options] && (o->kind & SHEAF__IS_FIXED) &&
-            (state->given[o - options] || state->from_file[o - options]))
+    for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
+        const ptrdiff_t i = o - options;
+        if (seen[i] || !(o->kind & SHEAF__IS_FIXED) || !(state->given[i] || state->from_file[i]))
+            continue;
+        if (o->kind & SHEAF__IS_SILENT)
+            state->unnamed[i] = true;
+        else
             st = refuse_change(o, "");
+    }
     return st;
+}
+
+sheaf_status *sheaf__settings_unnamed(bool *is, const sheaf__settings *state,
+                                      const sheaf__setting *options, const char *name,
+                                      const char *means)
+{
+    const sheaf__setting *o = sheaf__setting_find(options, name);
+    const ptrdiff_t i = o - options;
+    *is = state->unnamed[i] || !(state->given[i] || state->from_file[i]);
+    return state->unnamed[i] ? refuse_change(o, means) : NULL;
 }

@@ -41,6 +41,9 @@ enum {
     /* Not written down while it is zero, off, unset or the first choice, which then is the default:
      * settings that came after runs which do not name them, and go on to the same bytes. */
     SHEAF__IS_LATE = 0x4000,
+    /* FIXED, and later than runs that do not name it, which all do one thing: to name that for such
+     * a run changes nothing (sheaf__settings_unnamed()). */
+    SHEAF__IS_SILENT = 0x8000,
 };
 
 typedef struct sheaf__choice {
@@ -75,6 +78,7 @@ typedef struct sheaf__texts {
 typedef struct sheaf__settings {
     bool given[SHEAF__MAX_SETTINGS];     /* by the caller: a flag on the command line */
     bool from_file[SHEAF__MAX_SETTINGS]; /* by the recipe or by resumed settings */
+    bool unnamed[SHEAF__MAX_SETTINGS];   /* SILENT and given, and not by the resumed settings */
     char *held[24];                      /* texts that values point into */
     int nheld;
 } sheaf__settings;
@@ -113,6 +117,11 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *table, bool
  * FIXED. `name` is for messages. */
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);
+/* sheaf__settings_unnamed - after it, of a SILENT setting that `name`s: *is, the stored settings do
+ * not name it, which means `means`. Errors: SHEAF_E_ARG where another value was given. */
+sheaf_status *sheaf__settings_unnamed(bool *is, const sheaf__settings *state,
+                                      const sheaf__setting *table, const char *name,
+                                      const char *means);
 /* sheaf__settings_beside - of such a text only what is not FIXED: all else was stored elsewhere. */
 sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);

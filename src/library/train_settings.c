@@ -200,7 +200,7 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
           "scale by alpha/sqrt(rank)" },
         { "lora-bias", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->lora_bias,
           "biases trained beside the adapter", .choices = biases },
-        { "lora-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->lora_sums,
+        { "lora-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->lora_sums,
           "where adapters take part in a sum over slices: once, or in each of them, as runs that do not name it; part of the result",
           .choices = lora_sums },
         { "modules-to-save", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->modules_to_save,
@@ -227,7 +227,7 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "G", 0, SHEAF__MOST_ACCUMULATORS },
         { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->seq,
           "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
-        { "padding", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->padding,
+        { "padding", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->padding,
           "what rows are padded to: the longest of their micro-batch, or of all data (or --seq)",
           .choices = paddings },
         { "pack", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->pack,
@@ -271,8 +271,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "dtype", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->dtype,
           "type of activations and products; trained weights are float32 masters",
           .choices = dtypes },
-        { "bf16-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->sums, SHEAF__SUMS_HELP,
-          .choices = sheaf__sums_choices },
+        { "bf16-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->sums,
+          SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
         { "loss-scale", SHEAF__IS_TEXT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->loss_scale,
           "float16: what the loss is multiplied by; dynamic (the default), or a power of two that stays",
           "X" },
@@ -358,15 +358,33 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
     return n - 1;
 }
 
-void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__setting *table,
-                                   sheaf_train_options *o)
+/* An order that means nothing in the run's type is none: a recipe's line, as when the run began. A
+ * flag that names one is refused by sheaf__train_settings_check(). */
+static sheaf_status *resumed_sums(const sheaf__settings *state, const sheaf__setting *table,
+                                  sheaf_train_options *o)
 {
-    const ptrdiff_t padding = sheaf__setting_find(table, "padding") - table,
-                    lora = sheaf__setting_find(table, "lora-sums") - table;
-    if (!state->given[padding] && !state->from_file[padding])
+    const ptrdiff_t i = sheaf__setting_find(table, "bf16-sums") - table;
+    bool is = state->unnamed[i] && !state->given[i];
+    sheaf_status *st = o->dtype == SHEAF_BF16
+                           ? sheaf__settings_unnamed(&is, state, table, "bf16-sums", "pairs")
+                           : NULL;
+    if (is)
+        o->sums = SHEAF_SUMS_UNNAMED;
+    return st;
+}
+
+sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
+                                            const sheaf__setting *table, sheaf_train_options *o)
+{
+    bool padding = false, lora = false;
+    sheaf_status *st = sheaf__settings_unnamed(&padding, state, table, "padding", "file");
+    if (st == NULL)
+        st = sheaf__settings_unnamed(&lora, state, table, "lora-sums", "slices");
+    if (padding)
         o->padding = SHEAF_PAD_UNNAMED;
-    if (!state->given[lora] && !state->from_file[lora])
+    if (lora)
         o->lora_sums = SHEAF_LORA_UNNAMED;
+    return st == NULL ? resumed_sums(state, table, o) : st;
 }
 
 static sheaf_status *only_with_lora(const sheaf__settings *state, const sheaf__setting *table)

@@ -12,9 +12,11 @@
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *options, bool planning);
 
 /* sheaf__train_settings_resumed - after sheaf__settings_resume(): what settings from before a flag
- * was there mean by their silence. */
-void sheaf__train_settings_resumed(const sheaf__settings *state, const sheaf__setting *table,
-                                   sheaf_train_options *options);
+ * was there mean by their silence, which may be named. Errors: SHEAF_E_ARG where something else is.
+ */
+sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
+                                            const sheaf__setting *table,
+                                            sheaf_train_options *options);
 
 /* sheaf__train_settings_check - what one flag alone cannot tell: tp over slices, dp that does not
  * divide the accumulators, flags of another method, and after --resume what neither flags nor

@@ -132,7 +132,12 @@ for tp in 1 2; do
     check "to the adapter that it would have had" cmp "$began/adapter_after_3_steps.safetensors" "$work/began.$tp/adapter/adapter_model.safetensors"
 done
 check "as version 2" grep -q '"contract": 2' "$work/began.1/checkpoints/step-00000003/manifest.json"
-runs "once is refused there" 2 'lora-sums cannot change' train --resume --out "$work/began.1" --steps 4 --lora-sums once
+runs "once is refused there" 2 'lora-sums cannot change.*expected: slices, as the run began.*found: +once' train --resume --out "$work/began.1" --steps 4 --lora-sums once
+runs "what it does may be named" 0 'going on after step 3' train --resume --out "$work/began.1" --steps 4 --lora-sums slices
+check "which stores nothing" bash -c "! grep -q lora-sums '$work/began.1/settings'"
+runs "and goes on as it did" 0 'going on after step 4' train --resume --out "$work/began.1" --steps 5
+runs "a recipe's order of another type is no change" 0 'going on after step 1' train --resume --out "$work/recipe" --recipe "$work/order.recipe" --steps 2
+runs "a flag's is refused there" 2 '--bf16-sums .*expected: --dtype bfloat16' train --resume --out "$work/recipe" --bf16-sums pairs --steps 3
 # Evaluation adds as the run did: bfloat16 tells the two ways apart.
 losses "$work/pairs/checkpoints/step-00000003" slices >/dev/null
 losses "$work/pairs/checkpoints/step-00000003" slices.ranks --tp 3 >/dev/null

@@ -273,7 +273,7 @@ static void test_train__a_run_that_names_no_padding_keeps_its_own(void **state)
         assert_int_equal(o.padding, SHEAF_PAD_MICRO_BATCH);
         sheaf__train_settings(table, &o, false);
         CHECK_OK(sheaf__settings_resume(&cli.settings, table, cases[i].stored, "settings"));
-        sheaf__train_settings_resumed(&cli.settings, table, &o);
+        CHECK_OK(sheaf__train_settings_resumed(&cli.settings, table, &o));
         assert_int_equal(o.padding, cases[i].padding);
         CHECK_OK(sheaf__settings_text(&text, table, true));
         assert_non_null(strstr(text, cases[i].wanted));
