@@ -102,24 +102,27 @@ static sheaf_status *find_newest(char **step, const char *out)
  * beside it may say anything. Paths, and what may change, are in that file alone. */
 static sheaf_status *read_settings(sheaf__run_reading *r)
 {
-    char *path = NULL, *all = NULL;
+    char *path = NULL, *all = NULL, *progress = NULL;
     size_t size;
     sheaf_status *st = sheaf__path_join(&path, r->out, "settings");
+    if (st == NULL && r->fixed != NULL)
+        st = sheaf__path_join(&progress, r->step, "manifest.json: settings");
     sheaf_train_options_default(&r->options);
     sheaf__train_settings(r->table, &r->options, false);
     if (st == NULL && !r->alone)
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);
     if (st == NULL && r->fixed != NULL)
-        st = sheaf__settings_resume(&r->state, r->table, r->fixed, r->step);
+        st = sheaf__settings_resume(&r->state, r->table, r->fixed, progress);
     if (st == NULL && r->fixed == NULL)
-        st = sheaf__settings_resume(&r->state, r->table, all, r->out);
+        st = sheaf__settings_resume(&r->state, r->table, all, path);
     else if (st == NULL && !r->alone)
-        st = sheaf__settings_beside(&r->state, r->table, all, r->out);
+        st = sheaf__settings_beside(&r->state, r->table, all, path);
     if (st == NULL)
         st = sheaf__train_settings_resumed(&r->state, r->table, &r->options);
     r->options.base_name = r->options.model; /* as it was given */
     if (st == NULL)
         st = sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false);
+    free(progress);
     free(all);
     free(path);
     return st;

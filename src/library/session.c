@@ -212,6 +212,31 @@ static sheaf_status *look_back(session *s)
     return st != NULL ? st : sheaf__process_share(&s->stored);
 }
 
+/* What the run that goes on has stored, under the name of the file, or of the checkpoints where it
+ * has lost that. */
+static sheaf_status *take_stored(const session *s)
+{
+    const sheaf__session_options *how = s->how;
+    sheaf_train_options *o = how->options;
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, o->out, "settings");
+    if (st == NULL && sheaf__process_first() && sheaf__path_kind(path) != SHEAF_PATH_FILE) {
+        free(path);
+        st = sheaf__path_join(&path, o->out, "checkpoints: settings");
+    }
+    if (st == NULL)
+        st = sheaf__settings_resume(how->state, how->table, s->stored, path);
+    if (st == NULL)
+        st = sheaf__train_settings_resumed(how->state, how->table, o);
+    if (st == NULL) {
+        st = sheaf_in(sheaf__settings_required(how->state, how->table, true), "%s", path);
+        if (st != NULL)
+            sheaf_try_this(st, "give it as the run began; the file does not name it");
+    }
+    free(path);
+    return st;
+}
+
 /* The settings as they were given, with those of the run that goes on. */
 static sheaf_status *settle(session *s)
 {
@@ -221,9 +246,7 @@ static sheaf_status *settle(session *s)
     if (st == NULL)
         st = look_back(s);
     if (st == NULL && s->stored != NULL)
-        st = sheaf__settings_resume(how->state, how->table, s->stored, o->out);
-    if (st == NULL && s->stored != NULL)
-        st = sheaf__train_settings_resumed(how->state, how->table, o);
+        st = take_stored(s);
     if (st == NULL)
         st = sheaf__train_settings_check(how->state, how->table, o);
     if (st == NULL && s->stored == NULL)

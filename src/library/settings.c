@@ -97,6 +97,14 @@ static sheaf_status *split_line(char **key, char **value, char *line, const char
                                                 : "nothing after a closing single quote");
 }
 
+/* What sheaf wrote down itself. */
+static sheaf_status *unknown_stored(const char *key, const char *from)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key);
+    sheaf_expected(st, "a setting that this sheaf knows, as runs write them down");
+    return sheaf_try_this(st, "a newer sheaf: a later one may have written it");
+}
+
 static sheaf_status *unknown_key(const sheaf__setting *options, const char *key, const char *from)
 {
     const char *names[SHEAF__MAX_SETTINGS];
@@ -138,9 +146,10 @@ typedef sheaf_status *(*line_taker)(void *context, const sheaf__setting *option,
                                     bool off, const char *from);
 
 /* Calls `take` for each line of `text` (changed in place); seen[i] tells which options
- * it named. */
+ * it named. `stored`: sheaf wrote it, not somebody. */
 static sheaf_status *each_line(bool seen[SHEAF__MAX_SETTINGS], const sheaf__setting *options,
-                               char *text, const char *name, line_taker take, void *context)
+                               char *text, const char *name, bool stored, line_taker take,
+                               void *context)
 {
     int number = 0;
     for (char *line = text, *next; line != NULL; line = next) {
@@ -159,7 +168,7 @@ static sheaf_status *each_line(bool seen[SHEAF__MAX_SETTINGS], const sheaf__sett
         bool off;
         const sheaf__setting *o = key_option(options, key, &off);
         if (o == NULL)
-            return unknown_key(options, key, from);
+            return stored ? unknown_stored(key, from) : unknown_key(options, key, from);
         if (seen[o - options])
             return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key),
                                   "it stands twice; give it once");
@@ -223,9 +232,9 @@ sheaf_status *sheaf__settings_take(sheaf__settings *state, const sheaf__setting 
     bool seen[SHEAF__MAX_SETTINGS] = { false };
     const bool marked = strncmp(text, "\xef\xbb\xbf", 3) == 0; /* by an editor, as UTF-8 */
     sheaf_status *st = sheaf__settings_hold(state, text);
-    return st == NULL
-               ? each_line(seen, options, text + (marked ? 3 : 0), name, take_recipe_line, &t)
-               : st;
+    return st == NULL ? each_line(seen, options, text + (marked ? 3 : 0), name, false,
+                                  take_recipe_line, &t)
+                      : st;
 }
 
 static bool plain_in_yaml(const char *value)
@@ -312,7 +321,7 @@ sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__settin
     if (copy == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
     sheaf_status *st = sheaf__settings_hold(state, copy);
-    return st == NULL ? each_line(seen, options, copy, name, take_free_line, &t) : st;
+    return st == NULL ? each_line(seen, options, copy, name, true, take_free_line, &t) : st;
 }
 
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *options,
@@ -325,7 +334,7 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
     target t = { state, options };
     bool seen[SHEAF__MAX_SETTINGS] = { false };
     if (st == NULL)
-        st = each_line(seen, options, copy, name, take_stored_line, &t);
+        st = each_line(seen, options, copy, name, true, take_stored_line, &t);
     /* What the run was begun without cannot be given later either. */
     for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
         const ptrdiff_t i = o - options;

@@ -31,6 +31,43 @@ static sheaf_status *same_data(const json_t *progress, const char *key, const ch
     return sheaf_try_this(st, "give the original, or start a new run with another --out");
 }
 
+/* Does a line of `text` begin as `line` does, up to its value? */
+static bool names(const char *text, const char *line)
+{
+    const size_t key = strcspn(line, ":\n") + 1;
+    while (*text != '\0') {
+        const size_t n = strcspn(text, "\n");
+        if (strncmp(text, line, key) == 0)
+            return true;
+        text += n + (text[n] == '\n');
+    }
+    return false;
+}
+
+/* The first line that differs; both texts have theirs in one order. was NULL: not known. */
+static sheaf_status *same_settings(const char *was, const char *is)
+{
+    static const char began[] = "those this run began with";
+    if (was != NULL && strcmp(was, is) == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
+    if (was == NULL)
+        return sheaf_found(sheaf_expected(st, "%s: unknown", began), "others");
+    while (*was != '\0' && strcspn(was, "\n") == strcspn(is, "\n") &&
+           strncmp(was, is, strcspn(was, "\n") + 1) == 0) {
+        const size_t line = strcspn(was, "\n") + 1;
+        was += line;
+        is += line;
+    }
+    const bool added = *is != '\0' && !names(was, is), gone = *was != '\0' && !names(is, was);
+    if (added && !gone)
+        sheaf_expected(st, "%s: no %.*s", began, (int)strcspn(is, ":\n"), is);
+    else
+        sheaf_expected(st, "%s: %.*s", began, (int)strcspn(was, "\n"), was);
+    return gone ? sheaf_found(st, "none")
+                : sheaf_found(st, "others: %.*s", (int)strcspn(is, "\n"), is);
+}
+
 /* A run that looks for its checkpoint on one rank. */
 typedef struct look {
     sheaf__run *r;
@@ -56,20 +93,8 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
         st = same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data));
     if (st == NULL)
         st = same_data(progress, "eval_data", "the data of evaluations", sheaf__saved_eval_hash(r));
-    if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
-        st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
-        const char *a = settings == NULL ? "" : settings, *b = r->settings;
-        while (*a != '\0' && strcspn(a, "\n") == strcspn(b, "\n") &&
-               strncmp(a, b, strcspn(a, "\n") + 1) == 0) {
-            const size_t line = strcspn(a, "\n") + 1;
-            a += line;
-            b += line;
-        }
-        sheaf_expected(st, "those this run began with: %.*s",
-                       settings == NULL ? 7 : (int)strcspn(a, "\n"),
-                       settings == NULL ? "unknown" : a);
-        sheaf_found(st, "others: %.*s", (int)strcspn(b, "\n"), b);
-    }
+    if (st == NULL)
+        st = same_settings(settings, r->settings);
     sheaf__judged_read(l->judged, json_object_get(progress, "evaluation"));
     sheaf__scaler_read(l->scaler, json_object_get(progress, "loss_scale"));
     sheaf_checkpoints_protect(l->store, l->judged->best);

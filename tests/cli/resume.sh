@@ -108,6 +108,23 @@ mkdir "$work/nothing"
 runs "a folder without a run" 2 "--resume --out $work/nothing .*found: +no run in it" train --resume --out "$work/nothing"
 runs "with all flags a new run" 0 'no checkpoint yet' train --resume --model "$model" --data "$data" --steps 1 --micro-batch 1 --out "$work/nothing"
 
+# ---- settings that were changed ----
+runs "a run" 0 . train --model "$model" --data "$data" --steps 1 --micro-batch 1 --lora-targets q_proj --out "$work/began"
+changed() { # changed NAME CODE PATTERN EDIT: what --resume says of the run's settings after an edit of them
+    cp "$work/began/settings" "$work/settings"
+    sed -i "$4" "$work/began/settings"
+    runs "$1" "$2" "$3" train --resume --out "$work/began" --steps 2
+    ! [[ $3 = "sheaf: $work"* ]] || runs "$1: eval" "$2" "$3" eval --model "$work/began" --data "$data"
+    mv "$work/settings" "$work/began/settings"
+}
+changed "a value is named with its file and line" 2 "sheaf: $work/began/settings:[0-9]+: 'tp' .*expected: a whole number" 's/^tp: .*/tp: many/'
+changed "so is a key" 2 "sheaf: $work/began/settings:[0-9]+: 'brand-new' .*expected: a setting that this sheaf knows.*try: +a newer sheaf: a later one may have written it" '$abrand-new: 1'
+changed "a line that is gone" 2 '--resume: the settings.*expected: those this run began with: lora-targets: q_proj .*found: +none' '/^lora-targets/d'
+changed "a line that came" 2 '--resume: the settings.*expected: those this run began with: no lora-exclude .*found: +others: lora-exclude: mlp' '$alora-exclude: mlp'
+changed "another line" 2 '--resume: the settings.*expected: those this run began with: seed: 42 .*found: +others: seed: 43' 's/^seed: .*/seed: 43/'
+changed "no line at all" 2 "$work/began/settings: --model is missing .*try: +give it as the run began" d
+runs "as they were it goes on" 0 'going on after step 1' train --resume --out "$work/began" --steps 2
+
 # Its own log is no reason to refuse.
 mkdir "$work/logged"
 "$sheaf" train --model "$model" --data "$data" --steps 1 --micro-batch 1 --out "$work/logged" >"$work/logged/train.log" 2>"$work/logged/train.err" </dev/null
