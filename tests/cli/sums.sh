@@ -96,6 +96,13 @@ done
 runs "generate takes the run's" 0 '"bf16_sums":"tiles"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --json
 runs "unless it is told another type" 0 '"tokens"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype float32 --json
 check "in which there is no order" bash -c "! grep -q bf16_sums '$work/stdout'"
+runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 5
+for order in pairs tiles; do
+    echo hi | "$sheaf" chat --model "$work/bytes" --max-new 2 --dtype bfloat16 --bf16-sums $order --json >"$work/stdout" 2>"$work/stderr"
+    check "chat: $order" grep -q "^{.*\"bf16_sums\": *\"$order\"" "$work/stdout"
+done
+echo hi | "$sheaf" chat --model "$work/bytes" --max-new 2 --json >"$work/stdout" 2>"$work/stderr"
+check "and in float32 none" bash -c "grep -q '\"tokens\"' '$work/stdout' && ! grep -q bf16_sums '$work/stdout'"
 runs "an order that there is not" 2 'bf16-sums.*pairs or tiles' generate --model "$model" --tokens 5 --bf16-sums squares
 runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --bf16-sums tiles --seq 64 --json
 runs "how fast the machine is" 0 '"tiles_fma": [0-9]' info --machine --measure --json

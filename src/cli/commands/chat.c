@@ -17,6 +17,7 @@
 #include "library/led.h"
 #include "library/question.h"
 #include "library/together.h"
+#include "library/train_settings.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/relay.h"
 #include "cli/lib/shared.h"
@@ -176,6 +177,9 @@ static void print_json(const session *t, const char *query, const sheaf_answer *
     json_object_set_new(object, "prompt", ask_json(query));
     json_object_set_new(object, "stopped",
                         json_boolean(sheaf_answer_ending(answer) == SHEAF_ENDS_STOPPED));
+    if (t->model->dtype == SHEAF_BF16)
+        json_object_set_new(object, "bf16_sums",
+                            json_string(sheaf__sums_name(t->model->dtype, t->model->sums)));
     json_dumpf(object, t->cli->out, JSON_COMPACT);
     json_decref(object);
     fputc('\n', t->cli->out);
