@@ -175,6 +175,14 @@ static void check_settings(const char *out, const char *line, bool there)
     free(text);
 }
 
+static void check_same(const char *a, const char *b)
+{
+    sheaf_weights_diff_report report;
+    SHEAF_INIT(&report);
+    CHECK_OK(sheaf_weights_diff(&report, at(a), at(b), NULL, NULL));
+    assert_true(report.tensors > 0 && report.different == 0);
+}
+
 /* Until runs in float32 refused an order of bfloat16 sums they stored it. */
 static void test_resume__an_order_that_means_nothing_stays(void **state)
 {
@@ -195,7 +203,6 @@ static void test_resume__what_a_run_does_anyway_may_be_named(void **state)
     static const char all[] = "lora-sums: slices\npadding: file\nbf16-sums: pairs\n",
                       type[] = "dtype: bfloat16\nlora-sums: slices\npadding: file\n"
                                "bf16-sums: pairs\n";
-    sheaf_weights_diff_report report;
     CHECK_OK(train("named", 2, false, type));
     CHECK_OK(train("silent", 1, false, type));
     for (int i = 0; i < 3; i++) {
@@ -213,9 +220,22 @@ static void test_resume__what_a_run_does_anyway_may_be_named(void **state)
     CHECK_OK(train("silent", 2, true, all));
     for (int i = 0; i < 3; i++)
         check_settings("silent", lines[i], false);
-    SHEAF_INIT(&report);
-    CHECK_OK(sheaf_weights_diff(&report, at("silent/adapter"), at("named/adapter"), NULL, NULL));
-    assert_true(report.tensors > 0 && report.different == 0);
+    check_same("silent/adapter", "named/adapter");
+}
+
+/* Until flags beside an adapter were compared with it, settings had what flags said. */
+static void test_resume__settings_that_are_not_the_adapters_stay(void **state)
+{
+    char settings[600];
+    snprintf(settings, sizeof settings, "adapter: '%s'\n", at("run/adapter"));
+    CHECK_OK(train("further", 1, false, settings));
+    CHECK_OK(train("further too", 2, false, settings));
+    check_settings("further", "lora-rank: 8\n", true);
+    change_settings("further", "lora-rank: 8\n", "lora-rank: 2\n");
+    change_manifest("further", "lora-rank: 8\\n", "lora-rank: 2\\n");
+    CHECK_OK(train("further", 2, true, NULL));
+    check_settings("further", "lora-rank: 2\n", true);
+    check_same("further/adapter", "further too/adapter");
 }
 
 static void test_contract__is_that_of_its_page(void **state)
@@ -238,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
         cmocka_unit_test(test_resume__an_order_that_means_nothing_stays),
         cmocka_unit_test(test_resume__what_a_run_does_anyway_may_be_named),
+        cmocka_unit_test(test_resume__settings_that_are_not_the_adapters_stay),
     };
     return cmocka_run_group_tests(tests, train_once, remove_scratch);
 }

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "comm/process.h"
+#include "library/adapter_settings.h"
 #include "library/run_paths.h"
 #include "library/train_settings.h"
 #include "library/watched.h"
@@ -252,6 +253,8 @@ static sheaf_status *settle(session *s)
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
+    if (st == NULL && s->stored == NULL)
+        st = sheaf__adapter_settings(how->state, how->table, o);
     if (st == NULL &&
         (o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL))
         warn_of_warmup(s, o); /* else those that this process starts do */

@@ -9,7 +9,7 @@ train() { # train NAME CODE PATTERN FLAG...: a run that must fail and leave no r
     local name=$1 code=$2 pattern=$3
     shift 3
     rm -rf "$work/out"
-    runs "$name" "$code" "$pattern" train --method lora --lora-rank 2 --steps 2 --out "$work/out" "$@"
+    runs "$name" "$code" "$pattern" train --method lora --lora-rank "${rank:-2}" --steps 2 --out "$work/out" "$@"
     absent "$name: no result is left" "$work/out/adapter"
 }
 edit() { sed -i "$2" "$1/config.json"; } # edit MODEL SED-SCRIPT
@@ -97,7 +97,7 @@ check "as the metrics say" near "$(tail -n 1 "$work/warm/metrics.jsonl" | sed 's
 runs "one that just ends is none" 0 . train --model "$work/bytes" --data "$work/pairs.jsonl" --steps 4 --warmup 3 --lr 0.01 --out "$work/warmer"
 check "to warn of" sh -c '! grep -q warmup "$1"' . "$work/stderr"
 
-train "an adapter for another base" 3 'adapter|lora_' --model "$llama/tiny_qwen2/hf" --data "$llama/tiny_qwen2/fwd_inputs.safetensors" --adapter "$llama/tiny_llama/lora/adapter_final"
+rank=4 train "an adapter for another base" 3 'adapter|lora_' --model "$llama/tiny_qwen2/hf" --data "$llama/tiny_qwen2/fwd_inputs.safetensors" --adapter "$llama/tiny_llama/lora/adapter_final"
 runs "merging an adapter for another base" 3 'lora_|adapter' merge "$llama/tiny_qwen2/hf" "$llama/tiny_llama/lora/adapter_final" "$work/m"
 absent "leaves nothing" "$work/m"
 train "more ranks than slices" 2 'slices' --model "$model" --data "$data" --tp 9

@@ -69,6 +69,34 @@ adapted=$(json_number "$work/stdout" loss)
 runs "eval of the merged model" 0 . eval --model "$work/merged" --data "$data" --json
 check "gives the same loss" near "$(json_number "$work/stdout" loss)" "$adapted" 1e-4
 
+# Flags beside an adapter say what it is, or are refused.
+from=(--model "$model" --data "$data" --adapter "$work/t1/adapter" --micro-batch 1)
+while read -r name pattern flags; do
+    # shellcheck disable=SC2086
+    runs "$name beside an adapter that has another" 2 "sheaf: --$name .*expected: ${pattern//_/ } the config of --adapter.*try: +without --$name" train "${from[@]}" --steps 1 $flags --out "$work/none"
+done <<'END'
+lora-rank 4,_as --lora-rank 2
+lora-alpha 8,_as --lora-alpha 99
+lora-targets what --lora-targets k_proj
+lora-exclude what --lora-exclude k_proj
+lora-layers what --lora-layers 0
+lora-dropout 0,_as --lora-dropout 0.5
+lora-rslora false,_as --lora-rslora
+lora-bias none,_as --lora-bias all
+lora-rank-pattern what --lora-rank-pattern q_proj=2
+lora-alpha-pattern what --lora-alpha-pattern q_proj=2
+modules-to-save what --modules-to-save lm_head
+END
+printf 'lora-rank: 2\n' >"$work/rank.recipe"
+runs "so is a recipe's" 2 'sheaf: --lora-rank .*expected: 4, as' train "${from[@]}" --steps 1 --recipe "$work/rank.recipe" --out "$work/none"
+absent "nothing is left of these" "$work/none"
+runs "none" 0 . train "${from[@]}" --steps 1 --out "$work/plain"
+check "gives settings the adapter's" bash -c "grep -qx 'lora-rank: 4' '$work/plain/settings' && grep -qx 'lora-alpha: 8' '$work/plain/settings' && ! grep -q lora-targets '$work/plain/settings'"
+alike=(--lora-rank 4 --lora-targets q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj --lora-rank-pattern q_proj=4)
+runs "those that mean the same" 0 . train "${from[@]}" --steps 1 "${alike[@]}" --out "$work/alike"
+same "give the same" "$work/plain/adapter" "$work/alike/adapter"
+runs "and go on" 0 'going on after step 1' train "${from[@]}" --steps 2 "${alike[@]}" --out "$work/alike" --resume
+
 runs "generate with the adapter on one rank" 0 '"tokens"' generate --model "$model" --adapter "$work/t1/adapter" --tokens 1,5,9 --max-new 8 --greedy --tp 1 --json
 cp "$work/stdout" "$work/g1"
 runs "and on three" 0 '"tokens"' generate --model "$model" --adapter "$work/t1/adapter" --tokens 1,5,9 --max-new 8 --greedy --tp 3 --json

@@ -1,0 +1,320 @@
+/* adapter_settings.c - see adapter_settings.h. */
+#include "library/adapter_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lora/options.h"
+#include "models/open.h"
+
+typedef struct compared {
+    const sheaf__settings *state;
+    const sheaf__setting *table;
+    const sheaf_train_options *o;
+    const sheaf_schema *schema;
+    const sheaf_lora *is; /* the adapter's */
+} compared;
+
+/* An empty text says nothing. */
+static bool said(const compared *c, const char *name)
+{
+    const sheaf__setting *o = sheaf__setting_find(c->table, name);
+    const ptrdiff_t i = o - c->table;
+    const char *text =
+        (o->kind & SHEAF__IS_KIND) == SHEAF__IS_TEXT ? *(const char **)o->value : "-";
+    return (c->state->given[i] || c->state->from_file[i]) && text != NULL && text[0] != '\0';
+}
+
+/* `is`: the adapter's value, as the flag would say it; NULL: which it cannot. */
+static sheaf_status *differs(const compared *c, const char *name, const char *is)
+{
+    char *said_so = sheaf__setting_show(sheaf__setting_find(c->table, name));
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s", name);
+    if (is != NULL)
+        sheaf_expected(st, "%s, as the config of --adapter %s has it", is, c->o->adapter);
+    else
+        sheaf_expected(st, "what the config of --adapter %s has", c->o->adapter);
+    sheaf_found(st, "%s", said_so == NULL ? "another" : said_so);
+    free(said_so);
+    return sheaf_try_this(st,
+                          "without --%s: the adapter's config decides; a new adapter begins "
+                          "without --adapter",
+                          name);
+}
+
+/* ---- numbers ---- */
+
+/* What --lora-rank and --lora-alpha would say: what most modules have. A file has other numbers of
+ * fused layers: those of all parts together. */
+static int64_t rank_of(const sheaf_lora *lora)
+{
+    int64_t rank = lora->options.rank;
+    for (int i = 0, most = 0; i < lora->nmodules; i++) {
+        int n = 0;
+        for (int j = 0; j < lora->nmodules; j++)
+            n += lora->module[j].rank == lora->module[i].rank;
+        if (n > most) {
+            most = n;
+            rank = lora->module[i].rank;
+        }
+    }
+    return rank;
+}
+
+static double alpha_of(const sheaf_lora *lora)
+{
+    double alpha = lora->options.alpha;
+    for (int i = 0, most = 0; i < lora->nmodules; i++) {
+        int n = 0;
+        for (int j = 0; j < lora->nmodules; j++)
+            n += lora->module[j].alpha == lora->module[i].alpha;
+        if (n > most) {
+            most = n;
+            alpha = lora->module[i].alpha;
+        }
+    }
+    return alpha;
+}
+
+/* `value`: the adapter's. */
+static sheaf_status *differs_as(const compared *c, const char *name, const void *value)
+{
+    sheaf__setting as = *sheaf__setting_find(c->table, name);
+    as.value = (void *)value;
+    char *text = sheaf__setting_show(&as);
+    sheaf_status *st = differs(c, name, text);
+    free(text);
+    return st;
+}
+
+static sheaf_status *check_numbers(const compared *c)
+{
+    const sheaf_train_options *o = c->o;
+    const sheaf_lora_options *is = &c->is->options;
+    const int64_t rank = rank_of(c->is);
+    const double alpha = alpha_of(c->is);
+    const int bias = (int)is->bias;
+    if (said(c, "lora-rank") && !said(c, "lora-rank-pattern") && o->lora_rank != rank &&
+        o->lora_rank != is->rank)
+        return differs_as(c, "lora-rank", &rank);
+    if (said(c, "lora-alpha") && !said(c, "lora-alpha-pattern") && o->lora_alpha != alpha &&
+        o->lora_alpha != is->alpha)
+        return differs_as(c, "lora-alpha", &alpha);
+    if (said(c, "lora-dropout") && o->lora_dropout != is->dropout)
+        return differs_as(c, "lora-dropout", &is->dropout);
+    if (said(c, "lora-rslora") && o->lora_rslora != is->rslora)
+        return differs_as(c, "lora-rslora", &is->rslora);
+    if (said(c, "lora-bias") && (int)o->lora_bias != bias)
+        return differs_as(c, "lora-bias", &bias);
+    return NULL;
+}
+
+/* ---- lists, by the modules that they mean ---- */
+
+static void drop_list(char ***list, int *n)
+{
+    for (int i = 0; i < *n; i++)
+        free((*list)[i]);
+    free(*list);
+    *list = NULL;
+    *n = 0;
+}
+
+static void drop_text(char **text)
+{
+    free(*text);
+    *text = NULL;
+}
+
+static void drop_patterns(sheaf_pattern **list, int *n)
+{
+    for (int i = 0; i < *n; i++)
+        free((*list)[i].key);
+    free(*list);
+    *list = NULL;
+    *n = 0;
+}
+
+static void drop_exclude(sheaf_lora_options *o)
+{
+    drop_list(&o->exclude, &o->nexclude);
+    drop_text(&o->exclude_regex);
+}
+
+static void drop_layers(sheaf_lora_options *o)
+{
+    free(o->layers);
+    o->layers = NULL;
+    o->nlayers = 0;
+    drop_list(&o->layers_pattern, &o->nlayers_pattern);
+}
+
+static sheaf_status *say_targets(sheaf_lora_options *out, const compared *c)
+{
+    const sheaf_train_options *o = c->o;
+    sheaf_status *st = NULL;
+    if (said(c, "lora-targets")) { /* then all three are what flags say */
+        drop_list(&out->targets, &out->ntargets);
+        drop_text(&out->target_regex);
+        drop_exclude(out);
+        drop_layers(out);
+        st = sheaf__lora_set_targets(out, o->lora_targets);
+    }
+    if (st == NULL && said(c, "lora-exclude")) {
+        drop_exclude(out);
+        st = sheaf__lora_set_exclude(out, o->lora_exclude);
+    }
+    if (st == NULL && said(c, "lora-layers")) {
+        drop_layers(out);
+        st = sheaf__lora_set_layers(out, o->lora_layers);
+    }
+    return st;
+}
+
+/* Of modules that no pattern names, where no flag says more: whatever the adapter has is right. */
+#define ANY_RANK 65536
+#define ANY_ALPHA 1e-300
+
+static sheaf_status *say_ranks(sheaf_lora_options *out, const compared *c)
+{
+    out->whole_rank = false;
+    out->rank = said(c, "lora-rank") ? c->o->lora_rank : ANY_RANK;
+    drop_patterns(&out->rank_pattern, &out->nrank_pattern);
+    return sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern, c->o->lora_rank_pattern,
+                                   true);
+}
+
+static sheaf_status *say_alphas(sheaf_lora_options *out, const compared *c)
+{
+    out->whole_rank = false;
+    out->alpha = said(c, "lora-alpha") ? c->o->lora_alpha : ANY_ALPHA;
+    drop_patterns(&out->alpha_pattern, &out->nalpha_pattern);
+    return sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
+                                   c->o->lora_alpha_pattern, false);
+}
+
+static sheaf_status *say_saved(sheaf_lora_options *out, const compared *c)
+{
+    drop_list(&out->modules_to_save, &out->nmodules_to_save);
+    return sheaf__lora_set_saved(out, c->o->modules_to_save);
+}
+
+static bool same_modules(const compared *c, const sheaf_lora *other)
+{
+    bool same = other->nmodules == c->is->nmodules;
+    for (int i = 0; same && i < other->nmodules; i++)
+        same = other->module[i].base == c->is->module[i].base;
+    return same;
+}
+
+static bool same_ranks(const compared *c, const sheaf_lora *other)
+{
+    bool same = same_modules(c, other);
+    for (int i = 0; same && i < other->nmodules; i++)
+        same = other->module[i].rank == c->is->module[i].rank || other->module[i].rank == ANY_RANK;
+    return same;
+}
+
+static bool same_alphas(const compared *c, const sheaf_lora *other)
+{
+    bool same = same_modules(c, other);
+    for (int i = 0; same && i < other->nmodules; i++)
+        same =
+            other->module[i].alpha == c->is->module[i].alpha || other->module[i].alpha == ANY_ALPHA;
+    return same;
+}
+
+/* An adapter lists what --train named among them. */
+static bool same_saved(const compared *c, const sheaf_lora *other)
+{
+    const bool trains = c->o->train != NULL && c->o->train[0] != '\0';
+    bool same = trains || other->nsaved == c->is->nsaved;
+    for (int i = 0; same && i < other->nsaved; i++) {
+        same = false;
+        for (int j = 0; j < c->is->nsaved && !same; j++)
+            same = other->saved[i] == c->is->saved[j];
+    }
+    return same;
+}
+
+/* The adapter's options, but for what flags say of one thing, mean the same for this model. */
+static sheaf_status *check_list(const compared *c, const char *name,
+                                sheaf_status *(*say)(sheaf_lora_options *, const compared *),
+                                bool (*same)(const compared *, const sheaf_lora *))
+{
+    sheaf_lora_options options = { 0 };
+    sheaf_lora *other = NULL;
+    sheaf_status *st = sheaf__lora_options_copy(&options, &c->is->options);
+    if (st != NULL)
+        return st;
+    st = sheaf_in(say(&options, c), "--%s", name);
+    if (st == NULL) {
+        sheaf_status *none = sheaf_lora_resolve(&other, c->schema, &options);
+        if (none != NULL || !same(c, other))
+            st = differs(c, name, NULL);
+        sheaf_status_free(none);
+    }
+    sheaf_lora_free(other);
+    sheaf_lora_options_release(&options);
+    return st;
+}
+
+static sheaf_status *check_lists(const compared *c)
+{
+    const char *const where = said(c, "lora-targets")   ? "lora-targets"
+                              : said(c, "lora-exclude") ? "lora-exclude"
+                              : said(c, "lora-layers")  ? "lora-layers"
+                                                        : NULL;
+    sheaf_status *st = where == NULL ? NULL : check_list(c, where, say_targets, same_modules);
+    if (st == NULL && said(c, "lora-rank-pattern"))
+        st = check_list(c, "lora-rank-pattern", say_ranks, same_ranks);
+    if (st == NULL && said(c, "lora-alpha-pattern"))
+        st = check_list(c, "lora-alpha-pattern", say_alphas, same_alphas);
+    if (st == NULL && said(c, "modules-to-save"))
+        st = check_list(c, "modules-to-save", say_saved, same_saved);
+    return st;
+}
+
+/* Only what a flag could say: settings are read back. */
+static void take(sheaf_train_options *o, const compared *c)
+{
+    const sheaf_lora_options *is = &c->is->options;
+    const int64_t rank = rank_of(c->is);
+    const double alpha = alpha_of(c->is);
+    if (!said(c, "lora-rank") && rank >= 1 && rank <= 65536)
+        o->lora_rank = rank;
+    if (!said(c, "lora-alpha") && alpha > 0)
+        o->lora_alpha = alpha;
+    if (!said(c, "lora-dropout"))
+        o->lora_dropout = is->dropout;
+    if (!said(c, "lora-rslora"))
+        o->lora_rslora = is->rslora;
+    if (!said(c, "lora-bias"))
+        o->lora_bias = is->bias;
+}
+
+sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf__setting *table,
+                                      sheaf_train_options *o)
+{
+    sheaf__opened opened = { 0 };
+    if (o->method != SHEAF_METHOD_LORA || o->adapter == NULL || o->adapter[0] == '\0')
+        return NULL;
+    sheaf_status *unread =
+        sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model,
+                                                           .config = o->config,
+                                                           .slices = o->slices,
+                                                           .adapter = o->adapter,
+                                                           .config_only = true });
+    sheaf_status *st = NULL;
+    if (unread == NULL && opened.lora != NULL) {
+        const compared c = { state, table, o, opened.schema, opened.lora };
+        st = check_numbers(&c);
+        if (st == NULL)
+            st = check_lists(&c);
+        if (st == NULL)
+            take(o, &c);
+    }
+    sheaf_status_free(unread);
+    sheaf__opened_close(&opened);
+    return st;
+}
