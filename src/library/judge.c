@@ -15,11 +15,11 @@ static bool needs_words(const sheaf__judge *j)
     return j->words || sheaf__family_for(&j->opened.config)->towers != NULL;
 }
 
-static sheaf_status *take_from_run(sheaf__judge *j)
+static void take_from_run(sheaf__judge *j)
 {
     const sheaf__run_texts *run = &j->run.texts;
     j->dtype = sheaf__run_model_dtype(&j->run, j->dtype, j->told);
-    sheaf_status *st = sheaf__sums_check(j->sums, j->dtype);
+    sheaf__sums_note(j->sums, j->dtype, j->told);
     j->sums = sheaf__sums_of(j->sums, j->run.sums, j->dtype);
     sheaf__run_model_words(&j->run, &j->tokenizer, &j->prompt_template, &j->date, &j->query);
     if (j->loss_on == SHEAF_LOSS_UNNAMED)
@@ -31,7 +31,6 @@ static sheaf_status *take_from_run(sheaf__judge *j)
     /* else a length only refuses */
     if (j->seq == 0 && (j->on_long == SHEAF_LONG_CUT || j->on_long == SHEAF_LONG_SKIP))
         j->seq = run->seq;
-    return st;
 }
 
 sheaf_status *sheaf__judge_open(sheaf__judge *j)
@@ -49,9 +48,7 @@ sheaf_status *sheaf__judge_open(sheaf__judge *j)
     j->given_template = j->prompt_template;
     j->given_date = j->date;
     j->given_query = j->query;
-    st = take_from_run(j);
-    if (st != NULL)
-        return st;
+    take_from_run(j);
     const bool words = needs_words(j);
     return sheaf__wording_open(
         &j->wording, &j->opened.config,

@@ -243,6 +243,7 @@ static sheaf_status *settle(session *s)
 {
     const sheaf__session_options *how = s->how;
     sheaf_train_options *o = how->options;
+    const sheaf_bf16_sums asked = o->sums;
     sheaf_status *st = join(o);
     if (st == NULL)
         st = look_back(s);
@@ -250,6 +251,8 @@ static sheaf_status *settle(session *s)
         st = take_stored(s);
     if (st == NULL)
         st = sheaf__train_settings_check(how->state, how->table, o);
+    if (st == NULL)
+        sheaf__sums_note(asked, o->dtype, how->events);
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);

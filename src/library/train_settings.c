@@ -80,13 +80,11 @@ static bool prefers_tiles(void)
     return first_prefers >= 0 ? first_prefers > 0 : sheaf__units_prefer_tiles();
 }
 
-sheaf_status *sheaf__sums_check(sheaf_bf16_sums asked, sheaf_dtype dtype)
+void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events)
 {
-    if (asked == SHEAF_SUMS_UNNAMED || dtype == SHEAF_BF16)
-        return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--bf16-sums"),
-                                      "--dtype bfloat16 beside it, which alone has such an order"),
-                       "%s", sheaf_dtype_torch_name(dtype));
+    if (asked != SHEAF_SUMS_UNNAMED && dtype != SHEAF_BF16)
+        sheaf_note(events, "--bf16-sums %s has no effect: %s has one order of sums",
+                   sheaf__sums_name(SHEAF_BF16, asked), sheaf_dtype_torch_name(dtype));
 }
 
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype)
@@ -358,13 +356,12 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
     return n - 1;
 }
 
-/* An order that means nothing in the run's type is none: a recipe's line, as when the run began. A
- * flag that names one is refused by sheaf__train_settings_check(). */
+/* An order that means nothing in the run's type is none, as when the run began. */
 static sheaf_status *resumed_sums(const sheaf__settings *state, const sheaf__setting *table,
                                   sheaf_train_options *o)
 {
     const ptrdiff_t i = sheaf__setting_find(table, "bf16-sums") - table;
-    bool is = state->unnamed[i] && !state->given[i];
+    bool is = state->unnamed[i];
     sheaf_status *st = o->dtype == SHEAF_BF16
                            ? sheaf__settings_unnamed(&is, state, table, "bf16-sums", "pairs")
                            : NULL;
@@ -552,10 +549,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     if (o->method == SHEAF_METHOD_FULL && sheaf__settings_given(state, table, "train"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"),
                               "--method lora or head beside it");
-    if (sheaf__settings_given(state, table, "bf16-sums")) /* a recipe may be of another type */
-        st = sheaf__sums_check(o->sums, o->dtype);
-    if (st == NULL)
-        st = check_schedule(state, table, o);
+    st = check_schedule(state, table, o);
     if (st == NULL)
         st = check_scale(state, table, o);
     return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(state, table);

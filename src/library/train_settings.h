@@ -56,8 +56,8 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
  * faster: whether that is `tiles`, by sheaf__units_prefer_tiles(). Collective, once they have met;
  * later calls do nothing, and neither does one process. */
 sheaf_status *sheaf__sums_agree(bool tiles);
-/* sheaf__sums_check - SHEAF_E_ARG for an order that is asked for in another type. */
-sheaf_status *sheaf__sums_check(sheaf_bf16_sums asked, sheaf_dtype dtype);
+/* sheaf__sums_note - events hear of an order that is asked for in another type. */
+void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events);
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
  * fastest where the first process is; unnamed in other types than bfloat16. */
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
