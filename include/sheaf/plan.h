@@ -71,8 +71,8 @@ typedef struct sheaf_timing_options {
     const char *save_profile; /* file that gets what is measured: new, or a profile; NULL: none */
     const char *machine;      /* its name, for profiles and what is said of them; NULL: none */
     const char *link; /* "latency=5us,bandwidth=12GB/s": ranks are elsewhere, that far from each
-                         other, and one of them is measured by itself; NULL: all are, as threads.
-                         Only with several ranks */
+                         other, and the one with the most to do is measured by itself; NULL: all
+                         are, as threads. Only with several ranks */
     int64_t batch;    /* sheaf_model_timing(): sequences together; 0: one */
     int64_t max_new;  /* sheaf_model_timing(): of the positions, those of the answer; 0: one */
 } sheaf_timing_options;

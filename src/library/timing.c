@@ -18,10 +18,11 @@ typedef struct timing {
     sheaf__job job;
     sheaf_profile *out;
     int steps;
-    bool processor, alone;  /* alone: the first rank by itself */
-    sheaf__timed of[STEPS]; /* the first rank's, as what follows */
-    double first;           /* seconds of the first step */
-    size_t loaded;          /* its memory before */
+    bool processor, alone; /* alone: rank `rank` by itself */
+    int rank;              /* that is timed, as what follows says */
+    sheaf__timed of[STEPS];
+    double first;  /* seconds of the first step */
+    size_t loaded; /* its memory before */
 } timing;
 
 /* ---- what is read ---- */
@@ -104,11 +105,12 @@ int sheaf__timing_threads(const sheaf_profile_setting *of, const sheaf__device *
     return one ? device->threads : of->threads;
 }
 
-bool sheaf__timing_by_processor(const sheaf_profile_setting *of)
+bool sheaf__timing_by_processor(const sheaf_profile_setting *of, int rank)
 {
     const int ranks = of->tp * of->dp;
     const bool alone = strcmp(of->ranks, "alone") == 0;
-    return alone ? sheaf__threads_of(of->threads, ranks, 0) == 1 : of->threads == 1 && ranks == 1;
+    return alone ? sheaf__threads_of(of->threads, ranks, rank) == 1
+                 : of->threads == 1 && ranks == 1;
 }
 
 /* ---- measuring ---- */
@@ -217,7 +219,7 @@ static sheaf_status *time_rank(void *arg, const sheaf__grid *grid)
     timing *t = arg;
     sheaf__rank rank = { 0 };
     sheaf_status *st = sheaf__rank_open(&rank, SHEAF_CPU, t->alone ? NULL : grid,
-                                        sheaf_comm_rank(grid->all), &t->job);
+                                        t->alone ? t->rank : sheaf_comm_rank(grid->all), &t->job);
     st = sheaf_comm_agree(grid->all, st);
     if (st == NULL)
         st = take_turns(t, &rank, grid->all);
@@ -290,7 +292,8 @@ sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *q
     out->of = sheaf__timing_setting(q, how->link);
     snprintf(out->machine, sizeof out->machine, "%s", how->machine);
     t->alone = how->link != NULL;
-    t->processor = sheaf__timing_by_processor(&out->of);
+    t->rank = how->rank;
+    t->processor = sheaf__timing_by_processor(&out->of, how->rank);
     st = measure(t, q, how->events);
     for (int s = 0; s < STEPS; s++)
         sheaf__work_release(&t->of[s].work);
@@ -314,22 +317,23 @@ static void add_time(sheaf_time *to, const sheaf_time *from, double share)
     to->farthest = from->farthest > to->farthest ? from->farthest : to->farthest;
 }
 
-/* What the first rank exchanges in a step of the question. */
+/* What the rank exchanges in a step of the question. */
 static sheaf_status *add_exchange(sheaf_time *out, const sheaf__question *q,
-                                  const sheaf__subset *set, const sheaf_cluster_link *link)
+                                  const sheaf__subset *set, const sheaf__timing_how *how)
 {
     sheaf__count exchange[SHEAF__TRAFFICS] = { { 0 } };
     sheaf__job job = sheaf__question_job(q);
     job.train = *set;
     job.eval = (sheaf__subset){ 0 };
-    sheaf_status *st = q->o.tp * q->o.dp == 1 ? NULL : sheaf_plan_exchange(exchange, &job, 0, 0);
+    sheaf_status *st =
+        q->o.tp * q->o.dp == 1 ? NULL : sheaf_plan_exchange(exchange, &job, how->rank, 0);
     if (st == NULL)
-        sheaf_time_exchange(out, exchange, link);
+        sheaf_time_exchange(out, exchange, how->link);
     return st;
 }
 
 sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
-                                    const sheaf_profile *profile, const sheaf_cluster_link *link)
+                                    const sheaf_profile *profile, const sheaf__timing_how *how)
 {
     sheaf_train_options o;
     sheaf__subset set;
@@ -339,7 +343,7 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
     if (st != NULL)
         return st;
     const sheaf__job job = job_of(q, &o, &set);
-    const sheaf_profile_setting asked = sheaf__timing_setting(q, link);
+    const sheaf_profile_setting asked = sheaf__timing_setting(q, how->link);
     const int steps = count_steps(q, &set);
     const int64_t micros = (q->o.accumulate + o.dp - 1) / o.dp;
     st = sheaf_profile_check(profile, &asked, q->flags);
@@ -347,7 +351,7 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
         sheaf__work work = { 0 }, asked_of = { 0 };
         sheaf_time one;
         sheaf_plan_size size;
-        st = sheaf_plan_work(&work, &size, &job, s);
+        st = sheaf_plan_work(&work, &size, &job, how->rank, s);
         add_all(&asked_of, &work, sheaf_data_is_packed(set.data));
         if (st == NULL && asked_of.no_memory)
             st = sheaf_fail(SHEAF_E_MEMORY, "list of ops");
@@ -359,7 +363,7 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
         sheaf__work_release(&asked_of);
     }
     if (st == NULL)
-        st = add_exchange(out, q, &set, link);
+        st = add_exchange(out, q, &set, how);
     sheaf_data_close(made);
     return st;
 }

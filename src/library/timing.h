@@ -10,10 +10,10 @@ enum { SHEAF__TIMED_LAYERS = 3 }; /* the first, the last and one between, of eac
 
 typedef struct sheaf__timing_how {
     const char *machine; /* its name */
-    /* With it, of several ranks: the first is measured by itself, and what it exchanges takes as
-     * long as this link needs; NULL: all are measured, as the threads or processes that they are.
-     */
+    /* With it, of several ranks: one is measured by itself, and what it exchanges takes as long as
+     * this link needs; NULL: all are measured, as the threads or processes that they are. */
     const sheaf_cluster_link *link;
+    int rank; /* the one that is measured or, of all, looked at: the first but with a link */
     const sheaf_events *events;
 } sheaf__timing_how;
 
@@ -29,7 +29,7 @@ sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *q
 /* sheaf__timing_predict - a step of the question, the mean of the first ones where its rows differ.
  * Errors: SHEAF_E_ARG for a profile of another setting. */
 sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *question,
-                                    const sheaf_profile *profile, const sheaf_cluster_link *link);
+                                    const sheaf_profile *profile, const sheaf__timing_how *how);
 
 /* Of a question of generation: the prompts that are read together, and then a token of each in the
  * middle of the answer. */
@@ -47,7 +47,7 @@ sheaf_status *sheaf__timing_measure_answers(sheaf_profile *out, const sheaf__que
 sheaf_status *sheaf__timing_predict_answers(sheaf__timing_answers *out,
                                             const sheaf__question *question,
                                             const sheaf_profile *profile,
-                                            const sheaf_cluster_link *link);
+                                            const sheaf__timing_how *how);
 
 /* What is asked, and the answer. */
 typedef struct sheaf__timing_asked {
@@ -60,9 +60,11 @@ typedef struct sheaf__timing_found {
     sheaf_time next;        /* of generation a token of each sequence; step 0: training */
     double tokens;          /* of a step, or of all prompts */
     int64_t batch, max_new; /* of generation */
+    int rank;               /* that the times are of; with a link the one with the most to do */
 } sheaf__timing_found;
 
-/* sheaf__timing_find - reads or measures the profile, and prices the question; release `from` also
+/* sheaf__timing_find - reads or measures the profile, and prices the question; of several ranks
+ * with a link the one that has the most to do (asked->how.rank is not read). Release `from` also
  * after a failure. Of several processes the first has the answer. */
 sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question *question,
                                  const sheaf__timing_asked *asked);
@@ -73,7 +75,7 @@ double sheaf__timing_tokens(const sheaf__question *question);
  * processor's clock? Where one thread computes, others on the machine cost less truth so. */
 sheaf_profile_setting sheaf__timing_setting(const sheaf__question *question,
                                             const sheaf_cluster_link *link);
-bool sheaf__timing_by_processor(const sheaf_profile_setting *of);
+bool sheaf__timing_by_processor(const sheaf_profile_setting *of, int rank);
 /* Compute threads of this process while it measures. */
 int sheaf__timing_threads(const sheaf_profile_setting *of, const sheaf__device *device);
 /* Ranks are processes where several have come together. */

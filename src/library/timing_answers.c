@@ -24,10 +24,10 @@ typedef struct sweep {
 typedef struct timing {
     sheaf_plan_generation asked; /* of the short model */
     const sheaf_data *data;
-    int64_t left_out; /* bytes of a rank in the layers that it lacks */
-    bool processor;
+    int64_t left_out;      /* bytes of a rank in the layers that it lacks */
+    bool processor, alone; /* alone: one rank by itself, else the first is timed */
     sheaf_profile *out;
-    sheaf__timed read, next; /* the first rank's, as what follows */
+    sheaf__timed read, next; /* of the rank that is timed, as what follows */
     sheaf__turns plain;      /* tokens without a list of ops, which takes time too */
     double first, fresh;
 } timing;
@@ -93,7 +93,12 @@ static void close_sweep(sweep *s)
     free(s->sum);
 }
 
-/* The first rank's clock decides for all. */
+static bool is_timed(const timing *t, const sheaf__context *c)
+{
+    return t->alone || sheaf__is_first(c);
+}
+
+/* The clock of the rank that is timed decides for all. */
 static sheaf_status *agree_over(const sheaf__context *c, bool *over)
 {
     int flag = *over;
@@ -103,13 +108,13 @@ static sheaf_status *agree_over(const sheaf__context *c, bool *over)
     return st;
 }
 
-/* listed: with its ops. Seconds; of others than the first rank they say nothing. */
+/* listed: with its ops. Seconds; of ranks that are not timed they say nothing. */
 static sheaf_status *take_turn(double *seconds, sheaf__timed_turn *turn, timing *t, sheaf_passes *p,
                                sheaf_status *(*run)(sheaf_passes *), bool listed)
 {
     sheaf__context *c = p->model->context;
     sheaf__timed_begin(turn, t->processor);
-    c->work = listed && sheaf__is_first(c) ? &turn->now : NULL;
+    c->work = listed && is_timed(t, c) ? &turn->now : NULL;
     sheaf_status *st = run(p);
     *seconds = sheaf__timed_end(turn);
     c->work = NULL;
@@ -126,7 +131,7 @@ static sheaf_status *open_and_read(sheaf_passes *p)
 static sheaf_status *time_reading(timing *t, sheaf_passes *p)
 {
     const sheaf__context *c = p->model->context;
-    const bool first_rank = sheaf__is_first(c);
+    const bool timed = is_timed(t, c);
     const sheaf__work clock = { 0 };
     const double began = sheaf__work_now(&clock);
     sheaf_status *st = NULL;
@@ -135,13 +140,13 @@ static sheaf_status *time_reading(timing *t, sheaf_passes *p)
         sheaf__timed_turn now;
         double took;
         st = take_turn(&took, &now, t, p, open_and_read, true);
-        if (first_rank && st == NULL && turn == 0)
+        if (timed && st == NULL && turn == 0)
             t->first = took;
-        if (first_rank && st == NULL && sheaf__turns_count(turn, took, 1))
+        if (timed && st == NULL && sheaf__turns_count(turn, took, 1))
             sheaf__timed_keep(&t->read, &now, took, sheaf__timing_threads(&t->out->of, c->device));
         st = sheaf__timed_leave(&now, st);
-        over = first_rank && sheaf__turns_enough(&t->read.turns, 1, turn + 1, SHEAF__MOST_STEPS,
-                                                 sheaf__work_now(&clock) - began);
+        over = timed && sheaf__turns_enough(&t->read.turns, 1, turn + 1, SHEAF__MOST_STEPS,
+                                            sheaf__work_now(&clock) - began);
         if (st == NULL)
             st = agree_over(c, &over);
     }
@@ -152,7 +157,7 @@ static sheaf_status *time_reading(timing *t, sheaf_passes *p)
 static sheaf_status *time_tokens(timing *t, sheaf_passes *p, const sweep *s)
 {
     sheaf__context *c = p->model->context;
-    const bool first_rank = sheaf__is_first(c);
+    const bool timed = is_timed(t, c);
     const sheaf__work clock = { 0 };
     const double began = sheaf__work_now(&clock);
     sheaf_status *st = NULL;
@@ -163,7 +168,7 @@ static sheaf_status *time_tokens(timing *t, sheaf_passes *p, const sweep *s)
         double took;
         sheaf__rows(c, s->pages, 16, read_pages, (void *)s);
         st = take_turn(&took, &now, t, p, sheaf_passes_next, listed);
-        if (first_rank && st == NULL && sheaf__turns_count(turn / 2, took, 2)) {
+        if (timed && st == NULL && sheaf__turns_count(turn / 2, took, 2)) {
             if (listed)
                 sheaf__timed_keep(&t->next, &now, took,
                                   sheaf__timing_threads(&t->out->of, c->device));
@@ -171,7 +176,7 @@ static sheaf_status *time_tokens(timing *t, sheaf_passes *p, const sweep *s)
                 sheaf__turns_add(&t->plain, took);
         }
         st = sheaf__timed_leave(&now, st);
-        over = first_rank && t->next.turns.n > 0 && t->plain.n > 0 &&
+        over = timed && t->next.turns.n > 0 && t->plain.n > 0 &&
                sheaf__turns_enough(&t->plain, 1, turn + 1, 2 * SHEAF__MOST_TURNS,
                                    sheaf__work_now(&clock) - began);
         if (st == NULL)
@@ -209,11 +214,11 @@ static sheaf_status *time_model(void *self, sheaf__model *model)
     st = sheaf__agree_all(c, st);
     if (st == NULL)
         st = time_reading(t, &passes);
-    if (st == NULL && sheaf__is_first(c))
+    if (st == NULL && is_timed(t, c))
         t->fresh = (double)(c->device->peak - loaded);
     if (st == NULL)
         st = time_tokens(t, &passes, &between);
-    if (st == NULL && sheaf__is_first(c))
+    if (st == NULL && is_timed(t, c))
         collect(t);
     sheaf_passes_release(&passes);
     close_sweep(&between);
@@ -234,10 +239,13 @@ static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf_
         st = sheaf_fits_generate(&t->asked,
                                  &(sheaf_fits_how){ .force = o->force, .events = how->events });
     if (st == NULL && how->link != NULL)
-        st = sheaf_plan_alone(
-            &t->asked,
-            &(sheaf_plan_one){ .kind = SHEAF_CPU, .sums = sums, .isa = o->isa, .base = weights },
-            time_model, t);
+        st = sheaf_plan_alone(&t->asked,
+                              &(sheaf_plan_one){ .kind = SHEAF_CPU,
+                                                 .rank = how->rank,
+                                                 .sums = sums,
+                                                 .isa = o->isa,
+                                                 .base = weights },
+                              time_model, t);
     else if (st == NULL)
         st = sheaf__crew_run(&with,
                              &(sheaf__crew_options){ .transport = sheaf__timing_transport(),
@@ -304,7 +312,8 @@ sheaf_status *sheaf__timing_measure_answers(sheaf_profile *out, const sheaf__que
     if (st == NULL) {
         t->out = out;
         t->data = made;
-        t->processor = sheaf__timing_by_processor(&out->of);
+        t->processor = sheaf__timing_by_processor(&out->of, how->rank);
+        t->alone = how->link != NULL;
         st = measure(t, q, how);
         sheaf__work_release(&t->read.work);
         sheaf__work_release(&t->next.work);
@@ -318,9 +327,9 @@ sheaf_status *sheaf__timing_measure_answers(sheaf_profile *out, const sheaf__que
 
 sheaf_status *sheaf__timing_predict_answers(sheaf__timing_answers *out, const sheaf__question *q,
                                             const sheaf_profile *profile,
-                                            const sheaf_cluster_link *link)
+                                            const sheaf__timing_how *how)
 {
-    const sheaf_profile_setting setting = sheaf__timing_setting(q, link);
+    const sheaf_profile_setting setting = sheaf__timing_setting(q, how->link);
     sheaf_plan_generation asked;
     sheaf_pass_work read = { 0 }, next = { 0 };
     sheaf_plan_size size = { 0 };
@@ -330,13 +339,13 @@ sheaf_status *sheaf__timing_predict_answers(sheaf__timing_answers *out, const sh
     if (st == NULL)
         st = sheaf_profile_check(profile, &setting, q->flags);
     if (st == NULL)
-        st = sheaf_passes_work(&read, &next, &size.fresh, &asked, made);
+        st = sheaf_passes_work(&read, &next, &size.fresh, &asked, how->rank, made);
     if (st == NULL)
         st = sheaf_time_predict(&out->read, profile, &read.work, &size, 1);
     if (st == NULL)
         st = sheaf_time_next(&out->next, profile, &next.work);
-    sheaf_time_exchange(&out->read, read.exchange, link);
-    sheaf_time_exchange(&out->next, next.exchange, link);
+    sheaf_time_exchange(&out->read, read.exchange, how->link);
+    sheaf_time_exchange(&out->next, next.exchange, how->link);
     sheaf__work_release(&read.work);
     sheaf__work_release(&next.work);
     sheaf_data_close(made);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm/process.h"
+#include "models/crew.h"
 
 double sheaf__timing_tokens(const sheaf__question *q)
 {
@@ -19,13 +20,13 @@ double sheaf__timing_tokens(const sheaf__question *q)
 }
 
 static sheaf_status *predict(sheaf__timing_found *out, const sheaf__question *q,
-                             const sheaf_cluster_link *link)
+                             const sheaf__timing_how *how)
 {
     sheaf__timing_answers answers;
     out->tokens = sheaf__timing_tokens(q);
     if (q->place_text == NULL)
-        return sheaf__timing_predict(&out->is, q, &out->from, link);
-    sheaf_status *st = sheaf__timing_predict_answers(&answers, q, &out->from, link);
+        return sheaf__timing_predict(&out->is, q, &out->from, how);
+    sheaf_status *st = sheaf__timing_predict_answers(&answers, q, &out->from, how);
     out->is = answers.read;
     out->next = answers.next;
     out->batch = q->o.micro_batch;
@@ -34,20 +35,41 @@ static sheaf_status *predict(sheaf__timing_found *out, const sheaf__question *q,
     return st;
 }
 
+/* Where one rank stands for all, it is the one that the others wait for: with the most operations
+ * for each of its threads. */
+static sheaf_status *find_rank(int *rank, const sheaf__question *q)
+{
+    sheaf_plan plan;
+    double most = 0;
+    sheaf_status *st = sheaf__question_answer(&plan, q);
+    for (int r = 0; st == NULL && r < plan.ranks; r++) {
+        const double flops = plan.rank[r].flops / sheaf__threads_of(q->o.threads, plan.ranks, r);
+        if (flops > most) {
+            most = flops;
+            *rank = r;
+        }
+    }
+    return st;
+}
+
 sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question *q,
                                  const sheaf__timing_asked *asked)
 {
-    const sheaf__timing_how *how = &asked->how;
+    sheaf__timing_how how = asked->how;
     *out = (sheaf__timing_found){ 0 };
+    how.rank = 0;
     sheaf_status *st = asked->save != NULL ? sheaf_profile_may_replace(asked->save) : NULL;
+    if (st == NULL && how.link != NULL)
+        st = find_rank(&how.rank, q);
+    out->rank = how.rank;
     if (st == NULL && asked->profile != NULL)
         st = sheaf_profile_read(&out->from, asked->profile);
     else if (st == NULL)
-        st = q->place_text != NULL ? sheaf__timing_measure_answers(&out->from, q, how)
-                                   : sheaf__timing_measure(&out->from, q, how);
+        st = q->place_text != NULL ? sheaf__timing_measure_answers(&out->from, q, &how)
+                                   : sheaf__timing_measure(&out->from, q, &how);
     if (st != NULL || !sheaf__process_first())
         return st;
     if (asked->save != NULL)
         st = sheaf_profile_write(&out->from, asked->save);
-    return st == NULL ? predict(out, q, how->link) : st;
+    return st == NULL ? predict(out, q, &how) : st;
 }

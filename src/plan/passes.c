@@ -170,10 +170,12 @@ static sheaf_status *list_passes(void *self, sheaf__model *model)
 }
 
 sheaf_status *sheaf_passes_work(sheaf_pass_work *read, sheaf_pass_work *next, double *fresh,
-                                const sheaf_plan_generation *asked, const sheaf_data *data)
+                                const sheaf_plan_generation *asked, int rank,
+                                const sheaf_data *data)
 {
     listing l = { asked, data, read, next, fresh };
     *read = *next = (sheaf_pass_work){ 0 };
     *fresh = 0;
-    return sheaf_plan_alone(asked, &(sheaf_plan_one){ .kind = SHEAF_DRY }, list_passes, &l);
+    return sheaf_plan_alone(asked, &(sheaf_plan_one){ .kind = SHEAF_DRY, .rank = rank },
+                            list_passes, &l);
 }

@@ -44,9 +44,10 @@ typedef struct sheaf_pass_work {
     sheaf__count exchange[SHEAF__TRAFFICS];
 } sheaf_pass_work;
 
-/* sheaf_passes_work - of the first rank, on dry; release both lists also after a failure.
+/* sheaf_passes_work - of rank `rank`, on dry; release both lists also after a failure.
  *   fresh   out: bytes that the first reading takes from the system */
 sheaf_status *sheaf_passes_work(sheaf_pass_work *read, sheaf_pass_work *next, double *fresh,
-                                const sheaf_plan_generation *asked, const sheaf_data *data);
+                                const sheaf_plan_generation *asked, int rank,
+                                const sheaf_data *data);
 
 #endif

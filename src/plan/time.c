@@ -82,7 +82,7 @@ sheaf_status *sheaf_profile_check(const sheaf_profile *p, const sheaf_profile_se
 }
 
 sheaf_status *sheaf_plan_work(sheaf__work *out, sheaf_plan_size *size, const sheaf__job *job,
-                              int64_t done)
+                              int rank, int64_t done)
 {
     sheaf_train_options o = *job->options;
     sheaf__job one = *job;
@@ -93,7 +93,7 @@ sheaf_status *sheaf_plan_work(sheaf__work *out, sheaf_plan_size *size, const she
     one.base = one.adapter = NULL;
     one.eval = (sheaf__subset){ 0 };
     *size = (sheaf_plan_size){ 0 };
-    sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, 0, &one);
+    sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, &one);
     if (st == NULL) {
         const size_t loaded = held.device->peak;
         held.context.work = out;

@@ -56,10 +56,10 @@ sheaf_status *sheaf_profile_read(sheaf_profile *out, const char *path);
 sheaf_status *sheaf_profile_check(const sheaf_profile *profile, const sheaf_profile_setting *asked,
                                   bool flags);
 
-/* sheaf_plan_work - the ops of one micro-batch of step `done` (from 0) on the job's first rank.
+/* sheaf_plan_work - the ops of one micro-batch of step `done` (from 0) on rank `rank` of the job's.
  * job->data must be there. */
 sheaf_status *sheaf_plan_work(sheaf__work *out, sheaf_plan_size *size, const sheaf__job *job,
-                              int64_t done);
+                              int rank, int64_t done);
 
 /* Seconds of a step. */
 typedef struct sheaf_time {

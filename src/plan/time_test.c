@@ -49,7 +49,7 @@ static void list_ops(sheaf__work *work, sheaf_plan_size *size, sheaf_method meth
                                             .selection = &selection,
                                             .train = { .data = data },
                                             .seq = SEQ },
-                             0));
+                             0, 0));
     sheaf_data_close(data);
     sheaf__selection_release(&selection);
     sheaf_lora_options_release(&fresh);
@@ -158,7 +158,7 @@ static void test_time__operations_of_generation(void **state)
                                                          .batch = BATCH,
                                                          .seq = END,
                                                          .prompt = PROMPT },
-                               data));
+                               0, data));
     const sheaf__work *pass[] = { &read.work, &next.work };
     const double rows[] = { BATCH * PROMPT, BATCH },
                  pairs[] = { BATCH * PROMPT * (PROMPT + 1) / 2, BATCH * KEYS },

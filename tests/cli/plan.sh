@@ -188,7 +188,19 @@ json_exchange() { tr '{' '\n' <"$work/stdout" | sed -n '/"time"/,$p' >"$work/exc
 runs "ranks elsewhere" 0 '"ranks":"alone","exchange":\{"exchanges":[0-9]+,"sent":[0-9]+,"received":[0-9]+,"latency":1\.0,"bandwidth":1000000000' "${timed[@]}" --seq 8 --tp 2 --threads 2 "${link[@]}" --json
 json_exchange; check "a second each" waits "$work/exchange"
 runs "groups elsewhere, in float16" 0 '"ranks":"alone"' "${timed[@]}" --dtype float16 --accumulate 2 --seq 8 --dp 2 --threads 2 "${link[@]}" --json
-runs "tokens elsewhere" 0 'exchanging +[0-9]+ times, .*one rank by itself, waiting by --link' "${answers[@]}" --tp 2 --threads 2 "${link[@]}"
+runs "tokens elsewhere" 0 'exchanging +[0-9]+ times, .*rank [01] by itself, waiting by --link' "${answers[@]}" --tp 2 --threads 2 "${link[@]}"
+# Five ranks of eight slices: the first has one, as the third; the second is the first one that has two, as all of four ranks have.
+uneven=(plan --config "$configs/mini.json" --lora-targets q_proj --seq 8 --time "${link[@]}")
+runs "of uneven ranks the fullest is timed" 0 '"own_share":1\.0,.*"rank":1[,}]' "${uneven[@]}" --tp 5 --threads 5 --json
+sends_as() { # sends_as RANK: what the time of a step says it sends is what the plan says of that rank, whose rows have a label more
+    awk -v a="$(grep -o '"sent_per_step":[0-9.]*' "$work/stdout" | sed -n "$(($1 + 1))p" | cut -d: -f2)" -v b="$(tr '{' '\n' <"$work/stdout" | sed -n '/"time"/,$p' | grep -o '"sent":[0-9]*' | cut -d: -f2)" \
+        'BEGIN { print a, b; exit !(a > 0 && b > 0.95 * a && b < 1.05 * a) }'
+}
+check "with what it sends" sends_as 1
+check "not the first" bash -c '! "$@"' . sends_as 0
+runs "of generation too" 0 '"own_share":1\.0,.*"rank":1[,}]' "${uneven[@]}" --place 1 --max-new 2 --tp 5 --threads 5 --json
+runs "of threads, which the third has half as many of" 0 '"rank":2[,}]' "${uneven[@]}" --tp 5 --threads 8 --json
+runs "and of even ones the first" 0 '"rank":0[,}]' "${uneven[@]}" --tp 4 --threads 4 --json
 runs "one rank has no link" 2 '--link.*expected: several ranks.*found: +one +try: +--tp 2' "${timed[@]}" --seq 8 "${link[@]}"
 runs "nor have groups that generation lacks" 2 '--link.*expected: several ranks, --tp +found: +one +try: +--tp 2' "${answers[@]}" --dp 2 --threads 2 "${link[@]}"
 runs "a plan of generation says so" 0 '"tp":1,.*--dp 2 has no effect with --place' "${answers[@]}" --dp 2 --threads 1 --profile "$work/answers.json" --json

@@ -129,7 +129,7 @@ static void print_source(const cli *cli, const cli_time *t)
     if (is->farthest > 1)
         sheaf__print(cli->out, ", the rest scaled, by up to %.3g", is->farthest);
     if (t->link_text != NULL)
-        sheaf__print(cli->out, ", one rank by itself, waiting by --link");
+        sheaf__print(cli->out, ", rank %d by itself, waiting by --link", t->found.rank);
     else if (strcmp(t->found.from.of.ranks, "mpi") == 0)
         sheaf__print(cli->out, ", with ranks as processes");
     sheaf__print(cli->out, "; the middle measured %s took %.0f %% longer than the fastest",
@@ -217,6 +217,8 @@ static void add_about(json_t *to, const cli_time *t, const sheaf_time *is)
         t->found.from.spread, "busy", t->found.from.busy, "machine", t->found.from.machine, "cores",
         t->found.from.cores, "threads", t->found.from.of.threads, "dtype", t->found.from.of.dtype,
         "ranks", t->found.from.of.ranks, "exchange", exchange_json(t, is));
+    if (t->link_text != NULL)
+        json_object_set_new(about, "rank", json_integer(t->found.rank));
     json_object_update(to, about);
     json_decref(about);
 }
