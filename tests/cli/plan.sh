@@ -282,5 +282,5 @@ runs "it needs no memory" 2 'expected: --table without --memory.*found: +--memor
 runs "and has no kinds" 2 'expected: --table without --by.*found: +--by beside it +try: +--by alone' "${config[@]}" --table ranks --by component
 
 # Bytes by kind, and with data those of the first step to the byte.
-runs "what is exchanged, by kind" 0 '"exchange":\{"forward":\{"calls":[0-9]+,"exchanges":[0-9]+,"sent":[0-9]+' plan --config "$configs/mini.json" --seq 64 --tp 2 --json
+runs "what is exchanged, by kind, and the buffers it takes" 0 '"exchange_buffers":[1-9][0-9]*,.*"exchange":\{"forward":\{"calls":[0-9]+,"exchanges":[0-9]+,"sent":[0-9]+' plan --config "$configs/mini.json" --seq 64 --tp 2 --json
 finish

@@ -135,14 +135,22 @@ static void add_sizes(json_t *to, const cli_plan *q, const sheaf_plan *plan)
                   (json_int_t)copies_hold(plan, SHEAF_MEM_OPTIMIZER), "modules", list));
 }
 
+/* What a rank holds of each kind. Buffers of exchanges have a longer name, as `exchange` is what is
+ * exchanged. */
+static void add_bytes(json_t *to, const sheaf_plan_rank *rank)
+{
+    for (int k = 0; k < SHEAF_MEM_KINDS; k++)
+        json_object_set_new(
+            to, k == SHEAF_MEM_EXCHANGE ? "exchange_buffers" : sheaf_plan_kind((sheaf_memory)k),
+            json_integer((json_int_t)rank->bytes[k]));
+}
+
 static void print_json(const cli *cli, const cli_plan *q, const sheaf_plan *plan)
 {
     json_t *ranks = json_array();
     for (int r = 0; r < plan->ranks; r++) {
         json_t *one = json_object();
-        for (int k = 0; k < SHEAF_MEM_KINDS; k++)
-            json_object_set_new(one, sheaf_plan_kind((sheaf_memory)k),
-                                json_integer((json_int_t)plan->rank[r].bytes[k]));
+        add_bytes(one, &plan->rank[r]);
         if (q->ask.place_text != NULL) {
             const int stage = r / q->ask.o.tp;
             json_object_set_new(one, "stage", json_integer(stage));
