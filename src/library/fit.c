@@ -178,73 +178,90 @@ static sheaf_status *shorten(bool *fits, search *s)
     return st;
 }
 
+/* The fullest rank with other options and the same data, whose rows are opened already. False: they
+ * do not go together. */
+static bool try_help(size_t *fullest, const sheaf__question *q, const sheaf_train_options *change)
+{
+    sheaf__question other = { .o = *change,
+                              .flags = q->flags,
+                              .whole = q->whole,
+                              .images_text = q->sets.data == NULL ? q->images_text : NULL,
+                              .warned = true };
+    sheaf_plan plan;
+    other.o.data = other.o.eval_data = NULL;
+    other.o.seq = q->seq;
+    if (change->method != q->o.method)
+        other.o.train = other.o.head_patterns = NULL;
+    sheaf_status *st = sheaf__question_open(&other, NULL);
+    other.o.data = q->o.data;
+    other.o.eval_data = q->o.eval_data;
+    other.sets = q->sets;
+    other.data_bytes = q->data_bytes;
+    if (st == NULL)
+        st = sheaf__question_answer(&plan, &other);
+    const bool known = st == NULL;
+    if (known)
+        *fullest = sheaf_plan_fullest(&plan);
+    other.sets = (sheaf__sets){ 0 }; /* borrowed */
+    sheaf__question_close(&other);
+    sheaf_status_free(st);
+    return known;
+}
+
 /* Nothing fits: what would need less? */
-static sheaf_status *tell_helps(sheaf__fit *out, const search *s)
+static void tell_helps(sheaf__fit *out, const search *s)
 {
     const sheaf_train_options *o = &s->q->o;
     sheaf_train_options change[SHEAF__FIT_HELPS];
+    const char *flags[SHEAF__FIT_HELPS];
     int n = 0;
     if (o->dtype == SHEAF_F32) {
-        out->help[n].flags = "--dtype bfloat16";
+        flags[n] = "--dtype bfloat16";
         change[n] = *o;
         change[n++].dtype = SHEAF_BF16;
     }
     if (s->plan->weight_copies == 2) {
-        out->help[n].flags = "--weight-copies 1";
+        flags[n] = "--weight-copies 1";
         change[n] = *o;
         change[n++].weight_copies = 1;
     }
     if (o->method == SHEAF_METHOD_FULL) {
-        out->help[n].flags = "--method lora";
+        flags[n] = "--method lora";
         change[n] = *o;
         change[n++].method = SHEAF_METHOD_LORA;
     }
-    if (2 * o->slices <= SHEAF_MAX_SLICES && o->tp == o->slices) {
-        out->help[n].flags = "twice the --slices and --tp";
+    if (2 * o->slices * o->dp <= SHEAF_MAX_SLICES && o->tp == o->slices) {
+        flags[n] = "twice the --slices and --tp";
         change[n] = *o;
         change[n].slices = 2 * o->slices;
         change[n++].tp = 2 * o->slices;
     }
     if (o->method == SHEAF_METHOD_FULL && sheaf__accumulators_of(o) < 4 &&
         4 * o->tp <= SHEAF_MAX_SLICES) {
-        out->help[n].flags = "--accumulators 4 --dp 4";
+        flags[n] = "--accumulators 4 --dp 4";
         change[n] = *o;
         change[n].accumulators = 4;
         change[n++].dp = 4;
     }
-    sheaf_status *st = NULL;
-    for (int i = 0; i < n && st == NULL; i++) {
-        sheaf__question other = { .o = change[i],
-                                  .flags = s->q->flags,
-                                  .whole = s->q->whole,
-                                  .images_text = s->q->sets.data == NULL ? s->q->images_text : NULL,
-                                  .warned = true };
-        sheaf_plan plan;
-        other.o.data = other.o.eval_data = NULL;
-        other.o.seq = s->q->seq;
-        if (other.o.method != o->method)
-            other.o.train = other.o.head_patterns = NULL;
-        st = sheaf__question_open(&other, NULL);
-        if (st == NULL)
-            st = sheaf__question_answer(&plan, &other);
-        if (st == NULL)
-            out->help[i].fullest = sheaf_plan_fullest(&plan);
-        sheaf__question_close(&other);
+    for (int i = 0; i < n; i++) {
+        sheaf__fit_help help = { .flags = flags[i] };
+        if (try_help(&help.fullest, s->q, &change[i]))
+            out->help[out->nhelps++] = help;
     }
-    out->nhelps = n;
-    return st;
 }
 
-/* With what was found: would more rows at once fit too? Fewer passes are faster. */
+/* With what was found: would more rows at once fit too? Fewer passes are faster, where each group
+ * still has one. */
 static sheaf_status *try_larger(sheaf__fit *out, const search *found)
 {
     sheaf__question *q = found->q;
     const sheaf_train_options o = q->o;
+    const int64_t most = found->rows / o.dp;
     sheaf_plan plan;
     search s = *found;
     s.plan = &plan;
-    sheaf_status *st = largest(&out->larger_micro_batch, &s, o.micro_batch + 1,
-                               found->rows < 1000000 ? found->rows : 1000000);
+    sheaf_status *st =
+        largest(&out->larger_micro_batch, &s, o.micro_batch + 1, most < 1000000 ? most : 1000000);
     q->o = o;
     sheaf__question_look(q, found->events);
     return st;
@@ -282,6 +299,6 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
             out->fullest = sheaf_plan_fullest(plan);
     }
     if (st == NULL && !out->fits && trains)
-        st = tell_helps(out, &s);
+        tell_helps(out, &s);
     return st;
 }

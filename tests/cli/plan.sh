@@ -251,6 +251,26 @@ peak_planned --micro-batch 16 "${lora[@]:0:4}"; pictures=$peak
 peak_planned --micro-batch 16 "${lora[@]:0:4}" --data "$work/texts.jsonl"
 check "LoRA of all: texts need less" test "$peak" -lt "$pictures"
 
+# ---- what would help where nothing fits: with the data that are asked about ----
+runs "no more than 64 ranks are proposed" 1 'no setting up to 32 ranks fits 1 MiB.*with --dtype bfloat16: [0-9.]+ MiB' plan --config "$configs/mini.json" --slices 32 --dp 2 --seq 64 --memory 1
+check "nor twice as many" bash -c '! grep -q slices "$1"' . "$work/stderr"
+runs "each group keeps a micro-batch" 0 'fits: --tp 1; --micro-batch 2 --accumulate 2 fits too' plan --config "$configs/mini.json" --seq 64 --accumulate 4 --dp 2 --memory 1G
+helps_as_planned() { # helps_as_planned MODEL DATA: what bfloat16 is said to need is what a plan of it says
+    "$sheaf" plan --model "$1" --data "$2" --memory 2 --json >"$work/helps" 2>"$work/said"
+    test $? -eq 1 || { cat "$work/said"; return 1; }
+    "$sheaf" plan --model "$1" --data "$2" --tp 8 --checkpointing --dtype bfloat16 --json >"$work/alone" 2>&1 || return 1
+    sed 's/.*"flags":"--dtype bfloat16",//' "$work/helps" >"$work/helped"
+    echo "said $(json_number "$work/helped" largest_rank), planned $(json_number "$work/alone" largest_rank)"
+    test "$(json_number "$work/helped" largest_rank)" = "$(json_number "$work/alone" largest_rank)"
+}
+for ((i = 0; i < 3; i++)); do echo '{"prompt": "a", "completion": "b"}'; done >"$work/brief.jsonl"
+check "of texts too short for a picture" helps_as_planned "$work/cogvlm" "$work/brief.jsonl"
+"$sheaf" init minicpmv-tiny "$work/minicpmv" --seed 1 >/dev/null 2>&1 || fail "init of a model with several images"
+pictures='' marks=''
+for ((i = 0; i < 40; i++)); do pictures+=', "caps/98.jpg"' marks+='<image>'; done
+printf '{"images": [%s], "messages": [{"role": "user", "content": "%swhich?"}, {"role": "assistant", "content": "none"}]}\n' "${pictures:2}" "$marks" >"$work/several.jsonl"
+check "of rows with several pictures" helps_as_planned "$work/minicpmv" "$work/several.jsonl"
+
 # A cluster, by a model of it.
 cluster=(plan --config "$configs/mini.json" --micro-batch 1 --accumulate 8 --seq 64 --cluster)
 runs "a row for each T and D" 0 '"ranks":16,"tp":8,"dp":2,"compute":[0-9.e-]+,"exchange":[0-9.e-]+,"gradients":' "${cluster[@]}" hosts=4,ranks-per-host=4,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s --json
