@@ -100,7 +100,7 @@ typedef struct sheaf_timing_facts {
 /* sheaf_run_timing - predicts how long a step of training takes: measures real steps of the model
  * with three layers of each stack and made-up weights, whose ops price those of the whole; blocks
  * meanwhile. What sheaf_run_plan() needs is enough.
- *   facts  filled; untouched on failure
+ *   facts  filled; untouched on failure, but where only saving the profile failed
  *   how    may be NULL: this machine is measured, with all ranks
  * Needs a processor with AVX2 and FMA, or a profile. Errors: those of sheaf_run_plan(); SHEAF_E_ARG
  * for a profile of another setting, SHEAF_E_FORMAT for a file that is none; SHEAF_E_MEMORY where

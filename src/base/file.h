@@ -109,6 +109,9 @@ sheaf_status *sheaf__remove_tree(const char *path, sheaf_faults *faults);
 /* sheaf__file_write_whole - `path` holds these bytes, durably, or what it held before. */
 sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size,
                                       sheaf_faults *faults);
+/* sheaf__file_may_write - can it begin to? For commands that work long before they do: makes the
+ * file that it would write into, and removes it. Errors: SHEAF_E_IO. */
+sheaf_status *sheaf__file_may_write(const char *path, sheaf_faults *faults);
 
 /* sheaf__io_fail - SHEAF_E_IO for error number `error`: "path: doing", with the space left when
  * the disk is full. For this layer. */

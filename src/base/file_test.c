@@ -296,6 +296,18 @@ static void test_write_whole__any_failing_call_leaves_old_or_new(void **state)
     }
 }
 
+static void test_may_write__tells_before_and_leaves_nothing(void **state)
+{
+    mkdir(at("may"), 0700);
+    CHECK_OK(sheaf__file_may_write(at("may/f"), NULL));
+    assert_int_equal(entries(at("may")), 0);
+    put(at("may/f"), "old");
+    CHECK_OK(sheaf__file_may_write(at("may/f"), NULL));
+    assert_int_equal(entries(at("may")), 1);
+    CHECK_FAILS(sheaf__file_may_write(at("may/no/f"), NULL), SHEAF_E_IO,
+                "may/no/f: cannot create the file |  | No such file");
+}
+
 /* Runs `body` in a child with the fault; returns true when it died of SIGKILL. */
 static bool killed(void (*body)(sheaf_faults *), sheaf_faults faults)
 {
@@ -837,6 +849,7 @@ int main(void)
         cmocka_unit_test(test_output__replaces_where_exchanging_is_unknown),
         cmocka_unit_test(test_output__a_kill_while_replacing_in_steps_keeps_the_old_one),
         cmocka_unit_test(test_output__a_failed_step_puts_the_old_one_back),
+        cmocka_unit_test(test_may_write__tells_before_and_leaves_nothing),
         cmocka_unit_test(test_remove_tree__does_not_follow_links),
         cmocka_unit_test(test_make_dirs__parents_and_files_in_the_way),
         cmocka_unit_test(test_faults__spellings),

@@ -38,12 +38,14 @@ static int ask(sheaf_faults *faults, sheaf_fault_op op)
     return sheaf__fault_errno(sheaf__fault(faults, op));
 }
 
-static sheaf_status *open_file(sheaf_file *out, const char *path, int flags, sheaf_faults *faults)
+/* name: what messages call it. */
+static sheaf_status *open_file(sheaf_file *out, const char *path, const char *name, int flags,
+                               sheaf_faults *faults)
 {
     *out = (sheaf_file){ .fd = -1, .faults = faults };
-    char *copy = strdup(path);
+    char *copy = strdup(name);
     if (copy == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", name);
     int fd = -1, error;
     do {
         error = ask(faults, SHEAF_FAULT_OPEN);
@@ -55,7 +57,7 @@ static sheaf_status *open_file(sheaf_file *out, const char *path, int flags, she
     if (error != 0) {
         free(copy);
         return sheaf__io_fail(
-            error, path, flags & O_CREAT ? "cannot create the file" : "cannot open for writing");
+            error, name, flags & O_CREAT ? "cannot create the file" : "cannot open for writing");
     }
     out->fd = fd;
     out->path = copy;
@@ -64,17 +66,17 @@ static sheaf_status *open_file(sheaf_file *out, const char *path, int flags, she
 
 sheaf_status *sheaf__file_create(sheaf_file *out, const char *path, sheaf_faults *faults)
 {
-    return open_file(out, path, O_CREAT | O_EXCL, faults);
+    return open_file(out, path, path, O_CREAT | O_EXCL, faults);
 }
 
 sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path, sheaf_faults *faults)
 {
-    return open_file(out, path, 0, faults);
+    return open_file(out, path, path, 0, faults);
 }
 
 sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path, sheaf_faults *faults)
 {
-    return open_file(out, path, O_CREAT | O_APPEND, faults);
+    return open_file(out, path, path, O_CREAT | O_APPEND, faults);
 }
 
 sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
@@ -339,17 +341,22 @@ sheaf_status *sheaf__remove_tree(const char *path, sheaf_faults *faults)
 }
 
 /* A new file with the name of what is not finished, the next while that is taken: by a
- * killed process that had our number, or by another thread. */
-static sheaf_status *create_temporary(sheaf_file *file, const char *path, sheaf_faults *faults)
+ * killed process that had our number, or by another thread. Messages name `path`.
+ *   temporary  out: its name (malloc'd); NULL after a failure */
+static sheaf_status *create_temporary(sheaf_file *file, char **temporary, const char *path,
+                                      sheaf_faults *faults)
 {
     for (int i = 0;; i++) {
-        char *temporary = NULL;
-        sheaf_status *st = sheaf__partial_path(&temporary, path, "partial", i);
+        *temporary = NULL;
+        sheaf_status *st = sheaf__partial_path(temporary, path, "partial", i);
         if (st != NULL)
             return st;
-        st = sheaf__file_create(file, temporary, faults);
-        const bool taken = st != NULL && sheaf__path_kind(temporary) != SHEAF_PATH_NONE;
-        free(temporary);
+        st = open_file(file, *temporary, path, O_CREAT | O_EXCL, faults);
+        if (st == NULL)
+            return NULL;
+        const bool taken = sheaf__path_kind(*temporary) != SHEAF_PATH_NONE;
+        free(*temporary);
+        *temporary = NULL;
         if (!taken || i == TRIES)
             return st;
         sheaf_status_free(st);
@@ -360,24 +367,34 @@ sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_
                                       sheaf_faults *faults)
 {
     sheaf_file file;
-    sheaf_status *st = create_temporary(&file, path, faults);
+    char *temporary;
+    sheaf_status *st = create_temporary(&file, &temporary, path, faults);
     if (st != NULL)
         return st;
-    char *temporary = strdup(file.path);
-    if (temporary == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
-    if (st == NULL)
-        st = sheaf__file_write_at(&file, bytes, size, 0);
+    st = sheaf__file_write_at(&file, bytes, size, 0);
     if (st == NULL)
         st = sheaf__file_sync(&file);
     if (st != NULL)
-        sheaf_status_free(sheaf__remove_tree(file.path, faults));
+        sheaf_status_free(sheaf__remove_tree(temporary, faults));
     keep_first(&st, sheaf__file_close(&file));
     if (st == NULL) {
         st = sheaf__rename(temporary, path, faults);
         if (st != NULL)
             sheaf_status_free(sheaf__remove_tree(temporary, faults));
     }
+    free(temporary);
+    return st;
+}
+
+sheaf_status *sheaf__file_may_write(const char *path, sheaf_faults *faults)
+{
+    sheaf_file file;
+    char *temporary;
+    sheaf_status *st = create_temporary(&file, &temporary, path, faults);
+    if (st != NULL)
+        return st;
+    st = sheaf__file_close(&file);
+    keep_first(&st, sheaf__remove_tree(temporary, faults));
     free(temporary);
     return st;
 }

@@ -243,6 +243,9 @@ static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a,
     if (st == NULL) {
         const sheaf_timing_facts got = facts_of(&found);
         sheaf__give_report(facts, &got, sizeof got);
+        st = found.unsaved;
+    } else {
+        sheaf_status_free(found.unsaved);
     }
     sheaf_profile_release(&found.from);
     return st;

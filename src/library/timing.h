@@ -61,6 +61,7 @@ typedef struct sheaf__timing_found {
     double tokens;          /* of a step, or of all prompts */
     int64_t batch, max_new; /* of generation */
     int rank;               /* that the times are of; with a link the one with the most to do */
+    sheaf_status *unsaved;  /* why the profile was not kept, all else being well; the caller's */
 } sheaf__timing_found;
 
 /* sheaf__timing_find - reads or measures the profile, and prices the question; of several ranks

@@ -58,7 +58,10 @@ sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question
     sheaf__timing_how how = asked->how;
     *out = (sheaf__timing_found){ 0 };
     how.rank = 0;
-    sheaf_status *st = asked->save != NULL ? sheaf_profile_may_replace(asked->save) : NULL;
+    sheaf_status *st = NULL;
+    if (asked->save != NULL) /* measuring takes long: it is known before */
+        st = sheaf__process_agree(sheaf__process_first() ? sheaf_profile_may_replace(asked->save)
+                                                         : NULL);
     if (st == NULL && how.link != NULL)
         st = find_rank(&how.rank, q);
     out->rank = how.rank;
@@ -70,6 +73,6 @@ sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question
     if (st != NULL || !sheaf__process_first())
         return st;
     if (asked->save != NULL)
-        st = sheaf_profile_write(&out->from, asked->save);
-    return st == NULL ? predict(out, q, &how) : st;
+        out->unsaved = sheaf_profile_write(&out->from, asked->save);
+    return predict(out, q, &how);
 }

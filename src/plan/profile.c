@@ -55,10 +55,11 @@ sheaf_status *sheaf_profile_may_replace(const char *path)
 {
     sheaf_profile before = { 0 };
     if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return NULL;
+        return sheaf__file_may_write(path, NULL);
     sheaf_status *other = sheaf_profile_read(&before, path);
     sheaf_profile_release(&before);
-    return other == NULL ? NULL : sheaf_try_this(other, "another name: only a profile is replaced");
+    return other == NULL ? sheaf__file_may_write(path, NULL)
+                         : sheaf_try_this(other, "another name: only a profile is replaced");
 }
 
 sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)

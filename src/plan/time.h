@@ -43,7 +43,8 @@ typedef struct sheaf_profile {
 } sheaf_profile;
 
 void sheaf_profile_release(sheaf_profile *profile);
-/* sheaf_profile_may_replace - NULL: at `path` is nothing, or a profile; else SHEAF_E_FORMAT. */
+/* sheaf_profile_may_replace - NULL: at `path` is nothing, or a profile, and its folder takes files.
+ * Errors: SHEAF_E_FORMAT for another file, SHEAF_E_IO. */
 sheaf_status *sheaf_profile_may_replace(const char *path);
 /* sheaf_profile_write - as JSON, durably; what is there must be a profile or nothing. Errors:
  * SHEAF_E_ARG, SHEAF_E_IO, SHEAF_E_MEMORY. */

@@ -207,6 +207,17 @@ runs "a plan of generation says so" 0 '"tp":1,.*--dp 2 has no effect with --plac
 runs "a link needs both" 2 'sheaf: --link.*expected: latency=5us,bandwidth=12GB/s.*found: +latency=1us' "${timed[@]}" --seq 8 --tp 2 --link latency=1us
 runs "a profile of all ranks says nothing of one" 2 '--time: .*: --link.*expected: a link, one rank alone' "${timed[@]}" --seq 8 --tp 2 --threads 2 "${link[@]}" --profile "$work/ranks.json"
 runs "no profile is not overwritten" 3 'another name: only a profile is replaced' "${timed[@]}" "${rows[@]}" --save-profile "$work/mini/config.json"
+runs "nor is one written where no folder is" 3 'profile.json: cannot create the file +found: +No such file' "${timed[@]}" "${rows[@]}" --save-profile "$work/no/profile.json"
+check "which is known before anything is measured" bash -c '! grep -q time: "$1" && ! grep -q partial "$2"' . "$work/stdout" "$work/stderr"
+SHEAF_FAULT=write:1:enospc "$faulty" "${timed[@]}" "${rows[@]}" --save-profile "$work/full.json" >"$work/stdout" 2>"$work/stderr" </dev/null
+check "a full disk" test $? -eq 3
+check "takes no answer away" grep -qE '^time: [0-9.]+ ms a step' "$work/stdout"
+check "and is told" grep -qE -- '--save-profile: .*/full.json: ' "$work/stderr"
+check "by the name that was given" bash -c '! grep -q partial "$1"' . "$work/stderr"
+absent "with nothing left" "$work/full.json"
+for flag in profile save-profile; do
+    runs "--$flag without a name" 2 "sheaf: --$flag +expected: a file +found: +nothing" "${timed[@]}" "${rows[@]}" --$flag ''
+done
 runs "a profile without --time" 2 '--profile with --time +found: +no --time +try: +--time beside it' plan --model "$work/mini" --profile "$profile"
 runs "a profile cannot be read and written" 2 '--save-profile, not both +found: +both +try: +--save-profile alone' "${timed[@]}" "${rows[@]}" --profile "$profile" --save-profile "$work/other.json"
 runs "padded to the longest of all" 0 '"padding":0\.89' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --padding file --json

@@ -92,7 +92,7 @@ static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
         return st;
     sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
     cli_plan_print(cli, q, &plan, &asked);
-    return NULL;
+    return cli_time_unsaved(&q->time);
 }
 
 /* ---- flags against each other ---- */

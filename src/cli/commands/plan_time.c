@@ -33,6 +33,13 @@ bool cli_time_joins(const cli_time *t, const sheaf_train_options *o)
            count > 1;
 }
 
+static sheaf_status *check_file(const char *flag, const char *path)
+{
+    if (path == NULL || path[0] != '\0')
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "a file"), "nothing");
+}
+
 sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o, bool generates)
 {
     const char *alone = t->profile != NULL     ? "profile"
@@ -44,6 +51,11 @@ sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o, bool gen
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--%s with --time", alone),
                         "no --time"),
             "--time beside it, or no --%s", alone);
+    sheaf_status *st = check_file("--profile", t->profile);
+    if (st == NULL)
+        st = check_file("--save-profile", t->save);
+    if (st != NULL)
+        return st;
     if (t->profile != NULL && t->save != NULL)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
@@ -62,6 +74,14 @@ sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o, bool gen
 void cli_time_release(cli_time *t)
 {
     sheaf_profile_release(&t->found.from);
+    sheaf_status_free(t->found.unsaved);
+}
+
+sheaf_status *cli_time_unsaved(cli_time *t)
+{
+    sheaf_status *st = t->found.unsaved;
+    t->found.unsaved = NULL;
+    return sheaf_in(st, "--save-profile");
 }
 
 sheaf_status *cli_time_find(cli_time *t, const sheaf__question *q, const cli *cli)

@@ -27,6 +27,9 @@ sheaf_status *cli_time_check(cli_time *time, const sheaf_train_options *options,
 /* cli_time_find - reads or measures the profile and prices a step, or generation; release also
  * after a failure. Of several processes the first has the answer. */
 sheaf_status *cli_time_find(cli_time *time, const sheaf__question *question, const cli *cli);
+/* cli_time_unsaved - why --save-profile kept nothing, for when the answer is printed; the caller's.
+ */
+sheaf_status *cli_time_unsaved(cli_time *time);
 void cli_time_print(const cli *cli, const cli_time *time);
 json_t *cli_time_json(const cli_time *time);
 void cli_time_release(cli_time *time);
