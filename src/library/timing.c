@@ -10,7 +10,6 @@
 #include "library/timed.h"
 #include "library/train_settings.h"
 #include "models/crew.h"
-#include "plan/fits.h"
 
 enum { STEPS = 4 }; /* different ones that are taken, where rows differ */
 
@@ -111,6 +110,14 @@ bool sheaf__timing_by_processor(const sheaf_profile_setting *of, int rank)
     const bool alone = strcmp(of->ranks, "alone") == 0;
     return alone ? sheaf__threads_of(of->threads, ranks, rank) == 1
                  : of->threads == 1 && ranks == 1;
+}
+
+bool sheaf__timing_fits(sheaf_fits_how *out, const sheaf__question *q, const sheaf__timing_how *how)
+{
+    *out = (sheaf_fits_how){ .force = q->o.force,
+                             .only = how->link != NULL ? how->rank + 1 : 0,
+                             .events = how->events };
+    return sheaf__process_asks(&out->share);
 }
 
 /* ---- measuring ---- */
@@ -228,15 +235,17 @@ static sheaf_status *time_rank(void *arg, const sheaf__grid *grid)
 }
 
 static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf__opened *opened,
-                               const sheaf_events *events)
+                               const sheaf__timing_how *how)
 {
+    sheaf_fits_how fits;
     sheaf_source *weights = NULL;
     const sheaf_train_options *o = t->job.options;
     sheaf_status *st = sheaf__made_source(&weights, opened->schema);
     t->job.base = weights;
-    sheaf__process_settle(o->threads, events);
-    if (st == NULL)
-        st = sheaf_fits_train(&t->job, &(sheaf_fits_how){ .force = q->o.force, .events = events });
+    sheaf__process_settle(o->threads, how->events);
+    if (sheaf__timing_fits(&fits, q, how) && st == NULL)
+        st = sheaf_fits_train(&t->job, &fits);
+    st = sheaf__process_agree(st);
     if (st == NULL)
         st = sheaf__grid_run(&(sheaf__grid_options){ .transport = sheaf__timing_transport(),
                                                      .groups = t->alone ? 1 : o->dp,
@@ -247,18 +256,18 @@ static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf_
     return sheaf_in(st, "measuring a model of %d layers", SHEAF__TIMED_LAYERS);
 }
 
-static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf_events *events)
+static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf__timing_how *how)
 {
     sheaf_lora_options fresh;
-    sheaf__open_options how;
+    sheaf__open_options shorter;
     sheaf__opened opened = { 0 };
     sheaf__selection selection = { 0 };
-    sheaf_status *st = sheaf__train_options_open(&how, &fresh, &q->o);
-    how.config_only = true;
-    how.layers = SHEAF__TIMED_LAYERS;
+    sheaf_status *st = sheaf__train_options_open(&shorter, &fresh, &q->o);
+    shorter.config_only = true;
+    shorter.layers = SHEAF__TIMED_LAYERS;
     fresh.nlayers = 0; /* of the whole model: what is adapted of the others is priced by these */
     if (st == NULL)
-        st = sheaf__open_model(&opened, &how);
+        st = sheaf__open_model(&opened, &shorter);
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, &q->o, NULL);
     st = sheaf_in(st, "measuring a model of %d layers", SHEAF__TIMED_LAYERS);
@@ -266,7 +275,7 @@ static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf_ev
     t->job.lora = opened.lora;
     t->job.selection = &selection;
     if (st == NULL)
-        st = run_short(t, q, &opened, events);
+        st = run_short(t, q, &opened, how);
     sheaf__selection_release(&selection);
     sheaf__opened_close(&opened);
     sheaf_lora_options_release(&fresh);
@@ -294,7 +303,7 @@ sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *q
     t->alone = how->link != NULL;
     t->rank = how->rank;
     t->processor = sheaf__timing_by_processor(&out->of, how->rank);
-    st = measure(t, q, how->events);
+    st = measure(t, q, how);
     for (int s = 0; s < STEPS; s++)
         sheaf__work_release(&t->of[s].work);
     sheaf_data_close(made);

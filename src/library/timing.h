@@ -4,6 +4,7 @@
 #define SHEAF_LIBRARY_TIMING_H
 
 #include "library/question.h"
+#include "plan/fits.h"
 #include "plan/time.h"
 
 enum { SHEAF__TIMED_LAYERS = 3 }; /* the first, the last and one between, of each stack */
@@ -79,6 +80,9 @@ sheaf_profile_setting sheaf__timing_setting(const sheaf__question *question,
 bool sheaf__timing_by_processor(const sheaf_profile_setting *of, int rank);
 /* Compute threads of this process while it measures. */
 int sheaf__timing_threads(const sheaf_profile_setting *of, const sheaf__device *device);
+/* How to ask whether the ranks on this machine fit into it; false: another process there asks. */
+bool sheaf__timing_fits(sheaf_fits_how *out, const sheaf__question *question,
+                        const sheaf__timing_how *how);
 /* Ranks are processes where several have come together. */
 sheaf_transport sheaf__timing_transport(void);
 

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "comm/process.h"
 #include "library/made_source.h"
 #include "library/timed.h"
 #include "library/timing.h"
 #include "library/train_settings.h"
 #include "models/crew.h"
-#include "plan/fits.h"
 #include "plan/passes.h"
 
 enum { PAGE = 4096, LINE = 64, MOST_SWEPT = 256 << 20 };
@@ -230,14 +230,15 @@ static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf_
 {
     const sheaf_train_options *o = &q->o;
     const sheaf__sums sums = o->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
+    sheaf_fits_how fits;
     sheaf__opened with = *opened;
     sheaf_source *weights = NULL;
     sheaf_status *st = sheaf__made_source(&weights, opened->schema);
     with.weights = weights;
     with.adapter = NULL;
-    if (st == NULL)
-        st = sheaf_fits_generate(&t->asked,
-                                 &(sheaf_fits_how){ .force = o->force, .events = how->events });
+    if (sheaf__timing_fits(&fits, q, how) && st == NULL)
+        st = sheaf_fits_generate(&t->asked, &fits);
+    st = sheaf__process_agree(st);
     if (st == NULL && how->link != NULL)
         st = sheaf_plan_alone(&t->asked,
                               &(sheaf_plan_one){ .kind = SHEAF_CPU,

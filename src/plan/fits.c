@@ -16,15 +16,31 @@ static amount amount_of(double bytes)
     return a;
 }
 
-/* The kind that most bytes are of. */
-static sheaf_memory most_of(const sheaf_plan *plan, double *bytes)
+static double share_of(const sheaf_fits_how *how)
+{
+    return how->share > 0 ? how->share : 1;
+}
+
+/* What the ranks on this machine take. */
+static double bytes_here(const sheaf_plan *plan, const sheaf_fits_how *how)
+{
+    if (how->only > 0)
+        return (double)plan->rank[how->only - 1].peak + (double)plan->host / plan->ranks;
+    return (double)plan->process * share_of(how);
+}
+
+/* The kind that most of these bytes are of. */
+static sheaf_memory most_of(const sheaf_plan *plan, const sheaf_fits_how *how, double *bytes)
 {
     sheaf_memory most = SHEAF_MEM_WEIGHTS;
     *bytes = 0;
     for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
         double sum = 0;
         for (int r = 0; r < plan->ranks; r++)
-            sum += (double)plan->rank[r].bytes[k];
+            if (how->only == 0)
+                sum += (double)plan->rank[r].bytes[k] * share_of(how);
+            else if (how->only == r + 1)
+                sum += (double)plan->rank[r].bytes[k];
         if (sum > *bytes) {
             *bytes = sum;
             most = (sheaf_memory)k;
@@ -33,28 +49,34 @@ static sheaf_memory most_of(const sheaf_plan *plan, double *bytes)
     return most;
 }
 
-static const char *less_of(sheaf_memory kind, const sheaf_plan *plan)
+/* wide: not of 16 bits an element already. */
+static const char *less_of(sheaf_memory kind, const sheaf_plan *plan, bool wide)
 {
     const bool training = plan->trained > 0;
     switch (kind) {
     case SHEAF_MEM_WEIGHTS:
         return plan->weight_copies == 2 ? "--weight-copies 1, or a machine with more memory"
-                                        : "--dtype bfloat16, or a machine with more memory";
+               : wide                   ? "--dtype bfloat16, or a machine with more memory"
+                                        : "a machine with more memory";
     case SHEAF_MEM_TRAINED:
     case SHEAF_MEM_GRADIENTS:
     case SHEAF_MEM_OPTIMIZER:
         return "training less (--method lora, --train), or a machine with more memory";
     default:
-        return training
-                   ? "a smaller --micro-batch (with a larger --accumulate), shorter rows, --checkpointing or --dtype bfloat16"
-                   : "fewer sequences at a time (--micro-batch, --batch), shorter ones (--max-new), or --dtype bfloat16";
+        if (training)
+            return wide
+                       ? "a smaller --micro-batch (with a larger --accumulate), shorter rows, --checkpointing or --dtype bfloat16"
+                       : "a smaller --micro-batch (with a larger --accumulate), shorter rows or --checkpointing";
+        return wide
+                   ? "fewer sequences at a time (--micro-batch, --batch), shorter ones (--max-new), or --dtype bfloat16"
+                   : "fewer sequences at a time (--micro-batch, --batch) or shorter ones (--max-new)";
     }
 }
 
 /* planned: what sheaf_plan_...() returned; not enough addresses even to count are not enough
  * memory. */
 static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const char *what,
-                           const sheaf_fits_how *how)
+                           sheaf_dtype dtype, const sheaf_fits_how *how)
 {
     if (planned != NULL) {
         if (!how->force || sheaf_status_code(planned) != SHEAF_E_MEMORY)
@@ -63,12 +85,11 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         return NULL;
     }
     const sheaf__memory m = how->memory != NULL ? *how->memory : sheaf__memory_look("");
-    const double share = how->share > 0 ? how->share : 1;
-    const double more = (double)plan->process * share - (double)m.held;
+    const double more = bytes_here(plan, how) - (double)m.held;
     if (m.left == INT64_MAX || more <= (double)m.left)
         return NULL;
     double bytes;
-    const sheaf_memory kind = most_of(plan, &bytes);
+    const sheaf_memory kind = most_of(plan, how, &bytes);
     const amount need = amount_of(more), left = amount_of((double)m.left), most = amount_of(bytes);
     const char *where = m.by_group ? "what its control group leaves to this process"
                                    : "what this machine has available";
@@ -83,14 +104,15 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
     return sheaf_try_this(
         st,
         "%s; `sheaf plan` shows what fits; --force begins all the same, and the system may then kill it",
-        less_of(kind, plan));
+        less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
 }
 
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_train(&plan, job, (size_t)job->data_bytes);
-    if ((st = judge(st, &plan, "this run", how)) != NULL || how->force || how->footprint == NULL)
+    if ((st = judge(st, &plan, "this run", job->options->dtype, how)) != NULL || how->force ||
+        how->footprint == NULL)
         return st;
     for (int r = 0; r < plan.ranks; r++)
         how->footprint[r] = plan.rank[r].peak;
@@ -101,7 +123,7 @@ sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const shea
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_generate(&plan, asked);
-    return judge(st, &plan, "these answers", how);
+    return judge(st, &plan, "these answers", asked->dtype, how);
 }
 
 sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
@@ -111,5 +133,5 @@ sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const shea
     sheaf_status *st = sheaf_plan_evaluate(&plan, asked, data, padded);
     if (st == NULL)
         plan.process += (size_t)sheaf_data_memory(data);
-    return judge(st, &plan, "this evaluation", how);
+    return judge(st, &plan, "this evaluation", asked->dtype, how);
 }

@@ -138,6 +138,51 @@ static void test_fits__weights_held_twice_may_be_held_once(void **state)
     t.o = kept;
 }
 
+/* What has 16 bits an element is not told to have them. */
+static void test_fits__what_is_so_already_is_no_advice(void **state)
+{
+    const sheaf__memory m = { .left = 5 << 20 };
+    const sheaf_train_options kept = t.o;
+    sheaf_plan_generation g = asked(30, 40);
+    t.o.dtype = g.dtype = SHEAF_BF16;
+    CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY, "weights | a machine with more");
+    CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_how){ .memory = &m }), SHEAF_E_MEMORY,
+                "weights | a machine with more");
+    t.o.micro_batch = 1000;
+    CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY, "shorter rows or --checkpointing;");
+    g.batch = 10000;
+    CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_how){ .memory = &m }), SHEAF_E_MEMORY,
+                "or shorter ones (--max-new);");
+    t.o = kept;
+}
+
+/* One rank of several, or a share of them, is what the machine must hold, and what is told. */
+static void test_fits__of_ranks_elsewhere_nothing_is_needed(void **state)
+{
+    sheaf_plan plan;
+    sheaf_plan_generation g = asked(30, 40);
+    g.tp = 3; /* of eight slices: the first has two */
+    CHECK_OK(sheaf_plan_generate(&plan, &g));
+    for (int r = 0; r < 3; r++) {
+        sheaf__memory m = { .left = (int64_t)(plan.rank[r].peak + (plan.host + 2) / 3) };
+        sheaf_fits_how how = { .memory = &m, .only = r + 1 };
+        CHECK_OK(sheaf_fits_generate(&g, &how));
+        m.left = (int64_t)plan.rank[r].peak;
+        CHECK_FAILS(sheaf_fits_generate(&g, &how), SHEAF_E_MEMORY, "memory for these answers");
+    }
+    char told[64];
+    sheaf__memory m = { .left = 5 << 20 };
+    sheaf_fits_how how = { .memory = &m, .only = 1 };
+    snprintf(told, sizeof told, ", %.0f MiB of it weights",
+             (double)plan.rank[0].bytes[SHEAF_MEM_WEIGHTS] / 1048576);
+    CHECK_FAILS(sheaf_fits_generate(&g, &how), SHEAF_E_MEMORY, told);
+    m.left = (int64_t)(plan.process / 4) + 1;
+    how = (sheaf_fits_how){ .memory = &m, .share = 0.25 };
+    CHECK_OK(sheaf_fits_generate(&g, &how));
+    m.left -= 2;
+    CHECK_FAILS(sheaf_fits_generate(&g, &how), SHEAF_E_MEMORY, "memory for these answers");
+}
+
 static void hear(void *self, const sheaf_event *event)
 {
     if (event->kind == SHEAF_EVENT_WARNING)
@@ -246,6 +291,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits__what_is_left_is_enough_or_not),
         cmocka_unit_test(test_fits__weights_held_twice_may_be_held_once),
+        cmocka_unit_test(test_fits__what_is_so_already_is_no_advice),
+        cmocka_unit_test(test_fits__of_ranks_elsewhere_nothing_is_needed),
         cmocka_unit_test(test_fits__force_makes_it_a_warning),
         cmocka_unit_test(test_fits__tells_what_each_rank_takes),
         cmocka_unit_test(test_fits__a_long_answer_needs_less_than_a_long_prompt),
