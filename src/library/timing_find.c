@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "comm/process.h"
+#include "library/elapsed.h"
 #include "models/crew.h"
+
+#define FIRST_NOTE 3.0 /* seconds: most that is measured takes two */
 
 double sheaf__timing_tokens(const sheaf__question *q)
 {
@@ -52,6 +55,18 @@ static sheaf_status *find_rank(int *rank, const sheaf__question *q)
     return st;
 }
 
+static sheaf_status *measure(sheaf_profile *out, const sheaf__question *q,
+                             const sheaf__timing_how *how)
+{
+    sheaf__elapsed elapsed;
+    sheaf__elapsed_begin(&elapsed, "measuring", FIRST_NOTE,
+                         sheaf__process_first() ? how->events : NULL);
+    sheaf_status *st = q->place_text != NULL ? sheaf__timing_measure_answers(out, q, how)
+                                             : sheaf__timing_measure(out, q, how);
+    sheaf__elapsed_end(&elapsed);
+    return st;
+}
+
 sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question *q,
                                  const sheaf__timing_asked *asked)
 {
@@ -68,8 +83,7 @@ sheaf_status *sheaf__timing_find(sheaf__timing_found *out, const sheaf__question
     if (st == NULL && asked->profile != NULL)
         st = sheaf_profile_read(&out->from, asked->profile);
     else if (st == NULL)
-        st = q->place_text != NULL ? sheaf__timing_measure_answers(&out->from, q, &how)
-                                   : sheaf__timing_measure(&out->from, q, &how);
+        st = measure(&out->from, q, &how);
     if (st != NULL || !sheaf__process_first())
         return st;
     if (asked->save != NULL)

@@ -150,6 +150,7 @@ check "its parts are the whole" adds_up "$work/priced"
 runs "the same again" 0 . "${timed[@]}" "${rows[@]}" --profile "$profile" --json
 same "prices from a file do not change" "$work/priced" "$work/stdout"
 runs "longer rows are scaled" 0 'of it at just these shapes, the rest scaled, by up to [2-9]' "${timed[@]}" --seq 16 --threads 1 --profile "$profile"
+runs "what takes long says so" 0 '^\{.*\} *measuring, 3 s so far' plan --config "$configs/mini.json" --lora-targets q_proj --micro-batch 4 --seq 1024 --threads 1 --time --json
 runs "the time of a run over data" 0 '[1-9][0-9.e+]* tokens/s;.* 3 steps would take [0-9.e-]+ seconds' plan --model "$work/mini" --data "$work/short.jsonl" --lora-targets q_proj --micro-batch 2 --steps 3 --threads 1 --time
 runs "packed rows, whose attention only they know" 0 '1 thread\): 100 % of it at just these shapes;' plan --model "$work/mini" --data "$work/short.jsonl" --pack --seq 32 --lora-targets q_proj --micro-batch 1 --threads 1 --time
 runs "in float16, whose first steps may be skipped" 0 'float16.* optimizer +[0-9.]+ ms' plan --config "$llama/tiny_llama/hf/config.json" --method full --dtype float16 --seq 8 --threads 1 --time
