@@ -16,7 +16,11 @@
 #include "plan/time.h"
 
 enum { VERSION = 1, MOST_THREADS = 1 << 16 };
-#define MOST 1e300
+/* What a file may say: thirty years of a step, more operations and bytes than can be counted. */
+#define MOST_SECONDS 1e9
+#define MOST_SIZE 1e30
+#define MOST_SHARE 1e9
+#define CLOCKS_DIFFER 1e-6 /* seconds, of two clocks that are read one after the other */
 
 static sheaf_status *no_profile(const char *path)
 {
@@ -118,9 +122,34 @@ static void take_text(char *out, size_t size, sheaf_json_reader *r, const char *
         memcpy(out, text, strlen(text) + 1);
 }
 
-static double amount(sheaf_json_reader *r, const char *key)
+static double seconds_of(sheaf_json_reader *r, const char *key)
 {
-    return sheaf__json_real(r, key, 0, MOST, SHEAF_JSON_NEEDED_REAL);
+    return sheaf__json_real(r, key, 0, MOST_SECONDS, SHEAF_JSON_NEEDED_REAL);
+}
+
+/* Seconds that are among `all` others. */
+static double waiting_of(sheaf_json_reader *r, const char *key, double all)
+{
+    const double seconds = seconds_of(r, key);
+    if (seconds > all + CLOCKS_DIFFER)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "at most the %.17g seconds that it is part of",
+                         all);
+    return seconds < all ? seconds : all;
+}
+
+/* A share may be more than all where a machine is disturbed, but not without end. */
+static double share_of(sheaf_json_reader *r, const char *key)
+{
+    return sheaf__json_real(r, key, 0, MOST_SHARE, SHEAF_JSON_NEEDED_REAL);
+}
+
+/* Operations, bytes or elements: whole ones. */
+static double size_of(sheaf_json_reader *r, const char *key)
+{
+    const double size = sheaf__json_real(r, key, 0, MOST_SIZE, SHEAF_JSON_NEEDED_REAL);
+    if (size > 0 && size < 1)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "0, or at least 1");
+    return size;
 }
 
 /* The place of a name among `n`. */
@@ -151,11 +180,11 @@ static sheaf_status *take_entry(sheaf__work *work, const json_t *object)
     take_text(e.shape, sizeof e.shape, &r, "shape");
     e.kind = (sheaf__work_kind)choice(&r, "kind", kind_name, SHEAF__WORK_KINDS);
     e.way = (sheaf__work_way)choice(&r, "way", way_name, SHEAF__WORK_WAYS);
-    e.flops = amount(&r, "flops");
-    e.bytes = amount(&r, "bytes");
+    e.flops = size_of(&r, "flops");
+    e.bytes = size_of(&r, "bytes");
     e.count = sheaf__json_int(&r, "count", 1, INT64_C(1) << 40, SHEAF_JSON_NEEDED);
-    e.seconds = amount(&r, "seconds");
-    e.waiting = amount(&r, "waiting");
+    e.seconds = seconds_of(&r, "seconds");
+    e.waiting = waiting_of(&r, "waiting", e.seconds);
     if (r.st == NULL)
         sheaf__work_add(work, &e);
     return r.st;
@@ -201,15 +230,15 @@ static sheaf_status *take_profile(sheaf_profile *out, sheaf_json_reader *r)
     take_ranks(&out->of, r);
     out->of.copies = (int)sheaf__json_int(r, "weight_copies", 1, 2, 0);
     out->of.batch = sheaf__json_int(r, "batch", 1, INT64_C(1) << 40, 0);
-    out->size.trained = amount(r, "trained");
-    out->size.fresh = amount(r, "fresh");
-    out->work.update = amount(r, "update");
-    out->work.update_waiting = amount(r, "update_waiting");
-    out->beside = amount(r, "beside");
-    out->first = amount(r, "first");
-    out->spread = amount(r, "spread");
-    out->busy = amount(r, "busy");
-    out->next_beside = out->of.batch > 0 ? amount(r, "next_beside") : 0;
+    out->size.trained = size_of(r, "trained");
+    out->size.fresh = size_of(r, "fresh");
+    out->work.update = seconds_of(r, "update");
+    out->work.update_waiting = waiting_of(r, "update_waiting", out->work.update);
+    out->beside = seconds_of(r, "beside");
+    out->first = seconds_of(r, "first");
+    out->spread = share_of(r, "spread");
+    out->busy = share_of(r, "busy");
+    out->next_beside = out->of.batch > 0 ? seconds_of(r, "next_beside") : 0;
     sheaf_status *st = r->st == NULL ? take_ops(&out->work, r, "ops") : r->st;
     return st == NULL && out->of.batch > 0 ? take_ops(&out->next, r, "next") : st;
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#define MOST_STEP 1e9 /* seconds, thirty years */
+
 void sheaf_profile_release(sheaf_profile *profile)
 {
     sheaf__work_release(&profile->work);
@@ -193,6 +195,18 @@ static sheaf_status *add_ops(sheaf_time *out, const sheaf__work *in, const char 
     return st;
 }
 
+/* A file may say what no machine measures. */
+static sheaf_status *check_step(const sheaf_time *t, const char *machine)
+{
+    const double longest = t->first > t->step ? t->first : t->step;
+    if (t->step > 0 && longest <= MOST_STEP)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the profile of %s", machine),
+                                      "seconds that come to a step of more than 0, and at most %g",
+                                      MOST_STEP),
+                       "%g", t->step > 0 ? longest : t->step);
+}
+
 static void add_up(sheaf_time *t)
 {
     t->step = t->update + t->beside + t->waiting;
@@ -224,7 +238,7 @@ sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
                   (profile->of.batch > 0 ? times_ops(work, &profile->work) : (double)micros);
     add_up(out);
     out->first = out->step + profile->first * part(size->fresh, profile->size.fresh);
-    return st;
+    return st == NULL ? check_step(out, profile->machine) : st;
 }
 
 sheaf_status *sheaf_time_next(sheaf_time *out, const sheaf_profile *profile,
@@ -234,7 +248,7 @@ sheaf_status *sheaf_time_next(sheaf_time *out, const sheaf_profile *profile,
     out->beside = profile->next_beside * times_ops(work, &profile->next);
     add_up(out);
     out->first = out->step;
-    return st;
+    return st == NULL ? check_step(out, profile->machine) : st;
 }
 
 void sheaf_time_exchange(sheaf_time *t, const sheaf__count exchange[SHEAF__TRAFFICS],

@@ -76,7 +76,8 @@ typedef struct sheaf_time {
 } sheaf_time;
 
 /* sheaf_time_predict - of a step with `micros` micro-batches on this rank, each of this work.
- * Errors: SHEAF_E_ARG where the profile has no op of some kind. */
+ * Errors: SHEAF_E_ARG where the profile has no op of some kind; SHEAF_E_FORMAT where its figures
+ * come to no time above 0, or to more than any step takes. */
 sheaf_status *sheaf_time_predict(sheaf_time *out, const sheaf_profile *profile,
                                  const sheaf__work *work, const sheaf_plan_size *size,
                                  int64_t micros);

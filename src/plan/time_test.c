@@ -447,6 +447,28 @@ static void test_time__a_profile_of_generation(void **state)
     sheaf_profile_release(&q);
 }
 
+/* All is 0, or so much that the step would be. */
+static void test_time__figures_that_come_to_no_step(void **state)
+{
+    sheaf_profile p;
+    sheaf_time t;
+    sheaf__work work = { 0 };
+    make_profile(&p);
+    sheaf__work_add(&work, &p.work.entry[2]);
+    p.work.update = p.work.update_waiting = p.beside = 0;
+    for (int i = 0; i < 2; i++) {
+        p.work.entry[2].seconds = i == 0 ? 0 : 1e9;
+        p.next = p.work; /* the same of a token, borrowed */
+        CHECK_FAILS(sheaf_time_predict(&t, &p, &work, &(sheaf_plan_size){ 1, 1 }, 2),
+                    SHEAF_E_FORMAT, "the profile of made up | seconds that come to a step");
+        work.entry[0].count += i;
+        CHECK_FAILS(sheaf_time_next(&t, &p, &work), SHEAF_E_FORMAT, i == 0 ? "| 0 |" : "| 2e+09 |");
+    }
+    p.next = (sheaf__work){ 0 };
+    sheaf__work_release(&work);
+    sheaf_profile_release(&p);
+}
+
 static void test_time__files_that_are_no_profile(void **state)
 {
 #define HEAD                                                                                                                        \
@@ -478,7 +500,31 @@ static void test_time__files_that_are_no_profile(void **state)
         CHECK_FAILS(sheaf_profile_read(&p, at("bad.json")), SHEAF_E_FORMAT, bad[i].says);
         sheaf_profile_release(&p);
     }
-    put(at("good.json"), HEAD OP ", \"seconds\": 1}]}");
+    static const char good[] = HEAD OP ", \"seconds\": 1}]}";
+    static const struct {
+        const char *in, *out, *says;
+    } change[] = {
+        { "\"seconds\": 1", "\"seconds\": 1e10", "'seconds'" },
+        { "\"waiting\": 0", "\"waiting\": 1.1", "'waiting' | at most the 1 seconds" },
+        { "\"flops\": 1", "\"flops\": 1e-300", "'flops' | 0, or at least 1" },
+        { "\"bytes\": 1", "\"bytes\": 1e31", "'bytes'" },
+        { "\"trained\": 1", "\"trained\": 5e-324", "'trained' | 0, or at least 1" },
+        { "\"fresh\": 1", "\"fresh\": 0.5", "'fresh' | 0, or at least 1" },
+        { "\"update\": 1", "\"update\": 1e10", "'update'" },
+        { "\"update_waiting\": 0", "\"update_waiting\": 1.5", "'update_waiting' | at most the 1" },
+        { "\"spread\": 0", "\"spread\": 1e300", "'spread'" },
+        { "\"busy\": 0", "\"busy\": 1e300", "'busy'" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(change); i++) {
+        char text[sizeof good + 16];
+        const char *where = strstr(good, change[i].in);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(where - good), good, change[i].out,
+                 where + strlen(change[i].in));
+        put(at("bad.json"), text);
+        CHECK_FAILS(sheaf_profile_read(&p, at("bad.json")), SHEAF_E_FORMAT, change[i].says);
+        sheaf_profile_release(&p);
+    }
+    put(at("good.json"), good);
     CHECK_OK(sheaf_profile_read(&p, at("good.json")));
     put(at("other.json"), "{\"mine\": 1}");
     CHECK_FAILS(sheaf_profile_write(&p, at("other.json")), SHEAF_E_FORMAT, "another name");
@@ -501,6 +547,7 @@ int main(void)
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(test_time__a_profile_comes_back, make_scratch,
                                         remove_scratch),
+        cmocka_unit_test(test_time__figures_that_come_to_no_step),
         cmocka_unit_test_setup_teardown(test_time__files_that_are_no_profile, make_scratch,
                                         remove_scratch),
     };

@@ -165,6 +165,10 @@ runs "a profile with other copies of weights" 2 '--weight-copies.*expected: froz
 sed 's/"weight_copies": *1,//' "$profile" >"$work/untold.json"
 runs "which older profiles do not tell" 0 'time: ' "${timed[@]}" "${rows[@]}" --weight-copies 2 --profile "$work/untold.json"
 runs "no profile" 3 'expected: a profile of version 1' "${timed[@]}" "${rows[@]}" --profile "$work/mini/config.json"
+sed -E 's/"(seconds|update|beside|first)": *[-+0-9.e]+/"\1": 0/g' "$profile" >"$work/zeros.json"
+runs "a profile that takes no time" 3 'sheaf: --time: the profile of .*expected: seconds that come to a step of more than 0.*found: +0' "${timed[@]}" "${rows[@]}" --profile "$work/zeros.json"
+sed -E 's/"waiting": *[-+0-9.e]+/"waiting": 1/' "$profile" >"$work/waits.json"
+runs "or waits longer than it takes" 3 "'waiting' +expected: at most the" "${timed[@]}" "${rows[@]}" --profile "$work/waits.json"
 # ---- and of generation ----
 answers=("${timed[@]}" --place 1 --seq 12 --max-new 4)
 runs "the time of prompts and tokens" 0 'time: 2 prompts of 8 tokens in [0-9.e-]+ ms, [0-9.e+]+ tokens/s; the first time [0-9.e-]+ ms +products .*a token of each: [0-9.e-]+ ms, [0-9.e+]+ tokens/s; 4 of them after a prompt: [0-9.e-]+ s +products .*: 100 % of it at just these shapes; the middle measured token' "${answers[@]}" --threads 1 --save-profile "$work/answers.json"
