@@ -14,6 +14,12 @@ make_pictures() { # make_pictures DIR: captchas
     cp "$SHEAF_SOURCE_ROOT/tests/data/images/cmyk.jpg" "$1/77.jpg"
     cp "$SHEAF_SOURCE_ROOT/tests/data/images/grey16.png" "$1/0.png"
 }
+make_deep() { # make_deep DIR: 32 small layers, of which the lists are more than the numbers
+    sed -e 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 32/' -e 's/"hidden_size": [0-9]*/"hidden_size": 128/' \
+        -e 's/"intermediate_size": [0-9]*/"intermediate_size": 256/' -e 's/"num_key_value_heads": [0-9]*/"num_key_value_heads": 8/' \
+        "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$1.json"
+    "$sheaf" init "$1.json" "$1" --seed 1 >/dev/null 2>&1
+}
 make_middle() { # make_middle cogvlm|cogagent DIR: hidden 1024, 4 layers, a ViT of 1024, a tower of 512
     "$sheaf" init "$1-tiny" "$2.tiny" --seed 1 >/dev/null 2>&1 || return 1
     sed -e 's/"hidden_size": 128/"hidden_size": 1024/' -e 's/"num_attention_heads": 8/"num_attention_heads": 16/' \

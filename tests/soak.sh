@@ -12,7 +12,7 @@
 #      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes; torch
 #      trains in float16 beside sheaf; random Jinja programs, and published chat templates on random
 #      conversations, give the same text
-#   6. thirty-six settings planned and measured
+#   6. thirty-seven settings planned and measured
 #   7. nothing is lost: 1,000,000 damages of checkpoints, all found; every call of what
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
 #      dies at every call and goes on

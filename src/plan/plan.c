@@ -208,8 +208,23 @@ static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
                : NULL;
 }
 
-static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const sheaf__job *job,
-                               int rank)
+/* What is trained, as all ranks record it: tensors, and slices of them that have something. */
+typedef struct records {
+    size_t tensors, slices;
+} records;
+
+static void add_records(records *to, const sheaf__trained_set *set)
+{
+    to->tensors += (size_t)set->count;
+    for (int i = 0; i < set->count; i++) {
+        const sheaf__trained *t = set->item[i];
+        for (int s = t->first; s < t->first + t->count; s++)
+            to->slices += t->numel[s] > 0;
+    }
+}
+
+static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
+                               const sheaf__job *job, int rank)
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
@@ -228,6 +243,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
         out->sent_gradients = (double)out->exchange[SHEAF__TRAFFIC_GRADIENTS].sent;
         out->sent_weights = (double)out->exchange[SHEAF__TRAFFIC_WEIGHTS].sent;
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
+        add_records(trained, held.model->trained);
     }
     sheaf__rank_close(&held);
     return st;
@@ -253,21 +269,31 @@ sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf
     return st;
 }
 
-/* What a process holds beside its devices, measured over small and large settings
- * (docs/plan.md): lists that grow with tensors and ranks, allocator arenas and stacks of
- * threads, buffers of the files being written; and a 256th of the rest, so that the answer
- * errs on the safe side. */
-static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices, size_t data_bytes)
+/* What a process holds beside its devices, measured over small and large settings, models of four
+ * to 64 layers, one to 64 slices and up to 16 ranks (tests/soak_plan.sh has some of them): on every
+ * rank records of tensors and of the ops that read them, of what is trained its own, with a list of
+ * all slices and the places of those that are held; allocator arenas and stacks of threads, buffers
+ * of the files being written; and a 256th of the rest, so that the answer errs on the safe side. */
+static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained, size_t devices,
+                         size_t data_bytes)
 {
-    const size_t ranks = (size_t)nranks;
+    enum {
+        BESIDE = 2688 << 10,
+        OF_RANK = 480 << 10,
+        OF_TENSOR = 9728,
+        OF_TRAINED = 6912,
+        OF_TRAINED_EACH = 80, /* slice of the model */
+        OF_HELD = 1408
+    };
     /* Of a mixture's layers the most is a layer's own; others lie in what a layer takes anyway. */
     const size_t tensors =
         (size_t)schema->count + (size_t)(3 * schema->config.mixed * schema->config.layers);
     const size_t pictures = sheaf__image_positions(&schema->config) > 0
                                 ? (size_t)1 << 20
                                 : 0; /* of the libraries that read them */
-    return data_bytes + pictures + ((size_t)2560 << 10) +
-           ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
+    return data_bytes + pictures + BESIDE + (size_t)nranks * (OF_RANK + tensors * OF_TENSOR) +
+           trained.tensors * (OF_TRAINED + OF_TRAINED_EACH * (size_t)schema->slices) +
+           trained.slices * OF_HELD + devices / 256;
 }
 
 /* Where there are data, they have told. */
@@ -291,6 +317,7 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
     *out = (sheaf_plan){ .ranks = job->options->tp * job->options->dp,
                          .parameters = sheaf__parameters(job->schema),
                          .weight_copies = 1 };
+    records trained = { 0 };
     if (job->options->dp > SHEAF_MAX_SLICES / job->options->tp)
         return sheaf_expected(
             sheaf_fail(SHEAF_E_ARG, "tp %d, dp %d", job->options->tp, job->options->dp),
@@ -300,12 +327,13 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
             ? check_seq(&job->schema->config, job->seq, job->each == NULL ? 1 : job->each->images)
             : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
-        st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
+        st = sheaf_in(plan_rank(&out->rank[r], out, &trained, job, r), "rank %d of %d", r,
+                      out->ranks);
         out->process += out->rank[r].peak;
         if (out->rank[r].second_copy > 0)
             out->weight_copies = sheaf__weight_copies_of(job->options);
     }
-    out->host = host_bytes(job->schema, out->ranks, out->process, data_bytes);
+    out->host = host_bytes(job->schema, out->ranks, trained, out->process, data_bytes);
     out->process += out->host;
     return st;
 }
@@ -475,7 +503,8 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
                       "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
     }
-    out->host = host_bytes(g->schema, out->ranks, out->process, (size_t)out->ranks * pictures);
+    out->host = host_bytes(g->schema, out->ranks, (records){ 0 }, out->process,
+                           (size_t)out->ranks * pictures);
     out->process += out->host;
     return st;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The planner: every shape of the published Llama sizes at every T from the config alone, and
-# what it predicts against what a run really uses (a sample; ./run soak has thirty-six).
+# what it predicts against what a run really uses (a sample; ./run soak has thirty-seven).
 . "$(dirname "$0")/lib.sh"
 
 configs=$SHEAF_SOURCE_ROOT/tests/data/configs
@@ -104,6 +104,10 @@ done <<'END'
 --method full --micro-batch 2 --accumulate 4 --accumulators 2 --dtype float32 --threads 2 --dp 2 --tp 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --accumulate 4 --dtype bfloat16 --threads 2 --dp 2
 END
+make_deep "$work/deep" || fail "init of a deep model"
+for how in "--lora-targets all-linear --tp 4" "--method head --tp 8"; do # shellcheck disable=SC2086
+    check "planned and measured: 32 layers, $how" predicted "$work/deep" "$work/tokens.jsonl" --micro-batch 2 --threads 2 $how
+done
 groups=(plan --model "$work/mini" --method full --micro-batch 1 --accumulate 4 --seq 64)
 runs "groups, with what they send" 0 '2 groups of 2 ranks.*MiB by rank +0 +1 +2 +3 .*MiB sent.*  sums .*  gradients .*  weights' "${groups[@]}" --accumulators 2 --dp 2 --tp 2
 runs "groups, for programs" 0 '"group":1,"sent_sums":[0-9.]*,"sent_gradients":[1-9][0-9.]*,"sent_weights":[1-9]' "${groups[@]}" --accumulators 2 --dp 2 --tp 2 --json
