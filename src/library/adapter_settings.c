@@ -28,18 +28,23 @@ static bool said(const compared *c, const char *name)
 /* `is`: the adapter's value, as the flag would say it; NULL: which it cannot. */
 static sheaf_status *differs(const compared *c, const char *name, const char *is)
 {
-    char *said_so = sheaf__setting_show(sheaf__setting_find(c->table, name));
+    const sheaf__setting *o = sheaf__setting_find(c->table, name);
+    const bool by_flag = c->state->given[o - c->table];
+    char *said_so = sheaf__setting_show(o);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s", name);
     if (is != NULL)
         sheaf_expected(st, "%s, as the config of --adapter %s has it", is, c->o->adapter);
     else
         sheaf_expected(st, "what the config of --adapter %s has", c->o->adapter);
-    sheaf_found(st, "%s", said_so == NULL ? "another" : said_so);
+    sheaf_found(st, "%s%s", said_so == NULL ? "another" : said_so,
+                by_flag ? "" : ", as the recipe says");
     free(said_so);
+    if (!by_flag && is != NULL)
+        return sheaf_try_this(st, "--%s=%s, which wins over the recipe", name, is);
     return sheaf_try_this(st,
-                          "without --%s: the adapter's config decides; a new adapter begins "
+                          "%s%s: the adapter's config decides; a new adapter begins "
                           "without --adapter",
-                          name);
+                          by_flag ? "without --" : "a recipe without ", name);
 }
 
 /* ---- numbers ---- */

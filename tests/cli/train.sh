@@ -88,12 +88,14 @@ lora-alpha-pattern what --lora-alpha-pattern q_proj=2
 modules-to-save what --modules-to-save lm_head
 END
 printf 'lora-rank: 2\n' >"$work/rank.recipe"
-runs "so is a recipe's" 2 'sheaf: --lora-rank .*expected: 4, as' train "${from[@]}" --steps 1 --recipe "$work/rank.recipe" --out "$work/none"
+runs "so is a recipe's" 2 'sheaf: --lora-rank .*expected: 4, as .*found: +2, as the recipe says .*try: +--lora-rank=4, which wins over the recipe' train "${from[@]}" --steps 1 --recipe "$work/rank.recipe" --out "$work/none"
 absent "nothing is left of these" "$work/none"
+runs "a flag wins over that" 0 . train "${from[@]}" --recipe "$work/rank.recipe" --lora-rank 4 --steps 1 --out "$work/wins"
 runs "none" 0 . train "${from[@]}" --steps 1 --out "$work/plain"
 check "gives settings the adapter's" bash -c "grep -qx 'lora-rank: 4' '$work/plain/settings' && grep -qx 'lora-alpha: 8' '$work/plain/settings' && ! grep -q lora-targets '$work/plain/settings'"
 alike=(--lora-rank 4 --lora-targets q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj --lora-rank-pattern q_proj=4)
 runs "those that mean the same" 0 . train "${from[@]}" --steps 1 "${alike[@]}" --out "$work/alike"
+same "as it does alone" "$work/plain/adapter" "$work/wins/adapter"
 same "give the same" "$work/plain/adapter" "$work/alike/adapter"
 runs "and go on" 0 'going on after step 1' train "${from[@]}" --steps 2 "${alike[@]}" --out "$work/alike" --resume
 
