@@ -113,7 +113,7 @@ static const struct {
     { "--eps 0", "above 0" },
     { "--micro-batch 0", "at least 1" },
     { "--epochs 2", "--steps and --epochs | one of the two" },
-    { "--epochs -1", "at least 0" },
+    { "--epochs -1", "above 0" },
     { "--eval-split 1", "below 1" },
     { "--min-delta 0.1 --eval-split 0.1", "--eval-every" },
     { "--max-time 2m1h", "--max-time | a time" },
