@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "lora/options.h"
 #include "models/open.h"
 
@@ -15,36 +16,55 @@ typedef struct compared {
     const sheaf_lora *is; /* the adapter's */
 } compared;
 
-/* An empty text says nothing. */
+/* By a flag of the command. An empty text says nothing. */
 static bool said(const compared *c, const char *name)
 {
     const sheaf__setting *o = sheaf__setting_find(c->table, name);
-    const ptrdiff_t i = o - c->table;
     const char *text =
         (o->kind & SHEAF__IS_KIND) == SHEAF__IS_TEXT ? *(const char **)o->value : "-";
-    return (c->state->given[i] || c->state->from_file[i]) && text != NULL && text[0] != '\0';
+    return c->state->given[o - c->table] && text != NULL && text[0] != '\0';
+}
+
+/* By a recipe, which may be of adapters that begin with it. */
+static bool in_recipe(const compared *c, const char *name)
+{
+    const ptrdiff_t i = sheaf__setting_find(c->table, name) - c->table;
+    return c->state->from_file[i] && !c->state->given[i];
 }
 
 /* `is`: the adapter's value, as the flag would say it; NULL: which it cannot. */
 static sheaf_status *differs(const compared *c, const char *name, const char *is)
 {
-    const sheaf__setting *o = sheaf__setting_find(c->table, name);
-    const bool by_flag = c->state->given[o - c->table];
-    char *said_so = sheaf__setting_show(o);
+    char *said_so = sheaf__setting_show(sheaf__setting_find(c->table, name));
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s", name);
     if (is != NULL)
         sheaf_expected(st, "%s, as the config of --adapter %s has it", is, c->o->adapter);
     else
         sheaf_expected(st, "what the config of --adapter %s has", c->o->adapter);
-    sheaf_found(st, "%s%s", said_so == NULL ? "another" : said_so,
-                by_flag ? "" : ", as the recipe says");
+    sheaf_found(st, "%s", said_so == NULL ? "another" : said_so);
     free(said_so);
-    if (!by_flag && is != NULL)
-        return sheaf_try_this(st, "--%s=%s, which wins over the recipe", name, is);
     return sheaf_try_this(st,
-                          "%s%s: the adapter's config decides; a new adapter begins "
+                          "without --%s: the adapter's config decides; a new adapter begins "
                           "without --adapter",
-                          by_flag ? "without --" : "a recipe without ", name);
+                          name);
+}
+
+/* A recipe's lines of LoRA are passed over, which is said; they stay in the settings as they are.
+ */
+static void note_recipe(const compared *c, const sheaf_events *events)
+{
+    static const char *const names[] = {
+        "lora-rank",         "lora-alpha",         "lora-dropout",   "lora-rslora",
+        "lora-bias",         "lora-targets",       "lora-exclude",   "lora-layers",
+        "lora-rank-pattern", "lora-alpha-pattern", "modules-to-save"
+    };
+    sheaf_text list = { 0 };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (in_recipe(c, names[i]))
+            sheaf__text_add(&list, "%s%s", list.size > 0 ? ", " : "", names[i]);
+    if (list.size > 0)
+        sheaf_note(events, "of the recipe %s: the config of --adapter decides", list.at);
+    sheaf__text_release(&list);
 }
 
 /* ---- numbers ---- */
@@ -286,20 +306,20 @@ static void take(sheaf_train_options *o, const compared *c)
     const sheaf_lora_options *is = &c->is->options;
     const int64_t rank = rank_of(c->is);
     const double alpha = alpha_of(c->is);
-    if (!said(c, "lora-rank") && rank >= 1 && rank <= 65536)
+    if (!said(c, "lora-rank") && !in_recipe(c, "lora-rank") && rank >= 1 && rank <= 65536)
         o->lora_rank = rank;
-    if (!said(c, "lora-alpha") && alpha > 0)
+    if (!said(c, "lora-alpha") && !in_recipe(c, "lora-alpha") && alpha > 0)
         o->lora_alpha = alpha;
-    if (!said(c, "lora-dropout"))
+    if (!said(c, "lora-dropout") && !in_recipe(c, "lora-dropout"))
         o->lora_dropout = is->dropout;
-    if (!said(c, "lora-rslora"))
+    if (!said(c, "lora-rslora") && !in_recipe(c, "lora-rslora"))
         o->lora_rslora = is->rslora;
-    if (!said(c, "lora-bias"))
+    if (!said(c, "lora-bias") && !in_recipe(c, "lora-bias"))
         o->lora_bias = is->bias;
 }
 
 sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf__setting *table,
-                                      sheaf_train_options *o)
+                                      sheaf_train_options *o, const sheaf_events *events)
 {
     sheaf__opened opened = { 0 };
     if (o->method != SHEAF_METHOD_LORA || o->adapter == NULL || o->adapter[0] == '\0')
@@ -316,8 +336,10 @@ sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf_
         st = check_numbers(&c);
         if (st == NULL)
             st = check_lists(&c);
-        if (st == NULL)
+        if (st == NULL) {
+            note_recipe(&c, events);
             take(o, &c);
+        }
     }
     sheaf_status_free(unread);
     sheaf__opened_close(&opened);

@@ -257,7 +257,7 @@ static sheaf_status *settle(session *s)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
     if (st == NULL && s->stored == NULL)
-        st = sheaf__adapter_settings(how->state, how->table, o);
+        st = sheaf__adapter_settings(how->state, how->table, o, how->events);
     if (st == NULL &&
         (o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL))
         warn_of_warmup(s, o); /* else those that this process starts do */

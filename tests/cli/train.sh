@@ -88,16 +88,17 @@ lora-alpha-pattern what --lora-alpha-pattern q_proj=2
 modules-to-save what --modules-to-save lm_head
 END
 printf 'lora-rank: 2\n' >"$work/rank.recipe"
-runs "so is a recipe's" 2 'sheaf: --lora-rank .*expected: 4, as .*found: +2, as the recipe says .*try: +--lora-rank=4, which wins over the recipe' train "${from[@]}" --steps 1 --recipe "$work/rank.recipe" --out "$work/none"
 absent "nothing is left of these" "$work/none"
-runs "a flag wins over that" 0 . train "${from[@]}" --recipe "$work/rank.recipe" --lora-rank 4 --steps 1 --out "$work/wins"
+runs "a recipe's line is passed over" 0 'of the recipe lora-rank: the config of --adapter decides' train "${from[@]}" --steps 1 --recipe "$work/rank.recipe" --out "$work/wins"
+runs "and goes on with it" 0 'going on after step 1' train "${from[@]}" --steps 2 --recipe "$work/rank.recipe" --out "$work/wins" --resume
 runs "none" 0 . train "${from[@]}" --steps 1 --out "$work/plain"
 check "gives settings the adapter's" bash -c "grep -qx 'lora-rank: 4' '$work/plain/settings' && grep -qx 'lora-alpha: 8' '$work/plain/settings' && ! grep -q lora-targets '$work/plain/settings'"
 alike=(--lora-rank 4 --lora-targets q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj --lora-rank-pattern q_proj=4)
 runs "those that mean the same" 0 . train "${from[@]}" --steps 1 "${alike[@]}" --out "$work/alike"
-same "as it does alone" "$work/plain/adapter" "$work/wins/adapter"
-same "give the same" "$work/plain/adapter" "$work/alike/adapter"
+runs "which goes on" 0 'going on after step 1' train --resume --steps 2 --out "$work/plain"
+same "as with the recipe" "$work/plain/adapter" "$work/wins/adapter"
 runs "and go on" 0 'going on after step 1' train "${from[@]}" --steps 2 "${alike[@]}" --out "$work/alike" --resume
+same "to the same" "$work/plain/adapter" "$work/alike/adapter"
 
 runs "generate with the adapter on one rank" 0 '"tokens"' generate --model "$model" --adapter "$work/t1/adapter" --tokens 1,5,9 --max-new 8 --greedy --tp 1 --json
 cp "$work/stdout" "$work/g1"

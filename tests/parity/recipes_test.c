@@ -123,7 +123,6 @@ static void run(const char *dir, const json_t *recorded, bool agent, int tp, con
     FLAG("--model=%s/mp1", dir);
     FLAG("--data=%s/inputs.safetensors", dir);
     FLAG("--adapter=%s", at("adapter"));
-    FLAG("--lora-rank=%d", (int)number(recorded, "lora_rank")); /* the recipe's is another */
     FLAG("--out=%s", out);
     FLAG("--tp=%d", tp);
     FLAG("--dtype=float32");
