@@ -1,7 +1,6 @@
 /* train_settings.c - see train_settings.h. */
 #include "library/train_settings.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "comm/process.h"
@@ -62,22 +61,14 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
     return dtype != SHEAF_BF16 ? NULL : sums == SHEAF_SUMS_TILES ? "tiles" : "pairs";
 }
 
-/* What the first of several processes computes faster; -1: this process decides. */
-static atomic_int first_prefers = -1;
-
 sheaf_status *sheaf__sums_agree(bool tiles)
 {
-    if (sheaf__process_count() == 1 || first_prefers >= 0)
+    if (sheaf__process_count() == 1 || sheaf__units_told())
         return NULL;
     sheaf_status *st = sheaf__process_decide(&tiles);
     if (st == NULL)
-        first_prefers = tiles;
+        sheaf__units_prefer(tiles);
     return st;
-}
-
-static bool prefers_tiles(void)
-{
-    return first_prefers >= 0 ? first_prefers > 0 : sheaf__units_prefer_tiles();
 }
 
 void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events)
@@ -95,7 +86,7 @@ sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sh
         return asked;
     if (before != SHEAF_SUMS_UNNAMED)
         return before;
-    return prefers_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
 }
 
 static int add(sheaf__setting *to, const sheaf__setting *from, int n)

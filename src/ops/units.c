@@ -6,6 +6,7 @@
 #include <cpuid.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,7 +71,8 @@ bool sheaf__units_lack_permission(void)
 static struct {
     pthread_once_t tiles_once, pairs_once;
     bool tiles, pairs;
-} processor_pays = { PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, false, false };
+    atomic_int told; /* 1: pairs, 2: tiles, as sheaf__units_prefer() was */
+} processor_pays = { PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, false, false, 0 };
 
 static void measure_tiles(void)
 {
@@ -87,8 +89,19 @@ static void measure_pairs(void)
     processor_pays.pairs = rate[SHEAF__RATE_PAIRS] > PAYS * rate[SHEAF__RATE_FMA];
 }
 
+void sheaf__units_prefer(bool tiles)
+{
+    processor_pays.told = tiles ? 2 : 1;
+}
+bool sheaf__units_told(void)
+{
+    return processor_pays.told != 0;
+}
+
 bool sheaf__units_prefer_tiles(void)
 {
+    if (processor_pays.told != 0)
+        return processor_pays.told == 2;
     if (!sheaf__units_have_tiles())
         return false;
     pthread_once(&processor_pays.tiles_once, measure_tiles);

@@ -21,6 +21,17 @@ bool sheaf__units_prefer_tiles(void)
     return false;
 }
 
+/* Nothing is computed here. */
+void sheaf__units_prefer(bool tiles)
+{
+    (void)tiles;
+}
+
+bool sheaf__units_told(void)
+{
+    return false;
+}
+
 sheaf__units sheaf__units_for(const char *isa)
 {
     return (sheaf__units){ false, false };
