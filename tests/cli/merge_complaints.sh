@@ -25,6 +25,10 @@ runs "a saved module that is missing is named, with where it may be" 3 "base_mod
 runs "also on the way to another form" 3 "base_model.model.model.embed_tokens.weight" merge "$base" "$work/lacking" "$work/no" --as-peft
 absent "nothing was written" "$work/no"
 
+# The adapter is never taken for the folder to write.
+runs "a DST that was forgotten" 2 'sheaf merge +expected: DST behind the adapters +found: +the adapter .*plain_all_linear as the last word' merge "$base" "$lora/plain_all_linear"
+runs "behind several adapters too" 2 'expected: DST behind the adapters' merge "$base" "$lora/plain_all_linear" "$work/lacking"
+
 # #559: merged, and the same as before.
 edited nothing plain_all_linear 's/"lora_alpha": [0-9.]*/"lora_alpha": 1e-30/'
 runs "a merge that changes nothing says so" 0 'warning: the adapter changes nothing: its B is zero' merge "$base" "$work/nothing" "$work/same"

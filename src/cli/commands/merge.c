@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
 #include "comm/process.h"
@@ -128,6 +129,20 @@ static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL },
                                    { "amd", SHEAF_PEFT_CPU_AMD },
                                    { 0 } };
 
+/* The last word is written: an adapter in its place stands where DST is missing. */
+static sheaf_status *check_dst(const cli_paths *paths)
+{
+    char *config = NULL;
+    sheaf_status *st = sheaf__path_join(&config, paths->last, "adapter_config.json");
+    if (st == NULL && sheaf__path_kind(config) == SHEAF_PATH_FILE) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "DST behind the adapters");
+        sheaf_found(st, "the adapter %s as the last word, which is written", paths->last);
+        sheaf_try_this(st, "sheaf merge ... %s DST", paths->last);
+    }
+    free(config);
+    return st;
+}
+
 static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths,
                             double *weights)
 {
@@ -153,6 +168,9 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
     if (w->adapter_only ? paths->count < 2
                         : paths->count == 2 && (w->as_peft || w->safe || w->combine != NULL))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "at least one ADAPTER");
+    sheaf_status *st = check_dst(paths);
+    if (st != NULL)
+        return st;
     const int first = w->adapter_only ? 0 : 1;
     how->base = w->adapter_only ? NULL : paths->word[0];
     how->adapters = (const char *const *)paths->word + first;
@@ -173,7 +191,7 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS),
             "%d", how->nadapters);
-    sheaf_status *st = w->combine != NULL ? sheaf_combine_parse(&how->combine, w->combine) : NULL;
+    st = w->combine != NULL ? sheaf_combine_parse(&how->combine, w->combine) : NULL;
     return st != NULL ? sheaf_in(st, "--combine")
                       : read_weights(weights, how->nadapters, w->weights);
 }
