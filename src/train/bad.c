@@ -4,6 +4,25 @@
 #include <inttypes.h>
 #include <string.h>
 
+sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
+                                 bool gradients)
+{
+    bool sound = true;
+    int at = 0;
+    for (; at < set->count; at++) {
+        const sheaf__trained *t = set->item[at];
+        float *const *of = gradients ? t->grad : t->master;
+        for (int i = t->first; i < t->first + t->count && sound; i++)
+            sound = of[i] == NULL || sheaf__is_finite(of[i], t->numel[i], SHEAF_F32);
+        if (!sound)
+            break;
+    }
+    float first = -(float)at; /* the least of all ranks' */
+    sheaf_status *st = comm == NULL ? NULL : sheaf_comm_max(comm, &first, 1);
+    *name = (int)-first < set->count ? set->item[(int)-first]->name : NULL;
+    return st;
+}
+
 void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count)
 {
     enum { MOST = 8 };

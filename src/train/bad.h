@@ -3,12 +3,20 @@
 #define SHEAF_TRAIN_BAD_H
 
 #include "base/text.h"
+#include "comm/comm.h"
 #include "tape/tape.h"
+#include "tape/trained.h"
 
 /* What helps: --lr cannot change when a run is resumed. */
 #define SHEAF__BEGIN_ANEW                                                                          \
     "begin anew with a smaller --lr, from the start or from what an earlier checkpoint holds "     \
     "(docs/resume.md)"
+
+/* sheaf__bad_trained - the first tensor of the set whose masters, or `gradients`, are not all
+ * finite, over the ranks of `comm` (NULL: this one); *name (the tensor's) NULL: none. Collective.
+ */
+sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
+                                 bool gradients);
 
 /* sheaf__bad_rows - "row 3" or "rows 3, 5, ...": those of a micro-batch that are no padding. */
 void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count);

@@ -89,22 +89,11 @@ static sheaf_status *progress_text(char **out, const sheaf__run *r, const sheaf_
 /* What the last update made is looked at by no step yet. Collective. */
 static sheaf_status *check_weights(const sheaf__saved *s, sheaf_comm *comm, int64_t done)
 {
-    const sheaf__trained_set *set = s->trained;
-    bool sound = true;
-    int at = 0;
-    for (; at < set->count; at++) {
-        const sheaf__trained *t = set->item[at];
-        for (int i = t->first; i < t->first + t->count && sound; i++)
-            sound = t->master[i] == NULL || sheaf__is_finite(t->master[i], t->numel[i], SHEAF_F32);
-        if (!sound)
-            break;
-    }
-    float first = -(float)at; /* the least of all ranks' */
-    sheaf_status *st = sheaf_comm_max(comm, &first, 1);
-    at = (int)-first;
-    if (st != NULL || at == set->count)
+    const char *name;
+    sheaf_status *st = sheaf__bad_trained(&name, s->trained, comm, false);
+    if (st != NULL || name == NULL)
         return st;
-    st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": '%s'", done, set->item[at]->name);
+    st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": '%s'", done, name);
     sheaf_found(sheaf_expected(st, "finite numbers"), "some that are not, after the update");
     return sheaf_try_this(st, "nothing was saved; " SHEAF__BEGIN_ANEW);
 }

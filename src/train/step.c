@@ -210,25 +210,6 @@ static sheaf_status *find_source(sheaf__bad *bad, int64_t *micro, sheaf__stepper
     return st;
 }
 
-/* The first trained tensor whose gradient is not finite, over all ranks; NULL: none. */
-static sheaf_status *find_gradient(const char **name, const sheaf__stepper *s)
-{
-    const sheaf__trained_set *set = s->model->trained;
-    int at = 0;
-    for (bool sound = true; at < set->count; at++) {
-        const sheaf__trained *t = set->item[at];
-        for (int i = t->first; i < t->first + t->count && sound; i++)
-            sound = sheaf__is_finite(t->grad[i], t->numel[i], SHEAF_F32);
-        if (!sound)
-            break;
-    }
-    float first = -(float)at;
-    sheaf_status *st =
-        s->context->comm == NULL ? NULL : sheaf_comm_max(s->context->comm, &first, 1);
-    *name = (int)-first < set->count ? set->item[(int)-first]->name : NULL;
-    return st;
-}
-
 static sheaf_status *advise(sheaf_status *st, const sheaf__stepper *s, const char *weight,
                             bool backward)
 {
@@ -265,7 +246,8 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     sheaf_text text = { 0 };
     sheaf_status *st = sheaf__model_bad_weight(&weight, s->model);
     if (st == NULL && all)
-        st = find_gradient(&gradient, s); /* what is run again is added to it */
+        /* what is run again is added to it */
+        st = sheaf__bad_trained(&gradient, s->model->trained, s->context->comm, true);
     if (st == NULL)
         st = find_source(&bad, &micro, s, done, all ? 0 : micro,
                          all ? s->options.accumulate : micro + 1, row, sample);
