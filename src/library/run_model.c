@@ -24,8 +24,6 @@
 #include "library/run_read.h"
 #include "library/train_settings.h"
 
-enum { DEFAULT_SLICES = 8 }; /* as of training */
-
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)
 {
     char *path = NULL;
@@ -513,8 +511,8 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
     if (replaced.slices == 0)
-        replaced.slices = run->slices > 0 ? run->slices : DEFAULT_SLICES;
-    if (st == NULL && run->slices > 0 && how->slices == 0 && run->slices != DEFAULT_SLICES)
+        replaced.slices = run->slices > 0 ? run->slices : SHEAF__DEFAULT_SLICES;
+    if (st == NULL && run->slices > 0 && how->slices == 0 && run->slices != SHEAF__DEFAULT_SLICES)
         sheaf_note(how->events, "%d slice%s, as in the run (--slices changes it)", run->slices,
                    run->slices == 1 ? "" : "s");
     const bool result = run->adapter != NULL && run->temporary == NULL;

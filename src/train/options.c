@@ -11,7 +11,7 @@ void sheaf_train_options_default(sheaf_train_options *options)
         .tp = 1,
         .dp = 1,
         .transport = SHEAF_TRANSPORT_THREADS,
-        .slices = 8,
+        .slices = SHEAF__DEFAULT_SLICES,
         .method = SHEAF_METHOD_LORA,
         .lora_rank = 8,
         .lora_alpha = 8, /* PEFT's LoraConfig; the targets depend on the model (models/open.h) */

@@ -18,6 +18,7 @@
 #include "sheaf/dtype.h"
 #include "train/schedule.h"
 
+enum { SHEAF__DEFAULT_SLICES = 8 };
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
 /* How long the rows of a micro-batch are made (docs/contract.md, section 1.7). Zero is the rule of
  * runs that name none: they began when there was no other. */
