@@ -14,6 +14,9 @@ typedef struct compared {
     const sheaf_train_options *o;
     const sheaf_schema *schema;
     const sheaf_lora *is; /* the adapter's */
+    /* What --lora-rank and --lora-alpha would say of it. */
+    int64_t rank;
+    double alpha;
 } compared;
 
 /* By a flag of the command. An empty text says nothing. */
@@ -22,14 +25,13 @@ static bool said(const compared *c, const char *name)
     const sheaf__setting *o = sheaf__setting_find(c->table, name);
     const char *text =
         (o->kind & SHEAF__IS_KIND) == SHEAF__IS_TEXT ? *(const char **)o->value : "-";
-    return c->state->given[o - c->table] && text != NULL && text[0] != '\0';
+    return sheaf__settings_given(c->state, c->table, name) && text != NULL && text[0] != '\0';
 }
 
-/* By a recipe, which may be of adapters that begin with it. */
-static bool in_recipe(const compared *c, const char *name)
+/* By a flag, or by a recipe, which may be of adapters that begin with it. */
+static bool named(const compared *c, const char *name)
 {
-    const ptrdiff_t i = sheaf__setting_find(c->table, name) - c->table;
-    return c->state->from_file[i] && !c->state->given[i];
+    return sheaf__settings_named(c->state, c->table, name);
 }
 
 /* `is`: the adapter's value, as the flag would say it; NULL: which it cannot. */
@@ -60,7 +62,7 @@ static void note_recipe(const compared *c, const sheaf_events *events)
     };
     sheaf_text list = { 0 };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (in_recipe(c, names[i]))
+        if (named(c, names[i]) && !sheaf__settings_given(c->state, c->table, names[i]))
             sheaf__text_add(&list, "%s%s", list.size > 0 ? ", " : "", names[i]);
     if (list.size > 0)
         sheaf_note(events, "of the recipe %s: the config of --adapter decides", list.at);
@@ -69,36 +71,30 @@ static void note_recipe(const compared *c, const sheaf_events *events)
 
 /* ---- numbers ---- */
 
-/* What --lora-rank and --lora-alpha would say: what most modules have. A file has other numbers of
- * fused layers: those of all parts together. */
-static int64_t rank_of(const sheaf_lora *lora)
+static double rank_of(const sheaf_lora_module *module)
 {
-    int64_t rank = lora->options.rank;
-    for (int i = 0, most = 0; i < lora->nmodules; i++) {
-        int n = 0;
-        for (int j = 0; j < lora->nmodules; j++)
-            n += lora->module[j].rank == lora->module[i].rank;
-        if (n > most) {
-            most = n;
-            rank = lora->module[i].rank;
-        }
-    }
-    return rank;
+    return (double)module->rank;
 }
 
-static double alpha_of(const sheaf_lora *lora)
+static double alpha_of(const sheaf_lora_module *module)
 {
-    double alpha = lora->options.alpha;
+    return module->alpha;
+}
+
+/* What most modules have. A file has other numbers of fused layers: those of all parts together. */
+static double usual(const sheaf_lora *lora, double (*of)(const sheaf_lora_module *), double absent)
+{
+    double value = absent;
     for (int i = 0, most = 0; i < lora->nmodules; i++) {
         int n = 0;
         for (int j = 0; j < lora->nmodules; j++)
-            n += lora->module[j].alpha == lora->module[i].alpha;
+            n += of(&lora->module[j]) == of(&lora->module[i]);
         if (n > most) {
             most = n;
-            alpha = lora->module[i].alpha;
+            value = of(&lora->module[i]);
         }
     }
-    return alpha;
+    return value;
 }
 
 /* `value`: the adapter's. */
@@ -116,15 +112,13 @@ static sheaf_status *check_numbers(const compared *c)
 {
     const sheaf_train_options *o = c->o;
     const sheaf_lora_options *is = &c->is->options;
-    const int64_t rank = rank_of(c->is);
-    const double alpha = alpha_of(c->is);
     const int bias = (int)is->bias;
-    if (said(c, "lora-rank") && !said(c, "lora-rank-pattern") && o->lora_rank != rank &&
+    if (said(c, "lora-rank") && !said(c, "lora-rank-pattern") && o->lora_rank != c->rank &&
         o->lora_rank != is->rank)
-        return differs_as(c, "lora-rank", &rank);
-    if (said(c, "lora-alpha") && !said(c, "lora-alpha-pattern") && o->lora_alpha != alpha &&
+        return differs_as(c, "lora-rank", &c->rank);
+    if (said(c, "lora-alpha") && !said(c, "lora-alpha-pattern") && o->lora_alpha != c->alpha &&
         o->lora_alpha != is->alpha)
-        return differs_as(c, "lora-alpha", &alpha);
+        return differs_as(c, "lora-alpha", &c->alpha);
     if (said(c, "lora-dropout") && o->lora_dropout != is->dropout)
         return differs_as(c, "lora-dropout", &is->dropout);
     if (said(c, "lora-rslora") && o->lora_rslora != is->rslora)
@@ -136,63 +130,16 @@ static sheaf_status *check_numbers(const compared *c)
 
 /* ---- lists, by the modules that they mean ---- */
 
-static void drop_list(char ***list, int *n)
-{
-    for (int i = 0; i < *n; i++)
-        free((*list)[i]);
-    free(*list);
-    *list = NULL;
-    *n = 0;
-}
-
-static void drop_text(char **text)
-{
-    free(*text);
-    *text = NULL;
-}
-
-static void drop_patterns(sheaf_pattern **list, int *n)
-{
-    for (int i = 0; i < *n; i++)
-        free((*list)[i].key);
-    free(*list);
-    *list = NULL;
-    *n = 0;
-}
-
-static void drop_exclude(sheaf_lora_options *o)
-{
-    drop_list(&o->exclude, &o->nexclude);
-    drop_text(&o->exclude_regex);
-}
-
-static void drop_layers(sheaf_lora_options *o)
-{
-    free(o->layers);
-    o->layers = NULL;
-    o->nlayers = 0;
-    drop_list(&o->layers_pattern, &o->nlayers_pattern);
-}
-
 static sheaf_status *say_targets(sheaf_lora_options *out, const compared *c)
 {
     const sheaf_train_options *o = c->o;
-    sheaf_status *st = NULL;
-    if (said(c, "lora-targets")) { /* then all three are what flags say */
-        drop_list(&out->targets, &out->ntargets);
-        drop_text(&out->target_regex);
-        drop_exclude(out);
-        drop_layers(out);
-        st = sheaf__lora_set_targets(out, o->lora_targets);
-    }
-    if (st == NULL && said(c, "lora-exclude")) {
-        drop_exclude(out);
-        st = sheaf__lora_set_exclude(out, o->lora_exclude);
-    }
-    if (st == NULL && said(c, "lora-layers")) {
-        drop_layers(out);
-        st = sheaf__lora_set_layers(out, o->lora_layers);
-    }
+    const bool all = said(c, "lora-targets"); /* then all three are what flags say */
+    const bool exclude = said(c, "lora-exclude"), layers = said(c, "lora-layers");
+    sheaf_status *st = all ? sheaf__lora_set_targets(out, o->lora_targets) : NULL;
+    if (st == NULL && (all || exclude))
+        st = sheaf__lora_set_exclude(out, exclude ? o->lora_exclude : NULL);
+    if (st == NULL && (all || layers))
+        st = sheaf__lora_set_layers(out, layers ? o->lora_layers : NULL);
     return st;
 }
 
@@ -204,7 +151,6 @@ static sheaf_status *say_ranks(sheaf_lora_options *out, const compared *c)
 {
     out->whole_rank = false;
     out->rank = said(c, "lora-rank") ? c->o->lora_rank : ANY_RANK;
-    drop_patterns(&out->rank_pattern, &out->nrank_pattern);
     return sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern, c->o->lora_rank_pattern,
                                    true);
 }
@@ -213,14 +159,12 @@ static sheaf_status *say_alphas(sheaf_lora_options *out, const compared *c)
 {
     out->whole_rank = false;
     out->alpha = said(c, "lora-alpha") ? c->o->lora_alpha : ANY_ALPHA;
-    drop_patterns(&out->alpha_pattern, &out->nalpha_pattern);
     return sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
                                    c->o->lora_alpha_pattern, false);
 }
 
 static sheaf_status *say_saved(sheaf_lora_options *out, const compared *c)
 {
-    drop_list(&out->modules_to_save, &out->nmodules_to_save);
     return sheaf__lora_set_saved(out, c->o->modules_to_save);
 }
 
@@ -304,17 +248,15 @@ static sheaf_status *check_lists(const compared *c)
 static void take(sheaf_train_options *o, const compared *c)
 {
     const sheaf_lora_options *is = &c->is->options;
-    const int64_t rank = rank_of(c->is);
-    const double alpha = alpha_of(c->is);
-    if (!said(c, "lora-rank") && !in_recipe(c, "lora-rank") && rank >= 1 && rank <= 65536)
-        o->lora_rank = rank;
-    if (!said(c, "lora-alpha") && !in_recipe(c, "lora-alpha") && alpha > 0)
-        o->lora_alpha = alpha;
-    if (!said(c, "lora-dropout") && !in_recipe(c, "lora-dropout"))
+    if (!named(c, "lora-rank") && c->rank >= 1 && c->rank <= 65536)
+        o->lora_rank = c->rank;
+    if (!named(c, "lora-alpha") && c->alpha > 0)
+        o->lora_alpha = c->alpha;
+    if (!named(c, "lora-dropout"))
         o->lora_dropout = is->dropout;
-    if (!said(c, "lora-rslora") && !in_recipe(c, "lora-rslora"))
+    if (!named(c, "lora-rslora"))
         o->lora_rslora = is->rslora;
-    if (!said(c, "lora-bias") && !in_recipe(c, "lora-bias"))
+    if (!named(c, "lora-bias"))
         o->lora_bias = is->bias;
 }
 
@@ -332,7 +274,14 @@ sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf_
                                                            .config_only = true });
     sheaf_status *st = NULL;
     if (unread == NULL && opened.lora != NULL) {
-        const compared c = { state, table, o, opened.schema, opened.lora };
+        const sheaf_lora_options *is = &opened.lora->options;
+        const compared c = { .state = state,
+                             .table = table,
+                             .o = o,
+                             .schema = opened.schema,
+                             .is = opened.lora,
+                             .rank = (int64_t)usual(opened.lora, rank_of, (double)is->rank),
+                             .alpha = usual(opened.lora, alpha_of, is->alpha) };
         st = check_numbers(&c);
         if (st == NULL)
             st = check_lists(&c);

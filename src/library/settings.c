@@ -18,7 +18,8 @@ bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *o
     return o != NULL && state->given[o - options];
 }
 
-static bool has(const sheaf__settings *state, const sheaf__setting *options, const char *name)
+bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *options,
+                           const char *name)
 {
     const ptrdiff_t i = sheaf__setting_find(options, name) - options;
     return state->given[i] || state->from_file[i];
@@ -29,8 +30,8 @@ sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf
 {
     const unsigned kinds = SHEAF__IS_REQUIRED | (needed_too ? SHEAF__IS_NEEDED : 0);
     for (const sheaf__setting *o = options; o->name != NULL; o++)
-        if ((o->kind & kinds) && !has(state, options, o->name) &&
-            (o->instead == NULL || !has(state, options, o->instead))) {
+        if ((o->kind & kinds) && !sheaf__settings_named(state, options, o->name) &&
+            (o->instead == NULL || !sheaf__settings_named(state, options, o->instead))) {
             sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s is missing", o->name);
             return sheaf_expected(st, "%s", o->help);
         }
@@ -312,29 +313,31 @@ static sheaf_status *take_free_line(void *context, const sheaf__setting *o, cons
     return (o->kind & SHEAF__IS_FIXED) ? NULL : set_from_file(context, o, value, off, from);
 }
 
-sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *options,
-                                     const char *text, const char *name)
+/* The lines that sheaf stored; `seen` begins with none. */
+static sheaf_status *each_stored(bool seen[SHEAF__MAX_SETTINGS], sheaf__settings *state,
+                                 const sheaf__setting *options, const char *text, const char *name,
+                                 line_taker take)
 {
     char *copy = strdup(text);
     target t = { state, options };
-    bool seen[SHEAF__MAX_SETTINGS] = { false };
     if (copy == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
     sheaf_status *st = sheaf__settings_hold(state, copy);
-    return st == NULL ? each_line(seen, options, copy, name, true, take_free_line, &t) : st;
+    return st == NULL ? each_line(seen, options, copy, name, true, take, &t) : st;
+}
+
+sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *options,
+                                     const char *text, const char *name)
+{
+    bool seen[SHEAF__MAX_SETTINGS] = { false };
+    return each_stored(seen, state, options, text, name, take_free_line);
 }
 
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *options,
                                      const char *text, const char *name)
 {
-    char *copy = strdup(text);
-    if (copy == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
-    sheaf_status *st = sheaf__settings_hold(state, copy);
-    target t = { state, options };
     bool seen[SHEAF__MAX_SETTINGS] = { false };
-    if (st == NULL)
-        st = each_line(seen, options, copy, name, true, take_stored_line, &t);
+    sheaf_status *st = each_stored(seen, state, options, text, name, take_stored_line);
     /* What the run was begun without cannot be given later either. */
     for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
         const ptrdiff_t i = o - options;
@@ -354,6 +357,6 @@ sheaf_status *sheaf__settings_unnamed(bool *is, const sheaf__settings *state,
 {
     const sheaf__setting *o = sheaf__setting_find(options, name);
     const ptrdiff_t i = o - options;
-    *is = state->unnamed[i] || !(state->given[i] || state->from_file[i]);
+    *is = state->unnamed[i] || !sheaf__settings_named(state, options, name);
     return state->unnamed[i] ? refuse_change(o, means) : NULL;
 }

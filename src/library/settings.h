@@ -100,6 +100,9 @@ bool sheaf__setting_silent(const sheaf__setting *setting);
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);
+/* sheaf__settings_named - given, or in a recipe or in settings that are resumed. */
+bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *table,
+                           const char *name);
 /* sheaf__settings_required - REQUIRED and, with needed_too, NEEDED settings that nothing gave. */
 sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *table,
                                        bool needed_too);

@@ -162,8 +162,18 @@ static bool is_regex(const char *text)
     return strpbrk(text, "\\*+?()[]{}|^$") != NULL;
 }
 
+static void clear_list(char ***list, int *n)
+{
+    free_list(*list, *n);
+    *list = NULL;
+    *n = 0;
+}
+
 static sheaf_status *set_names(char ***list, int *n, char **regex, const char *text)
 {
+    clear_list(list, n);
+    free(*regex);
+    *regex = NULL;
     if (text == NULL || *text == '\0')
         return NULL;
     if (!is_regex(text))
@@ -179,9 +189,8 @@ sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
                    : strcasecmp(text, "sat") == 0     ? SHEAF_SAT_SET_TEXT
                    : strcasecmp(text, "sat-vit") == 0 ? SHEAF_SAT_SET_VIT
                                                       : SHEAF_SAT_SET_NONE;
-    return out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE
-               ? NULL
-               : set_names(&out->targets, &out->ntargets, &out->target_regex, text);
+    return set_names(&out->targets, &out->ntargets, &out->target_regex,
+                     out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE ? NULL : text);
 }
 
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text)
@@ -191,6 +200,7 @@ sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text)
 
 sheaf_status *sheaf__lora_set_saved(sheaf_lora_options *out, const char *text)
 {
+    clear_list(&out->modules_to_save, &out->nmodules_to_save);
     if (text == NULL || *text == '\0')
         return NULL;
     return split(&out->modules_to_save, &out->nmodules_to_save, text);
@@ -198,6 +208,10 @@ sheaf_status *sheaf__lora_set_saved(sheaf_lora_options *out, const char *text)
 
 sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text)
 {
+    clear_list(&out->layers_pattern, &out->nlayers_pattern);
+    free(out->layers);
+    out->layers = NULL;
+    out->nlayers = 0;
     if (text == NULL || *text == '\0')
         return NULL;
     char **words = NULL;
@@ -253,6 +267,9 @@ static sheaf_status *take_pattern(sheaf_pattern *out, const char **text, bool wh
 
 sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *text, bool whole)
 {
+    free_patterns(*list, *n);
+    *list = NULL;
+    *n = 0;
     if (text == NULL)
         return NULL;
     while (*text != '\0') {

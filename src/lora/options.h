@@ -8,9 +8,9 @@
 sheaf_status *sheaf__lora_options_default(sheaf_lora_options *out);
 sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora_options *from);
 
-/* Each takes the text of a flag; NULL or "" leaves the default. A text with one of
- * \ * + ? ( ) [ ] { } | ^ $ is a regular expression, anything else a comma list.
- * Errors: SHEAF_E_ARG. */
+/* Each takes the text of a flag, in place of what was there; NULL or "" names nothing. A text with
+ * one of \ * + ? ( ) [ ] { } | ^ $ is a regular expression, anything else a comma list. Errors:
+ * SHEAF_E_ARG. */
 sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out,
                                       const char *text); /* or "all-linear", "sat", "sat-vit" */
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text);
