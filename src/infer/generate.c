@@ -70,6 +70,20 @@ static bool ends(const batch *b, int64_t which, sheaf__continuation *out)
     return true;
 }
 
+static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *logits, int64_t vocab)
+{
+    int64_t id = 0; /* the first NaN; where there is none, all are -inf */
+    for (int64_t i = 0; i < vocab && id == 0; i++)
+        id = logits[i] != logits[i] ? i : 0;
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)prompt, (long long)token);
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(st, "logits that are numbers"), "%f for id %lld",
+                    (double)logits[id], (long long)id),
+        "a weight is not finite, or overflows in the type it is computed in: sheaf verify "
+        "counts such numbers of each tensor, and --dtype float32 holds the largest");
+}
+
 /* The sampler changes a copy: the head's block may be read again. */
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
                           const float *logits)
@@ -94,12 +108,7 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
             b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
             (uint64_t)(b->options->number + which), (uint64_t)out->n, b->scratch + vocab);
         if (id < 0)
-            return sheaf_try_this(
-                sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld",
-                                          (long long)which + 1, (long long)out->n + 1),
-                               "logits that are numbers"),
-                "a weight is not finite, or overflows in the type it is computed in: sheaf verify "
-                "counts such numbers of each tensor, and --dtype float32 holds the largest");
+            return not_numbers(which + 1, out->n + 1, logits + i * vocab, vocab);
         out->ids[out->n++] = (int32_t)id;
         if (out->logprob != NULL)
             note_logprob(b, out, logits + i * vocab);

@@ -158,9 +158,11 @@ static void divide(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
 void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, float *scratch)
 {
-    const bool broken = how->sat && any_nan(logits, vocab);
-    for (int64_t i = 0; i < vocab; i++)
-        logits[i] = !broken && logits[i] == logits[i] ? logits[i] : -INFINITY;
+    if (any_nan(logits, vocab)) {
+        for (int64_t i = 0; i < vocab; i++)
+            logits[i] = -INFINITY;
+        return;
+    }
     divide(logits, vocab, ids, n, how, scratch);
     if (!how->greedy)
         cut(logits, vocab, how, scratch);
@@ -173,9 +175,7 @@ float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab)
     for (int64_t i = 0; i < vocab; i++)
         *max = logits[i] > *max ? logits[i] : *max;
     for (int64_t i = 0; i < vocab; i++)
-        lane[i % 16] += logits[i] == *max        ? 1.0f
-                        : logits[i] == logits[i] ? sheaf__exp(logits[i] - *max)
-                                                 : 0.0f;
+        lane[i % 16] += logits[i] == *max ? 1.0f : sheaf__exp(logits[i] - *max);
     return sheaf__log(sheaf__lanes_join(lane));
 }
 
@@ -183,10 +183,8 @@ void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64
 {
     int64_t n = 0;
     for (int64_t i = 0; i < vocab; i++) {
-        const float x = logits[i] == logits[i] ? logits[i] : -INFINITY;
         int64_t at = n;
-        while (at > 0 && (logits[ids[at - 1]] < x ||
-                          (logits[ids[at - 1]] != logits[ids[at - 1]] && x > -INFINITY)))
+        while (at > 0 && logits[ids[at - 1]] < logits[i])
             at--;
         if (at == best)
             continue;

@@ -17,8 +17,7 @@ typedef struct sheaf__sampling {
     bool greedy;
     bool sat; /* SwissArmyTransformer's order instead (base_strategy.py): logits are divided
                  by temperature * penalty (also those below 0), the penalty is of new tokens only,
-                 top-p acts only where top-k does, and keeps as long as what was kept is at most p;
-                 one NaN is a broken model */
+                 top-p acts only where top-k does, and keeps while what was kept is at most p */
     float temperature;        /* divides the logits, > 0 */
     int64_t top_k;            /* keep the k largest, and what equals the smallest of them */
     float top_p;              /* then the fewest of the largest whose mass is at least p; in
@@ -34,7 +33,7 @@ typedef struct sheaf__sampling {
 size_t sheaf__sampling_scratch(int64_t vocab);
 
 /* sheaf__sampling_process - the steps before the draw, in place.
- *   logits   [vocab]; what is removed becomes -inf; a NaN counts as -inf
+ *   logits   [vocab]; what is removed becomes -inf; all are where one is NaN: the model is broken
  *   ids      [n] prompt and output so far, without padding (sat: the output alone); each distinct
  *            one gets l > 0 ? l / c : l * c once; ids outside [0, vocab) are passed over
  * Of equal logits at the edge of top-p those with the larger id stay (the stable
@@ -43,14 +42,14 @@ void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, i
                              const sheaf__sampling *how, float *scratch);
 
 /* sheaf__sampling_log_sum - the log of the sum of exp(logit), less the largest logit, in *max: in
- * float32, 16 lanes; a NaN counts as -inf. The log of an id's probability is
+ * float32, 16 lanes; no logit is NaN. The log of an id's probability is
  * logits[id] - max - this. */
 float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab);
-/* sheaf__sampling_best - the `best` largest, falling, of equals the smaller id first; a NaN counts
- * as -inf. best <= vocab. */
+/* sheaf__sampling_best - the `best` largest, falling, of equals the smaller id first; no logit is
+ * NaN, best <= vocab. */
 void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab);
 
-/* sheaf__sampling_greedy - the first index of the maximum; -1 if all are NaN or -inf. */
+/* sheaf__sampling_greedy - the first index of the maximum; -1 if all are -inf. */
 int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab);
 
 /* sheaf__sampling_draw - id i with probability exp(logits[i]) / sum: the first whose sum over
@@ -60,7 +59,7 @@ int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u);
 /* sheaf__sampling_next - all of it: the next id of sequence `sample` (its number in the whole
  * run), which has got `step` new tokens so far. The random number is
  * sheaf__random_u32(seed, SHEAF__PURPOSE_SAMPLING, 0, sample, step, 0).
- * Returns -1 when no logit is a number above -inf: the model is broken. */
+ * Returns -1 when a logit is NaN or none is above -inf: the model is broken. */
 int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, uint64_t sample, uint64_t step,
                              float *scratch);

@@ -92,14 +92,18 @@ check "the schedule waits while steps are left out" bash -c "grep skipped '$work
 
 # ---- a number that is not finite, at its source ----
 few=(--data "$data" --steps 4 --micro-batch 1 --accumulate 2 --schedule constant --lora-targets all-linear)
-nan_in() { # nan_in TENSOR ELEMENT: in a copy of the model
-    local weights=$work/nan/model.safetensors header begins tp
+put_nan() { # put_nan TENSOR ELEMENT: in a copy of the model
+    local weights=$work/nan/model.safetensors header begins
     rm -rf "$work/nan"
     mkdir "$work/nan"
     cp "$model"/* "$work/nan" && chmod u+w "$work/nan"/*
     header=$(od -An -tu8 -N8 "$weights" | tr -d ' ')
     begins=$(head -c $((8 + header)) "$weights" | grep -aoE "\"$1\":\{[^}]*" | grep -oE 'data_offsets":\[[0-9]+' | grep -oE '[0-9]+$')
     printf '\x00\x00\xc0\x7f' | dd of="$weights" bs=1 seek=$((8 + header + begins + 4 * $2)) conv=notrunc 2>/dev/null
+}
+nan_in() { # nan_in TENSOR ELEMENT: training tells of it
+    local tp
+    put_nan "$1" "$2"
     for tp in 1 3; do
         runs "NaN in $1, $tp ranks" 3 "step 1: loss .* nan in micro-batch 1 of 2 \(row [0-9] of the data, .* in layer 1, '$1'.* the weight '$1' holds .* sheaf verify" \
             train --model "$work/nan" "${few[@]}" --out "$work/bad.$1.$tp" --tp $tp
@@ -113,6 +117,12 @@ tensor=model.layers.1.mlp.up_proj.weight
 nan_in $tensor $((170 * 64))
 runs "evaluation says so, too" 0 "the loss of rows 0, 1 .* in layer 1, '$tensor'" eval --model "$work/nan" --data "$data" --tp 2 --json
 check "and goes on" grep -q '"loss":null' "$work/stdout"
+# One row of the head gives one logit: no answer is one that the other logits would have given.
+put_nan lm_head.weight $((200 * 64 + 7))
+for how in "" "--greedy" "--top-k 5 --temperature 0.7 --seed 3"; do
+    # shellcheck disable=SC2086
+    runs "and so does an answer ($how)" 3 "prompt 1, token 1.*logits that are numbers.*nan for id 200" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 $how --tp 2
+done
 runs "a learning rate without measure" 3 "step 2: loss .* the weight '[^']*lora_[AB].weight' holds .* training made it so" train --model "$model" "${few[@]}" --lr 1e38 --out "$work/bad.lr"
 runs "a scale that stays and overflows" 3 "step 1: gradient norm .* the first value that is not finite is .gradient of the head.* --loss-scale dynamic" \
     train --model "$model" "${few[@]}" --dtype float16 --loss-scale 1073741824 --out "$work/bad.scale" --tp 2
