@@ -173,7 +173,12 @@ static sheaf_status *find(sheaf__tensors *in, int64_t (*bound)[2], int64_t *coun
 
 sheaf_status *sheaf__bound_find(sheaf__tensors *in)
 {
-    const sheaf_safetensors_entry *e = bounds_of(in);
+    const sheaf_safetensors_entry *e = bounds_of(in),
+                                  *other = sheaf__safetensors_find(in->file, "image_bounds");
+    if (e != NULL && other != NULL && e != other)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", e->name),
+                                          "the bounds of all images in one tensor"),
+                           "'%s' too", other->name);
     if (e != NULL && (!of_whole_numbers(e) || e->ndim != 2 || e->shape[1] != 2)) {
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", e->name),
                                           "[images, 2], I32 or I64: where each image begins in its "

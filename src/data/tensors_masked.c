@@ -50,6 +50,18 @@ static sheaf_status *check_pixels(const sheaf__tensors *in, const char *name,
     return sheaf__tensors_shape(st, e);
 }
 
+/* Images of which no mask says where they stand would be left out without a word. */
+static sheaf_status *check_placed(const sheaf__tensors *in, const char *name)
+{
+    if (embed_name(in) != NULL || sheaf__safetensors_find(in->file, name) == NULL)
+        return NULL;
+    sheaf_status *st =
+        sheaf__tensors_bad(name, "image_embed_mask or token_type_ids beside it, which marks BOI, "
+                                 "patches and EOI of the image in each row");
+    return sheaf_try_this(sheaf_found(st, "neither"),
+                          "write one of them, or leave the images out of the file");
+}
+
 sheaf_status *sheaf__masked_check(const sheaf__tensors *in)
 {
     const sheaf__data_images *images = in->data->images;
@@ -59,6 +71,29 @@ sheaf_status *sheaf__masked_check(const sheaf__tensors *in)
                            images->towers);
     for (int t = 0; embed_name(in) != NULL && t < images->towers && st == NULL; t++)
         st = check_pixels(in, images_of[t], &images->tower[t]);
+    for (int t = 0; t < images->towers && st == NULL; t++)
+        st = check_placed(in, images_of[t]);
+    return st;
+}
+
+/* Where a file has both names, both must say the same. */
+static sheaf_status *check_types(sheaf__tensors *in)
+{
+    static const char other[] = "token_type_ids";
+    const int64_t n = in->data->tokens;
+    const uint8_t *embed = in->data->images->embed;
+    const char *name = embed_name(in);
+    if (name == NULL || strcmp(name, other) == 0 ||
+        sheaf__safetensors_find(in->file, other) == NULL)
+        return NULL;
+    uint8_t *types = malloc((size_t)n + 1);
+    sheaf_status *st =
+        types == NULL ? sheaf__data_no_memory(n) : sheaf__tensors_mask(in, other, types);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        if (types[i] != embed[i])
+            st = sheaf_expected(sheaf__tensors_bad_value(in, other, i, types[i]),
+                                "%d, as %s has it: both mark the images", embed[i], name);
+    free(types);
     return st;
 }
 
@@ -70,6 +105,8 @@ sheaf_status *sheaf__masked_places(sheaf__tensors *in)
     sheaf_status *st = sheaf__data_images_rows_new(data);
     if (st == NULL && embed_name(in) != NULL)
         st = sheaf__tensors_mask(in, embed_name(in), images->embed);
+    if (st == NULL)
+        st = check_types(in);
     const bool expert = sheaf__safetensors_find(in->file, "vision_expert_mask") != NULL;
     if (st == NULL && expert)
         st = sheaf__tensors_mask(in, "vision_expert_mask", images->expert);

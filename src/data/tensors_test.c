@@ -394,6 +394,32 @@ static void test_pixels__that_are_not_finite_are_named(void **state)
     sheaf_data_close(data);
 }
 
+static void test_masked__images_without_a_place_are_named(void **state)
+{
+    static const int64_t embed[2 * 8] = { [8] = 1, 1, 1, 1, 1, 1 };
+    static const int64_t other[2 * 8] = { [8] = 1, 1, 1, 1, 1, 0, 1 };
+    tensor list[] = { { "input_ids", "I64", { 2, 8 }, bound_ids },
+                      { "labels_shifted", "I64", { 2, 8 }, shifted },
+                      { "vision_image", "F32", { 2, 3, 4, 4 } },
+                      { "token_type_ids", "I64", { 2, 8 }, embed },
+                      { "image_embed_mask", "I64", { 2, 8 }, embed } };
+    sheaf_data *data = NULL;
+    CHECK_FAILS(open_as(&data, SHEAF_COGVLM, list, 3), SHEAF_E_DATA,
+                "'vision_image' | image_embed_mask or token_type_ids beside it, which marks BOI, "
+                "patches and EOI of the image in each row | neither | write one of them");
+    for (int n = 4; n <= 5; n++) { /* one of the masks, or two that agree */
+        CHECK_OK(open_as(&data, SHEAF_COGVLM, list, n));
+        assert_int_equal(sheaf_data_images(data, (const int64_t[]){ 0, 1 }, 2).images, 1);
+        sheaf_data_close(data);
+        data = NULL;
+    }
+    list[3].value = other;
+    CHECK_FAILS(open_as(&data, SHEAF_COGVLM, list, 5), SHEAF_E_DATA,
+                "'token_type_ids': row 2, position 6 | 1, as image_embed_mask has it");
+    CHECK_OK(open_as(&data, SHEAF_COGVLM, list, 2)); /* no image at all */
+    sheaf_data_close(data);
+}
+
 /* One row needs no list of how many images are whose; its pictures have the short names. */
 static void test_bound__of_one_row(void **state)
 {
@@ -418,6 +444,10 @@ static void test_bound__of_one_row(void **state)
     data = NULL;
     CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, both, 6), SHEAF_E_DATA,
                 "'image_1_chw' | the pixels of image 2 in one tensor | 'image_0_1_chw' too");
+    const tensor twice[] = { narrow[0], narrow[1], narrow[2],
+                             narrow[3], narrow[4], { "image_bound", "I64", { 2, 2 }, bounds } };
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, twice, 6), SHEAF_E_DATA,
+                "'image_bound' | the bounds of all images in one tensor | 'image_bounds' too");
     const tensor text[] = { narrow[0], narrow[1] }; /* no image at all */
     CHECK_OK(open_as(&data, SHEAF_MINICPMV, text, 2));
     assert_int_equal(take(&g, data, &row, 1, true).images, 0);
@@ -440,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_bound__padding_is_seen_in_whole_rows),
         cmocka_unit_test(test_bound__what_does_not_fit_is_named),
         cmocka_unit_test(test_pixels__that_are_not_finite_are_named),
+        cmocka_unit_test(test_masked__images_without_a_place_are_named),
         cmocka_unit_test(test_bound__of_one_row),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
