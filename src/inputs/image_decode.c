@@ -44,7 +44,7 @@ static uint32_t number(const uint8_t *p, int bytes, bool big)
  * tag, type, number of values, value. */
 int sheaf__image_orientation(const uint8_t *exif, size_t size)
 {
-    enum { TAG = 0x0112, SHORT = 3, LONG = 4 };
+    enum { TAG = 0x0112, SHORT = 3, LONG = 4, SBYTE = 6, SSHORT = 8, SLONG = 9 };
     int orientation = 1;
     if (size >= 6 && memcmp(exif, "Exif\0\0", 6) == 0) {
         exif += 6;
@@ -61,10 +61,15 @@ int sheaf__image_orientation(const uint8_t *exif, size_t size)
     for (size_t i = 0; i < n; i++) {
         const uint8_t *entry = exif + at + 2 + 12 * i;
         const uint32_t type = number(entry + 2, 2, big);
-        const int bytes = type == SHORT ? 2 : type == LONG ? 4 : 0;
-        if (number(entry, 2, big) != TAG || bytes == 0 || number(entry + 4, 4, big) != 1)
+        const int bytes = type == SHORT || type == SSHORT ? 2
+                          : type == LONG || type == SLONG ? 4
+                          : type == SBYTE                 ? 1
+                                                          : 0;
+        const size_t all = (size_t)bytes * number(entry + 4, 4, big); /* of its values */
+        const size_t from = all <= 4 ? (size_t)(entry + 8 - exif) : number(entry + 8, 4, big);
+        if (number(entry, 2, big) != TAG || all == 0 || from > size || all > size - from)
             continue;
-        const uint32_t value = number(entry + 8, bytes, big);
+        const uint32_t value = number(exif + from, bytes, big); /* the first */
         orientation = value >= 1 && value <= 8 ? (int)value : 1;
     }
     return orientation;

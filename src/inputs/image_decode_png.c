@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include <png.h>
+#include <zlib.h>
 
 typedef struct picture {
     png_structp it;
@@ -77,12 +78,13 @@ static bool guarded(picture *p, void (*work)(picture *))
     return true;
 }
 
-/* What says nothing about pixels or position is skipped unseen: some of it is compressed. */
+/* What says nothing about pixels is skipped unseen: some of it is compressed. EXIF data are found
+ * by orientation_of(). */
 static void skip_ancillary(png_structp it)
 {
     static const png_byte skipped[] =
-        "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
-        "sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
+        "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0"
+        "sCAL\0sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
     png_set_keep_unknown_chunks(it, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
     png_set_keep_unknown_chunks(it, PNG_HANDLE_CHUNK_NEVER, skipped, (int)(sizeof skipped / 5));
 }
@@ -182,6 +184,89 @@ static sheaf_status *damaged(const picture *p)
     return sheaf_found(st, "libpng says: %s", p->message);
 }
 
+/* ---- orientation ---- */
+
+/* As ImageMagick writes EXIF data where it knows no eXIf: a text of this name, which is a line
+ * break, two lines, and the data in hexadecimal digits. Compressed or not. */
+static const char profile[] = "Raw profile type exif";
+enum { MOST_TEXT = 1 << 20 }; /* Pillow's bound of such a text */
+
+static int digit_of(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* Its data take the place of its digits. */
+static int orientation_of_text(char *text, size_t size)
+{
+    size_t at = 0, n = 0;
+    for (int line = 0; line < 3 && at < size; at++)
+        line += text[at] == '\n';
+    for (; at < size; at++) {
+        const int high = digit_of(text[at]), low = at + 1 < size ? digit_of(text[at + 1]) : -1;
+        if (high >= 0 && low >= 0) {
+            text[n++] = (char)(high << 4 | low);
+            at++;
+        } else if (strchr(" \t\n\r\v\f", text[at]) == NULL) {
+            return 1;
+        }
+    }
+    return sheaf__image_orientation((const uint8_t *)text, n);
+}
+
+static sheaf_status *read_profile(int *orientation, const uint8_t *chunk, size_t size, bool packed)
+{
+    const uint8_t *from = chunk + sizeof profile;
+    const size_t n = size - sizeof profile;
+    uLongf room = packed ? MOST_TEXT : n;
+    char *text = malloc(room + 1);
+    if (text == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    bool good = true;
+    if (packed) /* behind the byte that names the method */
+        good = n > 0 && from[0] == 0 && uncompress((Bytef *)text, &room, from + 1, n - 1) == Z_OK;
+    else
+        memcpy(text, from, n);
+    *orientation = good ? orientation_of_text(text, room) : 1;
+    free(text);
+    return NULL;
+}
+
+static size_t number(const uint8_t *at)
+{
+    return (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | at[3];
+}
+
+/* That of the last eXIf, and where there is none of the last such text. libpng knows no such texts
+ * and drops an eXIf that begins with "Exif\0\0", which some programs write and Pillow reads. */
+static sheaf_status *orientation_of(int *orientation, const sheaf__image_in *in)
+{
+    bool own = false;
+    sheaf_status *st = NULL;
+    for (size_t at = 8; st == NULL && in->size - at >= 12;) {
+        const uint8_t *type = in->bytes + at + 4, *chunk = type + 4;
+        const size_t size = number(in->bytes + at);
+        if (size > in->size - at - 12 || memcmp(type, "IEND", 4) == 0)
+            break;
+        at += size + 12;
+        const bool exif = memcmp(type, "eXIf", 4) == 0, packed = memcmp(type, "zTXt", 4) == 0,
+                   text = (packed || memcmp(type, "tEXt", 4) == 0) && !own &&
+                          size >= sizeof profile && memcmp(chunk, profile, sizeof profile) == 0;
+        if ((!exif && !text) ||
+            crc32(crc32(0, NULL, 0), type, (uInt)size + 4) != number(chunk + size))
+            continue;
+        own = own || exif;
+        if (exif)
+            *orientation = sheaf__image_orientation(chunk, size);
+        else
+            st = read_profile(orientation, chunk, size, packed);
+    }
+    return st;
+}
+
 static sheaf_status *decode(picture *p, int *orientation)
 {
     if (!guarded(p, read_header))
@@ -193,11 +278,7 @@ static sheaf_status *decode(picture *p, int *orientation)
     if (!guarded(p, read_rows))
         return damaged(p);
     widen(p);
-    png_uint_32 size = 0;
-    png_bytep exif = NULL;
-    if (png_get_eXIf_1(p->it, p->info, &size, &exif) != 0 && exif != NULL)
-        *orientation = sheaf__image_orientation(exif, size);
-    return NULL;
+    return orientation_of(orientation, p->in);
 }
 
 sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in)

@@ -130,6 +130,12 @@ def pngs():
                             chunk(b"zTXt", b"a\0\0" + zlib.compress(b"words")) + chunk(b"tEXt", b"a\0b"))
     yield "exif_before", png(picture(W, H), RGB, 8, before=chunk(b"eXIf", exif(6)))
     yield "exif_after", png(picture(W, H), RGB, 8, after=chunk(b"eXIf", exif(7, False)))
+    hexed = lambda data: b"\nexif\n%8d\n%s\n" % (len(data), data.hex().encode())  # as ImageMagick writes it
+    named = b"Raw profile type exif\0"
+    yield "exif_mark", png(picture(W, H), RGB, 8, before=chunk(b"eXIf", b"Exif\0\0" + exif(5)))
+    yield "exif_text", png(picture(W, H), RGB, 8, before=chunk(b"tEXt", named + hexed(b"Exif\0\0" + exif(6))))
+    yield "exif_packed", png(picture(W, H), RGB, 8, after=chunk(b"zTXt", named + b"\0" + zlib.compress(hexed(exif(8, False)))))
+    yield "exif_twice", png(picture(W, H), RGB, 8, before=chunk(b"tEXt", named + hexed(exif(6))) + chunk(b"eXIf", exif(2)) + chunk(b"eXIf", exif(3)))
     yield "apng", png(picture(W, H), RGB, 8, before=chunk(b"acTL", struct.pack(">II", 2, 0)) + frame(0),
                       after=frame(1) + chunk(b"fdAT", struct.pack(">I", 2) + other))
     yield "apng_default_apart", png(picture(W, H), RGB, 8, before=chunk(b"acTL", struct.pack(">II", 1, 0)),
