@@ -224,16 +224,23 @@ static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
     return st;
 }
 
-/* How rows are put in order. */
-static sheaf_status *arrange(sheaf_data *data, const sheaf_data_options *o)
+/* Before anything is read: pictures take a while. */
+static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_options *o)
 {
-    if ((o->pack || o->by_length) && data->images != NULL)
-        return sheaf_expected(
-            sheaf_fail(SHEAF_E_UNSUPPORTED, o->pack ? "--pack" : "--group-by-length"),
-            "texts or token ids of a model without a vision tower");
+    if ((!o->pack && !o->by_length) || data->images == NULL)
+        return NULL;
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, o->pack ? "--pack" : "--group-by-length"),
+                       "texts or token ids of a model without a vision tower");
+    sheaf_found(st, "one of family %s", sheaf_family_name(o->config->family));
+    return sheaf_try_this(st, "leave it out: a micro-batch is padded to its own longest row");
+}
+
+/* How rows are put in order. */
+static void arrange(sheaf_data *data, const sheaf_data_options *o)
+{
     data->group = o->by_length && o->micro_batch > 0 ? sheaf__data_group(o->micro_batch) : 0;
     data->micro_batch = o->micro_batch;
-    return NULL;
 }
 
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
@@ -252,6 +259,8 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
     sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
+    if (st == NULL)
+        st = check_order(data, options);
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
         st = check_unused_tokenizer(options);
@@ -268,12 +277,11 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         st = sheaf_in(check_positions(data, options), "%s", path);
     if (st == NULL)
         st = hash(data);
-    if (st == NULL)
-        st = sheaf_in(arrange(data, options), "%s", path);
     if (st != NULL) {
         sheaf_data_close(data);
         return st;
     }
+    arrange(data, options);
     *out = data;
     return NULL;
 }

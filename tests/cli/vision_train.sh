@@ -71,6 +71,10 @@ echo "not a picture" >"$work/bad/66.jpg"
 cp "$pictures/rgb8.png" "$work/bad/.png"
 runs "bad pictures are all named" 3 'bad: 4 of 9 records are bad.*/\.png.*/55\.png.*/66\.jpg.*/77\.png' \
     train --model "$model" "${words[@]}" --data "$work/bad" "${lora[@]}" --out "$work/none"
+for order in --group-by-length "--pack --seq 64"; do # before pictures are read, which are bad
+    runs "${order%% *} is for texts" 3 "sheaf: ${order%% *}.*without a vision tower.*found: .*cogvlm.*try: +leave it out" \
+        train --model "$model" "${words[@]}" --data "$work/bad" "${lora[@]}" $order --out "$work/none"
+done
 runs "by eval too" 3 '4 of 9 records are bad' eval --model "$model" "${words[@]}" --data "$work/bad"
 runs "and by plan" 3 '4 of 9 records are bad' plan --model "$model" "${words[@]}" --data "$work/bad" --lora-targets all-linear
 runs "a --seq that no image fits into" 2 'at least [0-9]+ and the tokens of the prompt.*patches between two marks' \
