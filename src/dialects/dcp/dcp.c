@@ -168,17 +168,29 @@ static sheaf_status *check_step(dcp_reading *r)
 
 /* ---- all of it ---- */
 
+/* A number of the run, also from the dict around the model's. */
+static bool value(int64_t *out, dcp_reading *r, const char *key)
+{
+    char within[256];
+    if (sheaf__dcp_value(out, r, key))
+        return true;
+    if (r->wrapper == NULL)
+        return false;
+    const int n = snprintf(within, sizeof within, "%s.%s", r->wrapper, key);
+    return n > 0 && (size_t)n < sizeof within && sheaf__dcp_value(out, r, within);
+}
+
 static sheaf_status *read_values(dcp_reading *r)
 {
     static const char *const steps[] = { "iteration", "step", "global_step", "train_state.step",
                                          "trainer.global_step" };
     for (size_t i = 0; r->catalog->step < 0 && i < sizeof steps / sizeof *steps; i++) {
         int64_t n;
-        if (sheaf__dcp_value(&n, r, steps[i]) && n >= 0)
+        if (value(&n, r, steps[i]) && n >= 0)
             r->catalog->step = n;
     }
     int64_t vocab;
-    if (r->catalog->vocab < 0 && sheaf__dcp_value(&vocab, r, "args.vocab_size") && vocab > 0)
+    if (r->catalog->vocab < 0 && value(&vocab, r, "args.vocab_size") && vocab > 0)
         r->catalog->vocab = vocab;
     return NULL;
 }
@@ -200,6 +212,8 @@ static sheaf_status *read_all(dcp_reading *r)
     if (st != NULL || r->meta == NULL)
         return st;
     st = sheaf__dcp_items(r);
+    if (st == NULL && !r->megatron)
+        sheaf__dcp_wrapper(r);
     if (st == NULL && r->catalog->config == NULL)
         st = sheaf__catalog_know(NULL, r->catalog, r->hints, (const char *const[]){ r->dir, NULL });
     if (st == NULL)

@@ -122,10 +122,13 @@ static void put_storage(made_dcp *d, const char *key, int ndim, const int64_t *o
     p_end(&d->storage);
 }
 
-static void put_path(made_dcp *d, const char *key, const char *top, const char *rest)
+static void put_path(made_dcp *d, const char *key, const char *around, const char *top,
+                     const char *rest)
 {
     p_string(&d->paths, key);
     p_bytes(&d->paths, "(", 1);
+    if (around != NULL)
+        p_string(&d->paths, around);
     if (top != NULL)
         p_string(&d->paths, top);
     p_string(&d->paths, rest);
@@ -242,9 +245,9 @@ static made_dcp *begin(void)
 }
 
 /* A model's tensors, divided over `ranks` files; moments too when `optimizer`. `top`: the dict they
- * are in. */
-static made_dcp *made_plain(const made_model *m, int ranks, const char *top, bool paths,
-                            bool optimizer)
+ * are in; `around`: one around that and the optimizer's. */
+static made_dcp *made_around(const made_model *m, int ranks, const char *around, const char *top,
+                             bool paths, bool optimizer)
 {
     made_dcp *d = begin();
     d->has_paths = paths;
@@ -259,13 +262,15 @@ static made_dcp *made_plain(const made_model *m, int ranks, const char *top, boo
                      : kind == 1 ? "%s.exp_avg"
                                  : "%s.exp_avg_sq",
                      t->name);
-            snprintf(key, sizeof key, "%s%s%s",
+            snprintf(key, sizeof key, "%s%s%s%s%s", around != NULL ? around : "",
+                     around != NULL ? "." : "",
                      kind > 0      ? "optim.state"
                      : top == NULL ? ""
                                    : top,
                      kind > 0 || top != NULL ? "." : "", rest);
             float *data = made_slice(t, none, all, kind);
-            put_path(d, key, kind > 0 ? "optim" : top, kind > 0 ? key + 6 : rest);
+            put_path(d, key, around, kind > 0 ? "optim" : top,
+                     kind > 0 ? strstr(key, "state.") : rest);
             begin_tensor(d, key, t->ndim, t->shape);
             for (int r = 0; r < (t->axis < 0 ? 1 : ranks); r++) {
                 int64_t from[2], size[2];
@@ -277,10 +282,19 @@ static made_dcp *made_plain(const made_model *m, int ranks, const char *top, boo
             free(data);
         }
     }
-    put_number(d, "iteration", 23);
-    put_path(d, "iteration", NULL, "iteration");
+    char iteration[64];
+    snprintf(iteration, sizeof iteration, "%s%siteration", around != NULL ? around : "",
+             around != NULL ? "." : "");
+    put_number(d, iteration, 23);
+    put_path(d, iteration, around, NULL, "iteration");
     finish(d);
     return d;
+}
+
+static made_dcp *made_plain(const made_model *m, int ranks, const char *top, bool paths,
+                            bool optimizer)
+{
+    return made_around(m, ranks, NULL, top, paths, optimizer);
 }
 
 static void test_made__chunks_give_the_model_back(void **state)
@@ -301,6 +315,34 @@ static void test_made__chunks_give_the_model_back(void **state)
         CHECK_SOUND(c);
         assert_int_equal(c->count, m->count * (ways[i].optimizer ? 3 : 1));
         assert_true(c->step == 23 && c->vocab == 37);
+        check_made(c, m, "", 0);
+        if (ways[i].optimizer) {
+            check_made(c, m, "exp_avg.", 1);
+            check_made(c, m, "exp_avg_sq.", 2);
+        }
+        sheaf__catalog_free(c);
+        free(d);
+    }
+    made_free(m);
+}
+
+/* {"app": {"model": ..., "optim": ...}}, as PyTorch's tutorial saves. */
+static void test_made__a_dict_around_model_and_optimizer_is_no_part_of_names(void **state)
+{
+    made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
+    const struct {
+        const char *around, *top;
+        bool optimizer;
+    } ways[] = {
+        { "app", "model", true },   { "app", "model", false },          { "state", "net", true },
+        { "model", "model", true }, { "trainer", "state_dict", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        made_dcp *d = made_around(m, 2, ways[i].around, ways[i].top, true, ways[i].optimizer);
+        sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+        CHECK_SOUND(c);
+        assert_int_equal(c->count, m->count * (ways[i].optimizer ? 3 : 1));
+        assert_int_equal(c->step, 23);
         check_made(c, m, "", 0);
         if (ways[i].optimizer) {
             check_made(c, m, "exp_avg.", 1);
@@ -633,6 +675,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
         cmocka_unit_test(test_made__chunks_give_the_model_back),
+        cmocka_unit_test(test_made__a_dict_around_model_and_optimizer_is_no_part_of_names),
         cmocka_unit_test(test_made__torch_dist_gives_the_model_back),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__a_path_out_of_the_folder_is_not_followed),

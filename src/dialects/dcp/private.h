@@ -44,7 +44,9 @@ typedef struct dcp_reading {
     sheaf_torch *common; /* common.pt; NULL = none */
     bool megatron;
     sheaf__megatron model;
+    const char *wrapper;       /* the dict around the model's and the optimizer's; NULL = none */
     const char *top;           /* the dict that holds the model's tensors; NULL = keys are names */
+    bool top_within;           /* it is in `wrapper` */
     int64_t optimizer, others; /* tensors that are not read */
     char *other;               /* one of the latter */
 } dcp_reading;
@@ -62,7 +64,9 @@ sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, co
 const sheaf_pickle *sheaf__dcp_path(const dcp_reading *r, const char *key);
 /* sheaf__dcp_value - a number stored under `key`; false when there is none. */
 bool sheaf__dcp_value(int64_t *out, dcp_reading *r, const char *key);
-/* sheaf__dcp_tensors - every tensor of .metadata into the catalog. */
+/* sheaf__dcp_wrapper - finds `wrapper`. sheaf__dcp_tensors - every tensor of .metadata into the
+ * catalog. */
+void sheaf__dcp_wrapper(dcp_reading *r);
 sheaf_status *sheaf__dcp_tensors(dcp_reading *r);
 
 #endif

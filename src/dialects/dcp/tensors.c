@@ -2,7 +2,9 @@
  *
  * A key is the path of a value in the dict that was saved, joined by dots; planner_data keeps the
  * path. The dict of the model is its first component ("model" in {"model": model.state_dict(),
- * ...}) and no part of a tensor's name. In an optimizer's dict the path ends in parameter, exp_avg.
+ * ...}) and no part of a tensor's name; there may be one dict around it and the optimizer's ("app"
+ * in {"app": {"model": ..., "optim": ...}}). In an optimizer's dict the path ends in parameter,
+ * exp_avg.
  * Without paths, "model." is taken away where every key has it and "model.model." or
  * "model.lm_head." shows that it comes twice. */
 #include <inttypes.h>
@@ -42,52 +44,129 @@ static role optimizer_role(const char **moment, const char **name, size_t *lengt
     return ROLE_OPTIMIZER;
 }
 
-/* The model's dict: the one first component of all tensors that are no optimizer's; of several,
- * "model" and the like. */
-static void find_top(dcp_reading *r, const sheaf_pickle *all)
+static bool is_usual(const char *name)
 {
     static const char *const usual[] = { "model", "module", "state_dict", "model_state_dict" };
+    for (size_t k = 0; name != NULL && k < sizeof usual / sizeof *usual; k++)
+        if (strcmp(name, usual[k]) == 0)
+            return true;
+    return false;
+}
+
+/* The component `i` of a path if it is a dict's name; NULL for the last one, which is a tensor's.
+ */
+static const char *dict_of(const sheaf_pickle *path, int64_t i)
+{
+    return sheaf__pickle_count(path) > i + 1 ? sheaf__pickle_text(sheaf__pickle_item(path, i))
+                                             : NULL;
+}
+
+/* Is the dict `first` one around the model's and the optimizer's, as {"app": {"model": ...,
+ * "optim": ...}} has it, which PyTorch's own tutorial saves? An optimizer in it says so; without
+ * one all dicts in it have a model's name. Else its dicts are modules of the model. */
+static bool holds_dicts(const dcp_reading *r, const sheaf_pickle *all, const char *first)
+{
+    bool usual = false, other = false;
+    for (int64_t i = 0; i < sheaf__pickle_count(all); i++) {
+        const char *key = sheaf__pickle_text(sheaf__pickle_key(all, i));
+        const sheaf_pickle *path = key == NULL ? NULL : sheaf__dcp_path(r, key);
+        const char *top = dict_of(path, 0), *second = dict_of(path, 1);
+        if (top == NULL || second == NULL || strcmp(top, first) != 0 ||
+            sheaf__pickle_get(sheaf__pickle_value(all, i), "chunks") == NULL)
+            continue;
+        if (is_optimizer(second))
+            return true;
+        usual |= is_usual(second);
+        other |= !is_usual(second);
+    }
+    return usual && !other && !is_usual(first);
+}
+
+void sheaf__dcp_wrapper(dcp_reading *r)
+{
+    enum { FEW = 64 }; /* dicts to ask: a save has a handful */
+    const sheaf_pickle *all = sheaf__pickle_get(r->meta->root, "state_dict_metadata");
+    const char *asked = NULL;
+    for (int64_t i = 0, n = 0; r->wrapper == NULL && i < sheaf__pickle_count(all) && n < FEW; i++) {
+        const char *key = sheaf__pickle_text(sheaf__pickle_key(all, i));
+        const char *first = key == NULL ? NULL : dict_of(sheaf__dcp_path(r, key), 0);
+        if (first == NULL || is_optimizer(first) || (asked != NULL && strcmp(asked, first) == 0) ||
+            sheaf__pickle_get(sheaf__pickle_value(all, i), "chunks") == NULL)
+            continue;
+        asked = first;
+        n++;
+        r->wrapper = holds_dicts(r, all, first) ? first : NULL;
+    }
+}
+
+/* The dict that a tensor is in; NULL when there is none. `within`: it is in the one around all. */
+static const char *top_of(bool *within, const dcp_reading *r, const sheaf_pickle *path)
+{
+    const char *first = dict_of(path, 0), *second = dict_of(path, 1);
+    *within = second != NULL && r->wrapper != NULL && strcmp(first, r->wrapper) == 0;
+    return *within ? second : first;
+}
+
+/* The model's dict: the one of all tensors that are no optimizer's; of several, "model" and the
+ * like. */
+static void find_top(dcp_reading *r, const sheaf_pickle *all)
+{
     const char *only = NULL, *best = NULL;
-    bool several = false, doubled = false, every = true;
+    bool several = false, doubled = false, every = true, only_within = false, best_within = false;
     for (int64_t i = 0; i < sheaf__pickle_count(all); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(all, i));
         const sheaf_pickle *path = key == NULL ? NULL : sheaf__dcp_path(r, key);
         if (key == NULL || sheaf__pickle_get(sheaf__pickle_value(all, i), "chunks") == NULL)
             continue;
-        const char *top =
-            sheaf__pickle_count(path) >= 2 ? sheaf__pickle_text(sheaf__pickle_item(path, 0)) : NULL;
+        bool within;
+        const char *top = top_of(&within, r, path);
         if (is_optimizer(top) || (top == NULL && is_optimizer(key)))
             continue;
         every &= strncmp(key, "model.", 6) == 0;
         doubled |= strncmp(key, "model.model.", 12) == 0 || strncmp(key, "model.lm_head.", 14) == 0;
-        several |= only != NULL && (top == NULL || strcmp(top, only) != 0);
-        only = only == NULL ? top : only;
-        for (size_t k = 0; top != NULL && k < sizeof usual / sizeof *usual; k++)
-            best = best == NULL && strcmp(top, usual[k]) == 0 ? top : best;
+        several |= only != NULL && (top == NULL || within != only_within || strcmp(top, only) != 0);
+        if (only == NULL) {
+            only = top;
+            only_within = within;
+        }
+        if (best == NULL && is_usual(top)) {
+            best = top;
+            best_within = within;
+        }
     }
     r->top = several ? best : only;
+    r->top_within = several ? best_within : only_within;
     if (only == NULL && every && doubled)
         r->top = "model";
+}
+
+/* What comes behind the dict `name` in a key; NULL when the key does not begin with it. */
+static const char *behind(const char *key, const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(key, name, n) == 0 && key[n] == '.' ? key + n + 1 : NULL;
 }
 
 /* The name of a key's tensor into `name`. */
 static role name_of(char **name, const dcp_reading *r, const char *key)
 {
     const sheaf_pickle *path = sheaf__dcp_path(r, key);
-    const char *top =
-        sheaf__pickle_count(path) >= 2 ? sheaf__pickle_text(sheaf__pickle_item(path, 0)) : NULL;
-    const char *moment = NULL, *rest = NULL;
-    size_t length = 0, n = r->top == NULL ? 0 : strlen(r->top);
+    bool within;
+    const char *top = top_of(&within, r, path), *moment = NULL, *rest = NULL;
+    size_t length = 0;
     *name = NULL;
+    if (within && behind(key, r->wrapper) != NULL)
+        key = behind(key, r->wrapper);
     if (is_optimizer(top != NULL ? top : key)) {
         const role is = optimizer_role(&moment, &rest, &length, key);
         if (is == ROLE_MOMENT && asprintf(name, "%s.%.*s", moment, (int)length, rest) < 0)
             *name = NULL;
         return is;
     }
-    if (r->top != NULL && (strncmp(key, r->top, n) != 0 || key[n] != '.'))
+    const char *own = r->top == NULL ? key : within == r->top_within ? behind(key, r->top) : NULL;
+    if (own == NULL)
         return ROLE_OTHER;
-    *name = strdup(r->top == NULL ? key : key + n + 1);
+    *name = strdup(own);
     return ROLE_WEIGHT;
 }
 
