@@ -78,6 +78,17 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
     return st;
 }
 
+/* A state of training is held against the config like any model; without one that is read, which is
+ * said, its layers against each other. An optimizer alone has nothing to hold. */
+static sheaf_status *check_trained(sheaf_catalog *c)
+{
+    bool weights = false;
+    for (int64_t i = 0; i < c->count && !weights; i++)
+        weights = c->tensor[i].kind == SHEAF_WEIGHT;
+    sheaf_status *st = weights ? sheaf__catalog_check_model(c, false) : NULL;
+    return st != NULL || (c->config != NULL && is_held(c)) ? st : sheaf__catalog_check_layers(c);
+}
+
 /* What lies beside the weights and is copied with them must be files. */
 static sheaf_status *check_extras(sheaf_catalog *c)
 {
@@ -114,7 +125,7 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "tensors", "none",
                                  "use a complete copy");
     if (st == NULL && c->dialect->training && sheaf__catalog_defects(c) == 0)
-        st = sheaf__catalog_check_layers(c);
+        st = check_trained(c);
     if (st == NULL)
         st = check_extras(c);
     if (st == NULL && sheaf__catalog_defects(c) > 0)

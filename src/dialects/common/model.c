@@ -72,6 +72,10 @@ sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
     if (st != NULL || c->config == NULL)
         return st;
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) {
+        sheaf_status_free(st); /* told by sheaf__catalog_check_model() */
+        return NULL;
+    }
     if (st == NULL) {
         c->vocab = config.vocab;
         c->model = strdup(sheaf_family_name(config.family));
@@ -160,6 +164,24 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
                                 rows - vocab);
 }
 
+static const char *const moments[] = { "exp_avg.", "exp_avg_sq." };
+
+/* A table, and with its rows those of its moments. */
+static sheaf_status *check_table(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
+{
+    const int64_t rows = t->told.shape[0];
+    sheaf_status *st = sheaf__catalog_check_rows(c, t, vocab);
+    for (size_t k = 0; st == NULL && k < sizeof moments / sizeof *moments; k++) {
+        char name[512];
+        const int n = snprintf(name, sizeof name, "%s%s", moments[k], t->told.name);
+        sheaf_logical *m = n > 0 && (size_t)n < sizeof name ? sheaf__catalog_find(c, name) : NULL;
+        if (t->told.shape[0] < rows && m != NULL && m->kind == SHEAF_MOMENT &&
+            m->told.ndim == t->told.ndim && m->told.shape[0] == rows)
+            cut_rows(m, vocab);
+    }
+    return st;
+}
+
 /* ---- which model ---- */
 
 static const char *name_of(const void *self, int64_t i)
@@ -225,7 +247,7 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         return NULL;
     if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD || sheaf__is_vocabulary(t->name)) &&
         columns && t->shape[0] == x->vocab)
-        return sheaf__catalog_check_rows(c, is, x->vocab);
+        return check_table(c, is, x->vocab);
     if (++x->shapes > LISTED)
         return NULL;
     sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, c) : NULL;
@@ -236,10 +258,16 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
                                             x->cure);
 }
 
+/* A constant of text models that follows from the config; old programs saved it. */
+static bool follows(const char *name)
+{
+    return sheaf__ends_with(name, "rotary_emb.inv_freq") && !sheaf__sat_begins(name);
+}
+
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
 {
     if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
-        sheaf_schema_find(x->schema, t->told.name) != NULL ||
+        sheaf_schema_find(x->schema, t->told.name) != NULL || follows(t->told.name) ||
         sheaf__is_spare(&x->schema->config, t->told.name)) /* not held against the config */
         return NULL;
     if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)
@@ -256,6 +284,15 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
                                      "a tensor that this model does not have", x->cure);
 }
 
+/* Where a moment's name begins with its tensor's: behind "exp_avg."; 0 for a tensor's own. */
+static size_t moment_word(const sheaf_logical *t)
+{
+    for (size_t k = 0; t->kind == SHEAF_MOMENT && k < sizeof moments / sizeof *moments; k++)
+        if (strncmp(t->told.name, moments[k], strlen(moments[k])) == 0)
+            return strlen(moments[k]);
+    return 0;
+}
+
 /* All names with one word before them: a wrapper's, as DataParallel and torch.compile leave. */
 static sheaf_status *take_prefix(checking *x)
 {
@@ -264,18 +301,19 @@ static sheaf_status *take_prefix(checking *x)
     sheaf_catalog *c = x->c;
     for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
         const size_t n = strlen(prefixes[k]);
-        int64_t fits = 0, twice = 0;
+        int64_t fits = 0, twice = 0, count = 0;
         for (int64_t i = 0; i < c->count; i++) {
             const char *name = c->tensor[i].told.name;
             const bool has = strncmp(name, prefixes[k], n) == 0;
+            count += c->tensor[i].kind != SHEAF_MOMENT;
             fits += has && sheaf_schema_find(x->schema, name + n) != NULL;
             twice += has && sheaf__catalog_find(c, name + n) != NULL;
         }
         if (twice > 0 || fits < 2 ||
-            fits * 10 < c->count * 9) /* a few foreign ones are told apart later */
+            fits * 10 < count * 9) /* a few foreign ones are told apart later */
             continue;
         for (int64_t i = 0; i < c->count; i++) {
-            char *name = (char *)c->tensor[i].told.name;
+            char *name = (char *)c->tensor[i].told.name + moment_word(&c->tensor[i]);
             if (strncmp(name, prefixes[k], n) == 0)
                 memmove(name, name + n, strlen(name) - n + 1);
         }
@@ -389,7 +427,7 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
     const char *by_tensors = sheaf__family_of(c);
     sheaf_config config;
     sheaf_status *st = NULL;
-    if (by_tensors != NULL && (c->model = strdup(by_tensors)) == NULL)
+    if (by_tensors != NULL && c->model == NULL && (c->model = strdup(by_tensors)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;

@@ -354,6 +354,122 @@ static void test_made__a_dict_around_model_and_optimizer_is_no_part_of_names(voi
     made_free(m);
 }
 
+/* ---- a config ---- */
+
+static void put_config(const made_dcp *d, const char *type, int vocab, int layers, int ffn)
+{
+    char path[600], text[500];
+    snprintf(path, sizeof path, "%s/config.json", d->dir);
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"%s\", \"vocab_size\": %d, \"hidden_size\": 12, "
+             "\"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": 6, "
+             "\"num_key_value_heads\": 2, \"head_dim\": 2, \"tie_word_embeddings\": false}",
+             type, vocab, ffn, layers);
+    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
+}
+
+static sheaf_catalog *read_checked(const made_dcp *d)
+{
+    const sheaf_dialect_hints none = { 0 };
+    sheaf_catalog *c = NULL;
+    CHECK_OK(sheaf__dialect_dcp.read(&c, d->dir, &none));
+    CHECK_OK(sheaf__dialect_check(c, &none));
+    return c;
+}
+
+static void test_config__tensors_are_held_against_it(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
+    const struct {
+        const char *type;
+        int vocab, layers, ffn;
+        sheaf_severity severity;
+        const char *code, *part;
+    } cases[] = {
+        { "llama", 37, 3, 24, SHEAF_DEFECT, "missing", "model.layers.2.self_attn.q_proj.weight" },
+        { "llama", 37, 1, 24, SHEAF_DEFECT, "foreign", "model.layers.1.self_attn.q_proj.weight" },
+        { "llama", 37, 2, 23, SHEAF_DEFECT, "shape", "[23, 12]" },
+        { "llama", 50, 2, 24, SHEAF_DEFECT, "missing", "50 rows" },
+        { "gpt2", 37, 2, 24, SHEAF_WARNING, "unsupported", "not held against it" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        made_dcp *d = made_plain(m, 2, "model", true, true);
+        put_config(d, cases[i].type, cases[i].vocab, cases[i].layers, cases[i].ffn);
+        sheaf_catalog *c = read_checked(d);
+        CHECK_FINDING(c, cases[i].severity, cases[i].code, cases[i].part);
+        assert_true(cases[i].severity == SHEAF_DEFECT || sheaf__catalog_defects(c) == 0);
+        sheaf__catalog_free(c);
+        free(d);
+    }
+    made_free(m);
+}
+
+static void test_config__a_constant_that_follows_from_it_is_not_foreign(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
+    made_tensor *t = &m->tensor[m->count++];
+    assert_true(m->count <= MADE_TENSORS);
+    *t = (made_tensor){ .name = "model.layers.1.self_attn.rotary_emb.inv_freq",
+                        .ndim = 1,
+                        .axis = -1,
+                        .shape = { 1, 1 },
+                        .data = calloc(1, sizeof *t->data) };
+    made_dcp *d = made_plain(m, 2, "model", true, false);
+    put_config(d, "llama", 37, 2, 24);
+    sheaf_catalog *c = read_checked(d);
+    CHECK_SOUND(c);
+    sheaf__catalog_free(c);
+    free(d);
+    made_free(m);
+}
+
+static void test_config__its_vocabulary_cuts_tables_and_their_moments(void **state)
+{
+    made_model *m = made_llama(40, 12, 24, 2, 6, 2, 2, true);
+    made_dcp *d = made_plain(m, 3, "model", true, true);
+    put_config(d, "llama", 37, 2, 24);
+    sheaf_catalog *c = read_checked(d);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_WARNING, "padded", "40 rows: 3 of them are padding");
+    assert_true(c->vocab == 37 && c->padded_vocab == 40);
+    for (int i = 0; i < m->count; i++) /* as the model without its last rows */
+        if (m->tensor[i].shape[0] == 40)
+            m->tensor[i].shape[0] = 37;
+    check_made(c, m, "", 0);
+    check_made(c, m, "exp_avg.", 1);
+    check_made(c, m, "exp_avg_sq.", 2);
+    sheaf__catalog_free(c);
+    free(d);
+    made_free(m);
+}
+
+static void test_config__a_word_before_all_names_is_left_out_of_the_moments_too(void **state)
+{
+    static const char word[] = "_orig_mod.";
+    made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
+    for (int i = 0; i < m->count; i++) {
+        char *name = m->tensor[i].name;
+        assert_true(strlen(name) + sizeof word <= sizeof m->tensor[i].name);
+        memmove(name + sizeof word - 1, name, strlen(name) + 1);
+        memcpy(name, word, sizeof word - 1);
+    }
+    made_dcp *d = made_plain(m, 2, "model", true, true);
+    put_config(d, "llama", 37, 2, 24);
+    sheaf_catalog *c = read_checked(d);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_NOTE, "inferred", "names begin with '_orig_mod.'");
+    for (int i = 0; i < m->count; i++) {
+        char moment[128];
+        const char *name = m->tensor[i].name + sizeof word - 1;
+        snprintf(moment, sizeof moment, "exp_avg.%s", name);
+        assert_non_null(sheaf__catalog_find(c, name));
+        assert_non_null(sheaf__catalog_find(c, moment));
+    }
+    sheaf__catalog_free(c);
+    free(d);
+    made_free(m);
+}
+
 /* ---- Megatron's torch_dist ---- */
 
 /* All layers of a kind one after the other, with Megatron's order of rows. */
@@ -676,6 +792,10 @@ int main(void)
         cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
         cmocka_unit_test(test_made__chunks_give_the_model_back),
         cmocka_unit_test(test_made__a_dict_around_model_and_optimizer_is_no_part_of_names),
+        cmocka_unit_test(test_config__tensors_are_held_against_it),
+        cmocka_unit_test(test_config__a_constant_that_follows_from_it_is_not_foreign),
+        cmocka_unit_test(test_config__its_vocabulary_cuts_tables_and_their_moments),
+        cmocka_unit_test(test_config__a_word_before_all_names_is_left_out_of_the_moments_too),
         cmocka_unit_test(test_made__torch_dist_gives_the_model_back),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__a_path_out_of_the_folder_is_not_followed),
