@@ -98,7 +98,9 @@ static sheaf_status *is_asked_for(bool *yes, const sheaf_lora_options *o, sheaf_
                 part_of(adapter, path, length, ".token_adapter.trainable_tokens_delta") != NULL) &&
                (part == SHEAF_PART_COPY || o->bias != SHEAF_BIAS_NONE);
         return NULL;
-    case SHEAF_PART_WHOLE: *yes = saved_whole(o, path); return NULL;
+    case SHEAF_PART_WHOLE:
+        *yes = saved_whole(o, path) || sheaf__lora_is_table(path, e->ndim);
+        return NULL;
     default: *yes = false; return NULL;
     }
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lora/match.h"
+
 static const struct {
     const char *end;
     sheaf_lora_part part;
@@ -33,4 +35,16 @@ sheaf_lora_part sheaf__lora_part(const char **path, size_t *length, const char *
     return strstr(*path, ".lora_") != NULL || strstr(*path, ".token_adapter.") != NULL
                ? SHEAF_PART_FOREIGN
                : SHEAF_PART_WHOLE;
+}
+
+bool sheaf__lora_is_table(const char *name, int ndim)
+{
+    static const char *const names[] = { "embed_tokens.weight",    "wte.weight",
+                                         "word_embeddings.weight", "embed_in.weight",
+                                         "tok_embeddings.weight",  "shared.weight",
+                                         "lm_head.weight",         "embed_out.weight" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (ndim == 2 && sheaf__ends_with_item(name, strlen(name), names[i]))
+            return true;
+    return false;
 }

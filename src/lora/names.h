@@ -2,6 +2,7 @@
 #ifndef SHEAF_LORA_NAMES_H
 #define SHEAF_LORA_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum sheaf_lora_part {
@@ -24,5 +25,9 @@ typedef enum sheaf_lora_part {
 /* sheaf__lora_part - *path and *length are the module M (of a whole tensor: its full name), a part
  * of `name`, which is spelled as sheaf__peft_name() spells names. */
 sheaf_lora_part sheaf__lora_part(const char **path, size_t *length, const char *name);
+
+/* sheaf__lora_is_table - a tensor of the table of tokens or of the head, which PEFT adds to an
+ * adapter, unasked by its config, where the vocabulary was resized before training. */
+bool sheaf__lora_is_table(const char *name, int ndim);
 
 #endif

@@ -160,10 +160,11 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     if (kind == SHEAF_PART_WHOLE) {
         st = sheaf__merge_place(&t, m, path, length, "");
-        if (t == NULL || !wants_whole(m, path, length))
+        const bool asked = t != NULL && wants_whole(m, path, length);
+        if (t == NULL || (!asked && !sheaf__lora_is_table(e->name, e->ndim)))
             lose(m, e->name);
         else
-            st = replace(m, t, e, true);
+            st = replace(m, t, e, asked);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
         st = sheaf__merge_place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
         const bool adapted =
