@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "dialects/common/dialects.h"
 #include "dialects/common/whole.h"
@@ -74,6 +75,39 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
     return st;
 }
 
+/* A file of one rank, which HuggingFaceStorageWriter of torch.distributed.checkpoint leaves until
+ * they are consolidated: parts under the names of whole tensors. "saved_offsets" says where each
+ * begins, and nothing how many there are, so rank 0's looks like a whole save. */
+static sheaf_status *check_divided(const taking *t, const sheaf_safetensors *file, const char *path)
+{
+    static const char want[] = "whole tensors";
+    static const char cure[] =
+        "torch.distributed.checkpoint's consolidate_safetensors_files(), or its HuggingFaceStorageWriter with enable_consolidation=True";
+    const char *text = sheaf__safetensors_metadata(file, "DCP_SHARDING_INFO"), *name;
+    json_t *root = NULL, *tensor;
+    bool inner = false;
+    if (text == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__json_parse(&root, text, strlen(text));
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st); /* of another form: then nothing but the key tells */
+    json_object_foreach(root, name, tensor)
+    {
+        const json_t *offsets = json_object_get(tensor, "saved_offsets");
+        for (size_t i = 0; i < json_array_size(offsets); i++)
+            inner = inner || json_integer_value(json_array_get(offsets, i)) != 0;
+    }
+    json_decref(root);
+    if (!inner)
+        return sheaf__catalog_note(
+            t->whole->catalog, SHEAF_WARNING, "inferred", path, "", want,
+            "rank 0's parts of a save of torch.distributed.checkpoint, or all of one rank's: the file does not say",
+            cure);
+    st = sheaf_fail(SHEAF_E_UNSUPPORTED, "one rank's parts, by DCP_SHARDING_INFO in its metadata");
+    return sheaf_try_this(sheaf_expected(st, want), cure);
+}
+
 static sheaf_status *take_safetensors(taking *t, const char *path)
 {
     sheaf_safetensors *file = NULL;
@@ -88,6 +122,8 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
             t->whole->catalog, SHEAF_DEFECT, "unsupported", path, "", "metadata 'format': pt",
             format,
             "other frameworks use other names and transpose weights: convert it with transformers");
+    if (st == NULL)
+        st = check_divided(t, file, path);
     for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
         const sheaf_piece p =

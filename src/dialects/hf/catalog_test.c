@@ -219,6 +219,38 @@ static void test_hf__shards_by_their_names(void **state)
     sheaf__catalog_free(read_at(dir, NULL)); /* and comes back */
 }
 
+/* As HuggingFaceStorageWriter of torch.distributed.checkpoint leaves them. */
+static void test_hf__parts_of_ranks_are_not_taken_for_whole_tensors(void **state)
+{
+    const char *dir = at("unconsolidated");
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    for (int rank = 1; rank <= 2; rank++) {
+        char file[60], offsets[80];
+        const float data[4] = { 0 };
+        snprintf(file, sizeof file, "shard-%05d-model-00001-of-00001.safetensors", rank);
+        snprintf(offsets, sizeof offsets, "{\"t\": {\"saved_offsets\": [%d]}}", rank == 1 ? 0 : 4);
+        const sheaf_safetensors_spec spec = { "t", SHEAF_F32, 1, { 4 } };
+        const sheaf_safetensors_pair pairs[] = { { "DCP_SHARDING_INFO", offsets },
+                                                 { "format", "pt" } };
+        sheaf_safetensors_writer *w = NULL;
+        CHECK_OK(sheaf__safetensors_begin(&w, in(dir, file), &spec, 1, pairs, 2, NULL));
+        CHECK_OK(sheaf__safetensors_write(w, 0, 0, data, sizeof data));
+        CHECK_OK(sheaf__safetensors_finish(w));
+        sheaf_catalog *c = read_at(in(dir, file), NULL);
+        if (rank == 1) /* which a save of one rank also looks like */
+            CHECK_FINDING(c, SHEAF_WARNING, "inferred", "rank 0's parts");
+        else
+            CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "one rank's parts");
+        sheaf__catalog_free(c);
+    }
+    sheaf_catalog *c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "one rank's parts");
+    for (int64_t i = 0; i < c->nfindings; i++)
+        assert_string_not_equal(c->finding[i].code,
+                                "duplicate"); /* "move one away" would be wrong */
+    sheaf__catalog_free(c);
+}
+
 static void test_hf__the_same_tensor_twice(void **state)
 {
     const char *dir = at("twice");
@@ -461,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_hf__files_that_the_official_parser_rejects),
         cmocka_unit_test(test_hf__an_index_that_is_wrong),
         cmocka_unit_test(test_hf__shards_by_their_names),
+        cmocka_unit_test(test_hf__parts_of_ranks_are_not_taken_for_whole_tensors),
         cmocka_unit_test(test_hf__the_same_tensor_twice),
         cmocka_unit_test(test_hf__variants_and_bare_files),
         cmocka_unit_test(test_hf__a_word_before_all_names_is_left_out),
