@@ -208,26 +208,29 @@ static void test_known__by_processor_rank_and_size(void **state)
 {
     static const struct {
         sheaf_peft_cpu cpu;
-        int64_t rank, out, in;
-        bool kernel, want;
+        int64_t rank, out, in, channels;
+        bool want;
     } rows[] = {
-        { SHEAF_PEFT_CPU_INTEL, 383, 4, 12, false, true },
-        { SHEAF_PEFT_CPU_INTEL, 8, 3, 12, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 8, 4, 11, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 384, 128, 128, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 768, 256, 688, false, true },
-        { SHEAF_PEFT_CPU_INTEL, 769, 256, 688, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 1000, 512, 512, false, true },
-        { SHEAF_PEFT_CPU_INTEL, 2049, 4096, 4096, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 127, 16, 72, true, true },
-        { SHEAF_PEFT_CPU_INTEL, 128, 16, 72, true, false },
-        { SHEAF_PEFT_CPU_AMD, 1000, 24, 40, false, true },
-        { SHEAF_PEFT_CPU_AMD, 193, 24, 40, true, false },
-        { SHEAF_PEFT_CPU_OTHER, 1, 4096, 4096, false, false },
+        { SHEAF_PEFT_CPU_INTEL, 383, 4, 12, 0, true },
+        { SHEAF_PEFT_CPU_INTEL, 8, 3, 12, 0, false },
+        { SHEAF_PEFT_CPU_INTEL, 8, 4, 11, 0, false },
+        { SHEAF_PEFT_CPU_INTEL, 384, 128, 128, 0, false },
+        { SHEAF_PEFT_CPU_INTEL, 768, 256, 688, 0, true },
+        { SHEAF_PEFT_CPU_INTEL, 769, 256, 688, 0, false },
+        { SHEAF_PEFT_CPU_INTEL, 1000, 512, 512, 0, true },
+        { SHEAF_PEFT_CPU_INTEL, 2049, 4096, 4096, 0, false },
+        { SHEAF_PEFT_CPU_INTEL, 127, 16, 144, 16, true },
+        { SHEAF_PEFT_CPU_INTEL, 128, 16, 144, 16, false },
+        { SHEAF_PEFT_CPU_AMD, 1000, 24, 40, 0, true },
+        { SHEAF_PEFT_CPU_AMD, 193, 24, 80, 16, false },
+        { SHEAF_PEFT_CPU_AMD, 192, 24, 80, 16, true },
+        { SHEAF_PEFT_CPU_AMD, 2, 768, 588, 3, false },
+        { SHEAF_PEFT_CPU_AMD, 1, 768, 588, 3, true },
+        { SHEAF_PEFT_CPU_OTHER, 1, 4096, 4096, 0, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (sheaf__peft_known(rows[i].cpu, rows[i].rank, rows[i].out, rows[i].in, rows[i].kernel) !=
-            rows[i].want)
+        if (sheaf__peft_known(rows[i].cpu, rows[i].rank, rows[i].out, rows[i].in,
+                              rows[i].channels) != rows[i].want)
             fail_msg("row %zu", i);
     assert_true(sheaf__peft_cpu(SHEAF_PEFT_CPU_THIS) != SHEAF_PEFT_CPU_THIS &&
                 sheaf__peft_cpu(SHEAF_PEFT_CPU_AMD) == SHEAF_PEFT_CPU_AMD);

@@ -35,11 +35,16 @@ int64_t sheaf__peft_block(sheaf_peft_cpu cpu, int64_t rank, bool kernel)
     return rank <= 192 ? rank : rank < 384 ? rank / 2 : 192; /* an odd rank leaves a block of 1 */
 }
 
-bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, bool kernel)
+bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, int64_t channels)
 {
+    const bool kernel = channels > 0;
     const bool large = out >= 512 && in >= 512;
     if (cpu == SHEAF_PEFT_CPU_OTHER ||
         (!kernel && (out < 4 || in < 12))) /* MKL has other routines for slivers */
+        return false;
+    /* PEFT hands the channels over as a batch; of less than 16, one thread takes another routine
+       (and of one, several threads do too). */
+    if (kernel && channels < 16 && rank > 1)
         return false;
     if (kernel)
         return rank <= (cpu == SHEAF_PEFT_CPU_INTEL

@@ -25,7 +25,8 @@ const char *sheaf__peft_cpu_name(sheaf_peft_cpu cpu);
  * convolution whose kernel has more than one element. */
 int64_t sheaf__peft_block(sheaf_peft_cpu cpu, int64_t rank, bool kernel);
 /* sheaf__peft_known - was this order seen for products [out, rank] [rank, in] of such a size,
- * whatever PyTorch's number of threads? */
-bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, bool kernel);
+ * whatever PyTorch's number of threads? `channels`: of a convolution's inputs where its kernel has
+ * more than one element, else 0. */
+bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, int64_t channels);
 
 #endif

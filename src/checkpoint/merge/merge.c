@@ -462,7 +462,8 @@ static void tell_order(const merger *m)
             for (int d = 1; d < s->a->ndim; d++)
                 in *= s->a->shape[d];
             high += s->rank > 192;
-            if (sheaf__peft_known(r->cpu, s->rank, s->b->shape[0], in, sheaf__merge_has_kernel(s)))
+            if (sheaf__peft_known(r->cpu, s->rank, s->b->shape[0], in,
+                                  sheaf__merge_has_kernel(s) ? s->a->shape[1] : 0))
                 continue;
             odd = unknown++ == 0 ? s : odd;
         }
