@@ -125,6 +125,16 @@ typedef struct number_row {
         sheaf_config_release(&c);                                                                  \
     }
 
+#define Q2 "\"model_type\":\"qwen2\",\"architectures\":null"
+#define M7 "\"model_type\":\"mistral\",\"architectures\":null"
+#define Q3 "\"model_type\":\"qwen3\",\"architectures\":null,\"head_dim\":8"
+#define S3 "\"model_type\":\"smollm3\",\"architectures\":null"
+#define O2 "\"model_type\":\"olmo2\",\"architectures\":null"
+#define MX "\"model_type\":\"mixtral\",\"architectures\":null"
+#define G2 "\"model_type\":\"gemma2\",\"architectures\":null,\"hidden_act\":\"gelu\""
+#define G3 "\"model_type\":\"gemma3_text\",\"architectures\":null,\"hidden_act\":null"
+#define P3 "\"model_type\":\"phi3\",\"architectures\":null"
+
 static void test_defaults__when_keys_are_absent_or_null(void **state)
 {
     static const number_row kv[] = {
@@ -149,8 +159,9 @@ static void test_defaults__when_keys_are_absent_or_null(void **state)
     };
     static const number_row partial[] = {
         { "{}", 1 },
-        { "{\"partial_rotary_factor\":0.5}", .5 },
-        { "{\"rope_parameters\":{\"partial_rotary_factor\":0.25}}", .25 }
+        { "{\"partial_rotary_factor\":1}", 1 },
+        { "{" P3 ",\"partial_rotary_factor\":0.5}", .5 },
+        { "{" P3 ",\"rope_parameters\":{\"partial_rotary_factor\":0.25}}", .25 }
     };
     static const number_row position[] = {
         { "{}", 2048 },
@@ -192,16 +203,6 @@ static void test_family__from_either_key(void **state)
     assert_string_equal(sheaf_family_name(SHEAF_MISTRAL), "mistral");
     assert_string_equal(sheaf_family_name(SHEAF_QWEN2), "qwen2");
 }
-
-#define Q2 "\"model_type\":\"qwen2\",\"architectures\":null"
-#define M7 "\"model_type\":\"mistral\",\"architectures\":null"
-#define Q3 "\"model_type\":\"qwen3\",\"architectures\":null,\"head_dim\":8"
-#define S3 "\"model_type\":\"smollm3\",\"architectures\":null"
-#define O2 "\"model_type\":\"olmo2\",\"architectures\":null"
-#define MX "\"model_type\":\"mixtral\",\"architectures\":null"
-#define G2 "\"model_type\":\"gemma2\",\"architectures\":null,\"hidden_act\":\"gelu\""
-#define G3 "\"model_type\":\"gemma3_text\",\"architectures\":null,\"hidden_act\":null"
-#define P3 "\"model_type\":\"phi3\",\"architectures\":null"
 
 static void test_mixture__of_mixtral(void **state)
 {
@@ -566,7 +567,11 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"rope_theta\":5,\"rope_parameters\":{\"rope_theta\":6}}", SHEAF_E_LAYOUT,
           "'rope_theta' | the same number everywhere in the file | 5 and 6" },
         { "{\"partial_rotary_factor\":1.5}", SHEAF_E_FORMAT, "'partial_rotary_factor'" },
-        { "{\"partial_rotary_factor\":0.1}", SHEAF_E_LAYOUT, "0 of a head of 8" },
+        { "{" P3 ",\"partial_rotary_factor\":0.1}", SHEAF_E_LAYOUT, "0 of a head of 8" },
+        { "{\"partial_rotary_factor\":0.5}", SHEAF_E_UNSUPPORTED,
+          "'partial_rotary_factor' | 1, or no such key, for model_type llama" },
+        { "{" G2 ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", SHEAF_E_UNSUPPORTED,
+          "'partial_rotary_factor' | 1, or no such key, for model_type gemma2" },
         { "{\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"partial_rotary_factor\":0.25}}",
           SHEAF_E_LAYOUT, "'partial_rotary_factor'" },
         { "{\"rope_scaling\":[]}", SHEAF_E_FORMAT, "'rope_scaling' | an object" },
@@ -576,8 +581,8 @@ static void test_refused__by_key_expected_and_found(void **state)
           "'rope_scaling.rope_type' | default, linear, dynamic, yarn, longrope or llama3 | \"su\"" },
         { "{\"rope_scaling\":{\"type\":\"dynamic\"}}", SHEAF_E_FORMAT,
           "'factor', which rope type \"dynamic\" needs" },
-        { "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2,\"partial_rotary_factor\":0.25}}",
-          SHEAF_E_LAYOUT, "at least 4 rotated elements" },
+        { "{\"head_dim\":2,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", SHEAF_E_LAYOUT,
+          "at least 4 rotated elements" },
         { "{\"rope_parameters\":{\"rope_type\":\"longrope\"}}", SHEAF_E_FORMAT,
           "'short_factor', which rope type \"longrope\" needs" },
         { "{\"rope_parameters\":{\"rope_type\":\"longrope\",\"short_factor\":[1,2,3,4],\"long_factor\":[1,2,3]}}",

@@ -35,6 +35,8 @@ static const char yarn[] =
 static const char phi3[] =
     "{\"model_type\":\"phi3\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1],\"long_factor\":[1,2,3,4]}}";
+static const char turning[] = /* the same with the default rotary embedding */
+    "{\"model_type\":\"phi3\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8}";
 
 static const char mixtral[] =
     "{\"model_type\":\"mixtral\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
@@ -68,7 +70,6 @@ static const struct {
     { llama, "{\"mlp_bias\":true}" },
     { llama, "{\"tie_word_embeddings\":true}" },
     { llama, "{\"rope_theta\":10000.001}" },
-    { llama, "{\"partial_rotary_factor\":0.5}" },
     { llama, "{\"max_position_embeddings\":77}" },
     { llama, "{\"bos_token_id\":1}" },
     { llama, "{\"pad_token_id\":1}" },
@@ -104,6 +105,7 @@ static const struct {
     { phi3, "{\"rope_scaling\":{\"short_factor\":[1,1,1,1.5]}}" },
     { phi3, "{\"rope_scaling\":{\"long_factor\":[1,2,3,4.5]}}" },
     { phi3, "{\"rope_scaling\":{\"attention_factor\":1.5}}" },
+    { turning, "{\"partial_rotary_factor\":0.5}" },
     { phi3, "{\"original_max_position_embeddings\":77}" },
     { mixtral, "{\"num_local_experts\":4}" },
     { mixtral, "{\"num_experts_per_tok\":1}" },

@@ -300,6 +300,20 @@ static void read_kinds(sheaf_json_reader *all, sheaf_config *c, const sheaf__lla
         sheaf_status_free(r.st);
 }
 
+/* Only Phi-3's class turns a part of each head. The others read the key and turn all of it by the
+ * default rope type, or end with an error by another, so that no model of theirs has a part. */
+static void check_partial(sheaf_json_reader *r, const sheaf_config *c,
+                          const sheaf__llama_form *form)
+{
+    if (r->st != NULL || form->partial || c->rope.partial == 1)
+        return;
+    sheaf_status *st =
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "partial_rotary_factor",
+                         "1, or no such key, for model_type %s", sheaf_family_name(c->family));
+    sheaf_found(st, "%.17g", c->rope.partial);
+    sheaf_try_this(st, "no such key: with the default rope type transformers does not look at it");
+}
+
 /* A file may spell it both ways; then both must say the same. */
 void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama_form *form,
                        sheaf_text *unknown)
@@ -327,6 +341,7 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
     c->rope.type = (sheaf_rope_type)used->type;
     c->rope.theta = theta != 0 ? theta : form->theta != 0 ? form->theta : 10000.0;
     c->rope.partial = partial == 0 ? 1.0 : partial;
+    check_partial(r, c, form);
     take_numbers(c, used, original_length(r, c, form, used));
     check_rope(r, c, new.given ? "rope_parameters" : "rope_scaling", used);
 }

@@ -55,6 +55,7 @@ typedef struct sheaf__llama_form {
     double attention_cap, logit_cap; /* attn_, final_logit_softcapping; 0: null */
     bool attention_caps;             /* its class looks at the first */
     bool only_longrope;              /* rope types: default and longrope, also called su and yarn */
+    bool partial;                    /* partial_rotary_factor: a part of each head may turn */
     const char *const *ignored; /* keys without a rule that all share: its class never reads them,
                                    or by its own; up to NULL, or NULL */
     const char *prefix;         /* before all names of tensors; or NULL */

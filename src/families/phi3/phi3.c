@@ -11,6 +11,7 @@ static const sheaf__llama_form form = {
     .windows = SHEAF__WINDOW_ALL,
     .original = 4096,
     .only_longrope = true,
+    .partial = true,
     .code = "modeling_phi3.Phi3ForCausalLM",
     .fused = true,
     .padding = 32000 + 1,
