@@ -309,7 +309,7 @@ static void test_window__who_has_one_and_from_where(void **state)
         { "{" S3 ",\"sliding_window\":9,\"use_sliding_window\":true}", 9, 3 }, /* every fourth */
         { "{" S3 ",\"sliding_window\":9,\"use_sliding_window\":true,\"no_rope_layers\":[0,1,0,1]}",
           9, 0, 10 },
-        { "{" S3 ",\"sliding_window\":9,\"layer_types\":[" SLIDE "," FULL "," FULL "," FULL "]}", 0,
+        { "{" S3 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}", 0,
           0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -557,6 +557,11 @@ static void test_refused__by_key_expected_and_found(void **state)
           "no window is in use" },
         { "{" Q2 ",\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}", SHEAF_E_LAYOUT,
           "no window is in use" },
+        { "{" S3 ",\"sliding_window\":9,\"layer_types\":[" SLIDE "," FULL "," FULL "," FULL "]}",
+          SHEAF_E_LAYOUT, "no window is in use" },
+        { "{" S3 ",\"use_sliding_window\":true,\"sliding_window\":null,\"layer_types\":[" SLIDE
+          "," FULL "," FULL "," FULL "]}",
+          SHEAF_E_LAYOUT, "no window is in use" },
         { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}",
           SHEAF_E_UNSUPPORTED, "one kind for all layers" },
         { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",

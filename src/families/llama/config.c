@@ -306,7 +306,9 @@ static void read_window(sheaf_json_reader *r, sheaf_config *c)
     if (r->st != NULL)
         return;
     const bool any = memcmp(typed, (uint64_t[SHEAF_MAX_LAYERS / 64]){ 0 }, sizeof typed) != 0;
-    if (has_types && any && c->window == 0 && form->windows != SHEAF__WINDOW_NO_ROPE)
+    /* SmolLM3 as well: without use_sliding_window its class makes masks by the list all the same,
+     * and tells kernels that need no mask of no window. */
+    if (has_types && any && c->window == 0)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "layer_types",
                          "\"full_attention\" only, as no window is in use");
     else if (!has_types && form->windows == SHEAF__WINDOW_PATTERN && window == 0)
