@@ -97,6 +97,7 @@ static const sheaf_unsupported_key unsupported_keys[] = {
     { "final_logit_softcapping", SHEAF_NEUTRAL_NULL, "caps logits" },
     { "hidden_dropout", SHEAF_NEUTRAL_ZERO, "drops hidden values in training" },
     { "hidden_dropout_prob", SHEAF_NEUTRAL_ZERO, "drops hidden values in training" },
+    { "is_causal", SHEAF_NEUTRAL_TRUE, "lets tokens see those behind them" },
     { "is_encoder_decoder", SHEAF_NEUTRAL_ZERO, "is another kind of model" },
     { "lm_head_bias", SHEAF_NEUTRAL_ZERO, "adds a bias to logits" },
     { "logit_scale", SHEAF_NEUTRAL_ONE, "scales logits" },
@@ -148,9 +149,12 @@ const sheaf_unsupported_key *sheaf__config_key_unsupported(const char *key)
 
 bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
 {
+    if (neutral == SHEAF_NEUTRAL_TRUE)
+        return json_is_true(value);
     if (json_is_null(value))
         return true;
     switch (neutral) {
+    case SHEAF_NEUTRAL_TRUE: break;
     case SHEAF_NEUTRAL_NULL: return false;
     case SHEAF_NEUTRAL_ZERO:
         return json_is_false(value) || (json_is_number(value) && json_number_value(value) == 0);
@@ -212,6 +216,6 @@ void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *valu
 const char *sheaf__neutral_text(sheaf_neutral neutral)
 {
     static const char *const text[] = { "no such key, or null", "0, false or null", "1 or null",
-                                        "nothing in it, or null" };
+                                        "nothing in it, or null", "true, or no such key" };
     return text[neutral];
 }

@@ -11,6 +11,7 @@ typedef enum sheaf_neutral {
     SHEAF_NEUTRAL_ZERO,  /* 0, 0.0 or false */
     SHEAF_NEUTRAL_ONE,   /* 1 or 1.0 */
     SHEAF_NEUTRAL_EMPTY, /* {}, [] or false */
+    SHEAF_NEUTRAL_TRUE,  /* true alone: null is taken for false */
 } sheaf_neutral;
 
 typedef struct sheaf_unsupported_key {
