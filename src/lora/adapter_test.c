@@ -162,6 +162,41 @@ static void test_resolve__selections(void **state)
     sheaf_schema_free(schema);
 }
 
+/* Of a mixture the first number in a module's path is its layer, the second its expert. */
+static const struct {
+    const char *targets, *layers, *pattern;
+    int count;
+} of_mixtures[] = {
+    { "w1,q_proj", NULL, NULL, 9 },     { "w1,q_proj", "1", NULL, 3 },
+    { "all-linear", "0", NULL, 11 },    { "w1,q_proj", "1", "layers", 3 },
+    { "w1,q_proj", "1", "experts", 3 },
+};
+
+static void test_resolve__layers_of_a_mixture(void **state)
+{
+    sheaf_config c = config();
+    c.family = SHEAF_MIXTRAL;
+    c.mixed = 2;
+    c.chosen = 1;
+    sheaf_schema *schema = schema_of(c, 4);
+    for (size_t i = 0; i < ARRAY_LEN(of_mixtures); i++) {
+        sheaf_lora_options o = options_of(of_mixtures[i].targets);
+        CHECK_OK(sheaf__lora_set_layers(&o, of_mixtures[i].layers));
+        if (of_mixtures[i].pattern != NULL) {
+            o.layers_pattern = calloc(1, sizeof *o.layers_pattern);
+            o.layers_pattern[0] = strdup(of_mixtures[i].pattern);
+            o.nlayers_pattern = 1;
+        }
+        sheaf_lora *lora;
+        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        if (lora->nmodules != of_mixtures[i].count)
+            fail_msg("%s: %d modules", of_mixtures[i].targets, lora->nmodules);
+        sheaf_lora_free(lora);
+        sheaf_lora_options_release(&o);
+    }
+    sheaf_schema_free(schema);
+}
+
 /* A pattern that finds no memory is not a bad one. */
 static void test_match__says_that_memory_is_short(void **state)
 {
@@ -570,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_patterns__first_match_wins_at_a_dot),
         cmocka_unit_test(test_resolve__names_shapes_scale_and_cuts),
         cmocka_unit_test(test_resolve__selections),
+        cmocka_unit_test(test_resolve__layers_of_a_mixture),
         cmocka_unit_test(test_resolve__says_that_memory_is_short),
         cmocka_unit_test(test_resolve__patterns_that_match_nothing),
         cmocka_unit_test(test_resolve__what_cannot_be_is_named),

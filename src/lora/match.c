@@ -133,7 +133,8 @@ static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char
     return NULL;
 }
 
-/* layers_to_transform: is the layer number in `path` one of them? */
+/* layers_to_transform: is the layer number in `path` one of them? It is the first number, as PEFT
+ * takes it since 0.20; the last one would be that of an expert. */
 sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *o, const char *path)
 {
     *out = true;
@@ -143,10 +144,10 @@ sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *o, c
     int64_t layer = -1;
     sheaf_status *st = NULL;
     if (o->nlayers_pattern == 0)
-        st = sheaf__regex_match(&found, &layer, "", ".*\\.[^.]*\\.(\\d+)\\.", "", path, false);
+        st = sheaf__regex_match(&found, &layer, "", ".*?\\.[^.]*\\.(\\d+)\\.", "", path, false);
     for (int i = 0; i < o->nlayers_pattern && st == NULL && !found; i++)
-        st = sheaf__regex_match(&found, &layer, ".*\\.", o->layers_pattern[i], "\\.(\\d+)\\.", path,
-                                false);
+        st = sheaf__regex_match(&found, &layer, "(?:^|.*?\\.)", o->layers_pattern[i],
+                                "\\.(\\d+)\\.", path, false);
     *out = false;
     for (int i = 0; i < o->nlayers && found; i++)
         *out |= o->layers[i] == layer;
