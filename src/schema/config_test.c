@@ -597,6 +597,15 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"original_max_position_embeddings\":64,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2,"
           "\"original_max_position_embeddings\":65}}",
           SHEAF_E_LAYOUT, "'original_max_position_embeddings' | the same number everywhere" },
+        { "{" G3 ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":false}}",
+          SHEAF_E_UNSUPPORTED, "'rope_scaling' | truncate true" },
+        { "{" G3 ",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"yarn\",\"factor\":2,"
+          "\"truncate\":false}}}",
+          SHEAF_E_UNSUPPORTED, "'rope_parameters' | truncate true" },
+        { "{" G3
+          ",\"original_max_position_embeddings\":64,\"rope_scaling\":{\"rope_type\":\"yarn\","
+          "\"factor\":2}}",
+          SHEAF_E_UNSUPPORTED, "'original_max_position_embeddings' | the key in 'rope_scaling'" },
         /* families */
         { "{\"num_local_experts\":8}", SHEAF_E_UNSUPPORTED, "'num_local_experts'" },
         { "{" MX ",\"num_local_experts\":0}", SHEAF_E_FORMAT, "'num_local_experts'" },

@@ -314,6 +314,24 @@ static void check_partial(sheaf_json_reader *r, const sheaf_config *c,
     sheaf_try_this(st, "no such key: with the default rope type transformers does not look at it");
 }
 
+/* Where each kind of layer has an object of its own, transformers looks for truncate beside the
+ * objects, where it cannot be, and for original_max_position_embeddings inside alone. */
+static void check_nested(sheaf_json_reader *r, const char *key, const sheaf__llama_form *form,
+                         const rope_spelling *used)
+{
+    static const char original[] = "original_max_position_embeddings";
+    if (r->st != NULL || form->local_theta == 0 ||
+        (used->type != SHEAF_ROPE_YARN && used->type != SHEAF_ROPE_LONGROPE))
+        return;
+    if (used->type == SHEAF_ROPE_YARN && !used->whole)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key,
+                                     "truncate true, or no such key: its class takes no other"),
+                    "false");
+    else if (used->original == 0 && sheaf__json_int(r, original, 1, MOST_POSITION, 0) != 0)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, original,
+                         "the key in '%s', as its class does not look at this one", key);
+}
+
 /* A file may spell it both ways; then both must say the same. */
 void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama_form *form,
                        sheaf_text *unknown)
@@ -342,6 +360,7 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
     c->rope.theta = theta != 0 ? theta : form->theta != 0 ? form->theta : 10000.0;
     c->rope.partial = partial == 0 ? 1.0 : partial;
     check_partial(r, c, form);
+    check_nested(r, new.given ? "rope_parameters" : "rope_scaling", form, used);
     take_numbers(c, used, original_length(r, c, form, used));
     check_rope(r, c, new.given ? "rope_parameters" : "rope_scaling", used);
 }
