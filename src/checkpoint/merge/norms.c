@@ -168,7 +168,7 @@ sheaf_status *sheaf__merge_norms(sheaf__merge_crew *crew, sheaf__merge_tensor *t
     sheaf_status *st = NULL;
     crew->rows.t = t;
     for (int i = 0; i < t->nsteps && st == NULL; i++)
-        if (t->step[i].magnitude != NULL)
+        if (t->step[i].magnitude != NULL && t->step[i].factor == NULL) /* not yet, by a tie */
             st = one_step(crew, t, i);
     return st;
 }

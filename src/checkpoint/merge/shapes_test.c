@@ -629,6 +629,42 @@ static void test_merge__tied_tables_by_name(void **state)
         }
 }
 
+/* Whether two uses come out equal is looked at before anything is written; a table that DoRA
+ * changes has the bytes that it has where the head stays as it was. */
+static void test_merge__dora_of_both_uses(void **state)
+{
+    static const thing things[] = { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
+                                    { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } },
+                                    { EMBED ".lora_magnitude_vector", SHEAF_F32, 1, { 4 } },
+                                    { HEAD ".lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+                                    { HEAD ".lora_B.weight", SHEAF_F32, 2, { 10, 2 } },
+                                    { HEAD ".lora_magnitude_vector", SHEAF_F32, 1, { 10 } } };
+    write_folder(at("base"), "model.safetensors", "config.json", tied_config, tied_things, 2);
+    for (int mode = SHEAF_MERGE_BEST; mode <= SHEAF_MERGE_AS_PEFT_SAFE; mode++) {
+        float *one[2], *both[2];
+        sheaf_merge_report report;
+        for (int uses = 1; uses <= 2; uses++) {
+            write_adapter(
+                at("one"),
+                uses == 1 ? LORA "\"use_dora\": true, \"target_modules\": [\"embed_tokens\"]}"
+                          : LORA
+                    "\"use_dora\": true, \"target_modules\": [\"embed_tokens\", \"lm_head\"]}",
+                things, 3 * uses);
+            CHECK_OK(merge(at("base"), at("one"), NULL, mode, &report));
+            (uses == 1 ? one : both)[0] = result(at("out"), "model.embed_tokens.weight", NULL);
+        }
+        both[1] = result(at("out"), "lm_head.weight", NULL);
+        write_adapter(at("one"), LORA "\"use_dora\": true, \"target_modules\": [\"lm_head\"]}",
+                      things + 3, 3);
+        CHECK_OK(merge(at("base"), at("one"), NULL, mode, &report));
+        one[1] = result(at("out"), "lm_head.weight", NULL);
+        for (int i = 0; i < 2; i++) {
+            assert_memory_equal(both[i], one[i], 40 * 4);
+            free(one[i]), free(both[i]);
+        }
+    }
+}
+
 /* ---- refusals ---- */
 
 static const struct {
@@ -803,6 +839,7 @@ int main(void)
         cmocka_unit_test(test_merge__square_weights_lie_as_their_like_do),
         cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
         cmocka_unit_test(test_merge__tied_tables_by_name),
+        cmocka_unit_test(test_merge__dora_of_both_uses),
         cmocka_unit_test(test_merge__what_is_not_known_is_named),
         cmocka_unit_test(test_merge__above_rank_192_the_processor_is_told),
         cmocka_unit_test(test_merge__a_stop_leaves_nothing),
