@@ -1,6 +1,7 @@
 /* pattern.c - see pattern.h: any pattern, through PCRE2. */
 #include "pattern.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct sheaf__pattern {
     char *text;
     pcre2_code *code;
     sheaf__scanner *scanner;
+    bool by_script; /* which a stand-in may not be of */
 };
 
 struct sheaf__matching {
@@ -86,7 +88,7 @@ static sheaf_status *compile_regex(sheaf__pattern *p, size_t size)
 {
     char *text = NULL;
     size_t length = 0;
-    sheaf_status *st = sheaf__pattern_translate(&text, &length, p->text, size);
+    sheaf_status *st = sheaf__pattern_translate(&text, &length, p->text, size, &p->by_script);
     if (st == NULL)
         st = compile(p, text, length, false);
     free(text);
@@ -132,6 +134,13 @@ const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p)
     return p->scanner;
 }
 
+static sheaf_status *refuse_character(const sheaf__pattern *p, uint32_t code)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "pattern '%.200s'", p->text);
+    sheaf_expected(st, "characters of Unicode 14, as the pattern goes by a script");
+    return sheaf_found(st, "U+%04" PRIX32, code);
+}
+
 /* The text with stand-ins for characters that PCRE2 may not know; most texts have none. */
 static sheaf_status *begin_matches(sheaf__matches *m)
 {
@@ -147,6 +156,8 @@ static sheaf_status *begin_matches(sheaf__matches *m)
                        other = n < 3 ? code : sheaf__unicode_stand_in(code);
         if (other == code)
             continue;
+        if (m->pattern->by_script)
+            return refuse_character(m->pattern, code);
         if (m->shown == m->text) {
             if (!SHEAF_GROW(&(*m->matching)->shown, &(*m->matching)->capacity, (int64_t)m->size))
                 return sheaf__no_memory("pattern");

@@ -396,12 +396,32 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refuse
         { "(*UTF)a", "a verb", true },
         { "[\\W]", "\\W in a set", true },
         { "\\", "\\", false },
+        { "[[:punct:][:cntrl:]]|\\p{lu}\\P{^Nd}", "[\\p{P}\\p{S}\\p{Cc}]|\\p{lu}\\P{^Nd}", false },
+        { "[[:lower:]]", "a set in a set", true },
+        { "\\p{Alphabetic}", "no general category and no script, at byte 0", true },
+        { "a|\\p{L&}", "no general category and no script, at byte 2", true },
+        { "[\\p{Emoji}]", "no general category", true },
+        { "'(?i:[sdmt]|ll|ve|re)ss", "'(?i:[sdmt]|ll|ve|re)ss", false },
+        { "(?i)(?-i:ss)|s+s|(s)s", "(?i)(?-i:ss)|s+s|(s)s", false },
+        { "(?i:x|aSs)", "letters under (?i) that one character may stand for, at byte 8", true },
+        { "(?i:a|(?:f)i|fi)", "that one character may stand for", true },
+        { "(?i)\xc3\x9f", "no ASCII under (?i)", true },
+        { "(?i)[\xc3\x9f]", "no ASCII under (?i)", true },
+        { "(?i)[\\p{Lu}]", "letters under (?i)", true },
+        { "(?i)[[:upper:]]", "a class under (?i)", true },
+        { "(?i)\\u00df", "of a character under (?i)", true },
+        { "a(?i)b|c", "in the middle of one, at byte 6", true },
+        { "(?:a(?i)b(?:d|e))|c", "(?:a(?i)b(?:d|e))|c", false },
+        { "(?i)a|(?m)(?x)c(?=d)(?<n>e)", "(?i)a|(?s)(?x)c(?=d)(?<n>e)", false },
+        { "(?|a)", "a group that is not known", true },
+        { "(?P<n>a)", "a group that is not known", true },
     };
+    bool by_script;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char *text = NULL;
         size_t size;
-        sheaf_status *st =
-            sheaf__pattern_translate(&text, &size, cases[i].pattern, strlen(cases[i].pattern));
+        sheaf_status *st = sheaf__pattern_translate(&text, &size, cases[i].pattern,
+                                                    strlen(cases[i].pattern), &by_script);
         if (cases[i].refused) {
             CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, cases[i].want);
             continue;
@@ -435,11 +455,48 @@ static void test_pattern__a_script_has_its_own_characters_alone(void **state)
     }
 }
 
+/* PCRE2 10.42 does not know U+1E030, which is Cyrillic, and nothing of Unicode 14 is all that it
+ * is; U+1FA75 has a stand-in too. */
+static void
+test_pattern__a_character_is_refused_where_its_script_counts_and_is_not_known(void **state)
+{
+    static const struct {
+        const char *pattern, *text;
+        bool refused;
+    } cases[] = {
+        { "[^\\p{Latin}]", "a\xf0\x9e\x80\xb0", true },
+        { "\\p{Cyrl}|b", "ab\xf0\x9e\x80\xb0", true },
+        { "\\p{Han}|b", "ab\xf0\x9e\x80\xb0", false },
+        { "\\p{Latin}", "ab\xf0\x9f\x98\x80", false },
+        { "\\p{Lm}", "ab\xf0\x9e\x80\xb0", false },
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__pattern *p = NULL;
+        sheaf__matching *matching = NULL;
+        bool found = false;
+        size_t begin = 0, end = 0;
+        CHECK_OK(sheaf__pattern_open(&p, cases[i].pattern, strlen(cases[i].pattern), false));
+        sheaf__matches m = { .pattern = p,
+                             .text = cases[i].text,
+                             .size = strlen(cases[i].text),
+                             .matching = &matching };
+        sheaf_status *st = sheaf__matches_next(&m, &found, &begin, &end);
+        if (cases[i].refused)
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "U+1E030");
+        else
+            CHECK_OK(st);
+        sheaf__matching_free(matching);
+        sheaf__pattern_close(p);
+    }
+}
+
 /* Without memory it is neither a bad pattern nor another one. */
 static void test_pattern__says_that_memory_is_short(void **state)
 {
     static const char pattern[] = "\\p{Han}+|\\w[ab]{2,9}";
     long n = 1;
+    bool by_script;
     (void)state;
     if (!DENIED_MEMORY_WORKS)
         return; /* see tests/faults/denied_memory.h */
@@ -456,7 +513,7 @@ static void test_pattern__says_that_memory_is_short(void **state)
         else
             sheaf__pattern_close(p);
         deny_begin(n);
-        st = sheaf__pattern_translate(&text, &size, pattern, strlen(pattern));
+        st = sheaf__pattern_translate(&text, &size, pattern, strlen(pattern), &by_script);
         deny_end();
         if (st != NULL)
             CHECK_FAILS(st, SHEAF_E_MEMORY, "");
@@ -658,6 +715,8 @@ int main(void)
         cmocka_unit_test(test_pattern__a_script_has_its_own_characters_alone),
         cmocka_unit_test(test_pattern__says_that_memory_is_short),
         cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused),
+        cmocka_unit_test(
+            test_pattern__a_character_is_refused_where_its_script_counts_and_is_not_known),
         cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
         cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),
     };
