@@ -221,15 +221,19 @@ static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_
                                                 "processors" };
     json_t *value = NULL;
     members m = { 0 };
+    bool divided = false;
     sheaf_status *st = at->begin == NULL ? NULL : parse(&value, at);
     if (st == NULL && value != NULL)
         st = flatten(&m, value, lists[which]);
     for (int64_t i = 0; st == NULL && i < m.count; i++) {
-        sheaf__opening how = {
-            .vocab = &t->vocab, .added = &t->added, .last = i + 1 == m.count, .raw = t->raw_model
-        };
+        sheaf__opening how = { .vocab = &t->vocab,
+                               .added = &t->added,
+                               .last = i + 1 == m.count,
+                               .raw = t->raw_model,
+                               .divided = divided };
         st = sheaf_in(open_member(t, which, m.item[i], &how), "%s", type_of(m.item[i]));
         t->needs_origin |= how.needs_origin;
+        divided = how.divided;
     }
     if (which == DECODER)
         t->has_decoder = value != NULL && !json_is_null(value);

@@ -26,6 +26,7 @@ typedef struct sheaf__opening {
     const sheaf__added *added; /* added tokens: opened before post-processors */
     bool last;                 /* no step follows in its list */
     bool raw;                  /* the model takes bytes of the byte-level alphabet raw */
+    bool divided;              /* in and out: a post-processor before puts texts around the text */
     bool needs_origin;         /* out: the step reads sheaf__piece.origin, so alignments are kept */
 } sheaf__opening;
 

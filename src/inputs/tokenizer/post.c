@@ -45,6 +45,15 @@ static sheaf_status *add_id(around *a, sheaf_json_reader *r, const char *key, co
     return NULL;
 }
 
+/* What a TemplateProcessing puts around a text is for `tokenizers` a text each, so that the next
+ * post-processor takes them for a pair or more. */
+static void check_divided(sheaf_json_reader *r, const sheaf__opening *how)
+{
+    if (how->divided)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "type",
+                         "nothing but ByteLevel behind a TemplateProcessing that adds tokens");
+}
+
 /* ---- TemplateProcessing ---- */
 
 static sheaf_status *add_special(around *a, sheaf_json_reader *r, const char *name)
@@ -83,12 +92,13 @@ static sheaf_status *open_template(void **state, sheaf_json_reader *r, sheaf__op
     static const char *const keys[] = { "single", "pair", "special_tokens", NULL };
     around *a = calloc(1, sizeof *a);
     bool text = false;
-    (void)how;
     *state = a;
     if (a == NULL)
         return sheaf__no_memory("TemplateProcessing");
     sheaf__only_keys(r, keys);
+    check_divided(r, how);
     const json_t *single = sheaf__json_list(r, "single");
+    how->divided = json_array_size(single) > 1;
     sheaf_status *st = NULL;
     for (size_t i = 0; st == NULL && i < json_array_size(single); i++)
         st = add_piece(a, r, json_array_get(single, i), &text);
@@ -116,11 +126,11 @@ static sheaf_status *open_both(void **state, sheaf_json_reader *r, sheaf__openin
 {
     static const char *const keys[] = { "sep", "cls", "trim_offsets", "add_prefix_space", NULL };
     around *a = calloc(1, sizeof *a);
-    (void)how;
     *state = a;
     if (a == NULL)
         return sheaf__no_memory("a post-processor");
     sheaf__only_keys(r, keys);
+    check_divided(r, how);
     sheaf_status *st = add_pair(a, r, "cls");
     a->before = a->count;
     return st != NULL ? st : add_pair(a, r, "sep");

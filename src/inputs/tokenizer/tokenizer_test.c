@@ -593,6 +593,19 @@ static const struct {
     { WITH("\"decoder\":{\"type\":\"Upside\"}"), SHEAF_E_UNSUPPORTED, "decoder: Upside" },
     { WITH("\"post_processor\":{\"type\":\"Upside\"}"), SHEAF_E_UNSUPPORTED,
       "post_processor: Upside" },
+#define TEMPLATE(more)                                                                             \
+    "{\"type\":\"TemplateProcessing\",\"single\":[" more                                           \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":"                 \
+    "{\"a\":{\"id\":\"a\",\"ids\":[0],\"tokens\":[\"a\"]}}}"
+#define TEMPLATE_A TEMPLATE("{\"SpecialToken\":{\"id\":\"a\",\"type_id\":0}},")
+#define AROUND(type) "{\"type\":\"" type "\",\"sep\":[\"b\",1],\"cls\":[\"a\",0]}"
+    { WITH("\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" TEMPLATE_A
+           "," TEMPLATE("") "]}"),
+      SHEAF_E_UNSUPPORTED,
+      "TemplateProcessing: 'type' | nothing but ByteLevel behind a TemplateProcessing" },
+    { WITH("\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" TEMPLATE_A
+           ",{\"type\":\"ByteLevel\"}," AROUND("BertProcessing") "]}"),
+      SHEAF_E_UNSUPPORTED, "BertProcessing: 'type' | nothing but ByteLevel" },
     { WITH("\"added_tokens\":{}"), SHEAF_E_FORMAT, "added_tokens" },
     { WITH("\"added_tokens\":[{\"id\":3,\"content\":\"x\"}]"), SHEAF_E_FORMAT,
       "token 1: 'single_word'" },
