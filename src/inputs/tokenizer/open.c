@@ -425,6 +425,12 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
         }
         token->normal = normal;
         token->normal_size = size;
+        if (size == 0) /* `tokenizers` finds it everywhere, and divides texts at each character */
+            st = sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.80s'", token->content),
+                               "a token of which the normalizer leaves something, or "
+                               "\"normalized\": false"),
+                "nothing");
     }
     return st != NULL ? sheaf_in(st, "added_tokens") : sheaf__added_index(a);
 }

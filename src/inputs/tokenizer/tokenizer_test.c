@@ -606,6 +606,11 @@ static const struct {
     { WITH("\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" TEMPLATE_A
            ",{\"type\":\"ByteLevel\"}," AROUND("BertProcessing") "]}"),
       SHEAF_E_UNSUPPORTED, "BertProcessing: 'type' | nothing but ByteLevel" },
+    { WITH("\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true},"
+           "\"added_tokens\":[{\"id\":3,\"content\":\"  \",\"single_word\":false,\"lstrip\":false,"
+           "\"rstrip\":false,\"normalized\":true,\"special\":false}]"),
+      SHEAF_E_UNSUPPORTED,
+      "added_tokens: '  ' | a token of which the normalizer leaves something" },
     { WITH("\"added_tokens\":{}"), SHEAF_E_FORMAT, "added_tokens" },
     { WITH("\"added_tokens\":[{\"id\":3,\"content\":\"x\"}]"), SHEAF_E_FORMAT,
       "token 1: 'single_word'" },
