@@ -229,6 +229,14 @@ static const struct {
       "messages[1].role' | system, user and assistant: calls of tools" },
     { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}"),
       "messages[1].tool_calls" },
+    { MESSAGES(
+          USER
+          ",{\"role\": \"assistant\", \"content\": \"\", \"function_call\": {\"name\": \"f\"}}"),
+      "messages[1].function_call" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": \"t\"}"),
+      "messages[1].reasoning_content" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"thinking\": \"t\"}"),
+      "thoughts stand in the content" },
     { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \" \\n\"}"),
       "messages[1].content' | an answer | nothing but blanks" },
     { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}"),

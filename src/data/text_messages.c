@@ -203,6 +203,28 @@ void sheaf__text_other_keys(sheaf__text_record *r, json_t *entry, const sheaf__t
     }
 }
 
+/* What a template would write of a message beside its content; without it another text is learned.
+ */
+static sheaf_status *check_beside(const json_t *entry, const char *list, size_t index)
+{
+    static const char calls[] = "none: calls of tools are not read",
+                      thoughts[] = "none: thoughts stand in the content, between <think> and "
+                                   "</think>";
+    static const char *const fields[][2] = {
+        { "tool_calls", calls },   { "function_call", calls }, { "reasoning_content", thoughts },
+        { "reasoning", thoughts }, { "thinking", thoughts },
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char name[SHEAF__TEXT_NAME];
+        const json_t *value = json_object_get(entry, fields[i][0]);
+        if (!has_some(value) || (json_is_string(value) && json_string_length(value) == 0))
+            continue;
+        snprintf(name, sizeof name, "%s[%zu].%s", list, index, fields[i][0]);
+        return sheaf__bad_field(name, fields[i][1], "some");
+    }
+    return NULL;
+}
+
 static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
                                   const char *list, size_t index)
 {
@@ -217,10 +239,8 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
                                                       : sheaf__text_kind(entry));
     const char *given = json_string_value(value), *role = role_of(given);
     sheaf_status *st = check_turn(r, role, given, w, name);
-    if (st == NULL && has_some(json_object_get(entry, "tool_calls"))) {
-        snprintf(name, sizeof name, "%s[%zu].tool_calls", list, index);
-        return sheaf__bad_field(name, "none: calls of tools are not read", "some");
-    }
+    if (st == NULL)
+        st = check_beside(entry, list, index);
     snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);
     if (st == NULL)
         st = take_content(&content, r, json_object_get(entry, w->content), name);
