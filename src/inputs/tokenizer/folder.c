@@ -149,16 +149,39 @@ static sheaf_status *put_older(opening *o, json_t *decoder)
     return st;
 }
 
+/* As a special token without other flags: so a Qwen2Tokenizer has all of them. */
+static sheaf_status *put_plain(opening *o, const char *content)
+{
+    json_t *text = json_string(content);
+    sheaf_status *st =
+        text == NULL ? sheaf__no_memory(memory_for) : put_token(o->added, text, true);
+    json_decref(text);
+    return st;
+}
+
+/* One of extra_special_tokens, which gives nothing to a token that is listed already but, where it
+ * has a name, that it is special. */
+static sheaf_status *put_one(opening *o, const json_t *token, bool named)
+{
+    const char *content = sheaf__beside_text(token);
+    json_t *there = find_token(o->added, content);
+    if (content != NULL && o->class == SHEAF__QWEN2_TOKENIZER)
+        return put_plain(o, content);
+    if (there == NULL)
+        return put_token(o->added, token, named);
+    return !named || json_object_set_new(there, "special", json_true()) == 0
+               ? NULL
+               : sheaf__no_memory(memory_for);
+}
+
 static sheaf_status *put_list(opening *o, const json_t *list)
 {
     sheaf_status *st = NULL;
     const json_t *token;
     const char *key;
     size_t i;
-    json_array_foreach((json_t *)list, i, token) if (st == NULL) st =
-        put_token(o->added, token, false);
-    json_object_foreach((json_t *)list, key, token) if (st == NULL) st =
-        put_token(o->added, token, true);
+    json_array_foreach((json_t *)list, i, token) if (st == NULL) st = put_one(o, token, false);
+    json_object_foreach((json_t *)list, key, token) if (st == NULL) st = put_one(o, token, true);
     return st;
 }
 
@@ -202,7 +225,7 @@ static sheaf_status *put_extra(opening *o)
     json_object_foreach(o->settings.config, key, value)
     {
         if (st == NULL && is_token_key(key) && sheaf__beside_text(value) != NULL)
-            st = put_token(o->added, value, true);
+            st = put_one(o, value, true);
     }
     if (st == NULL)
         st = put_list(o, extra);
@@ -220,12 +243,10 @@ static sheaf_status *put_named(opening *o, json_t *decoder)
         if (o->name[i] == NULL)
             continue;
         const json_t *token = find_token(decoder, o->name[i]);
-        json_t *text = json_string(o->name[i]);
         if (token == NULL && json_is_object(o->settings.name[i]))
             token = o->settings.name[i];
-        st = text == NULL ? sheaf__no_memory(memory_for)
-                          : put_token(o->added, token != NULL ? token : text, true);
-        json_decref(text);
+        st = token != NULL && o->class != SHEAF__QWEN2_TOKENIZER ? put_token(o->added, token, true)
+                                                                 : put_plain(o, o->name[i]);
     }
     return st;
 }

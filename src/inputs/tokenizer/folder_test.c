@@ -126,6 +126,48 @@ static void test_folder__a_t5_has_its_extra_ids(void **state)
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("t5")), SHEAF_E_FORMAT, "'extra_ids'");
 }
 
+/* As transformers: what extra_special_tokens lists, or a key names, stays as the file has it (here:
+ * a word by itself); to a Qwen2Tokenizer all special tokens are plain. */
+static void test_folder__an_extra_token_keeps_what_the_file_says_of_it(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t count;    /* of ids */
+        const char *left; /* of the token, without special ones */
+    } cases[] = {
+        { "{}", 4, "<x>" },
+        { "{\"additional_special_tokens\": [\"<x>\"]}", 4, "<x>" },
+        { "{\"extra_special_tokens\": [{\"content\": \"<x>\", \"special\": true}]}", 4, "<x>" },
+        { "{\"image_token\": \"<x>\"}", 4, "" },
+        { "{\"extra_special_tokens\": {\"image_token\": \"<x>\"}}", 4, "" },
+        { "{\"tokenizer_class\": \"Qwen2Tokenizer\"}", 4, "<x>" },
+        { "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"extra_special_tokens\": [\"<x>\"]}", 2, "" },
+        { "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"eos_token\": \"<x>\"}", 2, "" },
+    };
+    (void)state;
+    assert_int_equal(mkdir(at("extra"), 0700), 0);
+    put(at("extra/tokenizer.json"),
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"<x>\",\"single_word\":true,\"lstrip\":false,"
+        "\"rstrip\":false,\"normalized\":false,\"special\":false}],\"model\":{\"type\":\"BPE\","
+        "\"vocab\":{\"a\":0,\"<\":1,\"x\":2,\">\":3},\"merges\":[]}}");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__tokenizer *t = NULL;
+        int32_t *ids, token = 4;
+        int64_t count;
+        char *text;
+        size_t size;
+        put(at("extra/tokenizer_config.json"), cases[i].config);
+        CHECK_OK(sheaf__tokenizer_open(&t, at("extra")));
+        CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, "a<x>", 4, NULL));
+        assert_int_equal(count, cases[i].count);
+        free(ids);
+        CHECK_OK(sheaf__tokenizer_decode(&text, &size, t, &token, 1, true));
+        assert_string_equal(text, cases[i].left);
+        free(text);
+        sheaf__tokenizer_close(t);
+    }
+}
+
 static void test_folder__a_template_file_counts_before_the_config(void **state)
 {
     sheaf__tokenizer *t;
@@ -338,6 +380,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder__ids_and_names_are_those_of_transformers),
         cmocka_unit_test(test_folder__a_t5_has_its_extra_ids),
+        cmocka_unit_test(test_folder__an_extra_token_keeps_what_the_file_says_of_it),
         cmocka_unit_test(test_folder__a_template_file_counts_before_the_config),
         cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
         cmocka_unit_test(test_parts__what_is_wrong_is_named),
