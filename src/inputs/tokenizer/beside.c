@@ -256,6 +256,12 @@ sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t 
     return registered[at].wrong ? registered[at].class : declared;
 }
 
+bool sheaf__beside_is_file_only(const sheaf__beside *s)
+{
+    const int at = registered_for(s->model_type);
+    return at >= 0 && registered[at].class == SHEAF__GENERIC;
+}
+
 /* Those of transformers that put steps and tokens of their own around a tokenizer.model: a class is
  * called so, without "Tokenizer", and a model_type in small letters, perhaps with signs. */
 bool sheaf__beside_does_more(const sheaf__beside *s)

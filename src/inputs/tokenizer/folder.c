@@ -307,6 +307,23 @@ static int32_t id_of(const sheaf__tokenizer *t, const char *name)
 
 /* ---- the whole ---- */
 
+/* It builds other steps than its files have (a text behind a special token begins with no blank),
+ * and adds a token that models have no row for. */
+static sheaf_status *check_known(const opening *o)
+{
+    static const char unknown[] = "CodeLlamaTokenizer";
+    const char *declared = o->settings.declared;
+    if (o->class != SHEAF__GENERIC || declared == NULL ||
+        strncmp(declared, unknown, strlen(unknown)) != 0 ||
+        sheaf__beside_is_file_only(&o->settings))
+        return NULL;
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_class"),
+                                      "a class that takes the steps of its file, or whose own are "
+                                      "known (LlamaTokenizer, ...)");
+    return sheaf_try_this(sheaf_found(st, "'%s'", declared),
+                          "--tokenizer FOLDER/tokenizer.json, which is read as it stands");
+}
+
 /* A class that nobody declared, but the model_type, gives way to a file it cannot be for. */
 static sheaf_status *check_class(opening *o)
 {
@@ -429,6 +446,8 @@ static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *n
     sheaf_status *st = json ? sheaf__tokenizer_look(&o->look, o->text, o->size) : NULL;
     if (st == NULL && !(json && as_it_is))
         o->class = sheaf__beside_class(&o->settings, o->look);
+    if (st == NULL && !(json && as_it_is))
+        st = check_known(o);
     if (st == NULL && !json)
         st = read_spm(o);
     if (st == NULL)

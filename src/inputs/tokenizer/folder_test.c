@@ -197,6 +197,16 @@ static void test_folder__what_cannot_be_opened_is_named(void **state)
     assert_int_equal(symlink(data(from, "t5.json"), at("none/tokenizer.json")), 0);
     put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"LlamaTokenizerFast\"}");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED, "LlamaTokenizerFast");
+    put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"CodeLlamaTokenizerFast\"}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED,
+                "whose own are known (LlamaTokenizer, ...) | 'CodeLlamaTokenizerFast'");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("none/tokenizer.json")));
+    sheaf__tokenizer_close(t);
+    put(at("none/config.json"), "{\"model_type\": \"mistral\"}");
+    CHECK_OK(sheaf__tokenizer_open(&t, at("none")));
+    sheaf__tokenizer_close(t);
+    t = NULL;
+    assert_int_equal(unlink(at("none/config.json")), 0);
     put(at("none/tokenizer_config.json"), "{\"bos_token\": 7}");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_FORMAT, "bos_token");
     put(at("none/tokenizer_config.json"), "{\"split_special_tokens\": true}");
