@@ -550,6 +550,18 @@ static void test_recognise__others_are_refused_with_the_names(void **state)
         { CHATML("", "message['content'].replace('two', '2')"), "chatml writes",
           SHEAF_E_UNSUPPORTED },
         { CHATML("", "message['content']") "!", "another one", SHEAF_E_UNSUPPORTED },
+        /* what only longer conversations and texts show, blanks without a system, other tokens */
+        { CHATML("{% set messages = messages[-6:] %}", "message['content']"), "chatml writes",
+          SHEAF_E_UNSUPPORTED },
+        { CHATML("", "message['content'][:200]"), "chatml writes", SHEAF_E_UNSUPPORTED },
+        { CHATML("", "message['content']") "{% if messages|length > 8 %}{{ eos_token }}{% endif %}",
+          "chatml writes", SHEAF_E_UNSUPPORTED },
+        { CHATML("{{ pad_token }}", "message['content']"), "another one", SHEAF_E_UNSUPPORTED },
+        { "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
+          "{{ raise_exception('no') }}{% elif m.role == 'user' %}{{ '[INST] ' + m.content[:1] + "
+          "m.content[1:].strip() + ' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}"
+          "{% endfor %}",
+          "mistral-2023 writes", SHEAF_E_UNSUPPORTED },
         { "{% for %}", "line 1", SHEAF_E_FORMAT },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

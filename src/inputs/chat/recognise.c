@@ -10,7 +10,7 @@
 
 /* ---- probes ---- */
 
-enum { MESSAGES = 5, PROBES = 27, ORDERLY = 20, QUESTION = 2 };
+enum { MESSAGES = 13, PROBES = 31, ORDERLY = 23, QUESTION = 2 };
 
 typedef struct probe {
     const char *roles; /* s, u and a */
@@ -22,6 +22,12 @@ typedef struct probe {
 /* strftime_now() gives it. %b and %B write its month differently. On the other day, of which every
  * field is another, QUESTION alone is asked. */
 static const char today[] = "2003-02-04", other_day[] = "2016-10-27";
+
+/* For programs that look at lengths. */
+#define LONG_TEXT                                                                                  \
+    "A text that is longer than what else is said here. It has several sentences, in two lines.\n" \
+    "Numbers from 1 to 20: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; and (this is all) " \
+    "nothing comes after it: so it ends, at last."
 
 /* Those from ORDERLY on are out of order for some templates. QUESTION is a question alone. */
 static const probe probes[PROBES] = {
@@ -35,6 +41,7 @@ static const probe probes[PROBES] = {
     { "suaua", { "S one", "Q one", "A one", "Q two", "A two" } },
     { "suaua",
       { "\n S\u00a0 ", " \tQ one\n\n", "\n A one \u3000\n", "\nQ\n\ntwo ", "\u2003A two\r\n" } },
+    { "uaua", { " \tQ one\n\n", "\n A one \u3000\n", "\nQ\n\ntwo ", "\u2003A two\r\n" } },
     { "ua", { "", "" } },
     { "sua", { "", " \n", "" } },
     { "uaua",
@@ -47,6 +54,12 @@ static const probe probes[PROBES] = {
     { "su", { " S one/think\n", "Q one" }, .prompt = true },
     { "sua", { "S one /system_override", "Q one", "A one" } },
     { "ua", { "Q one", "A one" }, .date = "Day" },
+    { "suauauauauaua",
+      { LONG_TEXT, LONG_TEXT, LONG_TEXT, "Q2", "A2", "Q3", "A3", "Q4", "A4", "Q5", "A5",
+        LONG_TEXT "6", LONG_TEXT "6" } },
+    { "uauauauauau",
+      { "Q1", "A1", LONG_TEXT, "A2", "Q3", LONG_TEXT, "Q4", "A4", "Q5", "A5", "Q6" },
+      .prompt = true },
     { "a", { "A one" } },
     { "s", { "S one" } },
     { "uu", { "Q one", "Q two" }, .prompt = true },
@@ -54,6 +67,7 @@ static const probe probes[PROBES] = {
     { "ssua", { "S one", "S two", "Q one", "A one" } },
     { "usua", { "Q one", "S one", "Q two", "A one" } },
     { "uas", { "Q one", "A one", "S one" } },
+    { "usu", { "Q one", "\n S\u00a0 ", "Q two" }, .prompt = true },
 };
 
 static const char *role_of(char letter)
@@ -69,15 +83,20 @@ static int64_t messages_of(sheaf__message message[MESSAGES], const probe *p)
     return n;
 }
 
-/* What transformers hands to a program. */
+/* What transformers hands to a program. It has the tokenizer's other named tokens too, which no
+ * named template writes: a program that does is none of them. */
 static json_t *variables_of(const probe *p, const char *bos, const char *eos)
 {
+    static const char *const others[] = { "unk_token", "sep_token", "pad_token", "cls_token",
+                                          "mask_token" };
     json_t *messages = json_array();
     for (int i = 0; p->roles[i] != '\0'; i++)
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", role_of(p->roles[i]),
                                                   "content", p->content[i]));
     json_t *out = json_pack("{s:o, s:n, s:n, s:b}", "messages", messages, "tools", "documents",
                             "add_generation_prompt", p->prompt);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        json_object_set_new(out, others[i], json_string(others[i]));
     if (bos != NULL)
         json_object_set_new(out, "bos_token", json_string(bos));
     if (eos != NULL)
