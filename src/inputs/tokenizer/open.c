@@ -193,6 +193,22 @@ static sheaf_status *open_post(sheaf__tokenizer *t, const sheaf__post_kind *kind
     return finish_open(kind->open(&p->state, r, how), r);
 }
 
+/* Steps and models read their own strings up to a NUL; tokens may have one. */
+static sheaf_status *check_nul(const json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        const json_t *text = json_is_object(value) ? json_object_get(value, "String") : value;
+        if (json_is_string(text) && strlen(json_string_value(text)) != json_string_length(text))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.80s'", key),
+                                              "a string without NUL"),
+                               "\\u0000");
+    }
+    return NULL;
+}
+
 static sheaf_status *open_member(sheaf__tokenizer *t, int which, const json_t *value,
                                  sheaf__opening *how)
 {
@@ -205,6 +221,9 @@ static sheaf_status *open_member(sheaf__tokenizer *t, int which, const json_t *v
     const void *kind = find_kind(tables[which], type);
     if (kind == NULL)
         return unknown_kind(tables[which], type);
+    sheaf_status *st = check_nul(value);
+    if (st != NULL)
+        return st;
     switch (which) {
     case NORMALIZER: return open_step(&t->normalizer, kind, &r, how);
     case PRE_TOKENIZER: return open_step(&t->pre_tokenizer, kind, &r, how);
@@ -299,6 +318,8 @@ static sheaf_status *open_model(sheaf__tokenizer *t, json_t *options, sheaf__mod
     const void *const *table = (const void *const *)sheaf__models;
     if (st == NULL && (t->model_kind = find_kind(table, type)) == NULL)
         st = unknown_kind(table, type);
+    if (st == NULL)
+        st = sheaf_in(check_nul(options), "%s", type);
     if (st == NULL)
         st = sheaf_in(finish_open(t->model_kind->open(&t->model, &t->vocab, file), &r), "%s", type);
     if (st == NULL)
