@@ -214,24 +214,27 @@ static sheaf_status *put_sentinels(opening *o)
     return st;
 }
 
+/* extra_special_tokens, with names or without; additional_special_tokens where it lists none. */
 static sheaf_status *put_extra(opening *o)
 {
     const json_t *extra = json_object_get(o->settings.config, "extra_special_tokens");
-    const json_t *value;
+    const json_t *list = extra, *value;
     const char *key;
-    if (json_array_size(extra) + json_object_size(extra) == 0)
-        extra = json_object_get(o->settings.config, "additional_special_tokens");
+    if (json_array_size(list) == 0)
+        list = json_object_get(o->settings.config, "additional_special_tokens");
     sheaf_status *st = NULL;
     json_object_foreach(o->settings.config, key, value)
     {
         if (st == NULL && is_token_key(key) && sheaf__beside_text(value) != NULL)
             st = put_one(o, value, true);
     }
-    if (st == NULL)
+    if (st == NULL && json_is_object(extra))
         st = put_list(o, extra);
-    if (st == NULL && o->class == SHEAF__T5_TOKENIZER && json_array_size(extra) == 0)
+    if (st == NULL)
+        st = put_list(o, list);
+    if (st == NULL && o->class == SHEAF__T5_TOKENIZER && json_array_size(list) == 0)
         st = put_sentinels(o);
-    if (st == NULL && o->spm != NULL && json_array_size(extra) + json_object_size(extra) == 0)
+    if (st == NULL && o->spm != NULL && json_array_size(list) + json_object_size(extra) == 0)
         st = put_list(o, json_object_get(o->spm, "extra"));
     return st;
 }

@@ -140,6 +140,9 @@ static void test_folder__an_extra_token_keeps_what_the_file_says_of_it(void **st
         { "{\"extra_special_tokens\": [{\"content\": \"<x>\", \"special\": true}]}", 4, "<x>" },
         { "{\"image_token\": \"<x>\"}", 4, "" },
         { "{\"extra_special_tokens\": {\"image_token\": \"<x>\"}}", 4, "" },
+        { "{\"extra_special_tokens\": {\"image_token\": \"<i>\"}, "
+          "\"additional_special_tokens\": [\"a<\"]}",
+          3, "<x>" },
         { "{\"tokenizer_class\": \"Qwen2Tokenizer\"}", 4, "<x>" },
         { "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"extra_special_tokens\": [\"<x>\"]}", 2, "" },
         { "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"eos_token\": \"<x>\"}", 2, "" },
