@@ -23,6 +23,7 @@ sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoin
 
 typedef struct peek {
     const char *out;
+    bool locked; /* by this process */
     char *settings;
     int64_t step;
 } peek;
@@ -32,8 +33,8 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     peek *p = arg;
     sheaf_checkpoints *store = NULL;
     sheaf_checkpoint *latest = NULL;
-    sheaf_status *st =
-        sheaf_checkpoints_open(&store, comm, p->out, &(sheaf_checkpoints_options){ 0 });
+    sheaf_status *st = sheaf_checkpoints_open(&store, comm, p->out,
+                                              &(sheaf_checkpoints_options){ .locked = p->locked });
     if (st == NULL)
         st = sheaf_checkpoints_latest(&latest, store, comm);
     json_t *progress = NULL;
@@ -98,11 +99,25 @@ static bool is_own_log(const char *out, const char *name)
     return is;
 }
 
+/* Is nothing in OUT/checkpoints but the lock, which a run takes before it writes anything else? */
+static bool holds_lock_alone(const char *out)
+{
+    char *path = NULL, **name = NULL;
+    int64_t count = 0;
+    sheaf_status_free(sheaf__path_join(&path, out, "checkpoints"));
+    if (path != NULL)
+        sheaf_status_free(sheaf__list_dir(&name, &count, path));
+    const bool alone = count == 1 && strcmp(name[0], "lock") == 0;
+    sheaf__names_free(name, count);
+    free(path);
+    return alone;
+}
+
 /* Is nothing in a folder but what a run makes before its first step is done? */
 static bool came_to_nothing(const char *out, char **name, int64_t count)
 {
     static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json", "settings" };
-    bool ours = false, other = false;
+    bool ours = holds_lock_alone(out), other = false;
     for (int64_t i = 0; i < count && !other; i++) {
         other = !sheaf__path_is_partial(name[i]);
         for (size_t k = 0; k < sizeof made / sizeof *made; k++)
@@ -122,7 +137,7 @@ static bool came_to_nothing(const char *out, char **name, int64_t count)
  * over. */
 static sheaf_status *check_folder(sheaf__out_folder *f, char **name, int64_t count)
 {
-    peek left = { .out = f->options->out };
+    peek left = { .out = f->options->out, .locked = f->lock >= 0 };
     if (!came_to_nothing(f->options->out, name, count))
         return out_is_taken(f->options->out);
     sheaf_status *st = sheaf_comm_run_threads(1, peek_rank, &left); /* asks for the lock */
@@ -178,6 +193,19 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
     return st;
 }
 
+/* The lock; and now that nobody else can begin a run here, is there still none? */
+static sheaf_status *take(sheaf__out_folder *f)
+{
+    const bool anew = f->anew;
+    sheaf_status *st = sheaf__make_dirs(f->options->out, NULL);
+    if (st == NULL)
+        st = sheaf_checkpoints_lock(&f->lock, f->options->out);
+    if (st == NULL)
+        st = sheaf__out_check(f);
+    f->anew = anew; /* what was just made is no run that was ended */
+    return st;
+}
+
 sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
 {
     const sheaf_train_options *o = f->options;
@@ -189,13 +217,22 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
                    "%s: a run was ended here before its first step was done; this one begins anew",
                    o->out);
     if (st == NULL)
-        st = sheaf__make_dirs(o->out, NULL);
+        st = take(f);
     if (st == NULL)
         st = sheaf__path_join(&path, o->out, "settings");
     if (st == NULL)
         st = sheaf__file_write_whole(path, recipe, strlen(recipe), NULL);
+    if (st != NULL && f->lock >= 0 && !o->resume && !f->anew)
+        sheaf__out_leave_no_trace(f);
     free(path);
     return st;
+}
+
+void sheaf__out_release(sheaf__out_folder *f)
+{
+    if (f->lock >= 0)
+        close(f->lock);
+    f->lock = -1;
 }
 
 void sheaf__out_sweep(const sheaf__out_folder *f)

@@ -12,14 +12,18 @@ typedef struct sheaf__out_folder {
     const sheaf_events *events;
     bool made; /* there was no folder */
     bool anew; /* there was one, of a run that came to nothing */
+    int lock;  /* of OUT/checkpoints, held from prepare to release; -1: none */
 } sheaf__out_folder;
 
 /* sheaf__out_check - a run that begins needs no folder, an empty one, or that of a run which was
  * ended in its first step; one that goes on needs a folder. Errors: SHEAF_E_ARG, SHEAF_E_IO, and
  * the lock's. */
 sheaf_status *sheaf__out_check(sheaf__out_folder *folder);
-/* sheaf__out_prepare - checks again, makes it, and writes OUT/settings. */
+/* sheaf__out_prepare - checks again, makes it, takes its lock, and writes OUT/settings: a run that
+ * finds another one there leaves that one's as they are. */
 sheaf_status *sheaf__out_prepare(sheaf__out_folder *folder, const char *recipe);
+/* sheaf__out_release - the lock: all is written. */
+void sheaf__out_release(sheaf__out_folder *folder);
 /* sheaf__out_sweep - removes what a killed run left of the files that it was writing beside its
  * checkpoints. The lock must be held. */
 void sheaf__out_sweep(const sheaf__out_folder *folder);

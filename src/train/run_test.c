@@ -122,6 +122,48 @@ static void test_out__what_a_look_left_is_swept(void **state)
     free(left);
 }
 
+/* Who comes while another run holds OUT changes nothing there: the settings are those of the run
+ * that goes on. (The command asks for the lock when it looks what OUT holds, which is long before
+ * it writes.) */
+static void test_out__another_run_keeps_its_settings(void **state)
+{
+    sheaf_train_options o = options_of(at("all.safetensors"), at("twice"), SHEAF_METHOD_LORA);
+    sheaf_train_result result = { 0 };
+    char *settings = NULL;
+    size_t size = 0;
+    int lock = -1;
+    o.steps = 1;
+    train(&o);
+    o.steps = 2;
+    o.resume = true;
+    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out));
+    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL), SHEAF_E_ARG,
+                "another process holds this lock");
+    CHECK_OK(sheaf__file_read_all(&settings, &size, at("twice/settings"), 100));
+    assert_string_equal(settings, "steps: 1\n");
+    free(settings);
+    close(lock);
+    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL));
+    sheaf_train_result_release(&result);
+    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out)); /* which the run has given back */
+    close(lock);
+}
+
+/* Killed between the lock, which is the first thing, and the settings. */
+static void test_out__a_lock_alone_is_no_run(void **state)
+{
+    sheaf_train_options o = options_of(at("all.safetensors"), at("locked"), SHEAF_METHOD_LORA);
+    sheaf_train_result result = { 0 };
+    o.steps = 1;
+    CHECK_OK(sheaf__make_dirs(at("locked/checkpoints"), NULL));
+    put(at("locked/checkpoints/lock"), "");
+    put(at("locked/checkpoints/mine"), "");
+    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL), SHEAF_E_ARG,
+                "a folder with files in it");
+    assert_int_equal(unlink(at("locked/checkpoints/mine")), 0);
+    train(&o);
+}
+
 /* Sample 3 is the second row of the second step of two rows, and the first of that of three. What
  * is dropped from it is the same, whatever comes with it. (Row 1, 2, 4 and 5 have no labels, and
  * add nothing.) */
@@ -619,6 +661,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_out__what_a_look_left_is_swept),
+        cmocka_unit_test(test_out__another_run_keeps_its_settings),
+        cmocka_unit_test(test_out__a_lock_alone_is_no_run),
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
         cmocka_unit_test(test_contract__is_version_5_where_the_token_that_pads_is_learned),
         cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),

@@ -131,6 +131,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     const sheaf_checkpoints_options how = { .keep = (int)o->keep,
                                             .writer = choose_writers(writer, o),
                                             .collected = r->apart ? CARRIED : 0,
+                                            .locked = r->folder.lock >= 0,
                                             .events = me == 0 ? r->hooks->events : NULL };
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
@@ -379,7 +380,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                      .opened = &in.opened,
                      .result = out,
                      .began = sheaf__seconds(),
-                     .folder = { .options = o, .events = hooks->events } };
+                     .folder = { .options = o, .events = hooks->events, .lock = -1 } };
     sheaf_status *st = check_job(&r);
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
@@ -416,6 +417,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,
                            o->use_best && out->best_step > 0 ? out->best_step : out->step,
                            hooks->events);
+    sheaf__out_release(&r.folder);
     st = sheaf__process_agree(st);
     free(r.origin_text);
     sheaf__origin_release(&r.origin);

@@ -28,10 +28,17 @@ typedef struct sheaf_checkpoints_options {
     /* Only rank 0 sees the folder: the others give it their parts when one is saved, and get them
      * when one is loaded. The same on all ranks. */
     int64_t collected; /* bytes at a time; 0: all see it */
+    bool locked;       /* the caller holds the lock, on rank 0, until it has closed the store */
     /* what was found, removed, saved: told by rank 0 alone; may be NULL */
     const sheaf_events *events;
     sheaf_faults *faults; /* NULL outside tests */
 } sheaf_checkpoints_options;
+
+/* sheaf_checkpoints_lock - local, of one process: makes OUT/checkpoints and takes its lock, for
+ * what is done in OUT before there are ranks and after. *lock, for close(): -1 where the file
+ * system has no locks, and after a failure. Errors: SHEAF_E_ARG when another run holds it;
+ * SHEAF_E_IO. */
+sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir);
 
 /* sheaf_checkpoints_open - every rank of `comm` calls it. Rank 0 makes OUT/checkpoints,
  * takes its lock and removes what a killed run left unfinished.

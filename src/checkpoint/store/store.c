@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -65,27 +66,43 @@ static sheaf_status *list_steps(int64_t **out, int64_t *count, const sheaf_check
 
 /* ---- opening ---- */
 
-static sheaf_status *take_lock(sheaf_checkpoints *store)
+static sheaf_status *is_locked(const char *path)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                                      "no other run that writes to this folder");
+    sheaf_found(st, "another process holds this lock");
+    return sheaf_try_this(st, "wait for it, stop it, or give another --out");
+}
+
+/* Is it still the file of this name? A run that came to nothing takes its lock away with it. */
+static bool is_there(int fd, const char *path)
+{
+    struct stat held, named;
+    return fstat(fd, &held) != 0 ||
+           (stat(path, &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino);
+}
+
+static sheaf_status *take_lock(int *lock, const char *dir)
 {
     char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, store->dir, "lock");
+    sheaf_status *st = sheaf__path_join(&path, dir, "lock");
     if (st != NULL)
         return st;
     do
-        store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    while (store->lock < 0 && errno == EINTR);
-    if (store->lock < 0 && errno == ELOOP)
+        *lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    while (*lock < 0 && errno == EINTR);
+    if (*lock < 0 && errno == ELOOP)
         st = sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a file of this run, or nothing"),
             "a symbolic link");
-    else if (store->lock < 0)
+    else if (*lock < 0)
         st = sheaf__io_fail(errno, path, "cannot open the lock");
-    else if (flock(store->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
-                            "no other run that writes to this folder");
-        sheaf_found(st, "another process holds this lock");
-        sheaf_try_this(st, "wait for it, stop it, or give another --out");
-    } /* a file system without locks: go on without one */
+    else if (flock(*lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK)
+            st = is_locked(path);
+        /* else a file system without locks: go on without one */
+    } else if (!is_there(*lock, path))
+        st = is_locked(path);
     free(path);
     return st;
 }
@@ -114,17 +131,34 @@ static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
 }
 
 /* The folders must outlast a crash of the machine as the checkpoint in them does. */
-static sheaf_status *make_folder(const sheaf_checkpoints *store, const char *out_dir)
+static sheaf_status *make_folder(const char *dir, const char *out_dir, sheaf_faults *faults)
 {
     char *parent = NULL;
-    sheaf_status *st = sheaf__make_dirs(store->dir, store->options.faults);
+    sheaf_status *st = sheaf__make_dirs(dir, faults);
     if (st == NULL)
         st = sheaf__path_parent(&parent, out_dir);
     if (st == NULL)
-        st = sheaf__dir_sync(parent, store->options.faults);
+        st = sheaf__dir_sync(parent, faults);
     if (st == NULL)
-        st = sheaf__dir_sync(out_dir, store->options.faults);
+        st = sheaf__dir_sync(out_dir, faults);
     free(parent);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir)
+{
+    char *dir = NULL;
+    *lock = -1;
+    sheaf_status *st = sheaf__path_join(&dir, out_dir, "checkpoints");
+    if (st == NULL)
+        st = make_folder(dir, out_dir, NULL);
+    if (st == NULL)
+        st = take_lock(lock, dir);
+    free(dir);
+    if (st != NULL && *lock >= 0) {
+        close(*lock);
+        *lock = -1;
+    }
     return st;
 }
 
@@ -152,9 +186,9 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
     if (st == NULL && sheaf_comm_rank(comm) != 0)
         store->options.events = NULL; /* told once */
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
-        st = make_folder(store, out_dir);
-        if (st == NULL)
-            st = take_lock(store);
+        st = make_folder(store->dir, out_dir, options->faults);
+        if (st == NULL && !options->locked)
+            st = take_lock(&store->lock, store->dir);
         if (st == NULL)
             st = remove_unfinished(store);
     }
