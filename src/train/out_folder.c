@@ -51,6 +51,15 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     return st;
 }
 
+static bool has_checkpoints(const char *out)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, out, "checkpoints"));
+    const bool has = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR;
+    free(path);
+    return has;
+}
+
 sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
 {
     peek p = { .out = out };
@@ -60,8 +69,9 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
     sheaf_status *st = sheaf__path_join(&path, out, "settings");
     const bool stored = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
     sheaf__process_launched(NULL, &number);
-    /* Of processes that were started together the first takes the lock. */
-    if (st == NULL && sheaf__path_kind(out) == SHEAF_PATH_DIR && (number == 0 || !stored))
+    /* A folder without a run is left as it is. Of processes that were started together the first
+     * takes the lock. */
+    if (st == NULL && has_checkpoints(out) && (number == 0 || !stored))
         st = sheaf_comm_run_threads(1, peek_rank, &p);
     if (st == NULL && stored) /* all of them, not only those in checkpoints */
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);

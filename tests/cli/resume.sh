@@ -106,6 +106,7 @@ runs "a folder that is not there" 2 "sheaf: --resume --out $work/tow .*expected:
 runs "and nothing like it" 2 "found: +nothing there .*try: +the --out that the run began with; a new one begins without --resume" train --resume --out "$work/entirely-elsewhere"
 mkdir "$work/nothing"
 runs "a folder without a run" 2 "--resume --out $work/nothing .*found: +no run in it" train --resume --out "$work/nothing"
+absent "which is left as it was" "$work/nothing/checkpoints"
 runs "with all flags a new run" 0 'no checkpoint yet' train --resume --model "$model" --data "$data" --steps 1 --micro-batch 1 --out "$work/nothing"
 
 # ---- settings that were changed ----
