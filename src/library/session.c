@@ -284,6 +284,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                 .events = &events,
                                 .before_save = before_save,
                                 .self = &s,
+                                .spent = how->spent,
                                 .signals = how->signals };
     *result = (sheaf_train_result){ 0 };
     sheaf_status *st = settle(&s);

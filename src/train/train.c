@@ -379,7 +379,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                      .settings = settings,
                      .opened = &in.opened,
                      .result = out,
-                     .began = sheaf__seconds(),
+                     .began = sheaf__seconds() - hooks->spent,
                      .folder = { .options = o, .events = hooks->events, .lock = -1 } };
     sheaf_status *st = check_job(&r);
     if (st == NULL && first)

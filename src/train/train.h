@@ -38,6 +38,7 @@ typedef struct sheaf_train_hooks {
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
     sheaf_signals *signals; /* asked to save or stop; may be NULL */
+    double spent;           /* seconds of max_time that an earlier try of the same run took */
     /* What the ranks are doing (comm/doing.h): a record of each rank of this process, begun by the
      * caller; may be NULL. */
     struct sheaf__doing *doing;

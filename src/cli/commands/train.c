@@ -221,6 +221,7 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                            .signals = cli_signals(),
                                                            .ready = ready,
                                                            .again = cli_is_begun_again(),
+                                                           .spent = cli_spent_before(),
                                                            .self = &begun,
                                                            .watch = &watch });
     if (begun.elsewhere) {

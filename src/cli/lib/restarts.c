@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/no_memory.h"
 #include "base/print.h"
@@ -36,6 +37,7 @@ typedef struct supervised {
     char file[72];    /* that file */
     bool stopped;     /* a signal asked for it */
     bool again;       /* it was begun before, as a new run */
+    double began;     /* by sheaf__seconds() */
 } supervised;
 
 bool cli_is_supervised(void)
@@ -50,6 +52,16 @@ static const char begun_again[] = "SHEAF_BEGUN_AGAIN";
 bool cli_is_begun_again(void)
 {
     return getenv(begun_again) != NULL;
+}
+
+/* In the environment of a run that is begun again: --max-time is of all its tries together. */
+static const char spent_before[] = "SHEAF_SPENT_BEFORE";
+
+double cli_spent_before(void)
+{
+    const char *said = getenv(spent_before);
+    const double s = said == NULL ? 0 : strtod(said, NULL);
+    return s > 0 ? s : 0;
 }
 
 void cli_fewer_ranks(int *tp, int *dp, int left, int accumulators)
@@ -119,6 +131,9 @@ static char **words_of(const supervised *s, bool resume, char (*number)[16])
 /* In the new process. It ends with this one, so that nothing is left over. */
 static void become(const supervised *s, char **words, pid_t parent, const sigset_t *before)
 {
+    char spent[32];
+    snprintf(spent, sizeof spent, "%.3f", sheaf__seconds() - s->began);
+    setenv(spent_before, spent, 1);
     if (s->again)
         setenv(begun_again, "1", 1);
     else
@@ -308,7 +323,7 @@ static sheaf_status *supervise(int *code, supervised *s)
 sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, int argc,
                             char **argv)
 {
-    supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv };
+    supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv, .began = sheaf__seconds() };
     const char *launcher = sheaf__process_launched(NULL, NULL);
     if (launcher != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
