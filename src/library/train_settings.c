@@ -211,7 +211,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           .min = 1, .max = 1e6 },
         { "accumulate", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->accumulate,
           "micro-batches of one step, over all groups", .min = 1, .max = 1e6 },
-        { "accumulators", SHEAF__IS_INT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->accumulators,
+        { "accumulators", SHEAF__IS_INT | SHEAF__IS_FIXED | SHEAF__IS_LATE | SHEAF__IS_SILENT,
+          &o->accumulators,
           "sums of gradients that these fall into, a power of two; part of the result; default 4, of method full 1",
           "G", 0, SHEAF__MOST_ACCUMULATORS },
         { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->seq,
@@ -361,6 +362,19 @@ static sheaf_status *resumed_sums(const sheaf__settings *state, const sheaf__set
     return st;
 }
 
+/* The number of its method is not written down; a run that names it again is the same. */
+static sheaf_status *resumed_accumulators(const sheaf__settings *state, const sheaf__setting *table,
+                                          const sheaf_train_options *o)
+{
+    const sheaf_train_options as_it_is = { .method = o->method };
+    char means[16];
+    bool is = false;
+    if (o->accumulators == 0)
+        return NULL;
+    snprintf(means, sizeof means, "%d", sheaf__accumulators_of(&as_it_is));
+    return sheaf__settings_unnamed(&is, state, table, "accumulators", means);
+}
+
 sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
                                             const sheaf__setting *table, sheaf_train_options *o)
 {
@@ -368,6 +382,8 @@ sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
     sheaf_status *st = sheaf__settings_unnamed(&padding, state, table, "padding", "file");
     if (st == NULL)
         st = sheaf__settings_unnamed(&lora, state, table, "lora-sums", "slices");
+    if (st == NULL)
+        st = resumed_accumulators(state, table, o);
     if (padding)
         o->padding = SHEAF_PAD_UNNAMED;
     if (lora)

@@ -109,6 +109,17 @@ runs "a folder without a run" 2 "--resume --out $work/nothing .*found: +no run i
 absent "which is left as it was" "$work/nothing/checkpoints"
 runs "with all flags a new run" 0 'no checkpoint yet' train --resume --model "$model" --data "$data" --steps 1 --micro-batch 1 --out "$work/nothing"
 
+# A flag that says what the run does anyway is no change: not when the same command comes again, as with --restarts.
+for method in lora head full; do
+    own=4
+    [ $method != full ] || own=1
+    flags=(train --model "$model" --data "$data" --micro-batch 1 --method $method --out "$work/own-$method")
+    runs "$method: its own number of accumulators" 0 . "${flags[@]}" --steps 1 --accumulators $own
+    runs "$method: the same again" 0 'going on after step 1' "${flags[@]}" --steps 2 --accumulators $own --resume
+    runs "$method: or none" 0 'going on after step 2' "${flags[@]}" --steps 3 --resume
+    runs "$method: but no other" 2 "--accumulators cannot change .*expected: $own, as the run began .*found: +8" "${flags[@]}" --steps 4 --accumulators 8 --resume
+done
+
 # ---- settings that were changed ----
 runs "a run" 0 . train --model "$model" --data "$data" --steps 1 --micro-batch 1 --lora-targets q_proj --out "$work/began"
 changed() { # changed NAME CODE PATTERN EDIT: what --resume says of the run's settings after an edit of them
