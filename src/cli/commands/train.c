@@ -234,7 +234,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     if (st == NULL && sheaf__process_first())
         answer(cli, &o, &result);
     sheaf_train_result_release(&result);
-    if (st != NULL && sheaf__process_first())
+    if (sheaf__process_first())
         cli_verdict(st);
     return cli_report(cli, st);
 }

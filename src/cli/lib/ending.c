@@ -52,6 +52,10 @@ static bool may_pass(const sheaf_status *st)
 
 void cli_verdict(const sheaf_status *st)
 {
+    if (st == NULL) { /* also where its result could not be told */
+        tell("final 0\n");
+        return;
+    }
     const sheaf_code code = sheaf_status_code(st);
     const bool again =
         code == SHEAF_E_PEER || code == SHEAF_E_MEMORY || (code == SHEAF_E_IO && may_pass(st));

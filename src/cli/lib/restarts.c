@@ -131,6 +131,7 @@ static char **words_of(const supervised *s, bool resume, char (*number)[16])
 /* In the new process. It ends with this one, so that nothing is left over. */
 static void become(const supervised *s, char **words, pid_t parent, const sigset_t *before)
 {
+    signal(SIGPIPE, SIG_DFL);
     char spent[32];
     snprintf(spent, sizeof spent, "%.3f", sheaf__seconds() - s->began);
     setenv(spent_before, spent, 1);
@@ -335,6 +336,7 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                               launcher);
     }
     int lock;
+    signal(SIGPIPE, SIG_IGN); /* who read what it says may be gone: the run goes on, as it would */
     sheaf_status *st = sheaf__temporary_make(s.verdict, sizeof s.verdict, &lock, "verdict", false);
     if (st != NULL)
         return st;
