@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +15,8 @@
 #include "base/json.h"
 #include "base/json_write.h"
 
-enum { MAX_METRICS = 1 << 30 }; /* some ten million steps */
+/* Bytes of a line: that of a step of 64 ranks has some 15,000. One that is longer is none. */
+enum { MOST_LINE = 1 << 20 };
 
 static sheaf_status *io_error(const char *path, const char *doing, int error)
 {
@@ -44,19 +46,33 @@ static sheaf_status *read_line(told *out, const char *line, size_t size)
     return NULL;
 }
 
-/* Bytes of the leading lines that stay, and how many of them are of steps. An evaluation's line
- * follows that of its step. */
-static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, const char *text, size_t size,
-                                int64_t keep_steps, int64_t keep_evaluations)
+/* Bytes of the next whole line with its end, which is at line[0...]; 0: there is none. */
+static size_t next_line(char line[MOST_LINE], FILE *file)
 {
-    size_t at = 0;
-    const char *end;
+    size_t size = 0;
+    int c;
+    while (size < MOST_LINE && (c = getc_unlocked(file)) != EOF) {
+        line[size++] = (char)c;
+        if (c == '\n')
+            return size;
+    }
+    return 0;
+}
+
+/* Bytes of the leading lines that stay, and how many of them are of steps. An evaluation's line
+ * follows that of its step. A line at a time: the file of a long run is larger than memory that a
+ * run may want for it. */
+static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int64_t keep_steps,
+                                int64_t keep_evaluations)
+{
+    char *text = malloc(MOST_LINE);
+    size_t size;
     int64_t step = 0, evaluation = 0;
-    while ((end = memchr(text + at, '\n', size - at)) != NULL) {
+    sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "a line") : NULL;
+    while (st == NULL && (size = next_line(text, file)) > 0) {
         told line;
-        sheaf_status *st = read_line(&line, text + at, (size_t)(end - text) - at);
-        if (st != NULL)
-            return st;
+        if ((st = read_line(&line, text, size - 1)) != NULL)
+            break;
         const bool stays = line.evaluation ? line.step == step && line.step > evaluation &&
                                                  line.step <= keep_evaluations
                                            : line.step > step && line.step <= keep_steps;
@@ -64,18 +80,38 @@ static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, const char *text
             break;
         *(line.evaluation ? &evaluation : &step) = line.step;
         *lines += !line.evaluation;
-        at = (size_t)(end - text) + 1;
+        *bytes += (int64_t)size;
     }
-    *bytes = (int64_t)at;
-    return NULL;
+    free(text);
+    return st != NULL || !ferror(file)
+               ? st
+               : sheaf_found(sheaf_fail(SHEAF_E_IO, "reading"), "%s", strerror(errno));
+}
+
+/* The same of the file at `path`. */
+static sheaf_status *look(int64_t *bytes, int64_t *lines, const char *path, int64_t keep_steps,
+                          int64_t keep_evaluations)
+{
+    int fd = -1;
+    int64_t size = 0;
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
+    if (st != NULL)
+        return st;
+    FILE *file = fdopen(fd, "r");
+    if (file == NULL) {
+        close(fd);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    }
+    st = sheaf_in(kept_bytes(bytes, lines, file, keep_steps, keep_evaluations), "%s", path);
+    fclose(file);
+    return st;
 }
 
 sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps,
                                   int64_t keep_evaluations)
 {
     *metrics = (sheaf_metrics){ .fd = -1 };
-    char *text = NULL;
-    size_t size = 0;
+    int64_t lines = 0, end = 0;
     sheaf_status *st = NULL;
     struct stat about;
     if (lstat(path, &about) == 0 &&
@@ -85,12 +121,7 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
                                           "a symbolic link"),
                               "move it away");
     if (sheaf__path_kind(path) != SHEAF_PATH_NONE)
-        st = sheaf__file_read_all(&text, &size, path, MAX_METRICS);
-    int64_t lines = 0, end = 0;
-    if (st == NULL && text != NULL)
-        st = sheaf_in(kept_bytes(&end, &lines, text, size, keep_steps, keep_evaluations), "%s",
-                      path);
-    free(text);
+        st = look(&end, &lines, path, keep_steps, keep_evaluations);
     if (st != NULL)
         return st;
     const int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);

@@ -132,6 +132,21 @@ static void test_metrics__a_resumed_run_shows_every_step_once(void **state)
     check_steps(0);
 }
 
+/* Of many ranks a step's line is long, and so is the file of weeks: here it is one of 1.5 GiB, of
+ * which the disk holds the beginning. */
+static void test_metrics__a_file_of_any_size_is_gone_on_with(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    steps(m, 1, 8);
+    CHECK_OK(sheaf_monitor_close(m));
+    assert_int_equal(truncate(path, (off_t)3 << 29), 0);
+    m = metrics(8);
+    steps(m, 9, 10);
+    CHECK_OK(sheaf_monitor_close(m));
+    check_steps(10);
+}
+
 /* An evaluation after step 4 was due; the one after step 5 was the end of a run that now goes on.
  */
 static void test_metrics__evaluations_are_lines_of_their_own(void **state)
@@ -454,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_metrics__one_line_a_step),
         cmocka_unit_test(test_metrics__ranks_are_told_with_their_step),
         cmocka_unit_test(test_metrics__a_resumed_run_shows_every_step_once),
+        cmocka_unit_test(test_metrics__a_file_of_any_size_is_gone_on_with),
         cmocka_unit_test(test_metrics__evaluations_are_lines_of_their_own),
         cmocka_unit_test(test_metrics__what_is_not_finite_is_null),
         cmocka_unit_test(test_metrics__lines_wait_for_room),
