@@ -454,11 +454,44 @@ static sheaf_status *open_group(sheaf_comm **out, const int *color, int tag, int
                                                                  .crowded = crowded() });
 }
 
+/* Where a text names a rank and its host, be it behind what all did: "saving step 2: rank 1 on n2:
+ * ..."; NULL: nowhere. */
+static const char *named_rank(const char *where)
+{
+    for (const char *at = where; (at = strstr(at, "rank ")) != NULL; at++) {
+        const size_t digits = strspn(at + 5, "0123456789");
+        const bool begins = at == where || (at >= where + 2 && strncmp(at - 2, ": ", 2) == 0);
+        if (begins && digits > 0 && strncmp(at + 5 + digits, " on ", 4) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+/* The rank in front of what all did. Consumes `st`. */
+static sheaf_status *rank_first(sheaf_status *st, const char *rank)
+{
+    const char *where = sheaf_status_where(st), *rest = strstr(rank, ": ");
+    if (rank == where || rest == NULL)
+        return st;
+    sheaf_status *out = sheaf_fail(sheaf_status_code(st), "%.*s%.*s%s", (int)(rest + 2 - rank),
+                                   rank, (int)(rank - where), where, rest + 2);
+    if (*sheaf_status_expected(st) != '\0')
+        sheaf_expected(out, "%s", sheaf_status_expected(st));
+    if (*sheaf_status_found(st) != '\0')
+        sheaf_found(out, "%s", sheaf_status_found(st));
+    if (*sheaf_status_try(st) != '\0')
+        sheaf_try_this(out, "%s", sheaf_status_try(st));
+    sheaf_status_free(st);
+    return out;
+}
+
 sheaf_status *sheaf__process_name_own(sheaf_status *st)
 {
-    if (st == NULL || !sheaf__process_first() || process_view.count == 1 ||
-        strncmp(sheaf_status_where(st), "rank ", 5) == 0)
+    if (st == NULL || !sheaf__process_first() || process_view.count == 1)
         return st;
+    const char *rank = named_rank(sheaf_status_where(st));
+    if (rank != NULL)
+        return rank_first(st, rank);
     const sheaf_code code = sheaf_status_code(st);
     return code == SHEAF_E_MEMORY || code == SHEAF_E_IO
                ? sheaf_in(st, "rank 0 on %s", process_view.host[0])
