@@ -41,7 +41,7 @@ static struct {
     sheaf__injected *injected;
     bool apart;        /* what started it and its MPI do not belong together */
     sheaf_status *why; /* of its own failure, which the others are told as it leaves */
-    void (*starting)(void), (*finishing)(void);
+    void (*joining)(void), (*starting)(void), (*finishing)(void);
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
@@ -334,6 +334,8 @@ static sheaf_status *join(const sheaf__launcher *launcher)
     const sheaf__mpi *mpi = process_view.mpi;
     char text[SHEAF__MPI_TEXT];
     int number = 0, count = 1;
+    if (process_view.joining != NULL)
+        process_view.joining();
     const int error = mpi->start(&number, &count);
     if (error != 0) {
         mpi->explain(text, error);
@@ -383,6 +385,11 @@ void sheaf__process_failed(const sheaf_status *why)
     if (process_view.comm == NULL || process_view.why != NULL)
         return;
     process_view.why = sheaf_status_copy(why);
+}
+
+void sheaf__process_on_join(void (*call)(void))
+{
+    process_view.joining = call;
 }
 
 void sheaf__process_on_start(void (*call)(void))

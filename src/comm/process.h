@@ -92,6 +92,9 @@ sheaf_status *sheaf__process_start(const char *mpi);
 /* sheaf__process_failed - this process ends by this failure: as the program ends, those of the
  * others that did not fail with it are told what it was, at their next exchange. */
 void sheaf__process_failed(const sheaf_status *why);
+/* sheaf__process_on_join - `call` is made before the MPI brings all processes together, which it
+ * may wait for for ever. */
+void sheaf__process_on_join(void (*call)(void));
 /* sheaf__process_on_start - `call` is made as soon as the MPI has brought all processes together.
  */
 void sheaf__process_on_start(void (*call)(void));

@@ -42,7 +42,7 @@ static void warn(const sheaf_events *events, sheaf_status *st)
     sheaf_status_free(st);
 }
 
-sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_options *o)
+static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watched_options *o)
 {
     const int processes = sheaf__process_count();
     const sheaf__watch_hooks *hooks = o->hooks;
@@ -79,6 +79,14 @@ sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_opti
         out->watch = NULL;
         st = NULL;
     }
+    return st;
+}
+
+sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_options *o)
+{
+    sheaf_status *st = open_watch(out, o);
+    if (st == NULL && o->hooks != NULL && o->hooks->begun != NULL)
+        o->hooks->begun();
     return st;
 }
 

@@ -11,6 +11,7 @@ typedef struct sheaf__watch_hooks {
     void (*end)(void *self, const sheaf__watch_end *why);
     void (*say)(void *self, const char *text);
     size_t (*stack)(void *self, int thread, char *to, size_t size);
+    void (*begun)(void); /* the processes are watched, or are not to be; may be NULL */
     void *self;
 } sheaf__watch_hooks;
 

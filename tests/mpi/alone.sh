@@ -29,6 +29,21 @@ told "a value on the first" "--lr little" "--seed 1" "--lr\$" "${train[@]}"
 told "a flag on all" "--little" "--little" "--little\$" "${train[@]}"
 told "another number of ranks on one" "--tp 2" "--tp 3" "$here: --transport mpi\$" eval --model "$work/odd" --data "$data"
 told "no module on one" "--seed 1" "--mpi $work/none.so" "$here: $work/none.so" "${train[@]}"
+# One that is stopped before they have met.
+if [ "$mpi" = openmpi ]; then # MPICH's mpirun does not end it
+    cat >"$work/stops" <<'END'
+[ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" != "$1" ] || kill -STOP $$
+shift
+exec "$@"
+END
+    for rank in 0 1; do
+        code=0
+        SHEAF_MEET_WITHIN=2 timeout -k 1 40 "$mpirun" -n 2 bash "$work/stops" $rank "$sheaf" "${train[@]}" --transport mpi --json >"$work/log" 2>&1 || code=$?
+        check "rank $rank is stopped before they meet: the other ends" test $code = 3
+        check "rank $rank is stopped: the other says so, once" bash -c 'cat "$0"; [ "$(grep -c "^sheaf: " "$0")" = 1 ] && grep -q "^sheaf: rank $1 on $2: the processes that mpirun started\$" "$0"' "$work/log" $((1 - rank)) "$(hostname)"
+        check "rank $rank is stopped: so does the JSON of the first" test "$(grep -c '^{"error": {"code": "peer"' "$work/log")" = $rank
+    done
+fi
 # A host that cannot be reached: MPICH's mpirun waits for ever with the processes that are here.
 mkdir "$work/path"
 printf '#!/bin/sh\necho "ssh: no way to $1" >&2\nexit 255\n' >"$work/path/ssh"

@@ -8,6 +8,7 @@
 #include "cli/lib/ending.h"
 #include "cli/lib/launch.h"
 #include "cli/lib/linger.h"
+#include "cli/lib/meeting.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/restarts.h"
 #include "cli/lib/shared.h"
@@ -198,9 +199,11 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf__train_settings(table, &o, false);
     sheaf_train_result result = { 0 };
     start begun = { .cli = cli, .o = &o, .argc = argc, .argv = argv };
-    const sheaf__watch_hooks watch = {
-        .end = cli_end, .say = cli_end_say, .stack = cli_end_stack, .self = cli
-    };
+    const sheaf__watch_hooks watch = { .end = cli_end,
+                                       .say = cli_end_say,
+                                       .stack = cli_end_stack,
+                                       .begun = cli_meeting_over,
+                                       .self = cli };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     cli_linger();
     if (st == NULL && o.restarts > 0 && !cli_is_supervised()) {

@@ -6,6 +6,7 @@
 #include "cli.h"
 #include "comm/process.h"
 #include "launch.h"
+#include "meeting.h"
 #include "linger.h"
 #include "signals.h"
 
@@ -153,5 +154,6 @@ int cli_main(int argc, char **argv, FILE *out, FILE *err)
     if (command == NULL)
         return unknown_command(&cli, argv[1]);
     cli_launch_begin();
+    cli_meeting_begin(cli.json);
     return run_command(&cli, command, argc - 1, argv + 1);
 }

@@ -9,6 +9,7 @@
 #include "ending.h"
 #include "library/train_settings.h"
 #include "linger.h"
+#include "meeting.h"
 #include "ops/units.h"
 #include "signals.h"
 #include "stack.h"
@@ -130,9 +131,11 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
         return NULL;
     cli_stack_install();
     atexit(end_watch);
-    hooks = (sheaf__watch_hooks){
-        .end = cli_end, .say = cli_end_say, .stack = cli_end_stack, .self = cli
-    };
+    hooks = (sheaf__watch_hooks){ .end = cli_end,
+                                  .say = cli_end_say,
+                                  .stack = cli_end_stack,
+                                  .begun = cli_meeting_over,
+                                  .self = cli };
     sheaf_status *st = sheaf__watched_open(
         &watched,
         &(sheaf__watched_options){ .ranks = count,

@@ -1,0 +1,79 @@
+/* meeting.c - see meeting.h. */
+#include "meeting.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "comm/process.h"
+#include "launch.h"
+
+/* The first says it; the others after it, and where nothing ended them by then. */
+enum { LONGEST_S = 600, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
+
+static bool in_json;
+static char said[768], in_words[1024]; /* what the handler writes */
+
+static unsigned seconds(void)
+{
+    const char *given = getenv("SHEAF_MEET_WITHIN");
+    const double s = given == NULL ? 0 : strtod(given, NULL);
+    return s >= MOST_S ? MOST_S : s >= 1 ? (unsigned)s : s > 0 ? 1 : LONGEST_S;
+}
+
+static void put(int fd, const char *text)
+{
+    size_t left = strlen(text);
+    for (ssize_t n; left > 0 && (n = write(fd, text, left)) > 0; text += n)
+        left -= (size_t)n;
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+    put(STDOUT_FILENO, said);
+    put(STDERR_FILENO, in_words);
+    cli_launch_tell(CLI_FAILED);
+    cli_launch_end();
+    _exit(CLI_FAILED);
+}
+
+static void begin(void)
+{
+    const struct sigaction action = { .sa_handler = on_alarm };
+    const unsigned within = seconds();
+    int number = 0;
+    char host[64] = "";
+    const char *launcher = sheaf__process_launched(NULL, &number);
+    if (launcher == NULL || sigaction(SIGALRM, &action, NULL) != 0)
+        return;
+    gethostname(host, sizeof host - 1);
+    snprintf(in_words, sizeof in_words,
+             "sheaf: rank %d on %s: the processes that %s started\n"
+             "  expected: all together within %u s (SHEAF_MEET_WITHIN)\n"
+             "  found:    one at least that did not come: it was stopped, or its host is lost; all "
+             "end\n"
+             "  try:      each host must be up, and reach the others\n",
+             number, host, launcher, within);
+    if (in_json && number == 0)
+        snprintf(said, sizeof said,
+                 "{\"error\": {\"code\": \"peer\", \"where\": \"the processes that %s "
+                 "started\", \"expected\": \"all together within %u s (SHEAF_MEET_WITHIN)\", "
+                 "\"found\": \"one at least that did not come\", \"try\": \"\"}}\n",
+                 launcher, within);
+    alarm(within + TURN_S * (unsigned)(number < TURNS ? number : TURNS));
+}
+
+void cli_meeting_begin(bool json)
+{
+    in_json = json;
+    sheaf__process_on_join(begin);
+}
+
+void cli_meeting_over(void)
+{
+    alarm(0);
+}
