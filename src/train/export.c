@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/same.h"
 #include "checkpoint/store/step.h"
@@ -239,6 +240,25 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__open
     return st;
 }
 
+/* The best step's checkpoint was lost after the run had saved it; the last one's is whole. */
+static sheaf_status *best_is_lost(sheaf_status *st, const char *checkpoint, const char *out)
+{
+    int64_t damages = 0;
+    sheaf_text word = { 0 };
+    sheaf_status *looked = sheaf_checkpoint_verify(checkpoint, &damages, NULL, NULL);
+    if (st != NULL && looked == NULL && damages > 0) {
+        sheaf__text_word(&word, out);
+        st = sheaf_in(st, "--use-best");
+        sheaf_try_this(st,
+                       "put that checkpoint back, or take the last step as the result: sheaf train "
+                       "--resume --out %s --no-use-best",
+                       word.at == NULL ? out : word.at);
+    }
+    sheaf_status_free(looked);
+    sheaf__text_release(&word);
+    return st;
+}
+
 sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o,
                             const sheaf__opened *opened, int64_t step, int64_t from,
                             const sheaf_events *events)
@@ -257,6 +277,8 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
         st = sheaf_fail(SHEAF_E_MEMORY, "result of the run");
     if (st == NULL)
         st = export_from(*result, trained, o, opened, events);
+    if (st != NULL && from != step && trained != NULL)
+        st = best_is_lost(st, trained, o->out);
     free(trained);
     return st;
 }

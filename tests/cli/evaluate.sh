@@ -52,6 +52,14 @@ same "is the result" "$work/of_best" "$work/early/adapter"
 cp -r "$work/early" "$work/again"
 runs "it stays ended" 0 'all [0-9] steps were done before' train --resume --out "$work/early" --tp 2
 check "with the same bytes" test "$(digest "$work/again")" = "$(digest "$work/early")"
+for lost in slice_000.safetensors manifest.json .; do # and if it is lost
+    rm -rf "$work/lost"
+    cp -r "$work/early" "$work/lost"
+    [ $lost = . ] || rm "$work/lost/checkpoints/step-0000000$best/$lost"
+    [ $lost != . ] || rm -rf "$work/lost/checkpoints/step-0000000$best"
+    runs "$lost of the best is lost: is told, and what helps" 3 "--use-best: .*step-0000000$best.*try: .*train --resume --out $work/lost --no-use-best" train --resume --out "$work/lost"
+    runs "$lost of the best is lost: it does" 0 'all [0-9] steps were done before' train --resume --out "$work/lost" --no-use-best
+done
 runs "more patience goes on" 0 "going on after step $last.*it ends after step $((last + 1))" train --resume --out "$work/early" --patience 3 --no-use-best
 runs "min-delta asks for more" 0 'it ends after step 2 of 40' "${flags[@]}" "${over[@]}" --patience 1 --min-delta 9 --steps 40 --out "$work/delta"
 runs "other data of evaluations are refused" 2 '--resume: the data of evaluations.*expected: the one this run began with' train --resume --out "$work/early" --eval-data "$work/ten.safetensors" --patience 4
