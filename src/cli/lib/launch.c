@@ -311,6 +311,29 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
     e->code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
 }
 
+void cli_launch_reap(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1UL);
+}
+
+void cli_launch_leave_none(void)
+{
+    enum { NAP_MS = 20, KILL_MS = 3000, MOST_MS = 8000 };
+    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+    pid_t left[256];
+    for (int ms = 0; ms < MOST_MS; ms += NAP_MS) {
+        pid_t ended;
+        while ((ended = waitpid(-1, NULL, WNOHANG)) > 0 || (ended < 0 && errno == EINTR))
+            ;
+        if (ended < 0)
+            return;
+        const int count = ms < KILL_MS ? 0 : children_of(getpid(), left, 256);
+        for (int i = 0; i < count; i++)
+            kill(left[i], SIGKILL);
+        nanosleep(&nap, NULL);
+    }
+}
+
 /* What they end with. Where the first is on another host, another one here has failed with it, or
  * mpirun hands its code on; one that sheaf does not give, 1 (which may be mpirun's own) or that of
  * a signal, means nothing here but that it failed. False: so it is. */
@@ -434,6 +457,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
         st = cli_relay_open(&relay);
     if (st == NULL)
         st = make_note(note, &fd);
+    cli_launch_reap();
     const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
         become(&w, note, o->talks ? &relay : NULL, parent);
@@ -444,6 +468,8 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     if (st == NULL)
         watch(&e, child, is_open, fd, o->talks ? &relay : NULL);
     cli_relay_close(&relay);
+    if (st == NULL)
+        cli_launch_leave_none();
     if (fd >= 0) {
         const bool ended = is_marked(fd, ENDED), told = read_note(code, e.code, fd);
         if (st == NULL && e.alone)

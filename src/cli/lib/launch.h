@@ -51,6 +51,13 @@ void cli_launch_tell(int code);
  * and which came as another, as no mpirun passes all on; 0: none, or the launcher is elsewhere. */
 int cli_launch_stopped_by(void);
 
+/* cli_launch_reap - from now on what an mpirun, or who launched it, leaves as it is killed is this
+ * process's. */
+void cli_launch_reap(void);
+/* cli_launch_leave_none - waits for all of it, which ends by itself soon, and kills after three
+ * seconds what is still there. Who begins the run again must not find it: it holds the lock. */
+void cli_launch_leave_none(void);
+
 /* cli_launch_kill - an mpirun that waits for what will not come, and its ways to other hosts (ssh),
  * which have sessions of their own; takes a second. It is still to be waited for. */
 void cli_launch_kill(pid_t mpirun);

@@ -20,6 +20,7 @@
 #include "comm/process.h"
 #include "ending.h"
 #include "hosts.h"
+#include "launch.h"
 #include "train/rank.h"
 #include "train/train.h"
 
@@ -188,6 +189,8 @@ static sheaf_status *run(int *status, supervised *s, bool resume)
     const int error = errno;
     if (pid > 0)
         *status = wait_for(s, pid, &signals);
+    if (pid > 0)
+        cli_launch_leave_none();
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(words);
     return pid > 0 ? NULL
@@ -336,6 +339,7 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                               launcher);
     }
     int lock;
+    cli_launch_reap();
     signal(SIGPIPE, SIG_IGN); /* who read what it says may be gone: the run goes on, as it would */
     sheaf_status *st = sheaf__temporary_make(s.verdict, sizeof s.verdict, &lock, "verdict", false);
     if (st != NULL)
