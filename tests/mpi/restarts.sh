@@ -37,6 +37,14 @@ for victim in mpirun launcher; do
     check "$victim is killed: to the bytes of the undisturbed run" equal "$work/one" "$work/$victim"
 done
 
+check "the undisturbed run of more steps" "$sheaf" "${flags[@]}" --steps 80 --out "$work/more"
+"$sheaf" "${flags[@]}" --steps 80 --out "$work/asks" "${processes[@]}" --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
+check "a run takes its steps" waits grep -q '"step": *6\b' "$work/asks/metrics.jsonl"
+kill -KILL "$(pgrep -P $process)"
+wait $process
+check "its launcher is killed, and mpirun asks it to stop: it goes on" test $? -eq 0
+check "to the bytes of that run" equal "$work/more" "$work/asks"
+
 # Signals reach all, and nothing outlives the process that watches over it.
 saved() { compgen -G "$work/$1/checkpoints/step-????????" >/dev/null; } # an older one goes when a newer one is there
 begin() {

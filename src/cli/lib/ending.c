@@ -59,7 +59,7 @@ void cli_verdict(const sheaf_status *st)
     const sheaf_code code = sheaf_status_code(st);
     const bool again =
         code == SHEAF_E_PEER || code == SHEAF_E_MEMORY || (code == SHEAF_E_IO && may_pass(st));
-    tell(again ? "again 0\n" : "final 0\n");
+    tell(again ? "again 0\n" : code == SHEAF_E_STOPPED ? "stopped 0\n" : "final 0\n");
 }
 
 static void print_json(const char *text)

@@ -200,6 +200,14 @@ static sheaf_status *run(int *status, supervised *s, bool resume)
 
 /* ---- and again? ---- */
 
+/* Was the one that launched the processes killed? They are then asked to stop by mpirun, and by
+ * nobody who wants it. */
+static bool lost_launcher(const supervised *s, int status)
+{
+    return s->o->transport == SHEAF_TRANSPORT_MPI && WIFSIGNALED(status) &&
+           WTERMSIG(status) != SIGINT && WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGHUP;
+}
+
 /* What the run said of its end: is it worth another one? A run that said nothing was killed. */
 static bool worth_another(const supervised *s, int status, int *gone)
 {
@@ -213,7 +221,8 @@ static bool worth_another(const supervised *s, int status, int *gone)
     if (s->stopped || (WIFEXITED(status) && WEXITSTATUS(status) == CLI_USAGE))
         return false;
     if (told)
-        return strcmp(word, "again") == 0;
+        return strcmp(word, "again") == 0 ||
+               (strcmp(word, "stopped") == 0 && lost_launcher(s, status));
     return WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT : true;
 }
 
