@@ -55,6 +55,11 @@ runs "several without a default" 2 '^sheaf: --template .*found: +none, and the t
 runs "a name helps" 0 '"template": "zephyr"' render --tokenizer "$work/unnamed" --template zephyr "$work/good.jsonl"
 cp "$templates/llama3.jinja" "$work/one/chat_template.jinja"
 runs "chat_template.jinja counts before tokenizer_config.json" 0 '"template": "llama3"' render --tokenizer "$work/one" "$work/good.jsonl"
+stores zebra "${chatml/m.content/(m.content + (\'s\' if \'zebra\' in m.content else \'\'))}"
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "zebra"}]}' >"$work/zebra.jsonl"
+runs "a conversation that the stored program writes otherwise is named, with both texts" 3 'line 1: message 2, byte [0-9]+ of the text +expected: +"s<.im_end.>.*tokenizer_config.json writes +found: +"<.im_end.*or if .* --template chatml' \
+    render --tokenizer "$work/zebra" "$work/zebra.jsonl"
+runs "a template that is named is held to nothing" 0 'assistant.nzebra<.im_end' render --tokenizer "$work/zebra" --template chatml "$work/zebra.jsonl"
 stores other '"{% for m in messages %}{{ m.content }}|{% endfor %}"'
 runs "an unknown program is refused with the names" 3 'tokenizer_config.json: chat_template +expected: +a program that writes as one of llama2, llama3, .* or plain +found: +another one.*try: +--template NAME' \
     render --tokenizer "$work/other" "$work/good.jsonl"

@@ -1,4 +1,5 @@
 /* chat.c - see chat.h: one conversation through one row of styles.c. */
+#include "inputs/chat/held.h"
 #include "inputs/chat/style.h"
 
 #include <inttypes.h>
@@ -473,7 +474,10 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
     out->span = w.span;
     out->spans = w.spans;
     out->left_out = w.left_out;
-    return NULL;
+    st = t->program == NULL ? NULL : sheaf__chat_hold(out, t, message, n, options);
+    if (st != NULL)
+        sheaf__rendered_release(out);
+    return st;
 }
 
 void sheaf__rendered_release(sheaf__rendered *r)

@@ -79,7 +79,8 @@ sheaf_status *sheaf__chat_template_undated(const char *name);
 /* sheaf__chat_render - thread-safe; *out is to be released, and empty after a failure. Errors:
  * SHEAF_E_DATA that names the message ("message 3", counted from 1) whose role is unknown or out of
  * order; SHEAF_E_UNSUPPORTED for messages of tools; SHEAF_E_ARG where the template writes a token
- * that the tokenizer lacks, or a date that nobody gave; SHEAF_E_MEMORY. */
+ * that the tokenizer lacks, or a date that nobody gave; SHEAF_E_MEMORY; and of a template that was
+ * recognised those of sheaf__chat_hold() (held.h). */
 sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_template *t,
                                  const sheaf__message *message, int64_t n,
                                  const sheaf__chat_options *options);

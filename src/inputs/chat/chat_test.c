@@ -572,6 +572,120 @@ static void test_recognise__others_are_refused_with_the_names(void **state)
     }
 }
 
+/* ---- what is stored beside a row ---- */
+
+static sheaf__chat_template *recognised(const char *program)
+{
+    sheaf__chat_template *t = NULL;
+    CHECK_OK(sheaf__chat_template_recognise(&t, program, strlen(program), "<s>", "</s>"));
+    return t;
+}
+
+/* All that was recorded, by the row and by the program that it is held to. */
+static void test_hold__every_published_program_agrees_with_its_row(void **state)
+{
+    const json_t *conversations = json_object_get(recorded, "conversations");
+    const json_t *texts = json_object_get(recorded, "texts");
+    for (int k = 0; k < sheaf__style_count - 3; k++) {
+        char *text = program_of(sheaf__styles[k].name);
+        sheaf__chat_template *t = recognised(text);
+        const bool alike = strcmp(sheaf__styles[k].name, "llama3.2") == 0;
+        const json_t *want = json_object_get(texts, alike ? "llama3.1" : sheaf__styles[k].name);
+        assert_non_null(t->program);
+        if (t->style.date_format != NULL)
+            CHECK_OK(sheaf__chat_template_set_date(t, "2024-07-26"));
+        for (size_t i = 0; i < json_array_size(want); i++)
+            check_one(t, i, json_array_get(conversations, i), json_array_get(want, i));
+        if ((t->style.flags & SHEAF__DATE_TEXT) != 0) {
+            sheaf__rendered r = { 0 };
+            CHECK_OK(sheaf__chat_template_set_date(t, "some day"));
+            CHECK_OK(render(&r, t, json_array_get(conversations, 0), false));
+            assert_non_null(strstr(r.text, "Today Date: some day\n"));
+            sheaf__rendered_release(&r);
+        }
+        sheaf__chat_template_free(t);
+        free(text);
+    }
+}
+
+/* No probe has what these programs look at. */
+static void test_hold__a_program_that_writes_otherwise_is_named(void **state)
+{
+    static const struct {
+        const char *program, *content, *one, *other; /* NULL: it is written */
+    } cases[] = {
+        { CHATML("{% if 'zebra' in messages[-1].content %}{{ bos_token }}{% endif %}",
+                 "message['content']"),
+          "A zebra", "message 1, byte 1 of the text", "\"s><|im_start|>user" },
+        { CHATML("", "message['content'] + ('!' if 'ê' in message['content'] else '')"),
+          "caf\303\251\303\252", "message 2, byte 64", "\"!<|im_end|>" },
+        { CHATML("", "message['content'].replace('z\303\251', 'z\303\250')"), "z\303\251",
+          "message 2, byte 58", "\"\303\250<|im_end|>" },
+        { CHATML("", "message['content']") "{% if 'zebra' in messages[-1].content %}|{% endif %}",
+          "zebra", "byte 73", "nothing more" },
+        { CHATML("{% if 'zebra' in messages[-1].content %}{{ raise_exception('not so') }}"
+                 "{% endif %}",
+                 "message['content']"),
+          "zebra", "line 1: not so", "--template chatml" },
+        { CHATML("{% if 'zebra' in messages[-1].content %}{{ range(10) | rejectattr('a') }}"
+                 "{% endif %}",
+                 "message['content']"),
+          "zebra", "the stored program", "--template chatml" },
+        { CHATML("", "message['content']"), "zebra \303\251", NULL, NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__chat_template *t = recognised(cases[i].program);
+        const sheaf__message talk[] = {
+            { "user", "A horse", 7 }, { "assistant", cases[i].content, strlen(cases[i].content) }
+        };
+        static const sheaf__message other[] = { { "user", "Q", 1 }, { "assistant", "A", 1 } };
+        static const sheaf__chat_options options = { .bos = "<s>", .eos = "</s>" };
+        sheaf__rendered r = { 0 };
+        assert_string_equal(sheaf__chat_template_name(t), "chatml");
+        CHECK_OK(sheaf__chat_render(&r, t, other, 2, &options));
+        sheaf__rendered_release(&r);
+        sheaf_status *st = sheaf__chat_render(&r, t, talk, 2, &options);
+        if (cases[i].one == NULL)
+            CHECK_OK(st);
+        else
+            check_status(st, i == 5 ? SHEAF_E_UNSUPPORTED : SHEAF_E_DATA, cases[i].one,
+                         cases[i].other);
+        assert_true((r.text == NULL) == (cases[i].one != NULL));
+        sheaf__rendered_release(&r);
+        sheaf__chat_template_free(t);
+    }
+}
+
+/* The bounds of a program grow with what it reads; NUL is a character as others. */
+static void test_hold__long_conversations_are_no_reason_to_refuse(void **state)
+{
+    enum { LONG = 1 << 16, MANY = 2001 };
+    static const char *const names[] = { "chatml", "qwen3", "llama3", "mistral-v3" };
+    char *content = malloc(LONG);
+    sheaf__message *message = calloc(MANY, sizeof *message);
+    assert_non_null(content);
+    assert_non_null(message);
+    memset(content, 'x', LONG);
+    content[LONG / 2] = '\0';
+    for (int i = 0; i < MANY; i++)
+        message[i] = (sheaf__message){ i % 2 == 0 ? "user" : "assistant", content,
+                                       i < 400 ? LONG : (size_t)i };
+    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+        char *text = program_of(names[k]);
+        sheaf__chat_template *t = recognised(text);
+        sheaf__rendered r = { 0 };
+        CHECK_OK(sheaf__chat_render(
+            &r, t, message, MANY,
+            &(sheaf__chat_options){ .generation_prompt = true, .bos = "<s>", .eos = "</s>" }));
+        assert_true(r.size > (size_t)400 * LONG);
+        sheaf__rendered_release(&r);
+        sheaf__chat_template_free(t);
+        free(text);
+    }
+    free(message);
+    free(content);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -587,6 +701,9 @@ int main(void)
         cmocka_unit_test(test_recognise__a_date_that_is_always_the_same_cannot_be_given),
         cmocka_unit_test(test_recognise__what_a_row_can_say_differently),
         cmocka_unit_test(test_recognise__others_are_refused_with_the_names),
+        cmocka_unit_test(test_hold__every_published_program_agrees_with_its_row),
+        cmocka_unit_test(test_hold__a_program_that_writes_otherwise_is_named),
+        cmocka_unit_test(test_hold__long_conversations_are_no_reason_to_refuse),
         cmocka_unit_test(test_messages__refusals_name_the_message),
         cmocka_unit_test(test_messages__forms_give_the_same_messages),
     };

@@ -58,8 +58,9 @@ void sheaf__j_refuse(sheaf__j *j, const char *fmt, ...)
 void *sheaf__j_take(sheaf__j *j, size_t size)
 {
     enum { LEAST = 1 << 14 };
-    if (j->used >= SHEAF__J_MEMORY || size > SHEAF__J_MEMORY - j->used)
-        sheaf__j_refuse(j, "more than %d MiB of memory", SHEAF__J_MEMORY >> 20);
+    const size_t most = SHEAF__J_MEMORY + SHEAF__J_MEMORY_EACH * j->given;
+    if (j->used >= most || size > most - j->used)
+        sheaf__j_refuse(j, "more than %zu MiB of memory", most >> 20);
     size = (size + 15) & ~(size_t)15;
     block *b = j->blocks;
     if (b == NULL || size > b->size - b->used) {
@@ -80,8 +81,9 @@ void *sheaf__j_take(sheaf__j *j, size_t size)
 void sheaf__j_work(sheaf__j *j, size_t units)
 {
     j->steps += (int64_t)units;
-    if (j->steps > SHEAF__J_STEPS)
-        sheaf__j_refuse(j, "more than %d steps", SHEAF__J_STEPS);
+    const int64_t most = SHEAF__J_STEPS + SHEAF__J_STEPS_EACH * (int64_t)j->given;
+    if (j->steps > most)
+        sheaf__j_refuse(j, "more than %" PRId64 " steps", most);
 }
 
 void sheaf__j_release(sheaf__j *j)
@@ -205,6 +207,7 @@ void sheaf__j_set(sheaf__j *j, sheaf__jdict *dict, sheaf__jvalue key, sheaf__jva
 sheaf__jvalue sheaf__j_of_json(sheaf__j *j, const json_t *json)
 {
     sheaf__jvalue out = sheaf__j_none();
+    j->given += SHEAF__J_VALUE + (json_is_string(json) ? json_string_length(json) : 0);
     switch (json_typeof(json)) {
     case JSON_OBJECT: {
         const char *key;

@@ -13,21 +13,25 @@
 
 #include "inputs/chat/jinja.h"
 
-/* The bounds of one parse or run. */
+/* The bounds of one parse or run. Those of memory and steps grow with what a run is given, so that
+ * a long conversation is no reason to refuse a template. */
 enum {
     SHEAF__J_MEMORY = 32 << 20, /* bytes */
+    SHEAF__J_MEMORY_EACH = 32,  /* more for each byte of the variables */
     SHEAF__J_STEPS = 2000000,   /* nodes visited; long texts and lists count by their size */
-    SHEAF__J_DEPTH = 400,       /* calls within calls of the evaluator */
-    SHEAF__J_NESTING = 150,     /* brackets and blocks within each other */
-    SHEAF__J_SOURCE = 1 << 20,  /* bytes of a template */
-    SHEAF__J_RANGE = 100000,    /* entries of range(), as in Jinja's sandbox */
+    SHEAF__J_STEPS_EACH = 16,
+    SHEAF__J_VALUE = 64,       /* bytes that a value counts beside its text */
+    SHEAF__J_DEPTH = 400,      /* calls within calls of the evaluator */
+    SHEAF__J_NESTING = 150,    /* brackets and blocks within each other */
+    SHEAF__J_SOURCE = 1 << 20, /* bytes of a template */
+    SHEAF__J_RANGE = 100000,   /* entries of range(), as in Jinja's sandbox */
 };
 
 typedef struct sheaf__j {
     jmp_buf escape;
     sheaf_status *st;
     struct sheaf__j_block *blocks;
-    size_t used;
+    size_t used, given; /* bytes */
     int64_t steps;
     int depth, line; /* of the template, for messages */
 } sheaf__j;

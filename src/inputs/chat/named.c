@@ -32,6 +32,7 @@ void sheaf__chat_template_free(sheaf__chat_template *t)
         return;
     free(t->system);
     free(t->date);
+    sheaf__jinja_free(t->program);
     free(t);
 }
 
@@ -102,6 +103,7 @@ static sheaf_status *keep_date(sheaf__chat_template *t, const char *text)
         return sheaf_fail(SHEAF_E_MEMORY, "--date");
     free(t->date);
     t->date = copy;
+    t->day = (sheaf__date){ 0 };
     return NULL;
 }
 
@@ -109,7 +111,9 @@ static sheaf_status *write_date(sheaf__chat_template *t, sheaf__date date)
 {
     char text[SHEAF__DATE_SIZE];
     sheaf__date_write(text, t->style.date_format, strlen(t->style.date_format), date);
-    return keep_date(t, text);
+    sheaf_status *st = keep_date(t, text);
+    t->day = date;
+    return st;
 }
 
 static sheaf_status *no_place(const sheaf__chat_template *t, const char *date)

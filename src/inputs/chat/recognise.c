@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "inputs/chat/date.h"
+#include "inputs/chat/held.h"
 #include "inputs/chat/jinja.h"
 #include "inputs/chat/style.h"
 
@@ -83,29 +84,6 @@ static int64_t messages_of(sheaf__message message[MESSAGES], const probe *p)
     return n;
 }
 
-/* What transformers hands to a program. It has the tokenizer's other named tokens too, which no
- * named template writes: a program that does is none of them. */
-static json_t *variables_of(const probe *p, const char *bos, const char *eos)
-{
-    static const char *const others[] = { "unk_token", "sep_token", "pad_token", "cls_token",
-                                          "mask_token" };
-    json_t *messages = json_array();
-    for (int i = 0; p->roles[i] != '\0'; i++)
-        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", role_of(p->roles[i]),
-                                                  "content", p->content[i]));
-    json_t *out = json_pack("{s:o, s:n, s:n, s:b}", "messages", messages, "tools", "documents",
-                            "add_generation_prompt", p->prompt);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        json_object_set_new(out, others[i], json_string(others[i]));
-    if (bos != NULL)
-        json_object_set_new(out, "bos_token", json_string(bos));
-    if (eos != NULL)
-        json_object_set_new(out, "eos_token", json_string(eos));
-    if (p->date != NULL)
-        json_object_set_new(out, "date_string", json_string(p->date));
-    return out;
-}
-
 /* ---- what the program writes ---- */
 
 typedef struct answers {
@@ -126,7 +104,10 @@ static sheaf_status *ask(answers *a, const sheaf__jinja *program, int begin, int
     sheaf__date date = { 0 };
     sheaf__date_read(&date, a->day);
     for (int i = begin; i < end; i++) {
-        json_t *variables = variables_of(&probes[i], a->bos, a->eos);
+        sheaf__message message[MESSAGES];
+        const int64_t n = messages_of(message, &probes[i]);
+        json_t *variables = sheaf__chat_variables(
+            message, n, &(sheaf__chat_options){ probes[i].prompt, a->bos, a->eos }, probes[i].date);
         sheaf_status *st = variables == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template")
                                              : sheaf__jinja_render(&a->text[i], &a->size[i],
                                                                    program, variables, &date);
@@ -361,6 +342,11 @@ sheaf_status *sheaf__chat_template_recognise(sheaf__chat_template **out, const c
         st = sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
     if (st == NULL)
         st = search(out, &a, &other);
+    if (*out != NULL) {
+        (*out)->program = jinja;
+        (*out)->file = "the stored program";
+        jinja = NULL;
+    }
     release(&a);
     release(&other);
     sheaf__jinja_free(jinja);
@@ -369,9 +355,11 @@ sheaf_status *sheaf__chat_template_recognise(sheaf__chat_template **out, const c
 
 static sheaf_status *recognise_stored(sheaf__chat_template **out, const sheaf__stored_chat *stored)
 {
-    return sheaf_in(sheaf__chat_template_recognise(out, stored->program, strlen(stored->program),
-                                                   stored->bos, stored->eos),
-                    "%s", stored->file);
+    sheaf_status *st = sheaf__chat_template_recognise(out, stored->program, strlen(stored->program),
+                                                      stored->bos, stored->eos);
+    if (st == NULL)
+        (*out)->file = stored->file;
+    return sheaf_in(st, "%s", stored->file);
 }
 
 /* `name` is that of a variation, which the stored program says. */

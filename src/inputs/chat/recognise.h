@@ -3,9 +3,10 @@
  * Jinja programs are not compared as texts, of which there are thousands: the program is run on
  * conversations that tell templates apart (system messages, blanks, empty contents, roles out of
  * order, thoughts, generation prompts), and is the named template that gives the same for all of
- * them. A template may differ from its row in a few ways that a row can say: with or without a bos
- * token, blanks kept or trimmed, another system prompt of its own, order checked or not. One that
- * is none of them is refused: nobody could say what its spans are. */
+ * them; what is rendered by it is held to the program (held.h). A template may differ from its row
+ * in a few ways that a row can say: with or without a bos token, blanks kept or trimmed, another
+ * system prompt of its own, order checked or not. One that is none of them is refused: nobody could
+ * say what its spans are. */
 #ifndef SHEAF_INPUTS_CHAT_RECOGNISE_H
 #define SHEAF_INPUTS_CHAT_RECOGNISE_H
 

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 
 #include "inputs/chat/chat.h"
+#include "inputs/chat/date.h"
+#include "inputs/chat/jinja.h"
 
 #define SHEAF__BOS "\1"
 #define SHEAF__EOS "\2"
@@ -77,8 +79,13 @@ extern const int sheaf__style_count;
 
 struct sheaf__chat_template {
     sheaf__style style;
-    char *system; /* owned text behind style.system, or NULL */
-    char *date;   /* owned text that was given, or NULL */
+    char *system;    /* owned text behind style.system, or NULL */
+    char *date;      /* owned text that was given, or NULL */
+    sheaf__date day; /* that `date` was written of; year 0: none */
+    /* held.h: of a stored template, the program that each conversation is held to, owned, and the
+     * file that has it; NULL: none */
+    sheaf__jinja *program;
+    const char *file;
 };
 
 /* sheaf__chat_template_new - of a style, `system` in place of its own unless NULL (copied). */
