@@ -56,6 +56,8 @@ typedef struct sheaf_data_options {
     const char *tokenizer;       /* another file (of texts: or folder) */
     const char *prompt_template; /* by name; none: the config's text_processor_version, else base;
                                     of texts: the one that the tokenizer stores */
+    bool of_run;           /* a run's settings name the template, no flag does: then it is held to
+                              the program that the tokenizer stores, where that is it */
     const char *date;      /* that a chat template writes, as of its set_date(); none: its own */
     const char *query;     /* asked of every image of a folder; none: "CAPTCHA:" */
     sheaf_loss_on loss_on; /* of texts, as the next two */

@@ -49,6 +49,8 @@ typedef struct sheaf__wording_options {
     const char *version;   /* of the template by name; NULL = for images the config's
                               "text_processor_version", else base; of text the one that the
                               tokenizer stores */
+    bool of_run;           /* a run's settings name it, no flag does: then it is held to the program
+                              that the tokenizer stores, where that is it */
     const char *date;      /* that a chat template writes; NULL = its own */
     bool strict;           /* what is wrong with the folder's tokenizer is an error, not a warning
                               after which token ids go without */

@@ -123,10 +123,12 @@ void sheaf__wording_note_date(const sheaf__wording *w, bool used, const sheaf_ev
 }
 
 /* Of a model of text: the template that is named, else the tokenizer's. */
-static sheaf_status *find_chat(sheaf__wording *w, const char *name)
+static sheaf_status *find_chat(sheaf__wording *w, const char *name, bool of_run)
 {
     sheaf_status *st = NULL;
-    if (name != NULL || w->stored.program != NULL)
+    if (name != NULL && of_run)
+        st = sheaf__chat_template_settled(&w->chat, name, &w->stored);
+    else if (name != NULL || w->stored.program != NULL)
         st = sheaf__chat_template_choose(&w->chat, name, &w->stored);
     if (st != NULL || w->chat == NULL)
         return st;
@@ -153,7 +155,7 @@ static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *
     w->templated = name != NULL;
     if (st != NULL)
         return st;
-    st = find_chat(w, name);
+    st = find_chat(w, name, o->of_run);
     if (st == NULL && w->chat != NULL)
         return take_date(w, o);
     if (st == NULL || name != NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
@@ -257,7 +259,7 @@ sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording 
         return find_template(out, &(sheaf__wording_options){ .events = events });
     out->templated = true;
     if (w->chat == NULL) { /* why not? */
-        sheaf_status *st = find_chat(out, NULL);
+        sheaf_status *st = find_chat(out, NULL, false);
         return st != NULL
                    ? sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names())
                    : sheaf_try_this(

@@ -21,7 +21,8 @@ static void take_from_run(sheaf__judge *j)
     j->dtype = sheaf__run_model_dtype(&j->run, j->dtype, j->told);
     sheaf__sums_note(j->sums, j->dtype, j->told);
     j->sums = sheaf__sums_of(j->sums, j->run.sums, j->dtype);
-    sheaf__run_model_words(&j->run, &j->tokenizer, &j->prompt_template, &j->date, &j->query);
+    j->of_run =
+        sheaf__run_model_words(&j->run, &j->tokenizer, &j->prompt_template, &j->date, &j->query);
     if (j->loss_on == SHEAF_LOSS_UNNAMED)
         j->loss_on = run->loss_on;
     if (!j->specials_given)
@@ -56,6 +57,7 @@ sheaf_status *sheaf__judge_open(sheaf__judge *j)
             .folder = words ? j->run.folder : NULL,
             .tokenizer = words ? j->tokenizer : NULL,
             .version = words ? j->prompt_template : NULL,
+            .of_run = j->of_run,
             .date = words ? j->date : NULL,
             .events = sheaf__ends_with(j->data, ".safetensors") && !j->words ? NULL : j->told });
 }
@@ -72,6 +74,7 @@ static sheaf_status *open_rows(sheaf__judge *j)
                                .prompt_template = j->wording.images
                                                       ? sheaf__wording_template(&j->wording)
                                                       : j->prompt_template,
+                               .of_run = j->of_run,
                                .date = j->date,
                                .query = j->query,
                                .loss_on = j->loss_on,

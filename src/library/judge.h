@@ -45,6 +45,7 @@ typedef struct sheaf__judge {
     sheaf__wording wording;
     sheaf_data *rows;
     const char *given_template, *given_date, *given_query; /* by the caller, not by the run */
+    bool of_run;                                           /* the template is */
     int64_t positions; /* of the longest row; `ready` may ask for more */
     sheaf__evaluation result;
 } sheaf__judge;

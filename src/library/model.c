@@ -64,7 +64,8 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
         st = sheaf__run_model_ranks(&m->run, o->slices, m->tp);
     if (st != NULL)
         return st;
-    sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);
+    const bool of_run =
+        sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     m->dtype = sheaf__run_model_dtype(&m->run, m->dtype, o->events);
     sheaf__sums_note(m->sums, m->dtype, o->events);
@@ -73,6 +74,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                              &(sheaf__wording_options){ .folder = m->run.folder,
                                                         .tokenizer = o->tokenizer,
                                                         .version = o->prompt_template,
+                                                        .of_run = of_run,
                                                         .date = o->date,
                                                         .today = sheaf__process_count() <= 1,
                                                         .max_length = m->positions,

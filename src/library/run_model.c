@@ -532,11 +532,11 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     return st == NULL && run->step != NULL ? lay_step(out, run) : st;
 }
 
-void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
+bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
                             const char **version, const char **date, const char **query)
 {
-    const bool same =
-        *version == NULL || (run->version != NULL && strcmp(*version, run->version) == 0);
+    const bool own = *version == NULL,
+               same = own || (run->version != NULL && strcmp(*version, run->version) == 0);
     if (*date == NULL && same)
         *date = run->date;
     if (*tokenizer == NULL)
@@ -545,6 +545,7 @@ void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
         *version = run->version;
     if (query != NULL && *query == NULL)
         *query = run->query;
+    return own && *version != NULL;
 }
 
 sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,

@@ -57,8 +57,8 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
  */
 sheaf_status *sheaf__run_model_base(char **model, char **config, const char *path);
 /* sheaf__run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be
- * NULL. The run's date goes with its template. */
-void sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
+ * NULL. The run's date goes with its template. Is the template the run's, not a flag's? */
+bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
                             const char **version, const char **date, const char **query);
 /* sheaf__run_model_dtype - of activations: as `asked`, else (SHEAF_BOOL) the run's, which is noted
  * unless it is the default, float32. */

@@ -42,6 +42,26 @@ train "which is found again" "24 records were tokenised before" again --data "$w
 like "with the same rows" talk again
 train "a folder of files" . folder --data "$work/parts"
 like "is the same data, in parts" talk folder
+# ---- what the stored program writes otherwise than the template it was taken for ----
+cp -r "$work/model" "$work/stored"
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"
+printf "%s" "{% if 'zebra' in messages[-1].content %}zoo{% endif %}" >>"$work/stored/chat_template.jinja"
+sed 's/fox 3/zebra/' "$work/talk.jsonl" >"$work/zebra.jsonl"
+echo '{"messages": [{"role": "user", "content": "zebra"}]}' >"$work/asked.jsonl"
+otherwise() { # otherwise NAME COMMAND FLAG...: refused, but by a template that is named
+    local name=$1
+    shift
+    runs "$name" 3 'line [0-9]+: message [12], byte [0-9]+ of the text +expected: +"zoo", which chat_template.jinja writes.*--template chatml' "$@"
+    runs "$name, by name" 0 . "$@" --template chatml
+}
+otherwise "no run learns it" train --model "$work/stored" --data "$work/zebra.jsonl" --out "$work/otherwise" --steps 1
+otherwise "nor is judged by it" train --model "$work/stored" --data "$work/talk.jsonl" --eval-data "$work/zebra.jsonl" --eval-every 1 --out "$work/else" --steps 1
+otherwise "no model is judged by it" eval --model "$work/stored" --data "$work/zebra.jsonl"
+otherwise "nor asked with it" generate --model "$work/stored" --prompts "$work/asked.jsonl" --max-new 1
+runs "a run of other data" 0 . train --model "$work/stored" --data "$work/talk.jsonl" --out "$work/held" --steps 1
+check "that names the template" grep -qx 'template: chatml' "$work/held/settings"
+otherwise "is not judged by it" eval --model "$work/held" --data "$work/zebra.jsonl"
+otherwise "nor asked with it, either" generate --model "$work/held" --prompts "$work/asked.jsonl" --max-new 1
 # ---- fields that are null are none ----
 sed 's/^{/{"text": null, "conversations": null, "image": null, "note": null, "prompt": null, /; s/}$/, "tools": null}/' "$work/talk.jsonl" >"$work/nulls.jsonl"
 train "empty columns of a table" . nulls --data "$work/nulls.jsonl"

@@ -394,3 +394,17 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
     return sheaf_found(st, "none, and the tokenizer stores %s",
                        stored->no_default ? "several, of which none is called default" : "none");
 }
+
+sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
+                                           const sheaf__stored_chat *stored)
+{
+    *out = NULL;
+    sheaf_status *st = stored->program == NULL ? NULL : recognise_stored(out, stored);
+    if (*out != NULL && strcmp(sheaf__chat_template_name(*out), name) == 0)
+        return NULL;
+    sheaf__chat_template_free(*out);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return sheaf__chat_template_choose(out, name, stored);
+}

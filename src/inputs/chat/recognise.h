@@ -22,5 +22,10 @@ sheaf_status *sheaf__chat_template_recognise(sheaf__chat_template **out, const c
  * has stored. Errors: those of finding and recognising; SHEAF_E_ARG where neither is there. */
 sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char *given,
                                           const sheaf__stored_chat *stored);
+/* sheaf__chat_template_settled - the one that a run's settings name, which is the tokenizer's own
+ * where that is still it: held to its program, as in the run. Errors: those of
+ * sheaf__chat_template_choose(). */
+sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
+                                           const sheaf__stored_chat *stored);
 
 #endif
