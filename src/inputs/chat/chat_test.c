@@ -562,6 +562,8 @@ static void test_recognise__others_are_refused_with_the_names(void **state)
           "m.content[1:].strip() + ' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}"
           "{% endfor %}",
           "mistral-2023 writes", SHEAF_E_UNSUPPORTED },
+        { "{{ raise_exception('never') }}", "raises for each of 31, first line 1: never",
+          SHEAF_E_UNSUPPORTED },
         { "{% for %}", "line 1", SHEAF_E_FORMAT },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -570,6 +572,21 @@ static void test_recognise__others_are_refused_with_the_names(void **state)
                                                     "<s>", "</s>"),
                      cases[i].code, "llama2, llama3", cases[i].found);
     }
+}
+
+/* Rows refuse without a bos token too, but are not what raises for another reason. */
+static void test_recognise__what_always_raises_is_no_row(void **state)
+{
+    static const char never[] = "{{ raise_exception('never') }}";
+    char *text = program_of("llama3");
+    sheaf__chat_template *t = NULL;
+    check_status(sheaf__chat_template_recognise(&t, never, strlen(never), NULL, "</s>"),
+                 SHEAF_E_UNSUPPORTED, "raises for each of 31, first line 1: never", "bos_token in");
+    check_status(sheaf__chat_template_recognise(&t, text, strlen(text), NULL, "</s>"),
+                 SHEAF_E_UNSUPPORTED, "'bos_token' is undefined",
+                 "a bos_token in tokenizer_config.json");
+    assert_null(t);
+    free(text);
 }
 
 /* ---- what is stored beside a row ---- */
@@ -701,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_recognise__a_date_that_is_always_the_same_cannot_be_given),
         cmocka_unit_test(test_recognise__what_a_row_can_say_differently),
         cmocka_unit_test(test_recognise__others_are_refused_with_the_names),
+        cmocka_unit_test(test_recognise__what_always_raises_is_no_row),
         cmocka_unit_test(test_hold__every_published_program_agrees_with_its_row),
         cmocka_unit_test(test_hold__a_program_that_writes_otherwise_is_named),
         cmocka_unit_test(test_hold__long_conversations_are_no_reason_to_refuse),

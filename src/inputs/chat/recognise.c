@@ -89,6 +89,7 @@ static int64_t messages_of(sheaf__message message[MESSAGES], const probe *p)
 typedef struct answers {
     char *text[PROBES]; /* NULL: the program raises */
     size_t size[PROBES];
+    char *raised; /* what it raised first, with the line; NULL: nothing, or no memory */
     const char *bos, *eos, *day;
 } answers;
 
@@ -96,6 +97,7 @@ static void release(answers *a)
 {
     for (int i = 0; i < PROBES; i++)
         free(a->text[i]);
+    free(a->raised);
 }
 
 /* The probes [begin, end). */
@@ -114,9 +116,30 @@ static sheaf_status *ask(answers *a, const sheaf__jinja *program, int begin, int
         json_decref(variables);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_DATA)
             return st;
+        if (st != NULL && a->raised == NULL)
+            a->raised = strdup(sheaf_status_where(st));
         sheaf_status_free(st);
     }
     return NULL;
+}
+
+/* One that raises whatever it is asked is no row, though rows refuse as well. */
+static sheaf_status *check_writes(const answers *a)
+{
+    for (int i = 0; i < PROBES; i++)
+        if (a->text[i] != NULL)
+            return NULL;
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "chat_template"),
+                                      "a program that writes conversations, as one of %s",
+                                      sheaf__chat_template_names());
+    sheaf_found(st, "one that raises for each of %d%s%s", PROBES,
+                a->raised == NULL ? "" : ", first ", a->raised == NULL ? "" : a->raised);
+    return a->bos != NULL
+               ? sheaf_try_this(st,
+                                "--template NAME, if one of these is what the model was trained on")
+               : sheaf_try_this(
+                     st, "a bos_token in tokenizer_config.json, which has none, if the program "
+                         "asks for it; or --template NAME");
 }
 
 /* ---- comparing ---- */
@@ -340,6 +363,8 @@ sheaf_status *sheaf__chat_template_recognise(sheaf__chat_template **out, const c
         st = ask(&other, jinja, QUESTION, QUESTION + 1);
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
         st = sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
+    if (st == NULL)
+        st = check_writes(&a);
     if (st == NULL)
         st = search(out, &a, &other);
     if (*out != NULL) {
