@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "data/data_rows.h"
+#include "inputs/tokenizer/beside.h"
 
 enum {
     ROWS = 2, /* a new number where the same texts give other rows than before */
@@ -53,6 +54,20 @@ static void add_hash(sheaf_hasher *to, sheaf_hash hash)
     sheaf__hasher_add(to, bytes, sizeof bytes);
 }
 
+/* By the model_type of config.json the same files may be another tokenizer: Qwen2's composes
+ * accents. The rest of that file changes no row, and more often than they do. */
+static sheaf_status *add_class(sheaf_hasher *to, const char *folder)
+{
+    sheaf__beside beside;
+    sheaf_status *st = sheaf__beside_read(&beside, folder);
+    if (st != NULL)
+        return st;
+    add_text(to, beside.declared);
+    add_text(to, beside.model_type);
+    sheaf__beside_release(&beside);
+    return NULL;
+}
+
 /* All files that a tokenizer may be made of, where they are. */
 static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o)
 {
@@ -70,6 +85,8 @@ static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o
     const char *slash = strrchr(from, '/');
     add_text(to, !file ? "" : slash == NULL ? from : slash + 1);
     sheaf_status *st = file ? sheaf__path_parent(&folder, from) : NULL;
+    if (st == NULL)
+        st = add_class(to, file ? folder : from);
     for (size_t i = 0; i <= sizeof names / sizeof *names && st == NULL; i++) {
         const bool last = i == sizeof names / sizeof *names; /* the given file itself */
         char *path = NULL;

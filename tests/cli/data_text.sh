@@ -62,6 +62,18 @@ runs "a run of other data" 0 . train --model "$work/stored" --data "$work/talk.j
 check "that names the template" grep -qx 'template: chatml' "$work/held/settings"
 otherwise "is not judged by it" eval --model "$work/held" --data "$work/zebra.jsonl"
 otherwise "nor asked with it, either" generate --model "$work/held" --prompts "$work/asked.jsonl" --max-new 1
+# ---- the same tokenizer.json beside another config.json may be another tokenizer: Qwen2's composes accents ----
+mkdir "$work/words"
+cp "$work"/model/tokenizer*.json "$work/words/"
+for i in $(seq 9); do printf '{"prompt": "cafe\u0301 %s", "completion": " fox"}\n' "$i"; done >"$work/accents.jsonl"
+for kind in llama qwen2; do
+    echo "{\"model_type\": \"$kind\"}" >"$work/words/config.json"
+    train "texts for the tokenizer of $kind" . "accents_$kind" --data "$work/accents.jsonl" --tokenizer "$work/words"
+    train "are not taken from another's cache" "9 records are tokenised, in $work/accents/" "kept_$kind" --data "$work/accents.jsonl" --tokenizer "$work/words" --data-cache "$work/accents"
+    like "so that they are the same data" "accents_$kind" "kept_$kind"
+    train "but from their own" '9 records were tokenised before' "found_$kind" --data "$work/accents.jsonl" --tokenizer "$work/words" --data-cache "$work/accents"
+done
+check "which is not the same data" bash -c "! diff -r '$work/kept_llama/checkpoints' '$work/kept_qwen2/checkpoints' >/dev/null"
 # ---- fields that are null are none ----
 sed 's/^{/{"text": null, "conversations": null, "image": null, "note": null, "prompt": null, /; s/}$/, "tools": null}/' "$work/talk.jsonl" >"$work/nulls.jsonl"
 train "empty columns of a table" . nulls --data "$work/nulls.jsonl"
