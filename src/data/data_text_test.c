@@ -463,10 +463,11 @@ static int64_t check_cached(const char *hash, char text[400], const char *file)
     return entries(at("caches")) - 1;
 }
 
-/* Changes byte `where` of a file of the only cache. */
-static void damage(const char *name, long where)
+/* Changes byte `where` of a file of the only cache, counted behind the text `from` if there is one.
+ */
+static void damage(const char *name, const char *from, long where)
 {
-    char **names = NULL, path[600];
+    char **names = NULL, path[600], content[2000] = { 0 };
     int64_t n = 0;
     CHECK_OK(sheaf__list_dir(&names, &n, at("caches")));
     assert_int_equal(n, 2); /* CACHEDIR.TAG comes first or last */
@@ -474,6 +475,11 @@ static void damage(const char *name, long where)
     snprintf(path, sizeof path, "%s/%s/%s", at("caches"), key, name);
     FILE *file = fopen(path, "r+b");
     assert_non_null(file);
+    if (from != NULL) {
+        assert_true(fread(content, 1, sizeof content - 1, file) > 0);
+        assert_non_null(strstr(content, from));
+        where += (long)(strstr(content, from) - content) + (long)strlen(from);
+    }
     fseek(file, where, SEEK_SET);
     const int c = fgetc(file);
     fseek(file, where, SEEK_SET);
@@ -485,7 +491,16 @@ static void damage(const char *name, long where)
 static void test_cache__rows_are_those_of_memory_and_damage_is_noticed(void **state)
 {
     static const char lines[] = "{\"prompt\": \"abc\", \"completion\": \"\"}\n";
-    static const char *const parts[] = { "begin", "labels", "token", "trained", "manifest.json" };
+    static const char *const parts[][2] = {
+        { "begin" },
+        { "labels" },
+        { "token" },
+        { "trained" },
+        { "manifest.json", "\"key\": \"" },
+        { "manifest.json", "\"longest\": " },
+        { "manifest.json", "\"records\": " },
+        { "manifest.json", "\"left_out\": " },
+    };
     static const char good[] =
         "{\"text\": \"abc\"}\n{\"prompt\": \"ab\", \"completion\": \"cdefg\"}\n";
     char hash[33], text[400];
@@ -500,10 +515,10 @@ static void test_cache__rows_are_those_of_memory_and_damage_is_noticed(void **st
     for (int i = 0; i < 2; i++)
         assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        damage(parts[i], i == 4 ? 20 : 1);
+        damage(parts[i][0], parts[i][1], parts[i][1] == NULL);
         assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
         if (strstr(text, "is damaged and made anew") == NULL)
-            fail_msg("damage in %s was not noticed", parts[i]);
+            fail_msg("damage in %s was not noticed (%s)", parts[i][0], parts[i][1]);
         assert_int_equal(check_cached(hash, text, "data.jsonl"), 1);
         assert_string_equal(text, "");
     }
@@ -531,7 +546,7 @@ static void test_cache__that_changes_in_use_is_an_error(void **state)
     assert_true(sheaf_data_reads_files(data));
     CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0, 1 }, 2));
     assert_int_equal(id[8 + 4], 'g');
-    damage("token", 4 * 6 + 1); /* 'd' of the second row, and 256 */
+    damage("token", NULL, 4 * 6 + 1); /* 'd' of the second row, and 256 */
     CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0 }, 1));
     CHECK_FAILS(sheaf_data_batch(&batch, data, (int64_t[]){ 0, 1 }, 2), SHEAF_E_FORMAT,
                 "token: row 1 (counted from 0) | tokens below 259, as they were written | 356 | "

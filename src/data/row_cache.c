@@ -202,6 +202,23 @@ static int fields_of(field out[16], sheaf__row_cache_facts *f)
     return (int)(sizeof all / sizeof *all);
 }
 
+/* Of what the manifest says itself: the longest row, say, decides how much of rows is read. */
+static sheaf_status *hash_facts(char out[33], sheaf__row_cache_facts facts, int64_t tokens)
+{
+    field fields[16];
+    const int n = fields_of(fields, &facts);
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    if (hasher == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+    sheaf__hasher_add(hasher, &tokens, sizeof tokens);
+    for (int i = 0; i < n; i++)
+        sheaf__hasher_add(hasher, fields[i].value, sizeof *fields[i].value);
+    sheaf__hasher_add(hasher, facts.prompt_template, strlen(facts.prompt_template));
+    sheaf__hash_text(out, sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
+    return NULL;
+}
+
 static sheaf_status *write_manifest(sheaf__row_cache_writer *w, const sheaf__row_cache_facts *given)
 {
     sheaf_text text = { 0 };
@@ -209,19 +226,22 @@ static sheaf_status *write_manifest(sheaf__row_cache_writer *w, const sheaf__row
     sheaf__row_cache_facts facts = *given;
     field fields[16];
     const int n = fields_of(fields, &facts);
+    sheaf_status *st = hash_facts(hash, facts, w->tokens);
+    if (st != NULL)
+        return st;
     sheaf__text_add(&text, "{\n \"version\": %d,\n \"key\": \"%s\",\n \"tokens\": %" PRId64 ",\n",
                     VERSION, w->key, w->tokens);
     for (int i = 0; i < n; i++)
         sheaf__text_add(&text, " \"%s\": %" PRId64 ",\n", fields[i].name, *fields[i].value);
+    sheaf__text_add(&text, " \"facts\": \"%s\",\n", hash);
     for (int i = 0; i < PARTS; i++)
         sheaf__text_add(&text, " \"%s\": \"%s\",\n", names[i],
                         sheaf__hash_text(hash, sheaf__hasher_end(w->part[i].hasher)));
     sheaf__text_add(&text, " \"template\": ");
     sheaf__text_json(&text, facts.prompt_template);
     sheaf__text_add(&text, "\n}\n");
-    sheaf_status *st = text.failed
-                           ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data")
-                           : sheaf__output_write(w->output, "manifest.json", text.at, text.size);
+    st = text.failed ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data")
+                     : sheaf__output_write(w->output, "manifest.json", text.at, text.size);
     sheaf__text_release(&text);
     return st;
 }
@@ -369,7 +389,9 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
     const int n = fields_of(fields, facts);
     sheaf_json_reader r = { .object = json };
     const int64_t version = sheaf__json_int(&r, "version", 0, INT32_MAX, 0);
-    const char *was = sheaf__json_string(&r, "key"), *form = sheaf__json_string(&r, "template");
+    const char *was = sheaf__json_string(&r, "key"), *form = sheaf__json_string(&r, "template"),
+               *said = json_string_value(json_object_get(json, "facts"));
+    char is[33];
     *tokens = sheaf__json_int(&r, "tokens", 1, INT64_MAX / 8, SHEAF_JSON_NEEDED);
     for (int i = 0; i < n; i++)
         *fields[i].value = sheaf__json_int(&r, fields[i].name, 0, INT64_MAX, SHEAF_JSON_NEEDED);
@@ -385,7 +407,11 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
     if (facts->counts.rows < 1 || facts->counts.rows > INT64_MAX / 16)
         return differs("at least one row", "none");
     snprintf(facts->prompt_template, sizeof facts->prompt_template, "%s", form == NULL ? "" : form);
-    return NULL;
+    sheaf_status *st = said == NULL ? NULL /* written before there was one */
+                                    : hash_facts(is, *facts, *tokens);
+    if (st == NULL && said != NULL && strcmp(said, is) != 0)
+        st = differs("the numbers that were written", "others");
+    return st;
 }
 
 static sheaf_status *open_all(sheaf_data *data, sheaf__row_cache_facts *facts, const char *folder,
