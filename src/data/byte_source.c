@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "base/file.h"
 #include "base/no_memory.h"
@@ -71,6 +72,13 @@ static sheaf_status *refuse(const char *path, size_t which)
     return st;
 }
 
+/* A frame, or one to be skipped: pzstd writes such a one, with a size, in front of each. */
+static bool is_zstd(const char *mark)
+{
+    return memcmp(mark, "\x28\xb5\x2f\xfd", 4) == 0 ||
+           ((mark[0] & 0xf0) == 0x50 && memcmp(mark + 1, "\x2a\x4d\x18", 3) == 0);
+}
+
 static sheaf_status *recognise(sheaf__byte_source *s)
 {
     char mark[8] = { 0 };
@@ -85,7 +93,7 @@ static sheaf_status *recognise(sheaf__byte_source *s)
             return refuse(s->path, i);
     if (n >= 2 && memcmp(mark, "\x1f\x8b", 2) == 0)
         s->packing = GZIP;
-    if (n >= 4 && memcmp(mark, "\x28\xb5\x2f\xfd", 4) == 0)
+    if (n >= 4 && is_zstd(mark))
         s->packing = ZSTD;
     return NULL;
 }
@@ -171,6 +179,20 @@ static sheaf_status *damaged(const sheaf__byte_source *s, const char *why)
                        (long long)s->size);
 }
 
+/* The memory that unpacking takes is the packer's choice, up to 2 GiB. */
+static sheaf_status *window_too_large(const sheaf__byte_source *s)
+{
+    sheaf_text file = { 0 };
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", s->path);
+    sheaf_expected(st, "a file that zstd packed with a window of at most 128 MiB (--long=27)");
+    sheaf_found(st, "a larger one");
+    sheaf__text_word(&file, s->path);
+    if (file.at != NULL)
+        sheaf_try_this(st, "pack it anew: zstd -dc --long=31 %s | zstd >NEW.jsonl.zst", file.at);
+    sheaf__text_release(&file);
+    return st;
+}
+
 /* Unpacks into [to, to + room) what it can of the raw bytes: *made bytes. */
 static sheaf_status *inflate_some(size_t *made, sheaf__byte_source *s, size_t room)
 {
@@ -207,6 +229,8 @@ static sheaf_status *zstd_some(size_t *made, sheaf__byte_source *s, size_t room)
     const size_t code = ZSTD_decompressStream(s->unpacker, &out, &in);
     s->raw_at = in.pos;
     *made = out.pos;
+    if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
+        return window_too_large(s);
     if (ZSTD_isError(code))
         return damaged(s, ZSTD_getErrorName(code));
     s->inside = code != 0;

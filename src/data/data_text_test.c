@@ -337,10 +337,17 @@ static void test_text__packed_files_are_the_same_data(void **state)
     n = ZSTD_compress2(zstd, packed, sizeof packed, two, strlen(two));
     ZSTD_freeCCtx(zstd);
     check_packed(hash, packed, n);
+    memmove(packed + 12, packed, n); /* as pzstd has it: a frame to be skipped comes first */
+    memcpy(packed, "\x50\x2a\x4d\x18\4\0\0\0abc\n", 12);
+    n += 12;
+    check_packed(hash, packed, n);
     packed[n / 2] ^= 0x55;
     sheaf_status *st = sheaf_data_open(&data, file_with("packed.jsonl", packed, n), &options);
     assert_non_null(st); /* damage is never data */
     sheaf_status_free(st);
+    static const char wide[] = "\x28\xb5\x2f\xfd\4\xa8"; /* a header, of a window of 2 GiB */
+    CHECK_FAILS(sheaf_data_open(&data, file_with("wide.zst", wide, sizeof wide - 1), &options),
+                SHEAF_E_UNSUPPORTED, "at most 128 MiB");
 }
 
 static void test_text__other_files_are_refused_with_the_command(void **state)
