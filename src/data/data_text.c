@@ -303,6 +303,19 @@ static void release(reader *in)
     free(in->job);
 }
 
+/* What lies in a folder may be meant as data: part-2.jsonl.xz, PART-2.JSONL, a folder of more. */
+static void tell_passed(const reader *in, const char *path)
+{
+    const sheaf__text_sources *s = &in->sources;
+    if (s->passed > 0)
+        sheaf_warn(in->options->events,
+                   "%s: %" PRId64
+                   " of its entries %s not read, '%s'%s: texts are files that end in "
+                   ".json, .jsonl or .ndjson, also with .gz or .zst",
+                   path, s->passed, s->passed == 1 ? "is" : "are", s->first,
+                   s->passed == 1 ? "" : " and others");
+}
+
 /* ---- the cache ---- */
 
 static sheaf_status *choose_cache(reader *in)
@@ -387,6 +400,8 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
                   .facts.counts.limit = sheaf__data_limit(options) };
     bool found = false;
     sheaf_status *st = sheaf__text_sources_files(&in.sources, path);
+    if (st == NULL)
+        tell_passed(&in, path);
     if (st == NULL)
         st = choose_cache(&in);
     if (st == NULL && in.cache != NULL)

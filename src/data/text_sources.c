@@ -55,8 +55,11 @@ sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *pa
     sheaf_status *st = sheaf__list_dir(&name, &count, path);
     for (int64_t i = 0; i < count && st == NULL; i++) {
         char *file = NULL;
-        if (!is_json_name(name[i]))
+        if (!is_json_name(name[i])) {
+            if (name[i][0] != '.' && out->passed++ == 0)
+                snprintf(out->first, sizeof out->first, "%s", name[i]);
             continue;
+        }
         st = sheaf__path_join(&file, path, name[i]);
         if (st == NULL)
             st = add_file(out, file);

@@ -8,7 +8,9 @@
 typedef struct sheaf__text_sources {
     char **path; /* [paths] of the data, owned */
     int64_t paths;
-    int64_t bytes; /* of all files */
+    int64_t bytes;  /* of all files */
+    int64_t passed; /* entries of the folder that are not read, but hidden ones */
+    char first[96]; /* of these; a long name is cut */
     sheaf__tokenizer *tokenizer;
     sheaf__stored_chat stored;  /* beside the tokenizer */
     sheaf__chat_template *chat; /* NULL until it is needed */

@@ -42,6 +42,15 @@ train "which is found again" "24 records were tokenised before" again --data "$w
 like "with the same rows" talk again
 train "a folder of files" . folder --data "$work/parts"
 like "is the same data, in parts" talk folder
+check "and all of it is read" bash -c "! grep -q 'not read' '$work/stderr'"
+for other in c.jsonl.xz C.JSONL more; do
+    mkdir "$work/parts/$other"
+    train "what else lies there is told" "warning: $work/parts: 1 of its entries is not read, '$other': texts are files" "folder_$other" --data "$work/parts"
+    rmdir "$work/parts/$other"
+    like "and not read" talk "folder_$other"
+done
+touch "$work/parts/.index" "$work/parts/README.md" "$work/parts/c.csv"
+train "or counted" "2 of its entries are not read, '(README.md|c.csv)' and others" folder_two --data "$work/parts"
 # ---- what the stored program writes otherwise than the template it was taken for ----
 cp -r "$work/model" "$work/stored"
 cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"
