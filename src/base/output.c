@@ -169,27 +169,49 @@ static sheaf_status *real_path(char **out, const char *path)
     return st;
 }
 
-sheaf_status *sheaf__output_outside(const char *dst, const char *src)
+/* ".." behind what does not exist may have led to a link. */
+static sheaf_status *settled_path(char **out, const char *path)
 {
-    char *once = NULL, *to = NULL, *from = NULL;
-    if (sheaf__path_kind(src) != SHEAF_PATH_DIR)
-        return NULL;
-    sheaf_status *st = real_path(&once, dst);
-    if (st == NULL) /* ".." behind what does not exist may have led to a link */
-        st = real_path(&to, once);
+    char *once = NULL;
+    *out = NULL;
+    sheaf_status *st = real_path(&once, path);
     if (st == NULL)
-        st = real_path(&from, src);
+        st = real_path(out, once);
+    free(once);
+    return st;
+}
+
+sheaf_status *sheaf__output_inside(char **out, const char *path, const char *folder)
+{
+    char *to = NULL, *from = NULL;
+    *out = NULL;
+    sheaf_status *st = settled_path(&to, path);
+    if (st == NULL)
+        st = settled_path(&from, folder);
     const size_t n = st == NULL ? strlen(from) : 0;
     if (st == NULL && strncmp(to, from, n) == 0 &&
         (to[n] == '/' || to[n] == '\0' || from[n - 1] == '/')) {
+        *out = to;
+        to = NULL;
+    }
+    free(to);
+    free(from);
+    return st;
+}
+
+sheaf_status *sheaf__output_outside(const char *dst, const char *src)
+{
+    char *to = NULL;
+    if (sheaf__path_kind(src) != SHEAF_PATH_DIR)
+        return NULL;
+    sheaf_status *st = sheaf__output_inside(&to, dst, src);
+    if (st == NULL && to != NULL) {
         st = sheaf_fail(SHEAF_E_ARG, "output '%s'", dst);
         sheaf_expected(st, "a place outside '%s', which is read", src);
         sheaf_found(st, "%s", to);
         sheaf_try_this(st, "name a folder beside it");
     }
-    free(once);
     free(to);
-    free(from);
     return st;
 }
 

@@ -33,6 +33,9 @@ sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events,
 /* sheaf__rename_new - `from`, a file, becomes `to`, durably; of several that try at once one wins.
  * Errors: SHEAF_E_ARG when something is there. */
 sheaf_status *sheaf__rename_new(const char *from, const char *to, sheaf_faults *faults);
+/* sheaf__output_inside - *out: `path` from the root and without links (malloc'd), if it is `folder`
+ * or lies in it, else NULL. Neither has to exist. Errors: SHEAF_E_MEMORY, SHEAF_E_IO. */
+sheaf_status *sheaf__output_inside(char **out, const char *path, const char *folder);
 /* sheaf__output_outside - errors: SHEAF_E_ARG when `dst` is the folder `src` or would lie in it,
  * links followed; what is read must not grow. A `src` that is no folder is fine. */
 sheaf_status *sheaf__output_outside(const char *dst, const char *src);

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/output.h"
 #include "comm/process.h"
 #include "data/row_cache.h"
 #include "train/train.h"
@@ -169,6 +170,31 @@ static bool is_own_cache(const char *out, const char *name)
     return is;
 }
 
+/* Tokenised data in OUT by another name would make it a folder with files in it, which takes no new
+ * run: all is read and tokenised by then. Or they lie where the run's own files will. */
+static sheaf_status *check_cache(const sheaf_train_options *o)
+{
+    char *inside = NULL, *cache = NULL, *own = NULL;
+    if (o->data_cache == NULL || o->data_cache[0] == '\0')
+        return NULL;
+    sheaf_status *st = sheaf__output_inside(&inside, o->data_cache, o->out);
+    if (st == NULL && inside != NULL)
+        st = sheaf__path_join(&cache, o->out, "cache");
+    if (st == NULL && inside != NULL)
+        st = sheaf__output_inside(&own, cache, o->data_cache);
+    const bool is_own = own != NULL && inside != NULL && strcmp(own, inside) == 0;
+    if (st == NULL && inside != NULL && !is_own) {
+        st = sheaf_fail(SHEAF_E_ARG, "--data-cache %s", o->data_cache);
+        sheaf_expected(st, "a folder outside --out, or %s", cache);
+        sheaf_found(st, "%s", inside);
+        sheaf_try_this(st, "--data-cache %s, or a folder that several runs share", cache);
+    }
+    free(inside);
+    free(cache);
+    free(own);
+    return st;
+}
+
 /* What a run leaves that is killed while its hosts look whether they share OUT (shared_out.h). */
 static bool is_left_proof(const char *name)
 {
@@ -180,8 +206,10 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
     const sheaf_train_options *o = f->options;
     char **name = NULL;
     int64_t count = 0;
-    sheaf_status *st = NULL;
+    sheaf_status *st = check_cache(o);
     const sheaf_path_kind kind = sheaf__path_kind(o->out);
+    if (st != NULL)
+        return st;
     if (kind == SHEAF_PATH_DIR) {
         st = sheaf__list_dir(&name, &count, o->out);
         int64_t others = 0;

@@ -16,8 +16,8 @@ typedef struct sheaf__out_folder {
 } sheaf__out_folder;
 
 /* sheaf__out_check - a run that begins needs no folder, an empty one, or that of a run which was
- * ended in its first step; one that goes on needs a folder. Errors: SHEAF_E_ARG, SHEAF_E_IO, and
- * the lock's. */
+ * ended in its first step; one that goes on needs a folder. Of --data-cache OUT may hold OUT/cache
+ * alone. Errors: SHEAF_E_ARG, SHEAF_E_IO, and the lock's. */
 sheaf_status *sheaf__out_check(sheaf__out_folder *folder);
 /* sheaf__out_prepare - checks again, makes it, takes its lock, and writes OUT/settings: a run that
  * finds another one there leaves that one's as they are. */

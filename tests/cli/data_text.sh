@@ -163,6 +163,12 @@ fails() { # fails NAME CODE PATTERN DATA FLAG...
 { head -n 3 "$work/talk.jsonl"; echo '{"messages": [{"role": "user", "content": "q"}]}'; printf '{"messages": "\xff"}\n'; } >"$work/bad.jsonl"
 fails "bad records are all named" 3 "2 of 5 records are bad.*line 4: field 'messages': expected an answer at the end.*line 5: not a record: expected UTF-8" "$work/bad.jsonl" \
     --data-cache "$work/none/cache"
+ln -s "$work" "$work/here"
+for place in none none/tokens none/cache/of/these none/adapter here/none/x parts/../none; do
+    fails "a cache in $place, where a run begins" 2 "data-cache $work/$place.*outside --out, or $work/none/cache.*found: *$work/none" "$work/talk.jsonl" --data-cache "$work/$place"
+done
+train "a cache of the run's own" '24 records are tokenised, in' own --data "$work/talk.jsonl" --data-cache "$work/here/own/cache/"
+like "is no other data" talk own
 fails "long ones are counted" 3 '[0-9]+ lines are longer than --seq.*--on-long cut' "$work/talk.jsonl" --seq 20
 fails "if all are, nothing is left" 3 'nothing is left of it' "$work/talk.jsonl" --seq 5 --on-long skip
 sed 's/400/300/' "$work/config.json" >"$work/small.json"
