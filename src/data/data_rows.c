@@ -35,11 +35,15 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
     sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than %s, the longest has %" PRId64,
                 first_tokens, count, count > 1 && plural[0] == 'e' ? "" : unit,
                 count == 1 ? " is" : plural, limit, longest);
-    return sheaf_try_this(st,
-                          given ? "--seq %" PRId64 ", or split these records: none is ever cut off"
-                                : "split these records: none is ever cut off; --seq %" PRId64
-                                  " goes beyond what the model was made for",
-                          longest);
+    const char *never = options->on_long == SHEAF_LONG_CUT || options->on_long == SHEAF_LONG_SKIP
+                            ? "none is cut off or left out (--on-long is of texts)"
+                            : "none is ever cut off";
+    return given
+               ? sheaf_try_this(st, "--seq %" PRId64 ", or split these records: %s", longest, never)
+               : sheaf_try_this(st,
+                                "split these records: %s; --seq %" PRId64
+                                " goes beyond what the model was made for",
+                                never, longest);
 }
 
 sheaf_status *sheaf__data_row_open(sheaf__data_row *out, const sheaf_data *data, int64_t row)

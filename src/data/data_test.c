@@ -445,6 +445,11 @@ static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
     sheaf_data *data = NULL;
     CHECK_FAILS(open_tensors(&data, list, 3, 2), SHEAF_E_DATA,
                 "row 1 | at most 2 tokens, the value of --seq | 3 tokens; 1 row is longer");
+    const sheaf_config config = bytes();
+    CHECK_FAILS(sheaf_data_open(&data, path,
+                                &(sheaf_data_options){
+                                    .config = &config, .seq = 2, .on_long = SHEAF_LONG_CUT }),
+                SHEAF_E_DATA, "none is cut off or left out (--on-long is of texts)");
     CHECK_FAILS(open_tensors(&data, list, 2, 3), SHEAF_E_DATA, "2 rows are longer");
     const int64_t rows[] = { 0, 1 };
     for (int64_t seq = 3; seq <= 6; seq++) {
