@@ -361,6 +361,8 @@ static void test_text__other_files_are_refused_with_the_command(void **state)
                 SHEAF_E_UNSUPPORTED, "a b.jsonl'");
     CHECK_FAILS(sheaf_data_open(&data, file_with("x", "BZh9....", 8), &options),
                 SHEAF_E_UNSUPPORTED, "bzip2 -dc");
+    CHECK_FAILS(sheaf_data_open(&data, file_with("a b.txt", "\xff\xfe{\0", 4), &options),
+                SHEAF_E_FORMAT, "begins with byte 0xff | if it is UTF-16: iconv -f UTF-16");
 }
 
 /* A gigabyte of blanks and letters in one line takes a megabyte packed: memory must not follow. */

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/text.h"
 
 /* ---- characters ---- */
 
@@ -91,12 +92,20 @@ static sheaf_status *read_error(sheaf__json_items *it)
 /* ---- opening ---- */
 
 /* A picture, an archive, UTF-16: a complaint about each of its lines would help nobody. */
-static sheaf_status *no_text(const char *path, int first)
+static sheaf_status *no_text(const sheaf__json_items *it, int first)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", path);
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", it->path);
     sheaf_expected(
         st, "JSON Lines or a JSON array in UTF-8, a .safetensors file, or a folder of images");
-    return sheaf_found(st, "a file that begins with byte 0x%02x", (unsigned)first);
+    sheaf_found(st, "a file that begins with byte 0x%02x", (unsigned)first);
+    if ((first != 0xff && first != 0xfe) || it->source.packing != 0)
+        return st;
+    sheaf_text file = { 0 }; /* a mark of UTF-16, as PowerShell's > writes it */
+    sheaf__text_word(&file, it->path);
+    if (file.at != NULL)
+        sheaf_try_this(st, "if it is UTF-16: iconv -f UTF-16 -t UTF-8 %s >NEW.jsonl", file.at);
+    sheaf__text_release(&file);
+    return st;
 }
 
 static void pass_mark(sheaf__json_items *it)
@@ -121,7 +130,7 @@ sheaf_status *sheaf__json_items_begin(sheaf__json_items *it)
     if (it->failed != NULL)
         return read_error(it);
     if (first != END && (first < 0x20 || first > 0x7e))
-        return no_text(it->path, first);
+        return no_text(it, first);
     it->array = first == '[';
     it->unit = it->array ? "entry" : "line";
     if (!it->array)
