@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
 #include "sheaf/status.h"
 
 /* What a setting's value is; the pointer's type follows. */
@@ -111,6 +112,9 @@ sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf
  * `text` (malloc'd), also after a failure; `name` is for messages. */
 sheaf_status *sheaf__settings_take(sheaf__settings *state, const sheaf__setting *table, char *text,
                                    const char *name);
+/* sheaf__settings_line - `name: value`, quoted where sheaf__settings_take() would read another
+ * value. `value`: one line, not empty. */
+void sheaf__settings_line(sheaf_text *text, const char *name, const char *value);
 /* sheaf__settings_text - every setting of the table as a recipe (malloc'd); with `only_fixed` just
  * those that are FIXED, in table order: the same bytes whatever the machine, the paths and the
  * number of ranks. */

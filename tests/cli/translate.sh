@@ -26,7 +26,7 @@ warmup_ratio: 0.5
 bf16: true
 val_size: 0.0
 END
-runs "a file of LLaMA-Factory" 0 'LLaMA-Factory.*model: base method: lora lora-targets: all-linear lora-rank: 4 .*data: talk\.jsonl template: llama3 seq: 64 out: run .*micro-batch: 1 accumulate: 2 lr: 1\.0e-4 steps: 2 schedule: cosine warmup-ratio: 0\.5 dtype: bfloat16 .*lora-alpha: 16 on-long: cut checkpointing: true' translate "$work/factory.yaml"
+runs "a file of LLaMA-Factory" 0 'LLaMA-Factory.*model: base method: lora lora-targets: all-linear lora-rank: 4 .*data: talk\.jsonl template: llama3 seq: 64 out: run .*micro-batch: 1 accumulate: 2 lr: 1\.0e-4 steps: 2 schedule: cosine warmup-ratio: 0\.5 dtype: bfloat16 .*lora-alpha: 8 on-long: cut checkpointing: true' translate "$work/factory.yaml"
 { printf 'model_name_or_path: a\nuse_galore: false\nuse_dora: true\npizza: 3\nstage: dpo\n'; } >"$work/in.yaml"
 runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_dora: true: DoRA.*line 4: pizza: 3: unknown.*line 5: stage: dpo: sheaf has no such thing' translate "$work/in.yaml"
 cat >"$work/axolotl.yml" <<'END'
@@ -73,6 +73,64 @@ runs "a value that sheaf does not take is listed with those it does" 1 \
 check "and in no recipe" bash -c "! grep -qE 'rex|llama4|ia3|200|steps' '$work/stdout'"
 { printf 'base_model: a\ndatasets:\n  - path: b\n    field_messages: conversations\n    message_property_mappings:\n      role: from\n      content: value\n'; } >"$work/in.yaml"
 runs "fields as ShareGPT names them" 0 'data: b' translate "$work/in.yaml"
+# What the other programs do where their file says nothing.
+{ printf 'base_model: a\nmicro_batch_size: 1\n'; } >"$work/in.yaml"
+runs "Axolotl trains everything where no adapter is named, in bfloat16, with a warm-up" 0 \
+    'method: full seq: 512 on-long: skip epochs: 1 schedule: cosine warmup-ratio: 0\.03 .*dtype: bfloat16' translate "$work/in.yaml"
+sed '/^model:/d' "$work/stdout" >"$work/r.recipe"
+runs "which plan reads" 0 '"peak":[1-9]' plan --recipe "$work/r.recipe" --config "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" --json
+{ printf 'base_model: a\nadapter: lora\nwarmup_steps: 0\nbf16: false\n'; } >"$work/in.yaml"
+runs "but not where it is told not to" 0 'method: lora warmup: 0 ' translate "$work/in.yaml"
+check "in float32, without warm-up" bash -c "! grep -qE 'dtype|ratio' '$work/stdout'"
+{ printf 'base_model: a\nadapter: ia3\n'; } >"$work/in.yaml"
+runs "an adapter that sheaf has not is not everything" 1 'line 2: adapter: ia3' translate "$work/in.yaml"
+check "nor a method" bash -c "! grep -q method '$work/stdout'"
+{ printf 'model_name_or_path: a\nlora_rank: 64\n'; } >"$work/in.yaml"
+runs "LLaMA-Factory's alpha is twice the rank" 0 'lora-rank: 64 .*lora-targets: all-linear lora-alpha: 128 ' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\nlora_alpha: 0\n'; } >"$work/in.yaml"
+runs "also an alpha of 0, and of the rank that nobody names" 0 'lora-rank: 8 lora-alpha: 16 ' translate "$work/in.yaml"
+for with in 'model_name_or_path: a\nlr_scheduler_type' 'base_model: a\nlr_scheduler'; do
+    { printf "$with: constant\nwarmup_steps: 10\n"; } >"$work/in.yaml"
+    runs "the schedule constant has no warm-up there" 0 'schedule: constant' translate "$work/in.yaml"
+    check "nor here" bash -c "! grep -q warmup '$work/stdout'"
+done
+{ printf 'model_name_or_path: a\nwarmup_steps: 5\nwarmup_ratio: 0.1\n'; } >"$work/in.yaml"
+runs "two warm-ups" 1 'warmup: 5 .*line 3: warmup_ratio: 0\.1: gives again' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\nwarmup_steps: 0\nwarmup_ratio: 0.1\nmax_steps: NULL\n'; } >"$work/in.yaml"
+runs "one of which is none" 0 'warmup: 0 warmup-ratio: 0\.1 ' translate "$work/in.yaml"
+# What would be another run.
+{ printf 'model_name_or_path: a\nfinetuning_type: freeze\nresume_from_checkpoint: b\nfreeze_vision_tower: false\ntemplate: zephyr\n'; } >"$work/in.yaml"
+runs "what changes the result and has no place is listed" 1 \
+    'line 2: finetuning_type: freeze: trains its last layers.*line 3: resume_from_checkpoint: b.*line 4: freeze_vision_tower: false.*line 5: template: zephyr' translate "$work/in.yaml"
+check "and the recipe has none of it" bash -c "! grep -qE 'head|freeze|zephyr' '$work/stdout'"
+cat >"$work/in.yaml" <<'END'
+base_model: a
+datasets:
+  - path: b
+    type: alpaca
+    split: train[:10%]
+    train_on_eos: all
+    roles_to_train: [assistant, gpt]
+test_datasets:
+  - path: c
+  - path: d
+plugins:
+  - axolotl.integrations.liger.LigerPlugin
+  - axolotl.integrations.grokfast.GrokfastPlugin
+chat_template: phi_4
+END
+runs "of Axolotl too" 1 \
+    "line 4: [^ ]*type: alpaca: it asks in Alpaca's own words.*line 5: [^ ]*split.*line 6: [^ ]*train_on_eos: all.*line 10: test_datasets.1..path: d.*line 11: plugins: .*line 14: chat_template: phi_4" translate "$work/in.yaml"
+check "and not what is as here" bash -c "! grep -qE 'roles_to_train|path: c' '$work/stderr'"
+{ printf 'base_model: a\nplugins: [axolotl.integrations.liger.LigerPlugin]\nchat_template: mistral_v3_tekken\n'; } >"$work/in.yaml"
+runs "tekken's template is Nemo's" 0 'template: mistral-nemo' translate "$work/in.yaml"
+sed -i 's/mistral.*/phi_3/' "$work/in.yaml"
+runs "its phi_3 is the one with bos" 0 'template: phi3-2024' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\ntemplate: mistral\n'; } >"$work/in.yaml"
+runs "a template that differs in one thing says so" 0 '# template: its system message is in the first question.* template: mistral-v3' translate "$work/in.yaml"
+# A value is the same in the recipe, whatever letters it has.
+{ printf '%s\n' 'base_model: "a #b"' 'adapter: lora' "output_dir: \"'c'\"" "lora_target_modules: '.*\\.(q|k)_proj'"; } >"$work/in.yaml"
+runs "values that a recipe would read otherwise are quoted" 0 "model: 'a #b' method: lora out: '''c''' lora-targets: '\.\*\\\\\.\(q\|k\)_proj'" translate "$work/in.yaml"
 { printf 'model_name_or_path: a\ntemplate: qwen\nfinetuning_type: full\n'; } >"$work/in.yaml"
 sed 's/qwen/qwen3/' "$work/in.yaml" >"$work/thoughts.yaml"
 runs "its qwen3 keeps thoughts" 0 'template: qwen3-thoughts' translate "$work/thoughts.yaml"

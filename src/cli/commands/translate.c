@@ -26,6 +26,7 @@ typedef struct translation {
     sheaf__setting table[SHEAF__MAX_SETTINGS]; /* of train, over `options` */
     sheaf_train_options options;
     bool counts_steps; /* the file says max_steps, which counts before epochs */
+    bool rises_never;  /* its schedule is one without warm-up, whatever it says of that */
     const cli_yaml *yaml;
     sheaf_text recipe; /* lines */
     char **lost;       /* "line 7: use_dora: DoRA is ..."; owned */
@@ -88,17 +89,35 @@ static void lose(translation *t, const cli_yaml_entry *e, const char *why)
         t->nlost++;
 }
 
-/* Is the setting in the recipe? A later line must not give it again. */
-static bool has(const translation *t, const char *setting)
+/* The value of a setting in the recipe, to the end of the line; NULL: it is not there. */
+static const char *given(const translation *t, const char *setting)
 {
     const size_t n = strlen(setting);
     for (const char *at = t->recipe.at; at != NULL && *at != '\0';) {
         if (begins(at, setting, n) && at[n] == ':')
-            return true;
+            return at + n + 1;
         at = strchr(at, '\n');
         at = at == NULL ? NULL : at + 1;
     }
-    return false;
+    return NULL;
+}
+
+/* A later line must not give it again. Warm-up is said in one of two ways: 0 says nothing. */
+static bool has(const translation *t, const char *setting, const char *value)
+{
+    const bool steps = strcmp(setting, "warmup") == 0, ratio = strcmp(setting, "warmup-ratio") == 0;
+    const char *other = steps ? given(t, "warmup-ratio") : ratio ? given(t, "warmup") : NULL;
+    return given(t, setting) != NULL ||
+           (other != NULL && strtod(other, NULL) > 0 && strtod(value, NULL) > 0);
+}
+
+/* What the file says of a key of its own; NULL. */
+static const char *said(const translation *t, const char *key)
+{
+    for (int i = 0; key != NULL && i < t->yaml->count; i++)
+        if (strcmp(t->yaml->entry[i].key, key) == 0)
+            return t->yaml->entry[i].value;
+    return NULL;
 }
 
 /* What `setting` takes is copied; else it is told what there is. */
@@ -146,13 +165,21 @@ static const char *setting_of(const translation *t, const translate_rule *rule, 
         return NULL;
     if (strcmp(setting, "epochs") == 0 && t->counts_steps)
         return NULL;
+    if (t->rises_never && begins(setting, "warmup", 6))
+        return NULL;
     if (strcmp(setting, "warmup") == 0 && x > 0 && x < 1)
         return "warmup-ratio";
     return setting;
 }
 
+static void remark(translation *t, const cli_yaml_entry *e, const char *why)
+{
+    if (why != NULL)
+        sheaf__text_add(&t->recipe, "# %s: %s\n", e->key, why);
+}
+
 static void put(translation *t, const cli_yaml_entry *e, const translate_rule *rule,
-                const char *value)
+                const char *value, const char *why)
 {
     const char *setting = setting_of(t, rule, value);
     if (value[0] == '\0' || setting == NULL)
@@ -161,57 +188,109 @@ static void put(translation *t, const cli_yaml_entry *e, const translate_rule *r
         lose(t, e, "a value of several lines");
         return;
     }
-    if (has(t, setting)) {
+    if (has(t, setting, value)) {
         lose(t, e, "gives again what another key gave");
         return;
     }
     if (!is_taken(t, e, setting, value))
         return;
-    if (rule->note != NULL)
-        sheaf__text_add(&t->recipe, "# %s: %s\n", e->key, rule->note);
-    sheaf__text_add(&t->recipe, "%s: %s\n", setting, value);
+    remark(t, e, rule->note);
+    remark(t, e, why);
+    sheaf__settings_line(&t->recipe, setting, value);
+}
+
+/* Every value of a list must be among the words of its rule. */
+static void need_only(translation *t, const cli_yaml_entry *e, const translate_rule *rule)
+{
+    char *list = strdup(e->value), *rest = NULL;
+    for (char *one = list == NULL ? NULL : strtok_r(list, ",", &rest); one != NULL;
+         one = strtok_r(NULL, ",", &rest)) {
+        bool known;
+        char *word = word_for(rule->words, one, &known);
+        t->failed |= word == NULL;
+        if (word != NULL && known && word[0] == '!')
+            lose(t, e, word + 1);
+        else if (word != NULL && known && word[0] == '#')
+            remark(t, e, word + 1);
+        else if (!known)
+            lose(t, e, rule->note != NULL ? rule->note : "sheaf has no such thing");
+        free(word);
+    }
+    t->failed |= list == NULL;
+    free(list);
 }
 
 static void apply(translation *t, const cli_yaml_entry *e, const translate_rule *rule)
 {
     bool known;
-    char *value = word_for(rule->words, e->value, &known);
+    char *value = word_for(rule->words, e->value, &known), *why = NULL;
     if (value == NULL) {
         t->failed = true;
         return;
     }
+    if (known && rule->kind == TRANSLATE_COPY) {
+        why = strchr(value, '#');
+        if (why != NULL)
+            *why++ = '\0';
+    }
     drop_underscores(value);
     switch (rule->kind) {
-    case TRANSLATE_COPY: put(t, e, rule, value); break;
+    case TRANSLATE_COPY:
+        if (known && value[0] == '!')
+            lose(t, e, value + 1);
+        else
+            put(t, e, rule, value, why);
+        break;
     case TRANSLATE_YES:
         if (!is_off(e->value))
-            put(t, e, rule, "true");
+            put(t, e, rule, "true", NULL);
         break;
-    case TRANSLATE_NO: put(t, e, rule, is_off(e->value) ? "true" : "false"); break;
+    case TRANSLATE_NO: put(t, e, rule, is_off(e->value) ? "true" : "false", NULL); break;
     case TRANSLATE_PRESENT:
         if (!is_off(e->value))
-            put(t, e, rule, value);
+            put(t, e, rule, value, NULL);
         break;
     case TRANSLATE_IGNORED: break;
     case TRANSLATE_REFUSED:
         if (!is_off(e->value))
             lose(t, e, rule->note != NULL ? rule->note : "sheaf has no such thing");
         break;
-    case TRANSLATE_ONLY:
-        if (!known && e->value[0] != '\0')
-            lose(t, e, "sheaf has no such thing");
-        break;
+    case TRANSLATE_ONLY: need_only(t, e, rule); break;
     }
     free(value);
+}
+
+/* What the program does where its file says nothing. */
+static void add_defaults(translation *t)
+{
+    bool titled = false;
+    for (const translate_default *d = t->from->always; d->setting != NULL; d++) {
+        const char *method = given(t, "method");
+        const bool full = method != NULL && !begins(method, " lora", 5);
+        char twice[32];
+        snprintf(twice, sizeof twice, "%lld", 2 * (long long)t->options.lora_rank);
+        if (given(t, d->setting) != NULL || said(t, d->unless) != NULL ||
+            (full && begins(d->setting, "lora-", 5)) ||
+            (strcmp(d->setting, "epochs") == 0 && given(t, "steps") != NULL) ||
+            (begins(d->setting, "warmup", 6) && (t->rises_never || given(t, "warmup") != NULL)))
+            continue;
+        if (!titled)
+            sheaf__text_add(&t->recipe, "# what %s does where its file says nothing\n",
+                            t->from->name);
+        titled = true;
+        sheaf__text_add(&t->recipe, "%s: %s\n", d->setting, d->value != NULL ? d->value : twice);
+    }
 }
 
 static void translate(translation *t)
 {
     sheaf_train_options_default(&t->options);
     sheaf__train_settings(t->table, &t->options, false);
-    for (int i = 0; i < t->yaml->count; i++)
-        t->counts_steps |= strcmp(t->yaml->entry[i].key, "max_steps") == 0 &&
-                           strtod(t->yaml->entry[i].value, NULL) >= 1;
+    const char *steps = said(t, "max_steps"), *schedule = said(t, "lr_scheduler_type");
+    if (schedule == NULL)
+        schedule = said(t, "lr_scheduler");
+    t->counts_steps = steps != NULL && strtod(steps, NULL) >= 1;
+    t->rises_never = schedule != NULL && strcasecmp(schedule, "constant") == 0;
     for (int i = 0; i < t->yaml->count; i++) {
         const cli_yaml_entry *e = &t->yaml->entry[i];
         const translate_rule *rule = t->from->rule;
@@ -222,24 +301,7 @@ static void translate(translation *t)
         else
             apply(t, e, rule);
     }
-    bool titled = false;
-    for (const char *at = t->from->always; *at != '\0';) { /* its defaults, where nothing is said */
-        const size_t n = strcspn(at, "\n"), name = strcspn(at, ":");
-        char setting[64];
-        snprintf(setting, sizeof setting, "%.*s", (int)name, at);
-        const bool lora = begins(setting, "lora-", 5),
-                   full = t->recipe.at != NULL && (strstr(t->recipe.at, "method: full") != NULL ||
-                                                   strstr(t->recipe.at, "method: head") != NULL);
-        const bool counted = strcmp(setting, "epochs") == 0 && has(t, "steps");
-        if (!has(t, setting) && !(lora && full) && !counted) {
-            if (!titled)
-                sheaf__text_add(&t->recipe, "# what %s does where its file says nothing\n",
-                                t->from->name);
-            titled = true;
-            sheaf__text_add(&t->recipe, "%.*s\n", (int)n, at);
-        }
-        at += n + 1;
-    }
+    add_defaults(t);
 }
 
 static const translate_program *program_of(const cli_yaml *yaml)

@@ -11,10 +11,11 @@ typedef enum translate_kind {
     TRANSLATE_PRESENT, /* any value but false: what `words` has for "*" */
     TRANSLATE_IGNORED, /* changes no result: how it logs, shows, or uses memory */
     TRANSLATE_REFUSED, /* would change the result, and sheaf has no such thing: only if not "off" */
-    TRANSLATE_ONLY,    /* must be one of `words`, which then changes nothing */
+    TRANSLATE_ONLY,    /* all of a list must be among `words`, which then change nothing */
 } translate_kind;
 
-/* "from=to|from=to"; "*=..." for any other value; without a match the value itself is copied. */
+/* "from=to|from=to"; "*=..." for any other value; without a match the value itself is copied.
+ * "from=to#why": a comment above the line; "from=!why": refused, for this reason. */
 typedef struct translate_rule {
     const char *key; /* theirs; "*" at its end: any that begin so; "[*]" any number */
     translate_kind kind;
@@ -23,11 +24,18 @@ typedef struct translate_rule {
     const char *note; /* written beside it; NULL */
 } translate_rule;
 
+/* What a program does where its file says nothing, and sheaf would do otherwise. */
+typedef struct translate_default {
+    const char *setting;
+    const char *value;  /* NULL: twice the rank */
+    const char *unless; /* their key that counts even without a value, or with none we take; NULL */
+} translate_default;
+
 typedef struct translate_program {
     const char *name;        /* "LLaMA-Factory" */
     const char *const *sign; /* a file with one of these keys is of this program; ends with NULL */
-    const translate_rule *rule; /* ends with key NULL; the first that matches counts */
-    const char *always;         /* lines of every recipe: what the program does by default */
+    const translate_rule *rule;      /* ends with key NULL; the first that matches counts */
+    const translate_default *always; /* ends with setting NULL */
 } translate_program;
 
 extern const translate_program translate_programs[]; /* ends with name NULL */

@@ -1,11 +1,12 @@
-/* translate_rules.c - the settings of LLaMA-Factory (0.9, examples/train_*) and Axolotl (0.8, its
- * page of settings), one row each. Where the default of a program differs from ours and changes the
- * result, `always` says so, unless the file has the setting. */
+/* translate_rules.c - the settings of LLaMA-Factory (0.9, examples/train_*, hparams) and Axolotl
+ * (0.8 to 0.19, its page of settings), one row each. Where the default of a program differs from
+ * ours and changes the result, `always` says so, unless the file has the setting. */
 #include "translate.h"
 
 #include <stddef.h>
 
 #define SCHEDULES "constant_with_warmup=constant"
+#define RESUMES "sheaf goes on from checkpoints of its own, by --resume"
 
 static const char *const factory_signs[] = { "model_name_or_path", "finetuning_type", "stage",
                                              NULL };
@@ -14,12 +15,13 @@ static const translate_rule factory[] = {
     { "adapter_name_or_path", TRANSLATE_COPY, "adapter" },
     { "stage", TRANSLATE_ONLY, NULL, "sft" },
     { "do_train", TRANSLATE_ONLY, NULL, "true" },
-    { "finetuning_type", TRANSLATE_COPY, "method", "freeze=head" },
+    { "finetuning_type", TRANSLATE_COPY, "method",
+      "freeze=!trains its last layers: --method head with --train PATTERN names them" },
     { "freeze_trainable_layers", TRANSLATE_REFUSED, NULL, NULL,
       "name the layers with --train PATTERN" },
     { "lora_target", TRANSLATE_COPY, "lora-targets", "all=all-linear" },
     { "lora_rank", TRANSLATE_COPY, "lora-rank" },
-    { "lora_alpha", TRANSLATE_COPY, "lora-alpha" },
+    { "lora_alpha", TRANSLATE_COPY, "lora-alpha", "0=" },
     { "lora_dropout", TRANSLATE_COPY, "lora-dropout" },
     { "use_rslora", TRANSLATE_YES, "lora-rslora" },
     { "additional_target", TRANSLATE_COPY, "modules-to-save" },
@@ -35,7 +37,11 @@ static const translate_rule factory[] = {
     { "eval_dataset", TRANSLATE_COPY, "eval-data", NULL,
       "a name in dataset_info.json: put the path of its JSON file here" },
     { "template", TRANSLATE_COPY, "template",
-      "qwen=qwen2.5|qwen3=qwen3-thoughts|qwen3_nothink=chatml|mistral=mistral-v3|gemma2=gemma" },
+      "qwen=qwen2.5|qwen3=qwen3-thoughts|qwen3_nothink=chatml|gemma2=gemma|"
+      "mistral=mistral-v3#its system message is in the first question, here in the last or nowhere|"
+      "llama2=llama2#a blank stands before each eos here|"
+      "smollm2=smollm2#its own system message ends in a full stop, here as published|"
+      "zephyr=!it has a system message of its own and no line breaks between turns" },
     { "cutoff_len", TRANSLATE_COPY, "seq" },
     { "max_samples", TRANSLATE_REFUSED, NULL, NULL, "take the first records out of the file" },
     { "train_on_prompt", TRANSLATE_PRESENT, "loss-on", "*=all" },
@@ -76,7 +82,7 @@ static const translate_rule factory[] = {
     { "disable_gradient_checkpointing", TRANSLATE_NO, "checkpointing" },
     { "gradient_checkpointing", TRANSLATE_YES, "checkpointing" },
     { "disable_shuffling", TRANSLATE_NO, "shuffle" },
-    { "resume_from_checkpoint", TRANSLATE_IGNORED, NULL, NULL, "sheaf train --resume" },
+    { "resume_from_checkpoint", TRANSLATE_REFUSED, NULL, NULL, RESUMES },
     { "deepspeed", TRANSLATE_IGNORED, NULL, NULL, "ranks share the model by --tp" },
     { "fsdp*", TRANSLATE_IGNORED, NULL, NULL, "ranks share the model by --tp" },
     { "trust_remote_code", TRANSLATE_IGNORED },
@@ -94,7 +100,8 @@ static const translate_rule factory[] = {
     { "tokenized_path", TRANSLATE_IGNORED, NULL, NULL, "--data-cache" },
     { "push_to_hub*", TRANSLATE_IGNORED },
     { "hub_*", TRANSLATE_IGNORED },
-    { "freeze_vision_tower", TRANSLATE_IGNORED },
+    { "freeze_vision_tower", TRANSLATE_ONLY, NULL, "true",
+      "name its tensors with --train PATTERN" },
     { "overwrite_*", TRANSLATE_IGNORED },
     { "preprocessing_num_workers", TRANSLATE_IGNORED },
     { "dataloader_*", TRANSLATE_IGNORED },
@@ -114,8 +121,10 @@ static const translate_rule factory[] = {
 };
 
 #define AXOLOTL_TEMPLATES                                                                          \
-    "tokenizer_default=|mistral_v1=mistral-v1|mistral_v3_tekken=mistral-v3|"                       \
-    "mistral_v2v3=mistral-v3|qwen_25=qwen2.5|phi_3=phi3|phi_35=phi3.5|phi_4=phi4"
+    "tokenizer_default=|mistral_v1=mistral-v1|mistral_v3_tekken=mistral-nemo|"                     \
+    "mistral_v2v3=mistral-v3|qwen_25=qwen2.5|phi_3=phi3-2024|"                                     \
+    "phi_35=phi3.5#an eos stands behind the last answer here|"                                     \
+    "phi_4=!it has the system message of Phi-4-reasoning"
 
 static const char *const axolotl_signs[] = { "base_model", "datasets[0].path", NULL };
 static const translate_rule axolotl[] = {
@@ -136,6 +145,7 @@ static const translate_rule axolotl[] = {
     { "lora_target_linear", TRANSLATE_PRESENT, "lora-targets", "*=all-linear" },
     { "lora_target_modules", TRANSLATE_COPY, "lora-targets" },
     { "lora_layers_to_transform", TRANSLATE_COPY, "lora-layers" },
+    { "peft_layers_to_transform", TRANSLATE_COPY, "lora-layers" },
     { "lora_modules_to_save", TRANSLATE_COPY, "modules-to-save" },
     { "lora_fan_in_fan_out", TRANSLATE_REFUSED },
     { "lora_mlp_kernel", TRANSLATE_IGNORED },
@@ -147,8 +157,10 @@ static const translate_rule axolotl[] = {
     { "datasets[0].path", TRANSLATE_COPY, "data", NULL,
       "a JSON Lines file; of a data set of the hub, write one" },
     { "datasets[0].type", TRANSLATE_ONLY, NULL,
-      "chat_template|chat_template.default|alpaca|completion|sharegpt|input_output|",
-      "sheaf tells the form from the records" },
+      "chat_template|chat_template.default|sharegpt|input_output|"
+      "completion=#long texts are left out or cut, there they become several rows|"
+      "alpaca=!it asks in Alpaca's own words, ### Instruction, sheaf by the chat template|",
+      "sheaf tells the form from the records, and asks by the chat template" },
     { "datasets[0].field_messages", TRANSLATE_ONLY, NULL, "messages|conversations" },
     { "datasets[0].message_property_mappings.role", TRANSLATE_ONLY, NULL, "role|from" },
     { "datasets[0].message_property_mappings.content", TRANSLATE_ONLY, NULL, "content|value" },
@@ -156,15 +168,20 @@ static const translate_rule axolotl[] = {
     { "datasets[0].message_field_role", TRANSLATE_ONLY, NULL, "role|from" },
     { "datasets[0].message_field_content", TRANSLATE_ONLY, NULL, "content|value" },
     { "datasets[0].ds_type", TRANSLATE_IGNORED },
-    { "datasets[0].split", TRANSLATE_IGNORED },
+    { "datasets[0].split", TRANSLATE_ONLY, NULL, "train", "take its records out of the file" },
     { "datasets[0].data_files", TRANSLATE_COPY, "data" },
     { "datasets[0].roles_to_train", TRANSLATE_ONLY, NULL, "assistant|gpt" },
-    { "datasets[0].train_on_eos", TRANSLATE_ONLY, NULL, "turn|all" },
+    { "datasets[0].train_on_eos", TRANSLATE_ONLY, NULL, "turn" },
     { "datasets[0].chat_template", TRANSLATE_COPY, "template", AXOLOTL_TEMPLATES },
     { "datasets[*]*", TRANSLATE_REFUSED, NULL, NULL,
       "one file of data, with the fields that docs/data.md has: join or rename them" },
     { "test_datasets[0].path", TRANSLATE_COPY, "eval-data" },
-    { "test_datasets[*]*", TRANSLATE_IGNORED },
+    { "test_datasets[0].ds_type", TRANSLATE_IGNORED },
+    { "test_datasets[0].type", TRANSLATE_ONLY, NULL,
+      "chat_template|chat_template.default|sharegpt|input_output|completion|" },
+    { "test_datasets[0].split", TRANSLATE_ONLY, NULL, "train", "take its records out of the file" },
+    { "test_datasets[*]*", TRANSLATE_REFUSED, NULL, NULL,
+      "one file of data, with the fields that docs/data.md has: join or rename them" },
     { "chat_template", TRANSLATE_COPY, "template", AXOLOTL_TEMPLATES },
     { "dataset_prepared_path", TRANSLATE_COPY, "data-cache" },
     { "val_set_size", TRANSLATE_COPY, "eval-split",
@@ -176,7 +193,8 @@ static const translate_rule axolotl[] = {
     { "pad_to_sequence_len", TRANSLATE_IGNORED },
     { "excess_length_strategy", TRANSLATE_COPY, "on-long", "drop=skip|truncate=cut" },
     { "group_by_length", TRANSLATE_YES, "group-by-length" },
-    { "train_on_inputs", TRANSLATE_PRESENT, "loss-on", "*=all" },
+    { "train_on_inputs", TRANSLATE_PRESENT, "loss-on", "*=all",
+      "here the marks between messages are learned too" },
     { "micro_batch_size", TRANSLATE_COPY, "micro-batch", NULL,
       "of one device: with N of them multiply accumulate by N" },
     { "gradient_accumulation_steps", TRANSLATE_COPY, "accumulate" },
@@ -216,7 +234,7 @@ static const translate_rule axolotl[] = {
       "sheaf takes the tokenizer as it is: set them in tokenizer_config.json" },
     { "special_tokens", TRANSLATE_IGNORED },
     { "tokens", TRANSLATE_REFUSED, NULL, NULL, "sheaf adds no tokens" },
-    { "resume_from_checkpoint", TRANSLATE_IGNORED, NULL, NULL, "sheaf train --resume" },
+    { "resume_from_checkpoint", TRANSLATE_REFUSED, NULL, NULL, RESUMES },
     { "auto_resume_from_checkpoints", TRANSLATE_IGNORED },
     { "deepspeed", TRANSLATE_IGNORED, NULL, NULL, "ranks share the model by --tp" },
     { "fsdp*", TRANSLATE_IGNORED, NULL, NULL, "ranks share the model by --tp" },
@@ -228,7 +246,11 @@ static const translate_rule axolotl[] = {
     { "sdp_attention", TRANSLATE_IGNORED },
     { "xformers_attention", TRANSLATE_IGNORED },
     { "s2_attention", TRANSLATE_REFUSED },
-    { "plugins*", TRANSLATE_IGNORED },
+    { "plugins", TRANSLATE_ONLY, NULL,
+      "axolotl.integrations.liger.LigerPlugin|axolotl.integrations.kernels.KernelsPlugin|"
+      "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin|"
+      "axolotl.integrations.expert_parallel.ExpertParallelPlugin|"
+      "axolotl.integrations.swanlab.SwanLabPlugin|axolotl.integrations.lm_eval.LMEvalPlugin" },
     { "liger_*", TRANSLATE_IGNORED },
     { "logging_steps", TRANSLATE_IGNORED },
     { "wandb_*", TRANSLATE_IGNORED },
@@ -276,9 +298,27 @@ static const translate_rule axolotl[] = {
     { 0 },
 };
 
+static const translate_default axolotl_always[] = {
+    { "method", "full", "adapter" }, { "seq", "512" },
+    { "on-long", "skip" },           { "epochs", "1" },
+    { "schedule", "cosine" },        { "warmup-ratio", "0.03 # there 100 at most" },
+    { "dtype", "bfloat16", "bf16" }, { 0 },
+};
+
+static const translate_default factory_always[] = {
+    { "lora-targets", "all-linear" },
+    { "lora-rank", "8" },
+    { "lora-alpha", NULL },
+    { "seq", "2048" },
+    { "on-long", "cut" },
+    { "epochs", "3" },
+    { "micro-batch", "8" },
+    { "checkpointing", "true" },
+    { 0 },
+};
+
 const translate_program translate_programs[] = {
-    { "Axolotl", axolotl_signs, axolotl, "seq: 512\non-long: skip\nepochs: 1\nschedule: cosine\n" },
-    { "LLaMA-Factory", factory_signs, factory,
-      "lora-targets: all-linear\nlora-rank: 8\nlora-alpha: 16\nseq: 2048\non-long: cut\nepochs: 3\nmicro-batch: 8\ncheckpointing: true\n" },
+    { "Axolotl", axolotl_signs, axolotl, axolotl_always },
+    { "LLaMA-Factory", factory_signs, factory, factory_always },
     { 0 },
 };

@@ -69,7 +69,11 @@ static const char *scalar(const reader *r)
 {
     const char *text = (const char *)r->event.data.scalar.value;
     const bool plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    return plain && (strcmp(text, "null") == 0 || strcmp(text, "~") == 0) ? "" : text;
+    static const char *const nothing[] = { "null", "Null", "NULL", "~" };
+    for (size_t i = 0; plain && i < sizeof nothing / sizeof *nothing; i++)
+        if (strcmp(text, nothing[i]) == 0)
+            return "";
+    return text;
 }
 
 static sheaf_status *read_value(reader *r, const char *key, size_t line, int depth);
