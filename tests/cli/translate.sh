@@ -98,6 +98,10 @@ done
 runs "two warm-ups" 1 'warmup: 5 .*line 3: warmup_ratio: 0\.1: gives again' translate "$work/in.yaml"
 { printf 'model_name_or_path: a\nwarmup_steps: 0\nwarmup_ratio: 0.1\nmax_steps: NULL\n'; } >"$work/in.yaml"
 runs "one of which is none" 0 'warmup: 0 warmup-ratio: 0\.1 ' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\npacking: true\nneat_packing: true\ngradient_checkpointing: true\ndisable_gradient_checkpointing: false\n'; } >"$work/in.yaml"
+runs "two keys may say the same" 0 'pack: true checkpointing: true ' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\ngradient_checkpointing: true\ndisable_gradient_checkpointing: true\n'; } >"$work/in.yaml"
+runs "but not the contrary" 1 'checkpointing: true .*line 3: disable_gradient_checkpointing: true: gives again' translate "$work/in.yaml"
 # What would be another run.
 { printf 'model_name_or_path: a\nfinetuning_type: freeze\nresume_from_checkpoint: b\nfreeze_vision_tower: false\ntemplate: zephyr\n'; } >"$work/in.yaml"
 runs "what changes the result and has no place is listed" 1 \

@@ -188,15 +188,21 @@ static void put(translation *t, const cli_yaml_entry *e, const translate_rule *r
         lose(t, e, "a value of several lines");
         return;
     }
-    if (has(t, setting, value)) {
+    sheaf_text line = { 0 };
+    sheaf__settings_line(&line, setting, value);
+    const char *same = given(t, setting);
+    if (line.failed)
+        t->failed = true;
+    else if (same != NULL && begins(line.at + strlen(setting) + 1, same, strcspn(same, "\n") + 1)) {
+        /* as packing and neat_packing say the same */
+    } else if (has(t, setting, value)) {
         lose(t, e, "gives again what another key gave");
-        return;
+    } else if (is_taken(t, e, setting, value)) {
+        remark(t, e, rule->note);
+        remark(t, e, why);
+        sheaf__text_add(&t->recipe, "%s", line.at);
     }
-    if (!is_taken(t, e, setting, value))
-        return;
-    remark(t, e, rule->note);
-    remark(t, e, why);
-    sheaf__settings_line(&t->recipe, setting, value);
+    sheaf__text_release(&line);
 }
 
 /* Every value of a list must be among the words of its rule. */
@@ -343,6 +349,9 @@ int cmd_translate(cli *cli, int argc, char **argv)
         sheaf_found(st, "neither's keys");
     }
     if (st == NULL) {
+        for (char *c = paths.word[0]; *c != '\0'; c++) /* a name ends no comment */
+            if (*c == '\n' || *c == '\r')
+                *c = '?';
         sheaf__text_add(&t.recipe, "# from %s, a file of %s\n", paths.word[0], t.from->name);
         translate(&t);
         if (t.failed || t.recipe.failed)
