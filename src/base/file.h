@@ -85,7 +85,7 @@ sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path, sheaf_fa
 /* sheaf__file_open_append - for sheaf__file_append(); created when there is none. */
 sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path, sheaf_faults *faults);
 /* sheaf__file_reserve - sets the length and, where the file system can, claims the blocks,
- * so that a full disk is an error now and not after hours. */
+ * so that a full disk is an error now and not after hours. A failure leaves the file empty. */
 sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size);
 /* sheaf__file_write_at - all of it. Thread-safe for ranges that do not overlap. */
 sheaf_status *sheaf__file_write_at(sheaf_file *file, const void *src, size_t size, int64_t offset);

@@ -223,6 +223,21 @@ static void test_write__reserved_blocks_are_claimed(void **state)
     CHECK_OK(sheaf__file_close(&file));
 }
 
+static void test_write__what_cannot_be_claimed_is_given_back(void **state)
+{
+    sheaf_faults faults = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = 2 };
+    sheaf_file file;
+    struct stat about;
+    CHECK_OK(sheaf__file_create(&file, at("half"), &faults));
+    CHECK_OK(sheaf__file_reserve(&file, 1 << 20));
+    CHECK_FAILS(sheaf__file_reserve(&file, 1 << 21), SHEAF_E_IO,
+                "room for 2097152 bytes | No space left on device; ");
+    assert_int_equal(fstat(file.fd, &about), 0);
+    assert_int_equal(about.st_size, 0);
+    assert_int_equal(about.st_blocks, 0);
+    CHECK_OK(sheaf__file_close(&file));
+}
+
 static void test_write_whole__a_leftover_of_our_number_does_not_matter(void **state)
 {
     mkdir(at("left"), 0700);
@@ -835,6 +850,7 @@ int main(void)
         cmocka_unit_test(test_read__only_regular_files),
         cmocka_unit_test(test_write__creates_once_and_reserves),
         cmocka_unit_test(test_write__reserved_blocks_are_claimed),
+        cmocka_unit_test(test_write__what_cannot_be_claimed_is_given_back),
         cmocka_unit_test(test_write_whole__a_leftover_of_our_number_does_not_matter),
         cmocka_unit_test(test_write__goes_on_after_short_and_interrupted_calls),
         cmocka_unit_test(test_write__full_disk_says_what_is_free),

@@ -95,6 +95,10 @@ sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
     }
     if (error == 0)
         return NULL;
+    /* ext4 keeps what it could claim: others want that space, and what is told is free is without
+     * it. Where this fails too, the file is removed all the same. */
+    while (ftruncate(file->fd, 0) != 0 && errno == EINTR)
+        ;
     return sheaf_expected(sheaf__io_fail(error, file->path, "claiming space"),
                           "room for %" PRId64 " bytes", size);
 }
