@@ -205,7 +205,7 @@ static const translate_rule axolotl[] = {
     { "lr_scheduler", TRANSLATE_COPY, "schedule", SCHEDULES },
     { "learning_rate", TRANSLATE_COPY, "lr" },
     { "warmup_steps", TRANSLATE_COPY, "warmup" },
-    { "warmup_ratio", TRANSLATE_COPY, "warmup-ratio" },
+    { "warmup_ratio", TRANSLATE_COPY, "warmup-ratio", NULL, "whole steps: rounded up, there down" },
     { "weight_decay", TRANSLATE_COPY, "weight-decay" },
     { "max_grad_norm", TRANSLATE_COPY, "clip" },
     { "adam_beta1", TRANSLATE_COPY, "beta1" },

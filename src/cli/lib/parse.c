@@ -104,6 +104,11 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
 static sheaf_status *check_words(const cli *cli, char *const *word, int count)
 {
     const cli_command *c = cli->command;
+    for (int i = 0; i < count; i++)
+        if (word[i][0] == '\0') /* as of a variable that is not set */
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf %s", c->name),
+                                              "the name of a file or folder"),
+                               "an empty word, number %d of %d", i + 1, count);
     if (count >= c->min_words && (c->max_words < 0 || count <= c->max_words))
         return NULL;
     const char *end = strchr(c->usage, '\n');

@@ -179,6 +179,11 @@ static void test_flags__missing_value_word_and_repetition(void **state)
         CHECK_FAILS(st, SHEAF_E_ARG, "3 words beside flags, 'stray' the last");
     }
     {
+        PARSE(&s, NULL, &st, "--steps", "2", "a", "");
+        CHECK_FAILS(st, SHEAF_E_ARG,
+                    "sheaf try | the name of a file or folder | an empty word, number 2 of 2");
+    }
+    {
         PARSE(&s, NULL, &st, "--tp", "2", "--tp=2");
         CHECK_FAILS(st, SHEAF_E_ARG, "stands twice");
     }
