@@ -94,6 +94,8 @@ static const translate_rule factory[] = {
     { "swanlab_*", TRANSLATE_IGNORED },
     { "use_swanlab", TRANSLATE_IGNORED },
     { "ray_*", TRANSLATE_IGNORED },
+    { "kt_use_lora_experts", TRANSLATE_REFUSED },
+    { "kt_lora_*", TRANSLATE_REFUSED },
     { "kt_*", TRANSLATE_IGNORED },
     { "use_kt", TRANSLATE_IGNORED },
     { "use_v1_kernels", TRANSLATE_IGNORED },
@@ -104,6 +106,8 @@ static const translate_rule factory[] = {
       "name its tensors with --train PATTERN" },
     { "overwrite_*", TRANSLATE_IGNORED },
     { "preprocessing_num_workers", TRANSLATE_IGNORED },
+    { "dataloader_drop_last", TRANSLATE_REFUSED, NULL, NULL,
+      "every row counts: a step goes on in the next epoch" },
     { "dataloader_*", TRANSLATE_IGNORED },
     { "logging_*", TRANSLATE_IGNORED },
     { "log_level", TRANSLATE_IGNORED },
@@ -251,6 +255,7 @@ static const translate_rule axolotl[] = {
       "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin|"
       "axolotl.integrations.expert_parallel.ExpertParallelPlugin|"
       "axolotl.integrations.swanlab.SwanLabPlugin|axolotl.integrations.lm_eval.LMEvalPlugin" },
+    { "liger_use_token_scaling", TRANSLATE_REFUSED, NULL, NULL, "each label counts the same" },
     { "liger_*", TRANSLATE_IGNORED },
     { "logging_steps", TRANSLATE_IGNORED },
     { "wandb_*", TRANSLATE_IGNORED },
