@@ -465,6 +465,31 @@ static bool map_table(mapping *g, const sheaf_tensor *t)
     return true;
 }
 
+/* With more ranks than key/value heads a rank has its share of the rows, wherever in a head's
+ * query, key and value rows it begins: megatron/core gathers them before it looks for heads. */
+static bool map_share(mapping *g, const module *at, const sheaf_tensor *const *t)
+{
+    const int axis = t[0]->cut.axis;
+    const int64_t units = t[0]->cut.part[0].units;
+    int64_t all = 0;
+    for (int k = 0; k < at->count; k++)
+        all += units * t[k]->cut.part[0].rows_per_unit;
+    const int64_t mine = all / g->ranks, begin = g->rank * mine, end = begin + mine;
+    if (all % g->ranks != 0 || g->shape[axis] != mine ||
+        (g->ndim == 2 && g->shape[1 - axis] != t[0]->shape[1 - axis]))
+        return false;
+    for (int64_t u = 0, row = 0; u < units; u++)
+        for (int k = 0; k < at->count; k++) {
+            const int64_t wide = t[k]->cut.part[0].rows_per_unit, from = row > begin ? row : begin,
+                          to = row + wide < end ? row + wide : end;
+            if (from < to)
+                add(g, t[k], from - begin, to - from, u * wide + from - row, t[k]->shape[axis],
+                    axis);
+            row += wide;
+        }
+    return true;
+}
+
 /* The tensors of a module, which are cut along one axis in as many units each. */
 static bool map_cut(mapping *g, const module *at, const sheaf_tensor *const *t)
 {
@@ -472,6 +497,8 @@ static bool map_cut(mapping *g, const module *at, const sheaf_tensor *const *t)
     const int64_t units = t[0]->cut.part[0].units, mine = units / g->ranks,
                   blocks = at->by_unit ? mine : 1;
     int64_t rows = 0, from = 0;
+    if (g->ranks > units && g->ranks % units == 0 && (at->by_unit || at->count == 1))
+        return map_share(g, at, t);
     for (int k = 0; k < at->count; k++)
         rows += mine * t[k]->cut.part[0].rows_per_unit;
     if (units % g->ranks != 0 || g->shape[axis] != rows ||

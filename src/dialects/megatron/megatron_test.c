@@ -118,13 +118,17 @@ static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, con
     const int64_t each = m->heads / m->groups, mine = m->groups / h->tp, d = m->width;
     float *data = NULL;
     int64_t n = 0;
-    for (int64_t g = tp * mine; g < (tp + 1) * mine; g++) {
+    for (int64_t g = tp * mine; g < (mine == 0 ? m->groups : (tp + 1) * mine); g++) {
         join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.q_proj.weight", layer),
              g * each * d, each * d);
         join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.k_proj.weight", layer),
              g * d, d);
         join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.v_proj.weight", layer),
              g * d, d);
+    }
+    if (mine == 0) { /* a share of all rows, which does not end where a head does */
+        n /= h->tp;
+        memmove(data, data + tp * n, (size_t)n * sizeof *data);
     }
     put_rows(f, dict, key[0], data, n, m->hidden);
     data = NULL;
@@ -134,8 +138,9 @@ static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, con
     join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".mlp.up_proj.weight", layer),
          tp * (m->ffn / h->tp), m->ffn / h->tp);
     put_rows(f, dict, key[2], data, n, m->hidden);
-    put_cut(f, dict, key[1],
-            tensor_named(m, "model.layers.%" PRId64 ".self_attn.o_proj.weight", layer), h, tp);
+    made_tensor o = *tensor_named(m, "model.layers.%" PRId64 ".self_attn.o_proj.weight", layer);
+    o.units = mine == 0 ? m->heads : o.units;
+    put_cut(f, dict, key[1], &o, h, tp);
     put_cut(f, dict, key[3],
             tensor_named(m, "model.layers.%" PRId64 ".mlp.down_proj.weight", layer), h, tp);
     put_cut(f, dict, key[4],
@@ -278,6 +283,22 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
         assert_int_equal(c->count, m->count);
         assert_true(c->tp == h->tp && c->pp == h->pp && c->step == 7 && c->vocab == 37 &&
                     c->padded_vocab == h->padded);
+        check_made(c, m, "", 0);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
+/* Two key/value heads over four and eight ranks: shares of rows, which begin within heads. */
+static void test_made__more_ranks_than_key_value_heads(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 2, 8, 2, 4, true);
+    const how ways[] = { { 4, 1, 1, false, false, 40, 7, 7, true, 3, -1 },
+                         { 8, 2, 1, true, false, 40, 7, 7, true, 3, 0 } };
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &ways[i]), NULL);
+        CHECK_SOUND(c);
+        assert_int_equal(c->count, m->count);
         check_made(c, m, "", 0);
         sheaf__catalog_free(c);
     }
@@ -560,6 +581,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
         cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
+        cmocka_unit_test(test_made__more_ranks_than_key_value_heads),
         cmocka_unit_test(test_made__args_become_a_config),
         cmocka_unit_test(test_made__a_tokenizer_tells_padding_from_rows),
         cmocka_unit_test(test_harm__is_named),
