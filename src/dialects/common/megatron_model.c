@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,15 @@ static const needed wanted[] = {
     { "heterogeneous_layers_config_path", "", -1, 0 },
     { "num_experts", "", -1, 0 },
     { "window_size", "", -1, 0 },
+    { "no_rope_freq", "", -1, 0 },
+    { "rope_type", "rope", -1, 0 },
+    { "softmax_type", "vanilla", -1, 0 },
+    { "softmax_scale", "", -1, 0 },
+    { "qk_l2_norm", NULL, 0, 0 },
+    { "glu_linear_offset", NULL, -1, 0 },
+    { "activation_func_clamp_value", "", -1, 0 },
+    { "use_mup", NULL, 0, 0 },
+    { "glu_activation", "", -1, 0 }, /* Megatron-LLM's, whose halves lie the other way round */
     { "mtp_num_layers", "", -1, 0 },
 };
 
@@ -73,22 +83,6 @@ static void show(char out[64], const sheaf_pickle *value)
         snprintf(out, 64, "another value");
 }
 
-static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, const char *path)
-{
-    sheaf_status *st = NULL;
-    for (size_t i = 0; st == NULL && i < sizeof wanted / sizeof *wanted; i++) {
-        const sheaf_pickle *value = sheaf__pickle_get(args, wanted[i].key);
-        char expected[96], found[64];
-        if (agrees(&wanted[i], value))
-            continue;
-        snprintf(expected, sizeof expected, "args.%s as Llama models have it", wanted[i].key);
-        show(found, value);
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "", expected, "",
-                                  "args.%s = %s", wanted[i].key, found);
-    }
-    return st;
-}
-
 /* A whole number in [1, 2^40); `absent` where there is none. */
 static int64_t count_of(const sheaf_pickle *args, const char *key, int64_t absent)
 {
@@ -110,6 +104,34 @@ static double real_of(const sheaf_pickle *args, const char *key, double absent)
     return sheaf__pickle_float(&x, sheaf__pickle_get(args, key)) && x > 0 && x < 1e18 ? x : absent;
 }
 
+/* What positions are divided by: megatron/core's rotary_pos_embedding.py, RoPE's "linear". */
+static double interpolation(const sheaf_pickle *args)
+{
+    return real_of(args, "rotary_seq_len_interpolation_factor", 1);
+}
+
+static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, const char *path)
+{
+    sheaf_status *st = NULL;
+    if (interpolation(args) != 1 && truth_of(args, "use_rope_scaling"))
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "",
+                                  "one way to scale rotary positions", "",
+                                  "args.use_rope_scaling, and "
+                                  "args.rotary_seq_len_interpolation_factor = %.9g",
+                                  interpolation(args));
+    for (size_t i = 0; st == NULL && i < sizeof wanted / sizeof *wanted; i++) {
+        const sheaf_pickle *value = sheaf__pickle_get(args, wanted[i].key);
+        char expected[96], found[64];
+        if (agrees(&wanted[i], value))
+            continue;
+        snprintf(expected, sizeof expected, "args.%s as Llama models have it", wanted[i].key);
+        show(found, value);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "", expected, "",
+                                  "args.%s = %s", wanted[i].key, found);
+    }
+    return st;
+}
+
 /* The shortest of 15 to 17 digits that reads back as the same. */
 static void add_real(sheaf_text *t, const char *key, double x)
 {
@@ -120,6 +142,16 @@ static void add_real(sheaf_text *t, const char *key, double x)
             break;
     }
     sheaf__text_add(t, "\"%s\": %s", key, text);
+}
+
+static double epsilon_of(const sheaf_pickle *args)
+{
+    return real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5));
+}
+
+static double theta_of(const sheaf_pickle *args)
+{
+    return real_of(args, "rotary_base", 10000);
 }
 
 /* args as a config.json. */
@@ -140,17 +172,17 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
         &t, "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n",
         m->layers, m->heads);
     sheaf__text_add(&t, "  \"num_key_value_heads\": %" PRId64 ",\n", m->groups);
+    if (!(qkv && !bias) || m->heads * m->head_dim != m->hidden)
+        sheaf__text_add(&t, "  \"head_dim\": %" PRId64 ",\n", m->head_dim);
     if (!(qkv && !bias))
-        sheaf__text_add(
-            &t, "  \"head_dim\": %" PRId64 ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n",
-            m->head_dim, qkv ? "true" : "false", bias ? "true" : "false");
+        sheaf__text_add(&t, "  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n",
+                        qkv ? "true" : "false", bias ? "true" : "false");
     sheaf__text_add(&t, "  \"max_position_embeddings\": %" PRId64 ",\n",
                     count_of(args, "max_position_embeddings", 2048));
     sheaf__text_add(&t, "  ");
-    add_real(&t, "rms_norm_eps",
-             real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5)));
+    add_real(&t, "rms_norm_eps", epsilon_of(args));
     sheaf__text_add(&t, ",\n  ");
-    add_real(&t, "rope_theta", real_of(args, "rotary_base", 10000));
+    add_real(&t, "rope_theta", theta_of(args));
     sheaf__text_add(&t, ",\n");
     if (truth_of(args,
                  "use_rope_scaling")) { /* megatron/core: rotary_pos_embedding.py, _apply_scaling */
@@ -159,6 +191,10 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
         sheaf__text_add(
             &t,
             ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},\n");
+    } else if (interpolation(args) != 1) {
+        sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"linear\", ");
+        add_real(&t, "factor", interpolation(args));
+        sheaf__text_add(&t, "},\n");
     }
     if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) &&
         sheaf_dtype_torch_name(dtype->as.dtype) != NULL)
@@ -171,10 +207,52 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
     return sheaf__text_take(out, &t);
 }
 
+/* No shape shows these. The config counts, as old converters left defaults in the args; but it may
+ * be another model's of the same sizes. */
+static sheaf_status *hold_numbers(sheaf_catalog *c, const sheaf_config *config,
+                                  const sheaf_pickle *args, const char *path,
+                                  const char *config_path)
+{
+    const bool llama3 = truth_of(args, "use_rope_scaling"), linear = interpolation(args) != 1;
+    const sheaf_rope_type type = llama3   ? SHEAF_ROPE_LLAMA3
+                                 : linear ? SHEAF_ROPE_LINEAR
+                                          : SHEAF_ROPE_DEFAULT;
+    const double factor = llama3 ? real_of(args, "rope_scaling_factor", 8) : interpolation(args);
+    const struct {
+        const char *what;
+        double said, given;
+        bool same;
+    } numbers[] = {
+        { "rms_norm_eps", epsilon_of(args), config->rms_eps,
+          fabs(epsilon_of(args) - config->rms_eps) <= 1e-6 * config->rms_eps },
+        { "rope_theta", theta_of(args), config->rope.theta, theta_of(args) == config->rope.theta },
+        { "a rope_scaling factor of", factor,
+          config->rope.type == SHEAF_ROPE_DEFAULT ? 1 : config->rope.factor,
+          config->rope.type == type &&
+              (type == SHEAF_ROPE_DEFAULT || config->rope.factor == factor) },
+    };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; st == NULL && i < sizeof numbers / sizeof *numbers; i++) {
+        char expected[96];
+        if (numbers[i].same)
+            continue;
+        snprintf(expected, sizeof expected, "%s %.9g, as in the args", numbers[i].what,
+                 numbers[i].said);
+        st = sheaf__catalog_notef(
+            c, SHEAF_WARNING, "class", config_path, "", expected,
+            "give the config.json of this model with --config",
+            "%s %.9g%s, which counts (args: %s)", numbers[i].what, numbers[i].given,
+            numbers[i].said == numbers[i].given ? " of another type" : "", path);
+    }
+    return st;
+}
+
 /* A config that was given: its sizes must be those of the args. */
 static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config,
-                                  const char *path, const char *config_path)
+                                  const sheaf_pickle *args, const char *path,
+                                  const char *config_path)
 {
+    const sheaf_pickle *untied = sheaf__pickle_get(args, "untie_embeddings_and_output_weights");
     const struct {
         const char *what;
         int64_t said, given;
@@ -198,11 +276,16 @@ static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sh
                                   "%s %" PRId64 " (args: %s)", sizes[i].what, sizes[i].given, path);
     }
     m->vocab = config->vocab;
-    return st;
+    if (st == NULL && config->tied && sheaf__pickle_is(untied, SHEAF_PICKLE_BOOL) && !m->tied)
+        st = sheaf__catalog_notef(
+            c, SHEAF_DEFECT, "class", config_path, "", "a head of its own, as in the args",
+            "give the config.json of this model with --config",
+            "tie_word_embeddings, by which the stored head is lost (args: %s)", path);
+    return st == NULL ? hold_numbers(c, config, args, path, config_path) : st;
 }
 
-static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const char *path,
-                                 const char *config_path)
+static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
+                                 const char *path, const char *config_path)
 {
     sheaf_config config = { 0 };
     size_t size;
@@ -215,7 +298,7 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const cha
         return sheaf__catalog_defect(c, config_path, st);
     }
     if (st == NULL)
-        st = hold_against(m, c, &config, path, config_path);
+        st = hold_against(m, c, &config, args, path, config_path);
     free(c->model);
     c->model = strdup(sheaf_family_name(config.family));
     free(c->config_path);
@@ -304,7 +387,8 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     }
     st = check_wanted(c, args, path);
     if (st == NULL)
-        st = config_path != NULL ? read_config(m, c, path, config_path) : ask_tokenizer(m, c, path);
+        st = config_path != NULL ? read_config(m, c, args, path, config_path)
+                                 : ask_tokenizer(m, c, path);
     if (st == NULL && c->config == NULL)
         st = make_config(&c->config, m, args);
     if (st == NULL && c->model == NULL) {

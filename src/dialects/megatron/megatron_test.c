@@ -47,6 +47,7 @@ typedef struct how {
     int64_t rank_of_first; /* args.rank; -1 = not there */
     /* an argument of another model class: this text, or the truth where text is NULL */
     const char *strange, *text;
+    int64_t number; /* of `strange`, where it is more than 0 */
 } how;
 
 /* Rows [from, from + rows) of a tensor behind those in `out`. */
@@ -189,7 +190,8 @@ static void put_args(made_file *f, const made_model *m, const how *h, int64_t ra
         made_set_int(f, args, "rank", rank);
     if (h->strange != NULL)
         sheaf__pickle_set(f->doc, args, h->strange,
-                          h->text != NULL
+                          h->number > 0 ? sheaf__pickle_make_int(f->doc, h->number)
+                          : h->text != NULL
                               ? sheaf__pickle_make_string(f->doc, h->text)
                               : sheaf__pickle_make_bool(f->doc, strcmp(h->strange, "swiglu") != 0));
 }
@@ -323,6 +325,72 @@ static void test_made__args_become_a_config(void **state)
     assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 40);
     sheaf_config_release(&config);
     sheaf__catalog_free(c);
+    made_free(m);
+}
+
+/* What no shape shows: it must be in the config that is made. */
+static void test_made__args_that_no_shape_shows(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
+    how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
+    sheaf_config config;
+    h.strange = "rotary_seq_len_interpolation_factor";
+    h.number = 4;
+    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    CHECK_SOUND(c);
+    CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
+    assert_true(config.rope.type == SHEAF_ROPE_LINEAR && config.rope.factor == 4);
+    sheaf_config_release(&config);
+    sheaf__catalog_free(c);
+
+    h.strange = "add_qkv_bias"; /* Qwen2: heads are not as wide as hidden / heads */
+    h.number = 0;
+    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
+    assert_true(config.family == SHEAF_QWEN2 && config.head_dim == 4);
+    sheaf_config_release(&config);
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+/* A config of the same sizes may be another model's all the same. */
+static void test_made__a_config_is_held_against_the_args(void **state)
+{
+    static const struct {
+        const char *keys;
+        sheaf_severity severity;
+        const char *code, *part;
+    } rows[] = {
+        { "\"rms_norm_eps\": 1e-6, \"rope_theta\": 20000", SHEAF_NOTE, "padded", "" },
+        { "\"rms_norm_eps\": 1e-5, \"rope_theta\": 20000", SHEAF_WARNING, "class",
+          "rms_norm_eps 1e-05, which counts" },
+        { "\"rms_norm_eps\": 1e-6, \"rope_theta\": 500000", SHEAF_WARNING, "class",
+          "rope_theta 500000, which counts" },
+        { "\"rms_norm_eps\": 1e-6, \"rope_theta\": 20000, \"rope_scaling\": {\"rope_type\": "
+          "\"linear\", \"factor\": 2}",
+          SHEAF_WARNING, "class", "a rope_scaling factor of 2, which counts" },
+        { "\"rms_norm_eps\": 1e-6, \"rope_theta\": 20000, \"tie_word_embeddings\": true",
+          SHEAF_DEFECT, "class", "the stored head is lost" },
+    };
+    made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
+    const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
+    char path[600], text[600];
+    snprintf(path, sizeof path, "%s/held.json", scratch.dir);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"llama\", \"hidden_size\": 12, \"intermediate_size\": 24, "
+                 "\"num_hidden_layers\": 1, \"num_attention_heads\": 6, "
+                 "\"num_key_value_heads\": 2, \"head_dim\": 4, \"vocab_size\": 37, "
+                 "\"max_position_embeddings\": 64, %s}",
+                 rows[i].keys);
+        put(path, text);
+        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
+        CHECK_FINDING(c, rows[i].severity, rows[i].code, rows[i].part);
+        assert_int_equal(sheaf__catalog_defects(c), rows[i].severity == SHEAF_DEFECT);
+        if (i == 0)
+            assert_null(finding(c, SHEAF_WARNING, "class", ""));
+        sheaf__catalog_free(c);
+    }
     made_free(m);
 }
 
@@ -477,6 +545,15 @@ static void test_harm__an_argument_of_another_model_class_is_named(void **state)
         { "num_experts", "8" },
         { "window_size", "(128, 0)" },
         { "mtp_num_layers", "1" },
+        { "no_rope_freq", "4" },
+        { "rope_type", "yarn" },
+        { "softmax_type", "off-by-one" },
+        { "softmax_scale", "0.5" },
+        { "qk_l2_norm", NULL },
+        { "glu_linear_offset", "1" },
+        { "activation_func_clamp_value", "7" },
+        { "use_mup", NULL },
+        { "glu_activation", "swiglu" },
     };
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -583,6 +660,8 @@ int main(void)
         cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
         cmocka_unit_test(test_made__more_ranks_than_key_value_heads),
         cmocka_unit_test(test_made__args_become_a_config),
+        cmocka_unit_test(test_made__args_that_no_shape_shows),
+        cmocka_unit_test(test_made__a_config_is_held_against_the_args),
         cmocka_unit_test(test_made__a_tokenizer_tells_padding_from_rows),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__an_argument_of_another_model_class_is_named),
