@@ -309,18 +309,60 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const she
     return st;
 }
 
+/* The rows that the args' own rule pads a vocabulary to; -1 = they do not say it. */
+static int64_t rows_by_args(const sheaf__megatron *m, int64_t vocab)
+{
+    int64_t step;
+    if (m->multiple < 1 || __builtin_mul_overflow(m->multiple, m->tp > 0 ? m->tp : 1, &step))
+        return -1;
+    return vocab + (step - vocab % step) % step;
+}
+
+/* Can a vocabulary of so many rows be padded to those that are stored? By the rule of the args, or
+ * by another program's: a converter, a save at another number of ranks. */
+static bool can_pad(const sheaf__megatron *m, int64_t vocab)
+{
+    return m->padded < 0 || m->padded == vocab || sheaf__vocabulary_padded(m->padded, vocab) ||
+           m->padded == rows_by_args(m, vocab);
+}
+
+/* The vocabulary of the args. That of a tokenizer that is none was counted without the end of a
+ * document, whose row comes after it, until 2026. */
+static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
+                              const char *path)
+{
+    const char *tokenizer = sheaf__pickle_text(sheaf__pickle_get(args, "tokenizer_type"));
+    const bool none = tokenizer != NULL && strncmp(tokenizer, "Null", 4) == 0;
+    const int64_t said = m->vocab;
+    if (said < 0 || (!none && (said > m->padded || can_pad(m, said))))
+        return NULL;
+    m->vocab = -1;
+    if (none)
+        return sheaf__catalog_notef(c, SHEAF_NOTE, "conflict", path, "",
+                                    "the vocabulary in args.vocab_size", "",
+                                    "%" PRId64 " with a %.40s, which may leave out the row of the "
+                                    "end of a document; not used",
+                                    said, tokenizer);
+    return sheaf__catalog_notef(
+        c, SHEAF_WARNING, "conflict", path, "", "the vocabulary in args.vocab_size",
+        "give the config.json of the model with --config",
+        "%" PRId64 ", which nobody pads to %" PRId64 " rows; not used", said, m->padded);
+}
+
 /* The tokenizer beside the parts or in the folder that was given comes before the args, which
  * seldom say it. One that the rows that are stored cannot be padded for is another's. */
-static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const char *path)
+static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
+                                   const char *path)
 {
     char *beside = NULL, *file = NULL;
     int64_t rows = -1;
-    sheaf_status *st = sheaf__path_parent(&beside, path);
+    sheaf_status *st = ask_args(m, c, args, path);
+    if (st == NULL)
+        st = sheaf__path_parent(&beside, path);
     const char *const dirs[] = { c->root, beside };
     for (int i = 0; st == NULL && rows < 0 && i < 2; i++)
         st = sheaf__tokenizer_rows(&rows, &file, dirs[i]);
-    const bool fits = m->padded < 0 || m->padded == rows ||
-                      (m->padded < 2 * rows && sheaf__vocabulary_padded(m->padded, rows));
+    const bool fits = can_pad(m, rows) && (m->padded < 2 * rows || m->padded == rows);
     if (st == NULL && rows > 0 && !fits)
         st = sheaf__catalog_notef(
             c, SHEAF_WARNING, "conflict", file, "", "the tokenizer of this model",
@@ -354,6 +396,7 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
         .heads = count_of(args, "num_attention_heads", 0),
         .vocab = count_of(args, "vocab_size", -1),
         .padded = count_of(args, "padded_vocab_size", -1),
+        .multiple = count_of(args, "make_vocab_size_divisible_by", 0),
         .tp = count_of(args, "tensor_model_parallel_size", 0),
         .pp = count_of(args, "pipeline_model_parallel_size", 0),
         .vp = count_of(args, "virtual_pipeline_model_parallel_size", 0),
@@ -388,7 +431,7 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     st = check_wanted(c, args, path);
     if (st == NULL)
         st = config_path != NULL ? read_config(m, c, args, path, config_path)
-                                 : ask_tokenizer(m, c, path);
+                                 : ask_tokenizer(m, c, args, path);
     if (st == NULL && c->config == NULL)
         st = make_config(&c->config, m, args);
     if (st == NULL && c->model == NULL) {
@@ -697,6 +740,21 @@ static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, co
             "give the config.json of the model with --config",
             "none of them; all %" PRId64 " rows are kept, of which the last may be padding",
             m->padded);
+    if (!can_pad(m, m->vocab) && m->padded > m->vocab)
+        return sheaf__catalog_notef(
+            c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
+            "rows of the vocabulary, and no more than padding adds",
+            "give the config.json of this model with --config",
+            "%" PRId64 " rows, to which nobody pads a vocabulary of %" PRId64, m->padded, m->vocab);
+    if (m->padded > m->vocab && rows_by_args(m, m->vocab) > 0 &&
+        rows_by_args(m, m->vocab) != m->padded)
+        return sheaf__catalog_notef(
+            c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
+            "as many rows as args.make_vocab_size_divisible_by pads the vocabulary to",
+            "see that the vocabulary is this model's; give its config.json with --config",
+            "rows %" PRId64 "..%" PRId64 " are left out as padding; the args would add those to "
+            "%" PRId64 " alone",
+            m->vocab, m->padded - 1, rows_by_args(m, m->vocab) - 1);
     if (m->padded > m->vocab)
         return sheaf__catalog_notef(
             c, SHEAF_NOTE, "padded", path, "model.embed_tokens.weight", "", "",

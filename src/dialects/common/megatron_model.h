@@ -13,7 +13,8 @@
 typedef struct sheaf__megatron {
     int64_t layers, hidden, ffn, heads, groups, head_dim; /* 0 = not said */
     int64_t vocab,
-        padded; /* rows of the tables: true ones, -1 = not known; as stored, -1 = not said */
+        padded;       /* rows of the tables: true ones, -1 = not known; as stored, -1 = not said */
+    int64_t multiple; /* that rows are padded to, times tp; 0 = not said */
     int64_t tp, pp, vp; /* 0 = not said */
     bool tied;
     sheaf_schema *rows; /* of one layer and of what is around the layers; owned */

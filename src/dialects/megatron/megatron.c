@@ -10,6 +10,7 @@
 #include "catalog/boxes.h"
 #include "dialects/common/megatron_model.h"
 #include "dialects/common/save.h"
+#include "dialects/common/vocabulary.h"
 
 enum { MAX_CHUNKS = 256, MAX_NESTED = 8 };
 
@@ -452,17 +453,28 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
     if (st == NULL && word == SHEAF_MEGATRON_UNKNOWN)
         st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p->path, name,
                                  "tensors of a Llama model", "a tensor that it does not have", "");
-    else if (st == NULL && word == SHEAF_MEGATRON_MISFIT)
+    else if (st == NULL && word == SHEAF_MEGATRON_MISFIT) {
+        char shape[128];
         st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", p->path, name,
-                                 "the part of this rank by the sizes in the args", "another shape",
-                                 "");
+                                 "the part of this rank by the sizes in the args",
+                                 sheaf__show_shape(shape, t->ndim, t->shape), "");
+    } else if (st == NULL && word == SHEAF_MEGATRON_MAPPED && r->model.padded >= 0 &&
+               sheaf__is_vocabulary(targets.at[0].name) && t->shape[0] * r->tp != r->model.padded)
+        /* rows of the other ranks would come to lie elsewhere */
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", p->path, name,
+                                  "this rank's rows of the tables, as the args and the other parts "
+                                  "say",
+                                  "put the parts of one save together",
+                                  "%" PRId64 " rows, in a save of %d ranks with %" PRId64
+                                  " rows in all",
+                                  t->shape[0], r->tp, r->model.padded);
     else if (st == NULL && word == SHEAF_MEGATRON_MAPPED) {
         int file;
         st = sheaf__catalog_file(&file, r->catalog, p->path);
         const sheaf_piece piece = sheaf__piece_of(file, p->tp, p->torch, t);
         if (st == NULL)
             st = sheaf__megatron_add(r->catalog, &targets, &piece);
-        if (strstr(name, "word_embeddings.weight") != NULL && r->model.padded < 0)
+        if (sheaf__is_vocabulary(targets.at[0].name) && r->model.padded < 0)
             r->model.padded = t->shape[0] * r->tp;
     }
     free(targets.at);

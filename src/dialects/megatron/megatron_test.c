@@ -48,7 +48,13 @@ typedef struct how {
     /* an argument of another model class: this text, or the truth where text is NULL */
     const char *strange, *text;
     int64_t number; /* of `strange`, where it is more than 0 */
+    int64_t rows;   /* of the tables, where they are not what the args say */
 } how;
+
+static int64_t rows_of(const how *h)
+{
+    return h->rows > 0 ? h->rows : h->padded;
+}
 
 /* Rows [from, from + rows) of a tensor behind those in `out`. */
 static void join(float **out, int64_t *n, const made_tensor *t, int64_t from, int64_t rows)
@@ -85,7 +91,7 @@ static void put_table(made_file *f, sheaf_pickle *dict, const char *key, const m
 {
     float *data = NULL;
     int64_t n = 0;
-    join(&data, &n, t, tp * (h->padded / h->tp), h->padded / h->tp);
+    join(&data, &n, t, tp * (rows_of(h) / h->tp), rows_of(h) / h->tp);
     put_rows(f, dict, key, data, n, t->shape[1]);
 }
 
@@ -307,27 +313,6 @@ static void test_made__more_ranks_than_key_value_heads(void **state)
     made_free(m);
 }
 
-static void test_made__args_become_a_config(void **state)
-{
-    made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
-    const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
-    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
-    sheaf_config config;
-    CHECK_SOUND(c);
-    CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
-    assert_int_equal(config.family, SHEAF_LLAMA);
-    assert_true(config.vocab == 40 && config.hidden == 12 && config.ffn == 24 &&
-                config.layers == 1 && config.heads == 6 && config.kv_heads == 2 &&
-                config.head_dim == 4 && config.rms_eps == 1e-6 && config.rope.theta == 20000 &&
-                !config.tied && !config.qkv_bias);
-    CHECK_FINDING(c, SHEAF_WARNING, "padded", "all 40 rows are kept");
-    assert_true(c->vocab == -1 && c->padded_vocab == 40);
-    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 40);
-    sheaf_config_release(&config);
-    sheaf__catalog_free(c);
-    made_free(m);
-}
-
 /* What no shape shows: it must be in the config that is made. */
 static void test_made__args_that_no_shape_shows(void **state)
 {
@@ -391,6 +376,80 @@ static void test_made__a_config_is_held_against_the_args(void **state)
             assert_null(finding(c, SHEAF_WARNING, "class", ""));
         sheaf__catalog_free(c);
     }
+    made_free(m);
+}
+
+/* A vocabulary that cannot have been padded to the rows that are stored is another model's. */
+static void test_made__a_vocabulary_must_fit_its_padding(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
+    how h = { 1, 1, 1, false, false, 9001, 7, 7, true, 3, -1 };
+    char path[600];
+    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_WARNING, "conflict", "37, which nobody pads to 9001 rows; not used");
+    assert_true(c->vocab == -1 && c->padded_vocab == 9001);
+    sheaf__catalog_free(c);
+
+    snprintf(path, sizeof path, "%s/short.json", scratch.dir);
+    put(path, "{\"model_type\": \"llama\", \"hidden_size\": 12, \"intermediate_size\": 24, "
+              "\"num_hidden_layers\": 1, \"num_attention_heads\": 6, \"rope_theta\": 20000, "
+              "\"num_key_value_heads\": 2, \"head_dim\": 4, \"vocab_size\": 37, "
+              "\"rms_norm_eps\": 1e-6, \"max_position_embeddings\": 64}");
+    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
+    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "9001 rows, to which nobody pads a vocabulary of 37");
+    check_no_source(c);
+
+    h.padded = 999; /* by the args' own rule: nobody else's */
+    h.strange = "make_vocab_size_divisible_by";
+    h.number = 333;
+    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
+    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "999 rows, to which nobody pads");
+    check_no_source(c);
+    h.number = 999;
+    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_NOTE, "padded", "rows 37..998 exist only as padding");
+    sheaf__catalog_free(c);
+
+    h.padded = 512; /* by another's rule, where the args would have padded to 40 */
+    h.number = 8;
+    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_WARNING, "padded", "rows 37..511 are left out as padding");
+    sheaf__catalog_free(c);
+
+    h.padded = 40; /* whose number may not count the end of a document */
+    h.strange = "tokenizer_type";
+    h.text = "NullTokenizer";
+    h.number = 0;
+    c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_NOTE, "conflict", "37 with a NullTokenizer");
+    CHECK_FINDING(c, SHEAF_WARNING, "padded", "all 40 rows are kept");
+    assert_int_equal(c->vocab, -1);
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+static void test_made__args_become_a_config(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
+    const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
+    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+    sheaf_config config;
+    CHECK_SOUND(c);
+    CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
+    assert_int_equal(config.family, SHEAF_LLAMA);
+    assert_true(config.vocab == 40 && config.hidden == 12 && config.ffn == 24 &&
+                config.layers == 1 && config.heads == 6 && config.kv_heads == 2 &&
+                config.head_dim == 4 && config.rms_eps == 1e-6 && config.rope.theta == 20000 &&
+                !config.tied && !config.qkv_bias);
+    CHECK_FINDING(c, SHEAF_WARNING, "padded", "all 40 rows are kept");
+    assert_true(c->vocab == -1 && c->padded_vocab == 40);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 40);
+    sheaf_config_release(&config);
+    sheaf__catalog_free(c);
     made_free(m);
 }
 
@@ -501,6 +560,11 @@ static void test_harm__is_named(void **state)
           NOTHING,
           "shape",
           "30 rows for a vocabulary of 37" },
+        { "tables of other rows than the args say",
+          { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1, NULL, NULL, 0, 44 },
+          NOTHING,
+          "shape",
+          "22 rows, in a save of 2 ranks with 38 rows in all" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char a[700], b[700];
@@ -662,6 +726,7 @@ int main(void)
         cmocka_unit_test(test_made__args_become_a_config),
         cmocka_unit_test(test_made__args_that_no_shape_shows),
         cmocka_unit_test(test_made__a_config_is_held_against_the_args),
+        cmocka_unit_test(test_made__a_vocabulary_must_fit_its_padding),
         cmocka_unit_test(test_made__a_tokenizer_tells_padding_from_rows),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__an_argument_of_another_model_class_is_named),
