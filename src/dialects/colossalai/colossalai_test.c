@@ -201,6 +201,28 @@ static void test_colossalai__the_other_ranks_complete_a_table(void **state)
     remove_catalog(&c);
 }
 
+/* 192 rows are a third of 553 with padding, and a quarter too: the names of the others say it. */
+static void test_colossalai__padding_may_fill_a_whole_rank(void **state)
+{
+    for (int ranks = 3; ranks <= 4; ranks++) {
+        sheaf_catalog *c = NULL;
+        CHECK_OK(sheaf__remove_tree(at("filled"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("filled-0"), NULL));
+        make_save(at("filled-0"), "model-00001.safetensors", 553, 0, 192, 1);
+        for (int r = 1; r < ranks; r++) {
+            char file[40];
+            snprintf(file, sizeof file, "tp_rank_%02d.safetensors", r);
+            make_save(at("filled"), file, 553, 192 * r, 192, 1);
+        }
+        look(&c, at("filled-0"), (const char *const[]){ at("filled"), NULL });
+        assert_false(rows_missing(c));
+        assert_int_equal(c->tp, ranks);
+        check_table(c, "lm_head.weight", 553);
+        check_table(c, "model.embed_tokens.weight", 553);
+        remove_catalog(&c);
+    }
+}
+
 static void test_colossalai__one_part_that_is_left_needs_no_name(void **state)
 {
     sheaf_catalog *c = NULL;
@@ -497,6 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_colossalai__rows_that_were_lost_are_named),
         cmocka_unit_test(test_colossalai__the_other_ranks_complete_a_table),
+        cmocka_unit_test(test_colossalai__padding_may_fill_a_whole_rank),
         cmocka_unit_test(test_colossalai__one_part_that_is_left_needs_no_name),
         cmocka_unit_test(test_colossalai__a_part_of_another_save_is_refused),
         cmocka_unit_test(test_colossalai__ranks_of_two_runs_are_told_by_their_copies),

@@ -496,7 +496,6 @@ static sheaf_status *complete_all(joining *j)
     sheaf_status *st = NULL;
     const int64_t count = j->c->count;
     bool completed = false;
-    int64_t padded;
     if (is_whole(j))
         return refuse_others(j);
     for (int i = 0; st == NULL && i < j->count; i++)
@@ -508,8 +507,7 @@ static sheaf_status *complete_all(joining *j)
     for (int64_t i = 0; st == NULL && i < count; i++) {
         const sheaf_logical *t = &j->c->tensor[i];
         if (t->kind == SHEAF_WEIGHT && t->told.ndim == 2 && sheaf__is_vocabulary(t->told.name) &&
-            j->vocab > 0 && j->ways > 1 &&
-            sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) == j->ways) {
+            j->vocab > 0 && sheaf__vocabulary_part(t->told.shape[0], j->vocab, j->ways)) {
             st = complete_table(j, t->told.name);
             completed = true;
         }

@@ -28,6 +28,16 @@ int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded)
     return 0;
 }
 
+bool sheaf__vocabulary_part(int64_t rows, int64_t vocab, int ways)
+{
+    bool yes = false;
+    if (rows <= 0 || rows >= vocab || vocab >= INT32_MAX || ways < 2 || ways > MOST_WAYS)
+        return false;
+    for (size_t m = 0; m < sizeof multiples / sizeof *multiples; m++)
+        yes = yes || rows * ways == round_up(vocab, multiples[m] * ways);
+    return yes;
+}
+
 bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab)
 {
     for (size_t m = 0; m < sizeof multiples / sizeof *multiples && rows > vocab && rows < INT32_MAX;
