@@ -336,6 +336,47 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
     remove_catalog(&c);
 }
 
+/* Without a config nothing but the parts themselves tells what each should hold. */
+static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **state)
+{
+    static const float values[16] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 };
+    static const char *const names[] = { "model.layers.0.mlp.up_proj.weight",
+                                         "model.layers.1.mlp.up_proj.weight" };
+    for (int harm = 0; harm < 4;
+         harm++) { /* of rank 0, 1, 2: one tensor less; of 1: a larger one */
+        sheaf_catalog *c = NULL;
+        CHECK_OK(sheaf__remove_tree(at("uneven"), NULL));
+        CHECK_OK(sheaf__make_dirs(at("uneven"), NULL));
+        for (int r = 0; r < 3; r++) {
+            sheaf_safetensors_spec spec[2];
+            sheaf_safetensors_writer *w = NULL;
+            char path[600];
+            const int n = r == harm ? 1 : 2;
+            for (int i = 0; i < n; i++)
+                spec[i] = (sheaf_safetensors_spec){
+                    names[i], SHEAF_F32, 2, { harm == 3 && r == 1 && i == 1 ? 4 : 2, 4 }
+                };
+            snprintf(path, sizeof path, "%s/tp_rank_%02d.safetensors", at("uneven"), r);
+            CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0, NULL));
+            for (int i = 0; i < n; i++)
+                CHECK_OK(sheaf__safetensors_write(w, i, 0, values, spec[i].shape[0] * 16));
+            CHECK_OK(sheaf__safetensors_finish(w));
+        }
+        look(&c, at("uneven"), NULL);
+        const sheaf_finding *f = finding(c, harm < 3 ? "missing" : "shape", names[1]);
+        if (f == NULL)
+            fail_msg("harm %d: not told", harm);
+        else {
+            assert_int_equal(f->severity, harm < 3 ? SHEAF_DEFECT : SHEAF_WARNING);
+            assert_int_equal(f->path[strlen(f->path) - strlen("0.safetensors")] - '0',
+                             harm < 3 ? harm : 1);
+            assert_true(harm < 3 || strstr(f->found, "2 rows in the part of rank 0, 4 in") != NULL);
+        }
+        assert_null(finding(c, harm < 3 ? "missing" : "shape", names[0]));
+        remove_catalog(&c);
+    }
+}
+
 static void test_colossalai__padding_tells_ranks_that_changed_names(void **state)
 {
     static const int order[][4] = {
@@ -524,6 +565,7 @@ int main(void)
         cmocka_unit_test(test_colossalai__a_part_of_another_save_is_refused),
         cmocka_unit_test(test_colossalai__ranks_of_two_runs_are_told_by_their_copies),
         cmocka_unit_test(test_colossalai__ranks_are_joined_as_the_schema_cuts),
+        cmocka_unit_test(test_colossalai__parts_hold_the_same_tensors_in_one_size),
         cmocka_unit_test(test_colossalai__padding_tells_ranks_that_changed_names),
         cmocka_unit_test(test_colossalai__padding_is_cut_off),
         cmocka_unit_test(test_colossalai__what_a_killed_save_leaves_is_named),

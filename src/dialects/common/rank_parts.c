@@ -414,6 +414,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     const sheaf_logical *first = sheaf__catalog_find(p0->held, name);
     int64_t shape[SHEAF_CATALOG_MAX_DIMS] = { 0 }, begin[SHEAF_CATALOG_MAX_DIMS] = { 0 };
     const int axis = axis_of(j, name, first->told.ndim);
+    int uneven = 0;
     if (axis == -2)
         return sheaf__catalog_note(j->c, SHEAF_DEFECT, "unsupported", p0->held->root, name,
                                    "a tensor of the Llama family",
@@ -432,10 +433,21 @@ static sheaf_status *join_tensor(joining *j, const char *name)
                 "%s in the part of rank %d", t == NULL ? "none" : "one that does not fit", r);
         if (axis >= 0 && __builtin_add_overflow(shape[axis], t->told.shape[axis], &shape[axis]))
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: too large", name);
+        uneven =
+            axis >= 0 && uneven == 0 && t->told.shape[axis] != first->told.shape[axis] ? r : uneven;
     }
     sheaf_logical *to = NULL;
-    sheaf_status *st =
-        sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape);
+    sheaf_status *st = NULL;
+    if (uneven > 0 &&
+        !sheaf__is_vocabulary(name)) /* tables are divided so where nobody pads them */
+        st = sheaf__catalog_notef(
+            j->c, SHEAF_WARNING, "shape", part_of(j, uneven)->held->root, name, "parts of one size",
+            "give the config.json of this model with --config",
+            "%" PRId64 " %s in the part of rank 0, %" PRId64 " in that of rank %d",
+            first->told.shape[axis], axis == 0 ? "rows" : "columns",
+            sheaf__catalog_find(part_of(j, uneven)->held, name)->told.shape[axis], uneven);
+    if (st == NULL)
+        st = sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape);
     if (st == NULL)
         to->replicated = axis < 0;
     for (int r = 0; st == NULL && r < j->ways; r++) {
@@ -445,6 +457,28 @@ static sheaf_status *join_tensor(joining *j, const char *name)
             begin[axis] += t->told.shape[axis];
     }
     return sheaf__catalog_defect(j->c, p0->held->root, st);
+}
+
+/* What another rank has of a tensor that rank 0 lacks altogether would be left out without a
+ * word. */
+static sheaf_status *check_first(joining *j)
+{
+    sheaf_status *st = NULL;
+    for (int r = 1; r < j->ways; r++) {
+        const sheaf_catalog *held = part_of(j, r)->held;
+        for (int64_t i = 0; st == NULL && i < held->count; i++) {
+            const char *name = held->tensor[i].told.name;
+            bool told = false;
+            for (int before = 0; !told && before < r; before++)
+                told = sheaf__catalog_find(part_of(j, before)->held, name) != NULL;
+            if (!told)
+                st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "missing", part_of(j, 0)->held->root,
+                                          name, "the same tensor in every part",
+                                          "give the parts of one save",
+                                          "none in the part of rank 0; rank %d has one", r);
+        }
+    }
+    return st;
 }
 
 static sheaf_status *join_all(joining *j)
@@ -460,6 +494,8 @@ static sheaf_status *join_all(joining *j)
     const sheaf_catalog *first = part_of(j, 0)->held;
     for (int64_t i = 0; st == NULL && i < first->count; i++)
         st = join_tensor(j, first->tensor[i].told.name);
+    if (st == NULL)
+        st = check_first(j);
     j->c->tp = j->ways;
     const sheaf_logical *table = a_table(j->c);
     if (st == NULL && j->vocab < 0 && table != NULL) {
@@ -468,8 +504,9 @@ static sheaf_status *join_all(joining *j)
                                   "the true size of the vocabulary",
                                   "give the path of the model's config.json with --config",
                                   "no config: all %" PRId64
-                                  " rows are kept, the last of which may be padding",
-                                  table->told.shape[0]);
+                                  " rows are kept, the last of which may be padding; nothing "
+                                  "tells whether ranks follow rank %d",
+                                  table->told.shape[0], j->ways - 1);
     }
     return st;
 }
