@@ -28,6 +28,7 @@ typedef struct reading {
     part *part;
     int64_t nparts;
     int tp, pp, vp;
+    bool optimizer;  /* its parts lie in folders of their own */
     int64_t *layers; /* of chunk v of stage s: [v * pp + s]; -1 = not known */
     sheaf__megatron model;
 } reading;
@@ -93,10 +94,18 @@ static char *folder_of(const char *path)
     return dir;
 }
 
+/* The model with its optimizer's state; or, as the first distributed optimizer left it, alone, with
+ * the optimizer's parts in folders of their own, mp_rank_TT[_PPP]_DDD/optim.pt, one for each
+ * data-parallel rank. */
+static const char *const model_names[] = { "model_optim_rng.pt", "model_rng.pt" };
+enum { MODEL_NAMES = sizeof model_names / sizeof *model_names };
+
 static bool megatron_is(const char *path)
 {
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
-        strcmp(sheaf__last_part(path), "model_optim_rng.pt") != 0)
+    bool named = sheaf__path_kind(path) != SHEAF_PATH_FILE;
+    for (int i = 0; i < MODEL_NAMES; i++)
+        named = named || strcmp(sheaf__last_part(path), model_names[i]) == 0;
+    if (!named)
         return false;
     char *dir = folder_of(path);
     free(dir);
@@ -111,6 +120,36 @@ static int by_place(const void *a, const void *b)
     return p->pp != q->pp ? p->pp - q->pp : p->tp - q->tp;
 }
 
+/* *path: the file with the model in the folder `name`, or where it should be. *moments: there is
+ * none, but an optimizer's part. */
+static sheaf_status *model_file(char **path, bool *moments, const reading *r, const char *name)
+{
+    char *optimizer = NULL;
+    bool there = false;
+    *path = NULL;
+    *moments = false;
+    for (int i = 0; !there && i < MODEL_NAMES; i++) {
+        free(*path);
+        if (asprintf(path, "%s/%s/%s", r->dir, name, model_names[i]) < 0) {
+            *path = NULL;
+            return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+        }
+        there = sheaf__path_kind(*path) != SHEAF_PATH_NONE;
+    }
+    if (there)
+        return NULL;
+    free(*path);
+    if (asprintf(path, "%s/%s/%s", r->dir, name, model_names[0]) < 0) {
+        *path = NULL;
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+    }
+    if (asprintf(&optimizer, "%s/%s/optim.pt", r->dir, name) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+    *moments = sheaf__path_kind(optimizer) == SHEAF_PATH_FILE;
+    free(optimizer);
+    return NULL;
+}
+
 static sheaf_status *find_parts(reading *r)
 {
     char **names = NULL;
@@ -120,17 +159,19 @@ static sheaf_status *find_parts(reading *r)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         part p;
-        bool expert;
+        bool expert, moments;
         if (!read_name(&p, &expert, names[i]))
             continue;
-        if (asprintf(&p.path, "%s/%s/model_optim_rng.pt", r->dir, names[i]) < 0)
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
-        else if (expert) {
+        st = model_file(&p.path, &moments, r, names[i]);
+        if (st == NULL && !moments && !expert) {
+            r->part[r->nparts++] = p;
+            continue;
+        }
+        r->optimizer = r->optimizer || moments;
+        if (st == NULL && !moments)
             st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "",
                                      "a model without experts", "a part of expert parallelism", "");
-            free(p.path);
-        } else
-            r->part[r->nparts++] = p;
+        free(p.path);
     }
     sheaf__names_free(names, n);
     if (r->nparts > 1)
@@ -504,14 +545,17 @@ static sheaf_status *add_parts(reading *r)
 /* The optimizer's masters and moments have no names there. */
 static sheaf_status *tell_optimizer(reading *r)
 {
-    for (int64_t i = 0; i < r->nparts; i++)
+    const char *path = r->optimizer ? r->dir : NULL;
+    for (int64_t i = 0; path == NULL && i < r->nparts; i++)
         if (r->part[i].torch != NULL &&
             sheaf__pickle_get(r->part[i].torch->doc->root, "optimizer") != NULL)
-            return sheaf__catalog_note(
-                r->catalog, SHEAF_NOTE, "unsupported", r->part[i].path, "", "",
-                "the optimizer's state has no names: it is not read, the weights are those of the model",
-                "");
-    return NULL;
+            path = r->part[i].path;
+    return path == NULL
+               ? NULL
+               : sheaf__catalog_note(
+                     r->catalog, SHEAF_NOTE, "unsupported", path, "", "",
+                     "the optimizer's state has no names: it is not read, the weights are those of the model",
+                     "");
 }
 
 /* ---- all of it ---- */

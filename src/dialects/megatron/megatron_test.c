@@ -432,6 +432,41 @@ static void test_made__a_vocabulary_must_fit_its_padding(void **state)
     made_free(m);
 }
 
+/* The first distributed optimizer: models alone, and its own parts in folders that look like those
+ * of stages and of experts. */
+static void test_made__a_model_may_lie_beside_its_optimizer(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 2, 8, 4, 2, true);
+    for (int pp = 1; pp <= 2; pp++) {
+        const how h = { 2, pp, 1, true, false, 40, 7, 7, true, 3, 0 };
+        char dir[500], from[700], to[700];
+        snprintf(dir, sizeof dir, "%s", made_folder(m, &h));
+        for (int tp = 0; tp < 2; tp++)
+            for (int s = 0; s < pp; s++) {
+                part_path(from, dir, &h, tp, s);
+                snprintf(to, sizeof to, "%.*s/model_rng.pt", (int)(strrchr(from, '/') - from),
+                         from);
+                assert_int_equal(rename(from, to), 0);
+                for (int dp = 0; dp < 2; dp++) {
+                    snprintf(to, sizeof to, "%.*s_%03d", (int)(strrchr(from, '/') - from), from,
+                             dp);
+                    CHECK_OK(sheaf__make_dirs(to, NULL));
+                    strcat(to, "/optim.pt");
+                    put(to, "moments");
+                }
+            }
+        assert_ptr_equal(sheaf__dialect_of(dir), &sheaf__dialect_megatron);
+        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        CHECK_SOUND(c);
+        CHECK_FINDING(c, SHEAF_NOTE, "unsupported", "the optimizer's state has no names");
+        assert_true(c->tp == 2 && c->pp == pp);
+        assert_int_equal(c->count, m->count);
+        check_made(c, m, "", 0);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
 static void test_made__args_become_a_config(void **state)
 {
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
@@ -723,6 +758,7 @@ int main(void)
         cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
         cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
         cmocka_unit_test(test_made__more_ranks_than_key_value_heads),
+        cmocka_unit_test(test_made__a_model_may_lie_beside_its_optimizer),
         cmocka_unit_test(test_made__args_become_a_config),
         cmocka_unit_test(test_made__args_that_no_shape_shows),
         cmocka_unit_test(test_made__a_config_is_held_against_the_args),
