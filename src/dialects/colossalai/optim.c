@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "dialects/colossalai/colossalai.h"
 #include "dialects/common/model.h"
@@ -287,6 +288,64 @@ static sheaf_status *check_tables(reading *r)
     return st;
 }
 
+/* The groups tell which numbers there are, with names or without: no more, and no fewer (which is
+ * told with their names where there are any). */
+static sheaf_status *check_numbers(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && r->count > 0 && i < r->c->count; i++) {
+        const sheaf_logical *t = &r->c->tensor[i];
+        const char *digits = t->kind == SHEAF_MOMENT ? strrchr(t->told.name, '.') : NULL;
+        if (digits != NULL && strspn(digits + 1, "0123456789") == strlen(digits + 1) &&
+            strtoll(digits + 1, NULL, 10) >= r->count)
+            st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "foreign",
+                                      t->npieces > 0 ? r->c->file[t->piece[0].file].path : r->dir,
+                                      t->told.name, "the parameters of the groups",
+                                      "copy the files of one save again",
+                                      "one more, where the groups have %" PRId64, r->count);
+    }
+    for (int64_t id = 0; st == NULL && r->at == NULL && id < r->count; id++)
+        for (int k = 0; st == NULL && k < KEYS; k++)
+            if (moment(r, k, id) == NULL)
+                st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "missing", r->dir, "",
+                                          "moments of every parameter of the groups",
+                                          "copy the other files of this save too",
+                                          "no %s of number %" PRId64, keys[k], id);
+    return st;
+}
+
+/* A file that the index names and that is not here. */
+static sheaf_status *check_index(const reading *r, const sheaf__names *names)
+{
+    char *path = NULL;
+    json_t *root = NULL, *told = json_object();
+    if (told == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+    sheaf_status *st = NULL;
+    if (sheaf__names_has(names, "pytorch_optim.bin.index.json"))
+        st = sheaf__path_join(&path, r->dir, "pytorch_optim.bin.index.json");
+    if (st == NULL && path != NULL && (st = sheaf__json_load(&root, path)) != NULL)
+        st = sheaf__catalog_defect(r->c, path, st);
+    const char *number;
+    json_t *value;
+    json_object_foreach(json_object_get(root, "weight_map"), number, value)
+    {
+        const char *file = json_string_value(value);
+        if (st != NULL || file == NULL || sheaf__names_has(names, file) ||
+            json_object_get(told, file) != NULL)
+            continue;
+        st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "missing", path, "",
+                                  "every file that the index names",
+                                  "copy the other files of this save too", "no %.200s", file);
+        if (st == NULL && json_object_set_new(told, file, json_true()) != 0)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    }
+    json_decref(told);
+    json_decref(root);
+    free(path);
+    return st;
+}
+
 static sheaf_status *give_names(reading *r)
 {
     if (r->at == NULL)
@@ -328,6 +387,10 @@ sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *c, const char *dir,
             st = take_file(&r, path);
         free(path);
     }
+    if (st == NULL)
+        st = check_index(&r, names);
+    if (st == NULL)
+        st = check_numbers(&r);
     if (st == NULL)
         st = give_names(&r);
     free(r.at);
