@@ -336,6 +336,49 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
     remove_catalog(&c);
 }
 
+/* A save that was killed has neither index nor config: the names tell which stages there are. */
+static void test_colossalai__a_stage_that_is_missing_is_named(void **state)
+{
+    static const struct {
+        int there; /* bits of stages 1 to 4 */
+        const char *said;
+    } rows[] = {
+        { 0xf, NULL },
+        { 0xe, "no stages 1..1 before" },
+        { 0xd, "no stages 2..2 before" },
+        { 0x9, "no stages 2..3 before that of model-stage-00004-shard-00001.safetensors" },
+        { 0x8, "no stages 1..3 before" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_catalog *c = NULL;
+        int told = 0;
+        CHECK_OK(sheaf__remove_tree(at("stages"), NULL));
+        CHECK_OK(sheaf__make_dirs(at("stages"), NULL));
+        for (int s = 1; s <= 4; s++)
+            for (int shard = 1; shard <= 2 && (rows[i].there >> (s - 1) & 1); shard++) {
+                static const float value[2] = { 1, 2 };
+                char path[600], name[40];
+                sheaf_safetensors_writer *w = NULL;
+                snprintf(name, sizeof name, "norm.%d.%d", s, shard);
+                const sheaf_safetensors_spec spec = { name, SHEAF_F32, 1, { 2 } };
+                snprintf(path, sizeof path, "%s/model-stage-%05d-shard-%05d.safetensors",
+                         at("stages"), s, shard);
+                CHECK_OK(sheaf__safetensors_begin(&w, path, &spec, 1, NULL, 0, NULL));
+                CHECK_OK(sheaf__safetensors_write(w, 0, 0, value, sizeof value));
+                CHECK_OK(sheaf__safetensors_finish(w));
+            }
+        look(&c, at("stages"), NULL);
+        for (int64_t k = 0; k < c->nfindings; k++)
+            if (c->finding[k].severity == SHEAF_DEFECT) {
+                assert_non_null(rows[i].said);
+                assert_non_null(strstr(c->finding[k].found, rows[i].said));
+                told++;
+            }
+        assert_int_equal(told, rows[i].said != NULL);
+        remove_catalog(&c);
+    }
+}
+
 /* Without a config nothing but the parts themselves tells what each should hold. */
 static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **state)
 {
@@ -565,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_colossalai__a_part_of_another_save_is_refused),
         cmocka_unit_test(test_colossalai__ranks_of_two_runs_are_told_by_their_copies),
         cmocka_unit_test(test_colossalai__ranks_are_joined_as_the_schema_cuts),
+        cmocka_unit_test(test_colossalai__a_stage_that_is_missing_is_named),
         cmocka_unit_test(test_colossalai__parts_hold_the_same_tensors_in_one_size),
         cmocka_unit_test(test_colossalai__padding_tells_ranks_that_changed_names),
         cmocka_unit_test(test_colossalai__padding_is_cut_off),

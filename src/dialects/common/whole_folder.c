@@ -312,6 +312,29 @@ static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
     return st;
 }
 
+/* The stages before that of this shard, if it is the first of its stage. */
+static sheaf_status *note_stages(bool *damaged, sheaf_catalog *c, const char *dir,
+                                 const sheaf__names *names, const char *name, const shard_name *is)
+{
+    int64_t before = 0;
+    for (int64_t i = 0; i < names->count; i++) {
+        shard_name other;
+        if (!sheaf__is_weights(names->at[i]) || !shard_of_name(&other, names->at[i]) ||
+            other.stem != is->stem || strncmp(names->at[i], name, is->stem) != 0)
+            continue;
+        if (other.stage == is->stage && other.number < is->number)
+            return NULL;
+        if (other.stage < is->stage && other.stage > before)
+            before = other.stage;
+    }
+    if (is->stage <= before + 1)
+        return NULL;
+    *damaged = true;
+    return sheaf__catalog_notef(
+        c, SHEAF_DEFECT, "missing", dir, "", "all stages of the pipeline", "copy them too",
+        "no stages %" PRId64 "..%" PRId64 " before that of %s", before + 1, is->stage - 1, name);
+}
+
 /* Shards by their names alone: those of the most files, others are left from another save. */
 static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const char *dir,
                                  const sheaf__names *names)
@@ -352,6 +375,8 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
         }
         read++;
         st = note_gaps(damaged, whole->catalog, dir, names, names->at[i], &is);
+        if (st == NULL)
+            st = note_stages(damaged, whole->catalog, dir, names, names->at[i], &is);
         if (st == NULL)
             st = read_one(damaged, whole, dir, names->at[i]);
     }
