@@ -382,11 +382,12 @@ static void test_colossalai__a_stage_that_is_missing_is_named(void **state)
 /* Without a config nothing but the parts themselves tells what each should hold. */
 static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **state)
 {
-    static const float values[16] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 };
+    static const float values[19] = { 1,  2,  3,  4,  5,  6,  7,  8,  9, 10,
+                                      11, 12, 13, 14, 15, 16, 17, 18, 19 };
     static const char *const names[] = { "model.layers.0.mlp.up_proj.weight",
                                          "model.layers.1.mlp.up_proj.weight" };
-    for (int harm = 0; harm < 4;
-         harm++) { /* of rank 0, 1, 2: one tensor less; of 1: a larger one */
+    /* of rank 0, 1, 2: one tensor less; of 1: a larger one; of all: the same values */
+    for (int harm = 0; harm < 5; harm++) {
         sheaf_catalog *c = NULL;
         CHECK_OK(sheaf__remove_tree(at("uneven"), NULL));
         CHECK_OK(sheaf__make_dirs(at("uneven"), NULL));
@@ -402,20 +403,25 @@ static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **stat
             snprintf(path, sizeof path, "%s/tp_rank_%02d.safetensors", at("uneven"), r);
             CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0, NULL));
             for (int i = 0; i < n; i++)
-                CHECK_OK(sheaf__safetensors_write(w, i, 0, values, spec[i].shape[0] * 16));
+                CHECK_OK(sheaf__safetensors_write(w, i, 0, values + (harm == 4 && i == 1 ? 0 : r),
+                                                  spec[i].shape[0] * 16));
             CHECK_OK(sheaf__safetensors_finish(w));
         }
         look(&c, at("uneven"), NULL);
-        const sheaf_finding *f = finding(c, harm < 3 ? "missing" : "shape", names[1]);
+        const char *code = harm < 3 ? "missing" : harm == 3 ? "shape" : "conflict";
+        const sheaf_finding *f = finding(c, code, names[1]);
         if (f == NULL)
             fail_msg("harm %d: not told", harm);
         else {
-            assert_int_equal(f->severity, harm < 3 ? SHEAF_DEFECT : SHEAF_WARNING);
+            assert_int_equal(f->severity, harm == 3 ? SHEAF_WARNING : SHEAF_DEFECT);
             assert_int_equal(f->path[strlen(f->path) - strlen("0.safetensors")] - '0',
-                             harm < 3 ? harm : 1);
-            assert_true(harm < 3 || strstr(f->found, "2 rows in the part of rank 0, 4 in") != NULL);
+                             harm < 3    ? harm
+                             : harm == 3 ? 1
+                                         : 0);
+            assert_true(harm != 3 ||
+                        strstr(f->found, "2 rows in the part of rank 0, 4 in") != NULL);
         }
-        assert_null(finding(c, harm < 3 ? "missing" : "shape", names[0]));
+        assert_null(finding(c, code, names[0]));
         remove_catalog(&c);
     }
 }

@@ -184,8 +184,9 @@ static sheaf_status *refuse_others(joining *j)
 /* ---- comparing ---- */
 
 /* Is the box of `whole` that begins at row0, col0 (of its view) equal to all of `piece`? */
-static sheaf_status *same_box(bool *same, joining *j, const sheaf_logical *whole, int64_t row0,
-                              int64_t col0, const sheaf_catalog *held, const sheaf_logical *piece)
+static sheaf_status *same_box(bool *same, joining *j, const sheaf_catalog *in,
+                              const sheaf_logical *whole, int64_t row0, int64_t col0,
+                              const sheaf_catalog *held, const sheaf_logical *piece)
 {
     int64_t rows, cols;
     sheaf__catalog_view(&rows, &cols, piece);
@@ -199,7 +200,7 @@ static sheaf_status *same_box(bool *same, joining *j, const sheaf_logical *whole
         for (int64_t k = 0; *same && k < cols; k += wide) {
             const int64_t h = rows - r < tall ? rows - r : tall,
                           w = cols - k < wide ? cols - k : wide;
-            sheaf_status *st = sheaf__catalog_read(j->c, whole, row0 + r, h, col0 + k, w, j->one);
+            sheaf_status *st = sheaf__catalog_read(in, whole, row0 + r, h, col0 + k, w, j->one);
             if (st == NULL)
                 st = sheaf__catalog_read(held, piece, r, h, k, w, j->two);
             if (st != NULL)
@@ -394,7 +395,7 @@ static sheaf_status *compare_part(joining *j, const part *p)
         if (sheaf__is_vocabulary(is->told.name) && p->rank != 0)
             continue; /* what the catalog has of it came from here */
         *(axis == 1 ? &col0 : &row0) = all ? 0 : is->told.shape[axis] * p->rank;
-        st = same_box(&same, j, whole, row0, col0, p->held, is);
+        st = same_box(&same, j, j->c, whole, row0, col0, p->held, is);
         compared++;
         first = !same && differ++ == 0 ? is->told.name : first;
     }
@@ -405,6 +406,41 @@ static sheaf_status *compare_part(joining *j, const part *p)
                                 "%" PRId64 " of %" PRId64
                                 " tensors that both have differ: it is of another step or run",
                                 differ, compared);
+}
+
+/* Has every part the same values, and not one value throughout (biases of zero)? Then none of them
+ * is a part. */
+static sheaf_status *check_divided(bool *whole, joining *j, const char *name)
+{
+    const sheaf_catalog *held = part_of(j, 0)->held;
+    const sheaf_logical *first = sheaf__catalog_find(held, name);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(first->told.dtype);
+    int64_t rows, cols;
+    sheaf__catalog_view(&rows, &cols, first);
+    sheaf_status *st = NULL;
+    *whole = bytes > 0 && rows > 0 && cols > 0;
+    if (!*whole)
+        return NULL;
+    for (int r = 1; st == NULL && *whole && r < j->ways; r++) {
+        const sheaf_catalog *other = part_of(j, r)->held;
+        const sheaf_logical *t = sheaf__catalog_find(other, name);
+        *whole = memcmp(t->told.shape, first->told.shape, sizeof t->told.shape) == 0;
+        if (*whole)
+            st = same_box(whole, j, held, first, 0, 0, other, t);
+    }
+    bool one = true;
+    const int64_t wide = cols < COMPARE_BYTES / bytes ? cols : COMPARE_BYTES / bytes;
+    for (int64_t r = 0; st == NULL && *whole && one && r < rows; r++)
+        for (int64_t k = 0; st == NULL && one && k < cols; k += wide) {
+            const int64_t w = cols - k < wide ? cols - k : wide;
+            st = sheaf__catalog_read(held, first, r, 1, k, w, j->two);
+            if (st == NULL && r == 0 && k == 0)
+                memcpy(j->one, j->two, (size_t)bytes);
+            for (int64_t i = 0; st == NULL && one && i < w; i++)
+                one = memcmp(j->one, j->two + i * bytes, (size_t)bytes) == 0;
+        }
+    *whole = *whole && !one;
+    return st;
 }
 
 /* One tensor of all parts into an empty catalog. */
@@ -446,6 +482,14 @@ static sheaf_status *join_tensor(joining *j, const char *name)
             "%" PRId64 " %s in the part of rank 0, %" PRId64 " in that of rank %d",
             first->told.shape[axis], axis == 0 ? "rows" : "columns",
             sheaf__catalog_find(part_of(j, uneven)->held, name)->told.shape[axis], uneven);
+    bool whole = false;
+    if (st == NULL && axis >= 0)
+        st = check_divided(&whole, j, name);
+    if (st == NULL && whole)
+        st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p0->held->root, name,
+                                 "another part of the tensor in each file",
+                                 "the same values in all of them: it was not divided",
+                                 "join the files by the rule of the program that wrote them");
     if (st == NULL)
         st = sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape);
     if (st == NULL)
