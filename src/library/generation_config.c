@@ -1,6 +1,7 @@
 /* generation_config.c - see generation_config.h. */
 #include "library/generation_config.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,13 @@ static const struct {
     { "exponential_decay_length_penalty", NAN },
     { "watermarking_config", NAN },
     { "stop_strings", NAN },
+    { "top_h", NAN },
+    { "max_time", NAN },
+    { "num_return_sequences", 1 },
+    { "token_healing", NAN },
+    { "force_words_ids", NAN },
+    { "constraints", NAN },
+    { "dola_layers", NAN },
 };
 
 static bool matters(const json_t *value, double harmless)
@@ -46,15 +54,29 @@ static bool matters(const json_t *value, double harmless)
     return !json_is_number(value) || harmless != harmless || json_number_value(value) != harmless;
 }
 
-static void warn(const json_t *file, const sheaf_events *events)
+static void warn_of(const char *name, const char *key, const json_t *value, const char *instead,
+                    const sheaf_events *events)
 {
+    char shown[96];
+    sheaf_warn(events, "%s: %s %s is not done here%s", name, key, sheaf__json_show(shown, value),
+               instead);
+}
+
+static void warn(const json_t *file, const char *name, const sheaf_events *events)
+{
+    const json_t *length = json_object_get(file, "max_length"),
+                 *cache = json_object_get(file, "cache_implementation");
     for (size_t i = 0; i < sizeof not_done / sizeof *not_done; i++) {
-        char shown[96];
         const json_t *value = json_object_get(file, not_done[i].key);
         if (matters(value, not_done[i].harmless))
-            sheaf_warn(events, "generation_config.json: %s %s is not done here", not_done[i].key,
-                       sheaf__json_show(shown, value));
+            warn_of(name, not_done[i].key, value, "", events);
     }
+    /* max_new_tokens goes before it, there too */
+    if (matters(length, NAN) && !json_is_integer(json_object_get(file, "max_new_tokens")))
+        warn_of(name, "max_length", length, ": --max-new and --max-length bound an answer", events);
+    /* the others hold the same numbers in another order */
+    if (json_is_string(cache) && strcmp(json_string_value(cache), "quantized") == 0)
+        warn_of(name, "cache_implementation", cache, "", events);
 }
 
 static void take_eos(sheaf__generation_config *g, sheaf_json_reader *r)
@@ -79,6 +101,7 @@ static void take_eos(sheaf__generation_config *g, sheaf_json_reader *r)
     }
 }
 
+/* The ids that end an answer are not read from config.json: it is opened with the model. */
 static sheaf_status *take(sheaf__generation_config *g, const json_t *file)
 {
     sheaf_json_reader r = { .object = file };
@@ -90,27 +113,33 @@ static sheaf_status *take(sheaf__generation_config *g, const json_t *file)
     g->repetition_penalty = sheaf__json_real(&r, "repetition_penalty", 1e-6, 1e6, -1);
     g->top_k = sheaf__json_int(&r, "top_k", 0, 1000000000, -1);
     g->max_new = sheaf__json_int(&r, "max_new_tokens", 1, 10000000, -1);
-    take_eos(g, &r);
+    if (g->there)
+        take_eos(g, &r);
     return r.st;
 }
 
 sheaf_status *sheaf__generation_config_read(sheaf__generation_config *g, const char *folder,
                                             const sheaf_events *events)
 {
-    char *path = NULL;
+    static const char *const names[] = { "generation_config.json", "config.json" };
     json_t *file = NULL;
-    *g = (sheaf__generation_config){ false, false, -1, -1, -1, -1, -1, -1, { 0 }, -1 };
-    sheaf_status *st = sheaf__path_join(&path, folder, "generation_config.json");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-        g->there = true;
-        st = sheaf__json_load(&file, path);
-        if (st == NULL)
-            st = sheaf_in(take(g, file), "%s", path);
-        if (st == NULL)
-            warn(file, events);
+    sheaf_status *st = NULL;
+    *g = (sheaf__generation_config){ false, false, -1, -1, -1, -1, -1, -1, { 0 }, -1, names[0] };
+    for (int i = 0; i < 2 && st == NULL && file == NULL; i++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, folder, names[i]);
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
+            g->there = i == 0;
+            g->name = names[i];
+            st = sheaf__json_load(&file, path);
+            if (st == NULL)
+                st = sheaf_in(take(g, file), "%s", path);
+            if (st == NULL)
+                warn(file, g->name, events);
+        }
+        free(path);
     }
     json_decref(file);
-    free(path);
     return st;
 }
 
@@ -158,8 +187,8 @@ static void tell(const sheaf__sampling *s, const sheaf__generation_config *g,
     if (wish->repetition_penalty < 0 && g->repetition_penalty >= 0 && g->repetition_penalty != 1)
         sheaf__text_add(&text, ", repetition_penalty %g", g->repetition_penalty);
     if (!text.failed && text.size > 0)
-        sheaf_note(events, "sampled as %s: %s",
-                   g->family ? "the family's own program does" : "generation_config.json says",
+        sheaf_note(events, "sampled as %s%s: %s",
+                   g->family ? "the family's own program does" : g->name, g->family ? "" : " says",
                    text.at + 2);
     sheaf__text_release(&text);
 }
@@ -176,7 +205,9 @@ void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__genera
     out->greedy = !sampled || temperature == 0;
     out->temperature = (float)temperature;
     out->top_k = wish->top_k >= 0 ? wish->top_k : g->top_k >= 0 ? g->top_k : top_k;
-    out->top_p = (float)first_said(wish->top_p, g->top_p, 1);
+    /* 0 keeps the most probable one, there too; here it would leave the cut out */
+    const double top_p = first_said(wish->top_p, g->top_p, 1);
+    out->top_p = top_p < FLT_MIN ? FLT_MIN : (float)top_p;
     out->repetition_penalty = (float)first_said(wish->repetition_penalty, g->repetition_penalty, 1);
     tell(out, g, wish, out->greedy, events);
 }

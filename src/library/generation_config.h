@@ -16,10 +16,12 @@ typedef struct sheaf__generation_config {
     int64_t top_k, max_new;
     int64_t eos[SHEAF_MAX_EOS];
     int neos;
+    const char *name; /* of the file that says so, for messages */
 } sheaf__generation_config;
 
-/* sheaf__generation_config_read - of the model's folder; no file is no error. `events` are warned
- * of what it says and is not done here. Errors: SHEAF_E_FORMAT, SHEAF_E_DATA and
+/* sheaf__generation_config_read - of the model's folder; no file is no error: then what config.json
+ * says is read, as transformers does, but the ids that end an answer. `events` are warned of what
+ * the file says and is not done here. Errors: SHEAF_E_FORMAT, SHEAF_E_DATA and
  * SHEAF_E_UNSUPPORTED with file and key. */
 sheaf_status *sheaf__generation_config_read(sheaf__generation_config *out, const char *folder,
                                             const sheaf_events *events);

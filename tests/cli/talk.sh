@@ -96,6 +96,25 @@ config '{"do_sample": true, "max_new_tokens": 5, "num_beams": 4}'
 runs "what transformers has besides" 0 'num_beams 4 is not done here.*do_sample, top_k 50' generate --model "$model" --tokens 57 --seed 3
 check "as many as it says" test "$(tr ',' '\n' <"$work/stdout" | wc -l)" -eq 5
 runs "a flag goes before it" 0 '"tokens":\[60,39,41,27' "${ask[@]}" --greedy --json
+config '{"do_sample": true, "top_p": 0, "top_k": 0, "max_new_tokens": 16, "max_length": 8}'
+runs "a top_p of 0 keeps one" 0 'says: do_sample, top_k 0, top_p 0' "${ask[@]}" --seed 3 --json
+said=$(tokens)
+check "and max_new_tokens goes before max_length" sh -c '! grep max_length "$1"' sh "$work/stderr"
+runs "the most probable" 0 . "${ask[@]}" --greedy --json
+check "as greedily" test "$said" = "$(tokens)"
+config '{"max_length": 8, "top_h": 0.5, "max_time": 2.5, "num_return_sequences": 3, "token_healing": true, "cache_implementation": "quantized"}'
+runs "each setting that is not done is told" 0 'top_h 0.5.* is not done here.*max_time 2.5.*num_return_sequences 3.*token_healing true.*max_length 8 is not done here: --max-new.*cache_implementation "quantized"' "${ask[@]}"
+config '{"num_return_sequences": 1, "token_healing": false, "max_time": null, "cache_implementation": "hybrid"}'
+runs "and none that changes nothing" 0 '^60,39,41' "${ask[@]}"
+check "in a word" sh -c '! grep "not done" "$1"' sh "$work/stderr"
+rm "$model/generation_config.json"
+cp "$model/config.json" "$work/config.json"
+sed 's/{/{"repetition_penalty": 1.5, "min_length": 9,/' "$work/config.json" | tr -d '\n' >"$model/config.json"
+runs "without the file config.json says it, as in transformers" 0 'config.json: min_length 9 is not done.*sampled as config.json says: repetition_penalty 1.5' "${ask[@]}" --json
+said=$(tokens)
+cp "$work/config.json" "$model/config.json"
+runs "with the flag" 0 . "${ask[@]}" --json --repetition-penalty 1.5
+check "the same tokens" test "$said" = "$(tokens)"
 config '{"eos_token_id": "two"}'
 runs "an id that is none" 3 'generation_config.json.*eos_token_id.*an id' "${ask[@]}"
 config '{"temperature": -1}'
