@@ -146,6 +146,22 @@ check "is told before a question" test ! -s "$work/stdout"
 printf '#!/bin/sh\n' >"$work/program"
 chmod +x "$work/program"
 chat "nor a folder that is a file" 3 'save .*found: +[^ ]*program: Not a directory' 'one\n' --save "$work/program/talk.json"
+# A folder that goes while it is talked is a full disk: what was said is still there.
+# goes LINE...: two questions, the folder of --save gone before the second, and LINE
+goes() {
+    mkdir -p "$work/goes"
+    { echo one; waits test -s "$work/goes/talk.json"; rm -r "$work/goes"; printf '%s\n' two "$@"; } |
+        "$sheaf" chat --model "$bytes" --max-new 8 --greedy --save "$work/goes/talk.json" >"$work/stdout" 2>"$work/stderr"
+}
+got=0
+goes three "/save $work/went.json" || got=$?
+check "a save that fails is told" grep -q 'goes/talk.json: cannot create' "$work/stderr"
+check "with what helps" grep -q '/save FILE, at another place' "$work/stderr"
+check "and the chat goes on" test "$got" -eq 1
+check "with all that was said" test "$(grep -o '"user"' "$work/went.json" | wc -l)" -eq 3
+got=0
+goes || got=$?
+check "an answer that was saved nowhere is an error at the end" test "$got" -eq 3
 cp "$work/greedy.json" "$work/both.json"
 chat "it goes on" 0 . 'four\n' --greedy --json --load "$work/both.json" --save "$work/both.json"
 check "in the same file" grep -q '"content": "three".*"content": "four"' "$work/both.json"

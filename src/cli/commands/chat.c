@@ -162,6 +162,7 @@ typedef struct session {
     char *saved;      /* that, where a line named it */
     reader in;
     bool terminal, refused; /* refused: some line was */
+    bool unsaved;           /* the last answer, which was to be */
 } session;
 
 static void speak(void *self, int64_t prompt, const char *text)
@@ -210,6 +211,27 @@ static void advise(const session *t, const char *query, sheaf_status *st)
         sheaf_try_this(st, "/reset, which forgets what was said; or a larger --max-length");
 }
 
+/* What was said is lost where a full disk ends the chat. */
+static void keep(session *t)
+{
+    sheaf_status *st = t->save == NULL ? NULL : sheaf_chat_save(t->chat, t->save);
+    t->unsaved = st != NULL;
+    if (st != NULL)
+        refuse(t, sheaf_try_this(st, "/save FILE, at another place: all that was said is still "
+                                     "here; the next answer is saved with it, too"));
+}
+
+/* The last chance of an answer that could not be saved. */
+static sheaf_status *keep_at_last(const session *t)
+{
+    const char *role = "", *last = "";
+    for (int64_t i = 0; sheaf_chat_said(t->chat, i, &role) != NULL; i++)
+        last = role;
+    return t->unsaved && t->save != NULL && strcmp(last, "assistant") == 0
+               ? sheaf_chat_save(t->chat, t->save)
+               : NULL;
+}
+
 static sheaf_status *answer(session *t, const char *query)
 {
     sheaf_answer *said = NULL;
@@ -231,8 +253,8 @@ static sheaf_status *answer(session *t, const char *query)
             sheaf__print(t->cli->err, "(stopped)\n");
     }
     sheaf_answer_free(said);
-    st = cli_written(t->cli);
-    return st != NULL || t->save == NULL ? st : sheaf_chat_save(t->chat, t->save);
+    keep(t);
+    return cli_written(t->cli);
 }
 
 /* ---- commands ---- */
@@ -263,6 +285,7 @@ static sheaf_status *save(session *t, const char *word)
     }
     free(t->saved);
     t->save = t->saved = name;
+    t->unsaved = false;
     return NULL;
 }
 
@@ -422,11 +445,15 @@ static sheaf_status *lead(session *t)
     }
     if (t->terminal)
         fputc('\n', t->cli->err);
+    sheaf_status *unsaved = keep_at_last(t);
     if (st == NULL)
         st = t->in.lost != NULL ? t->in.lost : no_input(t);
     else
         sheaf_status_free(t->in.lost);
     t->in.lost = NULL;
+    if (st == NULL)
+        return unsaved;
+    sheaf_status_free(unsaved);
     return st;
 }
 
