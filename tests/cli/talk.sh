@@ -162,6 +162,30 @@ check "with all that was said" test "$(grep -o '"user"' "$work/went.json" | wc -
 got=0
 goes || got=$?
 check "an answer that was saved nowhere is an error at the end" test "$got" -eq 3
+# A terminal that is closed, or a connection that breaks, ends an answer as SIGTERM does: what came of it is saved.
+hung_up() { # hung_up NAME COMMAND...: SIGHUP to COMMAND, a chat, in the middle of an answer
+    local name=$1 process
+    shift
+    rm -f "$work/hung.json" "$work/hung.in"
+    mkfifo "$work/hung.in"
+    "$@" <"$work/hung.in" >"$work/stdout" 2>"$work/stderr" &
+    process=$!
+    exec 9>"$work/hung.in"
+    echo one >&9
+    check "$name: an answer has begun" waits test -s "$work/stdout"
+    kill -HUP "$process"
+}
+long=("$sheaf" chat --model "$bytes" --max-new 100000 --max-length 200000 --temperature 3 --save "$work/hung.json")
+hung_up "SIGHUP" "${long[@]}"
+wait "$!"
+exec 9>&-
+check "saves what came of it" grep -q '"role": "assistant", "content": "..*"' "$work/hung.json"
+hung_up "SIGHUP under nohup" nohup "${long[@]}"
+sleep 0.3
+check "is passed over" kill -TERM "$!"
+wait "$!"
+exec 9>&-
+check "and SIGTERM ends it" grep -q '"role": "assistant", "content": "..*"' "$work/hung.json"
 cp "$work/greedy.json" "$work/both.json"
 chat "it goes on" 0 . 'four\n' --greedy --json --load "$work/both.json" --save "$work/both.json"
 check "in the same file" grep -q '"content": "three".*"content": "four"' "$work/both.json"

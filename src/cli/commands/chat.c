@@ -63,11 +63,14 @@ static void on_interrupt(int number)
  * terminal, and each an order to end: SIGUSR2 is Open MPI's way to pass one on. */
 static sheaf_status *listen_to_signals(void)
 {
-    static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2, SIGHUP };
-    const size_t all = sizeof handled / sizeof *handled, alone = 3;
+    static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2 };
+    const size_t all = sizeof handled / sizeof *handled, alone = 4;
     for (size_t i = 0; i < (sheaf__process_count() > 1 ? all : alone); i++) {
         const bool others = is_press(handled[i]) && !sheaf__process_first();
-        struct sigaction action = { .sa_flags = 0 };
+        struct sigaction action = { .sa_flags = 0 }, before;
+        if (handled[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
+            before.sa_handler == SIG_IGN)
+            continue; /* under nohup */
         action.sa_handler = handled[i] == SIGPIPE || others ? SIG_IGN : on_interrupt;
         sigemptyset(&action.sa_mask);
         if (sigaction(handled[i], &action, NULL) != 0)
