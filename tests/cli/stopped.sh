@@ -63,6 +63,11 @@ for signal in INT TERM; do
     check "before the error" test "$(wc -l <"$work/stdout")" -eq 2
     check "without a share of right ones" sh -c "! grep -q exact_match '$work/stdout'"
 done
+begin /dev/null "${ask[@]}" --dp 2 --json
+check "generate of two groups has begun" waits grep -q 'prompts: ' "$work/stderr"
+sleep 0.2 # the first of the two: the other one has some then, too
+stops "generate of two groups says of which records" INT json 'generate +found: +a request to stop, after [0-9]+ of 2000 answers: of records 1-[0-9]+, 1001-[0-9]+ $'
+check "and so do its answers" grep -q '"record":1001' "$work/stdout"
 begin /dev/null "${ask[@]}" --tp 2
 check "generate of two ranks has begun" waits grep -q 'prompts: ' "$work/stderr"
 stops "generate of two ranks" TERM no 'generate +found: +a request to stop, after [0-9]+ of 2000 answers $'

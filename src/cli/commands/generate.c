@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/print.h"
+#include "base/text.h"
 #include "ask.h"
 #include "commands.h"
 #include "monitor/monitor.h"
@@ -114,12 +115,17 @@ static bool is_whole(const work *w, int64_t i)
     return tokens_of(w, i) > 0 && sheaf_answer_ending(w->out[i]) != SHEAF_ENDS_STOPPED;
 }
 
-static void print_json(const work *w, const sheaf_model *m, const double *share)
+/* Where it was stopped some records have no answer: each says which one it is of. */
+static void print_json(const work *w, const sheaf_model *m, const double *share, bool stopped)
 {
     json_t *results = json_array();
     for (int64_t i = 0; i < w->prompts->count; i++)
-        if (tokens_of(w, i) > 0)
-            json_array_append_new(results, record_json(w, i));
+        if (tokens_of(w, i) > 0) {
+            json_t *one = record_json(w, i);
+            if (stopped && w->s->data != NULL)
+                json_object_set_new(one, "record", json_integer(i + 1));
+            json_array_append_new(results, one);
+        }
     json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0))
                                         : json_pack("{s:O}", "results", results);
     if (share != NULL)
@@ -140,10 +146,31 @@ static void print_stopped(const work *w, const sheaf_model *m)
     for (int64_t i = 0; i < w->prompts->count; i++)
         begun += tokens_of(w, i) > 0;
     if (w->cli->json && begun > 0)
-        print_json(w, m, NULL);
+        print_json(w, m, NULL, true);
     for (int64_t i = 0; i < w->prompts->count && !w->cli->json; i++)
         if (is_whole(w, i) || (w->s->data == NULL && begun > 0))
             print_answer(w, i);
+}
+
+/* The records that have whole answers (1-16, 101-116), where these are not the first ones. */
+static void name_whole(sheaf_text *text, const work *w, int64_t whole)
+{
+    enum { MOST = 16 };
+    int64_t first = 0, end;
+    int named = 0;
+    while (first < whole && is_whole(w, first))
+        first++;
+    for (int64_t i = 0; i < w->prompts->count && first < whole && named <= MOST; i = end) {
+        for (end = i; end < w->prompts->count && is_whole(w, end);)
+            end++;
+        if (end > i && named++ == MOST)
+            sheaf__text_add(text, ", ...");
+        else if (end > i)
+            sheaf__text_add(text, "%s%" PRId64, named == 1 ? ": of records " : ", ", i + 1);
+        if (end > i + 1 && named <= MOST)
+            sheaf__text_add(text, "-%" PRId64, end);
+        end += end == i;
+    }
 }
 
 /* NULL: it was not. */
@@ -157,8 +184,12 @@ static sheaf_status *stopped(const work *w)
     sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "generate");
     if (w->s->data == NULL)
         return sheaf_found(st, "a request to stop, after %" PRId64 " tokens", tokens_of(w, 0));
-    return sheaf_found(st, "a request to stop, after %" PRId64 " of %" PRId64 " answers", whole,
-                       w->prompts->count);
+    sheaf_text which = { 0 };
+    name_whole(&which, w, whole);
+    sheaf_found(st, "a request to stop, after %" PRId64 " of %" PRId64 " answers%s", whole,
+                w->prompts->count, which.size == 0 || which.failed ? "" : which.at);
+    sheaf__text_release(&which);
+    return st;
 }
 
 static void print_results(const work *w, const sheaf_model *m)
@@ -171,7 +202,7 @@ static void print_results(const work *w, const sheaf_model *m)
     }
     const double share = compared == 0 ? 0 : (double)matches / (double)compared;
     if (w->cli->json) {
-        print_json(w, m, compared > 0 ? &share : NULL);
+        print_json(w, m, compared > 0 ? &share : NULL, false);
         return;
     }
     for (int64_t i = 0; i < w->prompts->count; i++)
