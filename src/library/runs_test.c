@@ -107,6 +107,21 @@ static void test_train__a_control_stops_it(void **state)
     sheaf_control_free(how.control);
 }
 
+/* The control is of others, too: only who has it says that they stop. */
+static void test_train__a_step_that_ends_it_leaves_the_control(void **state)
+{
+    int heard = 0;
+    sheaf_run_train_options how = run_of(at("enough"), 4);
+    CHECK_OK(sheaf_control_new(&how.control));
+    how.step = until_second;
+    how.context = &heard;
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_STOPPED, "after step 2");
+    how.step = NULL;
+    how.resume = true;
+    CHECK_OK(sheaf_run_train(NULL, &how));
+    sheaf_control_free(how.control);
+}
+
 static void test_train__says_what_cannot_be(void **state)
 {
     sheaf_run_train_options how = run_of(at("none"), 4);
@@ -697,6 +712,7 @@ int main(void)
         cmocka_unit_test(test_train__stopped_and_gone_on_with_gives_the_same_adapter),
         cmocka_unit_test(test_train__tells_what_evaluations_said),
         cmocka_unit_test(test_train__a_control_stops_it),
+        cmocka_unit_test(test_train__a_step_that_ends_it_leaves_the_control),
         cmocka_unit_test(test_train__says_what_cannot_be),
         cmocka_unit_test(test_evaluate__a_run_is_its_base_with_its_adapter),
         cmocka_unit_test(test_evaluate__hands_out_logits),

@@ -285,7 +285,8 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                 .before_save = before_save,
                                 .self = &s,
                                 .spent = how->spent,
-                                .signals = how->signals };
+                                .signals = how->signals,
+                                .enough = how->enough };
     *result = (sheaf_train_result){ 0 };
     sheaf_status *st = settle(&s);
     if (st == NULL && how->ready != NULL)

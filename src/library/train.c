@@ -4,23 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "library/session.h"
 #include "library/take.h"
 
 /* What hears of the run. */
 typedef struct listener {
     const sheaf_run_train_options *o;
-    sheaf_signals *signals;
+    atomic_int enough; /* o->step says so; not the control, which is of other runs too */
 } listener;
 
 static void hear(void *self, const sheaf_event *event)
 {
-    const listener *l = self;
-    if (l->o->events != NULL && l->o->events->emit != NULL)
-        l->o->events->emit(l->o->events->context, event);
-    if (event->kind == SHEAF_EVENT_STEP && l->o->step != NULL &&
-        !l->o->step(l->o->context, &event->step))
-        atomic_store(&l->signals->stop, 1);
+    listener *l = self;
+    sheaf_emit(l->o->events, event);
+    if (event->kind != SHEAF_EVENT_STEP || l->o->step == NULL)
+        return;
+    if (!l->o->step(l->o->context, &event->step))
+        atomic_store(&l->enough, 1);
 }
 
 static void give(sheaf__settings *state, const sheaf__setting *table, const char *name)
@@ -84,9 +85,8 @@ sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
     sheaf__setting table[SHEAF__MAX_SETTINGS];
     sheaf__settings state = { 0 };
     sheaf_train_result r = { 0 };
-    sheaf_signals own = { 0 };
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
-    listener l = { &o, o.control == NULL ? &own : sheaf__control_signals(o.control) };
+    listener l = { .o = &o };
     const sheaf_events events = { hear, &l };
     if (st == NULL)
         st = sheaf__take_report(report, "sheaf_run_train_report");
@@ -95,11 +95,13 @@ sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
     if (st == NULL)
         st = sheaf__settings_required(&state, table, !t.resume);
     if (st == NULL)
-        st = sheaf__session_run(&r, &(sheaf__session_options){ .state = &state,
-                                                               .table = table,
-                                                               .options = &t,
-                                                               .events = &events,
-                                                               .signals = l.signals });
+        st = sheaf__session_run(
+            &r, &(sheaf__session_options){ .state = &state,
+                                           .table = table,
+                                           .options = &t,
+                                           .events = &events,
+                                           .signals = sheaf__control_signals(o.control),
+                                           .enough = &l.enough });
     if (st == NULL)
         sheaf__give_report(report,
                            &(sheaf_run_train_report){ .step = r.step,

@@ -39,11 +39,16 @@ static bool is_due(int64_t every, int64_t done)
     return every > 0 && done > 0 && done % every == 0;
 }
 
+static bool has_enough(const sheaf__run *r)
+{
+    return r->hooks->enough != NULL && atomic_load(r->hooks->enough) != 0;
+}
+
 /* On rank 0: a stop that is asked for meanwhile ends an evaluation. The end of --max-time does not:
  * a time that is shorter than an evaluation would never get past it. */
 static void look_up(sheaf__run *r)
 {
-    if (r->hooks->signals != NULL && atomic_load(&r->hooks->signals->stop) != 0)
+    if (has_enough(r) || (r->hooks->signals != NULL && atomic_load(&r->hooks->signals->stop) != 0))
         atomic_store(&r->interrupt, 1);
 }
 
@@ -216,7 +221,8 @@ sheaf_status *sheaf__loop_account(sheaf__run *r, sheaf_comm *comm, sheaf__saved 
 /* Signals, and the end of a time, reach one rank first: all must decide alike. */
 static sheaf_status *asked(const sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
-    const int bits = sheaf_signals_poll(r->hooks->signals) | (is_over(r) ? SHEAF_SIGNAL_STOP : 0);
+    const int bits = sheaf_signals_poll(r->hooks->signals) |
+                     (is_over(r) || has_enough(r) ? SHEAF_SIGNAL_STOP : 0);
     int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0, stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
     sheaf_status *st = sheaf_comm_any(comm, &save_flag);
     if (st == NULL)

@@ -37,8 +37,9 @@ typedef struct sheaf_train_hooks {
     const sheaf_events *events;           /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
-    sheaf_signals *signals; /* asked to save or stop; may be NULL */
-    double spent;           /* seconds of max_time that an earlier try of the same run took */
+    sheaf_signals *signals;   /* asked to save or stop; may be NULL */
+    const atomic_int *enough; /* as signals->stop, of this run alone; may be NULL */
+    double spent;             /* seconds of max_time that an earlier try of the same run took */
     /* What the ranks are doing (comm/doing.h): a record of each rank of this process, begun by the
      * caller; may be NULL. */
     struct sheaf__doing *doing;
