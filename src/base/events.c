@@ -4,10 +4,15 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/inside.h"
+
 void sheaf_emit(const sheaf_events *events, const sheaf_event *event)
 {
-    if (events != NULL && events->emit != NULL)
-        events->emit(events->context, event);
+    if (events == NULL || events->emit == NULL)
+        return;
+    sheaf__numbers before = sheaf__callback_begin();
+    events->emit(events->context, event);
+    sheaf__numbers_restore(&before);
 }
 
 static void emit_text(const sheaf_events *events, sheaf_event_kind kind, const char *fmt,
@@ -16,8 +21,7 @@ static void emit_text(const sheaf_events *events, sheaf_event_kind kind, const c
     char *text = NULL;
     if (events == NULL || events->emit == NULL || vasprintf(&text, fmt, args) < 0)
         return;
-    const sheaf_event event = { .kind = kind, .text = text };
-    events->emit(events->context, &event);
+    sheaf_emit(events, &(sheaf_event){ .kind = kind, .text = text });
     free(text);
 }
 

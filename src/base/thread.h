@@ -69,20 +69,8 @@ static inline void sheaf__wake(_Atomic uint32_t *word, int count)
 #define SHEAF__STACK_BYTES ((size_t)1 << 20)
 
 /* sheaf__thread_start - pthread_create() with a stack of at least SHEAF__STACK_BYTES: without it a
- * thread gets what `ulimit -s` says, be it 16 KB. 0, or the error's number. */
-static inline int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context)
-{
-    pthread_attr_t how;
-    size_t bytes = 0;
-    int error = pthread_attr_init(&how);
-    if (error != 0)
-        return error;
-    if (pthread_attr_getstacksize(&how, &bytes) != 0 || bytes < SHEAF__STACK_BYTES)
-        error = pthread_attr_setstacksize(&how, SHEAF__STACK_BYTES);
-    if (error == 0)
-        error = pthread_create(out, &how, run, context);
-    pthread_attr_destroy(&how);
-    return error;
-}
+ * thread gets what `ulimit -s` says, be it 16 KB. It begins as inside.h says. 0, or the error's
+ * number. */
+int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context);
 
 #endif

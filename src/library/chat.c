@@ -1,6 +1,7 @@
 /* chat.c - a conversation with a loaded model: sheaf/generate.h. */
 #include <stdlib.h>
 
+#include "base/inside.h"
 #include "comm/process.h"
 #include "infer/dialogue.h"
 #include "library/led.h"
@@ -17,6 +18,7 @@ struct sheaf_chat {
 
 sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *image)
 {
+    SHEAF__INSIDE;
     sheaf_chat *c = calloc(1, sizeof *c);
     *out = NULL;
     if (c == NULL)
@@ -50,6 +52,7 @@ void sheaf_chat_close(sheaf_chat *c)
 
 sheaf_status *sheaf_chat_look(sheaf_chat *c, const char *image)
 {
+    SHEAF__INSIDE;
     return sheaf__dialogue_look(&c->talk, image, atomic_fetch_add(&c->model->looks, 1) + 1);
 }
 
@@ -60,16 +63,19 @@ void sheaf_chat_reset(sheaf_chat *c)
 
 sheaf_status *sheaf_chat_system(sheaf_chat *c, const char *text)
 {
+    SHEAF__INSIDE;
     return sheaf__dialogue_system(&c->talk, text);
 }
 
 sheaf_status *sheaf_chat_save(sheaf_chat *c, const char *path)
 {
+    SHEAF__INSIDE;
     return sheaf__dialogue_save(&c->talk, path);
 }
 
 sheaf_status *sheaf_chat_load(sheaf_chat *c, const char *path)
 {
+    SHEAF__INSIDE;
     return sheaf__dialogue_load(&c->talk, path, atomic_fetch_add(&c->model->looks, 1) + 1);
 }
 
@@ -144,6 +150,7 @@ bool sheaf__chat_is_full(const sheaf_chat *c, const char *question, const sheaf_
 sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *question,
                              const sheaf_model_generate_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_model_generate_options o;
     sheaf__asking a;
     sheaf__hearer hearer;

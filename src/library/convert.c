@@ -5,6 +5,7 @@
 
 #include "base/cores.h"
 #include "base/file.h"
+#include "base/inside.h"
 #include "comm/process.h"
 #include "dialects/common/dialects.h"
 #include "library/alike_folders.h"
@@ -164,6 +165,7 @@ sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_conve
 sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
                                     const sheaf_weights_convert_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_weights_convert_options o;
     sheaf_convert_options how = { 0 };
     sheaf_convert_report r = { 0 };

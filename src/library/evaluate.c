@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/inside.h"
 #include "library/judge.h"
 #include "library/model.h"
 #include "library/take.h"
@@ -16,7 +17,11 @@ typedef struct work {
 static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
 {
     const work *w = self;
-    return w->o->take(w->o->context, row, position, logits, w->judge.opened.config.vocab);
+    sheaf__numbers before = sheaf__callback_begin();
+    sheaf_status *st =
+        w->o->take(w->o->context, row, position, logits, w->judge.opened.config.vocab);
+    sheaf__numbers_restore(&before);
+    return st;
 }
 
 static sheaf_status *check(const sheaf_model_evaluate_options *o)
@@ -92,6 +97,7 @@ static sheaf_status *fill(work *w)
 sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
                                    const sheaf_model_evaluate_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_model_evaluate_options o;
     work w = { .o = &o };
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_evaluate_options");

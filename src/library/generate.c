@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/inside.h"
 #include "base/json.h"
 #include "infer/prompts.h"
 #include "library/model.h"
@@ -83,6 +84,7 @@ static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt
 sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
                                    const sheaf_model_generate_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_model_generate_options o;
     sheaf__asking a;
     sheaf__prompts prompts = { .config = &m->opened.config };
@@ -109,6 +111,7 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
                                        const sheaf_model_prompt *prompt, int64_t count,
                                        const sheaf_model_generate_options *options)
 {
+    SHEAF__INSIDE;
     const char *const what = "sheaf_model_generate_options";
     sheaf_model_generate_options o;
     sheaf__asking a;

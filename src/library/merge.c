@@ -5,6 +5,7 @@
 
 #include "base/cores.h"
 #include "base/file.h"
+#include "base/inside.h"
 #include "comm/process.h"
 #include "library/alike_folders.h"
 #include "library/of_runs.h"
@@ -207,6 +208,7 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
 sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
                                   const sheaf_weights_merge_options *options)
 {
+    SHEAF__INSIDE;
     static const sheaf_merge_mode modes[] = { SHEAF_MERGE_BEST, SHEAF_MERGE_AS_PEFT,
                                               SHEAF_MERGE_AS_PEFT_SAFE };
     sheaf_weights_merge_options o;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/inside.h"
 #include "comm/process.h"
 #include "infer/batch_images.h"
 #include "library/take.h"
@@ -90,6 +91,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
 
 sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_model_open_options o;
     sheaf_model *m = NULL;
     *out = NULL;
@@ -175,6 +177,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
 
 sheaf_status *sheaf_model_load(sheaf_model *m)
 {
+    SHEAF__INSIDE;
     static const int64_t own[SHEAF__MOST_TOWERS]; /* an image of the towers' own size */
     sheaf_status *st = NULL;
     pthread_mutex_lock(&m->loading);
@@ -338,14 +341,18 @@ sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *promp
 static void tell(void *self, int64_t prompt, int32_t token)
 {
     const sheaf__hearer *h = self;
+    sheaf__numbers before = sheaf__callback_begin();
     (void)prompt;
     h->told(h->context, token);
+    sheaf__numbers_restore(&before);
 }
 
 static void say(void *self, int64_t prompt, const char *text)
 {
     const sheaf__hearer *h = self;
+    sheaf__numbers before = sheaf__callback_begin();
     h->said(h->context, prompt, text);
+    sheaf__numbers_restore(&before);
 }
 
 void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_generate_options *o)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/inside.h"
 #include "library/model.h"
 #include "library/question.h"
 #include "library/take.h"
@@ -99,6 +100,7 @@ static sheaf_status *answer(sheaf_needs **out, asked *a, sheaf_status *st)
 
 sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options)
 {
+    SHEAF__INSIDE;
     asked a = { 0 };
     *out = NULL;
     sheaf_status *st = answer(out, &a, ask_run(&a, options));
@@ -108,6 +110,7 @@ sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *o
 
 sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options)
 {
+    SHEAF__INSIDE;
     asked a = { 0 };
     *out = NULL;
     sheaf_status *st = answer(out, &a, ask_model(&a, options, 1, 0));
@@ -254,6 +257,7 @@ static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a,
 sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options,
                                const sheaf_timing_options *how)
 {
+    SHEAF__INSIDE;
     asked a = { 0 };
     sheaf_timing_options h = { 0 };
     sheaf_status *st = take_timing(&h, facts, how);
@@ -267,6 +271,7 @@ sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_
 sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_open_options *options,
                                  const sheaf_timing_options *how)
 {
+    SHEAF__INSIDE;
     asked a = { 0 };
     sheaf_timing_options h = { 0 };
     sheaf_status *st = take_timing(&h, facts, how);

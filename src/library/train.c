@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/events.h"
+#include "base/inside.h"
 #include "library/session.h"
 #include "library/take.h"
 
@@ -20,8 +21,10 @@ static void hear(void *self, const sheaf_event *event)
     sheaf_emit(l->o->events, event);
     if (event->kind != SHEAF_EVENT_STEP || l->o->step == NULL)
         return;
+    sheaf__numbers before = sheaf__callback_begin();
     if (!l->o->step(l->o->context, &event->step))
         atomic_store(&l->enough, 1);
+    sheaf__numbers_restore(&before);
 }
 
 static void give(sheaf__settings *state, const sheaf__setting *table, const char *name)
@@ -80,6 +83,7 @@ sheaf_status *sheaf__train_take(sheaf__settings *state, sheaf__setting table[SHE
 sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                               const sheaf_run_train_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_run_train_options o;
     sheaf_train_options t;
     sheaf__setting table[SHEAF__MAX_SETTINGS];

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/cores.h"
+#include "base/inside.h"
 #include "library/take.h"
 #include "library/verify_all.h"
 #include "sheaf/checkpoint.h"
@@ -13,6 +14,7 @@ struct sheaf_verification {
 sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
                                    const sheaf_weights_verify_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_weights_verify_options o;
     sheaf_verification *v = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_verify_options");

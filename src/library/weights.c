@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/inside.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/tools/diff.h"
@@ -62,6 +63,7 @@ static void count(sheaf_weights *w)
 sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
                                  const sheaf_weights_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_weights_options o;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_options");
     sheaf_weights *w = NULL;
@@ -140,20 +142,31 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
 
 /* ---- compare ---- */
 
-static void nobody(void *context, const sheaf_diff_item *item)
+typedef struct teller {
+    void (*found)(void *context, const sheaf_diff_item *item);
+    void *context;
+} teller;
+
+static void tell(void *self, const sheaf_diff_item *item)
 {
-    (void)context;
-    (void)item;
+    const teller *t = self;
+    if (t->found == NULL)
+        return;
+    sheaf__numbers before = sheaf__callback_begin();
+    t->found(t->context, item);
+    sheaf__numbers_restore(&before);
 }
 
 sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
                                  void (*found)(void *context, const sheaf_diff_item *item),
                                  void *context)
 {
+    SHEAF__INSIDE;
+    teller t = { found, context };
     sheaf_diff_report r;
     sheaf_status *st = sheaf__take_report(report, "sheaf_weights_diff_report");
     if (st == NULL)
-        st = sheaf_diff(&r, a, b, found == NULL ? nobody : found, context);
+        st = sheaf_diff(&r, a, b, tell, &t);
     if (st == NULL)
         sheaf__give_report(report,
                            &(sheaf_weights_diff_report){ .tensors = r.tensors,
@@ -170,6 +183,7 @@ sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *
 sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
                                  const sheaf_weights_init_options *options)
 {
+    SHEAF__INSIDE;
     sheaf_weights_init_options o;
     sheaf_init_options how = { 0 };
     sheaf_init_report r;

@@ -1,0 +1,68 @@
+/* inside.c - see inside.h, and thread.h. */
+#include "base/inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/thread.h"
+
+sheaf__numbers sheaf__numbers_inside(void)
+{
+    sheaf__numbers before = { .own = newlocale(LC_ALL_MASK, "C", (locale_t)0) };
+    before.locale = uselocale(before.own); /* 0, for want of memory: as it is */
+    fegetenv(&before.mode);
+    fesetenv(FE_DFL_ENV);
+    return before;
+}
+
+sheaf__numbers sheaf__callback_begin(void)
+{
+    sheaf__numbers before = { .locale = uselocale(LC_GLOBAL_LOCALE) };
+    fegetenv(&before.mode);
+    return before;
+}
+
+void sheaf__numbers_restore(sheaf__numbers *before)
+{
+    fesetenv(&before->mode);
+    uselocale(before->locale);
+    if (before->own != (locale_t)0)
+        freelocale(before->own);
+}
+
+/* ---- threads ---- */
+
+typedef struct beginning {
+    void *(*run)(void *);
+    void *context;
+} beginning;
+
+/* A thread begins with the mode of the one that started it, and the locale of the program. */
+static void *begin(void *self)
+{
+    SHEAF__INSIDE;
+    const beginning b = *(beginning *)self;
+    free(self);
+    return b.run(b.context);
+}
+
+int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context)
+{
+    pthread_attr_t how;
+    size_t bytes = 0;
+    beginning *b = malloc(sizeof *b);
+    int error = b == NULL ? ENOMEM : pthread_attr_init(&how);
+    if (error != 0) {
+        free(b);
+        return error;
+    }
+    *b = (beginning){ run, context };
+    if (pthread_attr_getstacksize(&how, &bytes) != 0 || bytes < SHEAF__STACK_BYTES)
+        error = pthread_attr_setstacksize(&how, SHEAF__STACK_BYTES);
+    if (error == 0)
+        error = pthread_create(out, &how, begin, b);
+    if (error != 0)
+        free(b);
+    pthread_attr_destroy(&how);
+    return error;
+}
