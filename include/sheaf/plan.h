@@ -20,8 +20,8 @@ typedef struct sheaf_needs sheaf_needs;
  * model may be named by the setting `config` alone; hooks are not called. Errors: those of the
  * settings, the config and the data. */
 SHEAF_API sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options);
-/* sheaf_model_plan - of a prompt and its answer, options->positions together; of a training run,
- * its base. */
+/* sheaf_model_plan - of a prompt and its answer, options->positions together, in each group; of a
+ * training run, its base. */
 SHEAF_API sheaf_status *sheaf_model_plan(sheaf_needs **out,
                                          const sheaf_model_open_options *options);
 /* sheaf_needs_free - accepts NULL. */
@@ -109,8 +109,8 @@ SHEAF_API sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts,
                                          const sheaf_run_train_options *options,
                                          const sheaf_timing_options *how);
 /* sheaf_model_timing - the same of generation: how->batch prompts that are read together, and a
- * token of each in the middle of the answer; options->positions of prompt and answer, on one stage.
- * Errors: those of sheaf_model_plan(), and as above. */
+ * token of each in the middle of the answer; options->positions of prompt and answer, on one stage
+ * and in one group. Errors: those of sheaf_model_plan(), and as above. */
 SHEAF_API sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts,
                                            const sheaf_model_open_options *options,
                                            const sheaf_timing_options *how);

@@ -14,6 +14,7 @@
 #include "library/take.h"
 #include "schema/family.h"
 #include "sheaf/checkpoint.h"
+#include "sheaf/cut.h"
 
 /* ---- a checkpoint of training ---- */
 
@@ -162,6 +163,23 @@ sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_conve
 
 /* ---- for other programs ---- */
 
+static sheaf_status *check(const sheaf_weights_convert_options *o)
+{
+    static const char what[] = "sheaf_weights_convert_options";
+    sheaf_status *st = NULL;
+    if (o->src == NULL || o->dst == NULL || o->to == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "src, dst and to");
+    if (st == NULL)
+        st = sheaf__take_count(what, "tp", o->tp, SHEAF__MOST_PARTS);
+    if (st == NULL)
+        st = sheaf__take_count(what, "slices", o->slices, SHEAF_MAX_SLICES);
+    if (st == NULL)
+        st = sheaf__take_count(what, "step", o->step, INT64_MAX);
+    if (st == NULL)
+        st = sheaf__take_count(what, "shard_bytes", o->shard_bytes, INT64_MAX);
+    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
+}
+
 sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
                                     const sheaf_weights_convert_options *options)
 {
@@ -175,9 +193,8 @@ sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
         st = sheaf__take_report(report, "sheaf_weights_convert_report");
     if (st == NULL)
         st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
-    if (st == NULL && (o.src == NULL || o.dst == NULL || o.to == NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_convert_options"),
-                            "src, dst and to");
+    if (st == NULL)
+        st = check(&o);
     if (st != NULL)
         return st;
     how.src = o.src;

@@ -33,7 +33,8 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
                                           "dp 1 beside take"),
                            "%d", o->dp);
-    return sound ? NULL
+    return sound ? sheaf__take_count("sheaf_model_evaluate_options", "threads", o->threads,
+                                     SHEAF__MOST_THREADS)
                  : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
                                   "a model, data, specials from -1 to 1, and no other number below "
                                   "0");

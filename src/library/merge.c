@@ -1,4 +1,5 @@
 /* merge.c - adapters, or what runs trained, into their base: of_runs.h, sheaf/checkpoint.h. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,19 @@ static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_
     return st;
 }
 
+/* The command says so before it looks. */
+static sheaf_status *check_own(const sheaf_merge_options *o)
+{
+    if (o->mode == SHEAF_MERGE_BEST && o->combine == SHEAF_COMBINE_NONE &&
+        (o->to == NULL || strcmp(o->to, "sat") == 0))
+        return NULL;
+    return sheaf_try_this(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", o->base),
+                       "an adapter beside it, for a mode, combine or hf in to: LoRA of its own is "
+                       "merged in its own form"),
+        "sheaf convert %s %s --to hf, which merges it too", o->base, o->dst);
+}
+
 /* LoRA that lies in the checkpoint itself. */
 static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
 {
@@ -179,6 +193,8 @@ sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *as
     out->whole = taken.whole;
     out->own = how.nadapters == 0;
     if (st == NULL && !taken.whole && out->own)
+        st = check_own(&how);
+    if (st == NULL && !taken.whole && out->own)
         st = merge_own(out, &how);
     else if (st == NULL && !taken.whole)
         st = adapter_only ? combine(&how) : sheaf_merge(&out->report, &how);
@@ -202,7 +218,28 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
                               o->adapter_only ? "adapter_only" : "weights");
     if (o->mode < SHEAF_MERGE_ROUND_ONCE || o->mode > SHEAF_MERGE_LIKE_PEFT_SAFE)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a mode");
-    return NULL;
+    if (o->adapter_only && (o->base != NULL || o->to != NULL))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
+                              "neither base nor to beside adapter_only: it has PEFT's form");
+    if (o->to != NULL && strcmp(o->to, "hf") != 0 && strcmp(o->to, "sat") != 0)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_merge_options: to"), "hf or sat"),
+            "%s", o->to);
+    if (o->tp != 0 && (o->to == NULL || strcmp(o->to, "sat") != 0))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tp", what),
+                                          "0, or sat in to: other forms have no parts"),
+                           "%d", o->tp);
+    for (int i = 0; i < o->nadapters; i++)
+        if (o->adapters == NULL || o->adapters[i] == NULL)
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: adapters", what),
+                                  "nadapters paths, %d", o->nadapters);
+    for (int i = 0; i < o->nadapters && o->weights != NULL; i++)
+        if (!isfinite(o->weights[i]))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: weights", what),
+                                              "nadapters finite numbers"),
+                               "%g", o->weights[i]);
+    sheaf_status *st = sheaf__take_count(what, "tp", o->tp, SHEAF__MOST_PARTS);
+    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 
 sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,

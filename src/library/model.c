@@ -37,13 +37,14 @@ static sheaf_status *take_sums(sheaf_bf16_sums *out, const char *name)
     return NULL;
 }
 
-static sheaf_status *check_open(const sheaf_model_open_options *o)
+sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool planning)
 {
-    if (o->model == NULL || o->tp < 0 || o->dp < 0 || o->threads < 0 || o->positions < 0 ||
-        o->slices < 0)
+    if ((o->model == NULL && (!planning || o->config == NULL)) || o->tp < 0 || o->dp < 0 ||
+        o->threads < 0 || o->positions < 0 || o->slices < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
-                              "a model, and no number below 0");
-    return NULL;
+                              "a model%s, and no number below 0", planning ? ", or a config" : "");
+    return sheaf__take_count("sheaf_model_open_options", "threads", o->threads,
+                             SHEAF__MOST_THREADS);
 }
 
 static sheaf_status *copy_text(char **out, const char *text)
@@ -97,7 +98,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
     if (st == NULL)
-        st = check_open(&o);
+        st = sheaf__model_check_open(&o, false);
     if (st == NULL && (m = calloc(1, sizeof *m)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", o.model);
     if (m != NULL)
@@ -265,8 +266,10 @@ void sheaf_model_close(sheaf_model *m)
 static sheaf_status *check_options(const sheaf_model_generate_options *o)
 {
     const char *const what = "sheaf_model_generate_options";
-    if (o->max_new < 0 || o->max_new > 10000000 || o->top_k < 0 || o->nstop < 0 ||
-        o->top_logprobs < 0 || o->batch < 0)
+    sheaf_status *st = sheaf__take_count(what, "max_new", o->max_new, 10000000);
+    if (st != NULL)
+        return st;
+    if (o->top_k < 0 || o->nstop < 0 || o->top_logprobs < 0 || o->batch < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "no number below 0");
     /* of what is not 0, logits stay finite and something is left to choose from */
     if (!(o->temperature == 0 || (o->temperature >= 1e-6 && o->temperature <= 1e6)) ||
@@ -276,9 +279,9 @@ static sheaf_status *check_options(const sheaf_model_generate_options *o)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
                               "temperature and repetition_penalty from 1e-6 to 1e6, top_p to 1");
     for (int64_t i = 0; i < o->nstop; i++)
-        if (o->stop[i] == NULL || o->stop[i][0] == '\0')
+        if (o->stop == NULL || o->stop[i] == NULL || o->stop[i][0] == '\0')
             return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                                  "texts in stop that are not empty");
+                                  "nstop texts in stop that are not empty");
     if (o->top_logprobs > 0 && !o->logprobs)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "logprobs, for top_logprobs");
     return NULL;

@@ -90,6 +90,9 @@ sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, in
  * the model's own with model_defaults. */
 sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
                                   const sheaf_model_generate_options *o);
+/* sheaf__model_check_open - is there a model, or when planning a config, and does each number lie
+ * where it can? */
+sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool planning);
 /* sheaf__model_room - errors: SHEAF_E_DATA when prompt and answer are longer than the model was
  * opened for. */
 sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,

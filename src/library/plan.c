@@ -59,9 +59,8 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
     sheaf__question *q = &a->q;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
     sheaf_train_options_default(&q->o);
-    if (st == NULL && o.model == NULL && o.config == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
-                            "a model, or a config");
+    if (st == NULL)
+        st = sheaf__model_check_open(&o, true);
     if (st == NULL)
         st = sheaf__take_activations(&q->o.dtype, o.dtype == NULL ? "float32" : o.dtype);
     if (st == NULL)
@@ -70,6 +69,7 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
     q->o.config = o.config != NULL ? o.config : a->config;
     q->o.adapter = o.adapter;
     q->o.tp = o.tp > 0 ? o.tp : 1;
+    q->o.dp = o.dp > 0 ? o.dp : 1;
     q->o.threads = o.threads;
     q->o.micro_batch = batch > 0 ? batch : 1;
     q->max_new = max_new;
@@ -277,6 +277,10 @@ sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_op
     sheaf_status *st = take_timing(&h, facts, how);
     if (st == NULL)
         st = ask_model(&a, options, h.batch, h.max_new);
+    if (st == NULL && a.q.o.dp > 1) /* each group's prompts take the time of one group */
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options: dp"),
+                                        "one group, and `batch` of its prompts"),
+                         "%d", a.q.o.dp);
     st = time_question(facts, &a, &h, st);
     release(&a);
     return st;

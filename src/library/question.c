@@ -141,6 +141,7 @@ static sheaf_status *plan_generation(sheaf_plan *plan, const sheaf__question *q)
                                     .lora = q->opened.lora,
                                     .place = &q->place,
                                     .tp = q->o.tp,
+                                    .groups = q->o.dp,
                                     .threads = q->o.threads,
                                     .dtype = q->o.dtype,
                                     .batch = q->o.micro_batch,

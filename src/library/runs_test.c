@@ -138,6 +138,13 @@ static void test_train__says_what_cannot_be(void **state)
     how.resume = true;
     how.settings = "lora-rank: 5\n";
     CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "cannot change");
+    how = run_of(at("none"), 4);
+    how.threads = 1000000000;
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "at most 4096 | 1000000000");
+    how.threads = -1;
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "at most 4096 | -1");
+    how = run_of("", 4);
+    CHECK_FAILS(sheaf_run_train(NULL, &how), SHEAF_E_ARG, "--out | a path");
     assert_int_equal(sheaf__path_kind(at("none")), SHEAF_PATH_NONE);
 }
 
@@ -197,6 +204,9 @@ static void test_evaluate__hands_out_logits(void **state)
     CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG,
                 "loss_on | answers, last or all | everything");
     how.loss_on = NULL;
+    how.threads = INT32_MAX;
+    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "threads | 0 to 4096");
+    how.threads = 0;
     how.specials = 2;
     CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "specials from -1 to 1");
     assert_true(s.rows == 2 && s.positions > 2 && s.first != 0);
@@ -253,7 +263,13 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
         long_one.ntokens = 1;
         long_one.max_new = 64;
         CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_DATA, "at most 64");
+        long_one.max_new = 10000001;
+        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG,
+                    "max_new | 0 to 10000000 | 10000001");
         long_one.max_new = 1;
+        long_one.nstop = 1;
+        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "nstop texts");
+        long_one.nstop = 0;
         long_one.text = "both";
         CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "a text, or tokens");
         long_one.tokens = NULL;
@@ -652,6 +668,40 @@ static void test_plan__more_ranks_need_less_each(void **state)
     CHECK_FAILS(sheaf_model_plan(&one, &open), SHEAF_E_ARG, "a model, or a config");
 }
 
+/* What sheaf_model_open() refuses, and how many ranks it has, are the plan's too. */
+static void test_plan__a_model_as_it_would_be_opened(void **state)
+{
+    sheaf_model_open_options how, bad[6];
+    sheaf_needs_facts facts;
+    sheaf_timing_facts time;
+    sheaf_needs *needs;
+    sheaf_model *m;
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&facts);
+    SHEAF_INIT(&time);
+    how.model = model;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        bad[i] = how;
+    bad[0].tp = -1;
+    bad[1].dp = -1;
+    bad[2].threads = -1;
+    bad[3].positions = -1;
+    bad[4].slices = -8;
+    bad[5].threads = INT32_MAX;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        CHECK_FAILS(sheaf_model_open(&m, &bad[i]), SHEAF_E_ARG, "sheaf_model_open_options");
+        CHECK_FAILS(sheaf_model_plan(&needs, &bad[i]), SHEAF_E_ARG, "sheaf_model_open_options");
+        assert_null(needs);
+    }
+    how.tp = 2;
+    how.dp = 3;
+    CHECK_OK(sheaf_model_plan(&needs, &how));
+    CHECK_OK(sheaf_needs_look(&facts, needs));
+    assert_int_equal(facts.ranks, 6);
+    sheaf_needs_free(needs);
+    CHECK_FAILS(sheaf_model_timing(&time, &how, NULL), SHEAF_E_ARG, "dp | one group");
+}
+
 /* Never how long: what was measured is kept, and priced again it is the same. */
 static void test_timing__measured_kept_and_priced_again(void **state)
 {
@@ -727,6 +777,7 @@ int main(void)
         cmocka_unit_test(test_merge__a_run_with_its_own_base),
         cmocka_unit_test(test_convert__a_run_to_the_adapter_it_left),
         cmocka_unit_test(test_plan__more_ranks_need_less_each),
+        cmocka_unit_test(test_plan__a_model_as_it_would_be_opened),
         cmocka_unit_test(test_timing__measured_kept_and_priced_again),
     };
     return cmocka_run_group_tests(tests, find_data, remove_scratch);

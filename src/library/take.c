@@ -1,6 +1,7 @@
 /* take.c - see take.h, and sheaf/control.h and version.h. */
 #include "library/take.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +65,18 @@ sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, cons
     *held = (sheaf_dtype)dtype;
     *out = held;
     return NULL;
+}
+
+sheaf_status *sheaf__take_count(const char *what, const char *field, int64_t value, int64_t most)
+{
+    if (value >= 0 && value <= most)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: %s", what, field);
+    if (most == INT64_MAX)
+        sheaf_expected(st, "no number below 0");
+    else
+        sheaf_expected(st, "0 to %" PRId64, most);
+    return sheaf_found(st, "%" PRId64, value);
 }
 
 /* ---- control ---- */

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/cores.h"
 #include "sheaf/control.h"
@@ -27,6 +28,11 @@ void sheaf__give_report(void *to, const void *from, size_t known);
 /* sheaf__take_dtype - *out points to *held for a name, NULL for NULL. Errors: SHEAF_E_ARG for what
  * is not float32, bfloat16 or float16. */
 sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, const char *name);
+
+/* sheaf__take_count - is a whole number of the struct `what` within 0 to `most`? Errors:
+ * SHEAF_E_ARG with the field's name. */
+sheaf_status *sheaf__take_count(const char *what, const char *field, int64_t value, int64_t most);
+enum { SHEAF__MOST_THREADS = 4096, SHEAF__MOST_PARTS = 1024 }; /* as of the command's flags */
 
 /* NULL for NULL. */
 const atomic_int *sheaf__control_stop(const sheaf_control *control);

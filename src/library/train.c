@@ -1,6 +1,7 @@
 /* train.c - a run of another program's: sheaf/train.h. */
 #include "library/train.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,40 +28,45 @@ static void hear(void *self, const sheaf_event *event)
     sheaf__numbers_restore(&before);
 }
 
-static void give(sheaf__settings *state, const sheaf__setting *table, const char *name)
+/* As the flag would: what it refuses is refused. */
+static sheaf_status *give(sheaf__settings *state, const sheaf__setting *table, const char *name,
+                          const char *text)
 {
-    state->given[sheaf__setting_find(table, name) - table] = true;
+    const sheaf__setting *o = sheaf__setting_find(table, name);
+    char from[32];
+    snprintf(from, sizeof from, "--%s", name);
+    state->given[o - table] = true;
+    return sheaf__setting_set(o, text, from);
+}
+
+static sheaf_status *give_number(sheaf__settings *state, const sheaf__setting *table,
+                                 const char *name, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return value == 0 ? NULL : give(state, table, name, text);
 }
 
 /* The struct's fields, as flags would give them. */
-static void give_fields(sheaf__settings *state, const sheaf__setting *table, sheaf_train_options *t,
-                        const sheaf_run_train_options *o)
+static sheaf_status *give_fields(sheaf__settings *state, const sheaf__setting *table,
+                                 sheaf_train_options *t, const sheaf_run_train_options *o)
 {
     const struct {
         const char *name, *text;
-        const char **value;
-    } texts[] = { { "out", o->out, &t->out },
-                  { "model", o->model, &t->model },
-                  { "data", o->data, &t->data } };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].text != NULL) {
-            *texts[i].value = texts[i].text;
-            give(state, table, texts[i].name);
-        }
+    } texts[] = { { "out", o->out }, { "model", o->model }, { "data", o->data } };
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = { { "steps", o->steps }, { "tp", o->tp }, { "threads", o->threads } };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && st == NULL; i++)
+        if (texts[i].text != NULL)
+            st = give(state, table, texts[i].name, texts[i].text);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && st == NULL; i++)
+        st = give_number(state, table, numbers[i].name, numbers[i].value);
     t->resume = o->resume;
     t->force = o->force;
-    if (o->steps != 0) {
-        t->steps = o->steps;
-        give(state, table, "steps");
-    }
-    if (o->tp != 0) {
-        t->tp = o->tp;
-        give(state, table, "tp");
-    }
-    if (o->threads != 0) {
-        t->threads = o->threads;
-        give(state, table, "threads");
-    }
+    return st;
 }
 
 sheaf_status *sheaf__train_take(sheaf__settings *state, sheaf__setting table[SHEAF__MAX_SETTINGS],
@@ -69,12 +75,9 @@ sheaf_status *sheaf__train_take(sheaf__settings *state, sheaf__setting table[SHE
 {
     sheaf_train_options_default(to);
     sheaf__train_settings(table, to, planning);
-    if (from->steps < 0 || from->tp < 0 || from->threads < 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_run_train_options"),
-                              "no number below 0");
-    give_fields(state, table, to, from);
-    if (from->settings == NULL)
-        return NULL;
+    sheaf_status *st = give_fields(state, table, to, from);
+    if (st != NULL || from->settings == NULL)
+        return st;
     char *text = strdup(from->settings);
     return text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings")
                         : sheaf__settings_take(state, table, text, "settings");

@@ -19,6 +19,11 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
     sheaf_verification *v = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_verify_options");
     *out = NULL;
+    if (st == NULL && path == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_verify"), "a path");
+    if (st == NULL)
+        st = sheaf__take_count("sheaf_weights_verify_options", "threads", o.threads,
+                               SHEAF__MOST_THREADS);
     if (st == NULL && (v = calloc(1, sizeof *v)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)

@@ -68,6 +68,8 @@ sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_options");
     sheaf_weights *w = NULL;
     *out = NULL;
+    if (st == NULL && path == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_open"), "a path");
     if (st == NULL && (w = calloc(1, sizeof *w)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
@@ -112,7 +114,7 @@ const sheaf_source_entry *sheaf_weights_entry(const sheaf_weights *w, int64_t in
 const sheaf_source_entry *sheaf_weights_find(const sheaf_weights *w, const char *name)
 {
     sheaf_source *source = w->look.source;
-    return source == NULL ? NULL : source->find(source, name);
+    return source == NULL || name == NULL ? NULL : source->find(source, name);
 }
 
 sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w, const char *name,
@@ -121,7 +123,7 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
     const sheaf_source_entry *e = sheaf_weights_find(w, name);
     int64_t all, columns;
     if (e == NULL)
-        return sheaf_fail(SHEAF_E_ARG, "no tensor '%s'", name);
+        return sheaf_fail(SHEAF_E_ARG, "no tensor '%s'", name == NULL ? "" : name);
     sheaf__look_view(&all, &columns, e);
     if (row0 < 0 || row0 > all || rows < -1 || rows > all - row0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'%s'", name), "rows within %lld",
@@ -165,6 +167,8 @@ sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *
     teller t = { found, context };
     sheaf_diff_report r;
     sheaf_status *st = sheaf__take_report(report, "sheaf_weights_diff_report");
+    if (st == NULL && (a == NULL || b == NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_diff"), "two paths");
     if (st == NULL)
         st = sheaf_diff(&r, a, b, tell, &t);
     if (st == NULL)
@@ -193,6 +197,9 @@ sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
         st = sheaf__take_report(report, "sheaf_weights_init_report");
     if (st == NULL)
         st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
+    if (st == NULL)
+        st = sheaf__take_count("sheaf_weights_init_options", "threads", o.threads,
+                               SHEAF__MOST_THREADS);
     if (st == NULL && (o.spec == NULL || o.dst == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_init_options"), "spec and dst");
     how.spec = o.spec;

@@ -1,4 +1,6 @@
 /* weights_test.c - the library's functions for checkpoints, and structs of other versions. */
+#include <math.h>
+
 #include "library/take.h"
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
@@ -242,6 +244,67 @@ static void test_weights__say_what_was_forgotten(void **state)
     CHECK_FAILS(sheaf_weights_init(NULL, NULL), SHEAF_E_ARG, "spec and dst");
 }
 
+/* As the command refuses its flags: nothing is passed over. */
+static void test_weights__refuse_what_cannot_be(void **state)
+{
+    static const char *const none[] = { NULL }, *const one[] = { "none" };
+    const double nan_weight[] = { NAN };
+    sheaf_weights_convert_options to, bad_to[7];
+    sheaf_weights_merge_options of, bad_of[9];
+    sheaf_weights_verify_options how;
+    sheaf_verification *found;
+    sheaf_weights *w;
+    make_model(at("forms"), 3);
+    SHEAF_INIT(&to);
+    to.src = at("forms");
+    to.dst = at("formed");
+    to.to = "hf";
+    for (size_t i = 0; i < ARRAY_LEN(bad_to); i++)
+        bad_to[i] = to;
+    bad_to[0].tp = -1;
+    bad_to[1].slices = -8;
+    bad_to[2].slices = 65;
+    bad_to[3].step = -1;
+    bad_to[4].shard_bytes = -1;
+    bad_to[5].threads = -1;
+    bad_to[6].threads = INT32_MAX;
+    for (size_t i = 0; i < ARRAY_LEN(bad_to); i++)
+        CHECK_FAILS(sheaf_weights_convert(NULL, &bad_to[i]), SHEAF_E_ARG, "convert_options: ");
+    SHEAF_INIT(&of);
+    of.base = to.src;
+    of.dst = to.dst;
+    of.adapters = one;
+    of.nadapters = 1;
+    for (size_t i = 0; i < ARRAY_LEN(bad_of); i++)
+        bad_of[i] = of;
+    bad_of[0].adapters = NULL;
+    bad_of[1].adapters = none;
+    bad_of[2].to = "peft";
+    bad_of[3].tp = 2;
+    bad_of[4].tp = -2;
+    bad_of[5].combine = "linear";
+    bad_of[5].adapter_only = true;
+    bad_of[6].combine = "linear";
+    bad_of[6].weights = nan_weight;
+    bad_of[7].threads = -1;
+    bad_of[8].nadapters = 0;
+    bad_of[8].mode = SHEAF_MERGE_LIKE_PEFT;
+    for (size_t i = 0; i < ARRAY_LEN(bad_of); i++)
+        CHECK_FAILS(sheaf_weights_merge(NULL, &bad_of[i]), SHEAF_E_ARG,
+                    i < 8 ? "sheaf_weights_merge_options" : "an adapter beside it");
+    assert_int_equal(sheaf__path_kind(to.dst), SHEAF_PATH_NONE);
+    SHEAF_INIT(&how);
+    how.threads = -1;
+    CHECK_FAILS(sheaf_weights_verify(&found, to.src, &how), SHEAF_E_ARG, "threads | 0 to 4096");
+    CHECK_FAILS(sheaf_weights_verify(&found, NULL, NULL), SHEAF_E_ARG, "a path");
+    CHECK_FAILS(sheaf_weights_open(&w, NULL, NULL), SHEAF_E_ARG, "a path");
+    CHECK_FAILS(sheaf_weights_diff(NULL, to.src, NULL, NULL, NULL), SHEAF_E_ARG, "two paths");
+    CHECK_OK(sheaf_weights_open(&w, to.src, NULL));
+    assert_null(sheaf_weights_find(w, NULL));
+    CHECK_FAILS(sheaf_weights_read(NULL, 0, w, NULL, 0, -1), SHEAF_E_ARG, "no tensor");
+    sheaf_weights_close(w);
+}
+
 static void test_version__is_that_of_the_headers(void **state)
 {
     char text[32];
@@ -263,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_verify__a_changed_byte_is_a_finding),
         cmocka_unit_test(test_control__stops_what_is_begun_later_too),
         cmocka_unit_test(test_weights__say_what_was_forgotten),
+        cmocka_unit_test(test_weights__refuse_what_cannot_be),
         cmocka_unit_test(test_version__is_that_of_the_headers),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
