@@ -128,7 +128,8 @@ typedef struct sheaf_model_prompt {
 } sheaf_model_prompt;
 
 /* sheaf_model_generate - one call after the other: it waits for one that runs. Errors: SHEAF_E_DATA
- * for a prompt that is too long, empty or cannot be read; SHEAF_E_ARG; SHEAF_E_UNSUPPORTED for a
+ * for a prompt that is too long, empty or cannot be read; SHEAF_E_ARG, also where `told` or `said`
+ * of an answer asks the model that is at it; SHEAF_E_UNSUPPORTED for a
  * text without a tokenizer, for an image the model cannot see, and for more than it reads. */
 SHEAF_API sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *model,
                                              const sheaf_model_generate_options *options);

@@ -17,6 +17,7 @@ struct sheaf__crowd {
     int64_t asked;           /* calls so far; each rank compares with those it has done */
     int ranks, loaded, done; /* done: ranks that have done the last call */
     bool closing, over;      /* over: no rank is there any more */
+    pthread_t telling;       /* of the first rank, once it is loaded: it calls back */
     sheaf_status *why;       /* they went, or what came of the last call */
     sheaf_status *(*work)(void *self, sheaf__model *model);
     void *self;
@@ -39,6 +40,8 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     const bool first = sheaf__crew_keeps(model->context);
     int64_t did = 0;
     pthread_mutex_lock(&c->lock);
+    if (first)
+        c->telling = pthread_self();
     c->loaded++;
     pthread_cond_broadcast(&c->changed);
     for (;;) {
@@ -116,6 +119,14 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
 sheaf_status *sheaf__crowd_do(sheaf__crowd *c,
                               sheaf_status *(*work)(void *self, sheaf__model *model), void *self)
 {
+    pthread_mutex_lock(&c->lock);
+    const bool itself = !c->over && pthread_equal(pthread_self(), c->telling);
+    pthread_mutex_unlock(&c->lock);
+    if (itself) { /* it would wait for itself */
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "a model that answers");
+        sheaf_expected(st, "its next question when this answer is there");
+        return sheaf_found(st, "one that its own `told` or `said` asks");
+    }
     pthread_mutex_lock(&c->turn);
     pthread_mutex_lock(&c->lock);
     c->work = work;

@@ -313,6 +313,49 @@ static void test_generate__a_control_ends_the_answer(void **state)
     sheaf_model_close(m);
 }
 
+typedef struct nested {
+    sheaf_model *m;
+    int64_t refused;
+} nested;
+
+static void ask_again(void *context, int32_t token)
+{
+    nested *n = context;
+    sheaf_model_generate_options how;
+    sheaf_answer *answer;
+    SHEAF_INIT(&how);
+    how.tokens = &token;
+    how.ntokens = 1;
+    sheaf_status *st = sheaf_model_generate(&answer, n->m, &how);
+    n->refused += st != NULL && sheaf_status_code(st) == SHEAF_E_ARG && answer == NULL;
+    sheaf_status_free(st);
+}
+
+static void test_generate__its_own_answer_cannot_ask_it(void **state)
+{
+    static const int32_t prompt[] = { 5, 6, 7 };
+    sheaf_model_open_options open;
+    sheaf_model_generate_options how;
+    sheaf_answer *answer;
+    nested n = { 0 };
+    int64_t got;
+    SHEAF_INIT(&open);
+    SHEAF_INIT(&how);
+    open.model = model;
+    open.tp = 2;
+    CHECK_OK(sheaf_model_open(&n.m, &open));
+    how.tokens = prompt;
+    how.ntokens = 3;
+    how.max_new = 4;
+    how.told = ask_again;
+    how.context = &n;
+    CHECK_OK(sheaf_model_generate(&answer, n.m, &how));
+    sheaf_answer_tokens(answer, &got);
+    assert_true(got > 0 && n.refused == got);
+    sheaf_answer_free(answer);
+    sheaf_model_close(n.m);
+}
+
 static void say(char *out, size_t size, sheaf_chat *chat, const char *question)
 {
     sheaf_model_generate_options how;
@@ -768,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_evaluate__hands_out_logits),
         cmocka_unit_test(test_generate__says_the_same_on_any_number_of_ranks),
         cmocka_unit_test(test_generate__a_control_ends_the_answer),
+        cmocka_unit_test(test_generate__its_own_answer_cannot_ask_it),
         cmocka_unit_test(test_chat__remembers_until_it_is_reset),
         cmocka_unit_test(test_generate__prompts_together_are_as_alone),
         cmocka_unit_test(test_generate__several_threads_ask_a_late_model_first),
