@@ -67,15 +67,22 @@ sheaf_status *sheaf_chat_system(sheaf_chat *c, const char *text)
     return sheaf__dialogue_system(&c->talk, text);
 }
 
+static sheaf_status *missing(const char *what)
+{
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a chat"), "%s", what), "NULL");
+}
+
 sheaf_status *sheaf_chat_save(sheaf_chat *c, const char *path)
 {
     SHEAF__INSIDE;
-    return sheaf__dialogue_save(&c->talk, path);
+    return path == NULL ? missing("a path") : sheaf__dialogue_save(&c->talk, path);
 }
 
 sheaf_status *sheaf_chat_load(sheaf_chat *c, const char *path)
 {
     SHEAF__INSIDE;
+    if (path == NULL)
+        return missing("a path");
     return sheaf__dialogue_load(&c->talk, path, atomic_fetch_add(&c->model->looks, 1) + 1);
 }
 
@@ -160,6 +167,8 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
                        o.system != NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_generate_options"),
                             "neither text nor tokens nor images nor system: the chat has them");
+    if (st == NULL && question == NULL)
+        st = missing("a question");
     if (st == NULL)
         st = sheaf__model_asking(&a, c->model, &o);
     if (st != NULL)

@@ -402,6 +402,9 @@ static void test_chat__remembers_until_it_is_reset(void **state)
         assert_string_equal(again, first[tp - 1]);
         both.text = "a text";
         CHECK_FAILS(sheaf_chat_ask(&answer, chat, "Why?", &both), SHEAF_E_ARG, "the chat has them");
+        CHECK_FAILS(sheaf_chat_ask(&answer, chat, NULL, NULL), SHEAF_E_ARG, "a question | NULL");
+        CHECK_FAILS(sheaf_chat_save(chat, NULL), SHEAF_E_ARG, "a path | NULL");
+        CHECK_FAILS(sheaf_chat_load(chat, NULL), SHEAF_E_ARG, "a path | NULL");
         CHECK_FAILS(sheaf_chat_look(chat, at("none.png")), SHEAF_E_UNSUPPORTED, "");
         sheaf_chat_reset(chat);
         say(again, 200, chat, question);
