@@ -21,7 +21,8 @@ SHEAF_API void sheaf_control_free(sheaf_control *control);
  * Thread-safe, and may be called in a signal handler. */
 SHEAF_API void sheaf_control_stop(sheaf_control *control);
 /* sheaf_control_save - training saves a checkpoint at the end of its step and goes on; nothing for
- * others. Thread-safe, and may be called in a signal handler. */
+ * others. Of several runs with one control, the first to end its step saves. Thread-safe, and may
+ * be called in a signal handler. */
 SHEAF_API void sheaf_control_save(sheaf_control *control);
 
 #ifdef __cplusplus
