@@ -26,18 +26,18 @@ static sheaf_status *take(void *self, int64_t row, int64_t position, const float
 
 static sheaf_status *check(const sheaf_model_evaluate_options *o)
 {
+    static const char what[] = "sheaf_model_evaluate_options";
     const bool sound = o->model != NULL && o->data != NULL && o->tp >= 0 && o->dp >= 0 &&
                        o->threads >= 0 && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
                        o->specials <= 1;
     if (sound && o->dp > 1 && o->take != NULL) /* which would be called by several at once */
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
-                                          "dp 1 beside take"),
-                           "%d", o->dp);
-    return sound ? sheaf__take_count("sheaf_model_evaluate_options", "threads", o->threads,
-                                     SHEAF__MOST_THREADS)
-                 : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"),
-                                  "a model, data, specials from -1 to 1, and no other number below "
-                                  "0");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dp 1 beside take"), "%d",
+                           o->dp);
+    if (!sound)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
+                              "a model, data, specials from -1 to 1, and no other number below 0");
+    sheaf_status *st = sheaf__take_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
+    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 
 /* One of the names that flags have; NULL leaves *out. */

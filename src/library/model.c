@@ -43,8 +43,9 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
         o->threads < 0 || o->positions < 0 || o->slices < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
                               "a model%s, and no number below 0", planning ? ", or a config" : "");
-    return sheaf__take_count("sheaf_model_open_options", "threads", o->threads,
-                             SHEAF__MOST_THREADS);
+    static const char what[] = "sheaf_model_open_options";
+    sheaf_status *st = sheaf__take_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
+    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 
 static sheaf_status *copy_text(char **out, const char *text)

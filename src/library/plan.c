@@ -211,6 +211,11 @@ static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_f
     sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
     if (st == NULL)
         st = sheaf__take_options(out, sizeof *out, how, "sheaf_timing_options");
+    if (st == NULL && out->batch > 0)
+        st = sheaf__take_count("sheaf_timing_options", "batch", out->batch, SHEAF__MOST_ROWS);
+    if (st == NULL && out->max_new > 0)
+        st = sheaf__take_count("sheaf_timing_options", "max_new", out->max_new,
+                               SHEAF__MOST_POSITIONS);
     if (st != NULL || (out->batch >= 0 && out->max_new >= 0))
         return st;
     const bool batch = out->batch < 0;

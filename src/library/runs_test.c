@@ -207,6 +207,9 @@ static void test_evaluate__hands_out_logits(void **state)
     how.threads = INT32_MAX;
     CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "threads | 0 to 4096");
     how.threads = 0;
+    how.seq = INT64_C(1) << 62;
+    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "seq | 0 to 100000000");
+    how.seq = 0;
     how.specials = 2;
     CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "specials from -1 to 1");
     assert_true(s.rows == 2 && s.positions > 2 && s.first != 0);
@@ -717,7 +720,7 @@ static void test_plan__more_ranks_need_less_each(void **state)
 /* What sheaf_model_open() refuses, and how many ranks it has, are the plan's too. */
 static void test_plan__a_model_as_it_would_be_opened(void **state)
 {
-    sheaf_model_open_options how, bad[6];
+    sheaf_model_open_options how, bad[7];
     sheaf_needs_facts facts;
     sheaf_timing_facts time;
     sheaf_needs *needs;
@@ -734,6 +737,7 @@ static void test_plan__a_model_as_it_would_be_opened(void **state)
     bad[3].positions = -1;
     bad[4].slices = -8;
     bad[5].threads = INT32_MAX;
+    bad[6].positions = INT64_C(1) << 62;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         CHECK_FAILS(sheaf_model_open(&m, &bad[i]), SHEAF_E_ARG, "sheaf_model_open_options");
         CHECK_FAILS(sheaf_model_plan(&needs, &bad[i]), SHEAF_E_ARG, "sheaf_model_open_options");
@@ -795,6 +799,8 @@ static void test_timing__measured_kept_and_priced_again(void **state)
     how.batch = -1;
     CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG,
                 "batch | no number below 0 | -1 | 0, one sequence");
+    how.batch = INT64_C(1) << 62;
+    CHECK_FAILS(sheaf_model_timing(&b, &open, &how), SHEAF_E_ARG, "batch | 0 to 1000000");
     how.batch = 1;
     how.max_new = 12;
     CHECK_FAILS(

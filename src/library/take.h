@@ -32,7 +32,13 @@ sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, cons
 /* sheaf__take_count - is a whole number of the struct `what` within 0 to `most`? Errors:
  * SHEAF_E_ARG with the field's name. */
 sheaf_status *sheaf__take_count(const char *what, const char *field, int64_t value, int64_t most);
-enum { SHEAF__MOST_THREADS = 4096, SHEAF__MOST_PARTS = 1024 }; /* as of the command's flags */
+/* As of the command's flags: what is far beyond them would overflow. */
+enum {
+    SHEAF__MOST_THREADS = 4096,
+    SHEAF__MOST_PARTS = 1024,
+    SHEAF__MOST_ROWS = 1000000,
+    SHEAF__MOST_POSITIONS = 100000000
+};
 
 /* NULL for NULL. */
 const atomic_int *sheaf__control_stop(const sheaf_control *control);
