@@ -299,6 +299,8 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
     const int64_t vocab = m->opened.config.vocab,
                   own = o->model_defaults && m->generation.max_new > 0 ? m->generation.max_new : 64;
     sheaf_status *st = check_options(o);
+    if (st == NULL && o->nstop > 0) /* else no text would ever end it */
+        st = sheaf_in(sheaf__wording_needed(&m->wording), "sheaf_model_generate_options: stop");
     if (st != NULL)
         return st;
     *out = (sheaf__asking){ .wording = &m->wording,

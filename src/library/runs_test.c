@@ -272,6 +272,9 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
         long_one.max_new = 1;
         long_one.nstop = 1;
         CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "nstop texts");
+        const char *const stop[] = { "the end" };
+        long_one.stop = stop; /* this model has no text */
+        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_UNSUPPORTED, ": stop: ");
         long_one.nstop = 0;
         long_one.text = "both";
         CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "a text, or tokens");
