@@ -29,8 +29,9 @@ stops() {
         fail "$name, SIG$signal" "exit code $code" "$(cat "$work/stderr" "$work/stdout")"
     fi
 }
-# heeds: the process has a handler for SIGINT.
-heeds() { [ -e "/proc/$process" ] && [ $((0x0$(sed -n 's/^SigCgt:\t*//p' "/proc/$process/status") & 2)) -ne 0 ]; }
+# heeds: the process has a handler for SIGINT, of its own. Until it is the command it is a copy of this shell, with the shell's
+# handlers for a moment, and then with SIGINT ignored, as in all that a shell puts in the background: a signal would be lost.
+heeds() { [ "/proc/$process/exe" -ef "$sheaf" ] && [ $((0x0$(sed -n 's/^SigCgt:\t*//p' "/proc/$process/status") & 2)) -ne 0 ]; }
 
 # ---- nothing is lost: at once ----
 mkfifo "$work/input"
