@@ -249,11 +249,13 @@ typedef struct sheaf_weights_diff_report {
     int64_t config_keys; /* that differ and mean something */
     double largest;      /* over all tensors */
     bool same;           /* all bytes of all tensors agree, and so do the configs */
+    int64_t moments;     /* of `tensors`, those of optimizer state */
+    int64_t moments_only_a, moments_only_b; /* beside the model of one side alone: not compared */
 } sheaf_weights_diff_report;
 
-/* sheaf_weights_diff - compares the undivided tensors at two paths by name.
- *   found  called for each difference, tensors in name order, with an item that is valid during the
- *          call; may be NULL
+/* sheaf_weights_diff - compares the undivided tensors at two paths by name: weights, factors of
+ * LoRA that is not merged, and moments of an optimizer where both have some. found  called for each
+ * difference, tensors in name order, with an item that is valid during the call; may be NULL
  * Errors: those of sheaf_weights_open(); SHEAF_E_ARG for a run, or kinds that cannot be compared.
  */
 SHEAF_API sheaf_status *

@@ -177,7 +177,10 @@ sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *
                                                          .different = r.different,
                                                          .config_keys = r.config_keys,
                                                          .largest = r.largest,
-                                                         .same = r.same },
+                                                         .same = r.same,
+                                                         .moments = r.moments,
+                                                         .moments_only_a = r.moments_only_a,
+                                                         .moments_only_b = r.moments_only_b },
                            sizeof *report);
     return st;
 }

@@ -46,6 +46,22 @@ runs "as torch rounds it" 0 'equal' diff "$work/bf16/model.safetensors" "$llama/
 check "and the config says so" grep -q '"dtype": "bfloat16"' "$work/bf16/config.json"
 runs "facts are one object" 0 '^\{"out": ".*", "from": "hf", "to": "sheaf", "tensors": 30,.*"bytes": 807168' convert --json "$model" "$work/j" --to sheaf
 
+# moments FOLDER LAST: a copy of the model with two moments of a norm, LAST the bits of the last number.
+moments() {
+    local header='{"exp_avg.model.norm.weight":{"dtype":"F32","shape":[64],"data_offsets":[0,256]},"exp_avg_sq.model.norm.weight":{"dtype":"F32","shape":[64],"data_offsets":[256,512]}}'
+    cp -r "$model" "$1"
+    { int32_bytes ${#header} 0; printf '%s' "$header"; head -c 508 /dev/zero; int32_bytes "$2"; } >"$1/optimizer.safetensors"
+}
+moments "$work/moments" $((0x3f800000))
+moments "$work/moments2" $((0x40000000))
+runs "moments come along" 0 '32 tensors.*2 of them moments' convert "$work/moments" "$work/moments-own" --to sheaf --optimizer
+runs "are compared with those of another form" 0 'equal: 32 tensors, all bytes agree; 2 of the tensors are moments' diff "$work/moments-own" "$work/moments"
+runs "and of the same" 1 'exp_avg_sq.model.norm.weight: 1 of 64 elements differ, by at most 1, first at 63' diff "$work/moments" "$work/moments2"
+runs "in both orders" 1 '1 of 32 tensors differ, by at most 1; 0 config keys; 2 of the tensors are moments' diff "$work/moments2" "$work/moments-own"
+runs "a model without an optimizer is the same model" 0 'equal: 30 tensors, all bytes agree; not compared: 2 moments of an optimizer, only in B' diff "$model" "$work/moments"
+runs "which programs are told too" 0 '"same": true, "tensors": 30,.*"moments": 0, "moments_only_a": 2, "moments_only_b": 0' diff "$work/moments" "$model" --json
+runs "in sheaf's own form moments are tensors" 1 'exp_avg.model.norm.weight: only in A.*2 of 32 tensors differ, 2 in one' diff "$work/moments-own" "$model"
+
 m=$(copy_model tiny_llama)
 truncate -s -100 "$m/model.safetensors"
 runs "a model cut short is refused" 3 'damaged.*try:' convert "$m" "$work/cut" --to hf

@@ -100,6 +100,7 @@ for method in lora head; do
     runs "to SAT in two" 0 . convert "$run/checkpoints/step-00000001" "$work/sat" --to sat --tp 2
     if [ $method = lora ]; then
         runs "by hand" 0 . convert "$work/vlm" "$work/sat2" --to sat --tp 2 --adapter "$run/adapter"
+        runs "LoRA that is not merged makes another model" 1 'matrix_A.0: only in B' diff "$work/vlm" "$work/sat2"
     else
         runs "by hand" 0 . convert "$run/model" "$work/sat2" --to sat --tp 2
     fi

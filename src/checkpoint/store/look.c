@@ -77,13 +77,14 @@ static void read_tied(sheaf_look *look, const sheaf_catalog *c)
     sheaf_status_free(st);
 }
 
-static sheaf_status *open_tensors(sheaf_look *look, const char *path)
+static sheaf_status *open_tensors(sheaf_look *look, const char *path, bool all)
 {
     const bool adapter = look->kind == SHEAF_LOOK_ADAPTER,
                bare = look->kind == SHEAF_LOOK_FILE && !sheaf__torch_is(path);
     const sheaf_dialect_hints hints = { .from = bare ? sheaf__dialect_hf.name : NULL,
                                         .want = adapter ? SHEAF_WANT_ADAPTER : SHEAF_WANT_ANY,
                                         .as_stored = true,
+                                        .moments = all,
                                         .buffers = bare };
     sheaf_catalog *c = NULL;
     sheaf_status *st = sheaf__any_read(&c, path, &hints);
@@ -95,12 +96,12 @@ static sheaf_status *open_tensors(sheaf_look *look, const char *path)
     if (c->config_path != NULL && !bare && (look->config = strdup(c->config_path)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
-        return sheaf__catalog_source(&look->source, c, adapter);
+        return sheaf__catalog_source(&look->source, c, adapter || all);
     sheaf__catalog_free(c);
     return st;
 }
 
-static sheaf_status *open_folder(sheaf_look *look, const char *path)
+static sheaf_status *open_folder(sheaf_look *look, const char *path, bool all)
 {
     sheaf_status *st = kind_of_folder(&look->kind, path);
     if (st != NULL)
@@ -111,19 +112,19 @@ static sheaf_status *open_folder(sheaf_look *look, const char *path)
         st = sheaf_checkpoint_open(&look->checkpoint, path);
         return st != NULL ? st : sheaf__checkpoint_source(&look->source, look->checkpoint);
     case SHEAF_LOOK_RUN: look->dialect = sheaf__dialect_own.name; return NULL;
-    default: return open_tensors(look, path);
+    default: return open_tensors(look, path, all);
     }
 }
 
-sheaf_status *sheaf_look_open(sheaf_look *out, const char *path)
+static sheaf_status *open_path(sheaf_look *out, const char *path, bool all)
 {
     *out = (sheaf_look){ 0 };
     sheaf_status *st;
     switch (sheaf__path_kind(path)) {
-    case SHEAF_PATH_DIR: st = open_folder(out, path); break;
+    case SHEAF_PATH_DIR: st = open_folder(out, path, all); break;
     case SHEAF_PATH_FILE:
         out->kind = SHEAF_LOOK_FILE;
-        st = open_tensors(out, path);
+        st = open_tensors(out, path, all);
         break;
     default:
         st = sheaf_found(
@@ -133,6 +134,16 @@ sheaf_status *sheaf_look_open(sheaf_look *out, const char *path)
     if (st != NULL)
         sheaf_look_close(out);
     return st;
+}
+
+sheaf_status *sheaf_look_open(sheaf_look *out, const char *path)
+{
+    return open_path(out, path, false);
+}
+
+sheaf_status *sheaf__look_open_all(sheaf_look *out, const char *path)
+{
+    return open_path(out, path, true);
 }
 
 void sheaf_look_close(sheaf_look *look)

@@ -18,7 +18,8 @@ typedef struct differ {
     sheaf_diff_report *report;
     void (*found)(void *context, const sheaf_diff_item *item);
     void *context;
-    void *x, *y; /* a chunk of each */
+    bool no_moments; /* one side has none, and they are beside the other's model */
+    void *x, *y;     /* a chunk of each */
     size_t capacity;
 } differ;
 
@@ -114,6 +115,40 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
     return st;
 }
 
+/* ---- moments ---- */
+
+/* As catalogs name them, and as training checkpoints do. */
+static bool is_moment(const char *name)
+{
+    static const char *const words[] = { "exp_avg", "exp_avg_sq" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const size_t n = strlen(words[i]);
+        if (strncmp(name, words[i], n) == 0 && (name[n] == '.' || name[n] == '/'))
+            return true;
+    }
+    return false;
+}
+
+static int64_t count_moments(sheaf_source *source)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < source->count(source); i++)
+        n += is_moment(source->entry(source, i)->name);
+    return n;
+}
+
+/* A model is the same without the optimizer that lies beside it: after a conversion without
+ * --optimizer nothing is lost of the model. What is not compared is told. */
+static void look_for_moments(differ *d)
+{
+    const int64_t a = count_moments(d->a.source), b = count_moments(d->b.source);
+    if (b == 0 && d->a.kind == SHEAF_LOOK_MODEL)
+        d->report->moments_only_a = a;
+    if (a == 0 && d->b.kind == SHEAF_LOOK_MODEL)
+        d->report->moments_only_b = b;
+    d->no_moments = d->report->moments_only_a + d->report->moments_only_b > 0;
+}
+
 /* ---- tensors ---- */
 
 static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_source_entry *a,
@@ -123,6 +158,7 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
     sheaf_status *st = NULL;
     bool same = false;
     d->report->tensors++;
+    d->report->moments += is_moment(name);
     if (a == NULL || b == NULL) {
         item.kind = a == NULL ? SHEAF_DIFF_ONLY_B : SHEAF_DIFF_ONLY_A;
     } else if (a->ndim != b->ndim ||
@@ -169,7 +205,8 @@ static sheaf_status *compare_all(differ *d)
     qsort(names, (size_t)n, sizeof *names, sheaf__by_name);
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
-        if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
+        if ((i == 0 || strcmp(names[i], names[i - 1]) != 0) &&
+            !(d->no_moments && is_moment(names[i])))
             st = compare_tensor(d, names[i], meant(&d->a, names[i]), meant(&d->b, names[i]));
     free(names);
     return st;
@@ -395,13 +432,15 @@ sheaf_status *sheaf_diff(sheaf_diff_report *report, const char *a, const char *b
 {
     differ d = { .report = report, .found = found, .context = context };
     *report = (sheaf_diff_report){ .same = true };
-    sheaf_status *st = sheaf_look_open(&d.a, a);
+    sheaf_status *st = sheaf__look_open_all(&d.a, a);
     if (st == NULL)
-        st = sheaf_look_open(&d.b, b);
+        st = sheaf__look_open_all(&d.b, b);
     if (st == NULL)
         st = refuse_run(&d.a, a);
     if (st == NULL)
         st = refuse_run(&d.b, b);
+    if (st == NULL)
+        look_for_moments(&d);
     if (st == NULL)
         st = compare_all(&d);
     if (st == NULL)

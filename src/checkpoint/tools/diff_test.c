@@ -2,6 +2,7 @@
 #include "tests/faults/tiny_state.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/tools/diff.h"
 #include "formats/safetensors.h"
@@ -296,6 +297,57 @@ static void test_diff__tied_head(void **state)
     free(tied), free(config), free(text), free(equal), free(other);
 }
 
+/* A folder NAME with a model of one weight and, where `moment` is not NULL, optimizer.safetensors.
+ */
+static char *folder_of_model(const char *name, const float *moment)
+{
+    const float weight[] = { 1, 2, 3, 4 };
+    const sheaf_safetensors_spec one = { "w", SHEAF_F32, 2, { 2, 2 } };
+    const sheaf_safetensors_spec two[] = { { "exp_avg.w", SHEAF_F32, 2, { 2, 2 } },
+                                           { "exp_avg_sq.w", SHEAF_F32, 2, { 2, 2 } } };
+    char *dir = path_in(name), file[256];
+    assert_int_equal(mkdir(dir, 0755), 0);
+    snprintf(file, sizeof file, "%s/model.safetensors", name);
+    free(write_file(file, &one, 1, (const void *const[]){ weight }));
+    snprintf(file, sizeof file, "%s/optimizer.safetensors", name);
+    if (moment != NULL)
+        free(write_file(file, two, 2, (const void *const[]){ weight, moment }));
+    return dir;
+}
+
+static void test_diff__moments_beside_a_model(void **state)
+{
+    const float x[] = { 1, 2, 3, 4 }, y[] = { 1, 2, 3, 5 };
+    char *a = folder_of_model("with", x), *b = folder_of_model("other", y),
+         *none = folder_of_model("without", NULL), *file;
+    sheaf_diff_report report;
+    assert_false(differ_by(&report, a, a));
+    assert_true(report.tensors == 3 && report.moments == 2);
+    assert_true(differ_by(&report, a, b));
+    assert_string_equal(told, "0 exp_avg_sq.w 1/4 1 @3\n");
+    assert_true(report.moments_only_a == 0 && report.moments_only_b == 0);
+    /* One side has none: the models are the same, and what was not compared is counted. */
+    assert_false(differ_by(&report, a, none));
+    assert_true(report.tensors == 1 && report.moments == 0);
+    assert_true(report.moments_only_a == 2 && report.moments_only_b == 0);
+    assert_false(differ_by(&report, none, b));
+    assert_true(report.moments_only_a == 0 && report.moments_only_b == 2);
+    /* In a bare file they are tensors like others. */
+    CHECK_OK(sheaf__path_join(&file, b, "optimizer.safetensors"));
+    assert_true(differ_by(&report, file, none));
+    assert_string_equal(told, "3 exp_avg.w 0/0 0 @-1\n"
+                              "3 exp_avg_sq.w 0/0 0 @-1\n"
+                              "4 w 0/0 0 @-1\n");
+    assert_true(differ_by(&report, a, file));
+    assert_string_equal(told, "0 exp_avg_sq.w 1/4 1 @3\n"
+                              "3 w 0/0 0 @-1\n");
+    /* What is damaged is told, not taken for none. */
+    assert_int_equal(truncate(file, 40), 0);
+    CHECK_FAILS(sheaf_diff(&report, none, b, listen, NULL), SHEAF_E_FORMAT,
+                "optimizer.safetensors");
+    free(a), free(b), free(none), free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_diff__shards_and_adapters),
         cmocka_unit_test(test_diff__configs_that_mean_the_same),
         cmocka_unit_test(test_diff__tied_head),
+        cmocka_unit_test(test_diff__moments_beside_a_model),
     };
     snprintf(folder, sizeof folder, "%s", tiny_folder());
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

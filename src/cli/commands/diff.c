@@ -10,7 +10,8 @@
 const char cmd_diff_usage[] =
     "usage: sheaf diff A B [FLAG...]\n"
     "Compares two models, adapters, checkpoints or .safetensors files tensor by tensor.\n"
-    "Shards, slices and the order in files do not matter: undivided tensors are compared.\n"
+    "Shards, slices and the order in files do not matter: undivided tensors are compared,\n"
+    "with LoRA that is not merged, and with the moments of an optimizer where both have some.\n"
     "Exit code 0 when all bytes of all tensors agree and the configs mean the same, 1 if not.\n";
 
 typedef struct telling {
@@ -116,6 +117,19 @@ static void tell(void *context, const sheaf_diff_item *item)
         tell_text(t->cli->out, item);
 }
 
+/* What was compared of optimizers, to the end of the line. */
+static void tell_moments(const cli *cli, const sheaf_diff_report *r)
+{
+    const int64_t alone = r->moments_only_a + r->moments_only_b;
+    if (r->moments > 0)
+        sheaf__print(cli->out, "; %" PRId64 " of the tensors are moments of an optimizer",
+                     r->moments);
+    if (alone > 0)
+        sheaf__print(cli->out, "; not compared: %" PRId64 " moments of an optimizer, only in %s",
+                     alone, r->moments_only_a > 0 ? "A" : "B");
+    sheaf__print(cli->out, "\n");
+}
+
 static void summary(telling *t, const sheaf_diff_report *r)
 {
     if (t->cli->json) {
@@ -127,9 +141,13 @@ static void summary(telling *t, const sheaf_diff_report *r)
         sheaf__json_put_int(&t->json, "alone", t->alone);
         sheaf__json_put_int(&t->json, "config_keys", r->config_keys);
         sheaf__json_put_real(&t->json, "largest", r->largest);
+        sheaf__json_put_int(&t->json, "moments", r->moments);
+        sheaf__json_put_int(&t->json, "moments_only_a", r->moments_only_a);
+        sheaf__json_put_int(&t->json, "moments_only_b", r->moments_only_b);
         cli_json_end(t->cli->out, &t->json);
     } else if (r->same) {
-        sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
+        sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree", r->tensors);
+        tell_moments(t->cli, r);
     } else {
         const int64_t values = r->different - t->shapes - t->alone;
         sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ", r->different,
@@ -142,8 +160,9 @@ static void summary(telling *t, const sheaf_diff_report *r)
             sheaf__print(t->cli->out, ", %" PRId64 " by at most %.6g", values, r->largest);
         else if (values > 0)
             sheaf__print(t->cli->out, ", by at most %.6g", r->largest);
-        sheaf__print(t->cli->out, "; %" PRId64 " config key%s\n", r->config_keys,
+        sheaf__print(t->cli->out, "; %" PRId64 " config key%s", r->config_keys,
                      r->config_keys == 1 ? "" : "s");
+        tell_moments(t->cli, r);
     }
 }
 

@@ -17,6 +17,7 @@ typedef struct sheaf_dialect_hints {
     bool as_stored;   /* tensors of Hugging Face's and PEFT's files as they lie there: neither held
                          against a config nor spelled or cut by it, because the caller does */
     bool buffers;     /* with as_stored: rotary_emb.inv_freq of old files too */
+    bool moments;     /* with as_stored: optimizer.safetensors beside a model too */
     bool config_only; /* no weights are wanted, where the config does without them */
     const char *config;      /* --config FILE: the model's config where the folder has none; NULL */
     const char *model;       /* --model-class, when the user insists; NULL */

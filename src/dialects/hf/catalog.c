@@ -85,7 +85,7 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
     *in_order = is_in_order(&names);
     if (st == NULL)
         st = sheaf__whole_folder(damaged, &whole, path, &names);
-    if (st == NULL && !hints->as_stored)
+    if (st == NULL && (!hints->as_stored || hints->moments))
         st = read_moments(c, path, &names);
     sheaf__names_free(names.at, names.count);
     return st;
