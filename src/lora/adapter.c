@@ -526,6 +526,7 @@ void sheaf_lora_free(sheaf_lora *lora)
     free(lora->module);
     free(lora->saved);
     free(lora->saved_name);
+    free(lora->twin_name);
     sheaf_lora_options_release(&lora->options);
     free(lora);
 }
@@ -559,14 +560,15 @@ static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const 
         sheaf__text_add(&want, "%s%" PRId64, i == 0 ? "" : ", ", shape[i]);
     for (int i = 0; i < e->ndim; i++)
         sheaf__text_add(&got, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
-    sheaf_expected(st, "shape [%s]", want.at != NULL ? want.at : "");
+    sheaf_expected(st, "shape [%s]%s", want.at != NULL ? want.at : "",
+                   rank_axis0 || rank_axis1 ? "" : ", the base's");
     sheaf_found(st, "shape [%s]", got.at != NULL ? got.at : "");
     sheaf__text_release(&want);
     sheaf__text_release(&got);
     if (e->ndim == 2 && ndim == 2 && e->shape[1] == shape[1] && !rank_axis0 && !rank_axis1)
         return sheaf_try_this(
             st,
-            "if the vocabulary was resized before training, give the base resized in the same way");
+            "where the vocabulary was resized before training: sheaf merge BASE ADAPTER MERGED, and go on with MERGED without the adapter; or give the base resized in the same way");
     const bool rank_only =
         e->ndim == ndim && ndim == 2 &&
         (rank_axis0 ? e->shape[1] == shape[1] : rank_axis1 && e->shape[0] == shape[0]);
@@ -601,6 +603,8 @@ static bool is_expected(const sheaf_lora *lora, const char *name)
         if (strcmp(name, lora->saved_name[i]) == 0)
             return true;
     /* PEFT writes both names of a table that stays tied. */
+    if (lora->twin_name != NULL && strcmp(name, lora->twin_name) == 0)
+        return true;
     if (lora->options.keep_tie && sheaf__ends_with_item(name, strlen(name), "lm_head.weight"))
         return true;
     return is_base_copy(lora, name);

@@ -98,6 +98,7 @@ typedef struct sheaf_lora {
     int nsaved;
     const sheaf_tensor **saved; /* modules_to_save and trained biases: full tensors, schema order */
     char **saved_name;          /* in the PEFT file */
+    char *twin_name; /* in the PEFT file: a second copy of a tied table, the same; or NULL */
 } sheaf_lora;
 
 /* sheaf_lora_options_read - of an adapter that is trained further or run; kinds sheaf can only
@@ -137,6 +138,20 @@ float sheaf_lora_scale(double alpha, int64_t rank, bool rslora);
  * (`.base_layer.weight`) are let pass. Errors: SHEAF_E_LAYOUT naming the tensor (adapter for
  * another base, missing, unexpected). */
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
+
+/* ---- tables that PEFT saves unasked (tables.c) ---- */
+
+/* sheaf_lora_take_tables - the table of tokens and the head that lie whole in the file though its
+ * config does not name them (PEFT adds them where the vocabulary was resized, and for
+ * save_embedding_layers) join `saved`, as PEFT loads them; the options do not say so. Their shapes
+ * are sheaf_lora_check()'s to look at.
+ *   taken  a name of those in the file, borrowed from `lora`; NULL: there are none
+ * Errors: SHEAF_E_LAYOUT where a model ties them and the file's two differ. */
+sheaf_status *sheaf_lora_take_tables(const char **taken, sheaf_lora *lora,
+                                     const sheaf_schema *schema, sheaf_source *adapter);
+/* sheaf_lora_refuse_table - for training, which would train them, and name them when it saves:
+ * the error. */
+sheaf_status *sheaf_lora_refuse_table(const char *name);
 
 /* ---- fused layers (fused.c) ---- */
 

@@ -232,15 +232,25 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
                                   const sheaf_lora_options *options)
 {
     const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
+    const char *table = NULL;
     sheaf_status *st = sheaf_lora_resolve(&o->lora, o->schema, options);
     if (st == NULL && stored && !how->config_only) {
         st = sheaf__open_source(
             &o->adapter, how->adapter,
             &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
         if (st == NULL)
+            st = sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter);
+        if (st == NULL)
             st = sheaf_lora_fit(&o->adapter, o->lora);
         if (st == NULL && how->for_training)
             st = sheaf_lora_check_trainable(o->lora);
+        if (st == NULL && how->for_training && table != NULL)
+            st = sheaf_lora_refuse_table(table);
+        if (st == NULL && table != NULL)
+            sheaf_note(
+                how->events,
+                "%s: its '%s' is used in place of the base's, as PEFT does, though its config does not ask for it",
+                how->adapter, table);
     }
     return stored ? sheaf_in(st, "%s", how->adapter) : st;
 }

@@ -1,0 +1,284 @@
+/* tables_test.c - tables that PEFT saves unasked: taken where they are the model's, refused where
+ * they cannot be. */
+#include "tests/check.h"
+#include "tests/files.h"
+
+#include "lora/options.h"
+
+#define P "base_model.model."
+#define TABLE P "model.embed_tokens.weight"
+#define HEAD P "lm_head.weight"
+enum { VOCAB = 11, WIDTH = 8 };
+
+static sheaf_schema *schema_of(bool tied)
+{
+    const sheaf_config c = { .family = SHEAF_LLAMA,
+                             .vocab = VOCAB,
+                             .hidden = WIDTH,
+                             .ffn = 8,
+                             .layers = 1,
+                             .heads = 2,
+                             .kv_heads = 2,
+                             .head_dim = 4,
+                             .tied = tied,
+                             .rope = { .partial = 1 } };
+    sheaf_schema *schema;
+    CHECK_OK(sheaf_schema_new(&schema, &c, 1));
+    return schema;
+}
+
+/* A file in memory; its numbers are all zero, but for those of `odd`. */
+typedef struct fake {
+    sheaf_source source;
+    int n;
+    sheaf_source_entry entry[8];
+    const char *odd;
+} fake;
+
+static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
+{
+    fake *f = (fake *)self;
+    for (int i = 0; i < f->n; i++)
+        if (strcmp(f->entry[i].name, name) == 0)
+            return &f->entry[i];
+    return NULL;
+}
+
+static int64_t fake_count(sheaf_source *self)
+{
+    return ((fake *)self)->n;
+}
+
+static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
+{
+    return &((fake *)self)->entry[i];
+}
+
+static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
+{
+    fake *f = (fake *)self;
+    const size_t n = (size_t)(rows * cols) * sheaf_dtype_bytes(fake_find(self, name)->dtype);
+    assert_true(row0 >= 0 && row0 + rows <= fake_find(self, name)->shape[0] && col0 == 0);
+    memset(dst, 0, n);
+    if (f->odd != NULL && strcmp(name, f->odd) == 0 && n > 0)
+        ((char *)dst)[n - 1] = 1;
+    return NULL;
+}
+
+typedef struct table {
+    const char *name;
+    int ndim;
+    int64_t rows;
+    sheaf_dtype dtype;
+} table;
+
+static const struct {
+    const char *name;
+    bool tied;
+    const char *targets, *saved; /* of the options */
+    table file[3];               /* beside the factors */
+    const char *odd;
+    const char *taken[3];  /* names in the file of what joins `saved`, in order */
+    const char *complaint; /* NULL: none */
+} cases[] = {
+    { "both",
+      false,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 }, { HEAD, 2, VOCAB, 0 } },
+      NULL,
+      { TABLE, HEAD },
+      NULL },
+    { "both, which differ",
+      false,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 }, { HEAD, 2, VOCAB, 0 } },
+      HEAD,
+      { TABLE, HEAD },
+      NULL },
+    { "the head alone", false, "q_proj", NULL, { { HEAD, 2, VOCAB, 0 } }, NULL, { HEAD }, NULL },
+    { "the table beside a head that the config names",
+      false,
+      "q_proj",
+      "lm_head",
+      { { HEAD, 2, VOCAB, 0 }, { TABLE, 2, VOCAB, 0 } },
+      NULL,
+      { TABLE, HEAD },
+      NULL },
+    { "one that the config names alone",
+      false,
+      "q_proj",
+      "lm_head",
+      { { HEAD, 2, VOCAB, 0 } },
+      NULL,
+      { HEAD },
+      NULL },
+    { "tied, under both names",
+      true,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 }, { HEAD, 2, VOCAB, 0 } },
+      NULL,
+      { TABLE },
+      NULL },
+    { "tied, under the head's",
+      true,
+      "q_proj",
+      NULL,
+      { { HEAD, 2, VOCAB, 0 } },
+      NULL,
+      { HEAD },
+      NULL },
+    { "tied, under the table's",
+      true,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 } },
+      NULL,
+      { TABLE },
+      NULL },
+    { "tied, and two tensors",
+      true,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 }, { HEAD, 2, VOCAB, 0 } },
+      HEAD,
+      { NULL },
+      "two tensors that differ" },
+    { "tied, and of two types",
+      true,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 }, { HEAD, 2, VOCAB, 1 } },
+      NULL,
+      { NULL },
+      "two tensors that differ" },
+    { "tied, and of two lengths",
+      true,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 }, { HEAD, 2, 20, 0 } },
+      NULL,
+      { NULL },
+      "two tensors that differ" },
+    { "more rows",
+      false,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, 20, 0 }, { HEAD, 2, 20, 0 } },
+      NULL,
+      { NULL },
+      "'" TABLE
+      "' | shape [11, 8], the base's | shape [20, 8] | where the vocabulary was resized before training: sheaf merge BASE ADAPTER" },
+    { "fewer rows, tied",
+      true,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, 9, 0 }, { HEAD, 2, 9, 0 } },
+      NULL,
+      { NULL },
+      "'" TABLE "' | shape [11, 8], the base's | shape [9, 8]" },
+    { "one of both with more rows",
+      false,
+      "q_proj",
+      NULL,
+      { { TABLE, 2, VOCAB, 0 }, { HEAD, 2, 20, 0 } },
+      NULL,
+      { NULL },
+      "'" HEAD "' | shape [11, 8], the base's | shape [20, 8]" },
+    { "of a type that is no weight's",
+      false,
+      "q_proj",
+      NULL,
+      { { HEAD, 2, VOCAB, 2 } },
+      NULL,
+      { NULL },
+      "F64" },
+    { "no table", false, "q_proj", NULL, { { HEAD, 1, VOCAB, 0 } }, NULL, { NULL }, HEAD },
+    { "of a head that has factors",
+      false,
+      "q_proj,lm_head",
+      NULL,
+      { { HEAD, 2, VOCAB, 0 } },
+      NULL,
+      { NULL },
+      HEAD },
+    { "another tensor",
+      false,
+      "q_proj",
+      NULL,
+      { { P "model.norm.weight", 1, WIDTH, 0 }, { HEAD, 2, VOCAB, 0 } },
+      NULL,
+      { NULL },
+      "model.norm.weight" },
+};
+
+static void file_of(fake *f, const sheaf_lora *lora, const table *beside, const char *odd)
+{
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F64 };
+    *f = (fake){ .source = { .find = fake_find,
+                             .count = fake_count,
+                             .entry = fake_entry,
+                             .read = fake_read },
+                 .odd = odd };
+    for (int i = 0; i < lora->nmodules; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        f->entry[f->n++] =
+            (sheaf_source_entry){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
+        f->entry[f->n++] =
+            (sheaf_source_entry){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->b_shape[1] } };
+    }
+    for (; beside->name != NULL; beside++)
+        f->entry[f->n++] = (sheaf_source_entry){
+            beside->name, dtypes[beside->dtype], beside->ndim, { beside->rows, WIDTH }
+        };
+}
+
+static void test_tables__what_is_taken_and_what_is_not(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_schema *schema = schema_of(cases[i].tied);
+        sheaf_lora_options o;
+        sheaf_lora *lora;
+        const char *taken;
+        fake f;
+        CHECK_OK(sheaf__lora_options_default(&o));
+        CHECK_OK(sheaf__lora_set_targets(&o, cases[i].targets));
+        CHECK_OK(sheaf__lora_set_saved(&o, cases[i].saved));
+        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        file_of(&f, lora, cases[i].file, cases[i].odd);
+        sheaf_source *adapter = &f.source;
+        const int asked = lora->nsaved;
+        sheaf_status *st = sheaf_lora_take_tables(&taken, lora, schema, adapter);
+        if (st == NULL)
+            st = sheaf_lora_fit(&adapter, lora);
+        if (cases[i].complaint != NULL) {
+            CHECK_FAILS(st,
+                        cases[i].odd == NULL && f.entry[2].dtype == SHEAF_F64 ? SHEAF_E_UNSUPPORTED
+                                                                              : SHEAF_E_LAYOUT,
+                        cases[i].complaint);
+        } else {
+            int n = 0;
+            CHECK_OK(st);
+            for (; cases[i].taken[n] != NULL; n++)
+                if (n >= lora->nsaved || strcmp(lora->saved_name[n], cases[i].taken[n]) != 0)
+                    fail_msg("%s: %s is not taken", cases[i].name, cases[i].taken[n]);
+            if (n != lora->nsaved || (taken != NULL) != (n > asked))
+                fail_msg("%s: %d tensors, wanted %d", cases[i].name, lora->nsaved, n);
+            assert_int_equal(lora->options.nmodules_to_save, cases[i].saved != NULL);
+        }
+        sheaf_lora_free(lora);
+        sheaf_lora_options_release(&o);
+        sheaf_schema_free(schema);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables__what_is_taken_and_what_is_not),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

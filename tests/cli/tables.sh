@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Adapters with whole tables that their configs do not name, as PEFT saves them (save_embedding_layers,
+# a vocabulary that was resized): used where the base has tables of that shape, to be merged first
+# where it has others.
+. "$(dirname "$0")/lib.sh"
+
+small=$llama/tiny_llama/hf
+data=$llama/tiny_llama/fwd_inputs.safetensors
+how=(--tokens 5,7,9,11,3 --greedy --max-new 12)
+training=(--data "$data" --micro-batch 2 --lr 3e-2)
+lora=(--lora-targets q_proj,v_proj --lora-rank 4 --modules-to-save embed_tokens,lm_head --seed 5)
+unasked() { # unasked ADAPTER: its config names no module to save
+    sed -i -e '/"modules_to_save": \[/,/\]/c\  "modules_to_save": null,' "$1/adapter_config.json" && grep -q '"modules_to_save": null' "$1/adapter_config.json"
+}
+used="its 'base_model\.model\.model\.embed_tokens\.weight' is used in place of the base's"
+
+runs "an adapter with both tables" 0 'result' train --model "$small" "${training[@]}" "${lora[@]}" --steps 4 --out "$work/same"
+runs "its loss" 0 '"loss"' eval --model "$small" --adapter "$work/same/adapter" --data "$data" --json
+cp "$work/stdout" "$work/loss"
+check "that its config does not name" unasked "$work/same/adapter"
+answer=5,23,87,107,231,381,381,88,93,87,5,87 # PEFT's: bench/record_tables.py
+for tp in 1 2; do
+    runs "PEFT's answer on $tp" 0 "^$answer .*$used" generate --model "$small" --adapter "$work/same/adapter" "${how[@]}" --tp $tp
+done
+runs "is not the base's" 0 '^173,' generate --model "$small" "${how[@]}"
+runs "eval uses them" 0 "$used" eval --model "$small" --adapter "$work/same/adapter" --data "$data" --json
+same "the loss is that of the same adapter whose config names them" "$work/stdout" "$work/loss"
+runs "chat too, before it wants a tokenizer" 3 "$used.* tokenizer" chat --model "$small" --adapter "$work/same/adapter"
+runs "train refuses" 3 "'base_model\.model\.[a-z_.]*' .*a copy that PEFT saved unasked .*sheaf merge BASE ADAPTER MERGED" train --model "$small" --adapter "$work/same/adapter" "${training[@]}" --steps 1 --out "$work/out"
+absent "nothing is begun" "$work/out/checkpoints"
+
+# The same of a vocabulary that grew.
+sed 's/"vocab_size": 511/"vocab_size": 519/' "$small/config.json" >"$work/config.json"
+runs "a larger base" 0 . init "$work/config.json" "$work/large" --seed 3
+runs "its adapter" 0 'result' train --model "$work/large" "${training[@]}" "${lora[@]}" --steps 1 --out "$work/grown"
+check "as PEFT saves it" unasked "$work/grown/adapter"
+grown=(--model "$small" --adapter "$work/grown/adapter")
+larger="'base_model\.model\.model\.embed_tokens\.weight' .*shape \[511, 64\], the base's .*shape \[519, 64\] .*sheaf merge BASE ADAPTER MERGED, and go on with MERGED"
+runs "generate wants it merged" 3 "$larger" generate "${grown[@]}" "${how[@]}"
+runs "eval" 3 "$larger" eval "${grown[@]}" --data "$data"
+runs "chat" 3 "$larger" chat "${grown[@]}"
+runs "train" 3 "$larger" train "${grown[@]}" "${training[@]}" --steps 1 --out "$work/out"
+runs "merged" 0 'read back' merge "$small" "$work/grown/adapter" "$work/merged"
+runs "it answers" 0 '^[0-9]+,' generate --model "$work/merged" "${how[@]}"
+runs "and is trained" 0 'result' train --model "$work/merged" "${training[@]}" --steps 1 --out "$work/more"
+finish
