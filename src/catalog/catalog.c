@@ -19,6 +19,18 @@ enum {
     MOST_EXPANDED = 256 << 20
 };
 
+const char *const sheaf__moment_words[2] = { "exp_avg.", "exp_avg_sq." };
+
+const char *sheaf__moment_base(const char *name)
+{
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strlen(sheaf__moment_words[i]);
+        if (strncmp(name, sheaf__moment_words[i], n) == 0)
+            return name + n;
+    }
+    return name;
+}
+
 sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const sheaf_dialect *dialect,
                                  const char *root)
 {

@@ -39,6 +39,11 @@ typedef enum sheaf_kind {
     SHEAF_MOMENT, /* optimizer state: "exp_avg.NAME", "exp_avg_sq.NAME" */
 } sheaf_kind;
 
+/* What stands before the name of the tensor that a moment is of. */
+extern const char *const sheaf__moment_words[2];
+/* sheaf__moment_base - the name behind such a word; `name` itself where there is none. */
+const char *sheaf__moment_base(const char *name);
+
 typedef struct sheaf_logical {
     sheaf_source_entry told; /* name (owned), dtype, shape */
     sheaf_kind kind;

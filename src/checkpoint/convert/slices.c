@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/no_memory.h"
 #include "base/output.h"
+#include "catalog/catalog.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/manifest.h"
 #include "checkpoint/store/stream.h"
@@ -42,17 +43,11 @@ static const char memory_for[] = "out of memory for the slices";
 
 /* ---- the manifest ---- */
 
-static const char *base_name(const char *name)
-{
-    return strncmp(name, "exp_avg.", 8) == 0       ? name + 8
-           : strncmp(name, "exp_avg_sq.", 11) == 0 ? name + 11
-                                                   : name;
-}
-
 static const sheaf_cut *cut_of(const writer *w, const sheaf_source_entry *e)
 {
-    const sheaf_tensor *t =
-        w->how->schema == NULL ? NULL : sheaf_schema_find(w->how->schema, base_name(e->name));
+    const sheaf_tensor *t = w->how->schema == NULL
+                                ? NULL
+                                : sheaf_schema_find(w->how->schema, sheaf__moment_base(e->name));
     if (t == NULL || t->cut.nparts == 0 || t->ndim != e->ndim || e->ndim > 2 ||
         (t->cut.axis == 1 && t->cut.nparts > 1))
         return NULL;

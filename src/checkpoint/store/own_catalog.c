@@ -56,7 +56,7 @@ static sheaf_status *logical_name(char **out, sheaf_kind *kind, const char *stor
         sheaf__text_add(&text, "%s%s", forms[i].logical, stored + n);
         return sheaf__text_take(out, &text);
     }
-    if (strncmp(stored, "exp_avg.", 8) == 0 || strncmp(stored, "exp_avg_sq.", 11) == 0)
+    if (sheaf__moment_base(stored) != stored)
         *kind = SHEAF_MOMENT;
     sheaf__text_add(&text, "%s", stored);
     return sheaf__text_take(out, &text);

@@ -120,13 +120,8 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
 /* As catalogs name them, and as training checkpoints do. */
 static bool is_moment(const char *name)
 {
-    static const char *const words[] = { "exp_avg", "exp_avg_sq" };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        const size_t n = strlen(words[i]);
-        if (strncmp(name, words[i], n) == 0 && (name[n] == '.' || name[n] == '/'))
-            return true;
-    }
-    return false;
+    return sheaf__moment_base(name) != name || strncmp(name, "exp_avg/", 8) == 0 ||
+           strncmp(name, "exp_avg_sq/", 11) == 0;
 }
 
 static int64_t count_moments(sheaf_source *source)

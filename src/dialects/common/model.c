@@ -164,16 +164,14 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
                                 rows - vocab);
 }
 
-static const char *const moments[] = { "exp_avg.", "exp_avg_sq." };
-
 /* A table, and with its rows those of its moments. */
 static sheaf_status *check_table(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
 {
     const int64_t rows = t->told.shape[0];
     sheaf_status *st = sheaf__catalog_check_rows(c, t, vocab);
-    for (size_t k = 0; st == NULL && k < sizeof moments / sizeof *moments; k++) {
+    for (int k = 0; st == NULL && k < 2; k++) {
         char name[512];
-        const int n = snprintf(name, sizeof name, "%s%s", moments[k], t->told.name);
+        const int n = snprintf(name, sizeof name, "%s%s", sheaf__moment_words[k], t->told.name);
         sheaf_logical *m = n > 0 && (size_t)n < sizeof name ? sheaf__catalog_find(c, name) : NULL;
         if (t->told.shape[0] < rows && m != NULL && m->kind == SHEAF_MOMENT &&
             m->told.ndim == t->told.ndim && m->told.shape[0] == rows)
@@ -284,15 +282,6 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
                                      "a tensor that this model does not have", x->cure);
 }
 
-/* Where a moment's name begins with its tensor's: behind "exp_avg."; 0 for a tensor's own. */
-static size_t moment_word(const sheaf_logical *t)
-{
-    for (size_t k = 0; t->kind == SHEAF_MOMENT && k < sizeof moments / sizeof *moments; k++)
-        if (strncmp(t->told.name, moments[k], strlen(moments[k])) == 0)
-            return strlen(moments[k]);
-    return 0;
-}
-
 /* All names with one word before them: a wrapper's, as DataParallel and torch.compile leave. */
 static sheaf_status *take_prefix(checking *x)
 {
@@ -313,7 +302,9 @@ static sheaf_status *take_prefix(checking *x)
             fits * 10 < count * 9) /* a few foreign ones are told apart later */
             continue;
         for (int64_t i = 0; i < c->count; i++) {
-            char *name = (char *)c->tensor[i].told.name + moment_word(&c->tensor[i]);
+            const sheaf_logical *t = &c->tensor[i];
+            char *name =
+                (char *)(t->kind == SHEAF_MOMENT ? sheaf__moment_base(t->told.name) : t->told.name);
             if (strncmp(name, prefixes[k], n) == 0)
                 memmove(name, name + n, strlen(name) - n + 1);
         }

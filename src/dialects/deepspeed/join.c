@@ -45,7 +45,7 @@ static sheaf_status *tell_absent(ds_reading *r, const char *name)
 
 static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logical *first)
 {
-    const char *name = first->told.name, *base = sheaf__ds_base_name(name);
+    const char *name = first->told.name, *base = sheaf__moment_base(name);
     const bool moment = first->kind == SHEAF_MOMENT;
     sheaf_logical *out = NULL;
     ds_rule rule;

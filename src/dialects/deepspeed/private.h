@@ -32,9 +32,6 @@ typedef struct ds_reading {
     sheaf_schema *schema; /* of a config that was given; NULL = none */
 } ds_reading;
 
-/* The name without "exp_avg." or "exp_avg_sq.". */
-const char *sheaf__ds_base_name(const char *name);
-
 /* sheaf__ds_listed - does a list of texts (buffer_names) hold this one? */
 bool sheaf__ds_listed(const sheaf_pickle *names, const char *name);
 /* sheaf__ds_parts - fills r->part: masters and moments by the flat groups, or the module where

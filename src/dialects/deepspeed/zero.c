@@ -25,14 +25,6 @@ ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
 
 static const char *const prefixes[3] = { "", "exp_avg.", "exp_avg_sq." };
 
-const char *sheaf__ds_base_name(const char *name)
-{
-    for (int i = 2; i > 0; i--)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return name + strlen(prefixes[i]);
-    return name;
-}
-
 /* ---- streams ---- */
 
 typedef struct segment {

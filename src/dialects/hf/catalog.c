@@ -31,7 +31,7 @@ static bool hf_is(const char *path)
 
 static bool is_moment(void *context, const char *path, const char *name)
 {
-    return strncmp(name, "exp_avg.", 8) == 0 || strncmp(name, "exp_avg_sq.", 11) == 0;
+    return sheaf__moment_base(name) != name;
 }
 
 /* optimizer.safetensors, as sheaf convert --optimizer leaves it; its metadata may tell the step. */
