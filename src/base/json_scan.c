@@ -97,14 +97,6 @@ bool sheaf__scan_take(sheaf_json_scan *scan, char c)
     return true;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* The four digits after "\u"; -1 if they are none. */
 static int32_t hex4(sheaf_json_scan *scan)
 {
@@ -112,7 +104,7 @@ static int32_t hex4(sheaf_json_scan *scan)
     if (scan->end - scan->at < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        const int digit = hex_digit(scan->at[i]);
+        const int digit = sheaf__hex_digit(scan->at[i]);
         if (digit < 0)
             return -1;
         code = code * 16 + digit;

@@ -145,6 +145,14 @@ const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape)
     return text;
 }
 
+int sheaf__hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
 bool sheaf__ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);

@@ -35,6 +35,7 @@ void sheaf__text_release(sheaf_text *text);
 
 /* sheaf__ends_with - are the last characters of `text` those of `end`? */
 bool sheaf__ends_with(const char *text, const char *end);
+int sheaf__hex_digit(char c); /* -1: it is none */
 /* sheaf__text_count - how many times `part`, which is not empty, stands in `text`. */
 int64_t sheaf__text_count(const char *text, const char *part);
 

@@ -17,6 +17,8 @@
 #include <png.h>
 #include <zlib.h>
 
+#include "base/text.h"
+
 typedef struct picture {
     png_structp it;
     png_infop info;
@@ -191,14 +193,6 @@ static sheaf_status *damaged(const picture *p)
 static const char profile[] = "Raw profile type exif";
 enum { MOST_TEXT = 1 << 20 }; /* Pillow's bound of such a text */
 
-static int digit_of(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* Its data take the place of its digits. */
 static int orientation_of_text(char *text, size_t size)
 {
@@ -206,7 +200,8 @@ static int orientation_of_text(char *text, size_t size)
     for (int line = 0; line < 3 && at < size; at++)
         line += text[at] == '\n';
     for (; at < size; at++) {
-        const int high = digit_of(text[at]), low = at + 1 < size ? digit_of(text[at + 1]) : -1;
+        const int high = sheaf__hex_digit(text[at]),
+                  low = at + 1 < size ? sheaf__hex_digit(text[at + 1]) : -1;
         if (high >= 0 && low >= 0) {
             text[n++] = (char)(high << 4 | low);
             at++;
@@ -235,11 +230,6 @@ static sheaf_status *read_profile(int *orientation, const uint8_t *chunk, size_t
     return NULL;
 }
 
-static size_t number(const uint8_t *at)
-{
-    return (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | at[3];
-}
-
 /* That of the last eXIf, and where there is none of the last such text. libpng knows no such texts
  * and drops an eXIf that begins with "Exif\0\0", which some programs write and Pillow reads. */
 static sheaf_status *orientation_of(int *orientation, const sheaf__image_in *in)
@@ -248,7 +238,7 @@ static sheaf_status *orientation_of(int *orientation, const sheaf__image_in *in)
     sheaf_status *st = NULL;
     for (size_t at = 8; st == NULL && in->size - at >= 12;) {
         const uint8_t *type = in->bytes + at + 4, *chunk = type + 4;
-        const size_t size = number(in->bytes + at);
+        const size_t size = png_get_uint_32(in->bytes + at);
         if (size > in->size - at - 12 || memcmp(type, "IEND", 4) == 0)
             break;
         at += size + 12;
@@ -256,7 +246,7 @@ static sheaf_status *orientation_of(int *orientation, const sheaf__image_in *in)
                    text = (packed || memcmp(type, "tEXt", 4) == 0) && !own &&
                           size >= sizeof profile && memcmp(chunk, profile, sizeof profile) == 0;
         if ((!exif && !text) ||
-            crc32(crc32(0, NULL, 0), type, (uInt)size + 4) != number(chunk + size))
+            crc32(crc32(0, NULL, 0), type, (uInt)size + 4) != png_get_uint_32(chunk + size))
             continue;
         own = own || exif;
         if (exif)

@@ -197,14 +197,10 @@ static uint32_t number(lexer *l, const char **p, int digits, int least, unsigned
     uint32_t value = 0;
     int n = 0;
     for (; n < digits && *p < l->end; n++, (*p)++) {
-        const char c = **p;
-        const unsigned d = is_digit(c)              ? (unsigned)(c - '0')
-                           : (c >= 'a' && c <= 'f') ? (unsigned)(c - 'a' + 10)
-                           : (c >= 'A' && c <= 'F') ? (unsigned)(c - 'A' + 10)
-                                                    : 99;
-        if (d >= base)
+        const int d = sheaf__hex_digit(**p);
+        if (d < 0 || (unsigned)d >= base)
             break;
-        value = value * base + d;
+        value = value * base + (unsigned)d;
     }
     if (n < least)
         fail(l, "digits after \\x, \\u or \\U");

@@ -201,19 +201,13 @@ const sheaf__decoder_kind sheaf__bpe_decoder = { .name = "BPEDecoder",
 
 /* ---- ByteFallback: tokens <0x00> to <0xFF> are bytes ---- */
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
 /* -1: the token is none. */
 static int byte_of(const char *token, size_t size)
 {
     if (size != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>')
         return -1;
-    const int high = token[3] == '+' ? 0 : digit(token[3]), low = digit(token[4]);
+    const int high = token[3] == '+' ? 0 : sheaf__hex_digit(token[3]),
+              low = sheaf__hex_digit(token[4]);
     return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
 
