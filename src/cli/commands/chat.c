@@ -21,6 +21,7 @@
 #include "cli/lib/processes.h"
 #include "cli/lib/relay.h"
 #include "cli/lib/shared.h"
+#include "cli/lib/signals.h"
 #include "schema/family.h"
 
 const char cmd_chat_usage[] =
@@ -67,10 +68,9 @@ static sheaf_status *listen_to_signals(void)
     const size_t all = sizeof handled / sizeof *handled, alone = 4;
     for (size_t i = 0; i < (sheaf__process_count() > 1 ? all : alone); i++) {
         const bool others = is_press(handled[i]) && !sheaf__process_first();
-        struct sigaction action = { .sa_flags = 0 }, before;
-        if (handled[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
-            before.sa_handler == SIG_IGN)
-            continue; /* under nohup */
+        struct sigaction action = { .sa_flags = 0 };
+        if (handled[i] == SIGHUP && cli_under_nohup())
+            continue;
         action.sa_handler = handled[i] == SIGPIPE || others ? SIG_IGN : on_interrupt;
         sigemptyset(&action.sa_mask);
         if (sigaction(handled[i], &action, NULL) != 0)

@@ -15,19 +15,6 @@
 #include "signals.h"
 #include "stack.h"
 
-static void write_all(int fd, const char *text)
-{
-    for (size_t left = strlen(text); left > 0;) {
-        const ssize_t n = write(fd, text, left);
-        if (n < 0 && errno != EINTR)
-            return;
-        if (n > 0) {
-            text += n;
-            left -= (size_t)n;
-        }
-    }
-}
-
 /* The first to tell wins: what the others find is what it brought about. */
 static void tell(const char *verdict)
 {
@@ -35,7 +22,7 @@ static void tell(const char *verdict)
     const int fd = path == NULL ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0)
         return;
-    write_all(fd, verdict);
+    cli_write_all(fd, verdict);
     close(fd);
 }
 
@@ -71,7 +58,7 @@ static void print_json(const char *text)
     sheaf__text_json(&out, line.at == NULL ? "" : line.at);
     sheaf__text_add(&out, ", \"expected\": \"\", \"found\": \"\", \"try\": \"\"}}\n");
     if (out.at != NULL)
-        write_all(STDOUT_FILENO, out.at);
+        cli_write_all(STDOUT_FILENO, out.at);
 }
 
 void cli_end(void *self, const sheaf__watch_end *why)
@@ -80,7 +67,7 @@ void cli_end(void *self, const sheaf__watch_end *why)
     char verdict[32];
     snprintf(verdict, sizeof verdict, "again %d\n", why->gone);
     if (why->text != NULL) {
-        write_all(STDERR_FILENO, why->text);
+        cli_write_all(STDERR_FILENO, why->text);
         if (cli->json)
             print_json(why->text);
         tell(verdict);
@@ -93,7 +80,7 @@ void cli_end(void *self, const sheaf__watch_end *why)
 
 void cli_end_say(void *self, const char *text)
 {
-    write_all(STDERR_FILENO, text);
+    cli_write_all(STDERR_FILENO, text);
 }
 
 size_t cli_end_stack(void *self, int thread, char *to, size_t size)

@@ -10,6 +10,7 @@
 #include "cli.h"
 #include "comm/process.h"
 #include "launch.h"
+#include "signals.h"
 
 /* The first says it; the others after it, and where nothing ended them by then. */
 enum { LONGEST_S = 600, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
@@ -24,18 +25,11 @@ static unsigned seconds(void)
     return s >= MOST_S ? MOST_S : s >= 1 ? (unsigned)s : s > 0 ? 1 : LONGEST_S;
 }
 
-static void put(int fd, const char *text)
-{
-    size_t left = strlen(text);
-    for (ssize_t n; left > 0 && (n = write(fd, text, left)) > 0; text += n)
-        left -= (size_t)n;
-}
-
 static void on_alarm(int number)
 {
     (void)number;
-    put(STDOUT_FILENO, said);
-    put(STDERR_FILENO, in_words);
+    cli_write_all(STDOUT_FILENO, said);
+    cli_write_all(STDERR_FILENO, in_words);
     cli_launch_tell(CLI_FAILED);
     cli_launch_end();
     _exit(CLI_FAILED);

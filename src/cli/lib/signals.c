@@ -50,11 +50,17 @@ static struct {
 enum { LAST_WORDS = sizeof last_words / sizeof *last_words };
 static bool in_json;
 
-static void write_all(int fd, const char *text)
+void cli_write_all(int fd, const char *text)
 {
-    size_t left = strlen(text);
-    for (ssize_t n; left > 0 && (n = write(fd, text, left)) > 0; text += n)
-        left -= (size_t)n;
+    for (size_t left = strlen(text); left > 0;) {
+        const ssize_t n = write(fd, text, left);
+        if (n < 0 && errno != EINTR)
+            return;
+        if (n > 0) {
+            text += n;
+            left -= (size_t)n;
+        }
+    }
 }
 
 static void on_end(int number)
@@ -63,10 +69,16 @@ static void on_end(int number)
     for (int i = 0; i < LAST_WORDS; i++)
         if (last_words[i].number == number) {
             if (in_json)
-                write_all(STDOUT_FILENO, last_words[i].json);
-            write_all(STDERR_FILENO, last_words[i].text);
+                cli_write_all(STDOUT_FILENO, last_words[i].json);
+            cli_write_all(STDERR_FILENO, last_words[i].text);
         }
     _exit(CLI_FAILED);
+}
+
+bool cli_under_nohup(void)
+{
+    struct sigaction before;
+    return sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
 }
 
 /* The first `count` of what is handled. */
@@ -74,14 +86,13 @@ static sheaf_status *install(size_t count, void (*handler)(int number))
 {
     static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ, SIGUSR2 };
     for (size_t i = 0; i < count && i < sizeof handled / sizeof *handled; i++) {
-        struct sigaction action = { .sa_flags = SA_RESTART }, before;
+        struct sigaction action = { .sa_flags = SA_RESTART };
         if (handler == on_end) /* whose words may find no reader: another one does not wait */
             action.sa_flags = SA_RESETHAND | SA_NODEFER;
         action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : handler;
         sigemptyset(&action.sa_mask);
-        if (handled[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
-            before.sa_handler == SIG_IGN)
-            continue; /* under nohup */
+        if (handled[i] == SIGHUP && cli_under_nohup())
+            continue;
         if (sigaction(handled[i], &action, NULL) != 0)
             return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
                                strerror(errno));

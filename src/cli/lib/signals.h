@@ -17,6 +17,8 @@
 #include "sheaf/status.h"
 #include "train/signals.h"
 
+/* cli_under_nohup - is SIGHUP ignored, and to stay so? */
+bool cli_under_nohup(void);
 /* cli_signals_end - from now on SIGINT, SIGTERM and SIGHUP end the process at once, with exit code
  * 3 and what cli_report() would say of SHEAF_E_STOPPED: on stderr, and with `json` on stdout too.
  * What stdout still buffers is lost. Until one of the two below is called. */
@@ -36,6 +38,9 @@ sheaf_status *cli_signals_stop(const atomic_int **stop);
 void cli_signals_unfinished(const char *path);
 /* cli_signals_remove_unfinished - removes it now, at an end of another kind. Any thread. */
 void cli_signals_remove_unfinished(void);
+/* cli_write_all - for signal handlers and threads that may take no lock. Of a failure nothing is
+ * said. */
+void cli_write_all(int fd, const char *text);
 /* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays
  * NULL. */
 sheaf_status *cli_signals_explain(sheaf_status *st);
