@@ -6,18 +6,7 @@
 #include "base/thread.h"
 #include "sheaf/config.h"
 #include "sheaf/sheaf.h"
-#include "tests/files.h"
-
-static char model[400], data[400];
-
-static int find_data(void **state)
-{
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(model, sizeof model, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
-    snprintf(data, sizeof data, "%s/tests/data/llama/tiny_llama/fwd_inputs.safetensors",
-             root == NULL ? "." : root);
-    return make_scratch(state);
-}
+#include "tests/tiny_llama.h"
 
 /* A decimal comma for all threads, from the system's locales or made here; where neither is to be
  * had, the locale stays "C", and only the mode is put to the test. */

@@ -3,18 +3,7 @@
 #include <pthread.h>
 
 #include "sheaf/sheaf.h"
-#include "tests/files.h"
-
-static char model[400], data[400];
-
-static int find_data(void **state)
-{
-    const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(model, sizeof model, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
-    snprintf(data, sizeof data, "%s/tests/data/llama/tiny_llama/fwd_inputs.safetensors",
-             root == NULL ? "." : root);
-    return make_scratch(state);
-}
+#include "tests/tiny_llama.h"
 
 static sheaf_run_train_options run_of(const char *out, int64_t steps)
 {

@@ -1,5 +1,6 @@
 /* adapter_test.c - which modules an adapter means, how A and B are cut, and which files fit. */
 #include "tests/check.h"
+#include "tests/fake_source.h"
 
 #include <unistd.h>
 
@@ -484,32 +485,9 @@ static void test_tied__named_uses_make_two_tensors(void **state)
 
 /* ---- a file against it ---- */
 
-typedef struct fake {
-    sheaf_source source;
-    int n;
-    sheaf_source_entry entry[64];
-} fake;
-
-static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
+static fake_source fake_of(const sheaf_lora *lora)
 {
-    fake *f = (fake *)self;
-    for (int i = 0; i < f->n; i++)
-        if (strcmp(f->entry[i].name, name) == 0)
-            return &f->entry[i];
-    return NULL;
-}
-static int64_t fake_count(sheaf_source *self)
-{
-    return ((fake *)self)->n;
-}
-static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
-{
-    return &((fake *)self)->entry[i];
-}
-
-static fake fake_of(const sheaf_lora *lora)
-{
-    fake f = { .source = { .find = fake_find, .count = fake_count, .entry = fake_entry } };
+    fake_source f = { .source = { .find = fake_find, .count = fake_count, .entry = fake_entry } };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         f.entry[f.n++] =
@@ -533,7 +511,7 @@ static void test_check__every_way_a_file_can_be_another(void **state)
     CHECK_OK(sheaf__lora_set_saved(&o, "model.norm"));
     sheaf_lora *lora;
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
-    fake f = fake_of(lora);
+    fake_source f = fake_of(lora);
     assert_int_equal(f.n, 9);
     CHECK_OK(sheaf_lora_check(lora, &f.source));
     f.entry[f.n++] = (sheaf_source_entry){
@@ -581,7 +559,7 @@ static void test_check__what_no_training_changes_may_be_missing(void **state)
     CHECK_OK(sheaf__lora_set_saved(&o, "resampler"));
     sheaf_lora *lora;
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
-    fake f = fake_of(lora);
+    fake_source f = fake_of(lora);
     CHECK_OK(sheaf_lora_check(lora, &f.source));
     int table = 0;
     while (strcmp(f.entry[table].name, "base_model.model.model.resampler.pos_embed") != 0)

@@ -1,6 +1,7 @@
 /* cog_test.c - which layers of CogVLM and CogAgent an adapter means, and its factors of fused
  * layers. */
 #include "tests/check.h"
+#include "tests/fake_source.h"
 
 #include "lora/paths.h"
 #include "lora/options.h"
@@ -321,51 +322,29 @@ static void test_cog__saved_tensors_keep_their_names(void **state)
 /* ---- a file ---- */
 
 typedef struct fake {
-    sheaf_source source;
-    int n;
-    sheaf_source_entry entry[64];
-    uint16_t *data[64]; /* BF16 */
+    fake_source it;
+    uint16_t *data[FAKE_MOST]; /* BF16 */
     bool closed;
 } fake;
 
-static int fake_index(fake *f, const char *name)
-{
-    for (int i = 0; i < f->n; i++)
-        if (strcmp(f->entry[i].name, name) == 0)
-            return i;
-    return -1;
-}
-static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
-{
-    const int i = fake_index((fake *)self, name);
-    return i < 0 ? NULL : &((fake *)self)->entry[i];
-}
-static int64_t fake_count(sheaf_source *self)
-{
-    return ((fake *)self)->n;
-}
-static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
-{
-    return &((fake *)self)->entry[i];
-}
 static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                int64_t col0, int64_t cols, void *dst)
 {
     fake *f = (fake *)self;
-    const int i = fake_index(f, name);
-    assert_true(i >= 0 && row0 >= 0 && col0 >= 0 && row0 + rows <= f->entry[i].shape[0] &&
-                col0 + cols <= f->entry[i].shape[1]);
+    const int i = fake_index(&f->it, name);
+    assert_true(i >= 0 && row0 >= 0 && col0 >= 0 && row0 + rows <= f->it.entry[i].shape[0] &&
+                col0 + cols <= f->it.entry[i].shape[1]);
     for (int64_t r = 0; r < rows; r++)
-        memcpy((uint16_t *)dst + r * cols, f->data[i] + (row0 + r) * f->entry[i].shape[1] + col0,
+        memcpy((uint16_t *)dst + r * cols, f->data[i] + (row0 + r) * f->it.entry[i].shape[1] + col0,
                (size_t)cols * 2);
     return NULL;
 }
 static void fake_close(sheaf_source *self)
 {
     fake *f = (fake *)self;
-    for (int i = 0; i < f->n; i++)
+    for (int i = 0; i < f->it.n; i++)
         free(f->data[i]);
-    f->n = 0;
+    f->it.n = 0;
     f->closed = true;
 }
 
@@ -377,21 +356,21 @@ static uint16_t value(int tensor, int64_t row, int64_t col)
 /* A of any values; B compact ones, spread over its blocks. */
 static void fake_of(fake *f, const sheaf_lora *lora)
 {
-    *f = (fake){ .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
+    *f = (fake){ .it.source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         const int64_t shape[2][2] = { { m->file_rank, m->a_shape[1] },
                                       { m->b_shape[0], m->file_rank } };
-        for (int b = 0; b < 2; b++, f->n++) {
-            f->entry[f->n] = (sheaf_source_entry){
+        for (int b = 0; b < 2; b++, f->it.n++) {
+            f->it.entry[f->it.n] = (sheaf_source_entry){
                 b ? m->b_name : m->a_name, SHEAF_BF16, 2, { shape[b][0], shape[b][1] }
             };
-            f->data[f->n] = calloc((size_t)(shape[b][0] * shape[b][1]), 2);
+            f->data[f->it.n] = calloc((size_t)(shape[b][0] * shape[b][1]), 2);
             const int64_t block = m->b_shape[0] / m->parts;
             for (int64_t r = 0; r < shape[b][0]; r++)
                 for (int64_t c = 0; c < (b ? m->rank : shape[b][1]); c++)
-                    f->data[f->n][r * shape[b][1] + c + (b ? r / block * m->rank : 0)] =
-                        value(f->n, r, c);
+                    f->data[f->it.n][r * shape[b][1] + c + (b ? r / block * m->rank : 0)] =
+                        value(f->it.n, r, c);
         }
     }
 }
@@ -423,7 +402,7 @@ static void test_fit__b_is_compact_where_the_file_is_block_diagonal(void **state
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
     fake_of(&f, lora);
     f.data[1][2 * 6 + 5] = 0x8000; /* -0 off the blocks is a zero too */
-    sheaf_source *adapter = &f.source;
+    sheaf_source *adapter = &f.it.source;
     CHECK_OK(sheaf_lora_check(lora, adapter));
     CHECK_OK(sheaf_lora_fit(&adapter, lora));
     CHECK_OK(sheaf_lora_check_trainable(lora));
@@ -444,7 +423,7 @@ static void test_fit__b_is_compact_where_the_file_is_block_diagonal(void **state
     uint16_t compact[20 * 2], spread[20 * 6];
     CHECK_OK(adapter->read(adapter, qkv->b_name, 20, 20, 0, 2, compact));
     sheaf_lora_spread(spread, compact, qkv, 20, 20, 2);
-    const int at = fake_index(&f, qkv->b_name);
+    const int at = fake_index(&f.it, qkv->b_name);
     CHECK_BYTES("B of a file", spread, f.data[at] + 20 * 6, sizeof spread);
     adapter->close(adapter);
     assert_true(f.closed);
@@ -468,10 +447,10 @@ static void test_fit__a_dense_b_runs_but_is_not_trained(void **state)
         fake_of(&f, lora);
         const sheaf_lora_module *qkv = module_of(lora, QKV);
         assert_true(!qkv->dense && qkv->rank == 2 && qkv->scale == 0.5f && qkv->alpha == 1);
-        const int b = fake_index(&f, qkv->b_name);
+        const int b = fake_index(&f.it, qkv->b_name);
         static const int at[] = { 40 * 6 + 1, 5 * 6 + 3, 95 * 6 + 0 };
         f.data[b][at[where]] = 1;
-        sheaf_source *adapter = &f.source;
+        sheaf_source *adapter = &f.it.source;
         CHECK_OK(sheaf_lora_fit(&adapter, lora));
         assert_true(qkv->dense && qkv->rank == 6 && qkv->b_shape[1] == 6 && qkv->a_shape[0] == 6 &&
                     qkv->scale == 0.5f && qkv->alpha == 3);
@@ -492,10 +471,10 @@ static void test_fit__a_file_of_another_rank_is_refused(void **state)
     fake f;
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
     fake_of(&f, lora);
-    f.entry[1].shape[1] = 8; /* of one part */
-    sheaf_source *adapter = &f.source;
+    f.it.entry[1].shape[1] = 8; /* of one part */
+    sheaf_source *adapter = &f.it.source;
     CHECK_FAILS(sheaf_lora_fit(&adapter, lora), SHEAF_E_LAYOUT, "shape [96, 24] | shape [96, 8]");
-    assert_true(adapter == &f.source && !f.closed);
+    assert_true(adapter == &f.it.source && !f.closed);
     adapter->close(adapter);
     sheaf_lora_free(lora);
     sheaf_lora_options_release(&o);

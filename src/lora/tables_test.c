@@ -1,6 +1,7 @@
 /* tables_test.c - tables that PEFT saves unasked: taken where they are the model's, refused where
  * they cannot be. */
 #include "tests/check.h"
+#include "tests/fake_source.h"
 #include "tests/files.h"
 
 #include "lora/options.h"
@@ -29,30 +30,9 @@ static sheaf_schema *schema_of(bool tied)
 
 /* A file in memory; its numbers are all zero, but for those of `odd`. */
 typedef struct fake {
-    sheaf_source source;
-    int n;
-    sheaf_source_entry entry[8];
+    fake_source it;
     const char *odd;
 } fake;
-
-static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
-{
-    fake *f = (fake *)self;
-    for (int i = 0; i < f->n; i++)
-        if (strcmp(f->entry[i].name, name) == 0)
-            return &f->entry[i];
-    return NULL;
-}
-
-static int64_t fake_count(sheaf_source *self)
-{
-    return ((fake *)self)->n;
-}
-
-static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
-{
-    return &((fake *)self)->entry[i];
-}
 
 static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                int64_t col0, int64_t cols, void *dst)
@@ -218,20 +198,20 @@ static const struct {
 static void file_of(fake *f, const sheaf_lora *lora, const table *beside, const char *odd)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F64 };
-    *f = (fake){ .source = { .find = fake_find,
-                             .count = fake_count,
-                             .entry = fake_entry,
-                             .read = fake_read },
+    *f = (fake){ .it.source = { .find = fake_find,
+                                .count = fake_count,
+                                .entry = fake_entry,
+                                .read = fake_read },
                  .odd = odd };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        f->entry[f->n++] =
+        f->it.entry[f->it.n++] =
             (sheaf_source_entry){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
-        f->entry[f->n++] =
+        f->it.entry[f->it.n++] =
             (sheaf_source_entry){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->b_shape[1] } };
     }
     for (; beside->name != NULL; beside++)
-        f->entry[f->n++] = (sheaf_source_entry){
+        f->it.entry[f->it.n++] = (sheaf_source_entry){
             beside->name, dtypes[beside->dtype], beside->ndim, { beside->rows, WIDTH }
         };
 }
@@ -249,15 +229,16 @@ static void test_tables__what_is_taken_and_what_is_not(void **state)
         CHECK_OK(sheaf__lora_set_saved(&o, cases[i].saved));
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
         file_of(&f, lora, cases[i].file, cases[i].odd);
-        sheaf_source *adapter = &f.source;
+        sheaf_source *adapter = &f.it.source;
         const int asked = lora->nsaved;
         sheaf_status *st = sheaf_lora_take_tables(&taken, lora, schema, adapter);
         if (st == NULL)
             st = sheaf_lora_fit(&adapter, lora);
         if (cases[i].complaint != NULL) {
             CHECK_FAILS(st,
-                        cases[i].odd == NULL && f.entry[2].dtype == SHEAF_F64 ? SHEAF_E_UNSUPPORTED
-                                                                              : SHEAF_E_LAYOUT,
+                        cases[i].odd == NULL && f.it.entry[2].dtype == SHEAF_F64
+                            ? SHEAF_E_UNSUPPORTED
+                            : SHEAF_E_LAYOUT,
                         cases[i].complaint);
         } else {
             int n = 0;

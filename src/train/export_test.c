@@ -1,5 +1,6 @@
 /* export_test.c - an adapter written from masters: fused layers spread, tensors of any shape, and
  * read again. */
+#include "tests/fake_source.h"
 #include "tests/files.h"
 #include "tests/opened.h"
 #include "dialects/sat/made.h"
@@ -12,12 +13,6 @@
 
 /* ---- masters: values that tell their name and place ---- */
 
-typedef struct fake {
-    sheaf_source source;
-    int n;
-    sheaf_source_entry entry[256];
-} fake;
-
 static float value_of(const char *name, int64_t i)
 {
     float x;
@@ -25,22 +20,6 @@ static float value_of(const char *name, int64_t i)
     return x;
 }
 
-static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
-{
-    fake *f = (fake *)self;
-    for (int i = 0; i < f->n; i++)
-        if (strcmp(f->entry[i].name, name) == 0)
-            return &f->entry[i];
-    return NULL;
-}
-static int64_t fake_count(sheaf_source *self)
-{
-    return ((fake *)self)->n;
-}
-static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
-{
-    return &((fake *)self)->entry[i];
-}
 static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                int64_t col0, int64_t cols, void *dst)
 {
@@ -55,22 +34,22 @@ static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row
 }
 static void fake_close(sheaf_source *self)
 {
-    fake *f = (fake *)self;
+    fake_source *f = (fake_source *)self;
     for (int i = 0; i < f->n; i++)
         free((char *)f->entry[i].name);
 }
 
-static void add_master(fake *f, const char *name, int64_t rows, int64_t cols)
+static void add_master(fake_source *f, const char *name, int64_t rows, int64_t cols)
 {
     char *full = NULL;
-    assert_true(f->n < 256 && asprintf(&full, "master/%s", name) > 0);
+    assert_true(f->n < FAKE_MOST && asprintf(&full, "master/%s", name) > 0);
     f->entry[f->n++] = (sheaf_source_entry){ full, SHEAF_F32, cols > 0 ? 2 : 1, { rows, cols } };
 }
 
 /* As a run keeps them: at most two axes. */
-static void fake_of(fake *f, const sheaf_lora *lora, const char *without)
+static void fake_of(fake_source *f, const sheaf_lora *lora, const char *without)
 {
-    *f = (fake){ .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
+    *f = (fake_source){ .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         add_master(f, m->a_name, m->a_shape[0], m->a_shape[1]);
@@ -126,7 +105,7 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     sheaf_lora_options o, read;
     sheaf_lora *lora, *again;
     sheaf_source *adapter;
-    fake f;
+    fake_source f;
     CHECK_OK(sheaf__lora_options_default(&o));
     CHECK_OK(sheaf__lora_set_targets(&o, "sat-vit"));
     CHECK_OK(sheaf__lora_set_saved(
@@ -181,7 +160,7 @@ static void test_export__a_master_of_another_size_is_refused(void **state)
     made_init(&m);
     sheaf_lora_options o;
     sheaf_lora *lora;
-    fake f;
+    fake_source f;
     CHECK_OK(sheaf__lora_options_default(&o));
     CHECK_OK(sheaf__lora_set_targets(&o, "sat"));
     CHECK_OK(sheaf_lora_resolve(&lora, m.schema, &o));
@@ -230,7 +209,7 @@ static void test_stepped__masters_are_read_as_the_base_stores_them(void **state)
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (int d = 0; d < 3; d++) {
         made m = { .agent = d == 1, .dtype = dtypes[d] };
-        fake f = { .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
+        fake_source f = { .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
         sheaf_source *stepped;
         made_init(&m);
         for (int64_t i = 0; i < m.schema->count; i++) {
@@ -264,7 +243,7 @@ static void test_stepped__what_is_not_the_bases_is_refused(void **state)
     made_init(&m);
     const sheaf_tensor *t = &m.schema->tensor[m.schema->count - 1];
     for (int unknown = 0; unknown < 2; unknown++) {
-        fake f = { .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
+        fake_source f = { .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
         sheaf_source *stepped = NULL;
         add_master(&f, t->name, t->shape[0],
                    t->ndim > 1 ? t->shape[1] * t->shape[2] * t->shape[3] : 0);

@@ -297,6 +297,17 @@ static made_dcp *made_plain(const made_model *m, int ranks, const char *top, boo
     return made_around(m, ranks, NULL, top, paths, optimizer);
 }
 
+/* The weights of a made model, with its moments where there are some, and nothing else. */
+static void check_all(const sheaf_catalog *c, const made_model *m, bool optimizer)
+{
+    assert_int_equal(c->count, m->count * (optimizer ? 3 : 1));
+    check_made(c, m, "", 0);
+    if (optimizer) {
+        check_made(c, m, "exp_avg.", 1);
+        check_made(c, m, "exp_avg_sq.", 2);
+    }
+}
+
 static void test_made__chunks_give_the_model_back(void **state)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
@@ -313,13 +324,8 @@ static void test_made__chunks_give_the_model_back(void **state)
         assert_ptr_equal(sheaf__dialect_of(d->dir), &sheaf__dialect_dcp);
         sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
         CHECK_SOUND(c);
-        assert_int_equal(c->count, m->count * (ways[i].optimizer ? 3 : 1));
         assert_true(c->step == 23 && c->vocab == 37);
-        check_made(c, m, "", 0);
-        if (ways[i].optimizer) {
-            check_made(c, m, "exp_avg.", 1);
-            check_made(c, m, "exp_avg_sq.", 2);
-        }
+        check_all(c, m, ways[i].optimizer);
         sheaf__catalog_free(c);
         free(d);
     }
@@ -341,13 +347,8 @@ static void test_made__a_dict_around_model_and_optimizer_is_no_part_of_names(voi
         made_dcp *d = made_around(m, 2, ways[i].around, ways[i].top, true, ways[i].optimizer);
         sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
         CHECK_SOUND(c);
-        assert_int_equal(c->count, m->count * (ways[i].optimizer ? 3 : 1));
         assert_int_equal(c->step, 23);
-        check_made(c, m, "", 0);
-        if (ways[i].optimizer) {
-            check_made(c, m, "exp_avg.", 1);
-            check_made(c, m, "exp_avg_sq.", 2);
-        }
+        check_all(c, m, ways[i].optimizer);
         sheaf__catalog_free(c);
         free(d);
     }
