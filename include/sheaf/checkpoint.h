@@ -254,8 +254,9 @@ typedef struct sheaf_weights_diff_report {
 } sheaf_weights_diff_report;
 
 /* sheaf_weights_diff - compares the undivided tensors at two paths by name: weights, factors of
- * LoRA that is not merged, and moments of an optimizer where both have some. found  called for each
- * difference, tensors in name order, with an item that is valid during the call; may be NULL
+ * LoRA that is not merged, and moments of an optimizer where both have some.
+ *   found  called for each difference, tensors in name order, with an item that is valid during the
+ *          call; may be NULL
  * Errors: those of sheaf_weights_open(); SHEAF_E_ARG for a run, or kinds that cannot be compared.
  */
 SHEAF_API sheaf_status *

@@ -235,9 +235,7 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
 static sheaf_status *take(sheaf__out_folder *f)
 {
     const bool anew = f->anew;
-    sheaf_status *st = sheaf__make_dirs(f->options->out, NULL);
-    if (st == NULL)
-        st = sheaf_checkpoints_lock(&f->lock, f->options->out);
+    sheaf_status *st = sheaf_checkpoints_lock(&f->lock, f->options->out); /* which makes OUT */
     if (st == NULL)
         st = sheaf__out_check(f);
     f->anew = anew; /* what was just made is no run that was ended */

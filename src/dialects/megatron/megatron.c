@@ -124,30 +124,28 @@ static int by_place(const void *a, const void *b)
  * none, but an optimizer's part. */
 static sheaf_status *model_file(char **path, bool *moments, const reading *r, const char *name)
 {
-    char *optimizer = NULL;
+    char *folder = NULL, *other = NULL;
     bool there = false;
     *path = NULL;
     *moments = false;
-    for (int i = 0; !there && i < MODEL_NAMES; i++) {
-        free(*path);
-        if (asprintf(path, "%s/%s/%s", r->dir, name, model_names[i]) < 0) {
-            *path = NULL;
-            return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+    sheaf_status *st = sheaf__path_join(&folder, r->dir, name);
+    for (int i = 0; st == NULL && !there && i < MODEL_NAMES; i++) {
+        st = sheaf__path_join(&other, folder, model_names[i]);
+        there = st == NULL && sheaf__path_kind(other) != SHEAF_PATH_NONE;
+        if (st == NULL && (there || i == 0)) {
+            free(*path);
+            *path = other;
+            other = NULL;
         }
-        there = sheaf__path_kind(*path) != SHEAF_PATH_NONE;
+        free(other);
+        other = NULL;
     }
-    if (there)
-        return NULL;
-    free(*path);
-    if (asprintf(path, "%s/%s/%s", r->dir, name, model_names[0]) < 0) {
-        *path = NULL;
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
-    }
-    if (asprintf(&optimizer, "%s/%s/optim.pt", r->dir, name) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
-    *moments = sheaf__path_kind(optimizer) == SHEAF_PATH_FILE;
-    free(optimizer);
-    return NULL;
+    if (st == NULL && !there)
+        st = sheaf__path_join(&other, folder, "optim.pt");
+    *moments = other != NULL && sheaf__path_kind(other) == SHEAF_PATH_FILE;
+    free(other);
+    free(folder);
+    return st;
 }
 
 static sheaf_status *find_parts(reading *r)
