@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "lora/options.h"
+#include "schema/wrappers.h"
 
 static const char *const keys_read[] = {
     "peft_type",           "r",
@@ -123,6 +124,17 @@ static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object, b
     return NULL;
 }
 
+/* Without the words of wrappers, as the tensors are named. */
+static char *take_name(sheaf_json_reader *r, const char *key, const char *text)
+{
+    char *name = strdup(text);
+    if (name == NULL)
+        r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
+    else
+        sheaf__unwrap(name);
+    return name;
+}
+
 /* A string, or a list of strings: exactly one of *one and *list is set. */
 static void read_names(sheaf_json_reader *r, const char *key, char **one, char ***list, int *n)
 {
@@ -130,8 +142,8 @@ static void read_names(sheaf_json_reader *r, const char *key, char **one, char *
     if (value == NULL || json_is_null(value) || r->st != NULL)
         return;
     if (json_is_string(value) && one != NULL) {
-        if (json_string_length(value) > 0 && (*one = strdup(json_string_value(value))) == NULL)
-            r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
+        if (json_string_length(value) > 0)
+            *one = take_name(r, key, json_string_value(value));
         return;
     }
     if (!json_is_array(value)) {
@@ -145,10 +157,10 @@ static void read_names(sheaf_json_reader *r, const char *key, char **one, char *
         const json_t *item = json_array_get(value, i);
         if (!json_is_string(item) || json_string_length(item) == 0)
             sheaf__json_fail(r, SHEAF_E_FORMAT, key, "names that are not empty");
-        else if (*list == NULL || ((*list)[*n] = strdup(json_string_value(item))) == NULL)
+        else if (*list == NULL)
             r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
         else
-            *n += 1;
+            *n += ((*list)[*n] = take_name(r, key, json_string_value(item))) != NULL;
     }
 }
 
@@ -170,8 +182,8 @@ static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern *
                              whole ? "ranks, whole numbers of at least 1" : "numbers above 0");
             return;
         }
-        if (*list == NULL || ((*list)[*n].key = strdup(name)) == NULL) {
-            r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
+        if (*list == NULL || ((*list)[*n].key = take_name(r, key, name)) == NULL) {
+            r->st = r->st != NULL ? r->st : sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
             return;
         }
         (*list)[(*n)++].value = number;

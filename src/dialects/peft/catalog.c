@@ -13,6 +13,7 @@
 #include "dialects/common/save.h"
 #include "dialects/common/whole.h"
 #include "dialects/peft/peft.h"
+#include "schema/wrappers.h"
 
 static bool peft_is(const char *path)
 {
@@ -72,15 +73,26 @@ static sheaf_status *check_pairs(sheaf_catalog *c)
  * it reads, and as its wrapper calls its copy and the base's. */
 typedef struct copies {
     const sheaf_catalog *catalog;
-    bool again; /* first the plain names, then the wrapped ones without such a name */
-    bool found; /* any that is wrapped */
+    bool again;    /* first the plain names, then the wrapped ones without such a name */
+    bool found;    /* any that is wrapped */
+    char word[64]; /* that a wrapper of the model left in a name; "" = none */
 } copies;
+
+static void find_word(copies *x, const char *stored)
+{
+    char *name = x->word[0] == '\0' ? strdup(stored) : NULL;
+    const char *word = name != NULL ? sheaf__unwrap(name) : NULL;
+    if (word != NULL)
+        snprintf(x->word, sizeof x->word, "%s", word);
+    free(name);
+}
 
 static bool is_wanted(void *context, const char *path, const char *stored)
 {
     copies *x = context;
     const bool wrapped = strstr(stored, ".modules_to_save.") != NULL;
     char *plain = NULL;
+    find_word(x, stored);
     if (strstr(stored, ".original_module.") != NULL)
         return false;
     x->found = x->found || wrapped;
@@ -104,6 +116,12 @@ static sheaf_status *read_file(bool *read, sheaf_catalog *c, const char *path)
                            .wants = is_wanted,
                            .context = &x };
     sheaf_status *st = sheaf__whole_file(read, &whole, path);
+    if (st == NULL && x.word[0] != '\0' && !c->as_stored)
+        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", path, "", "names as PEFT saves them",
+                                  "",
+                                  "names with '%s', which is left out: PEFT finds no place "
+                                  "for them",
+                                  x.word);
     if (st != NULL || !*read || !x.found)
         return st;
     x.again = true;

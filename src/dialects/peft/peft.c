@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/file.h"
 #include "dialects/common/save.h"
+#include "schema/wrappers.h"
 
 static const char prefix[] = "base_model.model.";
 static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_model.bin";
@@ -30,29 +31,42 @@ static const char *after_adapter_name(const char *rest)
     return dot == NULL ? "" : rest; /* an unknown form is kept, to be reported as it is */
 }
 
-sheaf_status *sheaf__peft_name(char **out, const char *stored)
+static void spell(sheaf_text *name, const char *stored)
 {
-    sheaf_text name = { 0 };
-    if (strncmp(stored, prefix, sizeof prefix - 1) != 0)
-        sheaf__text_add(&name, "%s", prefix);
     for (int i = 0; i < PARTS; i++) {
         const char *part = strstr(stored, named_parts[i]);
         if (part == NULL)
             continue;
         const char *rest = after_adapter_name(part + strlen(named_parts[i]));
-        sheaf__text_bytes(&name, stored, (size_t)(part - stored));
+        sheaf__text_bytes(name, stored, (size_t)(part - stored));
         if (i == SAVED) /* a full copy has the plain name of what it replaces */
             sheaf__text_add(
-                &name, ".%s",
+                name, ".%s",
                 rest + (strncmp(rest, first, sizeof first - 1) == 0 ? sizeof first - 1 : 0));
         else if (i >= BARE_FROM &&
                  (strcmp(rest, "weight") == 0 || *rest == '\0')) /* these have no ".weight" */
-            sheaf__text_bytes(&name, named_parts[i], strlen(named_parts[i]) - 1);
+            sheaf__text_bytes(name, named_parts[i], strlen(named_parts[i]) - 1);
         else
-            sheaf__text_add(&name, "%s%s", named_parts[i], rest);
-        return sheaf__text_take(out, &name);
+            sheaf__text_add(name, "%s%s", named_parts[i], rest);
+        return;
     }
-    sheaf__text_add(&name, "%s", stored);
+    sheaf__text_add(name, "%s", stored);
+}
+
+sheaf_status *sheaf__peft_name(char **out, const char *stored)
+{
+    sheaf_text name = { 0 };
+    char *plain = strdup(stored), *rest = plain;
+    if (plain == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "'%s'", stored);
+    sheaf__unwrap(plain);
+    if (strncmp(plain, prefix, sizeof prefix - 1) == 0) {
+        rest += sizeof prefix - 1;
+        sheaf__unwrap(rest); /* of the model inside */
+    }
+    sheaf__text_add(&name, "%s", prefix);
+    spell(&name, rest);
+    free(plain);
     return sheaf__text_take(out, &name);
 }
 

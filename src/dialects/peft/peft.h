@@ -14,8 +14,8 @@
 sheaf_status *sheaf_peft_config_path(char **out, const char *dir);
 
 /* sheaf__peft_name - as PEFT 0.21 saves it, whatever a file spells (malloc'd): adapter names in the
- * middle (".lora_A.default.weight") and ".modules_to_save" are removed, a missing
- * "base_model.model." is put before. */
+ * middle (".lora_A.default.weight"), ".modules_to_save" and the words of wrappers are removed, a
+ * missing "base_model.model." is put before. */
 sheaf_status *sheaf__peft_name(char **out, const char *stored);
 
 #endif

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dialects/common/made_test.h"
+#include "dialects/open.h"
 #include "dialects/peft/peft.h"
 
 #define P "base_model.model."
@@ -42,6 +44,17 @@ static void test_name__every_spelling(void **state)
         { P "r.modules_to_save.default.attn.out_proj.weight", P "r.attn.out_proj.weight" },
         { P Q ".base_layer.bias", P Q ".base_layer.bias" },
         { P Q ".bias", P Q ".bias" },
+        { "_orig_mod." P Q ".lora_A.weight", P Q ".lora_A.weight" },
+        { P "_orig_mod." Q ".lora_A.weight", P Q ".lora_A.weight" },
+        { "module._orig_mod." P Q ".lora_B.default.weight", P Q ".lora_B.weight" },
+        { "_orig_mod.module." P "module." Q ".lora_A.weight", P Q ".lora_A.weight" },
+        { P "model.layers.0._checkpoint_wrapped_module._orig_mod.self_attn.q_proj.lora_A.weight",
+          P Q ".lora_A.weight" },
+        { "_fsdp_wrapped_module.base_model._fsdp_wrapped_module.model.model.layers.0."
+          "_fsdp_wrapped_module._fpw_module.self_attn.q_proj.lora_A.default.weight",
+          P Q ".lora_A.weight" },
+        { P "a.module.q.lora_A.weight", P "a.module.q.lora_A.weight" }, /* a module's own name */
+        { P "a_orig_mod.q.lora_A.weight", P "a_orig_mod.q.lora_A.weight" },
         { P Q ".lora_A.a.b.weight",
           P Q ".lora_A.a.b.weight" }, /* no form that PEFT writes: kept, to be reported */
         { "", P "" },
@@ -223,6 +236,20 @@ static void test_open__in_memory_names_are_read(void **state)
 }
 
 /* PEFT 0.21 with bias "all": the biases of a saved module lie there three times. */
+static void test_open__words_of_wrappers_are_left_out_and_named(void **state)
+{
+    static const char *const names[] = { "_orig_mod." P Q ".lora_A.weight",
+                                         "_orig_mod." P Q ".lora_B.weight" };
+    sheaf_source *source = NULL;
+    sheaf_catalog *c = NULL;
+    CHECK_OK(open_with(&source, names, 2));
+    assert_non_null(source->find(source, P Q ".lora_A.weight"));
+    source->close(source);
+    CHECK_OK(sheaf__open(&c, at("made"), NULL));
+    CHECK_FINDING(c, SHEAF_NOTE, "inferred", "names with '_orig_mod.'");
+    sheaf__catalog_free(c);
+}
+
 static void test_open__copies_of_saved_biases_are_left_out(void **state)
 {
     static const char *const names[] = { P "r.modules_to_save.default.ln.bias",
@@ -303,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_write__recorded_adapters_byte_for_byte),
         cmocka_unit_test(test_open__pickled_adapters_are_the_same),
         cmocka_unit_test(test_open__in_memory_names_are_read),
+        cmocka_unit_test(test_open__words_of_wrappers_are_left_out_and_named),
         cmocka_unit_test(test_open__copies_of_saved_biases_are_left_out),
         cmocka_unit_test(test_open__two_tensors_of_one_name_are_refused),
         cmocka_unit_test(test_open__explains_what_is_there_instead),
