@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "dialects/common/model.h"
+#include "dialects/common/tied_head.h"
 #include "dialects/colossalai/colossalai.h"
 #include "dialects/dcp/dcp.h"
 #include "dialects/deepspeed/deepspeed.h"
@@ -126,6 +127,8 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
                                  "use a complete copy");
     if (st == NULL && c->dialect->training && sheaf__catalog_defects(c) == 0)
         st = check_trained(c);
+    if (st == NULL)
+        st = sheaf__catalog_tied_head(c);
     if (st == NULL)
         st = check_extras(c);
     if (st == NULL && sheaf__catalog_defects(c) > 0)

@@ -51,6 +51,14 @@ runs "--quick reads no data" 0 'sound, as far as its structure tells' verify --q
 poke "$m/model.safetensors" $((size - 4)) 00 00 80 ff
 finding "so is an Inf" not-finite defect '0 NaN and 1 Inf' "$m"
 
+# A head under a config that ties it to the table: verify, convert and merge give one answer.
+m=$(copy_model tiny_llama)
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$m/config.json"
+finding "a tied head that is another" conflict defect 'lm_head.weight.*other values from row 0.*--config' "$m"
+runs "is not converted" 3 "lm_head.weight.*expected: +the values of 'model.embed_tokens.weight'" convert "$m" "$work/never" --to hf
+runs "nor merged into" 3 "lm_head.weight.*expected: +the values of 'model.embed_tokens.weight'" merge "$m" "$llama/tiny_llama/lora/adapter_final" "$work/never"
+absent "nothing is written of it" "$work/never"
+
 cp -r "$llama/tiny_llama/hf_sharded" "$work/shards"
 chmod -R u+w "$work/shards"
 s=$work/shards

@@ -353,43 +353,6 @@ static sheaf_status *tell_special(verifier *v)
     return st;
 }
 
-/* A head that is stored although it is tied must be the table. */
-static sheaf_status *compare_tied(sheaf_catalog *c)
-{
-    const sheaf_logical *head = sheaf__catalog_find(c, "lm_head.weight"),
-                        *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
-    bool tied = false;
-    for (int64_t i = 0; i < c->nfindings; i++) /* so said by the check of the model */
-        tied = tied || (strcmp(c->finding[i].code, "inferred") == 0 &&
-                        strcmp(c->finding[i].tensor, "lm_head.weight") == 0);
-    if (!tied || head == NULL || table == NULL || sheaf__catalog_defects(c) > 0 ||
-        head->told.dtype != table->told.dtype ||
-        memcmp(head->told.shape, table->told.shape, sizeof head->told.shape) != 0)
-        return NULL;
-    int64_t rows, cols;
-    sheaf__catalog_view(&rows, &cols, head);
-    const int64_t row = cols * (int64_t)sheaf_dtype_bytes(head->told.dtype),
-                  chunk = row < CHUNK ? CHUNK / row : 1;
-    char *a = malloc((size_t)(chunk * row)), *b = malloc((size_t)(chunk * row));
-    sheaf_status *st = a == NULL || b == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
-    bool same = true;
-    for (int64_t r = 0; st == NULL && same && r < rows; r += chunk) {
-        const int64_t n = rows - r < chunk ? rows - r : chunk;
-        st = sheaf__catalog_read(c, head, r, n, 0, cols, a);
-        if (st == NULL)
-            st = sheaf__catalog_read(c, table, r, n, 0, cols, b);
-        same = st != NULL || memcmp(a, b, (size_t)(n * row)) == 0;
-    }
-    free(a);
-    free(b);
-    if (st != NULL || same)
-        return st;
-    return sheaf__catalog_note(
-        c, SHEAF_DEFECT, "conflict", c->root, "lm_head.weight",
-        "the values of model.embed_tokens.weight, as the config ties them", "other values",
-        "set tie_word_embeddings to false in config.json, if the stored head is meant");
-}
-
 /* ---- the whole ---- */
 
 static sheaf_status *open_own(verifier *v)
@@ -476,8 +439,6 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
         st = sheaf_fail(SHEAF_E_STOPPED, "%s: stopped before all was read", c->root);
     if (st == NULL && !c->copies_contradict)
         st = sheaf__catalog_compare(c);
-    if (st == NULL)
-        st = compare_tied(c);
     if (st == NULL)
         st = tell_special(&v);
     report->read = atomic_load(&v.done);

@@ -4,6 +4,7 @@
 
 #include "catalog/boxes.h"
 #include "dialects/deepspeed/deepspeed.h"
+#include "formats/pickle_inner.h"
 
 /* The expected_*.safetensors of a folder; of NAME_universal that of NAME. */
 static bool expected_of(char *out, size_t size, const char *root, const char *name)
@@ -83,7 +84,7 @@ static void test_golden__every_folder_gives_its_expected_tensors(void **state)
 /* ---- made folders ---- */
 
 typedef struct how {
-    int tp, dp, stage; /* stage 0: no masters */
+    int tp, dp, stage; /* stage 0: masters only with bf16 */
     enum { STATE_NOTHING, STATE_PATTERNS } state;
     bool bf16; /* `module` is rounded */
     bool lean; /* padding is left out of the last part */
@@ -131,36 +132,6 @@ static bool in_group(const made_tensor *t, int group)
     return (t->ndim == 1) == (group == 1);
 }
 
-static void put_model(const char *path, const made_model *m, const how *h, int mp, bool empty)
-{
-    made_file *f = made_begin();
-    sheaf_pickle *module = made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
-    made_set(f, f->root, "buffer_names", SHEAF_PICKLE_LIST);
-    sheaf_pickle *groups =
-        h->stage > 0 ? made_set(f, f->root, "param_shapes", SHEAF_PICKLE_LIST) : NULL;
-    for (int g = 0; g < 2 && groups != NULL; g++)
-        sheaf__pickle_append(f->doc, groups, sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT));
-    for (int i = 0; i < m->count; i++) {
-        const made_tensor *t = &m->tensor[i];
-        int64_t begin[2], size[2], none = 0;
-        made_box(t, mp, h->tp, begin, size);
-        float *data = made_slice(t, begin, size, 0);
-        void *stored = h->bf16 ? made_bf16(data, size[0] * size[1]) : data;
-        sheaf__pickle_set(f->doc, module, t->name,
-                          made_put(f, h->bf16 ? SHEAF_BF16 : SHEAF_F32, empty ? 1 : t->ndim,
-                                   empty ? &none : size, stored));
-        if (groups != NULL)
-            sheaf__pickle_set(f->doc, (sheaf_pickle *)sheaf__pickle_item(groups, !in_group(t, 0)),
-                              t->name, made_shape(f, t->ndim, size));
-    }
-    made_set_int(f, f->root, "global_steps", h->step);
-    made_set_int(f, f->root, "dp_world_size", h->dp);
-    made_set_int(f, f->root, "mp_world_size", h->tp);
-    if (h->state == STATE_PATTERNS)
-        put_info(f, m);
-    made_write(f, path);
-}
-
 /* The flat values of part d: of stages 1 and 2 a piece of all parameters end to end, of stage 3 a
  * piece of each. */
 static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp, int d, int group,
@@ -195,6 +166,83 @@ static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp,
     } else
         *count = n;
     return all;
+}
+
+/* Stage 0 of a 16-bit model: masters and moments in the model's file, flat as FP16_Optimizer has
+ * them or each in its shape as FP16_UnfusedOptimizer has. */
+static void put_plain_optimizer(made_file *f, const made_model *m, const how *h, int mp, bool flat)
+{
+    sheaf_pickle *optimizer = made_set(f, f->root, "optimizer", SHEAF_PICKLE_DICT);
+    sheaf_pickle *inner = made_set(f, optimizer, "optimizer_state_dict", SHEAF_PICKLE_DICT);
+    sheaf_pickle *groups =
+        made_set(f, optimizer, flat ? "fp32_groups_flat" : "fp32_groups", SHEAF_PICKLE_LIST);
+    sheaf_pickle *states = made_set(f, inner, "state", SHEAF_PICKLE_DICT);
+    int64_t id = 0;
+    for (int g = 0; g < 2; g++) {
+        sheaf_pickle *masters = sheaf__pickle_make(f->doc, SHEAF_PICKLE_LIST);
+        for (int i = 0; i < (flat ? 1 : m->count); i++) {
+            sheaf_pickle *state = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
+            if (!flat && !in_group(&m->tensor[i], g))
+                continue;
+            for (unsigned kind = 0; kind < 3; kind++) {
+                int64_t begin[2], size[2] = { 0, 1 };
+                int ndim = 1;
+                float *data;
+                if (flat) {
+                    const how whole = { .tp = h->tp, .dp = 1, .lean = true };
+                    data = flat_of(&size[0], m, &whole, mp, 0, g, kind);
+                } else {
+                    ndim = m->tensor[i].ndim;
+                    made_box(&m->tensor[i], mp, h->tp, begin, size);
+                    data = made_slice(&m->tensor[i], begin, size, kind);
+                }
+                sheaf_pickle *t = made_put(f, SHEAF_F32, ndim, size, data);
+                if (kind > 0)
+                    sheaf__pickle_set(f->doc, state, kind == 1 ? "exp_avg" : "exp_avg_sq", t);
+                else if (flat)
+                    masters = t;
+                else
+                    sheaf__pickle_append(f->doc, masters, t);
+            }
+            sheaf__pickle_push(f->doc, states, sheaf__pickle_make_int(f->doc, id++), state);
+        }
+        sheaf__pickle_append(f->doc, groups, masters);
+    }
+}
+
+static const made_model *stale_weights; /* `module` holds these; NULL: those of the masters */
+
+static void put_model(const char *path, const made_model *m, const how *h, int mp, bool empty)
+{
+    made_file *f = made_begin();
+    sheaf_pickle *module = made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
+    made_set(f, f->root, "buffer_names", SHEAF_PICKLE_LIST);
+    sheaf_pickle *groups =
+        h->stage > 0 ? made_set(f, f->root, "param_shapes", SHEAF_PICKLE_LIST) : NULL;
+    for (int g = 0; g < 2 && groups != NULL; g++)
+        sheaf__pickle_append(f->doc, groups, sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT));
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        int64_t begin[2], size[2], none = 0;
+        made_box(t, mp, h->tp, begin, size);
+        float *data =
+            made_slice(stale_weights != NULL ? &stale_weights->tensor[i] : t, begin, size, 0);
+        void *stored = h->bf16 ? made_bf16(data, size[0] * size[1]) : data;
+        sheaf__pickle_set(f->doc, module, t->name,
+                          made_put(f, h->bf16 ? SHEAF_BF16 : SHEAF_F32, empty ? 1 : t->ndim,
+                                   empty ? &none : size, stored));
+        if (groups != NULL)
+            sheaf__pickle_set(f->doc, (sheaf_pickle *)sheaf__pickle_item(groups, !in_group(t, 0)),
+                              t->name, made_shape(f, t->ndim, size));
+    }
+    made_set_int(f, f->root, "global_steps", h->step);
+    made_set_int(f, f->root, "dp_world_size", h->dp);
+    made_set_int(f, f->root, "mp_world_size", h->tp);
+    if (h->state == STATE_PATTERNS)
+        put_info(f, m);
+    if (h->stage == 0 && h->bf16)
+        put_plain_optimizer(f, m, h, mp, h->lean);
+    made_write(f, path);
 }
 
 static void put_optimizer(const char *path, const made_model *m, const how *h, int mp, int d)
@@ -269,14 +317,10 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
         for (int tp = 1; tp <= 4; tp++)
             for (int dp = 1; dp <= (stage == 0 || tp == 3 ? 1 : 5); dp += dp == 1 && tp < 4 ? 1 : 3)
                 for (int stated = 0; stated < 2; stated++) {
-                    const how h = { tp,
-                                    dp,
-                                    stage,
-                                    stated ? STATE_PATTERNS : STATE_NOTHING,
-                                    stage > 0 && stated,
-                                    (tp + dp) % 2,
-                                    17,
-                                    -1 };
+                    const how h = { tp,     dp,
+                                    stage,  stated ? STATE_PATTERNS : STATE_NOTHING,
+                                    stated, (tp + dp) % 2,
+                                    17,     -1 };
                     sheaf_catalog *c =
                         read_made(&sheaf__dialect_deepspeed, made_folder(m, &h), NULL);
                     CHECK_SOUND(c);
@@ -284,9 +328,9 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
                     if (c->tp != tp || c->dp != dp || c->step != 17 || c->vocab != 37 ||
                         finding(c, SHEAF_WARNING, "replica", "") != NULL)
                         fail_msg("stage %d tp %d dp %d: facts", stage, tp, dp);
-                    assert_int_equal(c->count, m->count * (stage == 0 ? 1 : 3));
+                    assert_int_equal(c->count, m->count * (h.bf16 || stage > 0 ? 3 : 1));
                     check_made(c, m, "", 0);
-                    if (stage > 0) {
+                    if (h.bf16 || stage > 0) {
                         check_made(c, m, "exp_avg.", 1);
                         check_made(c, m, "exp_avg_sq.", 2);
                     }
@@ -570,6 +614,35 @@ static void test_made__without_optimizer_files_the_rounded_weights_are_used(void
     assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.dtype, SHEAF_BF16);
     assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 37);
     sheaf__catalog_free(c);
+    made_free(m);
+}
+
+/* Of stage 0 nothing but their values names the masters. */
+static void test_harm__masters_of_stage_0_that_round_to_no_weight_are_named(void **state)
+{
+    made_model *m = odd_model(), *other = odd_model();
+    for (int flat = 0; flat < 2; flat++) {
+        const how h = { 1, 1, 0, STATE_NOTHING, true, flat, 9, -1 };
+        char path[700];
+        const char *dir = made_folder(m, &h);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_SOUND(c);
+        CHECK_FINDING(c, SHEAF_NOTE, "inferred", "float32 masters");
+        check_made(c, m, "", 0);
+        sheaf__catalog_free(c);
+        /* the last element of the table, in the last row that is looked at */
+        other->tensor[0].data[made_elements(&other->tensor[0]) - 1] += 1;
+        snprintf(path, sizeof path, "%s/global_step9/mp_rank_00_model_states.pt", dir);
+        assert_int_equal(unlink(path), 0);
+        stale_weights = other;
+        put_model(path, m, &h, 0, false);
+        stale_weights = NULL;
+        c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "number 0 of group 0");
+        check_no_source(c);
+        other->tensor[0].data[made_elements(&other->tensor[0]) - 1] -= 1;
+    }
+    made_free(other);
     made_free(m);
 }
 
@@ -1139,6 +1212,7 @@ int main(void)
         cmocka_unit_test(test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named),
         cmocka_unit_test(test_harm__a_parameter_copied_over_another_is_named),
         cmocka_unit_test(test_harm__parts_of_another_step_are_stale),
+        cmocka_unit_test(test_harm__masters_of_stage_0_that_round_to_no_weight_are_named),
         cmocka_unit_test(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

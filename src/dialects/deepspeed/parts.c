@@ -298,6 +298,7 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     if (sheaf__pickle_get(root, "module") == NULL)
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "",
                                    "a model file of DeepSpeed, with `module`", "none", "");
+    bool masters = false;
     sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, f->path);
     if (st == NULL && any)
         st = sheaf__ds_zero(r, r->part[mp], f, mp);
@@ -306,6 +307,8 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     if (st == NULL)
         st = add_module(r, r->part[mp], f, f->dp >= 0);
     if (st == NULL && !any)
+        st = sheaf__ds_masters(&masters, r, r->part[mp], f);
+    if (st == NULL && !any && !masters)
         st = add_plain_moments(r, r->part[mp], f);
     if (st == NULL)
         st = add_aliases(r, r->part[mp], f);
@@ -331,10 +334,7 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
     }
     sheaf_status *st = NULL;
     if (any)
-        st = sheaf__catalog_note(
-            r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "",
-            "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype",
-            "");
+        st = sheaf__ds_tell_masters(r);
     else if (sharded)
         st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "",
                                  "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",

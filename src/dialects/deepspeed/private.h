@@ -39,6 +39,14 @@ bool sheaf__ds_listed(const sheaf_pickle *names, const char *name);
 sheaf_status *sheaf__ds_parts(ds_reading *r);
 sheaf_status *sheaf__ds_layers(ds_reading *r);
 sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *model, int mp);
+/* sheaf__ds_masters - those of stage 0, with their moments, in the place of the module's tensors in
+ * `part`. *any: the file has some. sheaf__ds_tell_masters - notes that they are the weights. */
+sheaf_status *sheaf__ds_masters(bool *any, ds_reading *r, sheaf_catalog *part, const ds_file *f);
+sheaf_status *sheaf__ds_tell_masters(ds_reading *r);
+/* sheaf__ds_sample - do the first elements of a piece of the masters round to those of the tensor
+ * that `stored` is, of the module? -1: cannot be told. */
+int sheaf__ds_sample(const sheaf_catalog *part, const sheaf_piece *master, int ndim,
+                     const sheaf_piece *stored);
 /* sheaf__ds_join - what all parts hold, as logical tensors of r->catalog. */
 sheaf_status *sheaf__ds_join(ds_reading *r);
 sheaf_status *sheaf__ds_universal(ds_reading *r);

@@ -6,7 +6,6 @@
  * one after the other; parameter after parameter has ceil(elements / parts) elements in each.
  * Moments lie in streams of the same form. Source: DeepSpeed, utils/zero_to_fp32.py. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -355,65 +354,6 @@ static sheaf_status *check_steps(zero *z)
     return st;
 }
 
-/* Could `master` have been rounded to `stored`? */
-static bool rounds_to(float master, const void *stored, sheaf_dtype dtype)
-{
-    float w;
-    uint16_t bits;
-    if (dtype == SHEAF_F32)
-        return memcmp(&master, stored, sizeof master) == 0;
-    memcpy(&bits, stored, sizeof bits);
-    int spacing; /* exponent of the distance to the neighbours */
-    if (dtype == SHEAF_BF16) {
-        const uint32_t wide = (uint32_t)bits << 16;
-        memcpy(&w, &wide, sizeof w);
-        const int e = (bits >> 7) & 0xff;
-        spacing = (e > 0 ? e : 1) - 127 - 7;
-    } else {
-        const int e = (bits >> 10) & 0x1f;
-        if (e == 31)
-            return true;
-        w = ldexpf((float)((bits & 0x3ff) | (e > 0 ? 0x400 : 0)), (e > 0 ? e : 1) - 25) *
-            (bits >> 15 ? -1.0f : 1.0f);
-        spacing = (e > 0 ? e : 1) - 25;
-    }
-    if (!isfinite(w) || !isfinite(master))
-        return true;
-    return fabs((double)master - (double)w) <= ldexp(1, spacing - 1);
-}
-
-/* Do the first elements of a piece of the masters round to what the module stores? -1: cannot be
- * told. */
-static int sample(const zero *z, const sheaf_piece *p, int ndim, int model,
-                  const sheaf_pickle_tensor *t)
-{
-    enum { MOST = 16 };
-    float master[MOST];
-    unsigned char stored[MOST * 4];
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype),
-                  n = p->size[ndim - 1] < MOST ? p->size[ndim - 1] : MOST;
-    if (p->dtype != SHEAF_F32 ||
-        (t->dtype != SHEAF_F32 && t->dtype != SHEAF_BF16 && t->dtype != SHEAF_F16) ||
-        t->stride[ndim - 1] != 1)
-        return -1;
-    int64_t offset = sheaf__torch_offset(z->model->torch, t);
-    for (int i = 0; i < ndim; i++)
-        offset += p->begin[i] * t->stride[i] * bytes;
-    sheaf_status *st =
-        sheaf__file_read_at(z->part->file[p->file].fd, master, (size_t)n * 4, p->offset, "masters");
-    if (st == NULL)
-        st = sheaf__file_read_at(z->part->file[model].fd, stored, (size_t)(n * bytes), offset,
-                                 "module");
-    const bool failed = st != NULL;
-    sheaf_status_free(st);
-    if (failed)
-        return -1;
-    for (int64_t i = 0; i < n; i++)
-        if (!rounds_to(master[i], stored + i * bytes, t->dtype))
-            return 0;
-    return 1;
-}
-
 /* Masters and module of one save agree: a part of another rank or step does not. Samples each
  * piece. */
 static sheaf_status *check_module(zero *z, int model)
@@ -432,10 +372,11 @@ static sheaf_status *check_module(zero *z, int model)
         if (t == NULL || l == NULL || t->ndim == 0 || t->ndim != l->told.ndim ||
             memcmp(t->shape, l->told.shape, (size_t)t->ndim * sizeof *t->shape) != 0)
             continue;
+        const sheaf_piece stored = sheaf__piece_of(model, z->mp, z->model->torch, t);
         for (int64_t k = 0; k < l->npieces; k++)
             for (int d = 0; d < dp; d++)
                 if (z->optim[d] != NULL && z->file[d] == l->piece[k].file) {
-                    const int same = sample(z, &l->piece[k], t->ndim, model, t);
+                    const int same = sheaf__ds_sample(z->part, &l->piece[k], t->ndim, &stored);
                     seen[d] += same >= 0;
                     differ[d] += same == 0;
                 }

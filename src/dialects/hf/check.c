@@ -9,12 +9,13 @@
 
 #include "base/text.h"
 #include "dialects/common/model.h"
+#include "dialects/common/tied_head.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"
 #include "schema/config_keys.h"
 #include "schema/family.h"
 
-enum { NAMED = 5, COMPARE_BYTES = 1 << 20 };
+enum { NAMED = 5 };
 
 /* What the family has to say of a tensor that is missing, or is not of its shape. */
 static sheaf_status *advise(sheaf_status *st, const sheaf_schema *schema, const char *name,
@@ -110,8 +111,6 @@ static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor
 }
 
 /* ---- names ---- */
-
-static const char *const head_name = "lm_head.weight";
 
 /* A stored name that ends with a name of the model tells what was put before all names. */
 static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, const char *missing)
@@ -227,7 +226,7 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
     for (int64_t i = 0; i < source->count(source); i++) {
         const char *name = source->entry(source, i)->name;
         if (sheaf_schema_find(schema, name) != NULL || sheaf__is_spare(&schema->config, name) ||
-            (schema->config.tied && strcmp(name, head_name) == 0))
+            (schema->config.tied && strcmp(name, sheaf__head_name) == 0))
             continue;
         if (n++ < NAMED)
             sheaf__text_add(&names, "%s%.200s", n > 1 ? ", " : "", name);
@@ -251,57 +250,6 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
                      "another model");
 }
 
-/* ---- a head that is tied and stored ---- */
-
-static sheaf_status *compare_rows(sheaf_source *source, const char *table, const char *head,
-                                  int64_t row0, int64_t rows, int64_t width, size_t bytes, char *a,
-                                  char *b)
-{
-    sheaf_status *st = source->read(source, table, row0, rows, 0, width, a);
-    if (st == NULL)
-        st = source->read(source, head, row0, rows, 0, width, b);
-    if (st != NULL || memcmp(a, b, bytes) == 0)
-        return st;
-    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head);
-    sheaf_expected(st, "the values of '%s', as tie_word_embeddings is true", table);
-    sheaf_found(st, "other values from row %" PRId64 " on", row0);
-    return sheaf_try_this(
-        st,
-        "if the stored head is meant, set tie_word_embeddings to false in config.json; if not, "
-        "remove '%s' from the file",
-        head);
-}
-
-static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *source)
-{
-    const sheaf_source_entry *head = source->find(source, head_name);
-    if (!schema->config.tied || head == NULL)
-        return NULL;
-    const sheaf_tensor *t = sheaf_schema_get(schema, SHEAF_EMBED, -1, false);
-    const sheaf_source_entry *table = source->find(source, t->name);
-    if (head->dtype != table->dtype || head->ndim != 2 || head->shape[0] != table->shape[0] ||
-        head->shape[1] != table->shape[1]) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_name);
-        return sheaf_expected(
-            st, "no such tensor, or the shape and dtype of '%s', as tie_word_embeddings is true",
-            t->name);
-    }
-    const int64_t vocab = table->shape[0], width = table->shape[1];
-    const size_t row = (size_t)width * sheaf_dtype_bytes(table->dtype);
-    const int64_t chunk = row < COMPARE_BYTES ? (int64_t)(COMPARE_BYTES / row) : 1;
-    char *a = malloc((size_t)chunk * row), *b = malloc((size_t)chunk * row);
-    sheaf_status *st = NULL;
-    if (a == NULL || b == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory to compare the tables");
-    for (int64_t r = 0; st == NULL && r < vocab; r += chunk) {
-        const int64_t n = vocab - r < chunk ? vocab - r : chunk;
-        st = compare_rows(source, t->name, head_name, r, n, width, (size_t)n * row, a, b);
-    }
-    free(a);
-    free(b);
-    return st;
-}
-
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
 {
     sheaf_status *st = check_quantized(schema, source);
@@ -320,5 +268,7 @@ sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
         st = check_missing(schema, source);
     if (st == NULL)
         st = check_unexpected(schema, source);
-    return st != NULL ? st : check_tied_head(schema, source);
+    if (st != NULL || !schema->config.tied || source->find(source, sheaf__head_name) == NULL)
+        return st;
+    return sheaf__tied_head(NULL, source, sheaf_schema_get(schema, SHEAF_EMBED, -1, false)->name);
 }

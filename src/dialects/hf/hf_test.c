@@ -336,11 +336,12 @@ static void test_check__names_what_is_wrong(void **state)
         { { .config = ",\"tie_word_embeddings\":true",
             .extra = { "lm_head.weight", SHEAF_F32, 2, { 510, 8 } } },
           SHEAF_E_LAYOUT,
-          "the shape and dtype of" },
+          "another shape or dtype" },
         { { .config = ",\"tie_word_embeddings\":true",
-            .extra = { "lm_head.weight", SHEAF_F16, 2, { 511, 8 } } },
+            .extra = { "lm_head.weight", SHEAF_F16, 2, { 511, 8 } },
+            .extra_value = 2 },
           SHEAF_E_LAYOUT,
-          "the shape and dtype of" },
+          "other values from row 0 on" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(open_and_check(make_model(&rows[i].change, 0), NULL), rows[i].code,
