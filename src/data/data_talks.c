@@ -282,11 +282,17 @@ static sheaf_status *take(reader *in, job *j)
 
 /* ---- a round ---- */
 
+static bool is_stopped(const reader *in)
+{
+    return in->options->stop != NULL && atomic_load(in->options->stop) != 0;
+}
+
 static void read_one(void *context, int64_t index, int worker)
 {
     reader *in = context;
     job *j = &in->job[index];
-    j->st = sheaf__talk_row_read(&j->row, &in->talks, j->text, j->size);
+    if (!is_stopped(in))
+        j->st = sheaf__talk_row_read(&j->row, &in->talks, j->text, j->size);
 }
 
 static sheaf_status *gather(bool *more, reader *in)
@@ -314,22 +320,23 @@ static void drop_all(reader *in)
     in->jobs = 0;
 }
 
+static sheaf_status *check_stop(const reader *in)
+{
+    if (!is_stopped(in))
+        return NULL;
+    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", in->items.path),
+                       "a request to stop while its records were read");
+}
+
 static sheaf_status *run_all(reader *in)
 {
     sheaf_status *st = NULL;
     if (in->jobs > 0)
         sheaf__pool_run(in->pool, in->jobs, read_one, in);
+    st = check_stop(in);
     for (int64_t i = 0; i < in->jobs && st == NULL && in->complaints.fatal == NULL; i++)
         st = take(in, &in->job[i]);
     return st;
-}
-
-static sheaf_status *check_stop(const reader *in)
-{
-    if (in->options->stop == NULL || atomic_load(in->options->stop) == 0)
-        return NULL;
-    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", in->items.path),
-                       "a request to stop while its records were read");
 }
 
 static sheaf_status *empty(const reader *in, const char *path)
@@ -354,8 +361,6 @@ static sheaf_status *read_all(reader *in, const char *path)
         if (st == NULL)
             st = run_all(in);
         drop_all(in);
-        if (st == NULL)
-            st = check_stop(in);
     }
     if (st == NULL)
         st = sheaf__complaints_verdict(&in->complaints, path, in->records);

@@ -83,11 +83,19 @@ static sheaf_status *gather(bool *more, reader *in)
     return NULL;
 }
 
+/* A template may work long for each record. */
+static bool is_stopped(const reader *in)
+{
+    return in->options->stop != NULL && atomic_load(in->options->stop) != 0;
+}
+
 static void encode_one(void *context, int64_t index, int worker)
 {
     reader *in = context;
     job *j = &in->job[index];
     sheaf__text_record record;
+    if (is_stopped(in))
+        return;
     j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size);
     j->form = record.form;
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
@@ -159,9 +167,8 @@ static sheaf_status *take(reader *in, job *j)
                                  in->items.unit);
 }
 
-static sheaf_status *take_all(reader *in)
+static sheaf_status *take_all(reader *in, sheaf_status *st)
 {
-    sheaf_status *st = NULL;
     for (int64_t i = 0; i < in->jobs; i++) {
         if (st == NULL && in->complaints.fatal == NULL)
             st = take(in, &in->job[i]);
@@ -205,7 +212,7 @@ static void tell_progress(const reader *in, bool whole)
 
 static sheaf_status *check_stop(const reader *in)
 {
-    if (in->options->stop == NULL || atomic_load(in->options->stop) == 0)
+    if (!is_stopped(in))
         return NULL;
     return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", in->path),
                        "a request to stop while its records were read");
@@ -245,9 +252,8 @@ static sheaf_status *read_file(reader *in, int64_t file)
         if (st == NULL)
             st = encode_all(in);
         if (st == NULL)
-            st = take_all(in);
-        if (st == NULL)
             st = check_stop(in);
+        st = take_all(in, st);
         tell_progress(in, false);
     }
     if (st == NULL && in->complaints.fatal == NULL)

@@ -71,6 +71,13 @@ runs "a run of other data" 0 . train --model "$work/stored" --data "$work/talk.j
 check "that names the template" grep -qx 'template: chatml' "$work/held/settings"
 otherwise "is not judged by it" eval --model "$work/held" --data "$work/zebra.jsonl"
 otherwise "nor asked with it, either" generate --model "$work/held" --prompts "$work/asked.jsonl" --max-new 1
+# ---- a template that takes long for every record ----
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"
+printf "%s" "{% if 'zebra' in messages[0].content %}{% for i in range(9000) %}{% if [1.1, 2.2]|tojson %}{% endif %}{% endfor %}{% endif %}" >>"$work/stored/chat_template.jinja"
+for i in $(seq 9000); do echo '{"messages": [{"role": "user", "content": "zebra"}, {"role": "assistant", "content": "a"}]}'; done >"$work/long.jsonl"
+timeout -k 30 -s TERM 1 "$sheaf" train --model "$work/stored" --data "$work/long.jsonl" --out "$work/long" --steps 1 >/dev/null 2>"$work/stderr" && code=0 || code=$?
+check "ends at a signal, before its records are read" test "$code" = 124
+check "and says so" grep -q 'a request to stop while its records were read' "$work/stderr"
 # ---- the same tokenizer.json beside another config.json may be another tokenizer: Qwen2's composes accents ----
 mkdir "$work/words"
 cp "$work"/model/tokenizer*.json "$work/words/"

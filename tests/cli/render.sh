@@ -65,6 +65,8 @@ runs "an unknown program is refused with the names" 3 'tokenizer_config.json: ch
     render --tokenizer "$work/other" "$work/good.jsonl"
 stores broken '"{% for m in messages %}"'
 runs "a broken one with its line" 3 'tokenizer_config.json: line 1: chat template +expected: +else' render --tokenizer "$work/broken" "$work/good.jsonl"
+stores long "${chatml%\"}{% set a = range(100000)|list %}{% for i in range(90000) %}{% if a|sum %}{% endif %}{% endfor %}\""
+runs "one that would work for hours is refused" 3 'tokenizer_config.json: line 1: more than [0-9]+ steps' render --tokenizer "$work/long" "$work/good.jsonl"
 stores dated "\"{{ strftime_now('%H:%M') }}\""
 runs "one that changes with the hour is not run" 3 'strftime_now' render --tokenizer "$work/dated" "$work/good.jsonl"
 cp "$templates/llama3.2.jinja" "$work/dated/chat_template.jinja"

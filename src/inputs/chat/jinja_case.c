@@ -268,7 +268,7 @@ sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
 {
     sheaf__jbuffer b = { 0 };
     bool first = true;
-    sheaf__j_work(j, text.size / 4);
+    sheaf__j_work(j, 1 + text.size / 4);
     for (size_t begin = 0, end = 0; begin < text.size; begin = end) {
         const int32_t c = next_of(text, &end);
         if (how == 'u' || (first && how != 'l'))
@@ -280,9 +280,10 @@ sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
     return sheaf__j_taken(&b);
 }
 
-bool sheaf__j_is_case(sheaf__jtext text, bool upper)
+bool sheaf__j_is_case(sheaf__j *j, sheaf__jtext text, bool upper)
 {
     bool some = false;
+    sheaf__j_work(j, text.size / 4);
     for (size_t at = 0; at < text.size;) {
         const int32_t c = next_of(text, &at);
         if (is_cased(c) && !(upper ? is_upper(c) : is_lower(c)))

@@ -128,11 +128,11 @@ static bool c_sameas(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *a
 
 static bool c_lower(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
-    return sheaf__j_is_case(sheaf__j_str(r->j, v), false);
+    return sheaf__j_is_case(r->j, sheaf__j_str(r->j, v), false);
 }
 static bool c_upper(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
-    return sheaf__j_is_case(sheaf__j_str(r->j, v), true);
+    return sheaf__j_is_case(r->j, sheaf__j_str(r->j, v), true);
 }
 
 static const struct {

@@ -86,6 +86,19 @@ void sheaf__j_work(sheaf__j *j, size_t units)
         sheaf__j_refuse(j, "more than %" PRId64 " steps", most);
 }
 
+void sheaf__j_read(sheaf__j *j, sheaf__jvalue v)
+{
+    switch (v.kind) {
+    case SHEAF__J_TEXT: sheaf__j_work(j, v.u.text.size / 16); break;
+    case SHEAF__J_LIST:
+    case SHEAF__J_TUPLE:
+    case SHEAF__J_GENERATOR:
+    case SHEAF__J_VIEW: sheaf__j_work(j, v.u.list->count); break;
+    case SHEAF__J_DICT: sheaf__j_work(j, v.u.dict->keys.count); break;
+    default: break;
+    }
+}
+
 void sheaf__j_release(sheaf__j *j)
 {
     for (block *b = j->blocks, *next; b != NULL; b = next) {
@@ -175,6 +188,7 @@ void sheaf__j_down(sheaf__j *j)
 static bool is_hashable(sheaf__j *j, sheaf__jvalue v)
 {
     bool yes = v.kind != SHEAF__J_LIST && v.kind != SHEAF__J_DICT;
+    sheaf__j_work(j, 1);
     sheaf__j_down(j);
     for (size_t i = 0; v.kind == SHEAF__J_TUPLE && i < v.u.list->count && yes; i++)
         yes = is_hashable(j, v.u.list->at[i]);
@@ -387,9 +401,11 @@ int sheaf__j_compare(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
     sheaf__j_raise(j, "'%s' and '%s' have no order", sheaf__j_kind(a), sheaf__j_kind(b));
 }
 
-const char *sheaf__j_search(sheaf__jtext in, sheaf__jtext what)
+const char *sheaf__j_search(sheaf__j *j, sheaf__jtext in, sheaf__jtext what)
 {
-    return what.size == 0 ? in.at : memmem(in.at, in.size, what.at, what.size);
+    const char *at = what.size == 0 ? in.at : memmem(in.at, in.size, what.at, what.size);
+    sheaf__j_work(j, 1 + ((at != NULL ? (size_t)(at - in.at) : in.size) + what.size) / 16);
+    return at;
 }
 
 bool sheaf__j_contains(sheaf__j *j, sheaf__jvalue in, sheaf__jvalue what)
@@ -397,8 +413,7 @@ bool sheaf__j_contains(sheaf__j *j, sheaf__jvalue in, sheaf__jvalue what)
     if (in.kind == SHEAF__J_TEXT) {
         if (what.kind != SHEAF__J_TEXT)
             sheaf__j_raise(j, "'in <string>' requires string, not %s", sheaf__j_kind(what));
-        sheaf__j_work(j, in.u.text.size / 32);
-        return sheaf__j_search(in.u.text, what.u.text) != NULL;
+        return sheaf__j_search(j, in.u.text, what.u.text) != NULL;
     }
     if (in.kind == SHEAF__J_DICT)
         return sheaf__j_get(j, in.u.dict, what) != NULL;
@@ -452,7 +467,9 @@ sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v)
 
 void sheaf__j_put_float(sheaf__j *j, sheaf__jbuffer *b, double real)
 {
+    enum { WORK = 64 }; /* of up to 17 attempts */
     char digits[40], shown[64];
+    sheaf__j_work(j, WORK);
     if (real != real || real - real != 0) {
         const char *word = real != real ? "nan" : real > 0 ? "inf" : "-inf";
         sheaf__j_put(j, b, word, strlen(word));
@@ -531,6 +548,7 @@ static void put_quoted(sheaf__j *j, sheaf__jbuffer *b, sheaf__jtext text)
     const bool twice =
         memchr(text.at, '\'', text.size) != NULL && memchr(text.at, '"', text.size) == NULL;
     const char quote = twice ? '"' : '\'';
+    sheaf__j_work(j, text.size / 8);
     sheaf__j_put(j, b, &quote, 1);
     for (size_t i = 0, n; i < text.size; i += n) {
         n = sheaf__utf8_length(text.at + i, text.size - i);
@@ -555,6 +573,7 @@ static void put_list(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
 
 void sheaf__j_put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
 {
+    sheaf__j_work(j, 1);
     sheaf__j_down(j);
     switch (v.kind) {
     case SHEAF__J_NONE: sheaf__j_put(j, b, "None", 4); break;

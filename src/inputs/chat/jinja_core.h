@@ -125,6 +125,8 @@ sheaf__jvalue sheaf__j_dict(sheaf__j *j);
 sheaf__jvalue sheaf__j_pair(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b);
 sheaf__jvalue sheaf__j_as(sheaf__jkind kind, sheaf__jlist *list);
 sheaf__jvalue sheaf__j_of_json(sheaf__j *j, const json_t *json);
+/* Charges what going over a value once costs: its text or its entries, without what these hold. */
+void sheaf__j_read(sheaf__j *j, sheaf__jvalue v);
 
 void sheaf__j_append(sheaf__j *j, sheaf__jlist *list, sheaf__jvalue value);
 /* NULL: no such key. */
@@ -309,11 +311,12 @@ bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
 sheaf__jvalue sheaf__j_json(sheaf__j *j, sheaf__jvalue of, const sheaf__jarguments *args);
 sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how); /* 'u', 'l', 't', 'c' */
 /* Python's islower() and isupper(). */
-bool sheaf__j_is_case(sheaf__jtext text, bool upper);
+bool sheaf__j_is_case(sheaf__j *j, sheaf__jtext text, bool upper);
 sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
                                int64_t most);
 sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
                              bool right);
-const char *sheaf__j_search(sheaf__jtext in, sheaf__jtext what);
+/* Where `what` stands first; what is read on the way there is charged. */
+const char *sheaf__j_search(sheaf__j *j, sheaf__jtext in, sheaf__jtext what);
 
 #endif

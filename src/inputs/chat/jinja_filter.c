@@ -191,7 +191,7 @@ static sheaf__jvalue f_float(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
 static sheaf__jvalue f_length(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     if (of.kind == SHEAF__J_TEXT) {
-        sheaf__j_work(r->j, of.u.text.size / 16);
+        sheaf__j_read(r->j, of);
         return sheaf__j_int((int64_t)sheaf__j_characters(of.u.text));
     }
     if (of.kind == SHEAF__J_GENERATOR)
@@ -216,18 +216,13 @@ static sheaf__jvalue f_last(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
     return items.count > 0 ? items.at[items.count - 1]
                            : sheaf__j_undefined(SHEAF__J_WORD("the last of nothing"));
 }
-static sheaf__jvalue copied(sheaf__jrun *r, const sheaf__jlist *items)
-{
-    sheaf__jvalue out = sheaf__j_list(r->j);
-    sheaf__j_work(r->j, items->count);
-    for (size_t i = 0; i < items->count; i++)
-        sheaf__j_append(r->j, out.u.list, items->at[i]);
-    return out;
-}
 static sheaf__jvalue f_list(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     const sheaf__jlist items = sheaf__j_items(r->j, of);
-    return copied(r, &items);
+    sheaf__jvalue out = sheaf__j_list(r->j);
+    for (size_t i = 0; i < items.count; i++)
+        sheaf__j_append(r->j, out.u.list, items.at[i]);
+    return out;
 }
 static sheaf__jvalue f_reverse(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
@@ -258,6 +253,7 @@ static sheaf__jvalue along(sheaf__jrun *r, sheaf__jvalue of, sheaf__jvalue path,
         const sheaf__jtext part = { rest.at,
                                     point == NULL ? rest.size : (size_t)(point - rest.at) };
         const bool whole = part.size > 0 && *part.at >= '0' && *part.at <= '9' && part.size < 10;
+        sheaf__j_work(r->j, 1);
         of = entry_or(r, of,
                       whole ? sheaf__j_int(strtol(part.at, NULL, 10))
                             : sheaf__j_text(part.at, part.size),
@@ -279,7 +275,6 @@ static sheaf__jvalue f_join(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
     for (size_t i = 0; i < items.count; i++) {
         const sheaf__jtext text = sheaf__j_str(
             r->j, attribute == NULL ? items.at[i] : along(r, items.at[i], *attribute, NULL));
-        sheaf__j_work(r->j, 1);
         sheaf__j_put(r->j, &b, between.at, i > 0 ? between.size : 0);
         sheaf__j_put(r->j, &b, text.at, text.size);
     }
@@ -425,7 +420,6 @@ static sheaf__jvalue f_map(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargum
         sheaf__j_take_arguments(r->j, args, "attribute default");
     }
     for (size_t i = 0; i < items.count; i++) {
-        sheaf__j_work(r->j, 1);
         sheaf__jvalue v;
         if (attribute != NULL)
             v = along(r, items.at[i], *attribute, absent);
@@ -450,7 +444,6 @@ static sheaf__jvalue chosen(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
     for (size_t i = 0; i < items.count; i++) {
         const sheaf__jvalue v =
             by_member ? along(r, items.at[i], args->at.at[0], NULL) : items.at[i];
-        sheaf__j_work(r->j, 1);
         const bool yes =
             args->at.count <= test
                 ? sheaf__j_truth(v)
@@ -501,38 +494,39 @@ static sheaf__jvalue f_attr(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
 static const struct {
     const char *name, *arguments;
     filter *run;
+    bool reads; /* all of the value: charged by its size */
 } filters[] = {
-    { "trim", "chars", f_trim },
-    { "upper", "", f_upper },
-    { "lower", "", f_lower },
-    { "capitalize", "", f_capitalize },
-    { "title", "", f_title },
+    { "trim", "chars", f_trim, true },
+    { "upper", "", f_upper, true },
+    { "lower", "", f_lower, true },
+    { "capitalize", "", f_capitalize, true },
+    { "title", "", f_title, true },
     { "string", "", f_string },
     { "safe", "", f_string },
-    { "replace", "old new count", f_replace },
-    { "indent", "width first blank", f_indent },
+    { "replace", "old new count", f_replace, true },
+    { "indent", "width first blank", f_indent, true },
     { "abs", "", f_abs },
-    { "int", "default base", f_int },
-    { "float", "default", f_float },
+    { "int", "default base", f_int, true },
+    { "float", "default", f_float, true },
     { "length", "", f_length },
     { "count", "", f_length },
     { "first", "", f_first },
     { "last", "", f_last },
-    { "list", "", f_list },
+    { "list", "", f_list, true },
     { "reverse", "", f_reverse },
-    { "join", "d attribute", f_join },
+    { "join", "d attribute", f_join, true },
     { "items", "", f_items },
-    { "sort", "reverse case_sensitive attribute", f_sort },
-    { "dictsort", "case_sensitive by reverse", f_dictsort },
-    { "unique", "case_sensitive attribute", f_unique },
-    { "sum", "attribute start", f_sum },
-    { "min", "case_sensitive attribute", f_min },
-    { "max", "case_sensitive attribute", f_max },
-    { "map", "*", f_map },
-    { "select", "*", f_select },
-    { "reject", "*", f_reject },
-    { "selectattr", "*", f_selectattr },
-    { "rejectattr", "*", f_rejectattr },
+    { "sort", "reverse case_sensitive attribute", f_sort, true },
+    { "dictsort", "case_sensitive by reverse", f_dictsort, true },
+    { "unique", "case_sensitive attribute", f_unique, true },
+    { "sum", "attribute start", f_sum, true },
+    { "min", "case_sensitive attribute", f_min, true },
+    { "max", "case_sensitive attribute", f_max, true },
+    { "map", "*", f_map, true },
+    { "select", "*", f_select, true },
+    { "reject", "*", f_reject, true },
+    { "selectattr", "*", f_selectattr, true },
+    { "rejectattr", "*", f_rejectattr, true },
     { "default", "default_value boolean", f_default },
     { "d", "default_value boolean", f_default },
     { "tojson", "ensure_ascii indent separators sort_keys", f_tojson },
@@ -546,6 +540,8 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
         if (sheaf__j_is(name, filters[i].name)) {
             sheaf__j_down(r->j);
             sheaf__j_take_arguments(r->j, args, filters[i].arguments);
+            if (filters[i].reads)
+                sheaf__j_read(r->j, of);
             const sheaf__jvalue out = filters[i].run(r, of, args);
             r->j->depth--;
             return out;

@@ -47,6 +47,7 @@ static void put_text(writer *w, sheaf__jtext text)
 {
     static const char special[] = "\"\\\n\r\t\f\b", letter[] = "\"\\nrtfb";
     put(w, SHEAF__J_WORD("\""));
+    sheaf__j_work(w->j, text.size / 8);
     for (size_t i = 0, n; i < text.size; i += n) {
         const char *at = text.at + i;
         const char *known = *at == '\0' ? NULL : strchr(special, *at);

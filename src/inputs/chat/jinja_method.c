@@ -11,9 +11,9 @@ typedef sheaf__jvalue method(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
 /* ---- strings ---- */
 
 /* Is the character at `at`, `n` bytes, one of `chars`? */
-static bool among(sheaf__jtext chars, const char *at, size_t n)
+static bool among(sheaf__j *j, sheaf__jtext chars, const char *at, size_t n)
 {
-    return sheaf__j_search(chars, (sheaf__jtext){ at, n }) != NULL;
+    return sheaf__j_search(j, chars, (sheaf__jtext){ at, n }) != NULL;
 }
 
 sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
@@ -21,11 +21,10 @@ sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue
 {
     const bool blanks = chars == NULL || chars->kind == SHEAF__J_NONE;
     const sheaf__jtext of = blanks ? SHEAF__J_WORD("") : sheaf__j_text_argument(j, chars, text);
-    sheaf__j_work(j, text.size / 8);
     while (left && text.size > 0) {
         size_t n =
             blanks ? sheaf__utf8_blank(text.at, text.size) : sheaf__utf8_length(text.at, text.size);
-        if (n == 0 || (!blanks && !among(of, text.at, n)))
+        if (n == 0 || (!blanks && !among(j, of, text.at, n)))
             break;
         text.at += n;
         text.size -= n;
@@ -35,7 +34,7 @@ sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue
         while (n < text.size && n < 4 && ((unsigned char)text.at[text.size - n] & 0xc0) == 0x80)
             n++;
         const char *at = text.at + text.size - n;
-        if (blanks ? sheaf__utf8_blank(at, n) != n : !among(of, at, n))
+        if (blanks ? sheaf__utf8_blank(at, n) != n : !among(j, of, at, n))
             break;
         text.size -= n;
     }
@@ -55,8 +54,9 @@ static sheaf__jvalue m_rstrip(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jar
     return sheaf__j_strip(r->j, of.u.text, sheaf__j_argument(r->j, args, 0, NULL), false, true);
 }
 
-static bool is_at(sheaf__jtext text, sheaf__jtext what, bool end)
+static bool is_at(sheaf__j *j, sheaf__jtext text, sheaf__jtext what, bool end)
 {
+    sheaf__j_work(j, 1 + what.size / 16);
     return text.size >= what.size &&
            memcmp(end ? text.at + text.size - what.size : text.at, what.at, what.size) == 0;
 }
@@ -69,10 +69,10 @@ static sheaf__jvalue starts_or_ends(sheaf__jrun *r, sheaf__jvalue of, const shea
     const sheaf__jvalue what = args->at.at[0];
     if (what.kind != SHEAF__J_TUPLE)
         return sheaf__j_bool(
-            is_at(of.u.text, sheaf__j_text_argument(r->j, &what, SHEAF__J_WORD("")), end));
+            is_at(r->j, of.u.text, sheaf__j_text_argument(r->j, &what, SHEAF__J_WORD("")), end));
     for (size_t i = 0; i < what.u.list->count; i++)
-        if (is_at(of.u.text, sheaf__j_text_argument(r->j, &what.u.list->at[i], SHEAF__J_WORD("")),
-                  end))
+        if (is_at(r->j, of.u.text,
+                  sheaf__j_text_argument(r->j, &what.u.list->at[i], SHEAF__J_WORD("")), end))
             return sheaf__j_bool(true);
     return sheaf__j_bool(false);
 }
@@ -117,7 +117,6 @@ static sheaf__jvalue m_split(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
     const sheaf__jvalue *sep = sheaf__j_argument(r->j, args, 0, "sep");
     const int64_t most =
         sheaf__j_int_argument(r->j, sheaf__j_argument(r->j, args, 1, "maxsplit"), -1);
-    sheaf__j_work(r->j, of.u.text.size / 8);
     if (sep == NULL || sep->kind == SHEAF__J_NONE)
         return split_blanks(r->j, of.u.text, most);
     const sheaf__jtext by = sheaf__j_text_argument(r->j, sep, SHEAF__J_WORD(""));
@@ -126,7 +125,7 @@ static sheaf__jvalue m_split(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
     sheaf__jvalue out = sheaf__j_list(r->j);
     sheaf__jtext rest = of.u.text;
     for (const char *at; (most < 0 || (int64_t)out.u.list->count < most) &&
-                         (at = sheaf__j_search(rest, by)) != NULL;) {
+                         (at = sheaf__j_search(r->j, rest, by)) != NULL;) {
         add_piece(r->j, &out, rest.at, at);
         rest.size -= (size_t)(at - rest.at) + by.size;
         rest.at = at + by.size;
@@ -138,9 +137,7 @@ static sheaf__jvalue m_split(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
 static const char *search_last(sheaf__j *j, sheaf__jtext in, sheaf__jtext what)
 {
     const char *last = NULL;
-    sheaf__j_work(j, in.size / 8);
-    for (const char *at; (at = sheaf__j_search(in, what)) != NULL && what.size > 0;) {
-        sheaf__j_work(j, 1 + what.size / 8);
+    for (const char *at; (at = sheaf__j_search(j, in, what)) != NULL && what.size > 0;) {
         last = at;
         in.size -= (size_t)(at - in.at) + 1;
         in.at = at + 1;
@@ -171,7 +168,6 @@ static sheaf__jvalue m_splitlines(sheaf__jrun *r, sheaf__jvalue of, const sheaf_
 {
     sheaf__jvalue out = sheaf__j_list(r->j);
     const char *from = of.u.text.at, *const end = from + of.u.text.size;
-    sheaf__j_work(r->j, of.u.text.size / 8);
     for (const char *p = from; p < end; p++) {
         const unsigned char c = (unsigned char)*p;
         if (c == 0x0b || c == 0x0c || (c >= 0x1c && c <= 0x1e) || c == 0xc2 || c == 0xe2)
@@ -210,9 +206,7 @@ sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from
     sheaf__jbuffer b = { 0 };
     if (from.size == 0)
         sheaf__j_refuse(j, "replace of nothing");
-    sheaf__j_work(j, text.size / 8);
-    for (const char *at; most != 0 && (at = sheaf__j_search(text, from)) != NULL; most--) {
-        sheaf__j_work(j, 1);
+    for (const char *at; most != 0 && (at = sheaf__j_search(j, text, from)) != NULL; most--) {
         sheaf__j_put(j, &b, text.at, (size_t)(at - text.at));
         sheaf__j_put(j, &b, to.at, to.size);
         text.size -= (size_t)(at - text.at) + from.size;
@@ -248,8 +242,7 @@ static sheaf__jtext only_text(sheaf__jrun *r, const sheaf__jarguments *args)
 }
 static sheaf__jvalue m_find(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
-    sheaf__j_work(r->j, of.u.text.size / 8);
-    return position(r, of, sheaf__j_search(of.u.text, only_text(r, args)));
+    return position(r, of, sheaf__j_search(r->j, of.u.text, only_text(r, args)));
 }
 static sheaf__jvalue m_rfind(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
@@ -272,8 +265,7 @@ static sheaf__jvalue m_count(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
     int64_t n = 0;
     if (what.size == 0)
         return sheaf__j_int((int64_t)sheaf__j_characters(rest) + 1);
-    sheaf__j_work(r->j, rest.size / 4);
-    for (const char *at; (at = sheaf__j_search(rest, what)) != NULL; n++) {
+    for (const char *at; (at = sheaf__j_search(r->j, rest, what)) != NULL; n++) {
         rest.size -= (size_t)(at - rest.at) + what.size;
         rest.at = at + what.size;
     }
@@ -298,14 +290,14 @@ static sheaf__jvalue m_join(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
 static sheaf__jvalue m_removeprefix(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     const sheaf__jtext what = only_text(r, args);
-    const size_t n = is_at(of.u.text, what, false) ? what.size : 0;
+    const size_t n = is_at(r->j, of.u.text, what, false) ? what.size : 0;
     return sheaf__j_text(of.u.text.at + n, of.u.text.size - n);
 }
 static sheaf__jvalue m_removesuffix(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     const sheaf__jtext what = only_text(r, args);
     return sheaf__j_text(of.u.text.at,
-                         of.u.text.size - (is_at(of.u.text, what, true) ? what.size : 0));
+                         of.u.text.size - (is_at(r->j, of.u.text, what, true) ? what.size : 0));
 }
 
 static sheaf__jvalue m_isdigit(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
@@ -372,28 +364,29 @@ static const struct {
     sheaf__jkind kind;
     const char *name, *arguments;
     method *run;
+    bool reads; /* all of the value: charged by its size */
 } methods[] = {
-    { SHEAF__J_TEXT, "strip", "chars", m_strip },
-    { SHEAF__J_TEXT, "lstrip", "chars", m_lstrip },
-    { SHEAF__J_TEXT, "rstrip", "chars", m_rstrip },
+    { SHEAF__J_TEXT, "strip", "chars", m_strip, true },
+    { SHEAF__J_TEXT, "lstrip", "chars", m_lstrip, true },
+    { SHEAF__J_TEXT, "rstrip", "chars", m_rstrip, true },
     { SHEAF__J_TEXT, "startswith", "prefix", m_startswith },
     { SHEAF__J_TEXT, "endswith", "suffix", m_endswith },
-    { SHEAF__J_TEXT, "split", "sep maxsplit", m_split },
-    { SHEAF__J_TEXT, "rsplit", "sep maxsplit", m_rsplit },
-    { SHEAF__J_TEXT, "splitlines", "", m_splitlines },
-    { SHEAF__J_TEXT, "upper", "", m_upper },
-    { SHEAF__J_TEXT, "lower", "", m_lower },
-    { SHEAF__J_TEXT, "title", "", m_title },
-    { SHEAF__J_TEXT, "capitalize", "", m_capitalize },
-    { SHEAF__J_TEXT, "replace", "old new count", m_replace },
-    { SHEAF__J_TEXT, "find", "sub", m_find },
-    { SHEAF__J_TEXT, "rfind", "sub", m_rfind },
-    { SHEAF__J_TEXT, "index", "sub", m_index },
-    { SHEAF__J_TEXT, "count", "sub", m_count },
+    { SHEAF__J_TEXT, "split", "sep maxsplit", m_split, true },
+    { SHEAF__J_TEXT, "rsplit", "sep maxsplit", m_rsplit, true },
+    { SHEAF__J_TEXT, "splitlines", "", m_splitlines, true },
+    { SHEAF__J_TEXT, "upper", "", m_upper, true },
+    { SHEAF__J_TEXT, "lower", "", m_lower, true },
+    { SHEAF__J_TEXT, "title", "", m_title, true },
+    { SHEAF__J_TEXT, "capitalize", "", m_capitalize, true },
+    { SHEAF__J_TEXT, "replace", "old new count", m_replace, true },
+    { SHEAF__J_TEXT, "find", "sub", m_find, true },
+    { SHEAF__J_TEXT, "rfind", "sub", m_rfind, true },
+    { SHEAF__J_TEXT, "index", "sub", m_index, true },
+    { SHEAF__J_TEXT, "count", "sub", m_count, true },
     { SHEAF__J_TEXT, "join", "iterable", m_join },
     { SHEAF__J_TEXT, "removeprefix", "prefix", m_removeprefix },
     { SHEAF__J_TEXT, "removesuffix", "suffix", m_removesuffix },
-    { SHEAF__J_TEXT, "isdigit", "", m_isdigit },
+    { SHEAF__J_TEXT, "isdigit", "", m_isdigit, true },
     { SHEAF__J_TEXT, "format", "*", m_refused },
     { SHEAF__J_TEXT, "isalpha", "*", m_refused },
     { SHEAF__J_TEXT, "isalnum", "*", m_refused },
@@ -458,6 +451,8 @@ sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtex
 {
     const int i = find_method(of, name);
     sheaf__j_take_arguments(r->j, args, methods[i].arguments);
+    if (methods[i].reads)
+        sheaf__j_read(r->j, of);
     return methods[i].run(r, of, args);
 }
 

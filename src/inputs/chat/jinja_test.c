@@ -150,6 +150,73 @@ static void test_jinja__work_memory_and_depth_are_bounded(void **state)
     }
 }
 
+/* A template that evaluates the expression 5,000 times. */
+static sheaf_status *repeat(const char *expression)
+{
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text,
+                    "{%% set ns = namespace(t=(1, 2)) %%}{%% for i in range(50) %%}"
+                    "{%% set ns.t = (ns.t, ns.t) %%}{%% endfor %%}{%% set d = '1' * 90000 %%}"
+                    "{%% set b = ' ' * 90000 %%}{%% set l = 'a' * 90000 %%}{%% set g = range(30000)"
+                    "|list %%}{%% set p = 'a' * 90000 %%}{%% set k = g|map('string')|list %%}"
+                    "{%% for i in range(5000) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+                    expression);
+    sheaf_status *st = run(text.at);
+    sheaf__text_release(&text);
+    return st;
+}
+
+/* The expressions, which "; " divides, are refused as too much work, or are not. */
+static void each(const char *expressions, bool refused)
+{
+    char *copy = strdup(expressions), *rest = copy;
+    for (char *one; (one = rest) != NULL;) {
+        if ((rest = strstr(one, "; ")) != NULL) {
+            *rest = '\0';
+            rest += 2;
+        }
+        sheaf_status *st = repeat(one);
+        if (refused ? st == NULL || strstr(sheaf_status_where(st), "more than") == NULL
+                    : st != NULL)
+            fail_msg("%s: %s", one, st == NULL ? "rendered" : sheaf_status_where(st));
+        sheaf_status_free(st);
+    }
+    free(copy);
+}
+
+static void test_jinja__what_goes_over_a_value_is_charged_by_its_size(void **state)
+{
+    static const char dear[] =
+        "g|sum; g|max; g|min; k|min; g|list; g|reverse; g|join; g|sort; g|unique; "
+        "g|map('abs'); g|select; g|select('odd'); g|reject('odd'); g|map('string')|list; "
+        "g|selectattr('a'); g|rejectattr('a'); g|map(attribute='a'); g|string; g ~ ''; "
+        "g|tojson; g + g; g * 2; g[1:]; g == g[:]; g|last in g; -1 in g; g is in [g[1:]]; "
+        "g is eq(g); g <= g; [g] == [g]; k|join('')|length; ''.join(k); loop.changed(g); "
+        "(g, g) < (g, g); d|trim; b|trim; d|trim('1'); d.strip('1'); b.strip(); b.lstrip(); "
+        "b.rstrip(); '1'.strip(d ~ '1'); '2'.strip(d); d|upper; d|lower; d|capitalize; "
+        "d|title; l.upper(); l.lower(); l.title(); l.capitalize(); l|replace('b', ''); "
+        "l.replace('b', ''); l|replace(l, ''); b|int; b|float; l|length; l|count; l|indent; "
+        "l|list; l|first; l|last; l|reverse; l|tojson; [l]|string; l|map('int')|list; "
+        "l|sort; l|min; l == p; l != p; l is eq(p); l is ne(p); l < p; l is ge(p); p in [l]; "
+        "[l]|unique|list; {l: 1}[p]; {l: 1}.get(p); 'b' in l; 'b' is in(l); l in l; "
+        "l.startswith(p); l.startswith(('b', p)); l.endswith(p); l.removeprefix(p); "
+        "l.removesuffix(p); l.split('b'); l.split(); l.split(p); l.rsplit('b', 1); "
+        "l.rsplit('b'); l.splitlines(); l.find('b'); l.find(p); l.rfind('b'); l.rfind(''); "
+        "l.rfind(p); l.index('a' * 9999); l.count('b'); l.count(''); l.count(p); "
+        "d.isdigit(); l is lower; d is upper; l[1:]; l[1]; l * 2; l + l; l ~ l; "
+        "g|map('lower')|join; {}.get(ns.t); {ns.t: 1}; ns.t == ns.t; ns.t < ns.t; "
+        "[ns.t, ns.t]|unique; "
+        "[{}]|map(attribute='a' ~ '.a' * 20000, default={})|list; "
+        "[1.1, 2.2, 3.3, 4.4, 5.5, 6.6]|string";
+    static const char cheap[] =
+        "g|length; g|count; g|first; g|last; g is defined; l is string; g is iterable; "
+        "g is sequence; g is not none; l is number; g|default(0); l.startswith('a'); "
+        "l.endswith('b'); l.removeprefix('aa'); l.removesuffix('b'); g[1]; l|default(''); "
+        "{'a': g}.get('a'); g is mapping; loop.cycle(g, l); not g";
+    each(dear, true);
+    each(cheap, false);
+}
+
 /* As Python 3.11 writes them. */
 static void test_jinja__case_beyond_ascii(void **state)
 {
@@ -190,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jinja__gives_what_jinja_gave),
         cmocka_unit_test(test_jinja__work_memory_and_depth_are_bounded),
+        cmocka_unit_test(test_jinja__what_goes_over_a_value_is_charged_by_its_size),
         cmocka_unit_test(test_jinja__case_beyond_ascii),
         cmocka_unit_test(test_jinja__failures_name_the_line),
     };
