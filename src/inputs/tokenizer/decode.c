@@ -7,26 +7,34 @@
 #include "base/no_memory.h"
 #include "parts.h"
 
+static void add_bytes(sheaf__strings *s, const char *bytes, size_t size)
+{
+    s->grown = s->grown || (s->most > 0 && s->bytes.size + size > s->most);
+    if (!s->grown)
+        sheaf__text_bytes(&s->bytes, bytes, size);
+    s->failed = s->failed || s->grown || s->bytes.failed;
+}
+
 void sheaf__strings_add(sheaf__strings *s, const char *bytes, size_t size)
 {
-    sheaf__text_bytes(&s->bytes, bytes, size);
-    s->failed = s->failed || s->bytes.failed || !SHEAF_GROW(&s->end, &s->capacity, s->count + 1);
+    add_bytes(s, bytes, size);
+    s->failed = s->failed || !SHEAF_GROW(&s->end, &s->capacity, s->count + 1);
     if (!s->failed)
         s->end[s->count++] = s->bytes.size;
 }
 
 void sheaf__strings_append(sheaf__strings *s, const char *bytes, size_t size)
 {
-    sheaf__text_bytes(&s->bytes, bytes, size);
-    s->failed = s->failed || s->bytes.failed;
+    add_bytes(s, bytes, size);
     if (!s->failed && s->count > 0)
         s->end[s->count - 1] = s->bytes.size;
 }
 
 void sheaf__strings_clear(sheaf__strings *s)
 {
-    s->bytes.size = 0;
+    s->bytes.size = s->most = 0;
     s->count = 0;
+    s->grown = false;
 }
 
 void sheaf__strings_release(sheaf__strings *s)
@@ -66,11 +74,14 @@ static sheaf_status *run_decoders(const sheaf__tokenizer *t, sheaf__strings *s)
 {
     sheaf__strings next = { 0 };
     sheaf_status *st = s->failed ? sheaf__no_memory("a text") : NULL;
+    const size_t most = sheaf__growth(s->bytes.size);
     for (int64_t i = 0; st == NULL && i < t->decoders; i++) {
         sheaf__strings_clear(&next);
+        next.most = most;
         st = t->decoder[i].kind->run(t->decoder[i].state, &next, s);
         if (st == NULL && next.failed)
-            st = sheaf__no_memory("a text");
+            st = next.grown ? sheaf__grown(t->decoder[i].kind->name, most)
+                            : sheaf__no_memory("a text");
         const sheaf__strings before = *s;
         *s = next;
         next = before;

@@ -25,9 +25,9 @@ static bool equal(view a, view b)
     return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
-static sheaf_status *done(const sheaf__strings *out, const sheaf_text *scratch)
+static sheaf_status *done(const sheaf_text *scratch)
 {
-    return out->failed || (scratch != NULL && scratch->failed) ? sheaf__no_memory("a text") : NULL;
+    return scratch->failed ? sheaf__no_memory("a text") : NULL;
 }
 
 /* Appends `text` with every `what` replaced. */
@@ -152,7 +152,7 @@ static sheaf_status *run_wordpiece(const void *state, sheaf__strings *out, const
             clean_up(&text, &scratch);
         sheaf__strings_add(out, text.at, text.size);
     }
-    sheaf_status *st = done(out, text.failed ? &text : &scratch);
+    sheaf_status *st = done(text.failed ? &text : &scratch);
     sheaf__text_release(&text);
     sheaf__text_release(&scratch);
     return st;
@@ -181,7 +181,7 @@ static sheaf_status *run_bpe(const void *state, sheaf__strings *out, const sheaf
         add_replaced(&text, token_of(in, i), w->first, i + 1 == in->count ? "" : " ");
         sheaf__strings_add(out, text.at, text.size);
     }
-    sheaf_status *st = done(out, &text);
+    sheaf_status *st = done(&text);
     sheaf__text_release(&text);
     return st;
 }
@@ -240,7 +240,7 @@ static sheaf_status *run_bytes(const void *state, sheaf__strings *out, const she
         sheaf__strings_add(out, token.at, token.size);
     }
     add_bytes(out, &bytes);
-    sheaf_status *st = done(out, &bytes);
+    sheaf_status *st = done(&bytes);
     sheaf__text_release(&bytes);
     return st;
 }
@@ -263,7 +263,7 @@ static sheaf_status *run_fuse(const void *state, sheaf__strings *out, const shea
 {
     (void)state;
     sheaf__strings_add(out, in->bytes.at, in->count > 0 ? in->end[in->count - 1] : 0);
-    return done(out, NULL);
+    return NULL;
 }
 
 const sheaf__decoder_kind sheaf__fuse_decoder = {
@@ -307,7 +307,7 @@ static sheaf_status *run_strip(const void *state, sheaf__strings *out, const she
             token.size -= s->size;
         sheaf__strings_add(out, token.at, token.size);
     }
-    return done(out, NULL);
+    return NULL;
 }
 
 /* A string that Fuse made ends with the text. */
@@ -345,7 +345,7 @@ static sheaf_status *run_replace(const void *state, sheaf__strings *out, const s
         sheaf__strings_append(out, token.at + before, token.size - before);
     }
     sheaf__matching_free(matching);
-    return st == NULL ? done(out, NULL) : st;
+    return st;
 }
 
 /* After Fuse, more than one character may match over what comes next; U+FFFD may yet become
@@ -397,7 +397,7 @@ static sheaf_status *run_ctc(const void *state, sheaf__strings *out, const sheaf
         if (result->size > 0)
             sheaf__strings_add(out, result->at, result->size);
     }
-    sheaf_status *st = done(out, text.failed ? &text : &scratch);
+    sheaf_status *st = done(text.failed ? &text : &scratch);
     sheaf__text_release(&text);
     sheaf__text_release(&scratch);
     return st;

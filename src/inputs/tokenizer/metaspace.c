@@ -135,7 +135,7 @@ static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf_
                 sheaf__strings_append(out, " ", 1);
         }
     }
-    return out->failed ? sheaf__no_memory("a text") : NULL;
+    return NULL;
 }
 
 const sheaf__decoder_kind sheaf__metaspace_decoder = {

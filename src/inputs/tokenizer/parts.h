@@ -44,7 +44,9 @@ typedef struct sheaf__strings {
     sheaf_text bytes;
     size_t *end; /* [count] where each ends in `bytes` */
     int64_t count, capacity;
-    bool failed; /* no memory */
+    size_t most; /* bytes that decoders may make of them, or 0 */
+    bool failed; /* no memory, or */
+    bool grown;  /* more than these */
 } sheaf__strings;
 void sheaf__strings_add(sheaf__strings *s, const char *bytes, size_t size);
 /* sheaf__strings_append - to the one added last. */

@@ -59,7 +59,8 @@ sheaf_status *sheaf__steps_run(const sheaf__steps *steps, int64_t count, sheaf__
     for (int64_t i = 0; st == NULL && i < count; i++) {
         st = steps->step[i].kind->run(steps->step[i].state, text);
         if (st == NULL && text->failed)
-            st = sheaf__no_memory("a text");
+            st = text->grown ? sheaf__grown(steps->step[i].kind->name, text->most)
+                             : sheaf__no_memory("a text");
     }
     return st;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
 #include "unicode.h"
 
 static void release_layer(sheaf__layer *l)
@@ -22,11 +21,27 @@ void sheaf__prepared_release(sheaf__prepared *p)
     release_layer(&p->next);
 }
 
+size_t sheaf__growth(size_t size)
+{
+    enum { TIMES = 64, LEAST = 1024 };
+    return size * TIMES + LEAST;
+}
+
+sheaf_status *sheaf__grown(const char *step, size_t most)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer: %s", step);
+    sheaf_expected(st, "at most %zu bytes of a text of %zu", most,
+                   (most - sheaf__growth(0)) / (sheaf__growth(1) - sheaf__growth(0)));
+    return sheaf_found(st, "steps that make more of it");
+}
+
 /* Room for `more` bytes behind those of the layer. */
 static bool room(sheaf__prepared *p, sheaf__layer *l, size_t more)
 {
     const int64_t need = (int64_t)(l->size + more);
-    p->failed = p->failed || !SHEAF_GROW(&l->bytes, &l->capacity, need + SHEAF__PREPARED_SPARE) ||
+    p->grown = p->grown || l->size + more > p->most;
+    p->failed = p->failed || p->grown ||
+                !SHEAF_GROW(&l->bytes, &l->capacity, need + SHEAF__PREPARED_SPARE) ||
                 (p->aligned && !SHEAF_GROW(&l->from, &l->from_capacity, need));
     return !p->failed;
 }
@@ -43,7 +58,8 @@ void sheaf__prepared_begin(sheaf__prepared *p, const char *bytes, size_t size, u
 {
     sheaf__layer *l = &p->now;
     p->aligned = aligned;
-    p->raw = p->failed = false;
+    p->raw = p->failed = p->grown = false;
+    p->most = sheaf__growth(size);
     l->size = 0;
     l->pieces = 0;
     if (!room(p, l, size))
@@ -81,8 +97,6 @@ sheaf_status *sheaf__prepared_split(sheaf__prepared *p, const void *state, sheaf
         else
             st = split(state, p, &piece);
     }
-    if (st == NULL && p->failed)
-        st = sheaf__no_memory("pieces of a text");
     sheaf__piece *list = p->now.piece; /* the bytes stay */
     const int64_t capacity = p->now.piece_capacity;
     p->now.piece = p->next.piece;
@@ -170,8 +184,6 @@ sheaf_status *sheaf__prepared_rewrite(sheaf__prepared *p, const void *state,
     p->next.pieces = 0;
     for (int64_t i = 0; st == NULL && !p->failed && i < p->now.pieces; i++)
         rewrite_piece(p, state, &p->now.piece[i], rewrite, &st);
-    if (st == NULL && p->failed)
-        st = sheaf__no_memory("a text");
     const sheaf__layer now = p->now;
     p->now = p->next;
     p->next = now;

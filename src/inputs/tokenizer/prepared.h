@@ -35,12 +35,18 @@ typedef struct sheaf__prepared {
     sheaf__layer now, next; /* what steps read, and what they write */
     bool aligned;
     bool raw;    /* ByteLevel came last and left the bytes to the model: parts.h */
-    bool failed; /* no memory */
+    bool failed; /* no memory, or */
+    bool grown;  /* more than `most` bytes came of it, sheaf__growth() */
+    size_t most;
     struct sheaf__matching *matching; /* what PCRE2 needs for one thread: pattern.h */
 } sheaf__prepared;
 
 enum { SHEAF__PREPARED_SPARE = 32 };
 
+/* sheaf__growth - the bytes that the steps of a tokenizer may make of a text of `size`: steps of
+ * published ones make 11 times as many (NFKC). sheaf__grown - the error of a step, by its name. */
+size_t sheaf__growth(size_t size);
+sheaf_status *sheaf__grown(const char *step, size_t most);
 /* sheaf__prepared_begin - one piece, a text that begins at `origin` of the user's. */
 void sheaf__prepared_begin(sheaf__prepared *p, const char *bytes, size_t size, uint32_t origin,
                            bool aligned);

@@ -642,6 +642,64 @@ static void test_tokenizer__wrong_files_are_named_by_what_is_wrong(void **state)
     }
 }
 
+/* Ten steps that write `times` a for each make more than any memory of a few letters. */
+static sheaf__tokenizer *growing(const char *member, const char *list, int steps, int times)
+{
+    sheaf_text text = { 0 };
+    sheaf__tokenizer *t = NULL;
+    sheaf__text_add(&text,
+                    "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}},"
+                    "\"%s\":{\"type\":\"Sequence\",\"%s\":[",
+                    member, list);
+    for (int i = 0; i < steps; i++) {
+        sheaf__text_add(&text,
+                        "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"",
+                        i > 0 ? "," : "");
+        for (int k = 0; k < times; k++)
+            sheaf__text_add(&text, "a");
+        sheaf__text_add(&text, "\"}");
+    }
+    sheaf__text_add(&text, "]}}");
+    CHECK_OK(sheaf__tokenizer_parse(&t, text.at, text.size, NULL));
+    sheaf__text_release(&text);
+    return t;
+}
+
+static void test_tokenizer__steps_that_make_ever_more_are_refused(void **state)
+{
+    static const char letters[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; /* 42 */
+    static const int32_t id[42] = { 0 };
+    static const char found[] =
+        "tokenizer: Replace | at most 3712 bytes of a text of 42 | steps that make more";
+    static const struct {
+        int steps, times;
+        bool much;
+    } cases[] = {
+        { 10, 1000, true }, { 1, 1000, true }, { 10, 2, true }, { 1, 88, false }, { 2, 9, false }
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int32_t *ids = NULL;
+        char *text = NULL;
+        int64_t n = 0;
+        size_t size = 0;
+        sheaf__tokenizer *in = growing("normalizer", "normalizers", cases[i].steps, cases[i].times),
+                         *out = growing("decoder", "decoders", cases[i].steps, cases[i].times);
+        sheaf_status *encoded = sheaf__tokenizer_encode(&ids, NULL, &n, in, letters, 42, NULL),
+                     *decoded = sheaf__tokenizer_decode(&text, &size, out, id, 42, false);
+        if (cases[i].much) {
+            CHECK_FAILS(encoded, SHEAF_E_UNSUPPORTED, found);
+            CHECK_FAILS(decoded, SHEAF_E_UNSUPPORTED, "tokenizer: Replace");
+        } else {
+            CHECK_OK(encoded);
+            CHECK_OK(decoded);
+        }
+        free(ids);
+        free(text);
+        sheaf__tokenizer_close(in);
+        sheaf__tokenizer_close(out);
+    }
+}
+
 static void test_tokenizer__tokens_are_found_by_text_and_by_id(void **state)
 {
     static const char text[] = WITH("\"added_tokens\":[" ADDED("3", "<x>") "]");
@@ -744,6 +802,7 @@ int main(void)
         cmocka_unit_test(
             test_pattern__a_character_is_refused_where_its_script_counts_and_is_not_known),
         cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
+        cmocka_unit_test(test_tokenizer__steps_that_make_ever_more_are_refused),
         cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
