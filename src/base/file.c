@@ -54,6 +54,13 @@ bool sheaf__path_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+bool sheaf__path_holds(const char *path, int fd)
+{
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+           held.st_ino == named.st_ino;
+}
+
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
 {
     const size_t n = strlen(dir);

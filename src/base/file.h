@@ -35,6 +35,9 @@ sheaf_path_kind sheaf__path_kind(const char *path);
 const char *sheaf__path_what(const char *path);
 /* sheaf__path_same - do both lead to one file or folder? Links followed. */
 bool sheaf__path_same(const char *a, const char *b);
+/* sheaf__path_holds - is the file or folder that `fd` has open still the one of this name? Links
+ * followed. */
+bool sheaf__path_holds(const char *path, int fd);
 /* sheaf__path_join - "dir/name" (malloc'd). Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */

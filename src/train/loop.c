@@ -218,12 +218,21 @@ sheaf_status *sheaf__loop_account(sheaf__run *r, sheaf_comm *comm, sheaf__saved 
     return st;
 }
 
+/* Rank 0: OUT was removed; to save, which fails, is all that is left. */
+static bool is_lost(sheaf__run *r, sheaf_comm *comm)
+{
+    sheaf_status *st = sheaf_comm_rank(comm) == 0 ? sheaf__out_follow(&r->folder) : NULL;
+    sheaf_status_free(st);
+    return st != NULL;
+}
+
 /* Signals, and the end of a time, reach one rank first: all must decide alike. */
-static sheaf_status *asked(const sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
+static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
     const int bits = sheaf_signals_poll(r->hooks->signals) |
                      (is_over(r) || has_enough(r) ? SHEAF_SIGNAL_STOP : 0);
-    int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0, stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
+    int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0 || is_lost(r, comm),
+        stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
     sheaf_status *st = sheaf_comm_any(comm, &save_flag);
     if (st == NULL)
         st = sheaf_comm_any(comm, &stop_flag);

@@ -164,6 +164,73 @@ static void test_out__a_lock_alone_is_no_run(void **state)
     train(&o);
 }
 
+/* What happens to OUT after the first of three steps. */
+typedef struct mishap {
+    const char *from, *to; /* to NULL: removed */
+    char said[400];
+} mishap;
+
+static void befall(void *self, const sheaf_event *event)
+{
+    mishap *m = self;
+    if (event->kind == SHEAF_EVENT_WARNING)
+        snprintf(m->said, sizeof m->said, "%s", event->text);
+    if (event->kind != SHEAF_EVENT_STEP || event->step.step != 1)
+        return;
+    if (m->to == NULL)
+        CHECK_OK(sheaf__remove_tree(m->from, NULL));
+    else
+        assert_int_equal(rename(m->from, m->to), 0);
+}
+
+/* The folder at the old name would be one without lock, settings and metrics. */
+static void test_out__a_run_keeps_to_the_folder_that_it_holds(void **state)
+{
+    static const struct {
+        const char *out, *gone, *to;
+    } cases[] = { { "left/o", "left/o", NULL },
+                  { "left/o", "left", NULL },
+                  { "left/o", "left/o/checkpoints", NULL },
+                  { "left/o", "left/o/checkpoints/lock", NULL },
+                  { "left/o", "left/o/checkpoints", "left/elsewhere" },
+                  { "moved/o", "moved/o", "there" },
+                  { "above/o", "above", "further" } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char *out = strdup(at(cases[i].out)), *from = strdup(at(cases[i].gone)),
+             *to = cases[i].to == NULL ? NULL : strdup(at(cases[i].to));
+        const bool moves = strncmp(cases[i].out, "left", 4) != 0;
+        mishap m = { .from = from, .to = to };
+        const sheaf_events events = { befall, &m };
+        sheaf_train_options o = options_of(at("all.safetensors"), out, SHEAF_METHOD_LORA);
+        sheaf_train_result result = { 0 };
+        o.steps = 3;
+        o.save_every = 2;
+        o.slices = o.tp = 2;
+        sheaf_status *st = sheaf_train(&result, &o, "settings: none\n", "steps: 3\n",
+                                       &(sheaf_train_hooks){ .events = &events });
+        if (moves) {
+            CHECK_OK(st);
+            assert_non_null(strstr(m.said, "was moved while the run goes on"));
+            assert_string_equal(result.result, at(i == 5 ? "there/adapter" : "further/o/adapter"));
+            assert_int_equal(
+                sheaf__path_kind(at(i == 5 ? "there/checkpoints/step-00000003/manifest.json"
+                                           : "further/o/checkpoints/step-00000003/manifest.json")),
+                SHEAF_PATH_FILE);
+        } else {
+            CHECK_FAILS(st, SHEAF_E_IO, "the folder that this run holds");
+            sheaf_status_free(sheaf__remove_tree(at("left/elsewhere"), NULL));
+            assert_int_equal(result.step, 1);
+        }
+        if (moves || i < 2)
+            assert_int_equal(sheaf__path_kind(out), SHEAF_PATH_NONE);
+        CHECK_OK(sheaf__remove_tree(at("left"), NULL));
+        sheaf_train_result_release(&result);
+        free(out);
+        free(from);
+        free(to);
+    }
+}
+
 /* Sample 3 is the second row of the second step of two rows, and the first of that of three. What
  * is dropped from it is the same, whatever comes with it. (Row 1, 2, 4 and 5 have no labels, and
  * add nothing.) */
@@ -663,6 +730,7 @@ int main(void)
         cmocka_unit_test(test_out__what_a_look_left_is_swept),
         cmocka_unit_test(test_out__another_run_keeps_its_settings),
         cmocka_unit_test(test_out__a_lock_alone_is_no_run),
+        cmocka_unit_test(test_out__a_run_keeps_to_the_folder_that_it_holds),
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
         cmocka_unit_test(test_contract__is_version_5_where_the_token_that_pads_is_learned),
         cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),

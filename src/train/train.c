@@ -380,7 +380,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                      .opened = &in.opened,
                      .result = out,
                      .began = sheaf__seconds() - hooks->spent,
-                     .folder = { .options = o, .events = hooks->events, .lock = -1 } };
+                     .folder = {
+                         .options = &with, .events = hooks->events, .lock = -1, .dir = -1 } };
     sheaf_status *st = check_job(&r);
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
@@ -413,6 +414,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
             &(sheaf__grid_options){ .transport = o->transport, .groups = o->dp, .ranks = o->tp },
             grid_rank, &r);
     }
+    if (st == NULL && first)
+        st = sheaf__out_follow(&r.folder);
     if (st == NULL && first)
         st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,
                            o->use_best && out->best_step > 0 ? out->best_step : out->step,

@@ -74,14 +74,6 @@ static sheaf_status *is_locked(const char *path)
     return sheaf_try_this(st, "wait for it, stop it, or give another --out");
 }
 
-/* Is it still the file of this name? A run that came to nothing takes its lock away with it. */
-static bool is_there(int fd, const char *path)
-{
-    struct stat held, named;
-    return fstat(fd, &held) != 0 ||
-           (stat(path, &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino);
-}
-
 static sheaf_status *take_lock(int *lock, const char *dir)
 {
     char *path = NULL;
@@ -101,7 +93,7 @@ static sheaf_status *take_lock(int *lock, const char *dir)
         if (errno == EWOULDBLOCK)
             st = is_locked(path);
         /* else a file system without locks: go on without one */
-    } else if (!is_there(*lock, path))
+    } else if (!sheaf__path_holds(path, *lock)) /* a run that came to nothing took it away */
         st = is_locked(path);
     free(path);
     return st;
@@ -208,6 +200,13 @@ void sheaf_checkpoints_close(sheaf_checkpoints *store)
         close(store->lock); /* and unlocked */
     free(store->dir);
     free(store);
+}
+
+sheaf_status *sheaf_checkpoints_moved(sheaf_checkpoints *store, const char *out_dir)
+{
+    free(store->dir);
+    store->dir = NULL;
+    return sheaf__path_join(&store->dir, out_dir, "checkpoints");
 }
 
 void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step)
