@@ -1,10 +1,12 @@
 /* catalog.c - see catalog.h: growing the catalog, names, findings. */
 #include "catalog/catalog.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -103,11 +105,17 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
     sheaf_catalog_file f = { .path = strdup(path), .hash = hash, .fd = -1 };
     if (f.path == NULL)
         return sheaf__no_memory(c->root);
+    struct stat about;
     sheaf_status *st = sheaf__file_open_read(&f.fd, &f.size, path);
+    if (st == NULL && fstat(f.fd, &about) != 0)
+        st = sheaf__io_fail(errno, path, "looking at it");
     if (st != NULL) {
+        if (f.fd >= 0)
+            close(f.fd);
         free(f.path);
         return st;
     }
+    f.written = about.st_mtim;
     if (c->nfiles >= MAX_OPEN) { /* opened again for each read */
         close(f.fd);
         f.fd = -1;
@@ -115,6 +123,34 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
     *file = c->nfiles;
     c->file[c->nfiles++] = f;
     return NULL;
+}
+
+sheaf_status *sheaf__catalog_open(int *fd, const sheaf_catalog_file *file)
+{
+    int64_t size;
+    *fd = file->fd;
+    return *fd >= 0 ? NULL : sheaf__file_open_read(fd, &size, file->path);
+}
+
+static bool is_as_it_was(int fd, const sheaf_catalog_file *file)
+{
+    struct stat now;
+    return fstat(fd, &now) != 0 ||
+           (now.st_size == file->size && now.st_mtim.tv_sec == file->written.tv_sec &&
+            now.st_mtim.tv_nsec == file->written.tv_nsec);
+}
+
+sheaf_status *sheaf__catalog_done(int fd, const sheaf_catalog_file *file, sheaf_status *st)
+{
+    if (fd >= 0 && !is_as_it_was(fd, file)) {
+        sheaf_status_free(st);
+        st = sheaf_fail(SHEAF_E_DATA, "%s: changed while it was read", file->path);
+        sheaf_found(sheaf_expected(st, "a file that stays as it is"), "written to meanwhile");
+        sheaf_try_this(st, "try again once whatever writes it is done");
+    }
+    if (fd >= 0 && file->fd < 0)
+        close(fd);
+    return st;
 }
 
 sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int64_t length)

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "catalog/dialect.h"
 #include "sheaf/dtype.h"
@@ -64,6 +65,7 @@ typedef struct sheaf_catalog_file {
     int fd; /* open for reading until the catalog is freed; -1: there are too many, it is opened for
                each read */
     int64_t size;
+    struct timespec written; /* when it was, as it was opened first */
 } sheaf_catalog_file;
 
 /* A zip file of PyTorch that lies inside a file of the catalog. */
@@ -113,6 +115,12 @@ void sheaf__catalog_free(sheaf_catalog *catalog);
 /* sheaf__catalog_file - opens a file for reading and gives its number; the same path twice is
  * the same file. Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *catalog, const char *path);
+
+/* sheaf__catalog_open - to read it, thread-safe; *fd is sheaf__catalog_done()'s in any case, which
+ * passes `st` on. Errors: SHEAF_E_DATA where the file is not what it was when the catalog first
+ * opened it: what was read then, and what now, may be of two models. */
+sheaf_status *sheaf__catalog_open(int *fd, const sheaf_catalog_file *file);
+sheaf_status *sheaf__catalog_done(int fd, const sheaf_catalog_file *file, sheaf_status *st);
 
 /* sheaf__catalog_zip - `length` bytes of a file from `begin` are a zip file, with checksums of its
  * own. */

@@ -1,5 +1,9 @@
 /* catalog_test.c - boxes out of any tiling and any strides, and what is told about holes,
  * overlaps, copies that differ, and places outside of the file. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "tests/check.h"
 #include "tests/files.h"
 
@@ -406,6 +410,37 @@ static void test_source__refuses_in_the_words_of_the_first_defect(void **state)
     }
 }
 
+/* What was read before and what is there now may be of two models. */
+static void test_read__of_a_file_that_is_written_to_meanwhile(void **state)
+{
+    static const struct timespec old[2] = { { 1000, 1 }, { 1000, 1 } };
+    const int64_t shape[] = { 4 };
+    float four[4];
+    int file = 0;
+    write_numbers();
+    for (int closed = 0; closed <= 1; closed++) { /* 1: it is opened for each read */
+        sheaf_catalog *c = NULL;
+        sheaf_logical *t = NULL;
+        const int fd = open(at("numbers"), O_WRONLY);
+        CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
+        assert_int_equal(futimens(fd, old), 0);
+        CHECK_OK(sheaf__catalog_file(&file, c, at("numbers")));
+        CHECK_OK(sheaf__catalog_tensor(&t, c, "t", SHEAF_F32, 1, shape));
+        const sheaf_piece whole = sheaf__piece_dense(file, -1, SHEAF_F32, 40, 1, shape);
+        CHECK_OK(sheaf__catalog_piece(c, t, &whole));
+        if (closed == 1) {
+            close(c->file[file].fd);
+            c->file[file].fd = -1;
+        }
+        CHECK_OK(sheaf__catalog_read(c, t, 0, 4, 0, 1, four));
+        assert_int_equal(pwrite(fd, four, 4, 0), 4); /* another tensor's place */
+        CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 1, four), SHEAF_E_DATA,
+                    "numbers: changed while it was read");
+        sheaf__catalog_free(c);
+        close(fd);
+    }
+}
+
 static void test_names__many(void **state)
 {
     int file;
@@ -439,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_compare__names_the_parts_whose_copies_differ),
         cmocka_unit_test(test_source__shows_weights_by_name_and_the_rest_on_request),
         cmocka_unit_test(test_source__refuses_in_the_words_of_the_first_defect),
+        cmocka_unit_test(test_read__of_a_file_that_is_written_to_meanwhile),
         cmocka_unit_test(test_names__many),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

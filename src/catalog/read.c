@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -149,11 +148,9 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
                                 int64_t cols, void *dst)
 {
     reading r = { .file = &c->file[p->file],
-                  .fd = c->file[p->file].fd,
                   .bytes = (int64_t)sheaf_dtype_bytes(p->dtype),
                   .dst = dst };
-    int64_t size;
-    sheaf_status *st = r.fd >= 0 ? NULL : sheaf__file_open_read(&r.fd, &size, r.file->path);
+    sheaf_status *st = sheaf__catalog_open(&r.fd, r.file);
     if (st != NULL)
         return st;
     if (t->told.ndim == 0)
@@ -166,10 +163,8 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
         st = read_rows(&r, t, p, row0, rows, col0, cols);
     if (st == NULL)
         st = flush(&r);
-    if (r.fd != r.file->fd)
-        close(r.fd);
     *elements = r.elements;
-    return st;
+    return sheaf__catalog_done(r.fd, r.file, st);
 }
 
 sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "catalog/private.h"
@@ -77,13 +76,12 @@ static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const
     const size_t each = sheaf_dtype_bytes(p->dtype);
     const int64_t have = together(p, ndim), most = (int64_t)(SAMPLE_BYTES / each);
     const size_t bytes = (size_t)(have < most ? have : most) * each;
-    int64_t size;
-    int fd = c->file[p->file].fd;
-    sheaf_status *st = fd >= 0 ? NULL : sheaf__file_open_read(&fd, &size, c->file[p->file].path);
+    const sheaf_catalog_file *file = &c->file[p->file];
+    int fd;
+    sheaf_status *st = sheaf__catalog_open(&fd, file);
     if (st == NULL)
-        st = sheaf__file_read_at(fd, buffer, bytes, p->offset, c->file[p->file].path);
-    if (fd != c->file[p->file].fd)
-        close(fd);
+        st = sheaf__file_read_at(fd, buffer, bytes, p->offset, file->path);
+    st = sheaf__catalog_done(fd, file, st);
     const bool varied = st == NULL && is_varied(buffer, bytes, each, least);
     *digest =
         varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size),

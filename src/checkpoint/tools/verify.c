@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "base/file.h"
@@ -224,13 +223,11 @@ static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
     const sheaf_piece *p = &v->c->tensor[t->tensor].piece[t->piece];
     const sheaf_catalog_file *file = &v->c->file[p->file];
     const size_t bytes = (size_t)t->count * sheaf_dtype_bytes(p->dtype);
-    int fd = file->fd;
-    int64_t size;
-    sheaf_status *st = fd < 0 ? sheaf__file_open_read(&fd, &size, file->path) : NULL;
+    int fd;
+    sheaf_status *st = sheaf__catalog_open(&fd, file);
     if (st == NULL)
         st = sheaf__file_read_at(fd, buffer, bytes, t->offset, file->path);
-    if (fd >= 0 && file->fd < 0)
-        close(fd);
+    st = sheaf__catalog_done(fd, file, st);
     if (st == NULL)
         count_special(&v->seen[t->tensor], buffer, bytes, p->dtype);
     return st;
@@ -323,7 +320,8 @@ static void do_task(void *context, int64_t index, int worker)
 static sheaf_status *tell_task(verifier *v, const task *t, sheaf_status *st)
 {
     sheaf_catalog *c = v->c;
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY ||
+        sheaf_status_code(st) == SHEAF_E_DATA) /* it changed meanwhile: neither sound nor damaged */
         return st;
     const char *tensor =
         t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].told.name;
