@@ -16,6 +16,12 @@ typedef struct sheaf_text {
     bool failed;
 } sheaf_text;
 
+/* A part of a text that lies elsewhere. */
+typedef struct sheaf__text_piece {
+    const char *at;
+    size_t size;
+} sheaf__text_piece;
+
 void sheaf__text_add(sheaf_text *text, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size);
 /* sheaf__text_json - appends `string` as a JSON string with its quotes; what is not

@@ -7,12 +7,6 @@
 
 enum { SHEAF__TEXT_NAME = 96, SHEAF__MOST_MESSAGES = 10000 };
 
-/* Borrowed: from the JSON, or from what the record owns. */
-typedef struct sheaf__text_piece {
-    const char *at;
-    size_t size;
-} sheaf__text_piece;
-
 /* What one message of a form is called. Some data sets have the words of the other form. */
 typedef struct sheaf__text_words {
     const char *role, *content, *user, *assistant;

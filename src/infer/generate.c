@@ -30,9 +30,9 @@ typedef struct batch {
     sheaf__sight *sight; /* of the options, where there is one prompt */
 } batch;
 
-static bool stops(const sheaf__generate_options *o, int64_t id)
+static bool stops(const sheaf__generate_options *o, bool laid_out, int64_t id)
 {
-    for (int i = 0; i < o->nstop; i++)
+    for (int i = 0; i < o->nstop + (laid_out ? o->nturn : 0); i++)
         if (o->stop[i] == id)
             return true;
     return false;
@@ -55,19 +55,14 @@ static void note_logprob(const batch *b, sheaf__continuation *out, const float *
 static bool ends(const batch *b, int64_t which, sheaf__continuation *out)
 {
     const sheaf__generate_options *o = b->options;
+    const bool token = stops(o, b->prompt[which].laid_out, out->ids[out->n - 1]);
+    out->ending = token ? SHEAF__ENDS_TOKEN : SHEAF__ENDS_LENGTH;
     if (o->told != NULL)
         o->told(o->self, which, out);
-    const bool token = stops(o, out->ids[out->n - 1]);
     if (o->over != NULL && o->over(o->self, which, out) && !token)
         out->ending = SHEAF__ENDS_TEXT;
-    else if (token)
-        out->ending = SHEAF__ENDS_TOKEN;
-    else if (out->n == o->max_new ||
-             (o->max_length > 0 && b->prompt[which].n + out->n >= o->max_length))
-        out->ending = SHEAF__ENDS_LENGTH;
-    else
-        return false;
-    return true;
+    return out->ending != SHEAF__ENDS_LENGTH || out->n == o->max_new ||
+           (o->max_length > 0 && b->prompt[which].n + out->n >= o->max_length);
 }
 
 static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *logits, int64_t vocab)

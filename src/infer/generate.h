@@ -37,10 +37,12 @@ typedef struct sheaf__past sheaf__past;
 
 typedef struct sheaf__generate_options {
     sheaf__sampling sampling;
-    int64_t max_new;     /* tokens, at least 1 */
-    int64_t batch;       /* prompts run together, at least 1 */
-    const int64_t *stop; /* ids that end a sequence (they are emitted) */
-    int nstop;
+    int64_t max_new; /* tokens, at least 1 */
+    int64_t batch;   /* prompts run together, at least 1 */
+    /* [nstop + nturn] ids that end a sequence (they are emitted): the first nstop any, the others
+     * one that is laid_out */
+    const int64_t *stop;
+    int nstop, nturn;
     int64_t max_length; /* positions of prompt and answer together; 0 = no limit */
     int64_t number;     /* of the first prompt, for the random numbers of sampling */
     /* Groups of ranks share the prompts, and have all answers afterwards; told() and over() hear of
@@ -51,7 +53,8 @@ typedef struct sheaf__generate_options {
      * which have their sizes. Called on every rank that has the towers, those of the first stage, a
      * batch at a time; a failure reaches all ranks. */
     sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
-    /* Hears of every token, on every rank, when out[prompt] has it. May be NULL. */
+    /* Hears of every token, on every rank, when out[prompt] has it; its ending is SHEAF__ENDS_TOKEN
+     * where this is one that stops. May be NULL. */
     void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
     /* Does the answer end with this token? Asked after told(), on every rank, and all must say the
      * same. NULL: no. */
@@ -83,8 +86,9 @@ typedef struct sheaf__prompt {
      * all are, of the towers' own size */
     const sheaf__picture *picture;
     int64_t pictures;
-    int64_t look; /* a number of the caller for its pictures, the same for no others; 0: none has
-                     been given, and nothing that was read of one is used again */
+    int64_t look;  /* a number of the caller for its pictures, the same for no others; 0: none has
+                      been given, and nothing that was read of one is used again */
+    bool laid_out; /* by a chat template: what ends a turn ends its answer */
 } sheaf__prompt;
 
 /* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must

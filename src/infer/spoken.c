@@ -21,12 +21,19 @@ static size_t certain(const char *text, size_t size)
     return size;
 }
 
+/* A text that ends the answer, of [0, nstop]; NULL: none. */
+static const char *stop_at(const sheaf__spoken *s, int64_t i)
+{
+    return i < s->nstop ? s->stop[i] : s->laid_out ? s->wording->end_text : NULL;
+}
+
 /* Where the first of the texts that end the answer begins; `size` where none is. */
 static size_t find_stop(const sheaf__spoken *s, const char *text, size_t size)
 {
     size_t at = size;
-    for (int64_t i = 0; i < s->nstop; i++) {
-        const char *found = memmem(text, size, s->stop[i], strlen(s->stop[i]));
+    for (int64_t i = 0; i <= s->nstop; i++) {
+        const char *stop = stop_at(s, i),
+                   *found = stop == NULL ? NULL : memmem(text, size, stop, strlen(stop));
         if (found != NULL && (size_t)(found - text) < at)
             at = (size_t)(found - text);
     }
@@ -37,10 +44,11 @@ static size_t find_stop(const sheaf__spoken *s, const char *text, size_t size)
 static size_t before_stop(const sheaf__spoken *s, const char *text, size_t size)
 {
     size_t held = 0;
-    for (int64_t i = 0; i < s->nstop; i++) {
-        size_t n = strlen(s->stop[i]) - 1;
+    for (int64_t i = 0; i <= s->nstop; i++) {
+        const char *stop = stop_at(s, i);
+        size_t n = stop == NULL ? 0 : strlen(stop) - 1;
         for (n = n < size ? n : size; n > held; n--)
-            if (memcmp(text + size - n, s->stop[i], n) == 0)
+            if (memcmp(text + size - n, stop, n) == 0)
                 held = n;
     }
     return size - held;
@@ -53,9 +61,15 @@ static size_t sayable(const char **from, sheaf__spoken *s, const char *text, siz
     size_t size = stop < sure ? stop : before_stop(s, text, sure);
     s->over = s->over || stop < sure;
     *from = text;
-    if (!s->wording->templated)
+    if (!s->laid_out)
         return size;
-    while (size > 0 && is_blank(text[size - 1]))
+    if (s->wording->chat != NULL) {
+        bool more;
+        const size_t lead = sheaf__chat_no_thoughts(&more, s->wording->chat, text, size);
+        size = more ? 0 : size - lead;
+        *from += lead;
+    }
+    while (size > 0 && is_blank((*from)[size - 1]))
         size--;
     while (size > 0 && is_blank(**from)) {
         (*from)++;
@@ -117,7 +131,7 @@ sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *s, con
         return st;
     if (text != NULL) {
         text[find_stop(s, text, strlen(text))] = '\0';
-        st = sheaf__wording_answer_in(answer, s->wording, text);
+        st = sheaf__wording_answer(answer, s->wording, s->laid_out, text);
         free(text);
     }
     if (st != NULL || out == NULL)

@@ -5,9 +5,10 @@
 
 #include "infer/wording.h"
 
-/* All zero but the first three at first. */
+/* All zero but the first four at first. */
 typedef struct sheaf__spoken {
     const sheaf__wording *wording;
+    bool laid_out;           /* the prompt, by a template, as all of a wording that is templated */
     const char *const *stop; /* [nstop] texts that end the answer, none empty; borrowed */
     int64_t nstop;
     bool over;  /* one of them is there: no further token changes the answer */
@@ -20,8 +21,9 @@ typedef struct sheaf__spoken {
 
 /* sheaf__spoken_more - *out: what the tokens so far add for certain (malloc'd, perhaps empty; `out`
  * NULL: only `over` is of interest). What may be half a character is held back, what may be the
- * beginning of a text that ends the answer, and, where a template lays the text out, blanks at both
- * ends. */
+ * beginning of a text that ends the answer, and, of a prompt that is laid out, blanks at both
+ * ends and the thoughts that there are none of. `ids` are without the token that ended the answer,
+ * here and below. */
 sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *spoken, const int32_t *ids, int64_t n);
 /* sheaf__spoken_end - *answer: all of it, up to the text that ends it; NULL for a model without
  * text. *out (may be NULL): what is missing of it; where it is not what was said so far (the model

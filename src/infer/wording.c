@@ -205,6 +205,7 @@ static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wordi
                                   : encode(out, block, w, text.text, text.size,
                                            &(sheaf__encode_options){ .plain_range = plain_range,
                                                                      .plain_ranges = ranges });
+    out->laid_out = st == NULL;
     free(plain_range);
     sheaf__rendered_release(&text);
     return st;

@@ -33,9 +33,12 @@ typedef struct sheaf__wording {
     bool templated;             /* texts are laid out too, not conversations alone */
     sheaf__chat_template *chat; /* of conversations; NULL: `version`, where templated */
     sheaf__template version;
-    bool dated;         /* a date was given */
-    bool today;         /* `chat` writes today's */
-    int32_t end;        /* the token that ends an answer by `chat`; -1 = none */
+    bool dated;                      /* a date was given */
+    bool today;                      /* `chat` writes today's */
+    int32_t end;                     /* the token that ends an answer by `chat`; -1 = none */
+    const char *end_text;            /* where that is no token: the text that does; NULL = none */
+    int64_t stop[SHEAF_MAX_EOS + 1]; /* [nstop] ids that end any answer */
+    int nstop;
     int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
     bool placed;        /* pictures stand in conversations, by the family's form: */
@@ -125,18 +128,27 @@ const char *sheaf__wording_template(const sheaf__wording *wording);
  * not UTF-8 becomes U+FFFD. *out is NULL for a model without text. */
 sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *wording, const int32_t *ids,
                                     int64_t n);
-/* sheaf__wording_answer - the same, and of a templated model the answer in it, without blanks
- * around. */
-sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *wording, const int32_t *ids,
-                                    int64_t n);
-/* sheaf__wording_answer_in - the answer in text that was decoded. */
-sheaf_status *sheaf__wording_answer_in(char **out, const sheaf__wording *wording, const char *text);
-
 /* sheaf__wording_without_nul - appends text in which a NUL is U+FFFD: texts are C strings here. */
 void sheaf__wording_without_nul(sheaf_text *text, const char *bytes, size_t size);
 
-/* sheaf__same_answer - equal, apart from blanks (ASCII) at both ends; any_case: also apart from the
- * case of letters of ASCII. */
-bool sheaf__same_answer(const char *a, const char *b, bool any_case);
+/* Where an answer ends, what its text is, and when two are equal.
+ *   sheaf__wording_end_at - these ids end any answer, in place of the config's; besides, the one
+ * that training writes behind texts does.
+ *   sheaf__wording_stops - as sheaf__generate_options has them: stop[nstop + nturn].
+ *   sheaf__wording_ends - is `id` one of them?
+ *   sheaf__wording_answer - the answer in text that was decoded, without the token that ended it:
+ * of one that is laid out, as all of a templated wording, without blanks around, and without the
+ * thoughts that a template writes where an answer has none.
+ *   sheaf__wording_same - equal, apart from blanks (ASCII) at both ends, and from how thoughts are
+ * set off where the template sets them off; any_case: also apart from the case of letters of ASCII.
+ * NULL equals nothing. */
+void sheaf__wording_end_at(sheaf__wording *wording, const int64_t *id, int n);
+void sheaf__wording_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *nturn,
+                          const sheaf__wording *wording);
+bool sheaf__wording_ends(const sheaf__wording *wording, int64_t id, bool laid_out);
+sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *wording, bool laid_out,
+                                    const char *text);
+bool sheaf__wording_same(const sheaf__wording *wording, const char *a, const char *b,
+                         bool any_case);
 
 #endif

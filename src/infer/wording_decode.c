@@ -1,4 +1,5 @@
-/* wording_decode.c - tokens back to texts, and the answer in them: see wording.h. */
+/* wording_decode.c - tokens back to texts: where an answer ends, what it is, and when two are
+ * equal. See wording.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,45 +64,76 @@ sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *w, const i
     return w->config->byte_vocab ? decode_bytes(out, ids, n) : NULL;
 }
 
+/* ---- where an answer ends ---- */
+
+static bool is_among(const int64_t *ids, int n, int64_t id)
+{
+    for (int i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+void sheaf__wording_end_at(sheaf__wording *w, const int64_t *id, int n)
+{
+    const int64_t taught = w->tokenizer == NULL || w->stored.eos == NULL
+                               ? -1
+                               : sheaf__tokenizer_find(w->tokenizer, w->stored.eos);
+    memcpy(w->stop, id, (size_t)n * sizeof *id);
+    w->nstop = n;
+    if (n == 0 && w->eos >= 0)
+        w->stop[w->nstop++] = w->eos;
+    if (taught >= 0 && !is_among(w->stop, w->nstop, taught))
+        w->stop[w->nstop++] = taught;
+}
+
+void sheaf__wording_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *nturn,
+                          const sheaf__wording *w)
+{
+    memcpy(stop, w->stop, (size_t)w->nstop * sizeof *stop);
+    *nstop = w->nstop;
+    *nturn = w->end >= 0;
+    stop[w->nstop] = w->end;
+    if (w->templated) {
+        *nstop += *nturn;
+        *nturn = 0;
+    }
+}
+
+bool sheaf__wording_ends(const sheaf__wording *w, int64_t id, bool laid_out)
+{
+    return is_among(w->stop, w->nstop, id) ||
+           (w->end >= 0 && id == w->end && (laid_out || w->templated));
+}
+
+/* ---- its text, and when two are equal ---- */
+
 static bool is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static size_t trimmed(const char **text)
+static sheaf__text_piece trimmed(sheaf__text_piece p)
 {
-    size_t n = strlen(*text);
-    while (n > 0 && is_blank((*text)[n - 1]))
-        n--;
-    while (n > 0 && is_blank(**text)) {
-        (*text)++;
-        n--;
-    }
-    return n;
+    while (p.size > 0 && is_blank(p.at[p.size - 1]))
+        p.size--;
+    for (; p.size > 0 && is_blank(*p.at); p.at++)
+        p.size--;
+    return p;
 }
 
-sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const int32_t *ids,
-                                    int64_t n)
+sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, bool laid_out,
+                                    const char *text)
 {
-    char *text = NULL;
-    sheaf_status *st = sheaf__wording_decode(&text, w, ids, n);
-    *out = NULL;
-    if (st == NULL && text != NULL)
-        st = sheaf__wording_answer_in(out, w, text);
-    free(text);
-    return st;
-}
-
-sheaf_status *sheaf__wording_answer_in(char **out, const sheaf__wording *w, const char *text)
-{
+    sheaf__text_piece answer = { text, strlen(text) };
+    bool more;
     if (w->templated && w->chat == NULL)
         return sheaf__template_answer(out, w->version, text);
-    if (w->templated) {
-        const size_t n = trimmed(&text);
-        *out = strndup(text, n);
-        return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
+    if (laid_out || w->templated) {
+        const size_t lead = sheaf__chat_no_thoughts(&more, w->chat, text, answer.size);
+        answer = trimmed((sheaf__text_piece){ text + lead, answer.size - lead });
     }
-    *out = strdup(text);
+    *out = strndup(answer.at, answer.size);
     return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
 }
 
@@ -110,13 +142,25 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
 }
 
-bool sheaf__same_answer(const char *a, const char *b, bool any_case)
+static bool same(sheaf__text_piece a, sheaf__text_piece b, bool any_case)
 {
-    const size_t n = trimmed(&a);
-    if (trimmed(&b) != n)
+    a = trimmed(a);
+    b = trimmed(b);
+    if (a.size != b.size)
         return false;
-    for (size_t i = 0; i < n; i++)
-        if (any_case ? lower(a[i]) != lower(b[i]) : a[i] != b[i])
+    for (size_t i = 0; i < a.size; i++)
+        if (any_case ? lower(a.at[i]) != lower(b.at[i]) : a.at[i] != b.at[i])
             return false;
     return true;
+}
+
+bool sheaf__wording_same(const sheaf__wording *w, const char *a, const char *b, bool any_case)
+{
+    if (a == NULL || b == NULL)
+        return false;
+    sheaf__text_piece thoughts[2] = { { "", 0 }, { "", 0 } },
+                      rest[2] = { { a, strlen(a) }, { b, strlen(b) } };
+    for (int i = 0; i < 2 && w->chat != NULL; i++)
+        sheaf__chat_divide(&thoughts[i], &rest[i], w->chat);
+    return same(thoughts[0], thoughts[1], any_case) && same(rest[0], rest[1], any_case);
 }

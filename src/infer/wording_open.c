@@ -122,6 +122,14 @@ void sheaf__wording_note_date(const sheaf__wording *w, bool used, const sheaf_ev
         sheaf_note(events, "--date has no effect: no prompt is put in a chat template");
 }
 
+/* The mark that ends an answer; a tokenizer that has no token for it spells it out. */
+static void find_end(sheaf__wording *w)
+{
+    const char *end = sheaf__chat_template_stop(w->chat, w->stored.eos);
+    w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
+    w->end_text = w->end >= 0 || end == NULL || end[0] == '\0' ? NULL : end;
+}
+
 /* Of a model of text: the template that is named, else the tokenizer's. */
 static sheaf_status *find_chat(sheaf__wording *w, const char *name, bool of_run)
 {
@@ -130,11 +138,9 @@ static sheaf_status *find_chat(sheaf__wording *w, const char *name, bool of_run)
         st = sheaf__chat_template_settled(&w->chat, name, &w->stored);
     else if (name != NULL || w->stored.program != NULL)
         st = sheaf__chat_template_choose(&w->chat, name, &w->stored);
-    if (st != NULL || w->chat == NULL)
-        return st;
-    const char *end = sheaf__chat_template_stop(w->chat, w->stored.eos);
-    w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
-    return NULL;
+    if (st == NULL && w->chat != NULL)
+        find_end(w);
+    return st;
 }
 
 static bool is_old_template(const char *name)
@@ -173,9 +179,10 @@ static sheaf_status *own_chat(sheaf__wording *w, const sheaf__wording_options *o
     if (st == NULL)
         sheaf_note(o->events, "prompt template %s, the family's own (--template changes it)",
                    sheaf__chat_template_name(w->chat));
-    const char *end = st == NULL ? sheaf__chat_template_stop(w->chat, w->stored.eos) : NULL;
-    w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
-    return st == NULL ? take_date(w, o) : st;
+    if (st != NULL)
+        return st;
+    find_end(w);
+    return take_date(w, o);
 }
 
 /* Of a family whose pictures stand in conversations: its prompts always are some. */
@@ -224,8 +231,8 @@ static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_optio
     return NULL;
 }
 
-sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,
-                                  const sheaf__wording_options *options)
+static sheaf_status *open_any(sheaf__wording *out, const sheaf_config *config,
+                              const sheaf__wording_options *options)
 {
     *out = (sheaf__wording){ .config = config,
                              .max_length = options->max_length,
@@ -244,6 +251,14 @@ sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *confi
         return open_text(out, options);
     sheaf_status *st = find_template(out, options);
     return st == NULL ? find_tokenizer(out, options) : st;
+}
+
+sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,
+                                  const sheaf__wording_options *options)
+{
+    sheaf_status *st = open_any(out, config, options);
+    sheaf__wording_end_at(out, config->eos, config->neos);
+    return st;
 }
 
 sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *w,

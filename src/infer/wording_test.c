@@ -66,6 +66,12 @@ static void test_open__which_template_it_is(void **state)
     sheaf__wording_close(&w);
 }
 
+static sheaf_status *answer_of(char **text, const sheaf__wording *w, const int32_t *ids, int64_t n)
+{
+    sheaf__spoken s = { .wording = w, .laid_out = w->templated };
+    return sheaf__spoken_end(NULL, text, &s, ids, n);
+}
+
 static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
 {
     sheaf_config config = config_of(SHEAF_COGVLM);
@@ -79,7 +85,7 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     CHECK_FAILS(sheaf__wording_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true),
                 SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
     char *text;
-    CHECK_OK(sheaf__wording_answer(&text, &w, (int32_t[]){ 1 }, 1));
+    CHECK_OK(answer_of(&text, &w, (int32_t[]){ 1 }, 1));
     assert_null(text);
     sheaf__wording_close(&w);
     CHECK_FAILS(
@@ -208,7 +214,7 @@ static void test_answer__of_a_template_is_what_follows_it(void **state)
         ids[n] = EOS;
         CHECK_OK(sheaf__wording_open(&w, &config,
                                      &(sheaf__wording_options){ .version = rows[i].version }));
-        CHECK_OK(sheaf__wording_answer(&text, &w, ids, n + 1));
+        CHECK_OK(answer_of(&text, &w, ids, n + 1));
         assert_string_equal(text, rows[i].want);
         free(text);
         sheaf__wording_close(&w);
@@ -231,10 +237,12 @@ static void test_same_answer__with_and_without_case(void **state)
         { "[", "{", false, false },
         { "@", "`", false, false },
         { "\xC3\x84", "\xC3\xA4", false, false }, /* letters of ASCII only */
+        { NULL, "ab", false, false },
     };
+    const sheaf__wording w = { 0 };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (sheaf__same_answer(rows[i].a, rows[i].b, false) != rows[i].exact ||
-            sheaf__same_answer(rows[i].a, rows[i].b, true) != rows[i].nocase)
+        if (sheaf__wording_same(&w, rows[i].a, rows[i].b, false) != rows[i].exact ||
+            sheaf__wording_same(&w, rows[i].a, rows[i].b, true) != rows[i].nocase)
             fail_msg("'%s' and '%s'", rows[i].a, rows[i].b);
 }
 
@@ -343,7 +351,7 @@ static void test_spoken__a_token_says_what_is_certain(void **state)
     int32_t ids[ARRAY_LEN(rows)];
     char *more, *answer;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__spoken s = { .wording = &w };
+    sheaf__spoken s = { .wording = &w, .laid_out = w.templated };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         ids[i] = rows[i].id;
         CHECK_OK(sheaf__spoken_more(&more, &s, ids, (int64_t)i + 1));
@@ -373,7 +381,7 @@ static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
     int32_t ids[sizeof tokens];
     char *more, *answer;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__spoken s = { .wording = &w };
+    sheaf__spoken s = { .wording = &w, .laid_out = w.templated };
     for (size_t i = 0; i < sizeof tokens - 1; i++)
         ids[i] = tokens[i];
     CHECK_OK(sheaf__spoken_more(&more, &s, ids, 2));

@@ -73,19 +73,9 @@ void sheaf_answer_free(sheaf_answer *answer)
 
 /* ---- on the ranks ---- */
 
-typedef struct work {
-    sheaf_model *m;
-    const sheaf__asking *a;
-    const sheaf__prompt *prompt;
-    int64_t count;
-    sheaf_answer **out;
-    sheaf__continuation *first; /* [count] of the first rank */
-    sheaf__spoken *spoken;      /* [count] of it */
-} work;
-
 /* A rank at it. */
 typedef struct member {
-    const work *w;
+    const sheaf__answering *w;
     bool first, keeps;     /* keeps: w->out is what it finds */
     sheaf__spoken *spoken; /* [count]; of ranks that keep nothing only where texts end answers */
     sheaf_status *failed;  /* the first failure of a callback */
@@ -98,6 +88,12 @@ static sheaf_status *load_images(void *self, int64_t prompt, const sheaf__pictur
     return r->w->a->load(r->w->a->self, prompt, picture, n);
 }
 
+/* Tokens so far but the one that ends the answer. */
+static int64_t spoken(const sheaf__continuation *so_far)
+{
+    return so_far->n - (so_far->ending == SHEAF__ENDS_TOKEN);
+}
+
 static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
 {
     member *r = self;
@@ -107,7 +103,7 @@ static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
         a->told(a->context, prompt, so_far->ids[so_far->n - 1]);
     if (a->said == NULL || r->failed != NULL)
         return;
-    r->failed = sheaf__spoken_more(&more, &r->spoken[prompt], so_far->ids, so_far->n);
+    r->failed = sheaf__spoken_more(&more, &r->spoken[prompt], so_far->ids, spoken(so_far));
     if (r->failed == NULL && more[0] != '\0')
         a->said(a->context, prompt, more);
     free(more);
@@ -120,7 +116,7 @@ static bool is_over(void *self, int64_t prompt, const sheaf__continuation *so_fa
     sheaf__spoken *s = &r->spoken[prompt];
     sheaf_status *st = r->first && r->w->a->said != NULL
                            ? NULL
-                           : sheaf__spoken_more(NULL, s, so_far->ids, so_far->n);
+                           : sheaf__spoken_more(NULL, s, so_far->ids, spoken(so_far));
     if (r->failed == NULL)
         r->failed = st;
     else
@@ -129,11 +125,14 @@ static bool is_over(void *self, int64_t prompt, const sheaf__continuation *so_fa
 }
 
 /* What this rank keeps; of pictures with a number, space for what is seen of them. */
-static sheaf_status *find_past(sheaf__generate_options *how, const work *w, sheaf__model *model)
+static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answering *w,
+                               sheaf__model *model)
 {
     const int64_t look = w->count == 1 ? w->prompt->look : 0;
-    sheaf__rank_past *p = sheaf__model_past(w->m, model->context);
     sheaf_status *st = NULL;
+    if (w->m == NULL)
+        return NULL;
+    sheaf__rank_past *p = sheaf__model_past(w->m, model->context);
     how->past = &p->past;
     if (look == 0)
         return NULL;
@@ -154,36 +153,36 @@ static sheaf_status *find_past(sheaf__generate_options *how, const work *w, shea
 }
 
 /* Whoever listens hears of the first group alone. */
-static bool divides(const work *w)
+static bool divides(const sheaf__answering *w)
 {
-    return w->m->dp > 1 && w->count > 1 && w->a->told == NULL && w->a->said == NULL;
+    return w->count > 1 && w->a->told == NULL && w->a->said == NULL;
 }
 
 static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model *model)
 {
-    const work *w = r->w;
+    const sheaf__answering *w = r->w;
     const sheaf__asking *a = w->a;
-    int64_t stop[SHEAF_MAX_EOS + 1];
-    int nstop = w->m->nstop;
-    memcpy(stop, w->m->stop, sizeof w->m->stop);
-    if (a->turn && a->wording->end >= 0)
-        stop[nstop++] = a->wording->end;
-    sheaf__generate_options how = { .sampling = a->sampling,
-                                    .max_new = a->max_new,
-                                    .max_length = a->max_length,
-                                    .batch = a->batch,
-                                    .stop = stop,
-                                    .nstop = nstop,
-                                    .number = a->number,
-                                    .divided = divides(w),
-                                    .load = a->load != NULL ? load_images : NULL,
-                                    .told = r->first && (a->told != NULL || a->said != NULL) ? tell
-                                                                                             : NULL,
-                                    .over = a->nstop > 0 ? is_over : NULL,
-                                    .self = r,
-                                    .best = a->best,
-                                    .stop_now = a->stop_now,
-                                    .events = r->first ? a->events : NULL };
+    int64_t stop[SHEAF_MAX_EOS + 2];
+    int nstop, nturn;
+    sheaf__wording_stops(stop, &nstop, &nturn, a->wording);
+    sheaf__generate_options how = {
+        .sampling = a->sampling,
+        .max_new = a->max_new,
+        .max_length = a->max_length,
+        .batch = a->batch,
+        .stop = stop,
+        .nstop = nstop,
+        .nturn = nturn,
+        .number = a->number,
+        .divided = divides(w),
+        .load = a->load != NULL ? load_images : NULL,
+        .told = r->first && (a->told != NULL || a->said != NULL) ? tell : NULL,
+        .over = a->nstop > 0 || a->wording->end_text != NULL ? is_over : NULL,
+        .self = r,
+        .best = a->best,
+        .stop_now = a->stop_now,
+        .events = r->first ? a->events : NULL
+    };
     sheaf_status *st = sheaf__agree_groups(model->context, find_past(&how, w, model));
     if (st == NULL)
         st = sheaf__generate(out, model, w->prompt, w->count, &how);
@@ -198,17 +197,20 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
     return st;
 }
 
-static sheaf__spoken *new_spoken(const work *w)
+static sheaf__spoken *new_spoken(const sheaf__answering *w)
 {
     sheaf__spoken *s = calloc((size_t)w->count, sizeof *s);
     for (int64_t i = 0; i < w->count && s != NULL; i++)
-        s[i] =
-            (sheaf__spoken){ .wording = w->a->wording, .stop = w->a->stop, .nstop = w->a->nstop };
+        s[i] = (sheaf__spoken){ .wording = w->a->wording,
+                                .laid_out = w->prompt[i].laid_out || w->a->wording->templated,
+                                .stop = w->a->stop,
+                                .nstop = w->a->nstop };
     return s;
 }
 
 /* Other groups' are passed on, so their ranks have space for them: in one block. */
-static sheaf_status *keep_logprobs(sheaf__continuation *own, float **block, const work *w)
+static sheaf_status *keep_logprobs(sheaf__continuation *own, float **block,
+                                   const sheaf__answering *w)
 {
     const int64_t n = w->a->max_new, best = n * w->a->best;
     *block = malloc((size_t)(w->count * (n + 2 * best)) * sizeof **block + 1);
@@ -223,9 +225,9 @@ static sheaf_status *keep_logprobs(sheaf__continuation *own, float **block, cons
     return NULL;
 }
 
-static sheaf_status *on_rank(void *self, sheaf__model *model)
+sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
 {
-    const work *w = self;
+    const sheaf__answering *w = self;
     member r = { .w = w,
                  .first = sheaf__is_first(model->context),
                  .keeps = sheaf__crew_keeps(model->context) };
@@ -241,7 +243,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
             st = sheaf_fail(SHEAF_E_MEMORY, "answers");
         for (int64_t i = 0; i < w->count && st == NULL; i++)
             own[i].ids = ids + i * w->a->max_new;
-        if (st == NULL && divides(w) && w->a->logprobs)
+        if (st == NULL && divides(w) && model->context->peers != NULL && w->a->logprobs)
             st = keep_logprobs(own, &logprobs, w);
     }
     st = sheaf__agree_groups(model->context, st);
@@ -260,9 +262,11 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
 
 /* ---- all of it ---- */
 
-static sheaf_status *make_space(work *w)
+sheaf_status *sheaf__answering_begin(sheaf__answering *w)
 {
     const sheaf__asking *a = w->a;
+    for (int64_t i = 0; i < w->count; i++)
+        w->out[i] = NULL;
     if (a->max_new > INT64_MAX / 64 / (a->best + 1) / w->count)
         return sheaf_fail(SHEAF_E_MEMORY, "%lld answers of %lld tokens", (long long)w->count,
                           (long long)a->max_new);
@@ -281,7 +285,7 @@ static sheaf_status *make_space(work *w)
 }
 
 /* Answers as text; the rest of each is said. */
-static sheaf_status *finish(const work *w)
+static sheaf_status *finish(const sheaf__answering *w)
 {
     const sheaf__asking *a = w->a;
     sheaf_status *st = NULL;
@@ -289,7 +293,7 @@ static sheaf_status *finish(const work *w)
         char *rest = NULL;
         w->out[i]->said = w->first[i];
         st = sheaf__spoken_end(a->said != NULL ? &rest : NULL, &w->out[i]->text, &w->spoken[i],
-                               w->first[i].ids, w->first[i].n);
+                               w->first[i].ids, spoken(&w->first[i]));
         if (st == NULL && rest != NULL && rest[0] != '\0')
             a->said(a->context, i, rest);
         free(rest);
@@ -297,25 +301,33 @@ static sheaf_status *finish(const work *w)
     return st;
 }
 
+sheaf_status *sheaf__answering_end(sheaf__answering *w, sheaf_status *st)
+{
+    if (st == NULL)
+        st = finish(w);
+    for (int64_t i = 0; i < w->count && w->spoken != NULL; i++)
+        sheaf__spoken_release(&w->spoken[i]);
+    free(w->spoken);
+    free(w->first);
+    w->spoken = NULL;
+    w->first = NULL;
+    return st;
+}
+
 sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
                                   int64_t count, const sheaf__asking *a)
 {
-    work w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
+    sheaf__answering w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
     sheaf_status *st = sheaf__model_ready(m, prompt, count, a);
     if (st == NULL)
-        st = make_space(&w);
+        st = sheaf__answering_begin(&w);
     if (st == NULL && a->begin != NULL)
         st = a->begin(a->context);
     if (st == NULL)
-        st = sheaf__crowd_do(m->crowd, on_rank, &w);
-    if (st == NULL)
-        st = finish(&w);
-    for (int64_t i = 0; i < count && w.spoken != NULL; i++)
-        sheaf__spoken_release(&w.spoken[i]);
-    free(w.spoken);
-    free(w.first);
+        st = sheaf__crowd_do(m->crowd, sheaf__answering_on_rank, &w);
+    st = sheaf__answering_end(&w, st);
     for (int64_t i = 0; i < count && st != NULL; i++) {
         sheaf_answer_free(out[i]);
         out[i] = NULL;

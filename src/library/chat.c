@@ -114,7 +114,6 @@ sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *c, const char *que
     *out = NULL;
     a.wording = &c->wording;
     a.number = c->answers;
-    a.turn = true;
     sheaf_status *st = sheaf__dialogue_ask(&prompt, &block, &c->talk, question);
     if (st == NULL)
         st = sheaf__model_room(c->model, &prompt, &a);

@@ -76,7 +76,6 @@ static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt
         return st;
     a->load = sheaf__prompts_load;
     a->self = (void *)prompts;
-    a->turn = m->wording.templated || prompts->laid_out;
     sheaf__model_hear(a, &hearer, o);
     return sheaf__model_answer(out, m, prompts->prompt, prompts->count, a);
 }

@@ -143,13 +143,10 @@ sheaf_status *sheaf__generation_config_read(sheaf__generation_config *g, const c
     return st;
 }
 
-void sheaf__generation_config_stops(int64_t stop[SHEAF_MAX_EOS], int *n,
-                                    const sheaf__generation_config *g, const sheaf__wording *w)
+void sheaf__generation_config_stops(sheaf__wording *w, const sheaf__generation_config *g)
 {
-    *n = g->neos >= 0 ? g->neos : w->config->neos;
-    memcpy(stop, g->neos >= 0 ? g->eos : w->config->eos, sizeof g->eos);
-    if (*n == 0 && w->eos >= 0)
-        stop[(*n)++] = w->eos;
+    if (g->neos >= 0)
+        sheaf__wording_end_at(w, g->eos, g->neos);
 }
 
 void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__picture_form *form)

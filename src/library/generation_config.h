@@ -25,10 +25,8 @@ typedef struct sheaf__generation_config {
  * SHEAF_E_UNSUPPORTED with file and key. */
 sheaf_status *sheaf__generation_config_read(sheaf__generation_config *out, const char *folder,
                                             const sheaf_events *events);
-/* sheaf__generation_config_stops - the ids that end an answer: the file's, else the config's, else
- * the tokenizer's. */
-void sheaf__generation_config_stops(int64_t stop[SHEAF_MAX_EOS], int *n,
-                                    const sheaf__generation_config *g, const sheaf__wording *w);
+/* sheaf__generation_config_stops - an answer ends at the file's ids, where it has some. */
+void sheaf__generation_config_stops(sheaf__wording *w, const sheaf__generation_config *g);
 
 /* sheaf__generation_config_family - what the file leaves open is as the family's own program asks
  * (sheaf__picture_form): of prompts that are texts. */

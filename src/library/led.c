@@ -193,8 +193,8 @@ static sheaf_status *answer(sheaf_model *m, sheaf__led *led, const order *o, she
     sheaf_status *st = share(&block, &picture, led, o, &m->opened.config, NULL);
     if (st == NULL) {
         a->number = o->number;
-        a->turn = true;
         unpack(&prompt, o, block, picture);
+        prompt.laid_out = true;
         st = sheaf__process_agree(sheaf__model_answer(&said, m, &prompt, 1, a));
         sheaf_answer_free(said);
     }

@@ -87,7 +87,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     if (st == NULL)
         st = sheaf_in(sheaf__placement_read(&m->placement, o->place, m->opened.schema), "place");
     if (st == NULL)
-        sheaf__generation_config_stops(m->stop, &m->nstop, &m->generation, &m->wording);
+        sheaf__generation_config_stops(&m->wording, &m->generation);
     return st;
 }
 

@@ -28,8 +28,6 @@ struct sheaf_model {
     sheaf__generation_config generation;
     /* Of prompt and answer, at most; 0: what is asked first decides. */
     _Atomic int64_t positions;
-    int64_t stop[SHEAF_MAX_EOS];
-    int nstop;
     /* for when it is loaded */
     char *place, *isa;
     sheaf__placement placement;
@@ -60,7 +58,6 @@ typedef struct sheaf__asking {
     const sheaf__wording *wording; /* of the answers */
     sheaf__sampling sampling;
     int64_t max_new, max_length, batch, number; /* as there */
-    bool turn; /* the token that ends a turn by the template ends an answer too */
     bool logprobs;
     int64_t best;
     const char *const *stop; /* [nstop] texts that end an answer */
@@ -77,6 +74,24 @@ typedef struct sheaf__asking {
     bool partial; /* then what was said so far is the answer */
     const sheaf_events *events;
 } sheaf__asking;
+
+/* Answers on their way, on ranks that the caller has: zeroed but for the first lines. */
+typedef struct sheaf__answering {
+    const sheaf__asking *a;
+    const sheaf__prompt *prompt; /* [count] */
+    int64_t count;
+    sheaf_answer **out;         /* [count]; the caller's to free, also after a failure */
+    sheaf_model *m;             /* whose ranks keep what they read; NULL: nothing is kept */
+    sheaf__continuation *first; /* [count] of the first rank */
+    sheaf__spoken *spoken;      /* [count] of it */
+} sheaf__answering;
+
+/* sheaf__answering_begin - makes space; sheaf__answering_on_rank - collective: the work of each
+ * rank; sheaf__answering_end - `st` (of all that came before, which it gives back), else the
+ * answers as texts; releases all but `out`. */
+sheaf_status *sheaf__answering_begin(sheaf__answering *w);
+sheaf_status *sheaf__answering_on_rank(void *answering, sheaf__model *model);
+sheaf_status *sheaf__answering_end(sheaf__answering *w, sheaf_status *st);
 
 /* sheaf__model_answer - out[i] answers prompt[i]; loads the model where that was put off. All of
  * `out` is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */

@@ -80,6 +80,19 @@ static sheaf_status *compare(sheaf_status *st, sheaf_text *t)
     return st;
 }
 
+/* The ids of generation_config.json and of the tokenizer, which are files of each host's own. */
+static void add_endings(sheaf_text *t, const sheaf__wording *w)
+{
+    sheaf__text_add(t, "the ids that end an answer\t");
+    for (int i = 0; i < w->nstop; i++)
+        sheaf__text_add(t, "%s%" PRId64, i == 0 ? "" : ", ", w->stop[i]);
+    if (w->nstop == 0)
+        sheaf__text_add(t, "none");
+    if (w->end >= 0)
+        sheaf__text_add(t, ", of a turn %" PRId32, w->end);
+    sheaf__text_add(t, "\n");
+}
+
 sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
 {
     sheaf_text t = { 0 };
@@ -98,6 +111,8 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
                     j->tp, j->dp, j->opened.schema == NULL ? 0 : j->opened.schema->slices,
                     sheaf_dtype_name(j->dtype), j->micro_batch, j->positions,
                     j->place == NULL ? "" : j->place, j->padded, j->after != NULL);
+    if (j->after != NULL)
+        add_endings(&t, &j->wording);
     if (st == NULL)
         add(&t, "the data", sheaf_data_hash(j->rows));
     return compare(st, &t);
@@ -150,19 +165,6 @@ static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const s
     return st;
 }
 
-/* The ids of generation_config.json and of the tokenizer, which are files of each host's own. */
-static void add_endings(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
-{
-    sheaf__text_add(t, "the ids that end an answer\t");
-    for (int i = 0; i < m->nstop; i++)
-        sheaf__text_add(t, "%s%" PRId64, i == 0 ? "" : ", ", m->stop[i]);
-    if (m->nstop == 0)
-        sheaf__text_add(t, "none");
-    if (a->turn && a->wording != NULL && a->wording->end >= 0)
-        sheaf__text_add(t, ", of a turn %" PRId32, a->wording->end);
-    sheaf__text_add(t, "\n");
-}
-
 static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
 {
     const sheaf__sampling *s = &a->sampling;
@@ -177,7 +179,7 @@ static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking 
                     (double)s->repetition_penalty, a->logprobs, a->best);
     for (int64_t i = 0; i < a->nstop; i++)
         add_hash(t, "--stop", a->stop[i]);
-    add_endings(t, m, a);
+    add_endings(t, a->wording);
 }
 
 sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,

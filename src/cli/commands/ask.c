@@ -344,17 +344,25 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
     return NULL;
 }
 
-static sheaf_status *expected_text(char **out, const one_row *r, const sheaf__wording *w)
+/* The labels from the first one on, up to the end of the answer, which says too whether a template
+ * laid the row out. */
+static sheaf_status *expected_text(char **out, bool *laid_out, const one_row *r,
+                                   const sheaf__wording *w)
 {
-    int32_t *ids = malloc((size_t)r->seq * sizeof *ids + 1);
-    int64_t n = 0;
-    if (ids == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "expected answer");
-    for (int64_t t = 0; t < r->seq; t++)
-        if (r->batch.labels[t] >= 0 && r->batch.labels[t] != w->eos)
-            ids[n++] = r->batch.labels[t];
-    sheaf_status *st = n == 0 ? NULL : sheaf__wording_decode(out, w, ids, n);
-    free(ids);
+    int64_t first = 0, n = 0;
+    while (first < r->seq && r->batch.labels[first] < 0)
+        first++;
+    const int32_t *label = r->batch.labels + first;
+    while (first + n < r->seq && label[n] >= 0 && !sheaf__wording_ends(w, label[n], true))
+        n++;
+    *laid_out = first + n < r->seq && w->end >= 0 && label[n] == w->end;
+    sheaf_status *st = n == 0 ? NULL : sheaf__wording_decode(out, w, label, n);
+    char *end =
+        st == NULL && *out != NULL && w->end_text != NULL ? strstr(*out, w->end_text) : NULL;
+    if (end != NULL) {
+        *laid_out = true;
+        *end = '\0';
+    }
     return st;
 }
 
@@ -364,6 +372,7 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     const sheaf_batch_images images = sheaf_data_images(data, &row, 1);
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
+    bool laid_out = false;
     sheaf_status *st = sheaf_data_batch(&r->batch, data, &row, 1);
     r->images = images.images;
     r->image_rows = images.images * sheaf__image_positions(w->config);
@@ -376,9 +385,10 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
                                        "fewer positions than --max-length %" PRId64, w->max_length),
                         "%" PRId64, r->context - r->begin);
     if (st == NULL)
-        st = expected_text(&about.expected, r, w);
+        st = expected_text(&about.expected, &laid_out, r, w);
     if (st == NULL)
         st = copy_context(&prompt, &about.block, r, w->config, data, row);
+    prompt.laid_out = laid_out;
     if (st == NULL)
         return sheaf__prompts_put(out, &prompt, &about);
     free(about.expected);
@@ -401,34 +411,7 @@ sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *pi
     return sheaf_data_row_pixels(picture, n, self, prompt);
 }
 
-/* ---- answers ---- */
-
-sheaf_status *ask_answers_new(sheaf__continuation **out, int64_t count, int64_t max_new)
-{
-    *out = NULL;
-    if (count < 1 || max_new > INT64_MAX / 4 / count)
-        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count,
-                          max_new);
-    sheaf__continuation *list = calloc((size_t)count, sizeof *list);
-    int32_t *ids = malloc((size_t)(count * max_new) * sizeof *ids);
-    if (list == NULL || ids == NULL) {
-        free(list);
-        free(ids);
-        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count,
-                          max_new);
-    }
-    for (int64_t i = 0; i < count; i++)
-        list[i].ids = ids + i * max_new;
-    *out = list;
-    return NULL;
-}
-
-void ask_answers_free(sheaf__continuation *list)
-{
-    if (list != NULL)
-        free(list[0].ids);
-    free(list);
-}
+/* ---- how a model is laid out ---- */
 
 static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__placement *place,
                              const ask_layout *l, const sheaf__opened *opened)

@@ -67,11 +67,6 @@ sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *wording, const
 /* ask_data_load - sheaf__generate_options.load for them; self is the data set. */
 sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
 
-/* ask_answers_new - `count` continuations of at most max_new tokens each; ask_answers_free()
- * accepts NULL. */
-sheaf_status *ask_answers_new(sheaf__continuation **out, int64_t count, int64_t max_new);
-void ask_answers_free(sheaf__continuation *list);
-
 /* How a model is laid out to be asked. */
 typedef struct ask_layout {
     const char *place;

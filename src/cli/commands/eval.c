@@ -43,10 +43,16 @@ typedef struct work {
     int64_t seq;
     /* with --match: */
     sheaf__prompts prompts;
-    sheaf__generate_options how;
-    int64_t ends[SHEAF_MAX_EOS];
-    sheaf__continuation *out; /* of rank 0 */
+    sheaf__asking asking;
+    sheaf__answering answering;
+    sheaf_answer **out; /* [prompts.count] */
 } work;
+
+static sheaf_status *answer_all(void *self, sheaf__model *model)
+{
+    work *w = self;
+    return sheaf__answering_on_rank(&w->answering, model);
+}
 
 static sheaf_status *write_logits(void *self, int64_t row, int64_t position, const float *logits)
 {
@@ -57,23 +63,6 @@ static sheaf_status *write_logits(void *self, int64_t row, int64_t position, con
     const int64_t vocab = w->judge.opened.config.vocab;
     return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * vocab * 4, logits,
                                     vocab * 4);
-}
-
-static sheaf_status *answer_all(void *self, sheaf__model *model)
-{
-    work *w = self;
-    const bool keeps = sheaf__crew_keeps(model->context);
-    sheaf__generate_options how = w->how;
-    sheaf__continuation *own = NULL;
-    how.events = sheaf__is_first(model->context) ? w->judge.events : NULL;
-    how.stop_now = w->stop;
-    how.divided = true;
-    sheaf_status *st = keeps ? NULL : ask_answers_new(&own, w->prompts.count, how.max_new);
-    if (st == NULL)
-        st =
-            sheaf__generate(keeps ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
-    ask_answers_free(own);
-    return st;
 }
 
 /* Under another name until all are there. The first rank of every group writes; of processes each
@@ -94,6 +83,7 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
         st = sheaf__partial_path(&w->partial, w->save_logits, "partial", 0);
     if (st == NULL && w->stop == NULL)
         st = cli_signals_stop(&w->stop);
+    w->asking.stop_now = w->stop;
     st = sheaf__process_agree(st);
     if (st == NULL && first)
         cli_signals_unfinished(w->partial);
@@ -182,25 +172,22 @@ static void note_mismatch(matches *m, int64_t prompt, char *text, const char *ex
 
 static sheaf_status *compare(matches *m, const work *w)
 {
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < w->prompts.count && st == NULL; i++) {
-        const char *expected = w->prompts.about[i].expected;
-        char *text = NULL;
+    const sheaf__wording *words = &w->judge.wording;
+    for (int64_t i = 0; i < w->prompts.count; i++) {
+        const char *expected = w->prompts.about[i].expected, *text = sheaf_answer_text(w->out[i]);
         if (expected == NULL)
             continue;
-        st = sheaf__wording_answer(&text, &w->judge.wording, w->out[i].ids, w->out[i].n);
-        if (st != NULL)
-            break;
-        const bool equal = sheaf__same_answer(text, expected, false);
+        const bool equal = sheaf__wording_same(words, text, expected, false);
         m->compared++;
         m->equal += equal;
-        m->equal_nocase += sheaf__same_answer(text, expected, true);
-        if (equal)
-            free(text);
-        else
-            note_mismatch(m, i, text, expected);
+        m->equal_nocase += sheaf__wording_same(words, text, expected, true);
+        char *own = equal ? NULL : strdup(text);
+        if (own != NULL)
+            note_mismatch(m, i, own, expected);
+        else if (!equal)
+            return sheaf_fail(SHEAF_E_MEMORY, "answers");
     }
-    return st;
+    return NULL;
 }
 
 static void release_matches(matches *m)
@@ -275,22 +262,32 @@ static void print_result(const cli *cli, const work *w, const matches *m)
 
 static sheaf_status *read_answers(work *w)
 {
-    const sheaf__judge *j = &w->judge;
+    sheaf__judge *j = &w->judge;
+    w->asking = (sheaf__asking){ .wording = &j->wording,
+                                 .sampling = { .greedy = true },
+                                 .max_new = w->max_new,
+                                 .batch = j->micro_batch,
+                                 .load = sheaf__prompts_load,
+                                 .self = &w->prompts,
+                                 .stop_now = w->stop,
+                                 .events = j->events };
     sheaf__generation_config generation;
     sheaf_status *st = sheaf__wording_needed(&j->wording);
     if (st != NULL)
         return sheaf_in(st, "--match");
+    st = sheaf__generation_config_read(&generation, j->run.folder, NULL);
+    if (st != NULL)
+        return st;
+    sheaf__generation_config_stops(&j->wording, &generation);
     if (ask_is_tokens(j->data)) {
         st = sheaf_in(ask_data(&w->prompts, &j->wording, j->rows), "%s", j->data);
-        w->how.load = ask_data_load;
-        w->how.self = j->rows;
+        w->asking.load = ask_data_load;
+        w->asking.self = j->rows;
     } else {
         st = sheaf__prompts_read(
             &w->prompts, &j->wording,
             &(sheaf__prompts_from){
                 .file = j->data, .query = j->query, .looked_at = true, .events = j->events });
-        w->how.load = sheaf__prompts_load;
-        w->how.self = &w->prompts;
     }
     int64_t expected = 0;
     for (int64_t i = 0; i < w->prompts.count; i++)
@@ -299,17 +296,13 @@ static sheaf_status *read_answers(work *w)
         st = sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", j->data), "answers to compare with"),
             "none");
-    if (st == NULL)
-        st = sheaf__generation_config_read(&generation, j->run.folder, NULL);
-    if (st == NULL)
-        sheaf__generation_config_stops(w->ends, &w->how.nstop, &generation, &j->wording);
-    if (st == NULL)
-        st = ask_answers_new(&w->out, w->prompts.count, w->max_new);
-    w->how.sampling = (sheaf__sampling){ .greedy = true };
-    w->how.max_new = w->max_new;
-    w->how.batch = j->micro_batch;
-    w->how.stop = w->ends;
-    return st;
+    w->answering = (sheaf__answering){ .a = &w->asking,
+                                       .prompt = w->prompts.prompt,
+                                       .count = w->prompts.count };
+    if (st == NULL && (w->out = calloc((size_t)w->prompts.count, sizeof *w->out)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "answers");
+    w->answering.out = w->out;
+    return st == NULL ? sheaf__answering_begin(&w->answering) : st;
 }
 
 static sheaf_status *ready(void *self)
@@ -352,6 +345,7 @@ static sheaf_status *run(const cli *cli, work *w)
     st = cli_signals_explain(st);
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     st = finish_logits(w, st);
+    st = sheaf__answering_end(&w->answering, st);
     if (st == NULL && w->match)
         st = compare(&m, w);
     if (st == NULL)
@@ -360,7 +354,9 @@ static sheaf_status *run(const cli *cli, work *w)
     sheaf__safetensors_abandon(w->writer);
     cli_signals_unfinished(NULL);
     free(w->partial);
-    ask_answers_free(w->out);
+    for (int64_t i = 0; i < w->prompts.count && w->out != NULL; i++)
+        sheaf_answer_free(w->out[i]);
+    free(w->out);
     sheaf__prompts_release(&w->prompts);
     return st;
 }

@@ -44,13 +44,10 @@ typedef struct work {
 
 /* ---- results ---- */
 
-/* Of a text that a template laid out, blanks at the ends are not the answer's. */
-static bool same(const work *w, const char *text, const char *expected)
+static bool matches(const work *w, int64_t i)
 {
-    if (text == NULL || expected == NULL)
-        return false;
-    return w->wording->templated ? sheaf__same_answer(text, expected, false)
-                                 : strcmp(text, expected) == 0;
+    return sheaf__wording_same(w->wording, sheaf_answer_text(w->out[i]),
+                               w->prompts->about[i].expected, false);
 }
 
 static json_t *record_json(const work *w, int64_t i)
@@ -63,8 +60,7 @@ static json_t *record_json(const work *w, int64_t i)
     ask_images_json(one, about);
     if (about->expected != NULL) {
         json_object_set_new(one, "expected", ask_json(about->expected));
-        json_object_set_new(one, "match",
-                            json_boolean(same(w, sheaf_answer_text(w->out[i]), about->expected)));
+        json_object_set_new(one, "match", json_boolean(matches(w, i)));
     }
     return one;
 }
@@ -73,9 +69,10 @@ static json_t *record_json(const work *w, int64_t i)
 static void print_prompt(const work *w, int64_t i)
 {
     const sheaf__prompt_about *about = &w->prompts->about[i];
-    if (w->wording->templated && w->s->data != NULL && about->image != NULL)
+    const bool laid_out = w->wording->templated || w->prompts->prompt[i].laid_out;
+    if (laid_out && w->s->data != NULL && about->image != NULL)
         sheaf__print(w->cli->out, "%s: ", about->image);
-    else if (!w->wording->templated && about->text != NULL)
+    else if (!laid_out && about->text != NULL)
         cli_say(w->cli, about->text);
 }
 
@@ -194,13 +191,12 @@ static sheaf_status *stopped(const work *w)
 
 static void print_results(const work *w, const sheaf_model *m)
 {
-    int64_t compared = 0, matches = 0;
+    int64_t compared = 0, equal = 0;
     for (int64_t i = 0; i < w->prompts->count; i++) {
-        const char *expected = w->prompts->about[i].expected;
-        compared += expected != NULL;
-        matches += same(w, sheaf_answer_text(w->out[i]), expected);
+        compared += w->prompts->about[i].expected != NULL;
+        equal += matches(w, i);
     }
-    const double share = compared == 0 ? 0 : (double)matches / (double)compared;
+    const double share = compared == 0 ? 0 : (double)equal / (double)compared;
     if (w->cli->json) {
         print_json(w, m, compared > 0 ? &share : NULL, false);
         return;
@@ -208,7 +204,7 @@ static void print_results(const work *w, const sheaf_model *m)
     for (int64_t i = 0; i < w->prompts->count; i++)
         print_answer(w, i);
     if (compared > 0)
-        sheaf__print(w->cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)matches,
+        sheaf__print(w->cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)equal,
                      (long long)compared, 100 * share);
 }
 
@@ -253,7 +249,6 @@ static sheaf_status *answer(work *w, sheaf_model *m, sheaf__prompts *prompts, sh
     sheaf_status *st = read_prompts(prompts, &data, a, w, m);
     if (st == NULL)
         st = ask_reach(&m->opened.config, prompts, a->max_new, a->max_length, w->events);
-    a->turn = m->wording.templated || prompts->laid_out;
     st = sheaf__together_ask(st, m, prompts, a);
     if (st == NULL && (w->out = calloc((size_t)prompts->count, sizeof *w->out)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", prompts->count);

@@ -171,12 +171,7 @@ static int64_t last_question(const writing *w)
     return w->n - 1;
 }
 
-typedef struct piece {
-    const char *at;
-    size_t size;
-} piece;
-
-static void lines_off(piece *p, bool left, bool right)
+static void lines_off(sheaf__text_piece *p, bool left, bool right)
 {
     for (; left && p->size > 0 && *p->at == '\n'; p->at++)
         p->size--;
@@ -185,10 +180,10 @@ static void lines_off(piece *p, bool left, bool right)
 }
 
 /* Divides an answer into thoughts and the rest, as Qwen3's program splits and strips it. */
-static void divide_thoughts(piece *thoughts, piece *rest)
+static void divide_thoughts(sheaf__text_piece *thoughts, sheaf__text_piece *rest)
 {
     static const char open[] = "<think>", close[] = "</think>";
-    *thoughts = (piece){ rest->at, 0 };
+    *thoughts = (sheaf__text_piece){ rest->at, 0 };
     const char *end = memmem(rest->at, rest->size, close, sizeof close - 1);
     if (end == NULL)
         return;
@@ -210,9 +205,43 @@ static void divide_thoughts(piece *thoughts, piece *rest)
     lines_off(rest, true, false);
 }
 
+void sheaf__chat_divide(sheaf__text_piece *thoughts, sheaf__text_piece *rest,
+                        const sheaf__chat_template *t)
+{
+    bool more;
+    const size_t lead = sheaf__chat_no_thoughts(&more, t, rest->at, rest->size);
+    *thoughts = (sheaf__text_piece){ rest->at, 0 };
+    rest->at += lead;
+    rest->size -= lead;
+    if ((t->style.flags & SHEAF__THINK) != 0)
+        divide_thoughts(thoughts, rest);
+}
+
+size_t sheaf__chat_no_thoughts(bool *more, const sheaf__chat_template *t, const char *text,
+                               size_t size)
+{
+    static const char *const words[] = { "<think>", "</think>" };
+    const bool thinks = (t->style.flags & (SHEAF__THINK | SHEAF__THINK_EACH | SHEAF__MODES)) != 0;
+    size_t at = 0;
+    *more = false;
+    for (int i = 0; i < 2; i++) {
+        while (at < size && strchr(" \t\n\v\f\r", text[at]) != NULL && text[at] != '\0')
+            at++;
+        const size_t n = strlen(words[i]), left = size - at < n ? size - at : n;
+        if (!thinks || memcmp(text + at, words[i], left) != 0)
+            return 0;
+        if (left < n) {
+            *more = true;
+            return 0;
+        }
+        at += n;
+    }
+    return at;
+}
+
 static void put_thinking(writing *w, int64_t i)
 {
-    piece thoughts, rest = { w->message[i].content, w->message[i].size };
+    sheaf__text_piece thoughts, rest = { w->message[i].content, w->message[i].size };
     divide_thoughts(&thoughts, &rest);
     if (i > w->question && (i + 1 == w->n || thoughts.size > 0)) {
         lines_off(&rest, true, false);
@@ -284,7 +313,7 @@ static void put_modes(writing *w, bool has_system)
 
 static void put_without_first_lines(writing *w, int64_t i)
 {
-    piece rest = { w->message[i].content, w->message[i].size };
+    sheaf__text_piece rest = { w->message[i].content, w->message[i].size };
     lines_off(&rest, true, false);
     put_content(w, i, rest.at, rest.size, false);
 }

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__chat_template sheaf__chat_template;
@@ -61,6 +62,15 @@ const char *sheaf__chat_template_names(void);
 /* sheaf__chat_template_stop - the text of the token that ends an answer: "<|im_end|>". `eos` where
  * the template uses that one; NULL when there is none. Borrowed. */
 const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos);
+
+/* sheaf__chat_no_thoughts - bytes in front of an answer, as a model writes it, that are the
+ * template's for one without thoughts: "<think>\n\n</think>". *more: there are none so far, but
+ * what follows may make some of it. sheaf__chat_divide - takes thoughts out of an answer, as a
+ * template does that writes them apart. */
+size_t sheaf__chat_no_thoughts(bool *more, const sheaf__chat_template *t, const char *text,
+                               size_t size);
+void sheaf__chat_divide(sheaf__text_piece *thoughts, sheaf__text_piece *rest,
+                        const sheaf__chat_template *t);
 
 /* The date, of templates that write one (llama3.1, which has one of its own, llama3.2, smollm3).
  *   sheaf__chat_template_set_date - YYYY-MM-DD, or where the published program takes that

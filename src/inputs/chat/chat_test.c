@@ -280,6 +280,44 @@ static void test_chat__qwen3_thoughts_stay_in_every_answer(void **state)
     sheaf__chat_template_free(t);
 }
 
+/* What a model writes, what of it is its thoughts and what the rest; `+` where more could make the
+ * beginning a block without thoughts. */
+static void test_chat__thoughts_that_are_none_are_no_text(void **state)
+{
+    static const struct {
+        const char *name, *text, *thoughts, *rest;
+    } rows[] = {
+        { "qwen3", "<think>\n\n</think>\n\ntwo", "", "\n\ntwo" },
+        { "qwen3", "two", "", "two" },
+        { "qwen3", "<think>why</think>two", "why", "two" },
+        { "qwen3", "<think>\nwhy\n</think>\n\ntwo", "why", "two" },
+        { "qwen3", "<thi", "", "<thi+" },
+        { "qwen3", "", "", "+" },
+        { "qwen3", "<think>\n", "", "<think>\n+" },
+        { "qwen3", "<think>\nw", "", "<think>\nw" },
+        { "qwen3", "<think>\n\n</think>", "", "" },
+        { "qwen3-thoughts", "<think>\n\n</think>\n\ntwo", "", "\n\ntwo" },
+        { "qwen3-thoughts", "<think>why</think>two", "", "<think>why</think>two" },
+        { "smollm3", "\n<think>\n\n</think>two", "", "two" },
+        { "chatml", "<think>\n\n</think>two", "", "<think>\n\n</think>two" },
+        { "chatml", "<thi", "", "<thi" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf__chat_template *t;
+        sheaf__text_piece thoughts, rest = { rows[i].text, strlen(rows[i].text) };
+        char got[2][64];
+        bool more;
+        CHECK_OK(sheaf__chat_template_find(&t, rows[i].name));
+        sheaf__chat_no_thoughts(&more, t, rest.at, rest.size);
+        sheaf__chat_divide(&thoughts, &rest, t);
+        snprintf(got[0], sizeof got[0], "%.*s", (int)thoughts.size, thoughts.at);
+        snprintf(got[1], sizeof got[1], "%.*s%s", (int)rest.size, rest.at, more ? "+" : "");
+        if (strcmp(got[0], rows[i].thoughts) != 0 || strcmp(got[1], rows[i].rest) != 0)
+            fail_msg("row %zu: '%s' and '%s'", i, got[0], got[1]);
+        sheaf__chat_template_free(t);
+    }
+}
+
 static void test_chat__a_date_is_given_or_the_templates_own(void **state)
 {
     static const struct {
@@ -711,6 +749,7 @@ int main(void)
         cmocka_unit_test(test_chat__spans_worked_by_hand),
         cmocka_unit_test(test_chat__smollm3_takes_its_mode_from_the_system_message),
         cmocka_unit_test(test_chat__qwen3_thoughts_stay_in_every_answer),
+        cmocka_unit_test(test_chat__thoughts_that_are_none_are_no_text),
         cmocka_unit_test(test_chat__a_date_is_given_or_the_templates_own),
         cmocka_unit_test(test_date__fields_worked_by_hand),
         cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Answers: where one ends, what its text is and when two are equal is the same for eval --match, generate and chat, whatever
+# template taught it. Small models that learn two answers by heart, so that accuracy 1 and exact match 1 go together.
+. "$(dirname "$0")/lib.sh"
+
+cat >"$work/config.json" <<'EOF'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false, "mlp_bias": false, "bos_token_id": 0, "eos_token_id": 1,
+ "hidden_act": "silu", "rms_norm_eps": 1e-05, "max_position_embeddings": 256, "initializer_range": 0.1, "rope_theta": 10000.0, "dtype": "float32",
+ "head_dim": 8, "hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3, "num_key_value_heads": 3, "num_hidden_layers": 1,
+ "vocab_size": 400, "tie_word_embeddings": false}
+EOF
+runs "a model" 0 . init "$work/config.json" "$work/model" --seed 3
+cp "$SHEAF_SOURCE_ROOT"/tests/data/text/tokenizer*.json "$work/model/"
+sed 's/^{/{"sheaf_tokenizer": "bytes", /' "$work/config.json" >"$work/bytes.json"
+runs "one of bytes" 0 . init "$work/bytes.json" "$work/of_bytes" --seed 3
+talk() { printf '{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "%s"}]}\n' "$@"; }
+talk one two three four >"$work/talk.jsonl"
+
+# learns NAME MODEL DATA FLAG...: a run that knows its records by heart.
+learns() {
+    local name=$1 model=$2 data=$3
+    shift 3
+    runs "$name: is learnt" 0 . train --model "$model" --data "$data" --out "$work/$name" --method full --steps 60 --lr 1e-2 --warmup 0 --micro-batch 2 "$@"
+}
+# agree NAME END TEXT FLAG...: all three commands say so of the first record; with its data in $data.
+agree() {
+    local name=$1 end=$2 text=$3 model=$4
+    shift 4
+    runs "$name: eval" 0 '"accuracy":1.0,"exact_match":1.0,"exact_match_nocase":1.0' eval --model "$model" --data "$data" --match --max-new 48 --json "$@"
+    runs "$name: generate" 0 "\"text\":\"$text\",\"end\":\"$end\".*\"match\":true.*\"exact_match\":1.0" generate --model "$model" --data "$data" --greedy --max-new 48 --json "$@"
+}
+says() { # says NAME TEXT MODEL FLAG...
+    local name=$1 text=$2
+    shift 2
+    echo one | "$sheaf" chat --model "$@" --greedy --max-new 48 >"$work/stdout" 2>"$work/stderr"
+    check "$name: chat" test "$(cat "$work/stdout")" = "$text"
+}
+data=$work/talk.jsonl
+# the template's end is no eos of the config; it may be no token at all, or one that is not special
+for t in chatml qwen3 qwen3-thoughts gemma phi3 zephyr vicuna mistral-nemo llama2; do
+    learns "$t" "$work/model" "$data" --template "$t"
+    case $t in gemma | phi3) end=text ;; *) end=token ;; esac
+    agree "$t" $end two "$work/$t"
+    says "$t" two "$work/$t"
+done
+learns bytes "$work/of_bytes" "$data" --template chatml
+agree "bytes, whose template's end is text" text two "$work/bytes"
+
+# ---- the model's own folder, whose tokenizer stores the template: no flag names it ----
+copy_with() { # copy_with NAME: the model as $work/NAME
+    cp -r "$work/model" "$work/$1"
+}
+copy_with blanks
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/llama2.jinja" "$work/blanks/chat_template.jinja"
+learns llama2-stored "$work/blanks" "$data"
+agree "Llama 2's template, stored, which puts blanks around" token two "$work/llama2-stored/model"
+runs "the prompt is not said again" 0 "^two four" generate --model "$work/llama2-stored/model" --data "$data" --greedy --max-new 48
+copy_with plain_end
+sed -i 's/"id":3,\([^}]*\)"special":true/"id":3,\1"special":false/' "$work/plain_end/tokenizer.json"
+learns letters "$work/plain_end" "$data"
+agree "an end that is no special token" token two "$work/letters/model"
+says "an end that is no special token" two "$work/letters/model"
+
+# ---- thoughts: none are no text of an answer, some are, however they are set off ----
+talk one '<think>why</think>two' three '<think>\n\n</think>\n\nfour' >"$work/thoughts.jsonl"
+data=$work/thoughts.jsonl
+learns thoughts "$work/model" "$data" --template qwen3
+agree "thoughts" token '<think>.nwhy.n</think>.n.ntwo' "$work/thoughts"
+runs "pieces of an answer without any" 0 '^\{"piece":"t"\} \{"piece":"wo"\} \{"tokens":.*"text":"two"' generate --model "$work/qwen3" --prompt one --greedy --max-new 48 --stream --json
+runs "of one with some" 0 '^\{"piece":"<think>.n' generate --model "$work/thoughts" --prompt one --greedy --max-new 48 --stream --json
+
+# ---- texts without a template ----
+printf '{"prompt": "%s", "completion": " %s"}\n' one two three four >"$work/pairs.jsonl"
+data=$work/pairs.jsonl
+learns pairs "$work/model" "$data"
+agree "a completion that begins with a blank" token ' two' "$work/pairs"
+copy_with other_eos
+sed -i 's/"eos_token_id": 1/"eos_token_id": 4/' "$work/other_eos/config.json"
+learns other-eos "$work/other_eos" "$data"
+agree "the tokenizer's eos is learnt, the config's is another" token ' two' "$work/other-eos"
+
+# ---- rows of tokens: their labels say how the answer ends ----
+row() { # row END: <s> P a b END P, of which a b END P is learnt
+    tokens_file "$work/rows.safetensors" 2 7 "0 40 41 42 $1 60 61  0 50 51 52 $1 60 61" "-100 -100 41 42 $1 60 -100  -100 -100 51 52 $1 60 -100"
+}
+data=$work/rows.safetensors
+row 3
+learns rows "$work/model" "$data"
+agree "the end of the stored template" token '[^"]*' "$work/rows"
+copy_with second_eos
+sed -i '/chat_template/d; s/PreTrainedTokenizerFast",/PreTrainedTokenizerFast"/' "$work/second_eos/tokenizer_config.json"
+row 60
+echo '{"eos_token_id": [1, 60]}' >"$work/second_eos/generation_config.json"
+learns second "$work/second_eos" "$data"
+agree "a second eos in generation_config.json alone" token '[^"]*' "$work/second"
+check "which goes with what is exported" cmp "$work/second_eos/generation_config.json" "$work/second/model/generation_config.json"
+finish
