@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "checkpoint/merge/merge.h"
+#include "checkpoint/tools/verify_adapter.h"
 #include "dialects/open.h"
 #include "infer/wording.h"
 #include "inputs/sentencepiece.h"
@@ -108,6 +110,34 @@ static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *confi
     return st;
 }
 
+/* ---- an adapter and its base ---- */
+
+/* What merge says of them; where no base is at hand, what an adapter tells alone. */
+static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_verify_options *how)
+{
+    sheaf_lora_options options;
+    bool held = false;
+    if (sheaf__catalog_defects(c) > 0 || c->config_path == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_lora_options_read(&options, c->config_path, NULL);
+    if (st != NULL) /* it was read before */
+        return st;
+    const char *base = how->base != NULL ? how->base : options.base_name;
+    sheaf_status *wrong = NULL;
+    if (base != NULL && !how->quick && sheaf__path_kind(base) == SHEAF_PATH_DIR)
+        wrong = sheaf_merge_fits(&held, base, c->root);
+    if (!held && wrong == NULL)
+        st = sheaf__verify_alone(c, &options);
+    if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_LAYOUT)
+        st = sheaf__catalog_defect(c, c->root, sheaf_in(wrong, "with the base %s", base));
+    else if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_MEMORY)
+        st = wrong;
+    else
+        sheaf_status_free(wrong); /* told already, or a base that is not merged into */
+    sheaf_lora_options_release(&options);
+    return st;
+}
+
 /* ---- the whole ---- */
 
 /* Only a model whose config sheaf knows is asked. */
@@ -134,8 +164,10 @@ sheaf_status *sheaf__verify_all(sheaf_verify_report *report, const char *path,
 {
     sheaf_status *st = sheaf_verify(report, path, options);
     const sheaf_catalog *c = report->catalog;
-    if (st != NULL || c->dialect->adapter || c->dialect->manifest || /* with the base's tokenizer */
+    if (st != NULL || c->dialect->manifest || /* with the base's tokenizer */
         sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return st;
+    if (c->dialect->adapter)
+        return check_adapter(report->catalog, options);
     return check_beside(report->catalog, path);
 }

@@ -1,6 +1,6 @@
 /* verify_all.h - what verify looks at: the checkpoint itself (checkpoint/tools/verify.h), and what
  * lies beside it in its folder and is opened with it: tokenizer, chat template,
- * generation_config.json.
+ * generation_config.json. An adapter is held against its base, where there is one.
  *
  * Those files are read as a model that is asked reads them (sheaf_model_open()), so that what is
  * sound opens. Where only the tokenizer is of a kind that sheaf does not read, token ids still do:

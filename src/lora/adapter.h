@@ -4,6 +4,7 @@
 #ifndef SHEAF_LORA_ADAPTER_H
 #define SHEAF_LORA_ADAPTER_H
 
+#include "base/events.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
@@ -101,13 +102,13 @@ typedef struct sheaf_lora {
     char *twin_name; /* in the PEFT file: a second copy of a tied table, the same; or NULL */
 } sheaf_lora;
 
-/* sheaf_lora_options_read - of an adapter that is trained further or run; kinds sheaf can only
- * merge are refused. */
-sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapter_config_path);
-/* sheaf_lora_options_read_merge - also DoRA, a bias on B and trained token rows; keys that switch
- * on what sheaf does not know are refused, not only reported. */
-sheaf_status *sheaf_lora_options_read_merge(sheaf_lora_options *out,
-                                            const char *adapter_config_path);
+/* sheaf_lora_options_read - of any kind that is merged. Keys that switch on what sheaf does not
+ * know are refused, other unknown ones are a warning. */
+sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapter_config_path,
+                                      const sheaf_events *events);
+/* sheaf_lora_check_runs - SHEAF_E_UNSUPPORTED for kinds that sheaf can only merge: DoRA, a bias on
+ * B, trained token rows. */
+sheaf_status *sheaf_lora_check_runs(const sheaf_lora_options *options);
 void sheaf_lora_options_release(sheaf_lora_options *options);
 /* sheaf_lora_options_json - adapter_config.json as PEFT 0.21 writes it (malloc'd text). */
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options);

@@ -119,7 +119,7 @@ static void check_read_back(const char *name, const sheaf_lora *lora, const shea
     sheaf_lora *again;
     CHECK_OK(sheaf_lora_options_json(&text, &lora->options));
     put(at("adapter_config.json"), text);
-    CHECK_OK(sheaf_lora_options_read(&read, at("adapter_config.json")));
+    CHECK_OK(sheaf_lora_options_read(&read, at("adapter_config.json"), NULL));
     CHECK_OK(sheaf_lora_resolve(&again, schema, &read));
     if (again->nmodules != lora->nmodules || again->nsaved != lora->nsaved)
         fail_msg("%s: %d modules and %d tensors, read back %d and %d", name, lora->nmodules,

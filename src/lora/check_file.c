@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "lora/combine.h"
 #include "lora/match.h"
 #include "lora/names.h"
 
-enum { BLOCK = 1 << 16, NAMED = 64 };
+enum { NAMED = 64 };
 
 sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *end)
 {
@@ -91,7 +90,7 @@ static sheaf_status *is_asked_for(bool *yes, const sheaf_lora_options *o, sheaf_
     case SHEAF_PART_TABLE_B: return targeted(yes, o, path, length);
     case SHEAF_PART_B_BIAS: *yes = o->lora_bias && is_adapted(adapter, path, length); return NULL;
     case SHEAF_PART_MAGNITUDE: *yes = o->dora && is_adapted(adapter, path, length); return NULL;
-    case SHEAF_PART_TOKENS: *yes = o->ntokens > 0; return NULL;
+    case SHEAF_PART_TOKENS: *yes = sheaf__lora_tokens(o, path, length) != NULL; return NULL;
     case SHEAF_PART_COPY:
     case SHEAF_PART_BIAS:
         *yes = (is_adapted(adapter, path, length) ||
@@ -105,28 +104,16 @@ static sheaf_status *is_asked_for(bool *yes, const sheaf_lora_options *o, sheaf_
     }
 }
 
-static sheaf_status *check_asked(const sheaf_lora_options *o, sheaf_source *adapter)
+static sheaf_status *not_asked(const char *name)
 {
-    sheaf_text lost = { 0 };
-    sheaf_status *st = NULL;
-    const int64_t all = adapter->count(adapter);
-    int64_t n = 0;
-    for (int64_t i = 0; i < all && st == NULL; i++) {
-        const char *name = adapter->entry(adapter, i)->name;
-        bool yes = false;
-        st = is_asked_for(&yes, o, adapter, adapter->entry(adapter, i));
-        if (st == NULL && !yes && n++ < NAMED)
-            sheaf__text_add(&lost, "%s%.200s", n > 1 ? ", " : "", name);
-    }
-    if (st == NULL && n > 0) {
-        st =
-            sheaf_fail(SHEAF_E_LAYOUT, "%" PRId64 " of %" PRId64 " tensors of the adapter", n, all);
-        sheaf_expected(st, "tensors that adapter_config.json asks for");
-        sheaf_found(st, n > NAMED ? "%s and more" : "%s", lost.at != NULL ? lost.at : "");
-        sheaf_try_this(st, "the adapter_config.json that belongs to these tensors");
-    }
-    sheaf__text_release(&lost);
-    return st;
+    const char *path;
+    size_t length;
+    const bool kin = sheaf__lora_part(&path, &length, name) == SHEAF_PART_FOREIGN;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
+    sheaf_expected(st, kin ? "a part of LoRA that sheaf knows"
+                           : "tensors that adapter_config.json asks for");
+    sheaf_found(st, kin ? "a name like one" : "one that it does not ask for");
+    return sheaf_try_this(st, "give the adapter_config.json that belongs to these tensors");
 }
 
 /* ---- A and B ---- */
@@ -148,19 +135,24 @@ static sheaf_status *check_type(const sheaf_source_entry *e)
         sheaf_dtype_name(e->dtype));
 }
 
-static sheaf_status *check_rank(const sheaf_lora_options *o, const sheaf_source_entry *a,
-                                const sheaf_source_entry *b, const char *path, size_t length)
+static sheaf_status *check_columns(const sheaf_source_entry *a, const sheaf_source_entry *b)
 {
     if (a->ndim < 2 || a->shape[0] < 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->name),
                               "two axes or more, the first the rank");
-    if (b->ndim < 2 || behind(b) != a->shape[0]) {
-        sheaf_status *st =
-            sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", b->name),
-                           "one column for each row of A, whose rank is %" PRId64, a->shape[0]);
-        sheaf_found(st, "%" PRId64 " columns", b->ndim < 2 ? 0 : behind(b));
-        return sheaf_try_this(st, "are both of one adapter?");
-    }
+    if (b->ndim >= 2 && behind(b) == a->shape[0])
+        return NULL;
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", b->name),
+                       "one column for each row of A, whose rank is %" PRId64, a->shape[0]);
+    sheaf_found(st, "%" PRId64 " columns", b->ndim < 2 ? 0 : behind(b));
+    return sheaf_try_this(st, "are both of one adapter? Parts of several ranks cannot be one: join "
+                              "the checkpoint that they came from");
+}
+
+static sheaf_status *check_rank(const sheaf_lora_options *o, const sheaf_source_entry *a,
+                                const char *path, size_t length)
+{
     char *module = strndup(path, length);
     double rank = 0;
     sheaf_status *st = module == NULL
@@ -173,77 +165,152 @@ static sheaf_status *check_rank(const sheaf_lora_options *o, const sheaf_source_
     st = sheaf_found(
         sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->name), "rank %" PRId64, (int64_t)rank),
         "rank %" PRId64, a->shape[0]);
-    return sheaf_try_this(st, "the rank differs from r and rank_pattern in adapter_config.json");
+    return sheaf_try_this(st, "the rank differs from r and rank_pattern in adapter_config.json: "
+                              "give the one that belongs to these factors");
 }
 
-static sheaf_status *check_factor(const sheaf_lora_options *o, sheaf_source *adapter,
-                                  const sheaf_source_entry *e)
+typedef struct checking {
+    const sheaf_lora_options *options;
+    sheaf_source *adapter;
+    sheaf_lora_tell *tell;
+    void *self;
+} checking;
+
+static sheaf_status *tell(const checking *x, const char *code, const char *tensor,
+                          sheaf_status *wrong)
+{
+    if (wrong == NULL || sheaf_status_code(wrong) == SHEAF_E_MEMORY)
+        return wrong;
+    return x->tell(x->self, code, tensor, wrong);
+}
+
+/* PATH + end is not in the adapter. */
+static sheaf_status *lacks(const checking *x, const char *path, size_t length, const char *end)
+{
+    char *name = NULL;
+    if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    sheaf_status *st = tell(x, "missing", name, sheaf_lora_missing(path, length, end));
+    free(name);
+    return st;
+}
+
+static sheaf_status *check_factor(const checking *x, const sheaf_source_entry *e)
 {
     const char *path;
     size_t length;
+    const sheaf_lora_options *o = x->options;
     const sheaf_lora_part part = sheaf__lora_part(&path, &length, e->name);
     const bool table = part == SHEAF_PART_TABLE_A || part == SHEAF_PART_TABLE_B;
     const char *const a_end = table ? ".lora_embedding_A" : ".lora_A.weight",
                       *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
-    if (part == SHEAF_PART_B || part == SHEAF_PART_TABLE_B)
-        return part_of(adapter, path, length, a_end) == NULL
-                   ? sheaf_lora_missing(path, length, a_end)
-                   : NULL;
+    if ((part == SHEAF_PART_B || part == SHEAF_PART_TABLE_B) &&
+        part_of(x->adapter, path, length, a_end) == NULL)
+        return lacks(x, path, length, a_end);
     if (part != SHEAF_PART_A && part != SHEAF_PART_TABLE_A)
         return NULL;
-    const sheaf_source_entry *b = part_of(adapter, path, length, b_end);
-    if (b == NULL)
-        return sheaf_lora_missing(path, length, b_end);
-    if (o->dora && part_of(adapter, path, length, ".lora_magnitude_vector") == NULL)
-        return sheaf_lora_missing(path, length, ".lora_magnitude_vector");
-    return check_rank(o, e, b, path, length);
+    const sheaf_source_entry *b = part_of(x->adapter, path, length, b_end);
+    sheaf_status *st =
+        b == NULL ? lacks(x, path, length, b_end) : tell(x, "shape", b->name, check_columns(e, b));
+    if (st == NULL && o->dora &&
+        part_of(x->adapter, path, length, ".lora_magnitude_vector") == NULL)
+        st = lacks(x, path, length, ".lora_magnitude_vector");
+    if (st == NULL && o->lora_bias && !table &&
+        part_of(x->adapter, path, length, ".lora_B.bias") == NULL)
+        st = lacks(x, path, length, ".lora_B.bias");
+    return st != NULL || e->ndim < 2 ? st
+                                     : tell(x, "shape", e->name, check_rank(o, e, path, length));
 }
 
-/* ---- values ---- */
-
-/* The first of n numbers that is infinite or NaN; n: none. */
-static int64_t first_wild(const void *at, sheaf_dtype dtype, int64_t n)
+/* Rows of one table. Of tables that are tied PEFT saves the rows once: another's, the same, stand
+ * for those of a table that has none here. */
+static sheaf_status *check_rows(const checking *x, const sheaf_lora_tokens *tokens)
 {
-    const uint16_t exponent = dtype == SHEAF_BF16 ? 0x7f80 : 0x7c00;
-    int64_t i = 0;
-    if (dtype == SHEAF_F32)
-        for (const uint32_t *x = at; i < n && (x[i] & 0x7f800000) != 0x7f800000; i++) {
-        }
-    else
-        for (const uint16_t *x = at; i < n && (x[i] & exponent) != exponent; i++) {
-        }
-    return i;
-}
-
-static sheaf_status *check_values(sheaf_source *adapter, const sheaf_source_entry *e, void *buffer)
-{
-    const int64_t rows = e->ndim > 0 ? e->shape[0] : 1, cols = behind(e),
-                  last = e->ndim > 2 ? e->shape[e->ndim - 1] : 1;
-    const int64_t wide = cols <= BLOCK               ? cols
-                         : last > 0 && last <= BLOCK ? BLOCK / last * last
-                                                     : 0,
-                  high = wide > 0 ? BLOCK / wide : 0;
+    const sheaf_lora_options *o = x->options;
+    const char *path;
+    size_t length;
+    bool there = false;
     sheaf_status *st = NULL;
-    if (cols > 0 && rows > 0 && wide == 0)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': last axis", e->name),
-                           "at most %d elements", BLOCK),
-            "%" PRId64, last);
-    for (int64_t r = 0; r < rows && wide > 0 && st == NULL; r += high)
-        for (int64_t c = 0; c < cols && st == NULL; c += wide) {
-            const int64_t h = rows - r < high ? rows - r : high,
-                          w = cols - c < wide ? cols - c : wide;
-            st = sheaf__lora_read_view(adapter, e, r, h, c, w, buffer);
-            const int64_t wild = st == NULL ? first_wild(buffer, e->dtype, h * w) : h * w;
-            if (wild < h * w) {
-                st = sheaf_fail(SHEAF_E_NUMBER, "'%s', row %" PRId64 ", column %" PRId64, e->name,
-                                r + wild / w, c + wild % w);
-                sheaf_found(sheaf_expected(st, "finite numbers"), "Inf or NaN");
-                sheaf_try_this(
-                    st,
-                    "an adapter from before its training went wrong; sheaf verify names what else is not finite");
-            }
-        }
+    for (int64_t i = 0; i < x->adapter->count(x->adapter) && st == NULL; i++) {
+        const sheaf_source_entry *e = x->adapter->entry(x->adapter, i);
+        if (sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_TOKENS)
+            continue;
+        const sheaf_lora_tokens *of = sheaf__lora_tokens(o, path, length);
+        there |= of == tokens ||
+                 (of != NULL && of->nrows == tokens->nrows &&
+                  memcmp(of->row, tokens->row, (size_t)of->nrows * sizeof *of->row) == 0);
+        if (of != tokens || (e->ndim == 2 && e->shape[0] == tokens->nrows))
+            continue;
+        sheaf_status *wrong = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
+        sheaf_expected(wrong,
+                       "%" PRId64 " rows, as adapter_config.json names in trainable_token_indices",
+                       tokens->nrows);
+        sheaf_found(wrong, "%" PRId64, e->ndim > 0 ? e->shape[0] : 0);
+        st = tell(x, "shape", e->name, wrong);
+    }
+    const char *const module = tokens->module != NULL ? tokens->module : "model.embed_tokens";
+    return st != NULL || there || tokens->nrows == 0
+               ? st
+               : lacks(x, module, strlen(module), ".token_adapter.trainable_tokens_delta");
+}
+
+sheaf_status *sheaf_lora_check_parts(const sheaf_lora_options *o, sheaf_source *adapter,
+                                     sheaf_lora_tell *teller, void *self)
+{
+    const checking x = { o, adapter, teller, self };
+    const int64_t n = adapter->count(adapter);
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        const sheaf_source_entry *e = adapter->entry(adapter, i);
+        bool yes = false;
+        st = is_asked_for(&yes, o, adapter, e);
+        if (st == NULL && !yes)
+            st = tell(&x, "foreign", e->name, not_asked(e->name));
+    }
+    for (int i = 0; i < o->ntokens && st == NULL; i++)
+        st = check_rows(&x, &o->tokens[i]);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = check_factor(&x, adapter->entry(adapter, i));
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = tell(&x, "unsupported", adapter->entry(adapter, i)->name,
+                  check_type(adapter->entry(adapter, i)));
+    return st;
+}
+
+/* ---- the whole ---- */
+
+/* The first that is wrong; but all tensors that are not asked for, as these tell of another config.
+ */
+typedef struct first_wrong {
+    sheaf_text lost;
+    int64_t n;
+} first_wrong;
+
+static sheaf_status *take_first(void *self, const char *code, const char *tensor,
+                                sheaf_status *wrong)
+{
+    first_wrong *f = self;
+    const bool lost = strcmp(code, "foreign") == 0;
+    if (!lost && f->n == 0)
+        return wrong;
+    sheaf_status_free(wrong);
+    if (lost && f->n++ < NAMED)
+        sheaf__text_add(&f->lost, "%s%.200s", f->n > 1 ? ", " : "", tensor);
+    return NULL;
+}
+
+static sheaf_status *check_all_parts(const sheaf_lora_options *o, sheaf_source *adapter)
+{
+    first_wrong f = { 0 };
+    sheaf_status *st = sheaf_lora_check_parts(o, adapter, take_first, &f);
+    if (st == NULL && f.n > 0) {
+        st = sheaf_fail(SHEAF_E_LAYOUT, "%" PRId64 " of %" PRId64 " tensors of the adapter", f.n,
+                        adapter->count(adapter));
+        sheaf_expected(st, "tensors that adapter_config.json asks for");
+        sheaf_found(st, f.n > NAMED ? "%s and more" : "%s", f.lost.at != NULL ? f.lost.at : "");
+        sheaf_try_this(st, "the adapter_config.json that belongs to these tensors");
+    }
+    sheaf__text_release(&f.lost);
     return st;
 }
 
@@ -256,22 +323,8 @@ sheaf_status *sheaf_lora_check_file(const sheaf_lora_options *o, sheaf_source *a
                                        "factors of LoRA, or modules that were saved whole"),
                         "no tensor"),
             "use a complete copy of the adapter");
-    sheaf_status *st = check_asked(o, adapter);
-    void *buffer = st == NULL ? malloc((size_t)BLOCK * 4) : NULL;
-    if (st == NULL && buffer == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
-    for (int64_t i = 0; i < n && st == NULL; i++)
-        st = check_factor(o, adapter, adapter->entry(adapter, i));
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        const sheaf_source_entry *e = adapter->entry(adapter, i);
-        const char *path;
-        size_t length;
-        st = check_type(e);
-        if (st == NULL && sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_COPY)
-            st = check_values(adapter, e, buffer);
-    }
-    free(buffer);
-    return st;
+    sheaf_status *st = check_all_parts(o, adapter);
+    return st != NULL ? st : sheaf__lora_check_values(adapter);
 }
 
 /* ---- several adapters of one base ---- */
@@ -296,8 +349,8 @@ static sheaf_status *check_other(const sheaf_lora_options *o, sheaf_source *mine
     return st;
 }
 
-/* Does a name of the adapter begin so? Entries ascend by name. */
-static bool has_prefix(sheaf_source *adapter, const char *prefix)
+/* The first name that is not below `prefix`. Entries ascend by name. */
+static int64_t first_from(sheaf_source *adapter, const char *prefix)
 {
     int64_t low = 0, high = adapter->count(adapter);
     while (low < high) {
@@ -307,8 +360,14 @@ static bool has_prefix(sheaf_source *adapter, const char *prefix)
         else
             high = middle;
     }
-    return low < adapter->count(adapter) &&
-           strncmp(adapter->entry(adapter, low)->name, prefix, strlen(prefix)) == 0;
+    return low;
+}
+
+static bool has_prefix(sheaf_source *adapter, const char *prefix)
+{
+    const int64_t at = first_from(adapter, prefix);
+    return at < adapter->count(adapter) &&
+           strncmp(adapter->entry(adapter, at)->name, prefix, strlen(prefix)) == 0;
 }
 
 /* The factor as it is named in layer `to`; NULL: there is none. The layer's number is the first in
@@ -381,5 +440,106 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
     for (int i = 0; i < n && st == NULL; i++)
         if (options[i].nlayers == 0)
             compare_layers(paths[i], adapters[i], events);
+    return st;
+}
+
+/* ---- one adapter without its base ---- */
+
+static bool has_target(sheaf_source *adapter, const char *item)
+{
+    bool met = false;
+    for (int64_t i = 0; i < adapter->count(adapter) && !met; i++) {
+        const char *path;
+        size_t length;
+        const sheaf_lora_part part =
+            sheaf__lora_part(&path, &length, adapter->entry(adapter, i)->name);
+        met = (part == SHEAF_PART_A || part == SHEAF_PART_TABLE_A) &&
+              sheaf__ends_with_item(path, length, item);
+    }
+    return met;
+}
+
+static sheaf_status *check_target(const checking *x, const char *item)
+{
+    sheaf_hit hit;
+    sheaf_status *st = sheaf__lora_hit(&hit, x->options, item);
+    if (st != NULL || hit == SHEAF_HIT_EXCLUDED || has_target(x->adapter, item))
+        return st;
+    st = sheaf_fail(SHEAF_E_LAYOUT, "target_modules");
+    sheaf_expected(st, "factors of '%s', which target_modules names", item);
+    sheaf_found(st, "none");
+    sheaf_try_this(st, "use a complete copy of the adapter; where the model has no module of this "
+                       "name, take it out of target_modules");
+    return tell(x, "missing", item, st);
+}
+
+/* Has the place before the module of `name`, in layer `to`, an adapted module of its own? */
+static bool has_siblings(sheaf_source *adapter, const char *name, const char *number, int64_t to)
+{
+    const char *path, *rest = number + strspn(number, "0123456789");
+    size_t length;
+    char *place = NULL;
+    bool met = false;
+    sheaf__lora_part(&path, &length, name);
+    const char *end = path + length;
+    while (end > rest && end[-1] != '.')
+        end--;
+    if (asprintf(&place, "%.*s%" PRId64 "%.*s", (int)(number - name), name, to, (int)(end - rest),
+                 rest) < 0)
+        return false;
+    const size_t n = strlen(place);
+    for (int64_t i = first_from(adapter, place); i < adapter->count(adapter) && !met; i++) {
+        const char *other = adapter->entry(adapter, i)->name;
+        if (strncmp(other, place, n) != 0)
+            break;
+        met = sheaf__lora_part(&path, &length, other) == SHEAF_PART_A &&
+              memchr(other + n, '.', (size_t)(path + length - (other + n))) == NULL;
+    }
+    free(place);
+    return met;
+}
+
+static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry *e, int64_t to)
+{
+    const char *path, *number = layer_number(e->name);
+    size_t length;
+    char *other = NULL;
+    bool yes = false;
+    if (in_layer(x->adapter, e->name, number, to) != NULL ||
+        !has_siblings(x->adapter, e->name, number, to))
+        return NULL;
+    if (asprintf(&other, "%.*s%" PRId64 "%s", (int)(number - e->name), e->name, to,
+                 number + strspn(number, "0123456789")) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    sheaf__lora_part(&path, &length, other);
+    sheaf_status *st = targeted(&yes, x->options, path, length);
+    if (st == NULL && yes) {
+        st = sheaf_lora_missing(path, length, ".lora_A.weight");
+        sheaf_try_this(st, "use a complete copy of the adapter; it is right only for a model whose "
+                           "layers differ, which sheaf verify BASE ADAPTER tells");
+        st = tell(x, "missing", other, st);
+    }
+    free(other);
+    return st;
+}
+
+sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *adapter,
+                                     sheaf_lora_tell *teller, void *self)
+{
+    const checking x = { o, adapter, teller, self };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < o->ntargets && st == NULL; i++)
+        st = check_target(&x, o->targets[i]);
+    for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
+        const sheaf_source_entry *e = adapter->entry(adapter, i);
+        const char *path, *number = layer_number(e->name);
+        size_t length;
+        if (number == NULL || sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_A)
+            continue;
+        const int64_t layer = strtoll(number, NULL, 10);
+        st = check_neighbour(&x, e, layer + 1);
+        if (st == NULL && layer > 0)
+            st = check_neighbour(&x, e, layer - 1);
+    }
     return st;
 }

@@ -222,6 +222,15 @@ sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, 
     return NULL;
 }
 
+const sheaf_lora_tokens *sheaf__lora_tokens(const sheaf_lora_options *o, const char *path,
+                                            size_t length)
+{
+    for (int i = 0; i < o->ntokens; i++)
+        if (o->tokens[i].module == NULL || sheaf__ends_with_item(path, length, o->tokens[i].module))
+            return &o->tokens[i];
+    return NULL;
+}
+
 bool sheaf__lora_saves_bias(const sheaf_lora_options *o, const char *name)
 {
     return (o->bias != SHEAF_BIAS_NONE && sheaf__ends_with(name, ".bias")) ||

@@ -27,6 +27,10 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *options,
 /* sheaf__lora_pattern_value - the first pattern of the list that matches `path`, else `absent`. */
 sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n,
                                         const char *path, double absent);
+/* sheaf__lora_tokens - the rows that trainable_token_indices names of the table at this path; NULL:
+ * none. */
+const sheaf_lora_tokens *sheaf__lora_tokens(const sheaf_lora_options *options, const char *path,
+                                            size_t length);
 /* sheaf__lora_saves - is `path`, or a module around it, one of modules_to_save? (plain
  * end of text, as PEFT compares: "norm" also names input_layernorm) */
 bool sheaf__lora_saves(const sheaf_lora_options *options, const char *path);

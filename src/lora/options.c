@@ -100,7 +100,7 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     out->modules_to_save = copy_list(from->modules_to_save, from->nmodules_to_save, &failed);
     out->base_name = copy_text(from->base_name, &failed);
     out->unknown_keys = copy_text(from->unknown_keys, &failed);
-    out->tokens = NULL; /* only a merge knows them, and it copies nothing */
+    out->tokens = NULL; /* only a merge takes them, and it copies nothing */
     out->ntokens = 0;
     out->layers = NULL;
     if (from->nlayers > 0) {

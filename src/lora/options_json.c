@@ -21,22 +21,19 @@ static const char *const keys_read[] = {
     "fan_in_fan_out",      "bias",
     "lora_dropout",        "modules_to_save",
     "ensure_weight_tying", "base_model_name_or_path",
-    "init_lora_weights",
+    "init_lora_weights",   "use_dora",
+    "lora_bias",           "trainable_token_indices",
 };
 static const char *const keys_harmless[] = {
     "loftq_config",  "eva_config",     "corda_config",      "lora_ga_config", "megatron_config",
     "megatron_core", "inference_mode", "revision",          "task_type",      "auto_mapping",
-    "peft_version",  "runtime_config", "qalora_group_size", "enable_lora",
+    "peft_version",  "runtime_config", "qalora_group_size", "enable_lora",    "merge_weights",
 };
 /* Each with what it is called in a message. Off: absent, null, false, 0, "", [] or {}. */
 static const struct {
     const char *key, *what;
-    bool merges;
 } keys_refused[] = {
-    { "use_dora", "DoRA", true },
-    { "lora_bias", "a bias on B", true },
     { "layer_replication", "layer replication" },
-    { "trainable_token_indices", "trained token rows", true },
     { "target_parameters", "LoRA on bare parameters" },
     { "alora_invocation_tokens", "activated LoRA" },
     { "arrow_config", "Arrow" },
@@ -70,58 +67,61 @@ static bool listed(const char *key, const char *const *list, size_t n)
     return false;
 }
 
-/* A switch or a table of settings that nobody here has heard of may be another kind of adapter. */
-static bool is_switch(const char *key, const json_t *value)
+/* A switch that is on, or settings, of a key that is in no list may be another kind of adapter; a
+ * number or a word is reported. */
+static const char *what_is(const char *key, const json_t *value)
 {
-    const size_t n = strlen(key);
-    return (strncmp(key, "use_", 4) == 0 && json_is_true(value)) ||
-           (n > 7 && strcmp(key + n - 7, "_config") == 0 && json_is_object(value));
+    for (size_t i = 0; i < sizeof keys_refused / sizeof *keys_refused; i++)
+        if (strcmp(key, keys_refused[i].key) == 0)
+            return keys_refused[i].what;
+    return json_is_number(value) || json_is_string(value) ? NULL : "a setting sheaf does not know";
 }
 
-static sheaf_status *refuse_key(const char *key, const char *what, const json_t *value, bool merge)
+static sheaf_status *refuse_key(const char *key, const char *what, const json_t *value)
 {
     char shown[96];
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' (%s)", key, what);
-    sheaf_expected(st, merge ? "null or false: LoRA, DoRA, trained biases, token rows or modules"
-                             : "null or false: plain LoRA");
+    sheaf_expected(st, "null or false: LoRA, DoRA, trained biases, token rows or modules");
     sheaf_found(st, "%s", sheaf__json_show(shown, value));
     return sheaf_try_this(
-        st, merge
-                ? "PEFT's merge_and_unload(); sheaf does not know this kind of adapter yet"
-                : "sheaf merge knows DoRA, a bias on B and trained token rows; for the rest PEFT's "
-                  "merge_and_unload()");
+        st, "PEFT's merge_and_unload(); sheaf does not know this kind of adapter yet");
 }
 
-static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object, bool merge)
+static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object)
 {
     sheaf_text unknown = { 0 };
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
     {
-        bool known = listed(key, keys_read, sizeof keys_read / sizeof *keys_read) ||
-                     listed(key, keys_harmless, sizeof keys_harmless / sizeof *keys_harmless) ||
-                     is_off(value);
-        const char *what = NULL;
-        for (size_t i = 0; i < sizeof keys_refused / sizeof *keys_refused && !known; i++)
-            if (strcmp(key, keys_refused[i].key) == 0) {
-                known = merge && keys_refused[i].merges;
-                what = known ? NULL : keys_refused[i].what;
-                break;
-            }
-        if (merge && !known && what == NULL && is_switch(key, value))
-            what = "a setting sheaf does not know";
+        if (listed(key, keys_read, sizeof keys_read / sizeof *keys_read) ||
+            listed(key, keys_harmless, sizeof keys_harmless / sizeof *keys_harmless) ||
+            is_off(value))
+            continue;
+        const char *what = what_is(key, value);
         if (what != NULL) {
             sheaf__text_release(&unknown);
-            return refuse_key(key, what, value, merge);
+            return refuse_key(key, what, value);
         }
-        if (!known)
-            sheaf__text_add(&unknown, "%s%s", unknown.size > 0 ? ", " : "", key);
+        sheaf__text_add(&unknown, "%s%s", unknown.size > 0 ? ", " : "", key);
     }
     if (unknown.size > 0 || unknown.failed)
         return sheaf__text_take(&out->unknown_keys, &unknown);
     sheaf__text_release(&unknown); /* a key without a name leaves an empty text */
     return NULL;
+}
+
+sheaf_status *sheaf_lora_check_runs(const sheaf_lora_options *o)
+{
+    const char *const kind = o->dora          ? "'use_dora' (DoRA)"
+                             : o->lora_bias   ? "'lora_bias' (a bias on B)"
+                             : o->ntokens > 0 ? "'trainable_token_indices' (trained token rows)"
+                                              : NULL;
+    if (kind == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", kind);
+    sheaf_found(sheaf_expected(st, "null or false: plain LoRA"), "an adapter that can be merged");
+    return sheaf_try_this(st, "sheaf merge BASE ADAPTER MERGED, then MERGED without the adapter");
 }
 
 /* Without the words of wrappers, as the tensors are named. */
@@ -310,7 +310,7 @@ static void check_together(sheaf_json_reader *r, const sheaf_lora_options *o)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "layers_pattern", "layers_to_transform beside it");
 }
 
-static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object, bool merge)
+static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
 {
     sheaf_json_reader r = { .object = object };
     check_type(&r);
@@ -338,11 +338,9 @@ static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object, 
         }
     }
     read_bias(&r, out);
-    if (merge) {
-        out->dora = sheaf__json_bool(&r, "use_dora", false);
-        out->lora_bias = sheaf__json_bool(&r, "lora_bias", false);
-        read_tokens(&r, out);
-    }
+    out->dora = sheaf__json_bool(&r, "use_dora", false);
+    out->lora_bias = sheaf__json_bool(&r, "lora_bias", false);
+    read_tokens(&r, out);
     check_init(&r);
     check_together(&r, out);
     const char *base = sheaf__json_string(&r, "base_model_name_or_path");
@@ -354,10 +352,11 @@ static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object, 
         out->target_regex = NULL;
         out->all_linear = true;
     }
-    return r.st != NULL ? r.st : check_keys(out, object, merge);
+    return r.st != NULL ? r.st : check_keys(out, object);
 }
 
-static sheaf_status *read_file(sheaf_lora_options *out, const char *path, bool merge)
+sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path,
+                                      const sheaf_events *events)
 {
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_load(&object, path);
@@ -366,21 +365,13 @@ static sheaf_status *read_file(sheaf_lora_options *out, const char *path, bool m
     sheaf__lora_options_default(out);
     out->tolerant = true;
     out->whole_rank = true;
-    st = read_object(out, object, merge);
+    st = read_object(out, object);
     json_decref(object);
+    if (st == NULL && out->unknown_keys != NULL)
+        sheaf_warn(events, "%s: keys that sheaf does not know: %s", path, out->unknown_keys);
     if (st != NULL)
         sheaf_lora_options_release(out);
     return sheaf_in(st, "%s", path);
-}
-
-sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path)
-{
-    return read_file(out, path, false);
-}
-
-sheaf_status *sheaf_lora_options_read_merge(sheaf_lora_options *out, const char *path)
-{
-    return read_file(out, path, true);
 }
 
 /* ---- writing: every key PEFT 0.21 writes, sorted, two spaces, no newline at the end ---- */

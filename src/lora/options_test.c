@@ -43,7 +43,7 @@ static sheaf_status *write_and_read(char **text, sheaf_lora_options *again,
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, *text, strlen(*text)) == (ssize_t)strlen(*text));
     close(fd);
-    st = sheaf_lora_options_read(again, path);
+    st = sheaf_lora_options_read(again, path, NULL);
     unlink(path);
     return st;
 }
@@ -54,11 +54,13 @@ static void one_file(const char *path)
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (strstr(path, refused[i].part) != NULL) {
             sheaf_lora_options o;
-            CHECK_FAILS(sheaf_lora_options_read(&o, path), SHEAF_E_UNSUPPORTED, refused[i].what);
+            CHECK_OK(sheaf_lora_options_read(&o, path, NULL));
+            CHECK_FAILS(sheaf_lora_check_runs(&o), SHEAF_E_UNSUPPORTED, refused[i].what);
+            sheaf_lora_options_release(&o);
             return;
         }
     sheaf_lora_options o, again;
-    CHECK_OK(sheaf_lora_options_read(&o, path));
+    CHECK_OK(sheaf_lora_options_read(&o, path, NULL));
     assert_null(o.unknown_keys);
     char *text, *once_more, *original;
     size_t size;
@@ -125,7 +127,7 @@ static sheaf_status *read_text(sheaf_lora_options *out, const char *text)
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
-    sheaf_status *st = sheaf_lora_options_read(out, path);
+    sheaf_status *st = sheaf_lora_options_read(out, path, NULL);
     unlink(path);
     return st;
 }
@@ -137,10 +139,7 @@ static const struct {
 } bad[] = {
     { "\"peft_type\": \"LOHA\"", SHEAF_E_UNSUPPORTED, "'peft_type' | \"LORA\"" },
     { "\"peft_type\": null", SHEAF_E_FORMAT, "'peft_type'" },
-    { "\"use_dora\": true", SHEAF_E_UNSUPPORTED, "DoRA" },
-    { "\"lora_bias\": true", SHEAF_E_UNSUPPORTED, "a bias on B" },
     { "\"layer_replication\": [[0, 4], [2, 5]]", SHEAF_E_UNSUPPORTED, "layer replication" },
-    { "\"trainable_token_indices\": [1]", SHEAF_E_UNSUPPORTED, "trained token rows" },
     { "\"target_parameters\": [\"x\"]", SHEAF_E_UNSUPPORTED, "bare parameters" },
     { "\"alora_invocation_tokens\": [1]", SHEAF_E_UNSUPPORTED, "activated LoRA" },
     { "\"use_qalora\": true", SHEAF_E_UNSUPPORTED, "QA-LoRA" },
@@ -234,29 +233,23 @@ static void test_words__lists_expressions_and_patterns(void **state)
     sheaf_lora_options_release(&o);
 }
 
-/* ---- what only a merge reads ---- */
+/* ---- kinds that are only merged ---- */
 
-static sheaf_status *read_merge(sheaf_lora_options *out, const char *text)
-{
-    char path[] = "/tmp/sheaf-adapter-XXXXXX";
-    const int fd = mkstemp(path);
-    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
-    sheaf_status *st = sheaf_lora_options_read_merge(out, path);
-    unlink(path);
-    return st;
-}
-
-static void test_config__a_merge_reads_more(void **state)
+static void test_config__kinds_that_are_only_merged_and_keys_of_no_list(void **state)
 {
     sheaf_lora_options o;
-    CHECK_OK(read_merge(
+    CHECK_OK(read_text(
         &o,
         "{\"peft_type\": \"LORA\", \"use_dora\": true, \"lora_bias\": true, \"trainable_token_indices\": [3, 1]}"));
-    assert_true(o.dora && o.lora_bias && o.ntokens == 1 && o.tokens[0].module == NULL);
+    CHECK_FAILS(sheaf_lora_check_runs(&o), SHEAF_E_UNSUPPORTED, "DoRA");
+    o.dora = false;
+    CHECK_FAILS(sheaf_lora_check_runs(&o), SHEAF_E_UNSUPPORTED, "a bias on B");
+    o.lora_bias = false;
+    CHECK_FAILS(sheaf_lora_check_runs(&o), SHEAF_E_UNSUPPORTED, "trained token rows");
+    assert_true(o.ntokens == 1 && o.tokens[0].module == NULL);
     assert_true(o.tokens[0].nrows == 2 && o.tokens[0].row[0] == 3 && o.tokens[0].row[1] == 1);
     sheaf_lora_options_release(&o);
-    CHECK_OK(read_merge(
+    CHECK_OK(read_text(
         &o, "{\"peft_type\": \"LORA\", \"trainable_token_indices\": {\"a\": [0], \"b.c\": []}}"));
     assert_true(!o.dora && o.ntokens == 2 && strcmp(o.tokens[1].module, "b.c") == 0 &&
                 o.tokens[1].nrows == 0);
@@ -272,16 +265,19 @@ static void test_config__a_merge_reads_more(void **state)
         { "\"use_dora\": 1", SHEAF_E_FORMAT, "use_dora" },
         { "\"layer_replication\": [[0, 1]]", SHEAF_E_UNSUPPORTED, "layer replication" },
         { "\"use_something\": true", SHEAF_E_UNSUPPORTED, "use_something" },
+        { "\"a_switch\": true", SHEAF_E_UNSUPPORTED, "a_switch" },
+        { "\"new_thing\": {\"a\": 1}", SHEAF_E_UNSUPPORTED, "new_thing" },
+        { "\"new_rows\": [1]", SHEAF_E_UNSUPPORTED, "new_rows" },
         { "\"some_config\": {\"x\": 1}", SHEAF_E_UNSUPPORTED, "some_config" },
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         char text[256];
         snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", %s}", wrong[i].text);
-        CHECK_FAILS(read_merge(&o, text), wrong[i].code, wrong[i].part);
+        CHECK_FAILS(read_text(&o, text), wrong[i].code, wrong[i].part);
     }
-    CHECK_OK(read_merge(
+    CHECK_OK(read_text(
         &o,
-        "{\"peft_type\": \"LORA\", \"use_something\": false, \"some_config\": null, \"word\": \"x\"}"));
+        "{\"peft_type\": \"LORA\", \"use_something\": false, \"some_config\": null, \"none\": {}, \"word\": \"x\"}"));
     assert_string_equal(o.unknown_keys, "word");
     sheaf_lora_options_release(&o);
 }
@@ -292,7 +288,7 @@ int main(void)
         cmocka_unit_test(test_config__every_recorded_adapter_reads_and_writes_back),
         cmocka_unit_test(test_config__what_is_refused_is_named),
         cmocka_unit_test(test_config__unknown_keys_are_kept_in_mind),
-        cmocka_unit_test(test_config__a_merge_reads_more),
+        cmocka_unit_test(test_config__kinds_that_are_only_merged_and_keys_of_no_list),
         cmocka_unit_test(test_words__lists_expressions_and_patterns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

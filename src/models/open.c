@@ -12,6 +12,7 @@
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
+#include "lora/check_file.h"
 #include "lora/options.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
@@ -222,7 +223,9 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
         return fresh_options(out, read, config, how);
     sheaf_status *st = sheaf_peft_config_path(&path, how->adapter);
     if (st == NULL)
-        st = sheaf_lora_options_read(read, path);
+        st = sheaf_lora_options_read(read, path, how->events);
+    if (st == NULL)
+        st = sheaf_in(sheaf_lora_check_runs(read), "%s", path);
     free(path);
     *out = read;
     return st;
@@ -238,6 +241,8 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
         st = sheaf__open_source(
             &o->adapter, how->adapter,
             &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
+        if (st == NULL)
+            st = sheaf_lora_check_file(options, o->adapter);
         if (st == NULL)
             st = sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter);
         if (st == NULL)

@@ -116,7 +116,7 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     fake_of(&f, lora, base_only);
     CHECK_OK(sheaf__export_adapter(at("adapter"), true, lora, "BASE", &f.source, &m.source));
     /* it is read as what it was */
-    CHECK_OK(sheaf_lora_options_read(&read, at("adapter/adapter_config.json")));
+    CHECK_OK(sheaf_lora_options_read(&read, at("adapter/adapter_config.json"), NULL));
     assert_string_equal(read.base_name, "BASE");
     CHECK_OK(sheaf_lora_resolve(&again, m.schema, &read));
     CHECK_OK(open_adapter_at(&adapter, at("adapter")));

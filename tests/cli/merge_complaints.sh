@@ -92,6 +92,41 @@ check "bfloat16 needs no scale" bash -c '! grep -q loss_scale "$1"' . "$work/bfl
 runs "a scale that overflows" 0 'skipped, loss scale 1.67772e.07' "${learn[@]}" --lora-targets 'llm\..*q_proj' --dtype float16 --loss-scale-init 16777216 --steps 1 --out "$work/over"
 check "changes nothing: $plain" near "$(answers --model "$seen" --adapter "$work/over/adapter")" "$(answers --model "$seen")" 0
 
+# What the config asks for and the file lacks, and what the file has beside: one answer of all commands.
+edited rows plain_all_linear 's/"trainable_token_indices": null/"trainable_token_indices": [1, 2]/'
+edited biases plain_all_linear 's/"lora_bias": false/"lora_bias": true/'
+edited magnitudes plain_all_linear 's/"use_dora": false/"use_dora": true/'
+edited unnamed plain_all_linear 's/"q_proj",*/"x_proj",/'
+edited switch plain_all_linear 's/"use_rslora"/"use_new_lora": true, "use_rslora"/'
+edited thing plain_all_linear 's/"use_rslora"/"new_thing": {"a": 1}, "use_rslora"/'
+edited number plain_all_linear 's/"use_rslora"/"new_number": 3, "use_rslora"/'
+edited beside plain_all_linear ''
+echo x >"$work/beside/non_lora_trainables.bin"
+echo '{"prompt": "a", "completion": "b"}' >"$work/data.jsonl"
+for row in "rows|trainable_tokens_delta|token rows" "biases|lora_B.bias|a bias on B" "magnitudes|lora_magnitude_vector|DoRA" \
+    "unnamed|q_proj.lora_A.weight|q_proj.lora_A.weight" "switch|use_new_lora|use_new_lora" "thing|new_thing|new_thing" \
+    "beside|non_lora_trainables.bin|non_lora_trainables.bin"; do
+    IFS='|' read -r name merged run <<<"$row"
+    runs "$name: merge" 3 "$merged" merge "$base" "$work/$name" "$work/no"
+    runs "$name: verify" 1 "$merged.*not sound" verify "$work/$name"
+    runs "$name: generate" 3 "$run" generate --model "$base" --adapter "$work/$name" --tokens 1,2 --max-new 1
+    runs "$name: eval" 3 "$run" eval --model "$base" --adapter "$work/$name" --data "$work/data.jsonl"
+    runs "$name: train" 3 "$run" train --model "$base" --adapter "$work/$name" --data "$work/data.jsonl" --steps 1 --out "$work/no"
+done
+absent "nothing was written" "$work/no"
+keys='keys that sheaf does not know: new_number'
+runs "a number is said: merge" 0 "$keys" merge "$base" "$work/number" "$work/numbered"
+runs "verify" 0 "$keys" verify "$work/number"
+runs "generate" 0 "$keys" generate --model "$base" --adapter "$work/number" --tokens 1,2 --max-new 1
+
+# Without a base a target that has no factors is missing, and one that a layer lacks beside others of
+# its place; with one the base decides.
+edited more plain_all_linear 's/"q_proj"/"q_proj", "conv_1"/'
+runs "a target without factors" 1 "missing: .*more: 'conv_1'.*not sound: 1 defect" verify "$work/more"
+runs "which the base does not have either" 0 "sound.*sound" verify "$base" "$work/more"
+edited second plain_all_linear 's/"layers_to_transform": null/"layers_to_transform": [0]/'
+runs "factors of another layer than the config says" 1 "foreign: .*layers.1.*not sound" verify "$work/second"
+
 # A folder with remote code stays one that transformers loads with trust_remote_code.
 sed '0,/{/s//{"auto_map": {"AutoModel": "modeling_minicpmv.MiniCPMV"},/' "$base/config.json" >"$work/config.json"
 mv "$work/config.json" "$base/config.json"

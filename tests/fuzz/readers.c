@@ -87,11 +87,7 @@ static void read_config(const uint8_t *bytes, size_t size)
 static void read_adapter_config(const uint8_t *bytes, size_t size)
 {
     sheaf_lora_options options = { 0 };
-    sheaf_status *st = sheaf_lora_options_read(&options, as_file(bytes, size, "json"));
-    if (st == NULL)
-        sheaf_lora_options_release(&options);
-    sheaf_status_free(st);
-    st = sheaf_lora_options_read_merge(&options, as_file(bytes, size, "json"));
+    sheaf_status *st = sheaf_lora_options_read(&options, as_file(bytes, size, "json"), NULL);
     if (st == NULL)
         sheaf_lora_options_release(&options);
     sheaf_status_free(st);

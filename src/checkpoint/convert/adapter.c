@@ -208,13 +208,16 @@ static void adapted_close(sheaf_source *self)
 
 /* ---- making it ---- */
 
-static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const char *dir)
+static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const char *dir,
+                                  const sheaf_events *events)
 {
     sheaf_lora_options options = { 0 };
     char *path = NULL;
     sheaf_status *st = sheaf_peft_config_path(&path, dir);
     if (st == NULL)
-        st = sheaf_lora_options_read(&options, path);
+        st = sheaf_lora_options_read(&options, path, events);
+    if (st == NULL)
+        st = sheaf_lora_check_runs(&options);
     if (st == NULL)
         st = sheaf_lora_resolve(&a->lora, schema, &options);
     if (st == NULL)
@@ -276,7 +279,8 @@ static sheaf_status *list_entries(adapted *a)
 }
 
 sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base,
-                                    const sheaf_schema *schema, const char *dir)
+                                    const sheaf_schema *schema, const char *dir,
+                                    const sheaf_events *events)
 {
     adapted *a = calloc(1, sizeof *a);
     if (a == NULL) {
@@ -286,7 +290,7 @@ sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_sou
     a->source =
         (sheaf_source){ adapted_find, adapted_count, adapted_entry, adapted_read, adapted_close };
     a->base = base;
-    sheaf_status *st = open_adapter(a, schema, dir);
+    sheaf_status *st = open_adapter(a, schema, dir, events);
     for (int i = 0; st == NULL && i < a->lora->nmodules; i++)
         st = check_module(a, schema, &a->lora->module[i]);
     for (int i = 0; st == NULL && i < a->lora->nsaved; i++)

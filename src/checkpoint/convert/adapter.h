@@ -2,6 +2,7 @@
 #ifndef SHEAF_CHECKPOINT_CONVERT_ADAPTER_H
 #define SHEAF_CHECKPOINT_CONVERT_ADAPTER_H
 
+#include "base/events.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
@@ -16,6 +17,7 @@
  * Errors: those of reading the adapter; SHEAF_E_UNSUPPORTED for what SAT cannot say, with the way
  * by a merge. */
 sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base,
-                                    const sheaf_schema *schema, const char *adapter);
+                                    const sheaf_schema *schema, const char *adapter,
+                                    const sheaf_events *events);
 
 #endif

@@ -162,8 +162,8 @@ static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
                                              "a model of CogVLM or CogAgent, for SAT's form"),
                               "sheaf merge %s %s DST", k->o->src, k->o->adapter);
     }
-    sheaf_status *st =
-        sheaf__adapted_source(source, &k->lora_rank, *source, k->schema, k->o->adapter);
+    sheaf_status *st = sheaf__adapted_source(source, &k->lora_rank, *source, k->schema,
+                                             k->o->adapter, k->o->events);
     for (int64_t i = 0; st == NULL && i < (*source)->count(*source); i++)
         k->report->adapted += sheaf__ends_with((*source)->entry(*source, i)->name, ".matrix_A.0");
     return st;

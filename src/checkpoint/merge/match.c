@@ -353,25 +353,12 @@ static int by_row(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static const sheaf_lora_tokens *tokens_of(const sheaf__matcher *m, const char *path, size_t length)
-{
-    const sheaf_lora_options *o = &m->adapter->options;
-    for (int i = 0; i < o->ntokens; i++) {
-        const char *key = o->tokens[i].module;
-        const size_t n = key == NULL ? 0 : strlen(key);
-        if (key == NULL || (n <= length && memcmp(path + length - n, key, n) == 0 &&
-                            (n == length || path[length - n - 1] == '.')))
-            return &o->tokens[i];
-    }
-    return NULL;
-}
-
 static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path,
                                 size_t length)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
-    const sheaf_lora_tokens *tokens = tokens_of(m, path, length);
+    const sheaf_lora_tokens *tokens = sheaf__lora_tokens(&m->adapter->options, path, length);
     sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
     if (st != NULL || t == NULL || tokens == NULL) {
         lose(m, e->name);

@@ -81,6 +81,11 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
  * line that was meant; sheaf_merge() asks it. */
 sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *options);
 
+/* sheaf_merge_fits - does sheaf_merge() find a place in the base for all of the adapter, and all
+ * that its config asks for? The status is what it would fail with. *held is false where the base
+ * cannot be opened. */
+sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter);
+
 /* sheaf_merge_adapters - only the combined adapter, as a PEFT folder at dst. Uses adapters,
  * combine, weights, dst, events, faults and stop. */
 sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *options);

@@ -592,7 +592,7 @@ static int written_mix(const char *name, sheaf_combine how)
     }
     sheaf_lora_options options;
     snprintf(path, sizeof path, "%s/adapter_config.json", out);
-    CHECK_OK(sheaf_lora_options_read(&options, path));
+    CHECK_OK(sheaf_lora_options_read(&options, path, NULL));
     assert_true(options.alpha == (double)options.rank && options.rank == rank);
     sheaf_lora_options_release(&options);
     sheaf__safetensors_close(got);

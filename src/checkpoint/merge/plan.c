@@ -294,7 +294,7 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
     a->path = dir;
     sheaf_status *st = sheaf_peft_config_path(&path, dir);
     if (st == NULL)
-        st = sheaf_lora_options_read_merge(&a->options, path);
+        st = sheaf_lora_options_read(&a->options, path, events);
     free(path);
     if (st == NULL)
         st = sheaf__open_source(
@@ -302,9 +302,6 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
             &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
     if (st == NULL)
         st = sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir);
-    if (st == NULL && a->options.unknown_keys != NULL)
-        sheaf_warn(events, "%s: adapter_config.json has keys sheaf does not know: %s", dir,
-                   a->options.unknown_keys);
     return st;
 }
 
@@ -518,12 +515,9 @@ static void clear_steps(sheaf__merge_plan *p)
     }
 }
 
-sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_options *o)
+static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
-    *p = (sheaf__merge_plan){ .table = -1, .head = -1 };
-    sheaf_status *st = open_base(p, o);
-    if (st == NULL)
-        st = sheaf__merge_open_adapters(p, o);
+    sheaf_status *st = sheaf__merge_open_adapters(p, o);
     for (int i = 0; i < p->nread && st == NULL && o->combine != SHEAF_COMBINE_NONE; i++) {
         st = sheaf__merge_match(p, &p->read[i], i,
                                 NULL); /* each of them must be one that fits by itself */
@@ -538,12 +532,35 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_opt
         if (st == NULL)
             st = settle_tie(p, &adapter[i], i);
     }
+    return st == NULL ? check_resized(p) : st;
+}
+
+sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    *p = (sheaf__merge_plan){ .table = -1, .head = -1 };
+    sheaf_status *st = open_base(p, o);
     if (st == NULL)
-        st = check_resized(p);
+        st = match_all(p, o);
     if (st == NULL)
         st = set_types(p, o->dtype);
     if (st != NULL)
         sheaf__merge_plan_close(p);
+    return st;
+}
+
+sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter)
+{
+    const sheaf_merge_options o = { .base = base, .adapters = &adapter, .nadapters = 1 };
+    sheaf__merge_plan p = { .table = -1, .head = -1 };
+    sheaf_status *st = open_base(&p, &o);
+    *held = st == NULL;
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+        sheaf_status_free(st); /* the base's own fault */
+        st = NULL;
+    }
+    if (*held)
+        st = match_all(&p, &o);
+    sheaf__merge_plan_close(&p);
     return st;
 }
 

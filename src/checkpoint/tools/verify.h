@@ -12,7 +12,9 @@
 typedef struct sheaf_verify_options {
     bool quick;
     sheaf_dialect_hints hints;
-    int threads;                /* 0 = one */
+    const char
+        *base;   /* of an adapter, to hold it against; NULL: what its config says, if it is here */
+    int threads; /* 0 = one */
     const sheaf_events *events; /* progress; may be NULL */
     const _Atomic int *stop;    /* not 0: stop (SHEAF_E_STOPPED); may be NULL */
 } sheaf_verify_options;

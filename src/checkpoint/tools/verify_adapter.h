@@ -3,10 +3,12 @@
 #define SHEAF_CHECKPOINT_TOOLS_VERIFY_ADAPTER_H
 
 #include "catalog/catalog.h"
+#include "lora/adapter.h"
 
-/* sheaf__verify_adapter - a finding for a config that is not read, tensors that are no part of
- * LoRA, other dtypes than F32, BF16 and F16, ranks that are not those of the config, and for no
- * tensors at all. Errors: SHEAF_E_MEMORY. */
+/* sheaf__verify_adapter - a finding for a config that is not read, and for all that
+ * lora/check_file.h finds wrong without a base. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__verify_adapter(sheaf_catalog *catalog);
+/* sheaf__verify_alone - and what it finds where there is none to hold it against. */
+sheaf_status *sheaf__verify_alone(sheaf_catalog *catalog, const sheaf_lora_options *options);
 
 #endif

@@ -286,7 +286,7 @@ static void tell_adapter(teller *t, const sheaf_look *look)
         odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
         return;
     }
-    sheaf_status *st = sheaf_lora_options_read_merge(&o, look->config);
+    sheaf_status *st = sheaf_lora_options_read(&o, look->config, NULL);
     if (st != NULL) {
         odd(t, st);
         return;
@@ -312,8 +312,11 @@ static void tell_adapter(teller *t, const sheaf_look *look)
              : o.target_regex != NULL ? o.target_regex
              : targets.size > 0       ? targets.at
                                       : "none");
-    if (o.dora || o.lora_bias)
-        fact(t, "kind", o.dora ? "DoRA (merge only)" : "LoRA with a bias on B (merge only)");
+    if (o.dora || o.lora_bias || o.ntokens > 0)
+        fact(t, "kind",
+             o.dora        ? "DoRA (merge only)"
+             : o.lora_bias ? "LoRA with a bias on B (merge only)"
+                           : "LoRA and trained token rows (merge only)");
     if (o.unknown_keys != NULL)
         fact(t, "unknown_keys", o.unknown_keys);
     sheaf__text_release(&targets);

@@ -34,41 +34,6 @@ static bool is_factor(const char *name)
     return strstr(name, ".lora_") != NULL;
 }
 
-/* A and B of one linear layer must meet in the middle. */
-static sheaf_status *check_pairs(sheaf_catalog *c)
-{
-    static const char *const pairs[][2] = { { ".lora_A.", ".lora_B." },
-                                            { ".lora_embedding_A", ".lora_embedding_B" } };
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < c->count; i++)
-        for (int k = 0; st == NULL && k < 4; k++) {
-            const char *one = pairs[k / 2][k % 2], *two = pairs[k / 2][1 - k % 2];
-            const sheaf_logical *t = &c->tensor[i];
-            const char *at = strstr(t->told.name, one);
-            sheaf_text text = { 0 };
-            char *name = NULL, found[128];
-            if (at == NULL)
-                continue;
-            sheaf__text_bytes(&text, t->told.name, (size_t)(at - t->told.name));
-            sheaf__text_add(&text, "%s%s", two, at + strlen(one));
-            st = sheaf__text_take(&name, &text);
-            const sheaf_logical *other = st == NULL ? sheaf__catalog_find(c, name) : NULL;
-            const bool bias = st == NULL && sheaf__ends_with(name, ".bias");
-            if (st == NULL && other == NULL && !bias)
-                st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, name,
-                                         "the other factor", "no tensor of this name",
-                                         "use a complete copy of the adapter");
-            else if (st == NULL && other != NULL && k % 2 == 0 && t->told.ndim >= 2 &&
-                     other->told.ndim >= 2 && !bias && t->told.shape[0] != other->told.shape[1])
-                st = sheaf__catalog_note(
-                    c, SHEAF_DEFECT, "shape", c->root, name, "as many columns as lora_A has rows",
-                    sheaf__show_shape(found, other->told.ndim, other->told.shape),
-                    "parts of several ranks cannot be one adapter: join the checkpoint that it came from");
-            free(name);
-        }
-    return st;
-}
-
 /* With bias "all" PEFT writes the biases of a saved module three times: by their plain names, which
  * it reads, and as its wrapper calls its copy and the base's. */
 typedef struct copies {
@@ -149,7 +114,38 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
     free(path);
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         c->tensor[i].kind = is_factor(c->tensor[i].told.name) ? SHEAF_LORA : SHEAF_WEIGHT;
-    return st == NULL && read && !c->as_stored ? check_pairs(c) : st;
+    return st;
+}
+
+/* What else may lie there: accelerate's copy of the adapter, another one, what a merge made. */
+static bool is_known(const char *name)
+{
+    return strncmp(name, "pytorch_model_fsdp", 18) == 0 || strncmp(name, "merged", 6) == 0 ||
+           strstr(name, "adapter") != NULL;
+}
+
+/* Weights that a training program saves beside the adapter, as LLaVA's non_lora_trainables.bin: of
+ * modules that it trained whole, which nothing in the adapter names. */
+static sheaf_status *check_beside(sheaf_catalog *c, const char *dir)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        char *path = NULL;
+        if (!sheaf__is_weights(names[i]) || is_known(names[i]))
+            continue;
+        st = sheaf__path_join(&path, dir, names[i]);
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = sheaf__catalog_note(
+                c, SHEAF_DEFECT, "unsupported", path, "", "no weights but the adapter's own",
+                "a file of weights beside the adapter, which would be passed over",
+                "put its tensors into the base with the program that wrote it, and give that base; "
+                "a file that is no part of the adapter: move it away");
+        free(path);
+    }
+    sheaf__names_free(names, n);
+    return st;
 }
 
 static sheaf_status *check_config(sheaf_catalog *c)
@@ -181,6 +177,8 @@ static sheaf_status *peft_read(sheaf_catalog **out, const char *path,
         st = check_config(*out);
     if (st == NULL)
         st = read_folder(*out, folder ? path : dir);
+    if (st == NULL && folder)
+        st = check_beside(*out, path);
     free(dir);
     if (st != NULL) {
         sheaf__catalog_free(*out);

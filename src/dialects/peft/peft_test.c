@@ -276,6 +276,38 @@ static void test_open__copies_of_saved_biases_are_left_out(void **state)
     source->close(source);
 }
 
+/* LLaVA's, MiniCPM-V's (2024), swift's, and what Trainer and accelerate keep for going on. */
+static void test_open__weights_beside_an_adapter_are_refused_by_name(void **state)
+{
+    static const char *const names[] = { P Q ".lora_A.weight", P Q ".lora_B.weight" };
+    static const struct {
+        const char *file;
+        bool refused;
+    } rows[] = {
+        { "non_lora_trainables.bin", true },  { "vpm_resampler_embedtokens.pt", true },
+        { "vit.safetensors", true },          { "value_head.safetensors", true },
+        { "model.safetensors", true },        { "optimizer.pt", false },
+        { "rng_state_0.pth", false },         { "training_args.bin", false },
+        { "adapter_model.bin", false },       { "pytorch_model_fsdp.bin", false },
+        { "merged_bf16.safetensors", false }, { "tokenizer.model", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_source *source = NULL;
+        char path[1100];
+        CHECK_OK(open_with(&source, names, 2));
+        source->close(source);
+        snprintf(path, sizeof path, "%s/%s", at("made"), rows[i].file);
+        CHECK_OK(sheaf__file_write_whole(path, "x", 1, NULL));
+        sheaf_status *st = open_adapter_at(&source, at("made"));
+        if (rows[i].refused) {
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, rows[i].file);
+        } else {
+            CHECK_OK(st);
+            source->close(source);
+        }
+    }
+}
+
 static void test_open__two_tensors_of_one_name_are_refused(void **state)
 {
     static const char *const names[] = { P Q ".lora_A.one.weight", P Q ".lora_A.two.weight" };
@@ -332,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_open__in_memory_names_are_read),
         cmocka_unit_test(test_open__words_of_wrappers_are_left_out_and_named),
         cmocka_unit_test(test_open__copies_of_saved_biases_are_left_out),
+        cmocka_unit_test(test_open__weights_beside_an_adapter_are_refused_by_name),
         cmocka_unit_test(test_open__two_tensors_of_one_name_are_refused),
         cmocka_unit_test(test_open__explains_what_is_there_instead),
     };

@@ -141,7 +141,7 @@ static sheaf_status *check_adapter(const char *path)
     sheaf_lora_options options;
     char *config = NULL;
     sheaf_status *st = sheaf_peft_config_path(&config, path);
-    if (st == NULL && (st = sheaf_lora_options_read_merge(&options, config)) == NULL)
+    if (st == NULL && (st = sheaf_lora_options_read(&options, config, NULL)) == NULL)
         sheaf_lora_options_release(&options);
     free(config);
     return st;
