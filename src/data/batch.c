@@ -34,7 +34,7 @@ bool sheaf_data_reads_files(const sheaf_data *data)
 
 bool sheaf_data_is_packed(const sheaf_data *data)
 {
-    return data != NULL && data->packs > 0;
+    return data != NULL && (data->packs > 0 || data->joined);
 }
 
 /* How often one of `rows` rows can come in n samples that begin where a micro-batch of n does: once
@@ -167,6 +167,20 @@ static void put_segment(const sheaf_batch *batch, int64_t at, int64_t length)
     batch->segment[*batch->segments] = at + length;
 }
 
+/* The first n positions of a row: each record of it is a segment. */
+static void put_records(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t n,
+                        int64_t at)
+{
+    const int32_t *position = data->joined ? data->position + data->begin[row] : NULL;
+    int64_t begin = 0;
+    for (int64_t t = 1; t < n && position != NULL; t++)
+        if (position[t] != position[t - 1] + 1) {
+            put_segment(batch, at + begin, t - begin);
+            begin = t;
+        }
+    put_segment(batch, at + begin, n - begin);
+}
+
 /* A packed row: each of its rows without a padding of its own, and the padding of all. */
 static sheaf_status *fill_packed(const sheaf_batch *batch, const sheaf_data *data,
                                  const int64_t *row, int64_t seq, int64_t at)
@@ -177,7 +191,7 @@ static sheaf_status *fill_packed(const sheaf_batch *batch, const sheaf_data *dat
     for (int64_t k = 0; k < p.n && st == NULL; k++) {
         const int64_t used = sheaf__data_used_by(data, p.row[k]);
         st = fill(batch, data, p.row[k], used, at);
-        put_segment(batch, at, used);
+        put_records(batch, data, p.row[k], used, at);
         at += used;
     }
     if (st == NULL)
@@ -194,8 +208,8 @@ sheaf_status *sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data,
         *batch->segments = 0;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
-        st = data->packs > 0 ? fill_packed(batch, data, &row[i], seq, i * seq)
-                             : fill(batch, data, row[i], seq, i * seq);
+        st = sheaf_data_is_packed(data) ? fill_packed(batch, data, &row[i], seq, i * seq)
+                                        : fill(batch, data, row[i], seq, i * seq);
     if (st == NULL && data->images != NULL)
         sheaf__data_images_rows(batch, data, row, n);
     return st;

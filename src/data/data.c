@@ -18,12 +18,15 @@
 #include "data/data_images.h"
 #include "data/data_read.h"
 
-/* Of the last position that counts, from 1: patches of an image share one. */
+/* Of the furthest position that counts, from 1: patches of an image share one. */
 static int64_t positions_of(const sheaf_data *data, int64_t row)
 {
-    return data->position == NULL
-               ? sheaf__data_used_by(data, row)
-               : data->position[data->begin[row] + data->used[row] - 1] + (int64_t)1;
+    const int64_t used = sheaf__data_used_by(data, row);
+    int64_t most = data->position == NULL ? used : 0;
+    for (int64_t t = 0; t < used && data->position != NULL; t++)
+        if (data->position[data->begin[row] + t] >= most)
+            most = data->position[data->begin[row] + t] + (int64_t)1;
+    return most;
 }
 
 /* Rotary embeddings go on for ever, so that what was asked for by name may be done. */

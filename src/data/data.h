@@ -100,8 +100,9 @@ int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
 /* sheaf_data_sees - is a token of this id anywhere where it is seen or has a label? The rows may
  * not be packed. Errors: those of reading them. */
 sheaf_status *sheaf_data_sees(bool *out, const sheaf_data *data, int64_t id);
-/* sheaf_data_is_packed - is it what sheaf_data_pack() made? Rows then share one row, without seeing
- * each other and with positions that restart, and a "row" here is such a packed one. NULL: no. */
+/* sheaf_data_is_packed - do records share a row, without seeing each other and with positions that
+ * restart? So it is in what sheaf_data_pack() made, where a "row" is such a packed one, and in rows
+ * of a file whose position_ids restart. NULL: no. */
 bool sheaf_data_is_packed(const sheaf_data *data);
 /* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where
  * none is used. */

@@ -23,6 +23,8 @@ struct sheaf_data {
     int32_t *read;          /* [rows] as sheaf_data_read_most() counts them */
     int64_t longest;        /* of `used` */
     int32_t *position;      /* [tokens]; NULL: 0, 1, ... */
+    bool joined;            /* a row may hold several records: one begins wherever `position` does
+                               not go on by one. Then `mask` is NULL */
     struct sheaf__data_images *images; /* NULL: of a model without */
     int64_t seq;
     int64_t vocab, pad;

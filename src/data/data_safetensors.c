@@ -196,6 +196,50 @@ static sheaf_status *check_hidden(const sheaf__tensors *in)
     return NULL;
 }
 
+static sheaf_status *refuse_restart(const sheaf__tensors *in, int64_t index, int32_t before)
+{
+    const bool pictures = in->data->images != NULL;
+    sheaf_status *st =
+        sheaf__tensors_bad_value(in, "position_ids", index, in->data->position[index]);
+    sheaf_expected(st, "more than %" PRId32 ", the one before it: %s", before,
+                   pictures ? "models that read pictures have one record a row"
+                            : "only without attention_mask records of one row are kept apart");
+    return sheaf_try_this(
+        st, "%swrite a record in each row",
+        pictures ? "" : "leave attention_mask out, with labels of -100 at padding; or ");
+}
+
+/* Records that share a row, as transformers has them: without a mask each position that does not go
+ * on by one begins another, which does not see those before it. Beside a mask, and among pictures,
+ * the original programs let them see each other, which is not meant. */
+static sheaf_status *find_records(const sheaf__tensors *in, const sheaf_events *events)
+{
+    sheaf_data *data = in->data;
+    const bool joins = data->mask == NULL && data->images == NULL;
+    int64_t across = 0;
+    int32_t before = 0;
+    for (int64_t i = 0; i < in->rows * in->length && data->position != NULL; i++) {
+        const int32_t now = data->position[i];
+        if (i % in->length == 0)
+            before = now - 1;
+        if (data->mask != NULL && data->mask[i] == 0)
+            continue;
+        if (!joins && now < before)
+            return refuse_restart(in, i, before);
+        if (joins && now != before + 1) {
+            data->joined = true;
+            across += data->label[i] != SHEAF__NO_LABEL;
+        }
+        before = now;
+    }
+    if (across > 0)
+        sheaf_warn(events,
+                   "%" PRId64 " labels stand where position_ids restart: as in transformers, the "
+                   "last token of the record before learns to predict them; -100 there prevents it",
+                   across);
+    return NULL;
+}
+
 /* Tokens of a row up to the last that is seen or trained. */
 static int64_t needed(const sheaf__tensors *in, int64_t row)
 {
@@ -276,6 +320,8 @@ static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
         in->data->seq = in->length;
     if (st == NULL)
         st = check_hidden(in);
+    if (st == NULL)
+        st = find_records(in, options->events);
     if (st == NULL)
         st = check_length(in, options);
     if (st == NULL)

@@ -465,6 +465,51 @@ static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
     }
 }
 
+/* As transformers' find_packed_sequence_indices() has it. */
+static void test_safetensors__positions_that_restart_are_records_apart(void **state)
+{
+    static const int64_t apart[8] = { 0, 1, 0, 1, 0, 1, 2, 2 }, on[8] = { 0, 1, 2, 3, 0, 1, 2, 3 },
+                         labels[8] = { -100, -100, -100, 8, -100, 9, 10, 3 },
+                         all[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, left[8] = { 0, 1, 0, 1, 0, 1, 2, 0 },
+                         behind[8] = { 0, 0, 1, 1, 1, 1, 1, 0 };
+    static const int64_t segment[] = { 0, 3, 4, 5, 10, 12, 14, 15 };
+    tensor list[] = { { "input_ids", "I64", 2, 4, ids },
+                      { "labels", "I64", 2, 4, labels },
+                      { "position_ids", "I64", 2, 4, apart },
+                      { "attention_mask", "I64", 2, 4, all } };
+    const sheaf_config config = { .vocab = 100, .pad = 3, .bos = -1, .max_position = 3 };
+    char said[300] = "";
+    const sheaf_events events = { warned, said };
+    const sheaf_data_options options = { .config = &config, .events = &events, .seq = 5 };
+    const int64_t rows[] = { 1, -1, 0 };
+    sheaf_data *data = NULL;
+    int32_t p[15];
+    int64_t s[16], n = 7;
+    CHECK_OK(sheaf_data_open(&data, tensors_file(list, 3), &options));
+    assert_true(sheaf_data_is_packed(data));
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .position = p, .segment = s, .segments = &n }, data,
+                              rows, 3));
+    assert_int_equal(n, ARRAY_LEN(segment) - 1);
+    CHECK_BYTES("segments", s, segment, sizeof segment);
+    assert_int_equal(p[3], 2);
+    assert_int_equal(p[12], 0);
+    assert_non_null(strstr(said, "1 labels stand where position_ids restart")); /* not "rows of" */
+    sheaf_data_close(data);
+    CHECK_FAILS(sheaf_data_open(&data, tensors_file(list, 4), &options), SHEAF_E_DATA,
+                "'position_ids': row 1, position 3 | more than 1, the one before it: only "
+                "without attention_mask records of one row are kept apart | 0 | leave");
+    list[2].value = left; /* hidden positions count for nothing */
+    list[3].value = behind;
+    CHECK_OK(sheaf_data_open(&data, tensors_file(list, 4), &(sheaf_data_options){ &config, 4 }));
+    assert_false(sheaf_data_is_packed(data));
+    sheaf_data_close(data);
+    list[2].value = on;
+    list[3].value = masks;
+    CHECK_OK(sheaf_data_open(&data, tensors_file(list, 3), &(sheaf_data_options){ &config, 4 }));
+    assert_false(sheaf_data_is_packed(data));
+    sheaf_data_close(data);
+}
+
 static void test_safetensors__a_bad_tensor_is_named(void **state)
 {
     static const int64_t over[8] = { 5, 6, 7, 8, 9, 100, 3, 3 },
@@ -522,7 +567,7 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
         { "mask 2",
           3,
           { good_ids, good_labels, { "attention_mask", "I64", 2, 4, two } },
-          "'attention_mask': row 2, position 3" },
+          "'attention_mask': row 2, position 3 | 0 or 1 | 2 | if it numbers the records" },
         { "hidden position predicts",
           3,
           { good_ids, good_labels, { "attention_mask", "I32", 2, 4, left } },
@@ -592,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_read__is_never_more_than_said),
         cmocka_unit_test(test_safetensors__both_widths_with_and_without_mask),
         cmocka_unit_test(test_safetensors__seq_may_cut_padding_but_no_token),
+        cmocka_unit_test(test_safetensors__positions_that_restart_are_records_apart),
         cmocka_unit_test(test_safetensors__a_bad_tensor_is_named),
         cmocka_unit_test(test_hash__is_of_the_content),
     };

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "data/data_tensors.h"
@@ -73,8 +74,14 @@ sheaf_status *sheaf__tensors_each(sheaf__tensors *in, const char *name,
 
 static sheaf_status *take_mask(sheaf__tensors *in, const char *name, int64_t index, int64_t value)
 {
-    if (value != 0 && value != 1)
-        return sheaf_expected(sheaf__tensors_bad_value(in, name, index, value), "0 or 1");
+    if (value != 0 && value != 1) {
+        sheaf_status *st =
+            sheaf_expected(sheaf__tensors_bad_value(in, name, index, value), "0 or 1");
+        return strcmp(name, "attention_mask") != 0 || value < 2
+                   ? st
+                   : sheaf_try_this(st, "if it numbers the records of a row, leave it out: "
+                                        "position_ids that restart keep records apart");
+    }
     in->mask[index] = (uint8_t)value;
     return NULL;
 }

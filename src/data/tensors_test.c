@@ -420,6 +420,30 @@ static void test_masked__images_without_a_place_are_named(void **state)
     sheaf_data_close(data);
 }
 
+/* Their positions may stand still, and records may not share a row. */
+static void test_masked__positions_that_restart_are_refused(void **state)
+{
+    static const int64_t still[2 * 8] = { 0, 1, 2, 2, 2, 3, 4, 5, 0, 1, 2, 2, 2, 3, 4, 5 },
+                                   restart[2 * 8] = {
+                                       0, 1, 2, 2, 2, 3, 4, 5, 0, 1, 2, 2, 2, 0, 1, 2
+                                   };
+    tensor list[] = { { "input_ids", "I64", { 2, 8 }, bound_ids },
+                      { "labels_shifted", "I64", { 2, 8 }, shifted },
+                      { "position_ids", "I64", { 2, 8 }, still } };
+    static const sheaf_family families[] = { SHEAF_COGVLM, SHEAF_OMNILMM, SHEAF_MINICPMV };
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        sheaf_data *data = NULL;
+        list[2].value = still;
+        CHECK_OK(open_as(&data, families[i], list, 3));
+        assert_false(sheaf_data_is_packed(data));
+        sheaf_data_close(data);
+        list[2].value = restart;
+        CHECK_FAILS(open_as(&data, families[i], list, 3), SHEAF_E_DATA,
+                    "'position_ids': row 2, position 6 | more than 2, the one before it: models "
+                    "that read pictures have one record a row | 0 | write a record in each row");
+    }
+}
+
 /* One row needs no list of how many images are whose; its pictures have the short names. */
 static void test_bound__of_one_row(void **state)
 {
@@ -470,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_bound__padding_is_seen_in_whole_rows),
         cmocka_unit_test(test_bound__what_does_not_fit_is_named),
         cmocka_unit_test(test_pixels__that_are_not_finite_are_named),
+        cmocka_unit_test(test_masked__positions_that_restart_are_refused),
         cmocka_unit_test(test_masked__images_without_a_place_are_named),
         cmocka_unit_test(test_bound__of_one_row),
     };

@@ -87,6 +87,22 @@ for of in "eval --data $data" "generate --tokens 5,9" chat; do
 done
 runs "which more slices take" 0 '"loss"' eval --model "$work/slices.lora" --data "$data" --tp 3 --slices 4 --json
 
+# ---- rows of several records: as transformers 5.23 has them, which leaves them together beside a mask ----
+ids="" labels="" positions="0 1 2 3 4 0 1 2 3 4 5 6 0 1 2 0 1 2 3 0 1 2 3 4"
+for at in $positions; do
+    ids="$ids $(((${#labels} > 0 ? n : 3) % 511))"
+    labels="$labels $([ "$at" -eq 0 ] && echo -100 || echo "$((${n:-3} % 511))")"
+    n=$((${n:-3} + 7))
+done
+tokens_file "$work/joined.safetensors" 2 12 "$ids" "$labels" "$positions"
+tokens_file "$work/masked.safetensors" 2 12 "$ids" "$labels" "$positions" "$(printf '1 %.0s' $(seq 24))"
+joined=(--model "$llama/tiny_llama/hf" --data "$work/joined.safetensors")
+runs "records of a row do not see each other" 0 . eval "${joined[@]}" --json
+check "as in transformers" near "$(json_number "$work/stdout" loss)" 6.248016834 1e-5
+runs "nor in training" 0 'step 1/2  loss 6\.2480 ' train "${joined[@]}" --out "$work/joined" --steps 2 --micro-batch 2 --tp 2
+runs "a mask beside it is refused" 3 'position_ids.*row 1, position 6.*leave attention_mask out' eval --model "$llama/tiny_llama/hf" --data "$work/masked.safetensors"
+runs "and which of them is to be answered is not known" 3 'position_ids.*one record in each row' generate "${joined[@]}" --max-new 2
+
 # ---- the planner ----
 rows=""
 for i in $(seq 0 959); do rows="$rows $((3 + (i * i * 7 + i) % 90))"; done

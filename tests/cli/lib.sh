@@ -79,16 +79,20 @@ int32_bytes() { # int32_bytes VALUE...: little endian
         printf "\\x$(printf %02x $((v & 255)))\\x$(printf %02x $(((v >> 8) & 255)))\\x$(printf %02x $(((v >> 16) & 255)))\\x$(printf %02x $(((v >> 24) & 255)))"
     done
 }
-# tokens_file FILE ROWS LENGTH IDS LABELS: pre-tokenised data; IDS and LABELS are
-# lists of ROWS * LENGTH numbers in one word each, separated by blanks.
+# tokens_file FILE ROWS LENGTH IDS LABELS [POSITIONS [MASK]]: pre-tokenised data; each is
+# a list of ROWS * LENGTH numbers in one word, separated by blanks.
 tokens_file() {
-    local file=$1 rows=$2 length=$3 size header n
+    local file=$1 rows=$2 length=$3 size header='{' at=0 name
     size=$((rows * length * 4))
-    header="{\"input_ids\":{\"dtype\":\"I32\",\"shape\":[$rows,$length],\"data_offsets\":[0,$size]},\"labels\":{\"dtype\":\"I32\",\"shape\":[$rows,$length],\"data_offsets\":[$size,$((2 * size))]}}"
+    shift 3
+    for name in $(echo input_ids labels position_ids attention_mask | cut -d' ' -f"1-$#"); do
+        header="$header\"$name\":{\"dtype\":\"I32\",\"shape\":[$rows,$length],\"data_offsets\":[$at,$((at + size))]},"
+        at=$((at + size))
+    done
+    header="${header%,}}"
     while [ $((${#header} % 8)) -ne 0 ]; do header="$header "; done
-    n=${#header}
-    # shellcheck disable=SC2086
-    { int32_bytes "$n" 0; printf '%s' "$header"; int32_bytes $4; int32_bytes $5; } >"$file"
+    # shellcheck disable=SC2068
+    { int32_bytes "${#header}" 0; printf '%s' "$header"; int32_bytes $@; } >"$file"
 }
 # without_tensor FILE NAME: a .safetensors file no longer holds that tensor.
 without_tensor() {

@@ -399,6 +399,12 @@ sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *w, const sheaf
 {
     one_row r;
     *out = (sheaf__prompts){ .config = w->config };
+    if (sheaf_data_is_packed(data)) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "position_ids"),
+                                          "one record in each row that is to be answered");
+        return sheaf_try_this(sheaf_found(st, "positions that restart within a row"),
+                              "write each record in a row of its own");
+    }
     sheaf_status *st = make_row(&r, data);
     for (int64_t row = 0; row < sheaf_data_rows(data) && st == NULL; row++)
         st = sheaf_in(add_row(out, &r, w, data, row), "row %" PRId64, row + 1);
