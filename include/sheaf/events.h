@@ -21,13 +21,13 @@ typedef enum sheaf_event_kind {
 } sheaf_event_kind;
 
 typedef struct sheaf_event_step {
-    int64_t step, steps; /* from 1; steps of the whole run */
-    double loss, grad_norm, lr;
-    int64_t tokens;    /* positions with mask 1 that this step read */
-    double seconds;    /* wall time of this step */
-    uint64_t memory;   /* bytes of the fullest rank, 0 = not known */
-    bool skipped;      /* a float16 step whose gradients were not finite */
-    double loss_scale; /* by which the loss of this step was multiplied; 0: it was not */
+    int64_t step, steps;        /* from 1; steps of the whole run */
+    double loss, grad_norm, lr; /* loss NaN: no token of this step had a label */
+    int64_t tokens;             /* positions with mask 1 that this step read */
+    double seconds;             /* wall time of this step */
+    uint64_t memory;            /* bytes of the fullest rank, 0 = not known */
+    bool skipped;               /* a float16 step whose gradients were not finite */
+    double loss_scale;          /* by which the loss of this step was multiplied; 0: it was not */
 } sheaf_event_step;
 
 /* What one rank spent on a step, measured: seconds, of which all but `save` make up the step, and

@@ -227,6 +227,20 @@ static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
     return st;
 }
 
+static void warn_of_unlabelled(const sheaf_data *data, const char *path,
+                               const sheaf_data_options *o)
+{
+    int64_t count = 0, first = 0;
+    for (int64_t r = 0; r < data->rows && data->labels != NULL && !o->prompts; r++)
+        if (data->labels[r] == 0 && count++ == 0)
+            first = r + 1;
+    if (count > 0)
+        sheaf_warn(o->events,
+                   "%s: %" PRId64 " of %" PRId64 " rows teach nothing, row %" PRId64
+                   " the first: none of their tokens has a label that another one predicts",
+                   path, count, data->rows, first);
+}
+
 /* Before anything is read: pictures take a while. */
 static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_options *o)
 {
@@ -284,6 +298,7 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         sheaf_data_close(data);
         return st;
     }
+    warn_of_unlabelled(data, path, options);
     arrange(data, options);
     *out = data;
     return NULL;

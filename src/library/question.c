@@ -90,7 +90,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
                        q->images_text);
         st = sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL);
         if (st == NULL) {
-            q->o.steps = sheaf__sets_steps(&q->sets, o);
+            q->o.steps = sheaf__subset_steps(&q->sets.train, o);
             q->data_bytes = sheaf__sets_memory(&q->sets);
         }
     } else {

@@ -15,12 +15,14 @@
 #include "ops/units.h"
 #include "plan/fits.h"
 #include "train/rank.h"
+#include "train/rates.h"
 #include "train/shared_out.h"
 
 typedef struct session {
     const sheaf__session_options *how;
     char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this
                                    one, see train/train.h */
+    int64_t done;               /* by the first process: steps that it has saved */
     char *base;                 /* what the run begins from, for run.json */
     sheaf_monitor *early;       /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
@@ -72,16 +74,35 @@ static sheaf_status *take_base(void *self, const char *json)
     return s->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "run.json") : NULL;
 }
 
-/* No error, as a run may be stopped and go on with more steps, but seldom meant. */
-static void warn_of_warmup(const session *s, const sheaf_train_options *o)
+/* The rates of a run that goes on, beside those it was begun with: how many steps that are its data
+ * say. */
+static sheaf_status *check_resumed(const session *s, const struct sheaf__job *job,
+                                   const sheaf_events *events)
 {
-    const sheaf_schedule schedule = sheaf_train_options_schedule(o);
-    if (o->steps > 0 && o->warmup >= o->steps && sheaf__process_first())
-        sheaf_warn(
-            s->how->events,
-            "--warmup %lld is not over after --steps %lld: the learning rate ends at %.3g of --lr %g",
-            (long long)o->warmup, (long long)o->steps,
-            sheaf_schedule_rate(&schedule, 1, o->steps - 1), o->lr);
+    sheaf_train_options was;
+    sheaf__setting table[SHEAF__MAX_SETTINGS];
+    sheaf__settings state = { 0 };
+    char *stored = strdup(s->stored);
+    sheaf_train_options_default(&was);
+    sheaf__train_settings(table, &was, false);
+    sheaf_status *st = stored == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run")
+                           : sheaf__settings_take(&state, table, stored, s->how->options->out);
+    if (st == NULL) {
+        was.steps = sheaf__subset_steps(&job->train, &was);
+        sheaf__rates_resumed(job->options, &was, s->done, events);
+    }
+    sheaf__settings_release(&state);
+    return st;
+}
+
+/* Once the number of steps is known. */
+static sheaf_status *check_rates(const session *s, const struct sheaf__job *job,
+                                 const sheaf_events *events)
+{
+    sheaf_status *st = job->options->epochs > 0 ? sheaf__rates_check(job->options, events) : NULL;
+    return st == NULL && s->stored != NULL && sheaf__process_first() ? check_resumed(s, job, events)
+                                                                     : st;
 }
 
 /* One process asks for all that are on its machine, the others only what they will take. */
@@ -93,8 +114,9 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
     sheaf_fits_how how = { .force = s->how->options->force,
                            .events = &events,
                            .footprint = footprint };
-    if (job->options->epochs > 0) /* only now it is known how many steps that are */
-        warn_of_warmup(s, job->options);
+    sheaf_status *st = check_rates(s, job, &events);
+    if (st != NULL)
+        return st;
     if (!sheaf__process_asks(&how.share)) {
         if (how.force) /* then nothing is held */
             return NULL;
@@ -192,13 +214,12 @@ static sheaf_status *look_for_keeper(const sheaf_train_options *o)
 static sheaf_status *look_back(session *s)
 {
     const sheaf_train_options *o = s->how->options;
-    int64_t step = 0;
     bool anew = false;
     sheaf_status *st = look_for_keeper(o);
     if (st != NULL || !o->resume)
         return st;
     if (sheaf__process_first())
-        st = sheaf_train_peek(&s->stored, &step, o->out);
+        st = sheaf_train_peek(&s->stored, &s->done, o->out);
     if (st == NULL && sheaf__process_first() && s->stored == NULL) {
         const bool all = has_all(s->how);
         anew = all && s->how->again && sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
@@ -260,7 +281,8 @@ static sheaf_status *settle(session *s)
         st = sheaf__adapter_settings(how->state, how->table, o, how->events);
     if (st == NULL &&
         (o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL))
-        warn_of_warmup(s, o); /* else those that this process starts do */
+        /* else those that this process starts do */
+        st = sheaf__rates_check(o, sheaf__process_first() ? how->events : NULL);
     if (st == NULL)
         st = sheaf__run_paths_begin(how->state, how->table, o);
     if (st == NULL)

@@ -337,6 +337,7 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
                                      const char *text, const char *name)
 {
     bool seen[SHEAF__MAX_SETTINGS] = { false };
+    state->resumed = true;
     sheaf_status *st = each_stored(seen, state, options, text, name, take_stored_line);
     /* What the run was begun without cannot be given later either. */
     for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {

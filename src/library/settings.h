@@ -80,6 +80,7 @@ typedef struct sheaf__settings {
     bool given[SHEAF__MAX_SETTINGS];     /* by the caller: a flag on the command line */
     bool from_file[SHEAF__MAX_SETTINGS]; /* by the recipe or by resumed settings */
     bool unnamed[SHEAF__MAX_SETTINGS];   /* SILENT and given, and not by the resumed settings */
+    bool resumed;                        /* sheaf__settings_resume() took stored ones over */
     char *held[24];                      /* texts that values point into */
     int nheld;
 } sheaf__settings;

@@ -442,6 +442,33 @@ static sheaf_status *check_schedule(const sheaf__settings *state, const sheaf__s
     return sheaf_schedule_check(&schedule);
 }
 
+/* Is `name` given, and `other`, which says the same in another way, at most by a recipe? */
+static bool is_instead(const sheaf__settings *state, const sheaf__setting *table, const char *name,
+                       const char *other)
+{
+    return sheaf__settings_given(state, table, name) && !sheaf__settings_given(state, table, other);
+}
+
+/* Of two settings that say one thing the one on the command line wins over a recipe's. */
+static void let_flag_win(const sheaf__settings *state, const sheaf__setting *table,
+                         sheaf_train_options *o)
+{
+    if (state->resumed) /* what is stored counts, and flags say the same */
+        return;
+    if (is_instead(state, table, "warmup", "warmup-ratio"))
+        o->warmup_ratio = 0;
+    if (is_instead(state, table, "warmup-ratio", "warmup"))
+        o->warmup = 0;
+    if (is_instead(state, table, "eval-data", "eval-split"))
+        o->eval_split = 0;
+    if (is_instead(state, table, "eval-split", "eval-data"))
+        o->eval_data = NULL;
+    if (is_instead(state, table, "train", "head-patterns"))
+        o->head_patterns = NULL;
+    if (is_instead(state, table, "head-patterns", "train"))
+        o->train = NULL;
+}
+
 /* The command line wins over a recipe and over what is stored. */
 static sheaf_status *check_length(const sheaf__settings *state, const sheaf__setting *table,
                                   sheaf_train_options *o)
@@ -523,6 +550,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
                                           sheaf_train_options *o)
 {
     sheaf_status *st = sheaf__settings_required(state, table, true);
+    let_flag_win(state, table, o);
     if (st == NULL)
         st = check_length(state, table, o);
     if (st == NULL)

@@ -2,6 +2,7 @@
 #include "monitor/monitor.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +137,10 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
     sheaf_text *text = &line.text;
     sheaf__text_add(text, "step %" PRId64 "/%" PRId64, s->step, s->steps);
     end_field(&line, KEPT);
-    sheaf__text_add(text, "  loss %.4f", s->loss);
+    if (isnan(s->loss))
+        sheaf__text_add(text, "  no label");
+    else
+        sheaf__text_add(text, "  loss %.4f", s->loss);
     end_field(&line, LOSS);
     sheaf__text_add(text, "  grad %.3g", s->grad_norm);
     end_field(&line, GRADIENT);

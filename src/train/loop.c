@@ -1,5 +1,6 @@
 /* loop.c - the steps of a run; see run.h. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -163,7 +164,9 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                                 .rank = spent,
                                 .ranks = r->options->tp * r->options->dp };
     sheaf_emit(r->hooks->events, &event);
-    r->result->loss = step->loss;
+    if (!isnan(step->loss))
+        r->result->loss = step->loss;
+    r->result->learned |= !step->skipped && step->grad_norm > 0 && lr > 0;
     r->result->tokens += step->tokens;
     r->result->seconds += seconds;
     r->result->step = done;
@@ -224,6 +227,25 @@ static bool is_lost(sheaf__run *r, sheaf_comm *comm)
     sheaf_status *st = sheaf_comm_rank(comm) == 0 ? sheaf__out_follow(&r->folder) : NULL;
     sheaf_status_free(st);
     return st != NULL;
+}
+
+/* It is saved as it is, and not an error: more steps may follow. */
+static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_t done)
+{
+    const int64_t steps = done - r->result->first;
+    if (!sheaf__is_first(&rank->context) || r->result->learned || steps == 0)
+        return;
+    if (rank->scaler.skipped >= done)
+        sheaf_warn(r->hooks->events,
+                   "nothing was trained: all %" PRId64 " steps were skipped, their gradients too "
+                   "large for float16: more steps, a smaller --loss-scale-init than %g, or "
+                   "--dtype bfloat16",
+                   done, rank->scaler.options.scale);
+    else
+        sheaf_warn(r->hooks->events,
+                   "nothing was trained: no step of %" PRId64 " had a gradient and a learning rate "
+                   "above 0; does what is trained take part in what these data predict?",
+                   steps);
 }
 
 /* Signals, and the end of a time, reach one rank first: all must decide alike. */
@@ -323,5 +345,7 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
         st = sheaf__saved_write(r, store, comm, s, done);
     if (st == NULL && stop && (done < o->steps || found.stopped) && !out_of_patience(r, &s->judged))
         return stopped(r, done);
+    if (st == NULL)
+        warn_of_nothing(r, rank, done);
     return st == NULL ? evaluate_end(r, rank, comm, s, done) : st;
 }

@@ -78,6 +78,25 @@ static int64_t warmup_steps(const sheaf_schedule *s)
     return s->warmup_ratio > 0 ? (int64_t)ceil((double)s->steps * s->warmup_ratio) : s->warmup;
 }
 
+/* Of each rule some step has a rate above 0 only if its first, its second or its first that is not
+ * held has. */
+bool sheaf_schedule_learns(const sheaf_schedule *schedule)
+{
+    const int64_t done[] = { 0, 1, schedule->held_steps };
+    for (size_t i = 0; i < sizeof done / sizeof *done; i++)
+        if (done[i] < schedule->steps && sheaf_schedule_rate(schedule, 1, done[i]) > 0)
+            return true;
+    return false;
+}
+
+int64_t sheaf_schedule_rises(const sheaf_schedule *schedule)
+{
+    const int64_t warmup = warmup_steps(schedule);
+    return sheaf_schedule_is_sat(schedule->kind) && schedule->held_steps > warmup
+               ? schedule->held_steps
+               : warmup;
+}
+
 double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done)
 {
     const int64_t warmup = warmup_steps(schedule), steps = schedule->steps;

@@ -62,6 +62,11 @@ double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done);
  *                    decay_ratio */
 double sheaf_schedule_rate(const sheaf_schedule *schedule, double lr, int64_t done);
 
+/* sheaf_schedule_learns - has any of its steps a rate above 0? */
+bool sheaf_schedule_learns(const sheaf_schedule *schedule);
+/* sheaf_schedule_rises - steps before the rate comes to lr: W, or those that SAT's rule holds. */
+int64_t sheaf_schedule_rises(const sheaf_schedule *schedule);
+
 /* "constant", "sat-cosine", ...; -1 for any other name. */
 int sheaf_schedule_from_name(const char *name);
 const char *sheaf_schedule_name(sheaf_schedule_kind kind);

@@ -171,6 +171,34 @@ static void test_schedule__names_and_limits(void **state)
     CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--auto-warmup |");
 }
 
+static void test_schedule__some_rate_is_above_zero(void **state)
+{
+    static const struct {
+        sheaf_schedule of;
+        bool learns;
+        int64_t rises;
+    } cases[] = {
+        { { SHEAF_SCHEDULE_LINEAR, 0, 1 }, true, 0 },
+        { { SHEAF_SCHEDULE_LINEAR, 1, 1 }, false, 1 },
+        { { SHEAF_SCHEDULE_COSINE, .steps = 1, .warmup_ratio = 0.03 }, false, 1 },
+        { { SHEAF_SCHEDULE_CONSTANT, 9, 2 }, true, 9 },
+        { { SHEAF_SCHEDULE_COSINE, .steps = 34, .warmup_ratio = 0.03 }, true, 2 },
+        { { SHEAF_SCHEDULE_SAT_CONSTANT, .steps = 7, .held_steps = 7 }, false, 7 },
+        { { SHEAF_SCHEDULE_SAT_CONSTANT, .steps = 8, .held_steps = 7 }, true, 7 },
+        { { SHEAF_SCHEDULE_SAT_CONSTANT, .steps = 8, .held_steps = 7, .warmup = 8 }, true, 8 },
+        { { SHEAF_SCHEDULE_SAT_LINEAR, .steps = 8, .held_steps = 7 }, false, 7 },
+        { { SHEAF_SCHEDULE_SAT_LINEAR, .steps = 8, .held_steps = 7, .held_rate = 0.1 }, true, 7 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        bool any = false;
+        for (int64_t s = 0; s < cases[i].of.steps; s++)
+            any |= sheaf_schedule_rate(&cases[i].of, 1, s) > 0;
+        assert_int_equal(any, cases[i].learns);
+        assert_int_equal(sheaf_schedule_learns(&cases[i].of), cases[i].learns);
+        assert_int_equal(sheaf_schedule_rises(&cases[i].of), cases[i].rises);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_schedule__sats_rates_worked_by_hand),
         cmocka_unit_test(test_schedule__agrees_with_sats_tables),
         cmocka_unit_test(test_schedule__names_and_limits),
+        cmocka_unit_test(test_schedule__some_rate_is_above_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

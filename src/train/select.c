@@ -233,6 +233,26 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
     return st;
 }
 
+/* Scales of 0 hold tensors still; not all that are trained. */
+static sheaf_status *check_scales(const sheaf__selection *s, const sheaf_schema *schema,
+                                  const sheaf_lora *lora)
+{
+    bool learns = s->nscaled == 0;
+    for (int64_t i = 0; i < schema->count && !learns; i++)
+        learns = chosen(s, &schema->tensor[i], false) &&
+                 sheaf__learning_scale(s, schema->tensor[i].name) > 0;
+    for (int i = 0; lora != NULL && i < lora->nmodules && !learns; i++)
+        learns = sheaf__learning_scale(s, lora->module[i].a_name) > 0 ||
+                 sheaf__learning_scale(s, lora->module[i].b_name) > 0;
+    for (int i = 0; lora != NULL && i < lora->nsaved && !learns; i++)
+        learns = sheaf__learning_scale(s, lora->saved[i]->name) > 0;
+    if (learns)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lr-scale"),
+                                      "a scale above 0 for some tensor that is trained"),
+                       "0 for all of them");
+}
+
 sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
                             const sheaf_lora *lora, const sheaf_train_options *options,
                             const sheaf_events *events)
@@ -244,6 +264,8 @@ sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
         options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
     if (st == NULL)
         st = read_scales(out, schema, lora, options->lr_scale, events);
+    if (st == NULL)
+        st = check_scales(out, schema, lora);
     if (st != NULL)
         sheaf__selection_release(out);
     return st;

@@ -26,8 +26,8 @@ typedef struct sheaf__selection {
  * without patterns means the output head (of a tied model the embedding table).
  *   lora    whose factors are trained too, for the check of lr_scale; NULL without
  *   events  told of a range like {46..54} that this model is too small for; may be NULL
- * Errors: SHEAF_E_ARG for a pattern that matches nothing, with the nearest name, and for a list
- * that cannot be read. */
+ * Errors: SHEAF_E_ARG for a pattern that matches nothing, with the nearest name, for a list that
+ * cannot be read, and for scales that are 0 for all that is trained. */
 sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
                             const sheaf_lora *lora, const sheaf_train_options *options,
                             const sheaf_events *events);

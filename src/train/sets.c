@@ -173,9 +173,9 @@ int64_t sheaf__sets_memory(const sheaf__sets *s)
            (s->held == NULL ? 0 : sheaf_data_rows(s->data) * (int64_t)sizeof *s->held);
 }
 
-int64_t sheaf__sets_steps(const sheaf__sets *s, const sheaf_train_options *o)
+int64_t sheaf__subset_steps(const sheaf__subset *subset, const sheaf_train_options *o)
 {
-    const double samples = o->epochs * (double)sheaf__subset_rows(&s->train),
+    const double samples = o->epochs * (double)sheaf__subset_rows(subset),
                  of_step = (double)o->micro_batch * (double)o->accumulate;
     const double steps = whole_up(samples / of_step);
     return o->epochs <= 0 ? o->steps

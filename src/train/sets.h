@@ -43,9 +43,9 @@ sheaf_status *sheaf__sets_open(sheaf__sets *out, const sheaf_train_options *opti
 void sheaf__sets_close(sheaf__sets *sets);
 /* sheaf__sets_memory - bytes that they hold. */
 int64_t sheaf__sets_memory(const sheaf__sets *sets);
-/* sheaf__sets_steps - --steps, or with --epochs the fewest steps that read that many times the rows
- * that are trained on: a step that begins in one epoch goes on in the next. */
-int64_t sheaf__sets_steps(const sheaf__sets *sets, const sheaf_train_options *options);
+/* sheaf__subset_steps - --steps, or with --epochs the fewest steps that read that many times the
+ * rows that are trained on: a step that begins in one epoch goes on in the next. */
+int64_t sheaf__subset_steps(const sheaf__subset *train, const sheaf_train_options *options);
 /* sheaf__subset_padding - which share of the positions of `samples` samples is padding (0: of an
  * epoch). */
 double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *options,

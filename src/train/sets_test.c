@@ -144,16 +144,16 @@ static void test_epochs__are_the_fewest_steps_that_read_the_rows(void **state)
         o.steps = 99;
         sheaf__sets s;
         CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
-        assert_int_equal(sheaf__sets_steps(&s, &o), cases[i].steps);
+        assert_int_equal(sheaf__subset_steps(&s.train, &o), cases[i].steps);
         o.epochs = 0;
-        assert_int_equal(sheaf__sets_steps(&s, &o), 99);
+        assert_int_equal(sheaf__subset_steps(&s.train, &o), 99);
         sheaf__sets_close(&s);
     }
     sheaf_train_options o = options_of(.25, 7); /* of the 27 that are left */
     o.epochs = 2;
     sheaf__sets s;
     CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
-    assert_int_equal(sheaf__sets_steps(&s, &o), 54);
+    assert_int_equal(sheaf__subset_steps(&s.train, &o), 54);
     sheaf__sets_close(&s);
 }
 

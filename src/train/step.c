@@ -380,7 +380,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
     if (st == NULL)
         st = add_losses(&sum, s, loss);
     add_update(s->context, began, waited);
-    out->loss = out->labels == 0 ? 0 : sum / (double)out->labels;
+    out->loss = sum / (double)out->labels; /* without a label NaN: there is none */
     free(loss);
     return st;
 }

@@ -62,10 +62,20 @@ static void note_padding(const sheaf__run *r)
 static void note_sets(const sheaf__run *r)
 {
     const sheaf_train_options *o = r->options;
-    const int64_t rows = sheaf__subset_rows(&r->job.train);
-    if (o->epochs > 0)
-        sheaf_note(r->hooks->events, "%.6g epochs of %" PRId64 " rows are %" PRId64 " steps",
-                   o->epochs, rows, o->steps);
+    const int64_t rows = sheaf__subset_rows(&r->job.train), each = o->micro_batch * o->accumulate;
+    if (o->epochs > 0) {
+        const double wanted = o->epochs * (double)rows, read = (double)each * (double)o->steps;
+        sheaf_note(r->hooks->events,
+                   "%.6g epoch%s of %" PRId64 " row%s %s %" PRId64 " step%s of %" PRId64 " row%s",
+                   o->epochs, o->epochs == 1 ? "" : "s", rows, rows == 1 ? "" : "s",
+                   o->epochs == 1 ? "is" : "are", o->steps, o->steps == 1 ? "" : "s", each,
+                   each == 1 ? "" : "s");
+        if (read >= 2 * wanted)
+            sheaf_warn(r->hooks->events,
+                       "a step reads more rows than that: each is read %.3g times in all, not "
+                       "%.6g; a smaller --accumulate or --micro-batch makes more steps of them",
+                       read / (double)rows, o->epochs);
+    }
     if (r->job.eval.row != NULL)
         sheaf_note(r->hooks->events, "%" PRId64 " of %" PRId64 " rows are held out for evaluation",
                    sheaf__subset_rows(&r->job.eval), sheaf_data_rows(r->job.eval.data));
@@ -393,7 +403,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     if (st == NULL)
         st = open_sets(&in, &r, &with);
     if (st == NULL) {
-        with.steps = sheaf__sets_steps(&in.sets, o);
+        with.steps = sheaf__subset_steps(&in.sets.train, o);
         r.job = (sheaf__job){ .options = o,
                               .schema = in.opened.schema,
                               .lora = in.opened.lora,

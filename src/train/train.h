@@ -50,6 +50,7 @@ typedef struct sheaf_train_result {
     int64_t first; /* steps that were done when this run began */
     double loss, seconds;
     int64_t tokens;
+    bool learned;      /* a step since `first` moved what is trained */
     int64_t skipped;   /* float16: steps of the whole run that were left out */
     double loss_scale; /* after the last step; 0: losses are not scaled */
     int64_t parameters, trained,

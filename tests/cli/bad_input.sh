@@ -97,6 +97,30 @@ check "as the metrics say" near "$(tail -n 1 "$work/warm/metrics.jsonl" | sed 's
 runs "one that just ends is none" 0 . train --model "$work/bytes" --data "$work/pairs.jsonl" --steps 4 --warmup 3 --lr 0.01 --out "$work/warmer"
 check "to warn of" sh -c '! grep -q warmup "$1"' . "$work/stderr"
 
+# ---- runs that train nothing, or less than is meant ----
+few=(train --model "$work/bytes" --data "$work/pairs.jsonl")
+runs "a step that is all warm-up" 2 '--warmup-ratio 0.03 .*expected: a learning rate above 0.*found: +0 in the one step.*try: .*more epochs, or fewer rows a step than 16' \
+    "${few[@]}" --recipe qwen2-lora --seq 64 --out "$work/still"
+absent "is not begun" "$work/still"
+runs "by steps, too" 2 '--warmup 5 .*found: +0 in the one step' "${few[@]}" --steps 1 --warmup 5 --out "$work/still"
+runs "no rate at all" 2 '--lr .*found: +0' "${few[@]}" --steps 1 --lr 0 --out "$work/still"
+runs "nor by a scale for each tensor" 2 '--lr-scale .*found: +0 for all' "${few[@]}" --steps 1 --lr-scale '*lora_A*=0,*=0' --out "$work/still"
+runs "most steps of a few" 0 'warning: 1 of 2 steps trains nothing: --warmup-ratio 0.03 begins at a rate of 0; fewer warm-up steps' "${few[@]}" --steps 2 --warmup-ratio 0.03 --out "$work/few2"
+runs "a run below SAT's held steps" 0 'warning: --auto-warmup 100 is not over after --steps 4: the learning rate ends at 0.05' "${few[@]}" --steps 4 --schedule sat-cosine --out "$work/held"
+runs "a step of more rows than there are" 0 '1 epoch of 1 row is 1 step of 32 rows warning: .* each is read [0-9.]+ times in all, not 1;' "${few[@]}" --epochs 1 --accumulate 32 --out "$work/often"
+runs "steps that float16 skips" 0 'warning: nothing was trained: all 2 steps were skipped' "${few[@]}" --steps 2 --dtype float16 --loss-scale-init 85070591730234615865843651857942052864 --out "$work/skipped"
+rates() { grep -o '"lr": [0-9.e-]*' "$1/metrics.jsonl" | tr -d '\n'; }
+recipe=(--recipe qwen2-lora --seq 64 --accumulate 1 --schedule constant --lr 1)
+runs "a flag against a recipe's way to say the same" 0 . "${few[@]}" "${recipe[@]}" --warmup 0 --steps 3 --out "$work/flag"
+check "counts" test "$(rates "$work/flag")" = '"lr": 1"lr": 1"lr": 1'
+runs "also of another number" 0 . "${few[@]}" "${recipe[@]}" --warmup 2 --steps 3 --out "$work/flag2"
+check "counts, too" test "$(rates "$work/flag2")" = '"lr": 0"lr": 0.5"lr": 1'
+runs "and when it goes on" 0 . train --resume --out "$work/flag2" --warmup 2 --steps 4
+printf 'warmup: 2\neval-split: 0.5\n' >"$work/own.recipe"
+runs "the other way round" 0 . "${few[@]}" --recipe "$work/own.recipe" --eval-data "$work/pairs.jsonl" --schedule constant --lr 1 --warmup-ratio 0.25 --steps 4 --out "$work/flag3"
+check "as well" test "$(rates "$work/flag3")" = '"lr": 0"lr": 1"lr": 1"lr": 1'
+runs "both as flags" 2 '--warmup and --warmup-ratio' "${few[@]}" --warmup 1 --warmup-ratio 0.5 --steps 4 --out "$work/still"
+
 rank=4 train "an adapter for another base" 3 'adapter|lora_' --model "$llama/tiny_qwen2/hf" --data "$llama/tiny_qwen2/fwd_inputs.safetensors" --adapter "$llama/tiny_llama/lora/adapter_final"
 runs "merging an adapter for another base" 3 'lora_|adapter' merge "$llama/tiny_qwen2/hf" "$llama/tiny_llama/lora/adapter_final" "$work/m"
 absent "leaves nothing" "$work/m"

@@ -103,6 +103,15 @@ runs "nor in training" 0 'step 1/2  loss 6\.2480 ' train "${joined[@]}" --out "$
 runs "a mask beside it is refused" 3 'position_ids.*row 1, position 6.*leave attention_mask out' eval --model "$llama/tiny_llama/hf" --data "$work/masked.safetensors"
 runs "and which of them is to be answered is not known" 3 'position_ids.*one record in each row' generate "${joined[@]}" --max-new 2
 
+# ---- rows that teach nothing ----
+tokens_file "$work/mute.safetensors" 3 4 "5 6 7 8 9 10 11 12 13 14 15 16" "-100 6 7 8 9 -100 -100 -100 -100 -100 -100 -100" "0 1 2 3 0 1 2 3 0 1 2 3" "1 1 1 1 1 1 1 1 0 0 0 0"
+mute=(--model "$llama/tiny_llama/hf" --data "$work/mute.safetensors")
+runs "rows without a label" 0 'warning: .*mute.safetensors: 2 of 3 rows teach nothing, row 2 the first.*step 1/3  loss [0-9.]+ .*step 3/3  no label' \
+    train "${mute[@]}" --no-shuffle --steps 3 --out "$work/mute" --json
+check "have no loss" test "$(grep -c '"loss": null' "$work/mute/metrics.jsonl")" -eq 2
+check "nor has the run theirs" near "$(json_number "$work/stdout" loss)" "$(json_number "$work/mute/metrics.jsonl" loss)" 1e-12
+runs "eval says so, too" 0 '2 of 3 rows teach nothing' eval "${mute[@]}" --json
+
 # ---- the planner ----
 rows=""
 for i in $(seq 0 959); do rows="$rows $((3 + (i * i * 7 + i) % 90))"; done

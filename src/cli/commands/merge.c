@@ -62,10 +62,9 @@ static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
     sheaf__print(to, "norm of the change %.6g, of the changed weights %.6g (%.3g %%)\n",
                  r->change_norm, r->base_norm, 100 * share);
     if (r->elements_kept > 0)
-        sheaf__print(to,
-                     "%" PRId64 " of %" PRId64
-                     " adapted elements keep their bits: the change was rounded away\n",
-                     r->elements_kept, r->elements_adapted);
+        sheaf__print(to, "%" PRId64 " of %" PRId64 " adapted elements keep their bits: %s\n",
+                     r->elements_kept, r->elements_adapted,
+                     r->changed == 0 ? "nothing is changed" : "the change was rounded away");
     if (r->untied)
         sheaf__print(to, "lm_head and embed_tokens were tied and are two tensors now\n");
     sheaf__print(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);
