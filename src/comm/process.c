@@ -17,6 +17,7 @@
 #include "comm/injected.h"
 #include "comm/messages.h"
 #include "comm/plugins.h"
+#include "comm/segments.h"
 
 enum {
     HOST = 64, /* bytes of a host's name */
@@ -428,6 +429,10 @@ sheaf_status *sheaf__process_start(const char *mpi)
     atexit(leave);
     st = meet();
     process_view.broken = st != NULL;
+    int local = 0;
+    sheaf__process_local(&local);
+    if (st == NULL && local == 0)
+        sheaf__segments_sweep(SHEAF__SEGMENTS);
     return st;
 }
 

@@ -36,7 +36,8 @@ extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_
 #define SHEAF__HOSTS_HELP "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2"
 #define SHEAF__HOSTFILE_HELP "the same as a file, as that MPI's mpirun takes it"
 #define SHEAF__HEARTBEAT_HELP                                                                      \
-    "several processes: one that is silent for so long is given up, with the run; 0 = none"
+    "several processes: one that is silent for so long is given up, with the run; 0 = only after " \
+    "--hang-after"
 extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf_loss_on */
 extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */
 #define SHEAF__LOSS_HELP                                                                           \

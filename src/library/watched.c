@@ -2,9 +2,11 @@
 #include "library/watched.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/no_memory.h"
 #include "comm/process.h"
+#include "comm/watch/self.h"
 
 static sheaf_status *begin_records(sheaf__watched *out, int ranks, const char *phase)
 {
@@ -24,12 +26,20 @@ static sheaf_status *begin_records(sheaf__watched *out, int ranks, const char *p
 /* Where the first process listens, told to all. */
 static sheaf_status *meet(int *listens, sheaf__line_place *place)
 {
-    sheaf_status *st = NULL;
+    uint64_t machine[SHEAF_MAX_SLICES];
+    sheaf__self self;
+    bool here = true;
     *listens = -1;
     if (sheaf__process_count() == 1)
         return NULL;
-    if (sheaf__process_first())
-        st = sheaf__line_listen(listens, place);
+    sheaf__self_look(&self);
+    machine[sheaf__process_number()] = self.machine;
+    sheaf_status *st = sheaf__process_gather(machine, sizeof *machine);
+    for (int i = 0; i < sheaf__process_count() && st == NULL; i++)
+        here = here && machine[i] == self.machine &&
+               strcmp(sheaf__process_host(i), sheaf__process_host(0)) == 0;
+    if (st == NULL && sheaf__process_first())
+        st = sheaf__line_listen(listens, place, here);
     st = sheaf__process_agree(st);
     return st == NULL ? sheaf__process_broadcast(place, sizeof *place) : st;
 }
@@ -50,7 +60,8 @@ static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watched_option
     int listens;
     *out = (sheaf__watched){ 0 };
     sheaf_status *st = sheaf__process_agree(begin_records(out, o->ranks, o->phase));
-    if (st != NULL || hooks == NULL || (processes > 1 ? o->heartbeat == 0 : o->hang_after == 0))
+    if (st != NULL || hooks == NULL ||
+        (o->hang_after == 0 && (processes == 1 || o->heartbeat == 0)))
         return st;
     st = meet(&listens, &place);
     if (st == NULL)

@@ -17,7 +17,7 @@ typedef struct sheaf__watch_hooks {
 
 typedef struct sheaf__watched_options {
     int ranks, in_group;             /* T * D, T; with several processes there is one to a rank */
-    double heartbeat, hang_after;    /* seconds; 0: neither silence nor a hang ends anything */
+    double heartbeat, hang_after;    /* seconds; see sheaf__watch_options */
     const sheaf__watch_hooks *hooks; /* NULL: nobody can end the program, nothing is watched */
     const atomic_int *stop;          /* a signal asked to stop; may be NULL */
     const char *cure;                /* see sheaf__watch_options */

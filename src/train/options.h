@@ -142,9 +142,9 @@ typedef struct sheaf_train_options {
     double max_time;       /* seconds after which it saves and stops, 0 = never */
 
     /* when it cannot go on (comm/watch/watch.h) */
-    double heartbeat;   /* seconds of silence after which a process counts as dead, 0 = none does */
-    double hang_after;  /* seconds without progress, 0 = never */
-    int64_t restarts;   /* how often the run is begun again */
+    double heartbeat;  /* seconds of silence after which a process counts as dead, 0 = hang_after */
+    double hang_after; /* seconds without progress, 0 = never */
+    int64_t restarts;  /* how often the run is begun again */
     const char *inject; /* a fault, for tests: comm/injected.h */
 
     /* the command's own */

@@ -238,7 +238,8 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
 static sheaf_status *take(sheaf__out_folder *f)
 {
     const bool anew = f->anew;
-    sheaf_status *st = sheaf_checkpoints_lock(&f->lock, f->options->out); /* which makes OUT */
+    sheaf_status *st =
+        sheaf_checkpoints_lock(&f->lock, f->options->out, f->events); /* which makes OUT */
     if (st == NULL) /* one that cannot be read by its owner is not followed */
         f->dir = open(f->options->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (st == NULL)

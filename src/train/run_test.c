@@ -2,6 +2,9 @@
  * checkpoint says, what an evaluation finds. */
 #include "tests/files.h"
 
+#include <errno.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -136,7 +139,7 @@ static void test_out__another_run_keeps_its_settings(void **state)
     train(&o);
     o.steps = 2;
     o.resume = true;
-    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out));
+    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out, NULL));
     CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL), SHEAF_E_ARG,
                 "another process holds this lock");
     CHECK_OK(sheaf__file_read_all(&settings, &size, at("twice/settings"), 100));
@@ -145,8 +148,55 @@ static void test_out__another_run_keeps_its_settings(void **state)
     close(lock);
     CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL));
     sheaf_train_result_release(&result);
-    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out)); /* which the run has given back */
+    CHECK_OK(sheaf_checkpoints_lock(&lock, o.out, NULL)); /* which the run has given back */
     close(lock);
+}
+
+/* What happens to OUT after the first of three steps. */
+typedef struct mishap {
+    const char *from, *to; /* to NULL: removed */
+    char said[400];
+} mishap;
+
+static void befall(void *self, const sheaf_event *event)
+{
+    mishap *m = self;
+    if (event->kind == SHEAF_EVENT_WARNING)
+        snprintf(m->said, sizeof m->said, "%s", event->text);
+    if (m->from == NULL || event->kind != SHEAF_EVENT_STEP || event->step.step != 1)
+        return;
+    if (m->to == NULL)
+        CHECK_OK(sheaf__remove_tree(m->from, NULL));
+    else
+        assert_int_equal(rename(m->from, m->to), 0);
+}
+
+/* A file system that has no locks, as some of networks are mounted. */
+static bool without_locks;
+
+int flock(int fd, int how)
+{
+    errno = ENOLCK;
+    return without_locks ? -1 : (int)syscall(SYS_flock, fd, how);
+}
+
+static void test_out__without_locks_two_runs_cannot_be_told_apart(void **state)
+{
+    mishap m = { 0 };
+    const sheaf_events events = { befall, &m };
+    sheaf_train_options o = options_of(at("all.safetensors"), at("nolock"), SHEAF_METHOD_LORA);
+    sheaf_train_result result = { 0 };
+    o.steps = 0;
+    for (int i = 1; i >= 0; i--) {
+        without_locks = i != 0;
+        o.resume = i == 0;
+        o.steps++;
+        m = (mishap){ 0 };
+        CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
+                             &(sheaf_train_hooks){ .events = &events }));
+        sheaf_train_result_release(&result);
+        assert_int_equal(strstr(m.said, "this file system has no locks") != NULL, i);
+    }
 }
 
 /* Killed between the lock, which is the first thing, and the settings. */
@@ -162,25 +212,6 @@ static void test_out__a_lock_alone_is_no_run(void **state)
                 "a folder with files in it");
     assert_int_equal(unlink(at("locked/checkpoints/mine")), 0);
     train(&o);
-}
-
-/* What happens to OUT after the first of three steps. */
-typedef struct mishap {
-    const char *from, *to; /* to NULL: removed */
-    char said[400];
-} mishap;
-
-static void befall(void *self, const sheaf_event *event)
-{
-    mishap *m = self;
-    if (event->kind == SHEAF_EVENT_WARNING)
-        snprintf(m->said, sizeof m->said, "%s", event->text);
-    if (event->kind != SHEAF_EVENT_STEP || event->step.step != 1)
-        return;
-    if (m->to == NULL)
-        CHECK_OK(sheaf__remove_tree(m->from, NULL));
-    else
-        assert_int_equal(rename(m->from, m->to), 0);
 }
 
 /* The folder at the old name would be one without lock, settings and metrics. */
@@ -730,6 +761,7 @@ int main(void)
         cmocka_unit_test(test_out__what_a_look_left_is_swept),
         cmocka_unit_test(test_out__another_run_keeps_its_settings),
         cmocka_unit_test(test_out__a_lock_alone_is_no_run),
+        cmocka_unit_test(test_out__without_locks_two_runs_cannot_be_told_apart),
         cmocka_unit_test(test_out__a_run_keeps_to_the_folder_that_it_holds),
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
         cmocka_unit_test(test_contract__is_version_5_where_the_token_that_pads_is_learned),

@@ -38,7 +38,7 @@ typedef struct sheaf_checkpoints_options {
  * what is done in OUT before there are ranks and after. *lock, for close(): -1 where the file
  * system has no locks, and after a failure. Errors: SHEAF_E_ARG when another run holds it;
  * SHEAF_E_IO. */
-sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir);
+sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf_events *events);
 
 /* sheaf_checkpoints_open - every rank of `comm` calls it. Rank 0 makes OUT/checkpoints,
  * takes its lock and removes what a killed run left unfinished.

@@ -74,7 +74,7 @@ static sheaf_status *is_locked(const char *path)
     return sheaf_try_this(st, "wait for it, stop it, or give another --out");
 }
 
-static sheaf_status *take_lock(int *lock, const char *dir)
+static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *events)
 {
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, "lock");
@@ -92,7 +92,12 @@ static sheaf_status *take_lock(int *lock, const char *dir)
     else if (flock(*lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             st = is_locked(path);
-        /* else a file system without locks: go on without one */
+        else
+            sheaf_warn(
+                events,
+                "%s: this file system has no locks (%s): another run that writes here at the "
+                "same time would not be noticed",
+                path, strerror(errno));
     } else if (!sheaf__path_holds(path, *lock)) /* a run that came to nothing took it away */
         st = is_locked(path);
     free(path);
@@ -137,7 +142,7 @@ static sheaf_status *make_folder(const char *dir, const char *out_dir, sheaf_fau
     return st;
 }
 
-sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir)
+sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf_events *events)
 {
     char *dir = NULL;
     *lock = -1;
@@ -145,7 +150,7 @@ sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir)
     if (st == NULL)
         st = make_folder(dir, out_dir, NULL);
     if (st == NULL)
-        st = take_lock(lock, dir);
+        st = take_lock(lock, dir, events);
     free(dir);
     if (st != NULL && *lock >= 0) {
         close(*lock);
@@ -180,7 +185,7 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
         st = make_folder(store->dir, out_dir, options->faults);
         if (st == NULL && !options->locked)
-            st = take_lock(&store->lock, store->dir);
+            st = take_lock(&store->lock, store->dir, options->events);
         if (st == NULL)
             st = remove_unfinished(store);
     }

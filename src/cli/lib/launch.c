@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/temporary.h"
 #include "comm/process.h"
+#include "comm/segments.h"
 #include "relay.h"
 #include "signals.h"
 
@@ -470,6 +471,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     cli_relay_close(&relay);
     if (st == NULL)
         cli_launch_leave_none();
+    sheaf__segments_sweep(SHEAF__SEGMENTS);
     if (fd >= 0) {
         const bool ended = is_marked(fd, ENDED), told = read_note(code, e.code, fd);
         if (st == NULL && e.alone)

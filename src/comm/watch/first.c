@@ -73,10 +73,11 @@ static void hangs(sheaf__watch *w, sheaf__verdict_kind kind, double now)
 /* Is what is known of all ranks of the same moment? */
 static bool all_told(const sheaf__watch *w, double now)
 {
+    int told = 0;
     for (int i = 0; i < w->peers; i++)
-        if (w->peer[i].fd < 0 || w->peer[i].bye || now - w->peer[i].heard > 2e-3 * SHEAF__BEAT_MS)
-            return false;
-    return true;
+        told += w->peer[i].process > 0 && w->peer[i].fd >= 0 && !w->peer[i].bye &&
+                now - w->peer[i].heard <= 2e-3 * SHEAF__BEAT_MS;
+    return told == w->o.processes - 1;
 }
 
 static void judge_hang(sheaf__watch *w, double now)
@@ -190,15 +191,23 @@ void sheaf__watch_hear_other(sheaf__watch *w, sheaf__watch_peer *p, int kind, co
     }
 }
 
+/* Of callers that have not said who they are the oldest makes place for the next. */
 void sheaf__watch_welcome(sheaf__watch *w, double now)
 {
     const int fd = sheaf__line_accept(w->listens);
-    for (int i = 0; i < w->peers && fd >= 0; i++)
-        if (w->peer[i].fd < 0 && w->peer[i].process < 0) {
-            free(w->peer[i].stack);
-            w->peer[i] = (sheaf__watch_peer){ .fd = fd, .process = -1, .heard = now };
-            return;
-        }
-    if (fd >= 0)
-        close(fd); /* more callers than processes */
+    sheaf__watch_peer *place = NULL;
+    for (int i = 0; i < w->peers && fd >= 0; i++) {
+        sheaf__watch_peer *p = &w->peer[i];
+        if (p->process < 0 &&
+            (place == NULL || (place->fd >= 0 && (p->fd < 0 || p->heard < place->heard))))
+            place = p;
+    }
+    if (place != NULL) {
+        if (place->fd >= 0)
+            close(place->fd);
+        free(place->stack);
+        *place = (sheaf__watch_peer){ .fd = fd, .process = -1, .heard = now };
+    } else if (fd >= 0) {
+        close(fd);
+    }
 }

@@ -1,13 +1,17 @@
 /* line.c - see line.h. */
 #include "comm/watch/line.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -46,31 +50,111 @@ static void add_address(sheaf__line_place *place, const struct sockaddr *a)
     place->count++;
 }
 
-/* IPv4 before IPv6, others before the loopback. */
-static void own_addresses(sheaf__line_place *place)
+/* Does mpirun's list of interfaces ("eth1,10.1.0.0/16") name this one? */
+static bool is_listed(const char *list, const struct ifaddrs *i)
 {
-    struct ifaddrs *all = NULL;
-    place->count = 0;
-    if (getifaddrs(&all) != 0)
-        return;
-    for (int pass = 0; pass < 4; pass++)
-        for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
-            if (i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) != 0 &&
-                ((i->ifa_flags & IFF_LOOPBACK) != 0) == (pass >= 2) &&
-                i->ifa_addr->sa_family == (pass % 2 == 0 ? AF_INET : AF_INET6))
-                add_address(place, i->ifa_addr);
-    freeifaddrs(all);
+    char word[64], at[64];
+    while (list != NULL && *list != '\0') {
+        struct in_addr net;
+        int bits = 0;
+        const size_t n = strcspn(list, ",");
+        snprintf(word, sizeof word, "%.*s", (int)n, list);
+        if (strcmp(word, i->ifa_name) == 0)
+            return true;
+        if (i->ifa_addr->sa_family == AF_INET && sscanf(word, "%63[^/]/%d", at, &bits) == 2 &&
+            inet_pton(AF_INET, at, &net) == 1 && bits > 0 && bits <= 32) {
+            const uint32_t own = ntohl(((const struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr);
+            if (((own ^ ntohl(net.s_addr)) >> (32 - bits)) == 0)
+                return true;
+        }
+        list += n + (list[n] == ',');
+    }
+    return false;
 }
 
-static int bound(int family)
+/* By the flags that mpirun passes on, or its environment. */
+static bool is_mpiruns(const struct ifaddrs *i)
+{
+    static const char *const lists[] = { "OMPI_MCA_btl_tcp_if_include",
+                                         "OMPI_MCA_oob_tcp_if_include",
+                                         "PRTE_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include",
+                                         "HYDRA_IFACE" };
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        if (is_listed(getenv(lists[k]), i))
+            return true;
+    return false;
+}
+
+/* Has this host's name, by which mpirun knows it, this address? */
+static bool is_named(const struct addrinfo *named, const struct sockaddr *a)
+{
+    for (; named != NULL; named = named->ai_next)
+        if (named->ai_family == a->sa_family &&
+            (a->sa_family == AF_INET
+                 ? memcmp(&((const struct sockaddr_in *)named->ai_addr)->sin_addr,
+                          &((const struct sockaddr_in *)a)->sin_addr, 4) == 0
+                 : memcmp(&((const struct sockaddr_in6 *)named->ai_addr)->sin6_addr,
+                          &((const struct sockaddr_in6 *)a)->sin6_addr, 16) == 0))
+            return true;
+    return false;
+}
+
+/* Which addresses of this host the others are told. */
+typedef enum whose { LOOPBACK, MPIRUNS, NAMED, ALL } whose;
+
+/* IPv4 before IPv6, others before the loopback. */
+static void own_addresses(sheaf__line_place *place, whose wanted, const struct ifaddrs *all,
+                          const struct addrinfo *named)
+{
+    place->count = 0;
+    for (int pass = 0; pass < 4; pass++)
+        for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+            const bool loops = (i->ifa_flags & IFF_LOOPBACK) != 0;
+            if (i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) != 0 && loops == (pass >= 2) &&
+                i->ifa_addr->sa_family == (pass % 2 == 0 ? AF_INET : AF_INET6) &&
+                (wanted == ALL || (wanted == LOOPBACK && loops) ||
+                 (wanted == MPIRUNS && is_mpiruns(i)) ||
+                 (wanted == NAMED && !loops && is_named(named, i->ifa_addr))))
+                add_address(place, i->ifa_addr);
+        }
+}
+
+/* `here`: all processes are on this host. */
+static whose choose_addresses(sheaf__line_place *place, bool here)
+{
+    struct ifaddrs *all = NULL;
+    struct addrinfo *named = NULL;
+    char host[256] = "";
+    whose wanted = here ? LOOPBACK : MPIRUNS;
+    if (getifaddrs(&all) != 0)
+        return ALL;
+    own_addresses(place, wanted, all, NULL);
+    if (place->count == 0 && !here && gethostname(host, sizeof host - 1) == 0 &&
+        getaddrinfo(host, NULL, &(struct addrinfo){ .ai_socktype = SOCK_STREAM }, &named) == 0)
+        own_addresses(place, wanted = NAMED, all, named);
+    if (place->count == 0)
+        own_addresses(place, wanted = ALL, all, NULL);
+    if (named != NULL)
+        freeaddrinfo(named);
+    freeifaddrs(all);
+    return wanted;
+}
+
+static int bound(int family, const sheaf__line_place *place)
 {
     struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
     struct sockaddr_in v4 = { .sin_family = AF_INET };
     const int off = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    if (family == AF_INET6)
+    if (place != NULL && family == AF_INET6) {
+        memcpy(&v6.sin6_addr, place->address[0].at, 16);
+        v6.sin6_scope_id = place->address[0].scope;
+    } else if (place != NULL) {
+        memcpy(&v4.sin_addr, place->address[0].at, 4);
+    } else if (family == AF_INET6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    }
     const int error = family == AF_INET6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6)
                                          : bind(fd, (struct sockaddr *)&v4, sizeof v4);
     if (error == 0 && listen(fd, 256) == 0)
@@ -79,14 +163,19 @@ static int bound(int family)
     return -1;
 }
 
-sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place)
+sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here)
 {
     struct sockaddr_in6 mine;
     socklen_t size = sizeof mine;
     memset(place, 0, sizeof *place);
-    *fd = bound(AF_INET6);
-    if (*fd < 0)
-        *fd = bound(AF_INET);
+    if (choose_addresses(place, here) != ALL) {
+        place->count = 1;
+        *fd = bound(place->address[0].v6 ? AF_INET6 : AF_INET, place);
+    } else {
+        *fd = bound(AF_INET6, NULL);
+        if (*fd < 0)
+            *fd = bound(AF_INET, NULL);
+    }
     if (*fd < 0)
         return failed("listening");
     if (getsockname(*fd, (struct sockaddr *)&mine, &size) != 0 ||
@@ -95,7 +184,6 @@ sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place)
         return failed("listening");
     }
     place->port = mine.sin6_port; /* at the same place in both families */
-    own_addresses(place);
     return NULL;
 }
 

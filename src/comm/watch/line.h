@@ -24,11 +24,13 @@ typedef struct sheaf__line_place {
         int32_t v6;
         uint32_t scope;
         unsigned char at[16];
-    } address[SHEAF__LINE_PLACES]; /* of this host, the loopback last */
+    } address[SHEAF__LINE_PLACES]; /* of this host */
 } sheaf__line_place;
 
-/* sheaf__line_listen - a socket that listens on a port of its own, and where that is. */
-sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place);
+/* sheaf__line_listen - a socket that listens on a port of its own, and where that is: with `here`,
+ * where all processes are on this host, on its loopback alone; else at one address, of the
+ * interface that mpirun was given or of this host's name; at all of them where neither is known. */
+sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here);
 /* sheaf__line_connect - a connection to address i of `place`; -1. Who answers there is for the
  * caller to find out: hosts have addresses that mean themselves (a bridge of containers). */
 int sheaf__line_connect(const sheaf__line_place *place, int i);

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "comm/watch/inner.h"
 
-enum { GREET_MS = 5000, TURN_MS = 1000, LOOK_MS = 50, TURNS = 3 };
+enum { GREET_MS = 5000, TURN_MS = 1000, LOOK_MS = 50, TURNS = 3, CALLS = 3 };
 
 static bool asked_to_stop(const sheaf__watch *w)
 {
@@ -114,8 +114,11 @@ static bool is_welcome(sheaf__watch *w, sheaf__watch_peer *p)
 sheaf_status *sheaf__watch_call_first(sheaf__watch *w)
 {
     sheaf__watch_peer *p = &w->peer[0];
-    for (int i = 0; i < w->place.count && i < SHEAF__LINE_PLACES; i++) {
-        p->fd = sheaf__line_connect(&w->place, i);
+    const int places = w->place.count < SHEAF__LINE_PLACES ? w->place.count : SHEAF__LINE_PLACES;
+    for (int i = 0; i < CALLS * places; i++) { /* again, where strangers were in the way */
+        if (i >= places)
+            poll(NULL, 0, LOOK_MS);
+        p->fd = sheaf__line_connect(&w->place, i % places);
         if (p->fd >= 0 && is_welcome(w, p)) { /* what it does from the beginning, however short */
             sheaf__watch_tell_own(w);
             sheaf__line_send(p->fd, SHEAF__BEAT, &w->ranks.told[sheaf__watch_first_rank(w)],

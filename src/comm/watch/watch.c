@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-enum { TICK_MS = 100 };
+/* STRANGERS: connections to the first that need not be of this run, beside a place for each that
+ * is: they cannot keep those out. */
+enum { TICK_MS = 100, STRANGERS = 32, STRANGER_S = 5 };
 
 /* ---- frames ---- */
 
@@ -106,11 +108,11 @@ static void judge_peers(sheaf__watch *w, double now)
             continue;
         if (late)
             p->heard = now;
-        if (now - p->heard < w->o.heartbeat)
+        if (p->process < 0 && now - p->heard > STRANGER_S)
+            drop(p);
+        if (p->process < 0 || now - p->heard < w->o.heartbeat)
             continue;
-        if (p->process < 0)
-            drop(p); /* a stranger */
-        else if (sheaf__watch_is_first(w))
+        if (sheaf__watch_is_first(w))
             sheaf__watch_lost(w, SHEAF__STOPPED, p, now);
         else
             sheaf__watch_lost_first(w, SHEAF__STOPPED);
@@ -144,7 +146,7 @@ static void judge_stop(sheaf__watch *w, double now)
 static void *watch_main(void *argument)
 {
     sheaf__watch *w = argument;
-    struct pollfd wait[SHEAF_MAX_SLICES + 2];
+    struct pollfd wait[SHEAF_MAX_SLICES + STRANGERS + 2];
     w->looked = sheaf__seconds();
     while (!atomic_load(&w->closing)) {
         wait[0] = (struct pollfd){ .fd = w->wake, .events = POLLIN };
@@ -205,7 +207,9 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__li
                                 const sheaf__watch_options *options)
 {
     sheaf__watch *w = calloc(1, sizeof *w);
-    const int peers = options->process == 0 ? options->processes - 1 : 1;
+    const int peers = options->process > 0     ? 1
+                      : options->processes > 1 ? options->processes - 1 + STRANGERS
+                                               : 0;
     *out = NULL;
     if (w != NULL)
         w->peer = calloc((size_t)peers + 1, sizeof *w->peer);
@@ -216,6 +220,8 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__li
         return sheaf_fail(SHEAF_E_MEMORY, "watching the processes");
     }
     w->o = *options;
+    if (w->o.heartbeat <= 0) /* silence alone is no reason, and no progress either */
+        w->o.heartbeat = w->o.hang_after;
     w->ranks.count = options->ranks;
     w->ranks.in_group = options->in_group;
     w->listens = listens;

@@ -35,7 +35,7 @@ typedef struct sheaf__watch_options {
     int ranks, in_group;    /* of the run: T * D; T */
     sheaf__doing *doing;    /* of this process's ranks, borrowed: all, or with several
                                processes one */
-    double heartbeat;       /* seconds */
+    double heartbeat;       /* seconds; 0 = hang_after */
     double hang_after;      /* seconds, 0 = never */
     const atomic_int *stop; /* a signal asked to stop; may be NULL */
     const char *cure;       /* what to try when all has ended; NULL: as of a training run */

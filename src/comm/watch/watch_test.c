@@ -3,8 +3,11 @@
  * makes its calls in name only. */
 #include "tests/check.h"
 
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +19,7 @@
 
 enum { PROCESSES = 3, ENDED = 3, TEXT = 8192 };
 
-typedef enum what { NOTHING, DIES, STOPS, HANGS, SLOW, WAITS, FAILS } what;
+typedef enum what { NOTHING, DIES, STOPS, STOPS_UNHEARD, HANGS, SLOW, WAITS, FAILS } what;
 
 static int told[2]; /* a pipe for what they say */
 static char said[TEXT];
@@ -53,10 +56,13 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
                                                         .ranks = PROCESSES,
                                                         .in_group = PROCESSES,
                                                         .doing = &doing,
-                                                        .heartbeat = w == STOPS ? 1.5 : 60,
-                                                        .hang_after = w == HANGS   ? 1
-                                                                      : w == WAITS ? 0.5
-                                                                                   : 0,
+                                                        .heartbeat = w == STOPS           ? 1.5
+                                                                     : w == STOPS_UNHEARD ? 0
+                                                                                          : 60,
+                                                        .hang_after = w == HANGS           ? 1
+                                                                      : w == STOPS_UNHEARD ? 2
+                                                                      : w == WAITS         ? 0.5
+                                                                                           : 0,
                                                         .cure = w == DIES ? "a cure" : NULL,
                                                         .end = end,
                                                         .stack = stack,
@@ -73,10 +79,11 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
     SHEAF__STORE(doing.failed, w == FAILS && me == victim);
     if (me == victim && w == DIES)
         raise(SIGKILL);
-    if (me == victim && w == STOPS)
+    if (me == victim && (w == STOPS || w == STOPS_UNHEARD))
         raise(SIGSTOP);
     const double begin = sheaf__seconds();
-    while ((w == HANGS || w == DIES || w == STOPS) && sheaf__seconds() - begin < 60)
+    while ((w == HANGS || w == DIES || w == STOPS || w == STOPS_UNHEARD) &&
+           sheaf__seconds() - begin < 60)
         doze(0.1);
     while (w == FAILS && SHEAF__LOAD(doing.others) != 45 - (10 * me + 5) &&
            sheaf__seconds() - begin < 20) /* one may have begun late */
@@ -97,7 +104,7 @@ static void run(int *codes, what w, int victim)
     sheaf__line_place place;
     pid_t pid[PROCESSES];
     const double begin = sheaf__seconds();
-    CHECK_OK(sheaf__line_listen(&listens, &place));
+    CHECK_OK(sheaf__line_listen(&listens, &place, true));
     assert_int_equal(pipe(told), 0);
     for (int i = 0; i < PROCESSES; i++) {
         pid[i] = fork();
@@ -168,11 +175,16 @@ static void test_watch__one_dies(void **state)
 static void test_watch__one_is_stopped(void **state)
 {
     int code[PROCESSES];
-    run(code, STOPS, 2);
-    assert_true(ended(code[0]) && ended(code[1]));
-    assert_true(WIFSIGNALED(code[2]) && WTERMSIG(code[2]) == SIGKILL); /* nothing is left over */
-    says("rank 2 of 3 (host ");
-    says(") is silent: it was stopped, or its host is gone; it is killed (");
+    static const what kinds[] = { STOPS, STOPS_UNHEARD }; /* without a heartbeat it is a hang */
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        run(code, kinds[k], 2);
+        assert_true(ended(code[0]) && ended(code[1]));
+        assert_true(WIFSIGNALED(code[2]) && WTERMSIG(code[2]) == SIGKILL); /* nothing is left */
+        says("rank 2 of 3 (host ");
+        says(") is silent: it was stopped, or its host is gone; it is killed (");
+    }
+    run(code, STOPS_UNHEARD, 0);
+    assert_true(ended(code[1]) && ended(code[2]));
 }
 
 static void test_watch__the_first(void **state)
@@ -283,6 +295,37 @@ static void test_watch__who_is_slow(void **state)
     }
 }
 
+/* Where all processes are on one host no other can reach the port; else it is that of the interface
+ * that mpirun was given. */
+static void test_watch__where_it_listens(void **state)
+{
+    static const struct {
+        bool here;
+        const char *given;
+    } cases[] = {
+        { true, NULL }, { true, "eth7" }, { false, "eth7,lo" }, { false, "127.0.0.0/8" }
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__line_place place;
+        struct sockaddr_in own;
+        socklen_t size = sizeof own;
+        int listens = -1;
+        if (cases[i].given != NULL)
+            setenv("OMPI_MCA_btl_tcp_if_include", cases[i].given, 1);
+        CHECK_OK(sheaf__line_listen(&listens, &place, cases[i].here));
+        assert_int_equal(getsockname(listens, (struct sockaddr *)&own, &size), 0);
+        assert_int_equal(own.sin_family, AF_INET);
+        assert_int_equal(ntohl(own.sin_addr.s_addr) >> 24, 127);
+        assert_int_equal(place.count, 1);
+        assert_memory_equal(place.address[0].at, &own.sin_addr, 4);
+        const int fd = sheaf__line_connect(&place, 0);
+        assert_true(fd >= 0);
+        close(fd);
+        close(listens);
+        unsetenv("OMPI_MCA_btl_tcp_if_include");
+    }
+}
+
 /* A stranger who does not know the token is no process of the run, and does no harm. */
 static void test_watch__strangers(void **state)
 {
@@ -295,7 +338,7 @@ static void test_watch__strangers(void **state)
     };
     sheaf__doing_begin(&doing[0], 0);
     sheaf__doing_begin(&doing[1], 1);
-    CHECK_OK(sheaf__line_listen(&listens, &place));
+    CHECK_OK(sheaf__line_listen(&listens, &place, true));
     assert_int_equal(pipe(told), 0);
     const pid_t pid = fork();
     if (pid == 0) {
@@ -311,12 +354,19 @@ static void test_watch__strangers(void **state)
         if (fd >= 0)
             close(fd);
     }
+    int crowd[100]; /* more than there are places, who say nothing and stay */
+    for (size_t i = 0; i < ARRAY_LEN(crowd); i++)
+        crowd[i] = sheaf__line_connect(&place, 0);
+    o.process = 1;
+    o.doing = &doing[1];
+    CHECK_OK(sheaf__watch_open(&watch, -1, &place, &o));
+    for (size_t i = 0; i < ARRAY_LEN(crowd); i++)
+        close(crowd[i]);
     wrong = place;
     wrong.token[3] ^= 1;
     wrong.count = 1;
-    o.process = 1;
-    o.doing = &doing[1];
     CHECK_FAILS(sheaf__watch_open(&stranger, -1, &wrong, &o), SHEAF_E_IO, "watching the processes");
+    sheaf__watch_close(watch);
     assert_int_equal(waitpid(pid, &code, 0), pid);
     assert_int_equal(code, 0);
     close(told[0]);
@@ -335,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_watch__a_hang),
         cmocka_unit_test(test_watch__who_waits_for_whom),
         cmocka_unit_test(test_watch__who_is_slow),
+        cmocka_unit_test(test_watch__where_it_listens),
         cmocka_unit_test(test_watch__strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
