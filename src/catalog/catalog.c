@@ -231,6 +231,23 @@ sheaf_status *sheaf__catalog_sort(sheaf_catalog *c)
     return rehash(c, c->slots);
 }
 
+void sheaf__catalog_keep(sheaf_catalog *c, sheaf_kind kind)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        if (c->tensor[i].kind == kind) {
+            const sheaf_logical moved = c->tensor[n];
+            c->tensor[n++] = c->tensor[i];
+            c->tensor[i] = moved;
+        }
+    }
+    for (int64_t i = n; i < c->count; i++) {
+        free((char *)c->tensor[i].told.name);
+        free(c->tensor[i].piece);
+    }
+    c->count = n;
+}
+
 /* ---- pieces ---- */
 
 sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim,

@@ -163,6 +163,8 @@ const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *catalog, const 
 
 /* sheaf__catalog_sort - tensors by name; called by sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *catalog);
+/* sheaf__catalog_keep - only the tensors of this kind; sort before names are asked for. */
+void sheaf__catalog_keep(sheaf_catalog *catalog, sheaf_kind kind);
 /* sheaf__catalog_check - do the pieces of each tensor tile it? Adds a finding for each hole
  * ("missing"), overlap ("conflict"), mixture of dtypes ("dtype") and part that is a copy of
  * another's ("duplicate"). Copies of replicated tensors are not

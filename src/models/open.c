@@ -283,10 +283,12 @@ static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c,
     sheaf_status *st = sheaf_fail(sat ? SHEAF_E_LAYOUT : SHEAF_E_UNSUPPORTED, "%s", c->root);
     sheaf_expected(st, "a model whose LoRA is merged");
     sheaf_found(st, "%" PRId64 " LoRA factors beside the weights", factors);
-    sheaf_status *unmade = sheaf__cure(&cure, c,
-                                       sat ? "sheaf merge {} {+merged}{config}"
-                                           : "merge them with the program that wrote them");
-    sheaf_try_this(st, "%s", cure != NULL ? cure : "merge them");
+    const sheaf_finding *unmerged = sheaf__catalog_finding(c, "unmerged");
+    sheaf_status *unmade = sheaf__cure(&cure, c, "sheaf merge {} {+merged}{config}");
+    if (!sat && unmerged != NULL)
+        sheaf_try_this(st, "%s", unmerged->cure);
+    else
+        sheaf_try_this(st, "%s", cure != NULL ? cure : "merge them");
     sheaf_status_free(unmade);
     free(cure);
     sheaf__catalog_free(c);

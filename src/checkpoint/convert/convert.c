@@ -94,6 +94,9 @@ static sheaf_status *check_own_lora(const sheaf__converter *k)
     sheaf_expected(st, "an SAT checkpoint with LoRA that is not merged, or an ADAPTER beside it");
     sheaf_found(st, factors == 0 ? "no LoRA in it" : "LoRA in a checkpoint of %s",
                 k->dialect->name);
+    const sheaf_finding *unmerged = sheaf__catalog_finding(k->catalog, "unmerged");
+    if (unmerged != NULL)
+        return sheaf_try_this(st, "%s", unmerged->cure);
     return sheaf_try_this(st, "name the adapter's folder between the two");
 }
 
@@ -117,24 +120,6 @@ static sheaf_status *read_model(sheaf__converter *k, int slices)
     return st;
 }
 
-/* Only the moments of a catalog. */
-static void keep_moments(sheaf_catalog *c)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < c->count; i++) {
-        if (c->tensor[i].kind == SHEAF_MOMENT) {
-            const sheaf_logical moved = c->tensor[n];
-            c->tensor[n++] = c->tensor[i];
-            c->tensor[i] = moved;
-        }
-    }
-    for (int64_t i = n; i < c->count; i++) {
-        free((char *)c->tensor[i].told.name);
-        free(c->tensor[i].piece);
-    }
-    c->count = n;
-}
-
 static sheaf_status *open_moments(sheaf__converter *k)
 {
     sheaf_catalog *c = NULL;
@@ -147,7 +132,7 @@ static sheaf_status *open_moments(sheaf__converter *k)
                            "none");
     sheaf_status *st = open_catalog(&c, k->o);
     if (st == NULL) {
-        keep_moments(c);
+        sheaf__catalog_keep(c, SHEAF_MOMENT);
         st = sheaf__catalog_source(&inner, c, true);
     }
     return st != NULL ? st : sheaf__cast_source(&k->moments, inner, NULL, k->o->stop);
@@ -193,7 +178,9 @@ static sheaf_status *open_source(sheaf__converter *k)
             "the base that it was trained from; or merge first: sheaf convert %s MERGED --to sat",
             k->o->src);
     if (factors > 0 && !sat)
-        sheaf_warn(k->o->events, "%s: %" PRId64 " LoRA factors are left out", k->o->src, factors);
+        sheaf_warn(k->o->events,
+                   "%s: %" PRId64 " LoRA factors are left out (--to peft writes them)", k->o->src,
+                   factors);
     if (factors > 0 && sat) {
         sheaf_warn(k->o->events, "%s: its LoRA is merged into the weights, as SAT's own merge does",
                    k->o->src);
@@ -255,6 +242,8 @@ static sheaf_status *find_target(const target **out, const sheaf_convert_options
                               "sheaf merge %s %s DST", o->src, o->adapter);
     if (o->slices > 0 && !writes(*out, SHEAF_WRITES_SLICES))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
+    if (o->lora_alpha > 0 && !writes(*out, SHEAF_WRITES_ADAPTER))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"), "--to peft");
     if (o->optimizer && !writes(*out, SHEAF_WRITES_MOMENTS))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer"), "--to hf or --to sheaf");
     return NULL;

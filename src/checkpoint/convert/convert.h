@@ -22,8 +22,10 @@ typedef struct sheaf_convert_options {
     const char *dst;         /* must not exist, or be an empty folder */
     const char *to;          /* "hf", "sat", "peft" or "sheaf" */
     const char *adapter; /* sat: a PEFT adapter of the model, to be written as SAT's LoRA; NULL */
-    const char *from;    /* dialect of src; NULL = recognise it */
-    const char *config;  /* of the model, where src has none; NULL */
+    double
+        lora_alpha; /* peft: of LoRA inside of src whose config does not lie there; 0 = not given */
+    const char *from;        /* dialect of src; NULL = recognise it */
+    const char *config;      /* of the model, where src has none; NULL */
     const char *model_class; /* "CogAgentModel", where the config names the wrong one; NULL */
     bool drop_unread;        /* tensors of kinds that are not read are left out, with a warning */
     /* F32, BF16 or F16 for every floating-point weight; NULL = as stored */

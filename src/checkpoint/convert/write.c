@@ -14,6 +14,7 @@
 #include "base/output.h"
 #include "base/json_write.h"
 #include "checkpoint/convert/copy.h"
+#include "checkpoint/convert/inside.h"
 #include "checkpoint/convert/slices.h"
 #include "checkpoint/store/own_catalog.h"
 #include "comm/process.h"
@@ -402,18 +403,28 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
 {
     sheaf_source *inner = NULL;
     sheaf_catalog *c = k->catalog;
+    sheaf_status *st = NULL;
+    const bool inside = sheaf__catalog_finding(c, "unmerged") != NULL && !k->dialect->own_lora;
+    if (k->o->lora_alpha > 0 && !inside)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"),
+                                          "a checkpoint with PEFT's LoRA beside the weights"),
+                           "a scale that SRC says itself, or no such LoRA");
     if (k->dialect->own_lora)
         return write_sat_adapter(k);
-    if (!k->dialect->adapter)
+    if (!k->dialect->adapter && !inside)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to peft"),
-                                       "a PEFT adapter, or a SAT checkpoint with LoRA"),
+                                       "a PEFT adapter, or a checkpoint with LoRA"),
                         "a checkpoint of %s", k->dialect->name),
             "an adapter that sheaf trained lies in OUT/adapter");
-    k->catalog = NULL;
-    sheaf_status *st = sheaf__catalog_source(&inner, c, true);
-    if (st == NULL)
-        st = sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+    if (inside) {
+        st = sheaf__convert_inside(k);
+    } else {
+        k->catalog = NULL;
+        st = sheaf__catalog_source(&inner, c, true);
+        if (st == NULL)
+            st = sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+    }
     if (st != NULL)
         return st;
     sheaf__convert_count(k, k->source, false);

@@ -14,6 +14,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"
+#include "dialects/common/wrapped.h"
 #include "sheaf/schema.h"
 #include "schema/family.h"
 
@@ -90,6 +91,9 @@ sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
 
 sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
 {
+    sheaf_status *st = sheaf__catalog_unwrap(c);
+    if (st != NULL)
+        return st;
     const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
     if (c->model == NULL && table != NULL &&
         sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
@@ -282,11 +286,10 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
                                      "a tensor that this model does not have", x->cure);
 }
 
-/* All names with one word before them: a wrapper's, as DataParallel and torch.compile leave. */
+/* All names with one word before them: that of the dict or the module that holds the model. */
 static sheaf_status *take_prefix(checking *x)
 {
-    static const char *const prefixes[] = { "module.", "_orig_mod.", "model.",
-                                            "base_model.model." };
+    static const char *const prefixes[] = { "model.", "base_model.model." };
     sheaf_catalog *c = x->c;
     for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
         const size_t n = strlen(prefixes[k]);
@@ -415,9 +418,11 @@ static sheaf_status *note_unsupported(sheaf_catalog *c, const char *by_tensors, 
 
 sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
 {
-    const char *by_tensors = sheaf__family_of(c);
     sheaf_config config;
-    sheaf_status *st = NULL;
+    sheaf_status *st = sheaf__catalog_unwrap(c);
+    if (st != NULL)
+        return st;
+    const char *by_tensors = sheaf__family_of(c);
     if (by_tensors != NULL && c->model == NULL && (c->model = strdup(by_tensors)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))

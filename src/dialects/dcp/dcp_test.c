@@ -458,7 +458,7 @@ static void test_config__a_word_before_all_names_is_left_out_of_the_moments_too(
     put_config(d, "llama", 37, 2, 24);
     sheaf_catalog *c = read_checked(d);
     CHECK_SOUND(c);
-    CHECK_FINDING(c, SHEAF_NOTE, "inferred", "names begin with '_orig_mod.'");
+    CHECK_FINDING(c, SHEAF_NOTE, "inferred", "names with '_orig_mod.'");
     for (int i = 0; i < m->count; i++) {
         char moment[128];
         const char *name = m->tensor[i].name + sizeof word - 1;

@@ -10,6 +10,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/rank_parts.h"
 #include "dialects/common/whole.h"
+#include "dialects/common/wrapped.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 
@@ -143,7 +144,9 @@ static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
     if (st == NULL)
         (*out)->as_stored =
             hints->config_only || (hints->as_stored && in_order && !is_pickled(*out));
-    if (st == NULL && !(*out)->as_stored)
+    if (st == NULL && (*out)->as_stored)
+        st = sheaf__catalog_unwrap(*out);
+    else if (st == NULL)
         st = sheaf__catalog_check_model(*out, damaged);
     if (st != NULL) {
         sheaf__catalog_free(*out);

@@ -288,10 +288,23 @@ static void test_hf__variants_and_bare_files(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_hf__a_word_before_all_names_is_left_out(void **state)
+static void test_hf__words_of_wrappers_are_left_out(void **state)
 {
-    static const char *const prefixes[] = { "module.", "_orig_mod." };
-    for (size_t p = 0; p < ARRAY_LEN(prefixes); p++) {
+    static const struct {
+        const char *before, *inside; /* the latter of each layer */
+        const char *told;
+    } words[] = {
+        { "module.", "", "module." },
+        { "_orig_mod.", "", "_orig_mod." },
+        { "model.", "", "model." }, /* the dict that held it */
+        { "", "_orig_mod.", "_orig_mod." },
+        { "", "_checkpoint_wrapped_module.", "_checkpoint_wrapped_module." },
+        { "_fsdp_wrapped_module.", "_fsdp_wrapped_module._checkpoint_wrapped_module.",
+          "_fsdp_wrapped_module." },
+        { "module._orig_mod.", "_fpw_module.", "module." },
+        { "_orig_mod.module.", "", "_orig_mod." },
+    };
+    for (size_t p = 0; p < ARRAY_LEN(words); p++) {
         sheaf_source *source = NULL;
         sheaf_safetensors_spec spec[64];
         char names[64][200], dir[400];
@@ -303,7 +316,10 @@ static void test_hf__a_word_before_all_names_is_left_out(void **state)
         CHECK_OK(sheaf__make_dirs(dir, NULL));
         for (int64_t i = 0; i < n; i++) {
             const sheaf_source_entry *e = source->entry(source, i);
-            snprintf(names[i], sizeof names[i], "%s%s", prefixes[p], e->name);
+            int layer = 0;
+            sscanf(e->name, "model.layers.%*d.%n", &layer);
+            snprintf(names[i], sizeof names[i], "%s%.*s%s%s", words[p].before, layer, e->name,
+                     layer > 0 ? words[p].inside : "", e->name + layer);
             spec[i] = (sheaf_safetensors_spec){
                 names[i], e->dtype, e->ndim, { e->shape[0], e->shape[1] }
             };
@@ -321,10 +337,37 @@ static void test_hf__a_word_before_all_names_is_left_out(void **state)
         CHECK_OK(sheaf__safetensors_finish(w));
         sheaf_catalog *c = read_at(dir, golden("llama/tiny_qwen2/hf/config.json"));
         CHECK_SOUND(c);
-        CHECK_FINDING(c, SHEAF_NOTE, "inferred", prefixes[p]);
+        CHECK_FINDING(c, SHEAF_NOTE, "inferred", words[p].told);
         same_as(dir, c, source);
         sheaf__catalog_free(c);
+        sheaf_source *stored = NULL; /* as generate and merge open it */
+        if (strcmp(words[p].before, "model.") != 0) {
+            CHECK_OK(open_stored(&stored, dir));
+            for (int64_t i = 0; i < n; i++)
+                assert_non_null(stored->find(stored, source->entry(source, i)->name));
+            stored->close(stored);
+        }
         source->close(source);
+    }
+}
+
+/* DataParallel's word is the name of a module where other names do not begin with it; a second
+ * tensor of a name is told. */
+static void test_hf__words_that_are_none_stay(void **state)
+{
+    static const char *const names[][2] = { { "module.a", "b" },
+                                            { "_orig_mod.b", "b" },
+                                            { "_orig_mod.b", "module.b" } };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char path[400];
+        snprintf(path, sizeof path, "%s%zu.safetensors", at("honest"), i);
+        put_tensors(path, names[i], 2, SHEAF_F32);
+        sheaf_catalog *c = read_at(path, NULL);
+        if (i < 2)
+            assert_non_null(sheaf__catalog_find(c, names[i][0]));
+        else
+            CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "a wrapper gave it");
+        sheaf__catalog_free(c);
     }
 }
 
@@ -496,7 +539,8 @@ int main(void)
         cmocka_unit_test(test_hf__parts_of_ranks_are_not_taken_for_whole_tensors),
         cmocka_unit_test(test_hf__the_same_tensor_twice),
         cmocka_unit_test(test_hf__variants_and_bare_files),
-        cmocka_unit_test(test_hf__a_word_before_all_names_is_left_out),
+        cmocka_unit_test(test_hf__words_of_wrappers_are_left_out),
+        cmocka_unit_test(test_hf__words_that_are_none_stay),
         cmocka_unit_test(test_hf__tensors_of_images_under_a_config_without),
         cmocka_unit_test(test_hf__a_config_that_names_no_model),
         cmocka_unit_test(test_torch__tensors_that_are_not_read_are_named_and_refused),

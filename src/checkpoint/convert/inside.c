@@ -1,0 +1,167 @@
+/* inside.c - the LoRA of PEFT that lies in a checkpoint of the whole model, as an adapter's folder.
+ *
+ * A checkpoint has the factors and not their scale. adapter_config.json beside it says it, which
+ * Hugging Face's Trainer puts there; else --lora-alpha does, and the rest of the config follows
+ * from the names and shapes. */
+#include "checkpoint/convert/inside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "dialects/peft/peft.h"
+
+enum { MOST_CONFIG = 16 << 20 };
+
+static sheaf_status *refused(const sheaf__converter *k, const char *name, const char *what)
+{
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: '%s'", k->o->src, name),
+                                      "one adapter of LoRA, with whole modules beside it"),
+                       "%s", what);
+}
+
+/* The adapter's tensors under the names that PEFT saves; of two adapters they would be the same. */
+static sheaf_status *spell(const sheaf__converter *k, sheaf_catalog *c)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < c->count; i++) {
+        char *name = NULL;
+        const char *stored = c->tensor[i].told.name;
+        if (strstr(stored, ".lora_") == NULL && strstr(stored, ".modules_to_save.") == NULL)
+            return refused(k, stored, "a tensor of another kind of adapter");
+        st = sheaf__peft_name(&name, stored);
+        if (st != NULL)
+            return st;
+        free((char *)stored);
+        c->tensor[i].told.name = name;
+    }
+    st = sheaf__catalog_sort(c);
+    for (int64_t i = 1; st == NULL && i < c->count; i++)
+        if (strcmp(c->tensor[i - 1].told.name, c->tensor[i].told.name) == 0)
+            st = refused(k, c->tensor[i].told.name, "it in several adapters");
+    return st;
+}
+
+/* ---- the config ---- */
+
+/* "MODULE" of base_model.model.MODULE.lora_A.weight and .lora_embedding_A; *rank. NULL: no A. */
+static char *module_of(int64_t *rank, const sheaf_logical *t)
+{
+    static const char *const ends[] = { ".lora_A.weight", ".lora_embedding_A" };
+    const char *name = t->told.name + strlen("base_model.model.");
+    for (int i = 0; i < 2; i++)
+        if (sheaf__ends_with(name, ends[i]) && t->told.ndim > 0) {
+            *rank = t->told.shape[0];
+            return strndup(name, strlen(name) - strlen(ends[i]));
+        }
+    return NULL;
+}
+
+static void add_item(sheaf_text *list, const char *word)
+{
+    sheaf__text_add(list, list->at == NULL ? "" : ", ");
+    sheaf__text_json(list, word);
+}
+
+static sheaf_status *made_config(char **out, const sheaf_catalog *c, double alpha)
+{
+    sheaf_text targets = { 0 }, ranks = { 0 }, saved = { 0 }, text = { 0 };
+    int64_t all = 0, rank;
+    bool dora = false;
+    for (int64_t i = 0; i < c->count; i++) {
+        const char *name = c->tensor[i].told.name + strlen("base_model.model.");
+        char *module = module_of(&rank, &c->tensor[i]);
+        dora = dora || strstr(name, ".lora_magnitude_vector") != NULL;
+        if (module != NULL) {
+            all = all == 0 ? rank : all;
+            add_item(&targets, module);
+            if (rank != all) {
+                add_item(&ranks, module);
+                sheaf__text_add(&ranks, ": %" PRId64, rank);
+            }
+        } else if (strstr(name, ".lora_") == NULL) {
+            module = strndup(name, (size_t)(strrchr(name, '.') - name));
+            if (module != NULL && sheaf__ends_with(name, ".weight"))
+                add_item(&saved, module);
+        }
+        free(module);
+    }
+    sheaf__text_add(&text,
+                    "{\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId64 ",\n  \"lora_alpha\": %.17g",
+                    all, alpha);
+    sheaf__text_add(
+        &text,
+        ",\n  \"target_modules\": [%s],\n  \"rank_pattern\": {%s},\n  \"alpha_pattern\": "
+        "{},\n  \"modules_to_save\": %s%s%s,\n  \"use_dora\": %s,\n  \"use_rslora\": "
+        "false,\n  \"fan_in_fan_out\": false,\n  \"bias\": \"none\",\n  "
+        "\"lora_dropout\": 0.0,\n  \"inference_mode\": true,\n  "
+        "\"base_model_name_or_path\": null,\n  \"task_type\": null\n}\n",
+        targets.at != NULL ? targets.at : "", ranks.at != NULL ? ranks.at : "",
+        saved.at != NULL ? "[" : "null", saved.at != NULL ? saved.at : "",
+        saved.at != NULL ? "]" : "", dora ? "true" : "false");
+    text.failed = text.failed || targets.failed || ranks.failed || saved.failed;
+    sheaf__text_release(&targets);
+    sheaf__text_release(&ranks);
+    sheaf__text_release(&saved);
+    return sheaf__text_take(out, &text);
+}
+
+/* adapter_config.json in the checkpoint's folder or the one around it. */
+static sheaf_status *beside(char **out, const char *root)
+{
+    char *dir = NULL;
+    sheaf_status *st = NULL;
+    for (int up = 0; st == NULL && *out == NULL && up < 2; up++) {
+        char *path = NULL;
+        size_t size;
+        if (up == 0)
+            dir = strdup(root);
+        else
+            st = sheaf__path_parent(&dir, root);
+        if (st == NULL && dir == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s", root);
+        if (st == NULL)
+            st = sheaf__path_join(&path, dir, "adapter_config.json");
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = sheaf__file_read_all(out, &size, path, MOST_CONFIG);
+        free(path);
+        free(dir);
+        dir = NULL;
+    }
+    return st;
+}
+
+static sheaf_status *find_config(sheaf__converter *k, const sheaf_catalog *c)
+{
+    char *config = NULL;
+    const double alpha = k->o->lora_alpha;
+    sheaf_status *st = alpha > 0 ? made_config(&config, c, alpha) : beside(&config, k->root);
+    if (st == NULL && config == NULL)
+        st = sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", k->o->src),
+                           "the scale of its LoRA: adapter_config.json beside it, or --lora-alpha"),
+            "--lora-alpha, with the lora_alpha of the run that wrote it");
+    free(k->config);
+    k->config = config;
+    return st;
+}
+
+sheaf_status *sheaf__convert_inside(sheaf__converter *k)
+{
+    sheaf_source *inner = NULL;
+    sheaf_catalog *c = k->catalog;
+    sheaf_status *st = sheaf__catalog_refusal(c);
+    if (st != NULL)
+        return st;
+    sheaf__catalog_keep(c, SHEAF_LORA);
+    st = spell(k, c);
+    if (st == NULL)
+        st = find_config(k, c);
+    if (st != NULL)
+        return st;
+    k->catalog = NULL;
+    st = sheaf__catalog_source(&inner, c, true);
+    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+}

@@ -1,0 +1,232 @@
+/* inside_test.c - a model that PEFT wrapped, saved whole: its base and its adapter come out as they
+ * went in. */
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/golden.h"
+#include "tests/pickled.h"
+
+#include <unistd.h>
+
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/tools/verify.h"
+#include "formats/safetensors.h"
+
+enum { MOST = 128 };
+
+/* Where PEFT puts a tensor of the base or of the adapter. */
+typedef struct way {
+    const char *name, *before; /* of all names */
+    bool pickled;
+    bool saved; /* the head lies in modules_to_save too, with the base's values */
+} way;
+
+typedef struct all {
+    sheaf_safetensors *file[2]; /* the base's and the adapter's */
+    int n;
+    char name[MOST][240];
+    const sheaf_safetensors_entry *entry[MOST];
+    int from[MOST];
+} all;
+
+static void add(all *a, int from, const sheaf_safetensors_entry *e, const char *fmt, const char *x,
+                int length, const char *y)
+{
+    assert_true(a->n < MOST);
+    snprintf(a->name[a->n], sizeof a->name[0], fmt, x, length, y);
+    a->entry[a->n] = e;
+    a->from[a->n++] = from;
+}
+
+static void gather(all *a, const way *w)
+{
+    static const char before[] = "base_model.model.";
+    CHECK_OK(sheaf__safetensors_open(&a->file[0], golden("llama/tiny_llama/hf/model.safetensors")));
+    CHECK_OK(sheaf__safetensors_open(
+        &a->file[1], golden("llama/tiny_llama/lora/adapter_final/adapter_model.safetensors")));
+    for (int64_t i = 0; i < a->file[0]->header.count; i++) {
+        const sheaf_safetensors_entry *e = &a->file[0]->header.entry[i];
+        const int layer = (int)(strlen(e->name) - strlen(".weight"));
+        const bool adapted = strstr(e->name, "_proj.") != NULL, head = strstr(e->name, "lm_head");
+        if (w->saved && head) {
+            add(a, 0, e, "%s%.*s.original_module.weight", w->before, layer, e->name);
+            add(a, 0, e, "%s%.*s.modules_to_save.default.weight", w->before, layer, e->name);
+        } else {
+            add(a, 0, e, adapted ? "%s%.*s.base_layer.weight" : "%s%.*s.weight", w->before, layer,
+                e->name);
+        }
+    }
+    for (int64_t i = 0; i < a->file[1]->header.count; i++) {
+        const sheaf_safetensors_entry *e = &a->file[1]->header.entry[i];
+        const char *name = e->name + strlen(before);
+        add(a, 1, e, "%s%.*s.default.weight", w->before, (int)(strlen(name) - strlen(".weight")),
+            name);
+    }
+}
+
+static void write_all(const char *path, const all *a, const way *w)
+{
+    sheaf_safetensors_spec spec[MOST];
+    sheaf_safetensors_writer *writer = NULL;
+    char plain[500];
+    snprintf(plain, sizeof plain, "%s/model.safetensors", path);
+    for (int i = 0; i < a->n; i++) {
+        spec[i] =
+            (sheaf_safetensors_spec){ a->name[i], a->entry[i]->dtype, a->entry[i]->ndim, { 0 } };
+        memcpy(spec[i].shape, a->entry[i]->shape, sizeof spec[i].shape);
+    }
+    CHECK_OK(sheaf__safetensors_begin(&writer, plain, spec, a->n, NULL, 0, NULL));
+    for (int i = 0; i < a->n; i++) {
+        char *bytes = malloc((size_t)a->entry[i]->bytes + 1);
+        assert_non_null(bytes);
+        CHECK_OK(sheaf__safetensors_read(a->file[a->from[i]], a->entry[i], 0, bytes,
+                                         a->entry[i]->bytes));
+        CHECK_OK(sheaf__safetensors_write(writer, i, 0, bytes, a->entry[i]->bytes));
+        free(bytes);
+    }
+    CHECK_OK(sheaf__safetensors_finish(writer));
+    if (w->pickled) {
+        char pickled[500];
+        snprintf(pickled, sizeof pickled, "%s/pytorch_model.bin", path);
+        pickle_file(pickled, plain);
+        assert_int_equal(unlink(plain), 0);
+    }
+}
+
+/* Every tensor of `want` is in `is`, bit for bit, and `more` others. */
+static void same_tensors(const char *what, const char *is, const char *want, int64_t more)
+{
+    sheaf_safetensors *a = NULL, *b = NULL;
+    CHECK_OK(sheaf__safetensors_open(&a, is));
+    CHECK_OK(sheaf__safetensors_open(&b, want));
+    assert_int_equal(a->header.count, b->header.count + more);
+    for (int64_t i = 0; i < b->header.count; i++) {
+        const sheaf_safetensors_entry *e = &b->header.entry[i],
+                                      *f = sheaf__safetensors_find(a, e->name);
+        if (f == NULL || f->bytes != e->bytes || f->dtype != e->dtype)
+            fail_msg("%s: '%s'", what, e->name);
+        char *x = malloc((size_t)e->bytes), *y = malloc((size_t)e->bytes);
+        CHECK_OK(sheaf__safetensors_read(a, f, 0, x, e->bytes));
+        CHECK_OK(sheaf__safetensors_read(b, e, 0, y, e->bytes));
+        CHECK_BYTES(e->name, x, y, e->bytes);
+        free(x);
+        free(y);
+    }
+    sheaf__safetensors_close(a);
+    sheaf__safetensors_close(b);
+}
+
+static void check_unmerged(const char *path)
+{
+    sheaf_verify_report r;
+    CHECK_OK(sheaf_verify(&r, path, &(sheaf_verify_options){ 0 }));
+    const sheaf_finding *f = sheaf__catalog_finding(r.catalog, "unmerged");
+    assert_true(sheaf_verify_sound(&r) && f != NULL && f->severity == SHEAF_WARNING);
+    assert_non_null(strstr(f->cure, "--to peft --lora-alpha"));
+    sheaf_verify_release(&r);
+}
+
+static void check_config(const char *path, int64_t rank, const char *more)
+{
+    char *text = NULL, want[64];
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
+    snprintf(want, sizeof want, "\"r\": %d,\n  \"lora_alpha\": 7.5,", (int)rank);
+    if (strstr(text, want) == NULL || strstr(text, more) == NULL)
+        fail_msg("%s", text);
+    free(text);
+}
+
+static const way ways[] = {
+    { "of a PeftModel", "base_model.model.", false, false },
+    { "of an injected adapter, pickled", "", true, false },
+    { "compiled, with a head that is saved", "_orig_mod.base_model.model.", false, true },
+    { "wrapped by FSDP inside and DataParallel outside",
+      "module.base_model.model._fsdp_wrapped_module.", true, true },
+};
+
+static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state)
+{
+    char *config = NULL;
+    size_t size;
+    CHECK_OK(
+        sheaf__file_read_all(&config, &size, golden("llama/tiny_llama/hf/config.json"), 1 << 20));
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        all a = { .n = 0 };
+        sheaf_convert_report r;
+        CHECK_OK(sheaf__make_dirs(at("whole"), NULL));
+        put(at("whole/config.json"), config);
+        gather(&a, &ways[i]);
+        write_all(at("whole"), &a, &ways[i]);
+        check_unmerged(at("whole"));
+        sheaf_convert_options how = {
+            .src = at("whole"), .dst = at("base"), .to = "hf", .step = -1
+        };
+        CHECK_OK(sheaf_convert(&r, &how));
+        same_tensors(ways[i].name, at("base/model.safetensors"),
+                     golden("llama/tiny_llama/hf/model.safetensors"), 0);
+        how.to = "peft";
+        how.dst = at("adapter");
+        CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_ARG, "--lora-alpha");
+        how.lora_alpha = 7.5;
+        CHECK_OK(sheaf_convert(&r, &how));
+        same_tensors(ways[i].name, at("adapter/adapter_model.safetensors"),
+                     golden("llama/tiny_llama/lora/adapter_final/adapter_model.safetensors"),
+                     ways[i].saved);
+        check_config(at("adapter/adapter_config.json"), 4,
+                     ways[i].saved ? "\"modules_to_save\": [\"lm_head\"]"
+                                   : "\"modules_to_save\": null");
+        how.lora_alpha = 0; /* the config beside it says it */
+        how.dst = at("again");
+        put(at("whole/../adapter_config.json"), "{\"peft_type\": \"LORA\", \"r\": 4}");
+        CHECK_OK(sheaf_convert(&r, &how));
+        CHECK_OK(sheaf__remove_tree(at("adapter_config.json"), NULL));
+        sheaf__safetensors_close(a.file[0]);
+        sheaf__safetensors_close(a.file[1]);
+        static const char *const made[] = { "whole", "base", "adapter", "again" };
+        for (size_t k = 0; k < ARRAY_LEN(made); k++)
+            CHECK_OK(sheaf__remove_tree(at(made[k]), NULL));
+    }
+    free(config);
+}
+
+/* Factors of two adapters, and those of another kind, cannot be one of LoRA. */
+static void test_convert__what_is_no_single_adapter_is_refused(void **state)
+{
+    static const struct {
+        const char *name, *says;
+    } cases[] = {
+        { "model.layers.0.self_attn.q_proj.lora_A.second.weight", "it in several adapters" },
+        { "model.layers.0.self_attn.q_proj.ia3_l.default", "another kind of adapter" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        static const float x[4];
+        const sheaf_safetensors_spec spec[] = {
+            { "model.layers.0.self_attn.q_proj.base_layer.weight", SHEAF_F32, 2, { 2, 2 } },
+            { "model.layers.0.self_attn.q_proj.lora_A.default.weight", SHEAF_F32, 2, { 1, 2 } },
+            { "model.layers.0.self_attn.q_proj.lora_B.default.weight", SHEAF_F32, 2, { 2, 1 } },
+            { cases[i].name, SHEAF_F32, 2, { 1, 2 } },
+        };
+        sheaf_safetensors_writer *w = NULL;
+        sheaf_convert_report r;
+        CHECK_OK(sheaf__make_dirs(at("two"), NULL));
+        CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, 4, NULL, 0, NULL));
+        for (int k = 0; k < 4; k++)
+            CHECK_OK(sheaf__safetensors_write(w, k, 0, x, k == 0 ? 16 : 8));
+        CHECK_OK(sheaf__safetensors_finish(w));
+        const sheaf_convert_options how = {
+            .src = at("two"), .dst = at("never"), .to = "peft", .lora_alpha = 8, .step = -1
+        };
+        CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_UNSUPPORTED, cases[i].says);
+        assert_int_equal(sheaf__path_kind(at("never")), SHEAF_PATH_NONE);
+        CHECK_OK(sheaf__remove_tree(at("two"), NULL));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convert__base_and_adapter_come_out_of_a_whole_save),
+        cmocka_unit_test(test_convert__what_is_no_single_adapter_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

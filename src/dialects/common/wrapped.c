@@ -1,0 +1,170 @@
+/* wrapped.c - see wrapped.h.
+ *
+ * PEFT puts a layer of its own in the place of each that it adapts (tuners/tuners_utils.py,
+ * utils/other.py), and the whole model into base_model.model:
+ *   X.base_layer.weight            the layer's
+ *   X.lora_A.NAME.weight, ...      the adapter NAME's, beside base_layer
+ *   X.original_module.weight       the layer's, of modules_to_save
+ *   X.modules_to_save.NAME.weight  the adapter's copy
+ *   X.token_adapter....            the adapter's rows (trainable_token_indices) */
+#include "dialects/common/wrapped.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/no_memory.h"
+#include "schema/wrappers.h"
+
+static char *base_of(const sheaf_logical *t)
+{
+    return (char *)(t->kind == SHEAF_MOMENT ? sheaf__moment_base(t->told.name) : t->told.name);
+}
+
+/* Two tensors of one name are told; the tables of names are made anew. */
+static sheaf_status *renamed(sheaf_catalog *c)
+{
+    sheaf_status *st = sheaf__catalog_sort(c);
+    for (int64_t i = 1; st == NULL && i < c->count; i++)
+        if (strcmp(c->tensor[i - 1].told.name, c->tensor[i].told.name) == 0)
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "duplicate", c->root, c->tensor[i].told.name,
+                                     "one tensor of this name",
+                                     "a second one, under the name that a wrapper gave it", "");
+    return st;
+}
+
+/* ---- words ---- */
+
+/* DataParallel's word is also an honest name of a module: by itself it is its word only where all
+ * names begin with it. `first`: a word that was found; NULL: nothing is left out. */
+static sheaf_status *find_words(const char **first, const sheaf_catalog *c)
+{
+    bool every = true, certain = false;
+    *first = NULL;
+    for (int64_t i = 0; i < c->count; i++) {
+        char *name = strdup(base_of(&c->tensor[i]));
+        if (name == NULL)
+            return sheaf__no_memory(c->root);
+        const char *word = sheaf__unwrap(name);
+        if (word == NULL)
+            every = every && c->tensor[i].kind != SHEAF_WEIGHT;
+        else
+            *first = *first != NULL ? *first : word;
+        certain = certain || (word != NULL && strcmp(word, "module.") != 0);
+        const bool twice = word != NULL && c->tensor[i].kind != SHEAF_MOMENT &&
+                           sheaf__catalog_find(c, name) != NULL;
+        free(name);
+        if (twice) { /* of two models in one save: told as foreign */
+            *first = NULL;
+            return NULL;
+        }
+    }
+    if (!certain && !every)
+        *first = NULL;
+    return NULL;
+}
+
+static sheaf_status *take_words(sheaf_catalog *c)
+{
+    const char *first;
+    sheaf_status *st = find_words(&first, c);
+    if (st != NULL || first == NULL)
+        return st;
+    for (int64_t i = 0; i < c->count; i++)
+        sheaf__unwrap(base_of(&c->tensor[i]));
+    st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", "names as the model has them",
+                              "", "names with '%s', a wrapper's word, which is left out", first);
+    return st != NULL ? st : renamed(c);
+}
+
+/* ---- PEFT ---- */
+
+static const char *const parts[] = { ".token_adapter.base_layer.", ".base_layer.",
+                                     ".original_module." };
+enum { PARTS = sizeof parts / sizeof *parts };
+
+static bool has_part(const char *name)
+{
+    for (int k = 0; k < PARTS; k++)
+        if (strstr(name, parts[k]) != NULL)
+            return true;
+    return false;
+}
+
+/* Does it lie beside a base_layer? */
+static bool beside(const sheaf_catalog *c, const char *name)
+{
+    char layer[600];
+    for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+        const int n =
+            snprintf(layer, sizeof layer, "%.*s.base_layer.weight", (int)(dot - name), name);
+        if (n > 0 && (size_t)n < sizeof layer && sheaf__catalog_find(c, layer) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool is_adapters(const sheaf_catalog *c, const char *name, bool layers)
+{
+    return strstr(name, ".lora_") != NULL || strstr(name, ".modules_to_save.") != NULL ||
+           (layers && !has_part(name) && beside(c, name));
+}
+
+static void cut(char *name, const char *part)
+{
+    for (char *at; (at = strstr(name, part)) != NULL;)
+        memmove(at + 1, at + strlen(part), strlen(at + strlen(part)) + 1);
+}
+
+static void spell(char *name)
+{
+    static const char whole[] = "base_model.model.";
+    if (strncmp(name, whole, sizeof whole - 1) == 0)
+        memmove(name, name + sizeof whole - 1, strlen(name + sizeof whole - 1) + 1);
+    for (int k = 0; k < PARTS; k++)
+        cut(name, parts[k]);
+}
+
+static sheaf_status *tell_unmerged(sheaf_catalog *c)
+{
+    const char *first = NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].kind == SHEAF_LORA && n++ == 0)
+            first = c->tensor[i].told.name;
+    if (n == 0 || sheaf__catalog_finding(c, "unmerged") != NULL)
+        return NULL;
+    return sheaf__catalog_notef(
+        c, SHEAF_WARNING, "unmerged", c->root, "", "weights with LoRA merged into them",
+        c->config != NULL
+            ? "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf{config} && sheaf merge {+base} {+adapter} {+merged}; ALPHA is the lora_alpha of the run, not needed where adapter_config.json lies here"
+            : "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf --config CONFIG && sheaf merge {+base} {+adapter} {+merged}; CONFIG is the model's config.json, ALPHA the lora_alpha of the run, not needed where adapter_config.json lies here",
+        "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'", n, first);
+}
+
+static sheaf_status *take_adapter(sheaf_catalog *c)
+{
+    bool layers = false, lora = false;
+    for (int64_t i = 0; i < c->count; i++) {
+        layers = layers || has_part(c->tensor[i].told.name);
+        lora = lora || c->tensor[i].kind == SHEAF_LORA ||
+               strstr(c->tensor[i].told.name, ".lora_") != NULL;
+    }
+    if (!layers && !lora)
+        return NULL;
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].kind == SHEAF_WEIGHT && is_adapters(c, c->tensor[i].told.name, layers))
+            c->tensor[i].kind = SHEAF_LORA;
+    for (int64_t i = 0; i < c->count; i++)
+        spell(base_of(&c->tensor[i]));
+    sheaf_status *st = renamed(c);
+    return st != NULL ? st : tell_unmerged(c);
+}
+
+sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *c)
+{
+    if (c->dialect->adapter || c->dialect->own_lora || c->dialect->manifest)
+        return NULL;
+    sheaf_status *st = take_words(c);
+    return st != NULL ? st : take_adapter(c);
+}
