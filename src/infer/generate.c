@@ -5,6 +5,7 @@
 #include "infer/share.h"
 #include "models/rope.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,14 +68,17 @@ static bool ends(const batch *b, int64_t which, sheaf__continuation *out)
 
 static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *logits, int64_t vocab)
 {
-    int64_t id = 0; /* the first NaN; where there is none, all are -inf */
-    for (int64_t i = 0; i < vocab && id == 0; i++)
-        id = logits[i] != logits[i] ? i : 0;
+    int64_t id = 0;
+    while (id < vocab - 1 && isfinite(logits[id]))
+        id++;
     sheaf_status *st =
         sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)prompt, (long long)token);
     return sheaf_try_this(
-        sheaf_found(sheaf_expected(st, "logits that are numbers"), "%f for id %lld",
-                    (double)logits[id], (long long)id),
+        sheaf_found(sheaf_expected(st, "logits that are numbers"), "%s for id %lld",
+                    isnan(logits[id]) ? "nan"
+                    : logits[id] < 0  ? "-inf"
+                                      : "inf",
+                    (long long)id),
         "a weight is not finite, or overflows in the type it is computed in: sheaf verify "
         "counts such numbers of each tensor, and --dtype float32 holds the largest");
 }
@@ -90,6 +94,9 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         sheaf__continuation *out = &b->out[which];
         if (b->done[row0 + i])
             continue;
+        /* no probability comes of infinity */
+        if (!sheaf__is_finite(logits + i * vocab, vocab, SHEAF_F32))
+            return not_numbers(which + 1, out->n + 1, logits + i * vocab, vocab);
         int64_t known = 0;
         for (int64_t j = 0; j < b->prompt[which].n; j++)
             b->history[known++] = b->prompt[which].ids[j];
@@ -335,6 +342,25 @@ static sheaf_status *run_batch(batch *b)
     return st;
 }
 
+/* Of which weight that comes; not with layers over stages, as of a loss. */
+static sheaf_status *name_weight(sheaf_status *st, const sheaf__model *model)
+{
+    const char *weight = NULL;
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_NUMBER || model->context->stages > 1)
+        return st;
+    sheaf_status *lost = sheaf__model_bad_weight(&weight, model);
+    if (lost != NULL) {
+        sheaf_status_free(st);
+        return lost;
+    }
+    return weight == NULL
+               ? st
+               : sheaf_try_this(st,
+                                "the weight '%s' holds a number that is not finite: sheaf verify "
+                                "counts such numbers of each tensor",
+                                weight);
+}
+
 static void free_batch(batch *b)
 {
     sheaf__batch_images_release(&b->image);
@@ -406,7 +432,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         st = b.first > own.begin ? stopped(&b) : NULL;
         if (st != NULL)
             break;
-        st = run_batch(&b);
+        st = name_weight(run_batch(&b), model);
         sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                     .text = "prompts",
                                                     .done = b.first + b.n - own.begin,

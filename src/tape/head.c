@@ -457,11 +457,12 @@ static sheaf_status *block_take(block *b, int64_t done)
     return give_rows(c, run, done, b->row, b->n, full, l->out);
 }
 
-static sheaf_status *run_block(block *b, bool training, int64_t done)
+static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64_t done)
 {
     const sheaf__head_run *run = b->p->run;
     sheaf__rows(b->c, b->n, 32, gather_rows, b);
     block_logits(b);
+    sheaf__tape_look(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
     sheaf_status *st = NULL;
     if (run->label != NULL) {
         st = block_statistics(b);
@@ -544,7 +545,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
         sheaf__costs_of(&before, c);
         i = next_block(&b, run, i, candidates, dry);
         if (b.n > 0)
-            st = run_block(&b, training, done);
+            st = run_block(tape, &b, training, done);
         done += b.n;
         if (dry && run->known == NULL && b.n == SHEAF__HEAD_BLOCK)
             i = count_rest(c, i, candidates, &before);
@@ -609,6 +610,7 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
                                    sizeof(head_params));
     head_params *p = op->params;
     op->kind = SHEAF__WORK_HEAD;
+    op->inner = "logits";
     *p = (head_params){ head, run, flows, x, NULL, place };
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     if (place != NULL)

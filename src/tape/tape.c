@@ -544,6 +544,13 @@ static void note_bad(sheaf__tape *tape, const step *s, int argument)
     tape->bad = NULL;
 }
 
+/* As its first argument, which a step forward of such an op only reads. */
+void sheaf__tape_look(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype)
+{
+    if (tape->bad != NULL && !sheaf__is_finite(data, n, dtype))
+        note_bad(tape, tape->now, 0);
+}
+
 sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x)
 {
     const step *s = tape == NULL ? NULL : tape->now;
@@ -623,8 +630,10 @@ sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
     if (st != NULL || bad >= none)
         return st;
     const step *s = &tape->steps[bad / STEP_ARGS];
-    *out = (sheaf__bad){ s->op->name, arg_of(s, (int)(bad % STEP_ARGS)).value->name, s->op->layer,
-                         s->backward };
+    const int argument = (int)(bad % STEP_ARGS);
+    const bool inner = s->op->inner != NULL && argument == 0 && !s->backward;
+    *out = (sheaf__bad){ s->op->name, inner ? s->op->inner : arg_of(s, argument).value->name,
+                         s->op->layer, s->backward };
     return NULL;
 }
 

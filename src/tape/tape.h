@@ -176,6 +176,7 @@ struct sheaf__op {
     /* Its backward pass makes the gradient of the first argument before it reads the data, and
      * calls sheaf__tape_remake() in between. */
     bool reads_late;
+    const char *inner; /* of what it computes within, which sheaf__tape_look() is shown; or NULL */
     bool made_again, within; /* while steps are laid out */
     int segment;             /* -1 = none */
 };
@@ -221,6 +222,9 @@ bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype);
 /* sheaf__tape_watch - sheaf__tape_run() that looks at all it computes, over all ranks. Slow.
  * Collective. */
 sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape);
+/* sheaf__tape_look - within a step forward: n elements of what the op's `inner` names, where the
+ * run looks at all. */
+void sheaf__tape_look(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype);
 /* A pinned value's data stays after the run, until sheaf__tape_unpin or free. */
 void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
 

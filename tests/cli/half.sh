@@ -92,14 +92,14 @@ check "the schedule waits while steps are left out" bash -c "grep skipped '$work
 
 # ---- a number that is not finite, at its source ----
 few=(--data "$data" --steps 4 --micro-batch 1 --accumulate 2 --schedule constant --lora-targets all-linear)
-put_nan() { # put_nan TENSOR ELEMENT: in a copy of the model
+put_nan() { # put_nan TENSOR ELEMENT [BYTES]: in a copy of the model
     local weights=$work/nan/model.safetensors header begins
     rm -rf "$work/nan"
     mkdir "$work/nan"
     cp "$model"/* "$work/nan" && chmod u+w "$work/nan"/*
     header=$(od -An -tu8 -N8 "$weights" | tr -d ' ')
     begins=$(head -c $((8 + header)) "$weights" | grep -aoE "\"$1\":\{[^}]*" | grep -oE 'data_offsets":\[[0-9]+' | grep -oE '[0-9]+$')
-    printf '\x00\x00\xc0\x7f' | dd of="$weights" bs=1 seek=$((8 + header + begins + 4 * $2)) conv=notrunc 2>/dev/null
+    printf "${3:-\x00\x00\xc0\x7f}" | dd of="$weights" bs=1 seek=$((8 + header + begins + 4 * $2)) conv=notrunc 2>/dev/null
 }
 nan_in() { # nan_in TENSOR ELEMENT: training tells of it
     local tp
@@ -121,8 +121,19 @@ check "and goes on" grep -q '"loss":null' "$work/stdout"
 put_nan lm_head.weight $((200 * 64 + 7))
 for how in "" "--greedy" "--top-k 5 --temperature 0.7 --seed 3"; do
     # shellcheck disable=SC2086
-    runs "and so does an answer ($how)" 3 "prompt 1, token 1.*logits that are numbers.*nan for id 200" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 $how --tp 2
+    runs "and so does an answer ($how)" 3 "prompt 1, token 1.*logits that are numbers.*nan for id 200.*the weight 'lm_head.weight' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 $how --tp 2
 done
+runs "the head's row is named, not what it multiplies" 3 "is 'logits', of the op 'lm_head.weight'; the weight 'lm_head.weight' holds" train --model "$work/nan" "${few[@]}" --out "$work/bad.head" --tp 3
+runs "in evaluation too" 0 "is 'logits', of the op 'lm_head.weight'" eval --model "$work/nan" --data "$data" --tp 2
+for sign in 7 f; do # either sign may come of it: neither is a choice
+    put_nan lm_head.weight $((5 * 64 + 7)) "\\x00\\x00\\x80\\x${sign}f"
+    for how in "" "--tp 3 --logprobs 1 --json" "--top-k 5 --temperature 0.7 --batch 2"; do
+        # shellcheck disable=SC2086
+        runs "an infinite one is no choice (sign $sign$how)" 3 "prompt 1, token 1.*inf for id 5.*the weight 'lm_head.weight' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 $how
+    done
+done
+put_nan model.embed_tokens.weight $((2 * 64 + 7))
+runs "the weight that is meant is named" 3 "prompt 1, token 1.*nan for id 0.*the weight 'model.embed_tokens.weight' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 --dp 2
 runs "a learning rate without measure" 3 "step 2: loss .* the weight '[^']*lora_[AB].weight' holds .* training made it so" train --model "$model" "${few[@]}" --lr 1e38 --out "$work/bad.lr"
 runs "a scale that stays and overflows" 3 "step 1: gradient norm .* the first value that is not finite is .gradient of the head.* --loss-scale dynamic" \
     train --model "$model" "${few[@]}" --dtype float16 --loss-scale 1073741824 --out "$work/bad.scale" --tp 2
