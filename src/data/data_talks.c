@@ -56,7 +56,7 @@ typedef struct reader {
     int64_t jobs;
     sheaf__text_counts counts;
     sheaf__complaints complaints;
-    sheaf__ignored ignored;
+    sheaf__ignored ignored, written;
     int64_t records;
     int64_t across; /* the least --seq that cuts no picture, where one was too small; 0: none */
     pictures *pictures;
@@ -277,6 +277,8 @@ static sheaf_status *take(reader *in, job *j)
     }
     sheaf__ignored_keep(&in->ignored, j->row.ignored, in->items.unit, j->place);
     in->counts.left_out += j->row.left_out;
+    in->counts.written += j->row.written != NULL;
+    sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
     return keep ? keep_row(in, &j->row) : NULL;
 }
 
@@ -376,7 +378,7 @@ static sheaf_status *read_all(reader *in, const char *path)
         st = empty(in, path);
     if (st != NULL)
         return st;
-    sheaf__text_counts_note(&in->counts, in->options, in->records);
+    sheaf__text_counts_note(&in->counts, in->options, in->records, &in->written);
     sheaf__ignored_warn(&in->ignored, in->options->events);
     return NULL;
 }

@@ -57,7 +57,7 @@ typedef struct reader {
     /* what is told at the end */
     sheaf__row_cache_facts facts;
     sheaf__complaints complaints;
-    sheaf__ignored ignored;
+    sheaf__ignored ignored, written;
 } reader;
 
 /* ---- a round ---- */
@@ -163,6 +163,8 @@ static sheaf_status *take(reader *in, job *j)
     }
     sheaf__ignored_keep(&in->ignored, j->ignored, in->items.unit, j->place);
     in->facts.counts.left_out += j->row.left_out;
+    in->facts.counts.written += j->row.written != NULL;
+    sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
     return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, &j->row, j->place,
                                  in->items.unit);
 }
@@ -288,7 +290,7 @@ static sheaf_status *verdict(reader *in, const char *path)
         st = empty(in, path);
     if (st != NULL)
         return st;
-    sheaf__text_counts_note(c, in->options, in->facts.records);
+    sheaf__text_counts_note(c, in->options, in->facts.records, &in->written);
     sheaf__ignored_warn(&in->ignored, in->options->events);
     return NULL;
 }
@@ -415,7 +417,7 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     if (st == NULL && found) {
         sheaf_note(options->events, "%" PRId64 " records were tokenised before, in %s/%s",
                    in.facts.records, in.cache, in.key);
-        sheaf__text_counts_note(&in.facts.counts, options, in.facts.records);
+        sheaf__text_counts_note(&in.facts.counts, options, in.facts.records, &in.written);
     } else if (st == NULL) {
         st = read_all(&in, path);
     }

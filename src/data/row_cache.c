@@ -197,7 +197,8 @@ static int fields_of(field out[16], sheaf__row_cache_facts *f)
     const field all[] = { { "records", &f->records },   { "limit", &c->limit },
                           { "rows", &c->rows },         { "longest", &c->longest },
                           { "too_long", &c->too_long }, { "cut", &c->cut },
-                          { "emptied", &c->emptied },   { "left_out", &c->left_out } };
+                          { "emptied", &c->emptied },   { "left_out", &c->left_out },
+                          { "written", &c->written } };
     memcpy(out, all, sizeof all);
     return (int)(sizeof all / sizeof *all);
 }

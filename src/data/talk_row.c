@@ -72,6 +72,7 @@ static sheaf_status *label_row(sheaf__talk_row *out, const talk *t, sheaf__said 
     out->row = said->row;
     out->count = said->count;
     out->left_out = said->text.left_out;
+    out->written = said->written;
     said->id = NULL;
     said->row = NULL;
     return NULL;

@@ -25,6 +25,7 @@ typedef struct sheaf__talk_row {
     int32_t behind;      /* label behind the last */
     int64_t count;
     int64_t left_out;       /* messages that the template writes nowhere */
+    const char *written;    /* the first special token that is learned as text, or NULL */
     sheaf__viewed *picture; /* [pictures], as they stand in the text */
     int64_t pictures;
     char ignored[64]; /* name of a field that is not read, or "" */

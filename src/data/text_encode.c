@@ -122,7 +122,16 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
     return st;
 }
 
-static sheaf_status *encode_rendered(ids *out, const sheaf__text_encoder *e,
+/* The first special token that is written in `range` of `text`, where that is text. */
+static const char *written(const sheaf__text_encoder *e, const char *text, sheaf__text_range range)
+{
+    return e->specials || e->tokenizer == NULL
+               ? NULL
+               : sheaf__tokenizer_written(e->tokenizer, text + range.begin,
+                                          range.end - range.begin);
+}
+
+static sheaf_status *encode_rendered(ids *out, const char **spelled, const sheaf__text_encoder *e,
                                      const sheaf__rendered *text)
 {
     sheaf__text_range *plain = malloc(((size_t)text->spans + 1) * sizeof *plain);
@@ -134,6 +143,8 @@ static sheaf_status *encode_rendered(ids *out, const sheaf__text_encoder *e,
             plain[n++] = (sheaf__text_range){ text->span[i].begin, text->span[i].end };
     sheaf_status *st = encode(out, e, text->text, text->size,
                               &(sheaf__encode_options){ .plain_range = plain, .plain_ranges = n });
+    for (int64_t i = 0; i < n && *spelled == NULL; i++)
+        *spelled = written(e, text->text, plain[i]);
     free(plain);
     return st;
 }
@@ -166,7 +177,7 @@ static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text
         return no_template(e, record);
     sheaf_status *st = render(&text, e, record);
     if (st == NULL)
-        st = encode_rendered(&x, e, &text);
+        st = encode_rendered(&x, &out->written, e, &text);
     if (st == NULL)
         st = give(out, &x);
     if (st == NULL && e->loss_on == SHEAF_LOSS_ALL)
@@ -193,6 +204,17 @@ static sheaf_status *joined(char **out, size_t *size, const sheaf__text_record *
     return NULL;
 }
 
+/* A bos that the text writes itself, behind the one that is added. */
+static void leave_second(ids *x)
+{
+    if (x->count < 2 || x->id[0] != x->id[1] || x->where[0].begin < x->where[0].end ||
+        x->where[1].begin == x->where[1].end)
+        return;
+    const size_t rest = (size_t)--x->count;
+    memmove(x->id, x->id + 1, rest * sizeof *x->id);
+    memmove(x->where, x->where + 1, rest * sizeof *x->where);
+}
+
 static sheaf_status *encode_text(sheaf__text_row *out, const sheaf__text_encoder *e,
                                  const sheaf__text_record *record)
 {
@@ -204,14 +226,18 @@ static sheaf_status *encode_text(sheaf__text_row *out, const sheaf__text_encoder
     if (st == NULL)
         st = encode(&x, e, text, size,
                     &(sheaf__encode_options){ .add_special = true, .plain = !e->specials });
+    if (st == NULL && e->specials)
+        leave_second(&x);
     if (st == NULL && record->prompt != NULL && e->loss_on != SHEAF_LOSS_ALL)
         across(&first, &end, &x, record->prompt_size, size, 0);
     if (st == NULL && e->eos_id >= 0 && (x.count == 0 || x.id[x.count - 1] != e->eos_id))
         st = put(&x, e->eos_id, size, size);
     if (st == NULL)
         st = give(out, &x);
-    if (st == NULL)
+    if (st == NULL) {
         memset(out->trained + first, 1, (size_t)(out->count - first));
+        out->written = written(e, text, (sheaf__text_range){ 0, size });
+    }
     free(text);
     release(&x);
     return st;

@@ -30,7 +30,9 @@ typedef struct sheaf__text_row {
     int32_t *id;      /* [count], malloc'd */
     uint8_t *trained; /* [count], malloc'd */
     int64_t count;
-    int64_t left_out; /* messages that the template writes nowhere */
+    int64_t left_out;    /* messages that the template writes nowhere */
+    const char *written; /* the first special token that is learned as text, of the tokenizer; or
+                            NULL */
 } sheaf__text_row;
 
 /* sheaf__text_encode - errors: SHEAF_E_DATA, SHEAF_E_UNSUPPORTED (a conversation without a

@@ -11,7 +11,7 @@
 #include "inputs/tokenizer/beside.h"
 
 enum {
-    ROWS = 2, /* a new number where the same texts give other rows than before */
+    ROWS = 3, /* a new number where the same texts give other rows than before */
     BUFFER = 1 << 20
 };
 

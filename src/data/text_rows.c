@@ -94,7 +94,7 @@ sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *c,
 }
 
 void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_options *options,
-                             int64_t records)
+                             int64_t records, const sheaf__ignored *written)
 {
     if (c->too_long > 0 && options->on_long == SHEAF_LONG_SKIP)
         sheaf_warn(options->events,
@@ -110,12 +110,21 @@ void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_optio
     if (c->left_out > 0)
         sheaf_warn(options->events, "%" PRId64 " messages are written nowhere by the chat template",
                    c->left_out);
+    const bool known = written->field[0] != '\0';
+    if (c->written > 0)
+        sheaf_warn(options->events,
+                   "%" PRId64 " of %" PRId64
+                   " records write special tokens as text%s%s%s%s%s: they "
+                   "are learnt as letters; --specials makes tokens of them, and conversations "
+                   "belong in \"messages\", where the template writes its own",
+                   c->written, records, known ? " ('" : "", written->field, known ? "' in " : "",
+                   known ? written->where : "", known ? ")" : "");
 }
 
 void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char *unit,
                          int64_t place)
 {
-    if (ignored->field[0] != '\0' || field[0] == '\0')
+    if (ignored->field[0] != '\0' || field == NULL || field[0] == '\0')
         return;
     snprintf(ignored->field, sizeof ignored->field, "%s", field);
     snprintf(ignored->where, sizeof ignored->where, "%s %" PRId64, unit, place);

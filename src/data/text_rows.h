@@ -12,9 +12,10 @@ typedef struct sheaf__text_counts {
     int64_t too_long, first_place, first_tokens, longest_seen; /* longer than the limit */
     int64_t cut, emptied; /* of these: kept without their end; without an answer after it */
     int64_t left_out;     /* messages that the template writes nowhere */
+    int64_t written;      /* records that write special tokens as text */
 } sheaf__text_counts;
 
-/* The first field that is not read. */
+/* The first field that is not read, or the first special token that is written as text. */
 typedef struct sheaf__ignored {
     char field[64], where[40]; /* "line 7" */
 } sheaf__ignored;
@@ -37,8 +38,9 @@ sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_count
 /* sheaf__text_counts_verdict - SHEAF_E_DATA for records that are too long, by --on-long error. */
 sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *counts,
                                          const sheaf_data_options *options, const char *unit);
-/* sheaf__text_counts_note - what was cut or left out of `records`. */
+/* sheaf__text_counts_note - what was cut or left out of `records`, and how many write special
+ * tokens; `written`: the first, where that is known. */
 void sheaf__text_counts_note(const sheaf__text_counts *counts, const sheaf_data_options *options,
-                             int64_t records);
+                             int64_t records, const sheaf__ignored *written);
 
 #endif

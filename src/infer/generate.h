@@ -86,9 +86,11 @@ typedef struct sheaf__prompt {
      * all are, of the towers' own size */
     const sheaf__picture *picture;
     int64_t pictures;
-    int64_t look;  /* a number of the caller for its pictures, the same for no others; 0: none has
-                      been given, and nothing that was read of one is used again */
-    bool laid_out; /* by a chat template: what ends a turn ends its answer */
+    int64_t look; /* a number of the caller for its pictures, the same for no others; 0: none has
+                     been given, and nothing that was read of one is used again */
+    const char *written; /* the first special token that it writes as text, of the tokenizer; or
+                            NULL */
+    bool laid_out;       /* by a chat template: what ends a turn ends its answer */
 } sheaf__prompt;
 
 /* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must

@@ -212,6 +212,23 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
 
 /* ---- all of it ---- */
 
+/* What was learned by --specials, or inside a template, these prompts do not say. */
+static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
+{
+    const char *first = NULL;
+    int64_t count = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        count += p->prompt[i].written != NULL;
+        first = first == NULL ? p->prompt[i].written : first;
+    }
+    if (count > 0)
+        sheaf_warn(events,
+                   "%" PRId64 " of %" PRId64 " prompts write special tokens as text ('%s'): they "
+                   "are read as letters; a conversation belongs in \"messages\", or --template "
+                   "lays it out",
+                   count, p->count, first);
+}
+
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
@@ -233,6 +250,8 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
         : from->tokens != NULL
             ? sheaf__prompts_add_list(out, from->tokens)
             : sheaf__prompts_text(out, w, from->text, from->system, from->image, from->images);
+    if (st == NULL)
+        warn_of_written(out, from->events);
     const bool texts = from->tokens == NULL && w->templated;
     if (st == NULL)
         sheaf__wording_note_date(w, texts || out->laid_out, from->events);

@@ -73,6 +73,12 @@ static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wordi
         return st;
     }
     *out = (sheaf__prompt){ .ids = ids, .n = n };
+    if (how->plain)
+        out->written = sheaf__tokenizer_written(w->tokenizer, text, size);
+    for (int64_t i = 0; i < how->plain_ranges && out->written == NULL; i++)
+        out->written =
+            sheaf__tokenizer_written(w->tokenizer, text + how->plain_range[i].begin,
+                                     how->plain_range[i].end - how->plain_range[i].begin);
     *block = ids;
     return NULL;
 }
@@ -227,9 +233,11 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wo
     memcpy(ids, said->id, n * sizeof *ids);
     memcpy(embed, said->row, n);
     memset(expert, 0, n);
-    *out = (sheaf__prompt){
-        .ids = ids, .n = said->count, .embed = any ? embed : NULL, .expert = any ? expert : NULL
-    };
+    *out = (sheaf__prompt){ .ids = ids,
+                            .n = said->count,
+                            .embed = any ? embed : NULL,
+                            .expert = any ? expert : NULL,
+                            .written = said->written };
     *block = ids;
     return NULL;
 }

@@ -196,6 +196,9 @@ static sheaf_status *encode(sheaf__said *out, const sheaf__speech *s,
         st = sheaf__tokenizer_encode(
             &out->id, &out->where, &out->count, s->tokenizer, out->text.text, out->text.size,
             &(sheaf__encode_options){ .plain_range = plain, .plain_ranges = n });
+    for (int64_t i = 0; i < n && st == NULL && out->written == NULL; i++)
+        out->written = sheaf__tokenizer_written(s->tokenizer, out->text.text + plain[i].begin,
+                                                plain[i].end - plain[i].begin);
     free(plain);
     return st == NULL ? check_marks(out, s, mark, marks) : st;
 }

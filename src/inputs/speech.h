@@ -28,6 +28,7 @@ typedef struct sheaf__said {
     sheaf__text_range *where; /* [count] in the text; begin == end: what stands for none of it */
     uint8_t *row;             /* [count] 1: the place of a row of a picture */
     int64_t count;
+    const char *written; /* the first special token that people wrote as text, borrowed; or NULL */
     sheaf__rendered text;
 } sheaf__said;
 

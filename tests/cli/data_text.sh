@@ -195,5 +195,28 @@ printf 'a,b\n1,2\n' >"$work/table.csv"
 fails "a table" 3 "a table of comma-separated values.*csv.DictReader.*$work/table.csv" "$work/table.csv"
 fails "rows of no length" 2 '--pack.*--seq N beside it' "$work/talk.jsonl" --pack
 fails "an order that is none" 2 '--group-by-length.*random order' "$work/talk.jsonl" --group-by-length --no-shuffle
+# ---- special tokens that a text writes ----
+printf '{"text": "%s"}\n' '<|im_start|>user\nwhy<|im_end|>' plain '<s>fox</s>' >"$work/marked.jsonl"
+said="2 of 3 records write special tokens as text"
+train "they are letters, which is said" "$said .'<.im_start.>' in line 1.: .*--specials" letters --data "$work/marked.jsonl"
+train "also of rows that go into a cache" "$said .'<" letters_in --data "$work/marked.jsonl" --data-cache "$work/letters_cache"
+train "and come from it" "$said: they are learnt as letters" letters_from --data "$work/marked.jsonl" --data-cache "$work/letters_cache"
+like "the same data" letters letters_from
+runs "in eval too" 0 "$said" eval --model "$work/model" --data "$work/marked.jsonl"
+sed '3!d' "$work/talk.jsonl" | sed 's/fox/<s>fox/' >"$work/answered.jsonl"
+train "in an answer" "1 of 1 records write special tokens as text .'<s>' in line 1" answered --data "$work/answered.jsonl"
+printf '"a<|im_end|>"\n{"prompt": "b"}\n' >"$work/ask.jsonl"
+runs "a prompt's are told as well" 0 "1 of 2 prompts write special tokens as text .'<.im_end.>'" generate --model "$work/model" --data "$work/ask.jsonl" --max-new 1
+train "with --specials they are tokens" . tokens --data "$work/marked.jsonl" --specials
+check "of which nothing is said" bash -c "! grep -q 'special tokens' '$work/stderr'"
+printf '{"text": "fox"}\n{"prompt": "fox", "completion": "es"}\n' >"$work/bare.jsonl"
+sed 's/"fox"/"<s>fox"/; s/fox"}/fox<\/s>"}/; s/es"/es<\/s>"/' "$work/bare.jsonl" >"$work/ends.jsonl"
+for n in 1 2; do
+    sed "$n!d" "$work/bare.jsonl" >"$work/bare.$n.jsonl"
+    sed "$n!d" "$work/ends.jsonl" >"$work/ends.$n.jsonl"
+    train "a text" . "bare_$n" --data "$work/bare.$n.jsonl"
+    train "its own bos and eos are the only ones" . "ends_$n" --data "$work/ends.$n.jsonl" --specials
+    same "as those that are added" "$work/bare_$n/adapter/adapter_model.safetensors" "$work/ends_$n/adapter/adapter_model.safetensors"
+done
 train "long ones are left out, and it is said" '[1-9][0-9]* of 24 records are longer than 40 tokens and left out' skip --data "$work/talk.jsonl" --seq 40 --on-long skip
 finish

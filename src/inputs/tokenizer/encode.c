@@ -178,6 +178,21 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
     return st != NULL ? st : sheaf__encode_pieces(t, e->work);
 }
 
+const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size)
+{
+    const sheaf__trie *const tries[] = { &t->added.plain, &t->added.normalized };
+    sheaf__added_match m;
+    for (int i = 0; i < 2; i++)
+        for (size_t at = 0;
+             sheaf__added_next(&m, &t->added, tries[i], text, size, at, at, NULL, NULL);
+             at = m.next) {
+            const sheaf__added_token *token = sheaf__added_of(&t->added, m.id);
+            if (token->special)
+                return token->content;
+        }
+    return NULL;
+}
+
 static sheaf_status *encode_all(const encoding *e)
 {
     sheaf__added_match m;

@@ -37,6 +37,8 @@ int32_t sheaf__tokenizer_unk(const sheaf__tokenizer *t);
 int32_t sheaf__tokenizer_pad(const sheaf__tokenizer *t);
 /* sheaf__tokenizer_is_special - is it an added token that is marked special? */
 bool sheaf__tokenizer_is_special(const sheaf__tokenizer *t, int32_t id);
+/* sheaf__tokenizer_written - the first special token that a text writes, borrowed; NULL: none. */
+const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size);
 /* sheaf__tokenizer_chat_template - the stored Jinja text, borrowed: chat_template in
  * tokenizer_config.json, or chat_template.jinja; NULL: there is none. */
 const char *sheaf__tokenizer_chat_template(const sheaf__tokenizer *t);
