@@ -24,6 +24,8 @@ const char *sheaf__temporary_parent(void)
     return folder == NULL || *folder == '\0' ? "/tmp" : folder;
 }
 
+#define HUB_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
 sheaf_path_kind sheaf__path_kind(const char *path)
 {
     struct stat about;
@@ -32,6 +34,33 @@ sheaf_path_kind sheaf__path_kind(const char *path)
     return S_ISREG(about.st_mode)   ? SHEAF_PATH_FILE
            : S_ISDIR(about.st_mode) ? SHEAF_PATH_DIR
                                     : SHEAF_PATH_OTHER;
+}
+
+static bool is_hub_name(const char *path)
+{
+    const char *slash = strchr(path, '/'), *dot = strrchr(path, '.');
+    const bool ending = dot != NULL && strspn(dot + 1, "abcdefghijklmnopqrstuvwxyz") > 1 &&
+                        dot[1 + strspn(dot + 1, "abcdefghijklmnopqrstuvwxyz")] == '\0';
+    if (slash == NULL || slash == path || slash[1] == '\0' || path[0] == '.' || ending ||
+        strspn(slash + 1, HUB_LETTERS) < strlen(slash + 1) ||
+        strspn(path, HUB_LETTERS) < (size_t)(slash - path))
+        return false;
+    char *org = strndup(path, (size_t)(slash - path));
+    const bool here = org == NULL || sheaf__path_kind(org) != SHEAF_PATH_NONE;
+    free(org);
+    return !here;
+}
+
+sheaf_status *sheaf__path_hub(sheaf_status *st, const char *path)
+{
+    if (!is_hub_name(path))
+        return st;
+    const char *name = strchr(path, '/') + 1;
+    return sheaf_try_this(
+        st,
+        "sheaf downloads nothing: hf download %s --local-dir %s (a data set: with "
+        "--repo-type dataset), then give %s",
+        path, name, name);
 }
 
 const char *sheaf__path_what(const char *path)
@@ -261,8 +290,10 @@ sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path), "%s",
-                           strerror(errno));
+        return sheaf__path_hub(
+            sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path), "%s",
+                        strerror(errno)),
+            path);
     struct stat about;
     sheaf_status *st = NULL;
     if (fstat(fd, &about) != 0)

@@ -33,6 +33,9 @@ sheaf_path_kind sheaf__path_kind(const char *path);
 /* sheaf__path_what - the same in words, for messages: "a folder", "a file", "a device", "a pipe",
  * "a socket", "nothing of that name". */
 const char *sheaf__path_what(const char *path);
+/* sheaf__path_hub - `st`, which says that nothing is at `path`; where it reads like the name of a
+ * model or a data set on a hub ("org/name", and there is no folder org), with how to get it. */
+sheaf_status *sheaf__path_hub(sheaf_status *st, const char *path);
 /* sheaf__path_same - do both lead to one file or folder? Links followed. */
 bool sheaf__path_same(const char *a, const char *b);
 /* sheaf__path_holds - is the file or folder that `fd` has open still the one of this name? Links

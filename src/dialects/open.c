@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "dialects/common/save.h"
 #include "dialects/hf/catalog.h"
 #include "dialects/peft/catalog.h"
 #include "dialects/peft/peft.h"
@@ -42,6 +43,42 @@ static void name_what_is_there(sheaf_status *st, char *const *names, int64_t n)
     sheaf__text_release(&list);
 }
 
+static void name_gguf(sheaf_status *st, const char *name)
+{
+    sheaf_try_this(sheaf_found(st, "%s (a GGUF file)", name),
+                   "use the Hugging Face form of this model");
+}
+
+/* One file, which is no weights: a model is its folder. */
+static sheaf_status *name_file(sheaf_status *st, const char *path)
+{
+    char *folder = NULL;
+    if (sheaf__ends_with(path, ".gguf")) {
+        name_gguf(st, path);
+        return st;
+    }
+    sheaf_found(st, "a file that holds no weights");
+    sheaf_status_free(sheaf__path_parent(&folder, path));
+    if (folder != NULL && sheaf__dialect_of(folder) != NULL)
+        sheaf_try_this(st, "give the folder that it is in: %s", folder);
+    free(folder);
+    return st;
+}
+
+/* A save of DeepSpeed or SAT that names a step whose folder is gone. */
+static sheaf_status *name_latest(sheaf_status *st, const char *path)
+{
+    char *latest = NULL, *folder = NULL;
+    sheaf_status *bad = sheaf__tracked(&latest, path, "latest");
+    if (bad == NULL && latest != NULL)
+        bad = sheaf__path_join(&folder, path, latest);
+    if (folder != NULL && sheaf__path_kind(folder) == SHEAF_PATH_NONE)
+        sheaf_found(st, "a file latest that names %.100s, which is not there", latest);
+    free(folder);
+    free(latest);
+    return bad;
+}
+
 /* Nothing here that is known, but perhaps one folder further down: without `latest` a tag's folder
  * is not looked for. */
 static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
@@ -56,7 +93,7 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
     if (sheaf__path_kind(path) == SHEAF_PATH_OTHER)
         return sheaf_found(st, "%s", sheaf__path_what(path));
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        return st;
+        return name_file(st, path);
     sheaf_status *bad = sheaf__list_dir(&names, &n, path);
     if (bad != NULL) {
         sheaf_status_free(st);
@@ -70,8 +107,9 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
     name_what_is_there(st, names, n);
     for (int64_t i = n; i-- > 0;)
         if (sheaf__ends_with(names[i], ".gguf"))
-            sheaf_try_this(sheaf_found(st, "%s (a GGUF file)", names[i]),
-                           "use the Hugging Face form of this model");
+            name_gguf(st, names[i]);
+    if (bad == NULL)
+        bad = name_latest(st, path);
     for (int64_t i = n; i-- > 0 && below == NULL;) {
         sheaf_status_free(sheaf__path_join(&below, path, names[i]));
         if (below != NULL &&
@@ -81,7 +119,10 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
         }
     }
     sheaf__names_free(names, n);
-    if (below != NULL)
+    if (bad != NULL) {
+        sheaf_status_free(st);
+        st = bad;
+    } else if (below != NULL)
         st = sheaf_try_this(st, "give '%s', where a checkpoint lies", below);
     free(below);
     return st;
@@ -135,8 +176,9 @@ sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dia
     if (st == NULL && (dialect == NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE))
         st = sheaf__dialect_denied(path, NULL);
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
-                            "a folder or file of a checkpoint");
+        st = sheaf__path_hub(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
+                                            "a folder or file of a checkpoint"),
+                             path);
     if (st == NULL)
         st = check_wanted(&dialect, path, h);
     if (st == NULL && dialect == NULL)
@@ -160,11 +202,15 @@ sheaf_status *sheaf__open_config(sheaf_config *out, const sheaf_catalog *c)
     sheaf_status *st = sheaf__catalog_refusal(c); /* which may be of the config */
     if (st != NULL)
         return st;
+    const bool sat = strcmp(c->dialect->name, "sat") == 0;
     st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config");
-    return sheaf_try_this(
-        sheaf_found(st, "no config.json"),
-        "give the model's own folder, or with --config the path of a config.json; sheaf info %s tells what is there",
-        c->root);
+    sheaf_found(st, sat ? "no model_config.json" : "no config.json");
+    return sheaf_try_this(st,
+                          "%s, or with --config the path of a config.json; sheaf info %s tells "
+                          "what is there",
+                          sat ? "put the model_config.json that SAT wrote beside it"
+                              : "give the model's own folder",
+                          c->root);
 }
 
 sheaf_status *sheaf__open_source(sheaf_source **out, const char *path,

@@ -5,6 +5,22 @@
 
 #include "library/settings.h"
 
+static const char on_cpu[] =
+    "leave it out: sheaf computes on processors. --tp T divides the model over "
+    "ranks, --threads N says how many cores they use",
+                  stored[] = "leave it out: frozen weights stay in the dtype they are stored in; "
+                             "sheaf convert --dtype bfloat16 halves those in float32",
+                  divides[] = "leave it out: --tp T divides the model over ranks, --dp D the "
+                              "micro-batches of a step",
+                  progress[] =
+                      "leave it out: each step is in OUT/metrics.jsonl, and sheaf info OUT "
+                      "says how the run goes",
+                  adamw[] =
+                      "leave it out: the optimizer is AdamW, with --beta1, --beta2, --eps and "
+                      "--weight-decay",
+                  none[] = "leave it out: it changes no result here";
+
+/* `ours` NULL: sheaf has no such flag, and `more` says what to do instead. */
 static const struct {
     const char *peer, *ours, *more;
 } names[] = {
@@ -149,6 +165,63 @@ static const struct {
     { "temp", "temperature" },
     { "config-file", "recipe" },
     { "max-shard-size", "shard-mb" },
+    { "gpus", NULL, on_cpu },
+    { "gpu", NULL, on_cpu },
+    { "num-gpus", NULL, on_cpu },
+    { "n-gpus", NULL, on_cpu },
+    { "ngpus", NULL, on_cpu },
+    { "gpu-ids", NULL, on_cpu },
+    { "n-gpu-layers", NULL, on_cpu },
+    { "ngl", NULL, on_cpu },
+    { "device", NULL, on_cpu },
+    { "devices", NULL, on_cpu },
+    { "device-map", NULL, on_cpu },
+    { "cuda", NULL, on_cpu },
+    { "use-cpu", NULL, on_cpu },
+    { "no-cuda", NULL, on_cpu },
+    { "accelerator", NULL, on_cpu },
+    { "nproc-per-node", NULL, on_cpu },
+    { "num-processes", NULL, on_cpu },
+    { "load-in-4bit", NULL, stored },
+    { "load-in-8bit", NULL, stored },
+    { "quantization-bit", NULL, stored },
+    { "quantization", NULL, stored },
+    { "quantize", NULL, stored },
+    { "bits", NULL, stored },
+    { "qlora", NULL, stored },
+    { "bnb-4bit-compute-dtype", NULL, stored },
+    { "bnb-4bit-quant-type", NULL, stored },
+    { "deepspeed", NULL, divides },
+    { "deepspeed-config", NULL, divides },
+    { "fsdp", NULL, divides },
+    { "fsdp-config", NULL, divides },
+    { "zero-stage", NULL, divides },
+    { "pipeline-model-parallel-size", NULL, divides },
+    { "report-to", NULL, progress },
+    { "logging-dir", NULL, progress },
+    { "logging-steps", NULL, progress },
+    { "log-interval", NULL, progress },
+    { "run-name", NULL, progress },
+    { "plot-loss", NULL, progress },
+    { "use-wandb", NULL, progress },
+    { "wandb-project", NULL, progress },
+    { "tensorboard-dir", NULL, progress },
+    { "optim", NULL, adamw },
+    { "optimizer", NULL, adamw },
+    { "optimizer-type", NULL, adamw },
+    { "do-train", NULL, none },
+    { "trust-remote-code", NULL, none },
+    { "ddp-timeout", NULL, none },
+    { "local-rank", NULL, none },
+    { "flash-attn", NULL, none },
+    { "attn-implementation", NULL, none },
+    { "tf32", NULL, none },
+    { "dataloader-num-workers", NULL, none },
+    { "preprocessing-num-workers", NULL, none },
+    { "remove-unused-columns", NULL, none },
+    { "overwrite-cache", NULL, none },
+    { "push-to-hub", NULL, none },
+    { "use-fast-tokenizer", NULL, none },
 };
 
 /* Are these the same but for case, and '_' for '-'? `word` has `n` bytes. */
@@ -174,7 +247,8 @@ const char *sheaf__peer(const sheaf__setting *options, const char *word, const c
         if (!(o->kind & SHEAF__IS_HIDDEN) && alike(o->name, word, n))
             return o->name;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (alike(names[i].peer, word, n) && has(options, names[i].ours)) {
+        if (alike(names[i].peer, word, n) &&
+            (names[i].ours == NULL || has(options, names[i].ours))) {
             *more = names[i].more != NULL ? names[i].more : "";
             return names[i].ours;
         }
@@ -186,6 +260,7 @@ bool sheaf__peer_is_out(const char *word)
     const size_t n = strcspn(word, "=");
     bool is = alike("out", word, n);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        is = is || (strcmp(names[i].ours, "out") == 0 && alike(names[i].peer, word, n));
+        is = is || (names[i].ours != NULL && strcmp(names[i].ours, "out") == 0 &&
+                    alike(names[i].peer, word, n));
     return is;
 }

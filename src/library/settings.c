@@ -73,6 +73,12 @@ static sheaf_status *split_line(char **key, char **value, char *line, const char
         while (end > v && (end[-1] == ' ' || end[-1] == '\t'))
             end--;
         *end = '\0';
+        if (*v == '[' && v[strlen(v) - 1] == ']')
+            return sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line),
+                                           "a list without brackets"),
+                            "%s", v),
+                "%s: %.*s", line, (int)strlen(v) - 2, v + 1);
         if (*v == '"' || *v == '[' || *v == '{' || *v == '|' || *v == '>')
             return sheaf_try_this(
                 sheaf_found(
@@ -122,6 +128,8 @@ static sheaf_status *unknown_key(const sheaf__setting *options, const char *key,
     const char *more, *ours = sheaf__peer(options, key, &more);
     if (ours != NULL)
         return sheaf_try_this(st, "sheaf calls it %s%s", ours, more);
+    if (more[0] != '\0')
+        return sheaf_try_this(st, "%s", more);
     const char *near = sheaf__nearest(key, names, n);
     return near != NULL ? sheaf_try_this(st, "%s", near) : st;
 }

@@ -136,7 +136,7 @@ sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__settin
 
 /* sheaf__peer - the setting that `word`, a flag without its dashes that the table has not ("=VALUE"
  * may follow), means in other programs, or by another spelling; *more says what is to be said
- * besides. NULL: none. */
+ * besides. NULL: none, and *more (empty: nothing is known) says what to do instead. */
 const char *sheaf__peer(const sheaf__setting *table, const char *word, const char **more);
 /* Is it what they call --out? */
 bool sheaf__peer_is_out(const char *word);

@@ -100,7 +100,7 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
     const unsigned needed = planning ? 0 : SHEAF__IS_NEEDED;
     const sheaf__setting flags[] = {
         { "model", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed, &o->model,
-          "folder of the base model (Hugging Face form)", "DIR" },
+          "folder of the base model (Hugging Face form); a word beside flags means it too", "DIR" },
         { "config", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->config,
           "the model's config.json, where its folder has none", "FILE" },
         { "data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed, &o->data,
@@ -173,7 +173,7 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
         { "lora-alpha", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lora_alpha,
           "the adapter counts alpha/rank times", "A", .above = true },
         { "lora-targets", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_targets,
-          "modules that get an adapter: names, a regular expression for the whole path, all-linear, or sat, sat-vit (default q_proj,v_proj of most families; each has its own, which is told)",
+          "modules that get an adapter: names, a regular expression for the whole path, all-linear (also all), or sat, sat-vit (default q_proj,v_proj of most families; each has its own, which is told)",
           "A,B", .min = 1 },
         { "lora-exclude", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_exclude,
           "of these, modules that get none: names or a regular expression", "A,B" },

@@ -122,12 +122,24 @@ static sheaf_status *set_flag(const sheaf__setting *o, const char *text, const c
     return sheaf_expected(refuse(text, from), "true or false");
 }
 
+/* The short names of dtypes, as other programs have them. */
+static const char *whole_name(const char *text)
+{
+    static const char *const names[][2] = { { "bf16", "bfloat16" },
+                                            { "fp16", "float16" },
+                                            { "fp32", "float32" } };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i][0], text) == 0)
+            return names[i][1];
+    return text;
+}
+
 static sheaf_status *set_choice(const sheaf__setting *o, const char *text, const char *from)
 {
     const char *names[32];
     int n = 0;
     for (const sheaf__choice *c = o->choices; c->name != NULL; c++) {
-        if (strcmp(c->name, text) == 0) {
+        if (strcmp(c->name, text) == 0 || strcmp(c->name, whole_name(text)) == 0) {
             *(int *)o->value = c->value;
             return NULL;
         }

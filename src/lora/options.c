@@ -122,6 +122,29 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
 }
 
+/* "q_proj v_proj": no module has a name with a space. */
+static sheaf_status *spaces(const char *text)
+{
+    char *joined = strdup(text);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "list of names");
+    sheaf_found(sheaf_expected(st, "names with single commas between them"), "%s", text);
+    if (joined == NULL)
+        return st;
+    size_t n = 0;
+    for (const char *p = text + strspn(text, ", "); *p != '\0'; p += strspn(p, ", ")) {
+        const size_t length = strcspn(p, ", ");
+        if (n > 0)
+            joined[n++] = ',';
+        memmove(joined + n, p, length);
+        n += length;
+        p += length;
+    }
+    joined[n] = '\0';
+    sheaf_try_this(st, "%s", joined);
+    free(joined);
+    return st;
+}
+
 /* Splits at commas; an empty entry is an error. */
 static sheaf_status *split(char ***out, int *n, const char *text)
 {
@@ -142,6 +165,10 @@ static sheaf_status *split(char ***out, int *n, const char *text)
         }
         while (length > 0 && from[length - 1] == ' ')
             length--;
+        if (memchr(from, ' ', length) != NULL) {
+            free_list(list, i);
+            return spaces(text);
+        }
         list[i] = length > 0 ? strndup(from, length) : NULL;
         if (list[i] == NULL) {
             free_list(list, i);
@@ -184,7 +211,8 @@ static sheaf_status *set_names(char ***list, int *n, char **regex, const char *t
 
 sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
 {
-    out->all_linear = text != NULL && strcasecmp(text, "all-linear") == 0;
+    out->all_linear =
+        text != NULL && (strcasecmp(text, "all-linear") == 0 || strcasecmp(text, "all") == 0);
     out->sat_set = text == NULL                       ? SHEAF_SAT_SET_NONE
                    : strcasecmp(text, "sat") == 0     ? SHEAF_SAT_SET_TEXT
                    : strcasecmp(text, "sat-vit") == 0 ? SHEAF_SAT_SET_VIT
@@ -272,7 +300,7 @@ sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *
     *n = 0;
     if (text == NULL)
         return NULL;
-    while (*text != '\0') {
+    while (*(text += strspn(text, " ")) != '\0') {
         if (!SHEAF_GROW(list, NULL, *n + 1))
             return sheaf_fail(SHEAF_E_MEMORY, "list of patterns");
         sheaf_status *st = take_pattern(&(*list)[*n], &text, whole);

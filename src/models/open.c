@@ -115,7 +115,7 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
         st = sheaf_fail(SHEAF_E_IO, "%s", how->model);
         sheaf_expected(st, "a model folder");
         sheaf_found(st, "nothing there");
-        return sheaf_try_this(st, "check the path given to --model");
+        return sheaf__path_hub(sheaf_try_this(st, "check the path given to --model"), how->model);
     }
     st = sheaf__open(catalog, how->model, &hints);
     return st == NULL && !given ? sheaf__open_config(&o->config, *catalog) : st;

@@ -154,6 +154,7 @@ static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *sche
         return st;
     }
     for (const char *p = list; *p != '\0' && st == NULL;) {
+        p += strspn(p, " "); /* behind a comma */
         const size_t size = sheaf__pattern_length(p);
         st = add_pattern(s, schema, flag, p, size, events);
         p += size;
@@ -218,6 +219,7 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
 {
     sheaf_status *st = NULL;
     for (const char *p = list == NULL ? "" : list; *p != '\0' && st == NULL;) {
+        p += strspn(p, " "); /* behind a comma */
         const size_t size = sheaf__pattern_length(p);
         bool found, found_any;
         st = add_scale(s, p, size);

@@ -62,6 +62,93 @@ runs "merge --output-dir" 2 'try: +no flag: DST, the last word, says where to $'
 runs "convert --out" 2 'try: +no flag: DST, the last word, says where to $' convert a --out b
 printf 'learning_rate: 1e-4\n' >"$work/peers.recipe"
 runs "in a recipe too" 2 "try: +sheaf calls it lr \$" train --recipe "$work/peers.recipe"
+# What sheaf does otherwise is said in place of a list of flags.
+instead() { # instead COMMAND FLAG PATTERN
+    runs "$1 $2" 2 "^sheaf: $2 +expected: a flag of sheaf $1 +try: +leave it out: .*$3" "$1" "$2" 1
+}
+for flag in --gpus --device --num_gpus --device_map; do instead train $flag 'processors.*--tp T .*--threads N'; done
+instead chat --device '--tp T'
+for flag in --load_in_4bit --load-in-8bit --quantization_bit; do instead train $flag 'dtype they are stored in'; done
+for flag in --deepspeed --fsdp; do instead train $flag '--dp D'; done
+for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl'; done
+instead train --optim AdamW
+instead train --trust_remote_code 'changes no result'
+printf 'load_in_4bit: true\n' >"$work/peers.recipe"
+runs "in a recipe too" 2 'try: +leave it out: frozen weights' train --recipe "$work/peers.recipe"
+printf 'lora-targets: [q_proj, v_proj]\n' >"$work/peers.recipe"
+runs "a list of YAML" 2 'expected: +a list without brackets +found: +.q_proj, v_proj. +try: +lora-targets: q_proj, v_proj $' train --recipe "$work/peers.recipe"
+for word in "resume sheaf train --resume --out OUT" "export sheaf merge BASE ADAPTER DST" "finetune sheaf train" "serve sheaf generate or sheaf chat" "run sheaf generate" "status sheaf info"; do
+    runs "${word%% *} is no command" 2 "^sheaf: ${word%% *} +expected: a command of sheaf +try: +${word#* }" ${word%% *}
+done
+
+# Settings of other programs are translated.
+cd "$work" || exit 1
+printf '### model\nmodel_name_or_path: a/b\nstage: sft\n' >factory.yaml
+printf 'datasets:\n  - path: x.jsonl\nbase_model: a/b\n' >axolotl.yaml
+for file in "factory.yaml LLaMA-Factory" "axolotl.yaml Axolotl"; do
+    said="found: +a file of ${file#* } +try: +sheaf translate ${file% *} >my.recipe, then sheaf train --recipe my.recipe \$"
+    for words in "train --recipe" train plan chat ""; do
+        # shellcheck disable=SC2086
+        runs "$words ${file% *}" 2 "$said" $words "${file% *}"
+    done
+done
+
+# A model that is not here: nothing is fetched, and how it is got is said.
+hub='try: +sheaf downloads nothing: hf download some-org/Model-0.5B --local-dir Model-0.5B .*then give Model-0.5B'
+echo '{"prompt": "a", "completion": "b"}' >pairs.jsonl
+"$sheaf" init tiny-bytes bytes --seed 1 2>/dev/null
+for words in "train --data pairs.jsonl --out none --steps 1 --model" "eval --data pairs.jsonl" "chat" "generate --prompt a" plan info verify "merge bytes" "diff bytes" "eval bytes --data" "generate bytes --prompt a --adapter"; do
+    last=; case $words in merge*) last=none ;; esac
+    # shellcheck disable=SC2086
+    runs "a name of a hub: $words" 3 "$hub" $words some-org/Model-0.5B $last
+done
+runs "a file that is not there is no such name" 3 'nothing.jsonl: cannot open for reading +found: +No such file or directory $' eval bytes --data nowhere/nothing.jsonl
+
+# A model as first word; a list with spaces.
+runs "a model as the first word" 0 '"tokens"' generate bytes --prompt a --max-new 1 --greedy --json
+runs "as another word" 0 '"loss"' eval --data pairs.jsonl bytes --json
+runs "beside --model" 2 "expected: sheaf eval .*found: +'bytes' beside flags" eval --model bytes --data pairs.jsonl bytes
+runs "two of them" 2 "2 words beside flags" eval bytes bytes --data pairs.jsonl
+runs "an empty one" 2 'an empty word' chat ""
+runs "a list with a space" 2 "^sheaf: --lora-targets +expected: its value as one word +found: +spaces in it: q_proj, k_proj, v_proj +try: +--lora-targets 'q_proj, k_proj, v_proj'" train --out none --lora-targets q_proj, k_proj, v_proj --model bytes
+runs "behind =" 2 "try: +--tokens '1, 2'" generate --model bytes --tokens=1, 2
+runs "spaces alone" 2 '^sheaf: --lora-targets: list of names .*found: +q_proj  v_proj +try: +q_proj,v_proj' train --out none --lora-targets 'q_proj  v_proj' --model bytes --data pairs.jsonl --steps 1
+runs "with commas they are one list" 0 '"trained":14336,' train --out spaced --lora-targets 'q_proj, v_proj' --lora-rank-pattern 'q_proj=8, v_proj=8' --lr-scale '*q_proj*=0.5, *v_proj*=2' --model bytes --data pairs.jsonl --steps 1 --json
+runs "also --train" 0 '"trained":' train --out head --method head --train 'model.norm.weight, lm_head.weight' bytes --data pairs.jsonl --steps 1 --json
+
+# Short names.
+for name in "bf16 bfloat16" "fp16 float16" "fp32 float32"; do
+    runs "--dtype ${name% *}" 0 "${name#* }" plan bytes --dtype "${name% *}"
+    runs "convert --dtype ${name% *}" 0 . convert bytes "to-${name% *}" --to hf --dtype "${name% *}"
+    runs "convert --dtype ${name#* }" 0 . convert bytes "to-${name#* }" --to hf --dtype "${name#* }"
+    same "write the same" "to-${name% *}" "to-${name#* }"
+done
+for targets in all all-linear; do
+    runs "--lora-targets $targets" 0 '"trained":74752' train bytes --data pairs.jsonl --out "run-$targets" --steps 1 --lora-targets $targets --json
+done
+same "are the same" run-all/adapter run-all-linear/adapter
+
+# Files that are no model, and models that are no adapter.
+echo text >text.txt
+runs "a config as the model" 3 'found: +a file that holds no weights +try: +give the folder that it is in: bytes $' chat bytes/config.json
+runs "a text as the model" 3 'text.txt: no dialect .*found: +a file that holds no weights $' chat text.txt
+runs "a model as the adapter" 3 'found: +a whole model +try: +give it as the model, with --model' generate bytes --adapter bytes --prompt a
+runs "merged" 3 'found: +a whole model +try: +give it as the model' merge bytes bytes none
+runs "weights as the adapter" 3 'no adapter here .*found: +a file +try: +the folder that it is in' generate bytes --adapter bytes/model.safetensors --prompt a
+
+# SAT's folders.
+"$sheaf" init cogvlm-tiny cog 2>/dev/null
+"$sheaf" convert cog sat --to sat --tp 2 >/dev/null
+echo 77 >sat/latest
+for words in "generate --prompt a" verify; do
+    # shellcheck disable=SC2086
+    runs "latest names another step: $words" '[13]' "latest says '77', of which .*try: +give sat/1, which is there, or write 1 into sat/latest" $words sat
+done
+runs "as it says" 0 . generate sat/1 --prompt a --max-new 1
+rm sat/latest sat/model_config.json
+runs "no config" 3 'found: +no model_config.json +try: +put the model_config.json that SAT wrote beside it, or with --config' generate sat --prompt a
+mkdir gone && echo global_step9 >gone/latest
+runs "of DeepSpeed" 3 'found: +a file latest that names global_step9, which is not there' info gone
 runs "a flag without its value is wrong usage" 2 'steps' train --steps
 runs "a number that is none is named with its flag" 2 '--steps.*ten' train --model a --data b --out c --steps ten
 runs "train without a model says what is missing" 2 '--model' train --data b --out c --steps 1

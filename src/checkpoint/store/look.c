@@ -127,9 +127,8 @@ static sheaf_status *open_path(sheaf_look *out, const char *path, bool all)
         st = open_tensors(out, path, all);
         break;
     default:
-        st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file"),
-            "%s", sheaf__path_what(path));
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file");
+        sheaf__path_hub(sheaf_found(st, "%s", sheaf__path_what(path)), path);
     }
     if (st != NULL)
         sheaf_look_close(out);

@@ -32,8 +32,8 @@ void ask_model_table(cli_option *table, ask_model *m)
 {
     *m = (ask_model){ .tp = 1, .dp = 1, .dtype = SHEAF_BOOL };
     const cli_option rows[] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &m->model, "folder of the model, or of a training run",
-          "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &m->model,
+          "folder of the model, or of a training run; a word beside flags means it too", "DIR" },
         { "config", CLI_PATH, &m->config, "its config.json, where the folder has none", "FILE" },
         { "adapter", CLI_PATH, &m->adapter, "PEFT adapter, or a training run, to use with it",
           "DIR" },

@@ -369,8 +369,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
     };
     sheaf__judge *j = &w.judge;
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &j->model, "folder of the model, or of a training run",
-          "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &j->model,
+          "folder of the model, or of a training run; a word beside flags means it too", "DIR" },
         { "config", CLI_PATH, &j->config, "its config.json, where the folder has none", "FILE" },
         { "adapter", CLI_PATH, &j->adapter, "PEFT adapter, or a training run, to use with it",
           "DIR" },

@@ -312,12 +312,11 @@ static void translate(translation *t)
 
 static const translate_program *program_of(const cli_yaml *yaml)
 {
-    for (const translate_program *p = translate_programs; p->name != NULL; p++)
-        for (int i = 0; p->sign[i] != NULL; i++)
-            for (int k = 0; k < yaml->count; k++)
-                if (strcmp(yaml->entry[k].key, p->sign[i]) == 0)
-                    return p;
-    return NULL;
+    const char *name = cli_yaml_program(yaml);
+    const translate_program *p = translate_programs;
+    while (name != NULL && p->name != NULL && strcmp(p->name, name) != 0)
+        p++;
+    return name == NULL || p->name == NULL ? NULL : p;
 }
 
 static void print_json(const cli *cli, const translation *t)

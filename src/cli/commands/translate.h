@@ -32,8 +32,7 @@ typedef struct translate_default {
 } translate_default;
 
 typedef struct translate_program {
-    const char *name;        /* "LLaMA-Factory" */
-    const char *const *sign; /* a file with one of these keys is of this program; ends with NULL */
+    const char *name;                /* as cli_yaml_program() has it */
     const translate_rule *rule;      /* ends with key NULL; the first that matches counts */
     const translate_default *always; /* ends with setting NULL */
 } translate_program;

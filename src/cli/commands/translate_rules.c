@@ -8,8 +8,6 @@
 #define SCHEDULES "constant_with_warmup=constant"
 #define RESUMES "sheaf goes on from checkpoints of its own, by --resume"
 
-static const char *const factory_signs[] = { "model_name_or_path", "finetuning_type", "stage",
-                                             NULL };
 static const translate_rule factory[] = {
     { "model_name_or_path", TRANSLATE_COPY, "model", NULL, "a folder: sheaf downloads nothing" },
     { "adapter_name_or_path", TRANSLATE_COPY, "adapter" },
@@ -130,7 +128,6 @@ static const translate_rule factory[] = {
     "phi_35=phi3.5#an eos stands behind the last answer here|"                                     \
     "phi_4=!it has the system message of Phi-4-reasoning"
 
-static const char *const axolotl_signs[] = { "base_model", "datasets[0].path", NULL };
 static const translate_rule axolotl[] = {
     { "base_model", TRANSLATE_COPY, "model", NULL, "a folder: sheaf downloads nothing" },
     { "base_model_config", TRANSLATE_IGNORED },
@@ -323,7 +320,7 @@ static const translate_default factory_always[] = {
 };
 
 const translate_program translate_programs[] = {
-    { "Axolotl", axolotl_signs, axolotl, axolotl_always },
-    { "LLaMA-Factory", factory_signs, factory, factory_always },
+    { "Axolotl", axolotl, axolotl_always },
+    { "LLaMA-Factory", factory, factory_always },
     { 0 },
 };

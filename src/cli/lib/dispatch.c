@@ -9,6 +9,7 @@
 #include "meeting.h"
 #include "linger.h"
 #include "signals.h"
+#include "yaml.h"
 
 static const cli_command *find_command(const char *name)
 {
@@ -29,6 +30,40 @@ static void list_commands(FILE *to)
     sheaf__print(to, "\nsheaf --version prints the version.\n");
 }
 
+/* What other programs call a command, and what does that here. */
+static const char *peer_of(const char *name)
+{
+    static const struct {
+        const char *names, *ours;
+    } peers[] = {
+        { "resume continue", "sheaf train --resume --out OUT" },
+        { "finetune fine-tune sft pretrain pt lora qlora", "sheaf train" },
+        { "export", "sheaf merge BASE ADAPTER DST makes one model, sheaf convert SRC DST --to "
+                    "DIALECT another form; a run's own result is in OUT/adapter or OUT/model" },
+        { "run infer inference predict complete completion", "sheaf generate, or sheaf chat" },
+        { "serve server api webui", "sheaf generate or sheaf chat: sheaf opens no port" },
+        { "pull download", "sheaf downloads nothing: hf download NAME --local-dir DIR" },
+        { "quantize quantise", "sheaf convert SRC DST --to hf --dtype bfloat16, the smallest form "
+                               "that sheaf writes" },
+        { "evaluate test bench benchmark", "sheaf eval" },
+        { "split join shard reshard collect consolidate unpad", "sheaf convert" },
+        { "repair fix", "sheaf verify PATH, which names the command that repairs it" },
+        { "check validate", "sheaf verify" },
+        { "status ls list show inspect", "sheaf info" },
+        { "compare", "sheaf diff" },
+        { "create new", "sheaf init" },
+    };
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof peers / sizeof *peers; i++)
+        for (const char *at = peers[i].names; *at != '\0'; at += strspn(at, " ")) {
+            const size_t length = strcspn(at, " ");
+            if (length == n && strncmp(at, name, n) == 0)
+                return peers[i].ours;
+            at += length;
+        }
+    return NULL;
+}
+
 static int unknown_command(cli *cli, const char *name)
 {
     const char *names[64];
@@ -40,11 +75,14 @@ static int unknown_command(cli *cli, const char *name)
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", name);
     sheaf_expected(st, "a command of sheaf");
     const char *near = sheaf__nearest(name + strspn(name, "-"), names, n);
-    if (near != NULL)
+    const char *ours = peer_of(name);
+    if (ours != NULL)
+        sheaf_try_this(st, "%s", ours);
+    else if (near != NULL)
         sheaf_try_this(st, "sheaf %s", near);
     else
         sheaf_try_this(st, "sheaf help lists them");
-    return cli_report(cli, st);
+    return cli_report(cli, cli_yaml_translate(st, name));
 }
 
 static bool is_one_of(const char *word, const char *const *list)

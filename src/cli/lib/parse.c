@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/text.h"
 #include "cli.h"
+#include "yaml.h"
 
 static int count_of(const cli_option *options)
 {
@@ -29,6 +30,8 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
     const char *ours = sheaf__peer(options, bare, &more);
     if (ours != NULL)
         return sheaf_try_this(st, "sheaf calls it --%s%s", ours, more);
+    if (more[0] != '\0')
+        return sheaf_try_this(st, "%s", more);
     if (sheaf__peer_is_out(bare) && strstr(cli->command->usage, " DST") != NULL)
         return sheaf_try_this(st, "no flag: DST, the last word, says where to");
     const char *near = sheaf__nearest(bare, names, n);
@@ -101,14 +104,55 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
     return st;
 }
 
+/* A command that takes no words takes its model as one: sheaf chat DIR. */
+static sheaf_status *take_model(cli *cli, const cli_option *options, char *const *word, int *count)
+{
+    const cli_option *o = sheaf__setting_find(options, "model");
+    if (cli->command->max_words != 0 || *count != 1 || o == NULL ||
+        cli->settings.given[o - options])
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", word[0]);
+    cli_yaml_translate(sheaf_expected(st, "a model folder"), word[0]);
+    if (sheaf_status_try(st)[0] != '\0')
+        return st;
+    sheaf_status_free(st);
+    cli->settings.given[o - options] = true;
+    *count = 0;
+    return sheaf__setting_set(o, word[0], "the model");
+}
+
+/* "--lora-targets q_proj, v_proj": the word at `i` goes on with a value that ends in a comma. */
+static sheaf_status *check_list(const cli *cli, char *const *argv, int argc, int i)
+{
+    const size_t n = strlen(argv[i - 1]);
+    const bool joined = strncmp(argv[i - 1], "--", 2) == 0;
+    if (cli->command->max_words != 0 || n == 0 || argv[i - 1][n - 1] != ',' ||
+        (!joined && (i < 3 || strncmp(argv[i - 2], "--", 2) != 0)))
+        return NULL;
+    sheaf_text list = { 0 }, word = { 0 };
+    int last = i;
+    const char *value = joined ? strchr(argv[i - 1], '=') : argv[i - 1];
+    sheaf__text_add(&list, "%s", value == NULL ? "" : value + joined);
+    for (bool more = true; more && last < argc; last++) {
+        more = sheaf__ends_with(argv[last], ",");
+        sheaf__text_add(&list, " %s", argv[last]);
+    }
+    char flag[80];
+    const char *from = joined ? argv[i - 1] : argv[i - 2];
+    snprintf(flag, sizeof flag, "%.*s", (int)strcspn(from, "="), from);
+    sheaf__text_word(&word, list.failed ? "" : list.at);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", flag);
+    sheaf_expected(st, "its value as one word");
+    sheaf_found(st, "spaces in it: %s", list.failed ? "" : list.at);
+    sheaf_try_this(st, "%s %s", flag, word.failed ? "LIST" : word.at);
+    sheaf__text_release(&list);
+    sheaf__text_release(&word);
+    return st;
+}
+
 static sheaf_status *check_words(const cli *cli, char *const *word, int count)
 {
     const cli_command *c = cli->command;
-    for (int i = 0; i < count; i++)
-        if (word[i][0] == '\0') /* as of a variable that is not set */
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf %s", c->name),
-                                              "the name of a file or folder"),
-                               "an empty word, number %d of %d", i + 1, count);
     if (count >= c->min_words && (c->max_words < 0 || count <= c->max_words))
         return NULL;
     const char *end = strchr(c->usage, '\n');
@@ -120,6 +164,17 @@ static sheaf_status *check_words(const cli *cli, char *const *word, int count)
     return count == 1
                ? sheaf_found(st, "'%s' beside flags", word[0])
                : sheaf_found(st, "%d words beside flags, '%s' the last", count, word[count - 1]);
+}
+
+static sheaf_status *check_empty(const cli *cli, char *const *word, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (word[i][0] == '\0') /* as of a variable that is not set */
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf %s", cli->command->name),
+                               "the name of a file or folder"),
+                "an empty word, number %d of %d", i + 1, count);
+    return NULL;
 }
 
 static sheaf_status *take_recipe(cli *cli, const cli_option *options)
@@ -179,10 +234,20 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
                 return st;
             i += had && next == NULL;
         } else {
-            words[count++] = argv[i];
+            sheaf_status *st = flags ? check_list(cli, argv, argc, i) : NULL;
+            if (st != NULL)
+                return st;
+            char *const word = argv[i]; /* what stood before it moves on */
+            memmove(words + count + 1, words + count,
+                    (size_t)(argv + i - words - count) * sizeof *argv);
+            words[count++] = word;
         }
     }
-    sheaf_status *st = check_words(cli, words, count);
+    sheaf_status *st = check_empty(cli, words, count);
+    if (st == NULL)
+        st = take_model(cli, options, words, &count);
+    if (st == NULL)
+        st = check_words(cli, words, count);
     if (st == NULL)
         st = take_recipe(cli, options);
     if (st == NULL)

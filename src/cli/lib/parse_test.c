@@ -72,6 +72,21 @@ static void test_flags__every_kind_in_both_forms(void **state)
     assert_string_equal(paths.last, "second");
 }
 
+/* Processes that are begun anew get the words again: none is lost, none there twice. */
+static void test_flags__all_words_are_still_there(void **state)
+{
+    const cli_option options[] = { { "tp", CLI_INT, &(int){ 1 }, "ranks", .max = 64 }, { 0 } };
+    struct cli cli = { .out = stdout, .err = stderr, .command = &command };
+    char words[][8] = { "try", "--tp", "3", "a", "b" };
+    char *argv[] = { words[0], words[1], words[2], words[3], words[4], NULL };
+    static const char *const want[] = { "try", "a", "b", "--tp", "3" };
+    cli_paths paths;
+    CHECK_OK(cli_parse(&cli, options, &paths, 5, argv));
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(argv[i], want[i]);
+    cli_release(&cli);
+}
+
 static void test_flags__double_dash_ends_them(void **state)
 {
     settings s;
@@ -384,6 +399,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flags__every_kind_in_both_forms),
+        cmocka_unit_test(test_flags__all_words_are_still_there),
         cmocka_unit_test(test_flags__double_dash_ends_them),
         cmocka_unit_test(test_flags__defaults_stay_when_not_given),
         cmocka_unit_test(test_flags__wrong_values_are_refused_with_what_is_allowed),

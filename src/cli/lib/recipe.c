@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli.h"
+#include "yaml.h"
 
 enum { RECIPE_LIMIT = 1 << 20 }; /* bytes; a recipe of more is a mistake */
 
@@ -30,6 +31,8 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
         return sheaf_in(st, "--recipe");
     }
     st = sheaf__settings_take(&cli->settings, options, text, path);
+    if (st != NULL)
+        cli_yaml_translate(st, path);
     free(path);
     return st;
 }

@@ -192,3 +192,38 @@ void cli_yaml_release(cli_yaml *yaml)
     free(yaml->entry);
     *yaml = (cli_yaml){ 0 };
 }
+
+const char *cli_yaml_program(const cli_yaml *yaml)
+{
+    static const char *const signs[][2] = {
+        { "base_model", "Axolotl" },
+        { "datasets[0].path", "Axolotl" },
+        { "model_name_or_path", "LLaMA-Factory" },
+        { "finetuning_type", "LLaMA-Factory" },
+        { "stage", "LLaMA-Factory" },
+    };
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        for (int k = 0; k < yaml->count; k++)
+            if (strcmp(yaml->entry[k].key, signs[i][0]) == 0)
+                return signs[i][1];
+    return NULL;
+}
+
+sheaf_status *cli_yaml_translate(sheaf_status *st, const char *path)
+{
+    cli_yaml yaml = { 0 };
+    if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
+        return st;
+    sheaf_status_free(cli_yaml_read(&yaml, path));
+    const char *program = cli_yaml_program(&yaml);
+    if (program != NULL) {
+        sheaf_text word = { 0 };
+        sheaf__text_word(&word, path);
+        sheaf_found(st, "a file of %s", program);
+        sheaf_try_this(st, "sheaf translate %s >my.recipe, then sheaf train --recipe my.recipe",
+                       word.failed ? "FILE" : word.at);
+        sheaf__text_release(&word);
+    }
+    cli_yaml_release(&yaml);
+    return st;
+}

@@ -21,4 +21,11 @@ typedef struct cli_yaml {
 sheaf_status *cli_yaml_read(cli_yaml *out, const char *path);
 void cli_yaml_release(cli_yaml *yaml);
 
+/* cli_yaml_program - the program whose settings these are, "LLaMA-Factory" or "Axolotl", by the
+ * keys that its files have; NULL. */
+const char *cli_yaml_program(const cli_yaml *yaml);
+/* cli_yaml_translate - `st`, with `sheaf translate` as what to try where the file at `path` is one
+ * of such a program. */
+sheaf_status *cli_yaml_translate(sheaf_status *st, const char *path);
+
 #endif

@@ -88,7 +88,9 @@ static sheaf_status *explain(const char *dir)
     st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir), "%s", weights);
     if (sheaf__has_file(dir, "model.safetensors") ||
         sheaf__has_file(dir, "model.safetensors.index.json"))
-        sheaf_found(st, "a whole model");
+        sheaf_try_this(sheaf_found(st, "a whole model"),
+                       "give it as the model, with --model or in front of the adapter; an adapter "
+                       "is a folder with adapter_config.json");
     if (sheaf__has_file(dir, "latest") || sheaf__has_file(dir, "mp_rank_00_model_states.pt"))
         sheaf_try_this(
             sheaf_found(st, "a checkpoint of a whole model (SAT, DeepSpeed)"),
@@ -111,8 +113,14 @@ sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
         sheaf_status *st = sheaf_expected(
             sheaf_fail(SHEAF_E_IO, "%s", dir),
             "an adapter: a folder with adapter_config.json and adapter_model.safetensors");
-        return sheaf_try_this(sheaf_found(st, "nothing there"),
-                              "check the path; a run of method lora leaves one in OUT/adapter");
+        sheaf_try_this(sheaf_found(st, "nothing there"),
+                       "check the path; a run of method lora leaves one in OUT/adapter");
+        return sheaf__path_hub(st, dir);
+    }
+    if (sheaf__path_kind(dir) == SHEAF_PATH_FILE) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir);
+        sheaf_expected(st, "a folder with adapter_config.json and %s", weights);
+        return sheaf_try_this(sheaf_found(st, "a file"), "the folder that it is in");
     }
     if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !sheaf__has_file(dir, "adapter_config.json") &&
         !has_weights(dir))

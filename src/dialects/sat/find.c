@@ -317,6 +317,20 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
     return st;
 }
 
+static sheaf_status *note_missing_step(sheaf_catalog *c, const char *save, const char *latest,
+                                       const char *tag)
+{
+    char *cure = NULL;
+    if (asprintf(&cure, "give {}/%s, which is there, or write %s into {}/latest", tag, tag) < 0)
+        return sheaf__no_memory(save);
+    sheaf_status *st = sheaf__catalog_notef(
+        c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", cure,
+        "latest says '%.100s', of which there are no parts; step %s is the greatest there is",
+        latest, tag);
+    free(cure);
+    return st;
+}
+
 /* SAVE with the step to be read, and what is odd about `latest`. */
 static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
 {
@@ -333,10 +347,7 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
                                   "a file 'latest' that names the step", "",
                                   "no such file; step %s is the greatest there is", tag);
     else if (st == NULL && strcmp(latest, tag) != 0)
-        st = sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", "",
-            "latest says '%.100s', of which there are no parts; step %s is the greatest there is",
-            latest, tag);
+        st = note_missing_step(c, save, latest, tag);
     if (st == NULL)
         st = add_folder(set, c, save, tag, NULL);
     free(latest);
