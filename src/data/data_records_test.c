@@ -508,7 +508,8 @@ static void test_folder__is_refused_for_a_model_of_text(void **state)
     };
     sheaf_data *data = NULL;
     CHECK_FAILS(open_with(&data, at("captcha"), &config, 0), SHEAF_E_UNSUPPORTED,
-                "a folder of images alone is read by models with a vision tower");
+                "a folder of images alone, which CogVLM and CogAgent read | of MiniCPM-V and "
+                "OmniLMM a file of records that name them: {\"image\": PATH");
 }
 
 /* ---- tokenizer and template ---- */

@@ -264,7 +264,7 @@ static void test_jsonl__the_model_must_fit(void **state)
     CHECK_FAILS(sheaf_data_open(&data, "/nowhere/x.jsonl", &options), SHEAF_E_IO,
                 "/nowhere/x.jsonl");
     CHECK_FAILS(sheaf_data_open(&data, "/proc/self/fd", &options), SHEAF_E_UNSUPPORTED,
-                "a folder of images alone is read by");
+                "a folder of .json or .jsonl files (also .gz, .zst) | a folder with none");
 }
 
 /* ---- order ---- */

@@ -210,6 +210,8 @@ static void test_text__what_is_learned_of_a_record(void **state)
     }
 }
 
+#define PREFERENCE(field)                                                                          \
+    "field '" field "' | none: every answer is learned | an answer to be avoided, as for DPO or KTO"
 #define MESSAGES(...) "{\"messages\": [" __VA_ARGS__ "]}"
 #define USER "{\"role\": \"user\", \"content\": \"q\"}"
 #define ANSWER "{\"role\": \"assistant\", \"content\": \"a\"}"
@@ -223,6 +225,17 @@ static const struct {
     { MESSAGES(ANSWER), "field 'messages[0].role' | user: they take turns, user first" },
     { MESSAGES(USER "," USER "," ANSWER), "field 'messages[1].role' | assistant: they take turns" },
     { MESSAGES(USER "," ANSWER "," SYSTEM), "system in the first message only" },
+    { MESSAGES(SYSTEM "," SYSTEM "," USER "," ANSWER), "system in the first message only" },
+    { "{\"system\": \"s\", \"messages\": [" SYSTEM "," USER "," ANSWER "]}",
+      "messages[0].role' | no system: the field 'system' beside the list is one | 'system'" },
+    { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}", PREFERENCE("rejected") },
+    { "{\"chosen\": [" USER "," ANSWER "], \"rejected\": [" USER "," ANSWER "]}",
+      PREFERENCE("rejected") },
+    { "{\"conversations\": [" USER "], \"chosen\": " ANSWER ", \"rejected\": " ANSWER "}",
+      PREFERENCE("rejected") },
+    { "{\"instruction\": \"i\", \"chosen\": \"b\", \"rejected\": \"c\"}", PREFERENCE("rejected") },
+    { "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": false}", PREFERENCE("label") },
+    { "{\"messages\": [" USER "," ANSWER "], \"kto_tag\": false}", PREFERENCE("kto_tag") },
     { MESSAGES("{\"role\": \"usr\", \"content\": \"q\"}"),
       "field 'messages[0].role' | system, user or assistant | 'usr'" },
     { MESSAGES(USER ",{\"role\": \"tool\", \"content\": \"q\"}"),
@@ -272,6 +285,46 @@ static void test_text__a_bad_record_is_named(void **state)
                     SHEAF_E_DATA, bad_records[i].want);
         sheaf__text_record_release(&r);
     }
+}
+
+static void test_text__the_last_answer_of_weight_0_is_named(void **state)
+{
+    const sheaf_config config = words();
+    const sheaf_data_options options = { .config = &config,
+                                         .folder = recorded(),
+                                         .prompt_template = "chatml",
+                                         .loss_on = SHEAF_LOSS_LAST };
+    static const char record[] =
+        "{\"system\": \"s\", \"messages\": [" USER "," ANSWER "," USER
+        ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}\n";
+    sheaf_data *data = NULL;
+    CHECK_FAILS(open_text(&data, record, &options), SHEAF_E_DATA,
+                "line 1: field 'messages[3].weight' | 1: with --loss-on last nothing else");
+}
+
+/* LLaMA-Factory's list of data sets, and a name in it. */
+static void test_text__a_list_of_data_sets_is_none(void **state)
+{
+    const sheaf_config config = words();
+    const sheaf_data_options options = { .config = &config, .folder = recorded() };
+    static const char list[] = "{\n  \"hub\": {\"hf_hub_url\": \"a/b\"},\n"
+                               "  \"mine\": {\"file_name\": \"data.jsonl\"}\n}\n";
+    sheaf_data *data = NULL;
+    char here[4096];
+    CHECK_FAILS(
+        sheaf_data_open(&data, file_with("dataset_info.json", list, sizeof list - 1), &options),
+        SHEAF_E_DATA,
+        "dataset_info.json | a file of records | LLaMA-Factory's list of data sets | "
+        "the file of the data set itself: --data /");
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(scratch.dir), 0);
+    CHECK_FAILS(sheaf_data_open(&data, "mine", &options), SHEAF_E_DATA,
+                "mine | a file of records | a name in dataset_info.json | the file of the data set "
+                "itself: --data data.jsonl");
+    CHECK_FAILS(sheaf_data_open(&data, "other", &options), SHEAF_E_IO,
+                "other: cannot open for reading");
+    assert_int_equal(chdir(here), 0);
+    assert_int_equal(unlink(at("dataset_info.json")), 0);
 }
 
 static void test_text__forms_are_not_mixed(void **state)
@@ -581,6 +634,8 @@ int main(void)
         cmocka_unit_test(test_text__one_conversation_in_every_form),
         cmocka_unit_test(test_text__what_is_learned_of_a_record),
         cmocka_unit_test(test_text__a_bad_record_is_named),
+        cmocka_unit_test(test_text__the_last_answer_of_weight_0_is_named),
+        cmocka_unit_test(test_text__a_list_of_data_sets_is_none),
         cmocka_unit_test(test_text__forms_are_not_mixed),
         cmocka_unit_test(test_text__packed_files_are_the_same_data),
         cmocka_unit_test(test_text__other_files_are_refused_with_the_command),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/dataset_info.h"
 #include "data/records_read.h"
 
 void sheaf__records_release(sheaf__records *r)
@@ -33,7 +34,9 @@ sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
     sheaf__complaints own = { 0 };
     sheaf__records_reader in = { out, path, options, complaints == NULL ? &own : complaints };
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    sheaf_status *st = folder ? sheaf__records_read_folder(&in) : sheaf__records_read_json(&in);
+    sheaf_status *st = sheaf__dataset_info_check(path);
+    if (st == NULL)
+        st = folder ? sheaf__records_read_folder(&in) : sheaf__records_read_json(&in);
     if (st == NULL && out->looked_at == 0) {
         st = sheaf_fail(SHEAF_E_DATA, "%s", path);
         if (folder)

@@ -67,7 +67,7 @@ static sheaf_status *label_row(sheaf__talk_row *out, const talk *t, sheaf__said 
         any |= i > 0 && out->label[i] != SHEAF__NO_LABEL;
     }
     if (!any)
-        return sheaf__bad_field(NULL, "a token to learn behind the first one", "none");
+        return sheaf__text_nothing_learned(&t->record, t->reader->loss_on == SHEAF_LOSS_LAST);
     out->id = said->id;
     out->row = said->row;
     out->count = said->count;

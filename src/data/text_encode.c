@@ -252,7 +252,7 @@ sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder
     /* what stands first is never predicted */
     if (st == NULL &&
         (out->count < 2 || memchr(out->trained + 1, 1, (size_t)out->count - 1) == NULL))
-        st = sheaf__bad_field(NULL, "a token to learn behind the first one", "none");
+        st = sheaf__text_nothing_learned(record, encoder->loss_on == SHEAF_LOSS_LAST);
     if (st != NULL)
         sheaf__text_row_release(out);
     return st;

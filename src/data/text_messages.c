@@ -148,7 +148,7 @@ static bool is_tool(const char *role)
 
 /* Is it the turn of `role`? Counted from the first message that is no system's. */
 static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, const char *given,
-                                const sheaf__text_words *w, const char *name)
+                                const sheaf__text_words *w, const char *name, bool first)
 {
     const bool system = r->messages > 0 && strcmp(r->message[0].role, "system") == 0;
     const char *due = (r->messages - system) % 2 == 0 ? "user" : "assistant",
@@ -161,6 +161,8 @@ static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, c
                  w->user, w->assistant);
     else if (role == NULL)
         snprintf(expected, sizeof expected, "system, %s or %s", w->user, w->assistant);
+    else if (role[0] == 's' && first)
+        snprintf(expected, sizeof expected, "no system: the field 'system' beside the list is one");
     else if (role[0] == 's')
         snprintf(expected, sizeof expected, "system in the first message only");
     else
@@ -238,7 +240,7 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
                                 json_is_object(entry) ? sheaf__text_kind(value)
                                                       : sheaf__text_kind(entry));
     const char *given = json_string_value(value), *role = role_of(given);
-    sheaf_status *st = check_turn(r, role, given, w, name);
+    sheaf_status *st = check_turn(r, role, given, w, name, index == 0);
     if (st == NULL)
         st = check_beside(entry, list, index);
     snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);

@@ -182,6 +182,25 @@ const char *sheaf__text_form_name(sheaf__text_form form)
     return form == SHEAF__FORM_NONE ? "no form" : forms[form].name;
 }
 
+/* Pairs of DPO, ORPO and reward models; a record of KTO that is marked as bad. */
+static sheaf_status *check_preference(const json_t *record)
+{
+    const char *name = NULL;
+    if (json_object_get(record, "chosen") != NULL && json_object_get(record, "rejected") != NULL)
+        name = "rejected";
+    else if (json_object_get(record, "completion") != NULL &&
+             json_is_false(json_object_get(record, "label")))
+        name = "label";
+    else if (json_is_false(json_object_get(record, "kto_tag")))
+        name = "kto_tag";
+    if (name == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__bad_field(name, "none: every answer is learned",
+                                        "an answer to be avoided, as for DPO or KTO");
+    return sheaf_try_this(st, "sheaf learns answers, not preferences: keep only the good ones, a "
+                              "pair's \"chosen\" as \"completion\" or as the last message");
+}
+
 static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bool asked)
 {
     static const char expected[] =
@@ -195,6 +214,9 @@ static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bo
     for (int f = SHEAF__FORM_TEXT; f > SHEAF__FORM_NONE; f--)
         if (json_object_get(record, forms[f].name) != NULL)
             *out = (sheaf__text_form)f;
+    sheaf_status *st = asked ? NULL : check_preference(record);
+    if (st != NULL)
+        return st;
     if (*out == SHEAF__FORM_MESSAGES && json_object_get(record, "conversations") != NULL)
         return sheaf__bad_field("conversations", "either \"messages\" or \"conversations\"",
                                 "both in one record");
@@ -271,6 +293,18 @@ static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t siz
     }
     sheaf_status *st = sheaf__record_parse(&out->json, json, size);
     return st == NULL ? take_record(out) : st;
+}
+
+sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only_last)
+{
+    char name[SHEAF__TEXT_NAME];
+    const char *form = sheaf__text_form_name(r->form);
+    if (!only_last || r->messages == 0 || r->message[r->messages - 1].trained)
+        return sheaf__bad_field(form, "a token to learn behind the first one", "none");
+    const bool system = json_object_get(r->json, "system") != NULL &&
+                        strcmp(r->message[0].role, "system") == 0; /* it stands beside the list */
+    snprintf(name, sizeof name, "%s[%" PRId64 "].weight", form, r->messages - 1 - system);
+    return sheaf__bad_field(name, "1: with --loss-on last nothing else is learned", "0");
 }
 
 sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size)

@@ -9,6 +9,8 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "data/dataset_info.h"
+#include "data/records.h"
 
 static bool is_given(const char *text)
 {
@@ -35,6 +37,9 @@ static bool is_json_name(const char *name)
 static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
 {
     struct stat look;
+    sheaf_status *st = sheaf__dataset_info_check(path);
+    if (st != NULL)
+        return st;
     if (!SHEAF_GROW(&s->path, NULL, s->paths + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "data set");
     s->path[s->paths] = strdup(path);
@@ -43,6 +48,22 @@ static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
     s->paths++;
     s->bytes += stat(path, &look) == 0 ? (int64_t)look.st_size : 0;
     return NULL;
+}
+
+static sheaf_status *no_files(const char *path)
+{
+    sheaf__records images = { 0 };
+    sheaf_status_free(sheaf__records_read(&images, path, &(sheaf__records_options){ 0 }, NULL));
+    const bool any = images.looked_at > 0;
+    sheaf__records_release(&images);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+    sheaf_expected(st, "a file, or a folder of .json or .jsonl files (also .gz, .zst)");
+    sheaf_found(st, "a folder with none");
+    if (!any)
+        return st;
+    sheaf_found(st, "a folder of images alone, which CogVLM and CogAgent read");
+    return sheaf_try_this(st, "of MiniCPM-V and OmniLMM a file of records that name them: "
+                              "{\"image\": PATH, \"messages\": [...]} in a line for each");
 }
 
 sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *path)
@@ -66,14 +87,7 @@ sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *pa
         free(file);
     }
     sheaf__names_free(name, count);
-    if (st == NULL && out->paths == 0)
-        st = sheaf_found(
-            sheaf_expected(
-                sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
-                "a file, or a folder of .json or .jsonl files (also .gz, .zst): a folder "
-                "of images alone is read by models with a vision tower, CogVLM and CogAgent"),
-            "a folder with none");
-    return st;
+    return st == NULL && out->paths == 0 ? no_files(path) : st;
 }
 
 /* ---- the tokenizer ---- */

@@ -276,7 +276,7 @@ sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording 
     if (w->chat == NULL) { /* why not? */
         sheaf_status *st = find_chat(out, NULL, false);
         return st != NULL
-                   ? sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names())
+                   ? st /* which lists the names */
                    : sheaf_try_this(
                          sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a conversation"),
                                                     "a chat template"),

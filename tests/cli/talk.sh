@@ -234,10 +234,12 @@ grep -o '"logprobs":.*\]' "$work/stdout" | sed 's/,"prompt.*//;s/\]}$//' | head 
 same "what was kept of it changes nothing" "$work/kept" "$work/alone"
 printf '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "chat_template": "{%% for m in messages %%}[{{ m.content }}]{%% endfor %%}"}' >"$text/tokenizer_config.json"
 chat "a template that we do not know" 3 'chatml.*--template' 'one\n'
+check "and the names are listed once" test "$(grep -c llama3.1 "$work/stderr")" -eq 1
 chat "one without a place for a system message" 3 'system: message 1.*no system message .chat template gemma.' 'one\n' --template gemma --system "Be brief."
 chat "another by name" 0 '"tokens"' 'one\n' --template zephyr --json
 printf '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>"}' >"$text/tokenizer_config.json"
 chat "no template" 2 'a chat template.*stores none.*--template NAME: llama2' 'one\n'
+check "and the names are listed once" test "$(grep -c llama3.1 "$work/stderr")" -eq 1
 sed 's/"vocab_size": *324/"vocab_size": 300/; s/"eos_token_id": *[0-9]*/"eos_token_id": 1/' "$data/config.json" >"$work/small.json"
 runs "a smaller one" 0 . init "$work/small.json" "$work/small"
 cp "$data"/tokenizer*.json "$work/small"

@@ -333,6 +333,8 @@ static void test_chat__a_date_is_given_or_the_templates_own(void **state)
         { "llama3.2", "2024-13-01", NULL },
         { "smollm3", "01 December 2025", NULL },
         { "chatml", "2025-12-01", NULL },
+        { "llama3.2", "today", NULL },
+        { "smollm3", "Today", NULL },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf__chat_template *t = NULL;

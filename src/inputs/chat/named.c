@@ -136,12 +136,16 @@ sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char 
         return no_place(t, date);
     if (sheaf__date_read(&day, date))
         return write_date(t, day);
-    if (any && !sheaf__date_looks(date))
+    const bool today = strcasecmp(date, "today") == 0 || strcasecmp(date, "now") == 0;
+    if (any && !today && !sheaf__date_looks(date))
         return keep_date(t, date);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--date");
     sheaf_expected(st, "a day as YYYY-MM-DD%s",
                    any ? ", or the text that the template takes as its date_string" : "");
-    return sheaf_try_this(sheaf_found(st, "'%.60s'", date), "--date 2024-07-26");
+    return sheaf_try_this(sheaf_found(st, "'%.60s'", date),
+                          today
+                              ? "--date $(date +%%F), the day itself: later runs must not change it"
+                              : "--date 2024-07-26");
 }
 
 sheaf_status *sheaf__chat_template_set_today(sheaf__chat_template *t)

@@ -416,8 +416,9 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
         return recognise_stored(out, stored);
     sheaf_status *st =
         sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
-    return sheaf_found(st, "none, and the tokenizer stores %s",
-                       stored->no_default ? "several, of which none is called default" : "none");
+    sheaf_found(st, "none, and the tokenizer stores %s",
+                stored->no_default ? "several, of which none is called default" : "none");
+    return sheaf_try_this(st, "--template NAME");
 }
 
 sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
