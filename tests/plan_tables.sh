@@ -25,12 +25,12 @@ cogagent-1120 CogAgent 1120: rows of 514 tokens, 258 of them the image
 END
 printf '\n## The recipes\n\nAs they are (`--tp 8`, their own rows a step and row length); `fits` is the first setting for cards of 24 GB: fewest ranks, then `--checkpointing`.\n\n'
 printf '    sheaf plan --recipe NAME --config tests/data/configs/MODEL.json --bf16-sums tiles --threads 8 --tp 8\n'
-printf '    sheaf plan --recipe NAME --config tests/data/configs/MODEL.json --bf16-sums tiles --threads 8 --tp 1 --no-checkpointing --memory 22888\n\n'
+printf '    sheaf plan --recipe NAME --config tests/data/configs/MODEL.json --bf16-sums tiles --threads 8 --tp 1 --no-checkpointing --transport mpi --memory 22888\n\n'
 printf '| recipe | model | GiB a rank | fits |\n|---|---|---|---|\n'
 while read -r recipe config; do
     asked=(plan --recipe "$here/recipes/$recipe.recipe" --config "$configs/$config.json" --bf16-sums tiles --threads 8)
     most=$("$sheaf" "${asked[@]}" --tp 8 --json | grep -oE '"largest_rank":[0-9]+' | cut -d: -f2)
-    fits=$("$sheaf" "${asked[@]}" --tp 1 --no-checkpointing --memory 22888 2>&1 >/dev/null | tail -n 1 || true)
+    fits=$("$sheaf" "${asked[@]}" --tp 1 --no-checkpointing --transport mpi --memory 22888 2>&1 >/dev/null | tail -n 1 || true)
     case $fits in fits:*) fits="\`${fits#fits: }\`" ;; *) fits="not on 8 such cards" ;; esac
     awk -v name="$recipe" -v config="$config" -v most="$most" -v fits="$fits" 'BEGIN { printf "| `%s` | %s | %.1f | %s |\n", name, config, most / 1073741824, fits }'
 done <<'END'

@@ -36,9 +36,29 @@ typedef struct search {
     sheaf_plan *plan;
     const sheaf_events *events;
     size_t memory;
+    int sharing;  /* ranks that have it together; 0: all */
     int64_t rows; /* of a step */
     int most;     /* ranks */
 } search;
+
+/* What ranks that share one memory take: all of the process, or the fullest `sharing` of those that
+ * follow each other, with their part of what lies beside them. */
+static size_t need_of(const sheaf_plan *plan, int sharing)
+{
+    size_t most = 0;
+    if (sharing == 1)
+        return sheaf_plan_fullest(plan);
+    if (sharing == 0 || sharing >= plan->ranks)
+        return plan->process;
+    for (int first = 0; first < plan->ranks; first += sharing) {
+        const int end = first + sharing < plan->ranks ? first + sharing : plan->ranks;
+        size_t all = plan->host / (size_t)plan->ranks * (size_t)(end - first);
+        for (int r = first; r < end; r++)
+            all += plan->rank[r].peak;
+        most = all > most ? all : most;
+    }
+    return most;
+}
 
 static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
 {
@@ -50,7 +70,7 @@ static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
         sheaf__question_look(s->q, s->events);
     }
     sheaf_status *st = sheaf__question_answer(s->plan, s->q);
-    *fits = st == NULL && sheaf_plan_fullest(s->plan) <= s->memory;
+    *fits = st == NULL && need_of(s->plan, s->sharing) <= s->memory;
     return st;
 }
 
@@ -87,9 +107,12 @@ static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t mos
     return st;
 }
 
-/* Ranks of a group or of a stage, at most. */
-static int most_of(const sheaf__question *q)
+/* Ranks of a group or of a stage, at most: more of them need more of a memory that all share. */
+static int most_of(const search *s)
 {
+    const sheaf__question *q = s->q;
+    if (s->sharing == 0)
+        return q->o.tp;
     const int copies = q->place_text == NULL ? q->o.dp : q->place.stages,
               each = SHEAF_MAX_SLICES / copies;
     return q->o.slices < each ? q->o.slices : each;
@@ -127,20 +150,21 @@ static sheaf_status *over_groups(bool *fits, search *s, int64_t micro_batch, boo
 {
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp, groups = o->dp;
-    const bool checkpointing = o->checkpointing,
-               shares = s->q->place_text == NULL && o->method != SHEAF_METHOD_LORA;
+    const bool checkpointing = o->checkpointing, shares = s->sharing > 0 &&
+                                                          s->q->place_text == NULL &&
+                                                          o->method != SHEAF_METHOD_LORA;
     sheaf_status *st = over_ranks(fits, s, micro_batch, below);
     while (st == NULL && !*fits && shares && sheaf__accumulators_of(o) % (2 * o->dp) == 0 &&
            first * 2 * o->dp <= SHEAF_MAX_SLICES) {
         o->dp *= 2;
         o->tp = first;
         o->checkpointing = checkpointing;
-        s->most = most_of(s->q);
+        s->most = most_of(s);
         st = over_ranks(fits, s, micro_batch, below);
     }
     if (st == NULL && !*fits) {
         o->dp = groups;
-        s->most = o->tp = most_of(s->q);
+        s->most = o->tp = most_of(s);
     }
     return st;
 }
@@ -178,9 +202,10 @@ static sheaf_status *shorten(bool *fits, search *s)
     return st;
 }
 
-/* The fullest rank with other options and the same data, whose rows are opened already. False: they
+/* What is needed with other options and the same data, whose rows are opened already. False: they
  * do not go together. */
-static bool try_help(size_t *fullest, const sheaf__question *q, const sheaf_train_options *change)
+static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_options *change,
+                     int sharing)
 {
     sheaf__question other = { .o = *change,
                               .flags = q->flags,
@@ -201,7 +226,7 @@ static bool try_help(size_t *fullest, const sheaf__question *q, const sheaf_trai
         st = sheaf__question_answer(&plan, &other);
     const bool known = st == NULL;
     if (known)
-        *fullest = sheaf_plan_fullest(&plan);
+        *need = need_of(&plan, sharing);
     other.sets = (sheaf__sets){ 0 }; /* borrowed */
     sheaf__question_close(&other);
     sheaf_status_free(st);
@@ -230,13 +255,18 @@ static void tell_helps(sheaf__fit *out, const search *s)
         change[n] = *o;
         change[n++].method = SHEAF_METHOD_LORA;
     }
-    if (2 * o->slices * o->dp <= SHEAF_MAX_SLICES && o->tp == o->slices) {
+    if (s->sharing == 0 && o->slices * o->dp <= SHEAF_MAX_SLICES) {
+        flags[n] = "--transport mpi and a host for each rank of all --slices";
+        change[n] = *o;
+        change[n].transport = SHEAF_TRANSPORT_MPI;
+        change[n++].tp = o->slices;
+    } else if (2 * o->slices * o->dp <= SHEAF_MAX_SLICES && o->tp == o->slices) {
         flags[n] = "twice the --slices and --tp";
         change[n] = *o;
         change[n].slices = 2 * o->slices;
         change[n++].tp = 2 * o->slices;
     }
-    if (o->method == SHEAF_METHOD_FULL && sheaf__accumulators_of(o) < 4 &&
+    if (s->sharing > 0 && o->method == SHEAF_METHOD_FULL && sheaf__accumulators_of(o) < 4 &&
         4 * o->tp <= SHEAF_MAX_SLICES) {
         flags[n] = "--accumulators 4 --dp 4";
         change[n] = *o;
@@ -245,7 +275,9 @@ static void tell_helps(sheaf__fit *out, const search *s)
     }
     for (int i = 0; i < n; i++) {
         sheaf__fit_help help = { .flags = flags[i] };
-        if (try_help(&help.fullest, s->q, &change[i]))
+        const int sharing =
+            change[i].transport == o->transport ? s->sharing : 1; /* else a host each */
+        if (try_help(&help.need, s->q, &change[i], sharing))
             out->help[out->nhelps++] = help;
     }
 }
@@ -268,7 +300,7 @@ static sheaf_status *try_larger(sheaf__fit *out, const search *found)
 }
 
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *q, size_t memory,
-                              const sheaf_events *events)
+                              int sharing, const sheaf_events *events)
 {
     sheaf_train_options *o = &q->o;
     const bool trains = q->place_text == NULL;
@@ -276,12 +308,13 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
                  .plan = plan,
                  .events = events,
                  .memory = memory,
-                 .rows = o->micro_batch * o->accumulate,
-                 .most = most_of(q) };
+                 .sharing = sharing,
+                 .rows = o->micro_batch * o->accumulate };
     const int first = o->tp;
     const bool checkpointing = o->checkpointing;
     const int64_t micro_batch = o->micro_batch;
     *out = (sheaf__fit){ 0 };
+    s.most = most_of(&s);
     sheaf_status *st = over_groups(&out->fits, &s, micro_batch, false);
     if (st == NULL && !out->fits && trains && micro_batch > 1) {
         o->tp = first;
@@ -292,11 +325,11 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
     }
     if (st == NULL && out->fits && trains && o->accumulate > 1)
         st = try_larger(out, &s);
-    out->fullest = st == NULL ? sheaf_plan_fullest(plan) : 0;
+    out->need = st == NULL ? need_of(plan, sharing) : 0;
     if (st == NULL && !out->fits && trains && sheaf__image_positions(&q->opened.config) == 0) {
         st = shorten(&out->fits, &s);
         if (out->fits && st == NULL)
-            out->fullest = sheaf_plan_fullest(plan);
+            out->need = need_of(plan, sharing);
     }
     if (st == NULL && !out->fits && trains)
         tell_helps(out, &s);

@@ -1,4 +1,5 @@
-/* fit.h - the setting nearest to the one asked for whose fullest rank fits into given memory. */
+/* fit.h - the setting nearest to the one asked for that fits into given memory: of a machine whose
+ * ranks are all there, as threads of one process, or of one of several hosts. */
 #ifndef SHEAF_LIBRARY_FIT_H
 #define SHEAF_LIBRARY_FIT_H
 
@@ -9,14 +10,14 @@
 /* What else may be changed, tried alone and with everything else as small as it gets. */
 typedef struct sheaf__fit_help {
     const char *flags; /* static */
-    size_t fullest;    /* bytes of the fullest rank then */
+    size_t need;       /* bytes then */
 } sheaf__fit_help;
 
 enum { SHEAF__FIT_HELPS = 4 };
 
 typedef struct sheaf__fit {
     bool fits;
-    size_t fullest; /* bytes of the fullest rank; where nothing fits, of the smallest setting */
+    size_t need; /* bytes of what shares the memory; where nothing fits, of the smallest setting */
     /* A larger micro-batch that fits too, with as many rows a step; 0: none, or not asked. */
     int64_t larger_micro_batch;
     int nhelps; /* where nothing fits */
@@ -24,7 +25,8 @@ typedef struct sheaf__fit {
 } sheaf__fit;
 
 /* sheaf__fit_find - tries settings in this order, and stops at the first that fits:
- *   1. as asked: ranks upwards from --tp, each without and with --checkpointing
+ *   1. as asked: ranks upwards from --tp (where more of them share one memory, only --tp), each
+ *      without and with --checkpointing
  *      and then, of methods that share their state, with twice the groups and again, as
  *      --accumulators allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
@@ -36,10 +38,11 @@ typedef struct sheaf__fit {
  *   plan      of the setting that was found; where nothing fits, of the smallest that was tried
  *   question  opened; its options then are that setting. Data, where there are any, stay as they
  *             are: what is longer than new rows must be cut
- *   memory    bytes of one rank
+ *   memory    bytes
+ *   sharing   ranks that have them together; 0: all, as threads of one process
  * Errors: those of sheaf__question_answer(). */
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *question,
-                              size_t memory, const sheaf_events *events);
+                              size_t memory, int sharing, const sheaf_events *events);
 
 /* sheaf__memory_read - "24G", "16000M", "1.5T" (units of 1024, "GiB" and "GB" mean the same) as
  * bytes; a number alone counts MiB. Errors: SHEAF_E_ARG. */

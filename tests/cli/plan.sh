@@ -21,15 +21,27 @@ for model in qwen3-8b smollm3-3b olmo-2-7b phi-4 mixtral-8x7b; do
     done
     runs "$model in full" 0 '"trained":[1-9][0-9]{8}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
-runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --memory 16000
-runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --memory 1000
-runs "and what would help" 1 'with --dtype bfloat16: 145\.[0-9]+ GiB, which does not fit either with --method lora: 17\.[0-9]+ GiB, which fits' plan --config "$configs/llama-2-70b.json" --method full --seq 512 --memory 24G
-runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --memory 3G
+# Threads share the machine's memory, so more of them need no less; processes have that of their host.
+threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --weight-copies 1 --seq 2048)
+machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine needs no more, all ranks together
+    "$sheaf" "${threads[@]}" --tp 2 --memory "$1" --json >"$work/found" 2>/dev/null || return 1
+    grep -q '"memory_of":"machine"' "$work/found" && test "$(json_number "$work/found" tp)" -eq 2 &&
+        test "$(sed 's/.*,"peak":\([0-9]*\),"host.*/\1/' "$work/found")" -le "$(json_number "$work/found" memory)"
+}
+check "thread ranks fit one machine together" machine_as_peak 24G
+runs "8 GiB are too few for 16 of weights" 1 'no setting fits 8 GiB of one machine; the smallest misses by [0-9.]+ GiB .*with --transport mpi and a host for each rank of all --slices: [0-9.]+ GiB, which fits' "${threads[@]}" --memory 8G
+runs "also for two ranks" 1 'no setting fits 8 GiB of one machine' "${threads[@]}" --tp 2 --memory 8G
+runs "that are processes of two hosts" 0 'fits: --tp 2 --checkpointing \(7[.0-9]* GiB of one rank\)' "${threads[@]}" --transport mpi --memory 8G
+runs "two on each of them" 0 'fits: --tp [5-8][^(]*\([5-8][.0-9]* GiB of one host\)' "${threads[@]}" --transport mpi --hosts a:2,b:2,c:1 --memory 8G
+runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --transport mpi --memory 16000
+runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB of one rank; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --transport mpi --memory 1000
+runs "and what would help" 1 'with --dtype bfloat16: 145\.[0-9]+ GiB, which does not fit either with --method lora: 17\.[0-9]+ GiB, which fits' plan --config "$configs/llama-2-70b.json" --method full --seq 512 --transport mpi --memory 24G
+runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --transport mpi --memory 3G
 
 # proposed MEMORY: the proposal for an 8B model, asked for by itself, needs what was said and no more than MEMORY.
 proposed() {
     local model=(--config "$configs/llama-3-8b.json" --dtype bfloat16 --lora-rank 16) p=$work/found again=()
-    "$sheaf" plan "${model[@]}" --memory "$1" --json --seq 2048 --micro-batch 6 --accumulate 2 >"$p" 2>&1 || return 1
+    "$sheaf" plan "${model[@]}" --transport mpi --memory "$1" --json --seq 2048 --micro-batch 6 --accumulate 2 >"$p" 2>&1 || return 1
     grep -q '"proposal":{[^}]*"checkpointing":true' "$p" && again=(--checkpointing)
     "$sheaf" plan "${model[@]}" --tp "$(json_number "$p" tp)" --micro-batch "$(json_number "$p" micro_batch)" \
         --seq "$(json_number "$p" seq)" "${again[@]}" --accumulate "$((12 / $(json_number "$p" micro_batch)))" --json >"$work/again" 2>&1 || return 1
@@ -40,8 +52,8 @@ proposed() {
 for memory in 24G 6G 4G; do
     check "what is proposed for $memory fits" proposed $memory
 done
-runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums tiles --seq 2048 --accumulate 16 --memory 16GiB
-runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --seq 2048 --accumulate 16 --memory 16GiB
+runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums tiles --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
+runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 copies=(plan --config "$configs/mini.json" --lora-targets all-linear --dtype bfloat16 --seq 64)
 counted() { # counted COPIES FLAGS...: so many are in a plan for programs, and in its bytes
     local n=$1 bytes second; shift
@@ -59,11 +71,11 @@ for n in 1 2; do
 done
 runs "a head has no frozen weights that gradients pass" 0 '"second_copy":0[,}].*"weight_copies":1[,}]' "${copies[@]:0:3}" --method head --dtype bfloat16 --seq 64 --weight-copies 2 --json
 runs "of trained weights there is no second copy" 0 '"second_copy":0[,}].*"weight_copies":1[,}]' "${copies[@]:0:3}" --method full --dtype bfloat16 --seq 64 --weight-copies 2 --json
-runs "once a copy would help" 1 'with --weight-copies 1: [0-9.]+ MiB, which fits' "${copies[@]}" --weight-copies 2 --memory 15M
+runs "once a copy would help" 1 'with --weight-copies 1: [0-9.]+ MiB, which fits' "${copies[@]}" --weight-copies 2 --transport mpi --memory 15M
 runs "three are too many" 2 'weight-copies.*found: +3' "${copies[@]}" --weight-copies 3
-runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --memory 4800M
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1280\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --memory 4096M --json
-runs "more rows at once that fit too" 0 'fits: --tp 2; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --accumulate 16 --memory 24GiB
+runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --transport mpi --memory 4800M
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1280\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --weight-copies 2 --transport mpi --memory 4096M --json
+runs "more rows at once that fit too" 0 'fits: --tp 2; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --weight-copies 2 --seq 2048 --accumulate 16 --transport mpi --memory 24GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
 done
@@ -82,7 +94,7 @@ done
 runs "a table of methods, for programs" 0 '"method":"full","checkpointing":true,"largest_rank":[1-9]' plan --config "$configs/llama-2-7b.json" --dtype bfloat16 --seq 64 --table methods --json
 runs "generation on two stages" 0 '"stage":1,"first_layer":10,"layers":22' plan --config "$configs/cogagent-1120.json" --dtype bfloat16 --place 2 --tp 2 --json
 runs "on stages of given layers" 0 'stage 1, ranks 1 to 1: layers 11 to 31' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 0-10,11-31
-runs "the first stages of ranks that fit" 0 'fits: --tp [2-8]' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 2 --memory 10000
+runs "the first stages of ranks that fit" 0 'fits: --tp [2-8]' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 2 --transport mpi --memory 10000
 runs "stages that cannot be" 2 "--place: 'x'.*number of stages.*try: +2, for two stages" plan --config "$configs/cogvlm-224.json" --place x
 runs "plan without a model" 2 '--model DIR or --config FILE +found: +neither +try: +--config' plan
 
@@ -111,9 +123,9 @@ done
 groups=(plan --model "$work/mini" --method full --micro-batch 1 --accumulate 4 --seq 64)
 runs "groups, with what they send" 0 '2 groups of 2 ranks.*MiB by rank +0 +1 +2 +3 .*MiB sent.*  sums .*  gradients .*  weights' "${groups[@]}" --accumulators 2 --dp 2 --tp 2
 runs "groups, for programs" 0 '"group":1,"sent_sums":[0-9.]*,"sent_gradients":[1-9][0-9.]*,"sent_weights":[1-9]' "${groups[@]}" --accumulators 2 --dp 2 --tp 2 --json
-runs "groups share masters and moments" 0 'fits: --tp 8 --dp [24]' "${groups[@]}" --accumulators 4 --memory 48M
-runs "in the answer for programs too" 0 '"proposal":\{"tp":8,"dp":[24],' "${groups[@]}" --accumulators 4 --memory 48M --json
-runs "what more accumulators would help" 1 'accumulators 4 --dp 4' "${groups[@]}" --memory 40M
+runs "groups share masters and moments" 0 'fits: --tp 8 --dp [24]' "${groups[@]}" --accumulators 4 --transport mpi --memory 48M
+runs "in the answer for programs too" 0 '"proposal":\{"tp":8,"dp":[24],' "${groups[@]}" --accumulators 4 --transport mpi --memory 48M --json
+runs "what more accumulators would help" 1 'accumulators 4 --dp 4' "${groups[@]}" --transport mpi --memory 40M
 runs "LoRA is not divided, but sums are" 0 '  weights +0.0 +0.0' plan --model "$work/mini" --lora-targets all-linear --accumulate 4 --dp 2
 runs "no more than 64 ranks" 2 'at most 64' "${groups[@]}" --accumulators 16 --slices 16 --tp 8 --dp 16
 "$sheaf" init cogvlm-tiny "$work/cogvlm" --seed 1 >/dev/null 2>&1 || fail "init of a model with images"
@@ -272,11 +284,11 @@ peak_planned --micro-batch 16 "${lora[@]:0:4}" --data "$work/texts.jsonl"
 check "LoRA of all: texts need less" test "$peak" -lt "$pictures"
 
 # ---- what would help where nothing fits: with the data that are asked about ----
-runs "no more than 64 ranks are proposed" 1 'no setting up to 32 ranks fits 1 MiB.*with --dtype bfloat16: [0-9.]+ MiB' plan --config "$configs/mini.json" --slices 32 --dp 2 --seq 64 --memory 1
+runs "no more than 64 ranks are proposed" 1 'no setting up to 32 ranks fits 1 MiB of one rank.*with --dtype bfloat16: [0-9.]+ MiB' plan --config "$configs/mini.json" --slices 32 --dp 2 --seq 64 --transport mpi --memory 1
 check "nor twice as many" bash -c '! grep -q slices "$1"' . "$work/stderr"
-runs "each group keeps a micro-batch" 0 'fits: --tp 1; --micro-batch 2 --accumulate 2 fits too' plan --config "$configs/mini.json" --seq 64 --accumulate 4 --dp 2 --memory 1G
+runs "each group keeps a micro-batch" 0 'fits: --tp 1; --micro-batch 2 --accumulate 2 fits too' plan --config "$configs/mini.json" --seq 64 --accumulate 4 --dp 2 --transport mpi --memory 1G
 helps_as_planned() { # helps_as_planned MODEL DATA: what bfloat16 is said to need is what a plan of it says
-    "$sheaf" plan --model "$1" --data "$2" --memory 2 --json >"$work/helps" 2>"$work/said"
+    "$sheaf" plan --model "$1" --data "$2" --transport mpi --memory 2 --json >"$work/helps" 2>"$work/said"
     test $? -eq 1 || { cat "$work/said"; return 1; }
     "$sheaf" plan --model "$1" --data "$2" --tp 8 --checkpointing --dtype bfloat16 --json >"$work/alone" 2>&1 || return 1
     sed 's/.*"flags":"--dtype bfloat16",//' "$work/helps" >"$work/helped"

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "plan_print.h"
+#include "cli/lib/hosts.h"
 #include "cli/lib/processes.h"
 #include "models/balance.h"
 #include "library/train_settings.h"
@@ -12,10 +13,11 @@ const char cmd_plan_usage[] =
     "       sheaf plan --config config.json [flags of train]\n"
     "Bytes per rank by kind, operations and communication of one training step, from the\n"
     "model's config alone: the real step runs on a device without memory. With --memory,\n"
-    "the first setting that fits a rank: fewer ranks first, then with --checkpointing, then\n"
-    "with smaller micro-batches, then with shorter rows; or by how much it misses. With --data\n"
-    "also steps and tokens, and with --trial hours, from a minute of real steps. With\n"
-    "--time, how long a step takes, from seconds of measuring or a machine's profile. With\n"
+    "the first setting that fits the machine, or with --transport mpi a host: fewer ranks\n"
+    "first, then with --checkpointing, then with smaller micro-batches, then with shorter\n"
+    "rows; or by how much it misses. With --data also steps and tokens, and with --trial\n"
+    "hours, from a minute of real steps. With --time, how long a step takes, from seconds\n"
+    "of measuring or a machine's profile. With\n"
     "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
     "With --place, generation: --micro-batch sequences of --seq tokens, --max-new of them the\n"
     "answer's, layers on stages.\n";
@@ -77,8 +79,9 @@ static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
                    q->groups);
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
     if (st == NULL)
-        st = q->memory > 0 ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, &cli->events)
-                           : sheaf__question_answer(&plan, &q->ask);
+        st = q->memory > 0
+                 ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, q->sharing, &cli->events)
+                 : sheaf__question_answer(&plan, &q->ask);
     *fits = q->memory == 0 || q->fit.fits;
     if (st == NULL && q->ask.sets.data != NULL && q->ask.place_text == NULL)
         count_work(q);
@@ -180,6 +183,23 @@ static sheaf_status *check_flags(cli_plan *q, bool cluster)
     return NULL;
 }
 
+/* Threads of one process share the machine's memory, processes that of their host: as many as the
+ * list gives the host with the most; without a list each has one. */
+static sheaf_status *find_sharing(cli_plan *q)
+{
+    cli_hosts hosts = { 0 };
+    const sheaf_train_options *o = &q->ask.o;
+    q->sharing = 0;
+    if (o->transport != SHEAF_TRANSPORT_MPI)
+        return NULL;
+    sheaf_status *st = cli_hosts_read(&hosts, o->hosts, o->hostfile);
+    q->sharing = 1;
+    for (int i = 0; i < hosts.count; i++)
+        q->sharing = hosts.host[i].slots > q->sharing ? hosts.host[i].slots : q->sharing;
+    cli_hosts_release(&hosts);
+    return st;
+}
+
 /* Where ranks are measured as processes all of them come here; else the first does everything. */
 static sheaf_status *join(cli_processes *p, cli *cli, const cli_option *table, const cli_plan *q,
                           int argc, char **argv)
@@ -213,9 +233,11 @@ int cmd_plan(cli *cli, int argc, char **argv)
     sheaf_train_options_default(&q.ask.o);
     q.ask.flags = true;
     const int n = sheaf__train_settings(table, &q.ask.o, true);
-    table[n] =
-        (cli_option){ "memory", CLI_TEXT | CLI_UNSAVED, &memory,
-                      "what one rank may use, 24G or in MiB: find a setting that fits", "SIZE" };
+    table[n] = (cli_option){
+        "memory", CLI_TEXT | CLI_UNSAVED, &memory,
+        "what this machine may use, 24G or in MiB, or with --transport mpi one rank or host of --hosts: find a setting that fits",
+        "SIZE"
+    };
     table[n + 1] =
         (cli_option){ "by", CLI_CHOICE | CLI_UNSAVED, &q.by,
                       "lines of the answer: kind of memory, or part of the model", .choices = by };
@@ -272,6 +294,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = sheaf__train_settings_check(&cli->settings, table, &q.ask.o);
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);
+    if (st == NULL)
+        st = find_sharing(&q);
     if (st == NULL && cluster != NULL)
         st = sheaf_cluster_read(&q.cluster, cluster);
     if (st == NULL)

@@ -40,11 +40,18 @@ static json_t *components_json(const sheaf_plan_rank *rank)
     return all;
 }
 
+/* Whose memory it is. */
+static const char *whose(const cli_plan *q)
+{
+    return q->sharing == 0 ? "machine" : q->sharing == 1 ? "rank" : "host";
+}
+
 /* With --memory: what is proposed, or what is missing. */
 static void add_fit(json_t *to, const cli_plan *q)
 {
     const sheaf_train_options *o = &q->ask.o;
     json_object_set_new(to, "memory", json_integer((json_int_t)q->memory));
+    json_object_set_new(to, "memory_of", json_string(whose(q)));
     json_object_set_new(to, "fits", json_boolean(q->fit.fits));
     if (q->fit.fits) {
         json_object_set_new(to, "proposal",
@@ -57,12 +64,12 @@ static void add_fit(json_t *to, const cli_plan *q)
                                 json_integer((json_int_t)q->fit.larger_micro_batch));
         return;
     }
-    json_object_set_new(to, "misses_by", json_integer((json_int_t)(q->fit.fullest - q->memory)));
+    json_object_set_new(to, "misses_by", json_integer((json_int_t)(q->fit.need - q->memory)));
     json_t *helps = json_array();
     for (int i = 0; i < q->fit.nhelps; i++)
         json_array_append_new(helps, json_pack("{s:s, s:I, s:b}", "flags", q->fit.help[i].flags,
-                                               "largest_rank", (json_int_t)q->fit.help[i].fullest,
-                                               "fits", q->fit.help[i].fullest <= q->memory));
+                                               "largest_rank", (json_int_t)q->fit.help[i].need,
+                                               "fits", q->fit.help[i].need <= q->memory));
     json_object_set_new(to, "would_help", helps);
 }
 
@@ -355,17 +362,20 @@ static void print_fit(const cli *cli, const cli_plan *q, const sheaf_train_optio
             sheaf__print(cli->err, "; --micro-batch %lld --accumulate %lld fits too",
                          (long long)f->larger_micro_batch,
                          (long long)(o->micro_batch * o->accumulate / f->larger_micro_batch));
-        fputc('\n', cli->err);
+        const double need = gib_or_mib(f->need, &unit);
+        sheaf__print(cli->err, " (%.4g %s of one %s)\n", need, unit, whose(q));
         return;
     }
-    const double missing = gib_or_mib(f->fullest - q->memory, &missing_unit);
-    sheaf__print(cli->err,
-                 "no setting up to %d ranks fits %.4g %s; the smallest misses by %.4g %s\n",
-                 o->slices, memory, unit, missing, missing_unit);
+    const double missing = gib_or_mib(f->need - q->memory, &missing_unit);
+    sheaf__print(cli->err, "no setting");
+    if (q->sharing > 0)
+        sheaf__print(cli->err, " up to %d ranks", o->slices);
+    sheaf__print(cli->err, " fits %.4g %s of one %s; the smallest misses by %.4g %s\n", memory,
+                 unit, whose(q), missing, missing_unit);
     for (int i = 0; i < f->nhelps; i++) {
-        const double then = gib_or_mib(f->help[i].fullest, &unit);
+        const double then = gib_or_mib(f->help[i].need, &unit);
         sheaf__print(cli->err, "with %s: %.4g %s, which %s\n", f->help[i].flags, then, unit,
-                     f->help[i].fullest <= q->memory ? "fits" : "does not fit either");
+                     f->help[i].need <= q->memory ? "fits" : "does not fit either");
     }
 }
 

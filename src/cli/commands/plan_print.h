@@ -27,7 +27,8 @@ typedef struct cli_plan {
     sheaf__question ask;
     int by, table;
     int groups;    /* --dp beside --place, where it does nothing */
-    size_t memory; /* bytes of a rank; 0: not asked */
+    size_t memory; /* bytes; 0: not asked */
+    int sharing;   /* ranks that have it together; 0: all of them */
     bool trial;
     sheaf_cluster cluster; /* hosts 0: not asked */
     sheaf__fit fit;
