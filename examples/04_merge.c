@@ -12,8 +12,8 @@
 static void hear(void *context, const sheaf_event *event)
 {
     (void)context;
-    if (event->kind == SHEAF_EVENT_NOTE || event->kind == SHEAF_EVENT_WARNING)
-        printf("%s: %s\n", event->kind == SHEAF_EVENT_NOTE ? "note" : "warning", event->text);
+    if (event->kind == SHEAF_EVENT_WARNING)
+        printf("warning: %s\n", event->text);
 }
 
 int main(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include "base/inside.h"
 #include "comm/process.h"
 #include "dialects/common/dialects.h"
+#include "library/adapter_base.h"
 #include "library/alike_folders.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
@@ -156,6 +157,10 @@ sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_conve
     if (st == NULL && base != NULL && !run)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
                             "a run or a checkpoint of training as SRC");
+    if (st == NULL && !run && how->adapter != NULL && (!how->together || sheaf__process_first()))
+        st = sheaf__adapters_base(how->src, how->config, &how->adapter, 1, how->events);
+    if (how->together)
+        st = sheaf__process_agree(st);
     if (st == NULL)
         st = run ? convert_run(report, how, base, lora) : sheaf_convert(report, how);
     return how->together ? sheaf__process_agree(st) : st;

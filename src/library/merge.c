@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/inside.h"
 #include "comm/process.h"
+#include "library/adapter_base.h"
 #include "library/alike_folders.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
@@ -164,6 +165,21 @@ static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
     return st;
 }
 
+/* Are adapters that were given those of the base? Of what runs trained it was asked when it was
+ * written. */
+static sheaf_status *check_base(const sheaf_merge_options *how, const steps *taken)
+{
+    const char *given[SHEAF_MERGE_ADAPTERS];
+    int n = 0;
+    for (int i = 0; i < how->nadapters; i++)
+        if (taken->written[i] == NULL)
+            given[n++] = how->adapters[i];
+    sheaf_status *st = how->together && !sheaf__process_first()
+                           ? NULL
+                           : sheaf__adapters_base(how->base, how->config, given, n, how->events);
+    return how->together ? sheaf__process_agree(st) : st;
+}
+
 /* A combined adapter is small: the first process writes it. */
 static sheaf_status *combine(const sheaf_merge_options *how)
 {
@@ -194,6 +210,10 @@ sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *as
     out->own = how.nadapters == 0;
     if (st == NULL && !taken.whole && out->own)
         st = check_own(&how);
+    if (st == NULL && !taken.whole && !out->own && !adapter_only)
+        st = sheaf_merge_check_base(&how);
+    if (st == NULL && !taken.whole && !out->own && !adapter_only)
+        st = check_base(&how, &taken);
     if (st == NULL && !taken.whole && out->own)
         st = merge_own(out, &how);
     else if (st == NULL && !taken.whole)

@@ -63,14 +63,14 @@ static sheaf_status *see(const char *dst)
 }
 
 static sheaf_status *write_adapter(const sheaf__run_trained *t, const char *name,
-                                   sheaf_source *masters, const sheaf__run_export_options *how,
-                                   sheaf_status *st)
+                                   sheaf_source *masters, const char *progress,
+                                   const sheaf__run_export_options *how, sheaf_status *st)
 {
     if (how->together)
         st = sheaf__process_agree(st);
     if (st == NULL && (!how->together || sheaf__process_first()))
         st = sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
-                                   t->opened.weights);
+                                   t->opened.weights, progress);
     if (!how->together)
         return st;
     st = sheaf__process_agree(st);
@@ -95,7 +95,7 @@ static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_readi
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
     if (out->adapter)
-        st = write_adapter(t, name, masters, how, st);
+        st = write_adapter(t, name, masters, sheaf_checkpoint_progress(checkpoint), how, st);
     else if (st == NULL)
         st = sheaf__export_model(how->dst, false, &t->opened, out->base, masters, how->together);
     if (st == NULL)

@@ -217,9 +217,9 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
     if (path != NULL)
         sheaf__text_word(&cure, path);
     if (result) {
-        sheaf__text_add(&cure, "; to use its adapter on another all the same: --adapter ");
+        sheaf__text_add(&cure, "; to use its adapter on another all the same: sheaf convert ");
         sheaf__text_word(&cure, path);
-        sheaf__text_add(&cure, "/adapter");
+        sheaf__text_add(&cure, "/adapter COPY --to peft, and --adapter COPY");
     }
     const sheaf__origin_words words = { .code = SHEAF_E_LAYOUT,
                                         .what = "the base of the run",
@@ -286,8 +286,8 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__run_readi
     if (st == NULL)
         st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
     if (st == NULL)
-        st =
-            sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base);
+        st = sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base,
+                                   sheaf_checkpoint_progress(checkpoint));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);
@@ -519,6 +519,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     if (run->adapter != NULL)
         replaced.adapter = run->adapter;
     replaced.hashed = result || run->step != NULL;
+    replaced.base_known = run->adapter != NULL; /* held against the run itself */
     if (run->step != NULL) { /* which is no adapter, and was trained on a base without one */
         replaced.adapter = NULL;
         replaced.config = run->config;

@@ -10,6 +10,7 @@
 #include "dialects/open.h"
 #include "infer/wording.h"
 #include "inputs/sentencepiece.h"
+#include "library/adapter_base.h"
 #include "library/generation_config.h"
 
 /* The file of the folder that a status is about, malloc'd; NULL: it names none. */
@@ -132,6 +133,10 @@ static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_verify_options 
         st = sheaf__catalog_defect(c, c->root, sheaf_in(wrong, "with the base %s", base));
     else if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_MEMORY)
         st = wrong;
+    else if (wrong == NULL && held && how->base != NULL)
+        st = sheaf__catalog_defect(
+            c, c->root,
+            sheaf__adapters_base(base, NULL, (const char *const[]){ c->root }, 1, how->events));
     else
         sheaf_status_free(wrong); /* told already, or a base that is not merged into */
     sheaf_lora_options_release(&options);

@@ -231,6 +231,41 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
     return st;
 }
 
+static sheaf_status *hash_base(char out[33], const sheaf__opened *o)
+{
+    sheaf__hashed *own = NULL;
+    sheaf_status *st = o->hashed == NULL ? sheaf__hashed_new(&own, o->base, &o->config) : NULL;
+    sheaf__hashed *hashed = o->hashed != NULL ? o->hashed : own;
+    if (st == NULL)
+        st = sheaf__hashed_all(hashed, 0);
+    if (st == NULL)
+        st = sheaf__hashed_weights(out, hashed);
+    sheaf__hashed_free(own);
+    return st;
+}
+
+sheaf_status *sheaf__check_adapter_base(const sheaf__opened *o, const char *model,
+                                        const char *adapter, const sheaf_events *events)
+{
+    char was[33], is[33] = "";
+    sheaf_status *st = sheaf_peft_base_print(was, adapter);
+    if (st == NULL && was[0] == '\0')
+        sheaf_note(events,
+                   "%s: it carries no fingerprint of its base, so whether that is %s is not known",
+                   adapter, model);
+    if (st != NULL || was[0] == '\0')
+        return st;
+    st = hash_base(is, o);
+    if (st != NULL || strcmp(was, is) == 0)
+        return st;
+    st = sheaf_fail(SHEAF_E_LAYOUT, "%s: its base", adapter);
+    sheaf_expected(st, "fingerprint %s, of the base that it was trained on", was);
+    sheaf_found(st, "another, %s: %s", model, is);
+    return sheaf_try_this(
+        st, "give the base that it was trained on; to use it on this one all the same: "
+            "sheaf convert ADAPTER COPY --to peft, whose copy carries no fingerprint");
+}
+
 static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how,
                                   const sheaf_lora_options *options)
 {
@@ -247,6 +282,8 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
             st = sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter);
         if (st == NULL)
             st = sheaf_lora_fit(&o->adapter, o->lora);
+        if (st == NULL && !how->base_known)
+            st = sheaf__check_adapter_base(o, how->model, how->adapter, how->events);
         if (st == NULL && how->for_training)
             st = sheaf_lora_check_trainable(o->lora);
         if (st == NULL && how->for_training && table != NULL)

@@ -32,7 +32,8 @@ typedef struct sheaf__open_options {
     int64_t layers;      /* of each stack, at most: a shorter model, to be measured; 0: all. With
                             config_only */
     const char *adapter; /* PEFT folder, NULL = none */
-    bool hashed;         /* fingerprint of the base, its config and its files */
+    bool base_known;   /* that the adapter is the base's; else its fingerprint of it is compared */
+    bool hashed;       /* fingerprint of the base, its config and its files */
     bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else
                           merged as they are read */
     const sheaf_events *events; /* told of what was decided; may be NULL */
@@ -44,6 +45,12 @@ typedef struct sheaf__open_options {
 /* Release with sheaf__opened_close also after a failure. */
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *options);
 void sheaf__opened_close(sheaf__opened *opened);
+
+/* sheaf__check_adapter_base - is the base that was opened, of the path `model`, the one that the
+ * adapter in a folder carries the fingerprint of? Reads all of the base then; events hear where it
+ * carries none. Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__check_adapter_base(const sheaf__opened *opened, const char *model,
+                                        const char *adapter, const sheaf_events *events);
 
 /* sheaf__fingerprint - 32 hex digits from names, dtypes, shapes and the first and last row of
  * every tensor of the schema: tells one base from another without reading all of it. */

@@ -12,6 +12,7 @@
 #include "comm/process.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
+#include "train/origin.h"
 #include "train/stepped.h"
 
 /* Where the tensors of the adapter being written come from: the checkpoint's masters, for
@@ -113,10 +114,11 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 }
 
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
-                                    const char *model, sheaf_source *masters, sheaf_source *base)
+                                    const char *model, sheaf_source *masters, sheaf_source *base,
+                                    const char *progress)
 {
     listed l = { 0 };
-    char *config = NULL;
+    char *config = NULL, print[33];
     sheaf_folder *folder = NULL;
     sheaf_lora_options options = lora->options;
     options.base_name = (char *)model;
@@ -124,7 +126,9 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     if (st == NULL)
         st = sheaf_lora_options_json(&config, &options);
     if (st == NULL)
-        st = sheaf_peft_begin(&folder, dst, config, l.spec, l.count, replace, NULL);
+        st = sheaf__origin_weights(print, progress);
+    if (st == NULL)
+        st = sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace, NULL);
     if (st == NULL) {
         origin from = { masters, base, l.spec, l.name, l.fused, sheaf__kernels_for(NULL) };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
@@ -211,7 +215,8 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
         st = sheaf__output_sweep(dst, events, NULL);
     if (st == NULL)
         st = o->method == SHEAF_METHOD_LORA
-                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights)
+                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
+                                         sheaf_checkpoint_progress(from))
                  : sheaf__export_model(dst, true, opened, o->model, masters, false);
     if (masters != NULL)
         masters->close(masters);

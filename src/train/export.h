@@ -22,9 +22,11 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *options, const sheaf
  * folder. Masters are named "master/NAME", those of saved tensors by the base's name, and may be
  * flat: of a tensor with more than two axes only the order of its numbers counts. B of fused layers
  * is compact there and spread here. A saved tensor that has no master is that of
- * `base`: the weights that the run began with. */
+ * `base`: the weights that the run began with. The file carries the fingerprint of the base that
+ * `progress`, of the checkpoint, has (train/origin.h). */
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
-                                    const char *model, sheaf_source *masters, sheaf_source *base);
+                                    const char *model, sheaf_source *masters, sheaf_source *base,
+                                    const char *progress);
 
 /* sheaf__export_model - the model that methods head and full leave: opened->base, with the masters
  * of the checkpoint in place of its tensors. What lies beside the weights is copied from the folder

@@ -363,6 +363,16 @@ static const char *text_of(const json_t *was, const char *key)
     return text == NULL ? "" : text;
 }
 
+sheaf_status *sheaf__origin_weights(char out[33], const char *progress)
+{
+    json_t *root = NULL;
+    sheaf_status *st =
+        progress != NULL ? sheaf__json_parse(&root, progress, strlen(progress)) : NULL;
+    snprintf(out, 33, "%s", text_of(json_object_get(root, "origin"), "weights"));
+    json_decref(root);
+    return st;
+}
+
 static sheaf_status *check_all(const sheaf__origin *o, const json_t *was,
                                const sheaf__origin_words *w)
 {

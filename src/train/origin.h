@@ -53,6 +53,10 @@ void sheaf__origin_release(sheaf__origin *origin);
 sheaf_status *sheaf__origin_text(char **out, const sheaf__origin *origin);
 sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *origin);
 
+/* sheaf__origin_weights - the fingerprint of the base's tensors in the progress of a checkpoint; ""
+ * of an older one. Errors: of text that is no JSON. */
+sheaf_status *sheaf__origin_weights(char out[33], const char *progress);
+
 /* What a message says: "WHAT: tensor 'x'", expected "..., BEGAN", try CURE. */
 typedef struct sheaf__origin_words {
     sheaf_code code;

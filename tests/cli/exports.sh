@@ -63,6 +63,34 @@ check "leaves it" test -e "$work/full folder/mine"
 absent "nothing is left of what was refused" "$work/none"
 check "nor of what lay between" sh -c "! ls '$work' | grep -q export-"
 
+# ---- the fingerprint of its base that an adapter carries ----
+adapter=$run/adapter
+cp -r "$model" "$work/other"
+size=$(stat -c %s "$model/model.safetensors")
+printf '\x3f' | dd of="$work/other/model.safetensors" bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null # one number, in the middle of a row
+ask=(--tokens 1,2,3 --max-new 1)
+other="adapter: its base .*expected: fingerprint [0-9a-f]{32}, of the base that it was trained on .*found: +another, .*try: .*sheaf convert ADAPTER COPY --to peft"
+runs "another base of the same shape: merge" 3 "$other" merge "$work/other" "$adapter" "$work/none"
+runs "eval" 3 "$other" eval --model "$work/other" --adapter "$adapter" --data "$data"
+runs "generate" 3 "$other" generate --model "$work/other" --adapter "$adapter" "${ask[@]}"
+runs "chat" 3 "$other" chat --model "$work/other" --adapter "$adapter"
+runs "train" 3 "$other" train --model "$work/other" --adapter "$adapter" --data "$data" --steps 1 --out "$work/none"
+runs "verify" 1 "sound.*conflict: .*another.*not sound: 1 defect" verify "$work/other" "$adapter"
+runs "with adapters that carry none" 3 "$other" merge "$work/other" "$llama/tiny_llama/lora/adapter_final" "$adapter" "$work/none"
+absent "nothing was written" "$work/none"
+runs "its own: verify" 0 'sound.*sound' verify "$model" "$adapter"
+check "without a word" test ! -s "$work/stderr"
+runs "in other files" 0 . convert "$model" "$work/shards" --to hf --shard-mb 1
+runs "eval" 0 loss eval --model "$work/shards" --adapter "$adapter" --data "$data"
+check "without a word" bash -c '! grep -q fingerprint "$1"' . "$work/stderr"
+runs "a copy without it" 0 . convert "$adapter" "$work/copy" --to peft
+runs "says so once: generate" 0 'it carries no fingerprint of its base' generate --model "$work/other" --adapter "$work/copy" "${ask[@]}"
+check "once" test "$(grep -c fingerprint "$work/stderr")" = 1
+runs "merge" 0 'it carries no fingerprint of its base' merge "$work/other" "$work/copy" "$work/copied"
+runs "what was combined carries it on" 3 'its base .*expected: fingerprint' merge "$work/other" "$work/cat" "$work/none"
+runs "of two bases" 0 . train --model "$work/other" --data "$data" --steps 1 --micro-batch 1 --out "$work/apart" --lora-targets q_proj,down_proj
+runs "none is combined" 3 'its base .*expected: fingerprint .*found: +another' merge --adapter-only --combine cat "$adapter" "$work/apart/adapter" "$work/none"
+
 # ---- whole tensors ----
 for method in head full; do
     run=$work/$method

@@ -34,13 +34,14 @@ sed 's/"vocab_size": 511/"vocab_size": 519/' "$small/config.json" >"$work/config
 runs "a larger base" 0 . init "$work/config.json" "$work/large" --seed 3
 runs "its adapter" 0 'result' train --model "$work/large" "${training[@]}" "${lora[@]}" --steps 1 --out "$work/grown"
 check "as PEFT saves it" unasked "$work/grown/adapter"
-grown=(--model "$small" --adapter "$work/grown/adapter")
+runs "which knows no fingerprint of the base" 0 . convert "$work/grown/adapter" "$work/resized" --to peft
+grown=(--model "$small" --adapter "$work/resized")
 larger="'base_model\.model\.model\.embed_tokens\.weight' .*shape \[511, 64\], the base's .*shape \[519, 64\] .*sheaf merge BASE ADAPTER MERGED, and go on with MERGED"
 runs "generate wants it merged" 3 "$larger" generate "${grown[@]}" "${how[@]}"
 runs "eval" 3 "$larger" eval "${grown[@]}" --data "$data"
 runs "chat" 3 "$larger" chat "${grown[@]}"
 runs "train" 3 "$larger" train "${grown[@]}" "${training[@]}" --steps 1 --out "$work/out"
-runs "merged" 0 'read back' merge "$small" "$work/grown/adapter" "$work/merged"
+runs "merged" 0 'read back' merge "$small" "$work/resized" "$work/merged"
 runs "it answers" 0 '^[0-9]+,' generate --model "$work/merged" "${how[@]}"
 runs "and is trained" 0 'result' train --model "$work/merged" "${training[@]}" --steps 1 --out "$work/more"
 finish

@@ -147,7 +147,7 @@ static void make_adapter(const char *dst, const char *model)
         "\"lora_dropout\": 0.0, \"bias\": \"none\", \"target_modules\": [%s]}",
         rank, targets.at);
     sheaf__text_release(&targets);
-    CHECK_OK(sheaf_peft_begin(&folder, dst, config, spec, 2 * count, false, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, 2 * count, false, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, random_rows, spec, 0));
     CHECK_OK(sheaf__folder_commit(folder));
 }

@@ -88,7 +88,7 @@ static void make_adapter(const char *dir, int64_t rank, const char *dst)
     char *config;
     sheaf_folder *folder;
     CHECK_OK(sheaf_lora_options_json(&config, &opened.lora->options));
-    CHECK_OK(sheaf_peft_begin(&folder, dst, config, spec, count, true, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, count, true, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, factor_rows, &f, 0));
     CHECK_OK(sheaf__folder_commit(folder));
     free(config);

@@ -245,7 +245,7 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
         memcpy(spec[n++].shape, lora->saved[i]->shape, sizeof lora->saved[i]->shape);
     }
     CHECK_OK(sheaf_lora_options_json(&config, &lora->options));
-    CHECK_OK(sheaf_peft_begin(&folder, dst, config, spec, n, true, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, n, true, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, give_rows, &(giving){ how, lora, spec }, 100));
     CHECK_OK(sheaf__folder_commit(folder));
     free(config);

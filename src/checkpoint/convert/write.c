@@ -24,6 +24,7 @@
 #include "dialects/sat/lora.h"
 #include "dialects/sat/write.h"
 #include "formats/safetensors.h"
+#include "lora/check_file.h"
 
 sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k)
 {
@@ -382,7 +383,7 @@ static sheaf_status *write_adapter(sheaf__converter *k)
     int64_t count = 0;
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
     if (st == NULL)
-        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", specs,
+        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, specs,
                               count, false, k->o->faults);
     if (st == NULL)
         st = copy_alone(k, (sheaf_copying){ .source = k->source,
@@ -399,12 +400,41 @@ static sheaf_status *write_adapter(sheaf__converter *k)
     return st;
 }
 
-sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
+/* Of another kind than LoRA, or of LoRA that sheaf does not know, it is copied as it is. */
+static sheaf_status *check_adapter(sheaf_source *adapter, const char *config,
+                                   const sheaf_convert_options *o)
+{
+    sheaf_lora_options options;
+    sheaf_status *st = config != NULL ? sheaf_lora_options_read(&options, config, o->events)
+                                      : sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", o->src);
+    if (st == NULL) {
+        st = sheaf_in(sheaf_lora_check_file(&options, adapter), "%s", o->src);
+        sheaf_lora_options_release(&options);
+    } else if (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) {
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    return st;
+}
+
+static sheaf_status *take_adapter(sheaf__converter *k)
 {
     sheaf_source *inner = NULL;
     sheaf_catalog *c = k->catalog;
+    char *config = c->config_path != NULL ? strdup(c->config_path) : NULL;
+    k->catalog = NULL;
+    sheaf_status *st = sheaf__catalog_source(&inner, c, true);
+    if (st == NULL && (st = check_adapter(inner, config, k->o)) != NULL)
+        inner->close(inner);
+    free(config);
+    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+}
+
+sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
+{
     sheaf_status *st = NULL;
-    const bool inside = sheaf__catalog_finding(c, "unmerged") != NULL && !k->dialect->own_lora;
+    const bool inside =
+        sheaf__catalog_finding(k->catalog, "unmerged") != NULL && !k->dialect->own_lora;
     if (k->o->lora_alpha > 0 && !inside)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"),
                                           "a checkpoint with PEFT's LoRA beside the weights"),
@@ -417,14 +447,7 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
                                        "a PEFT adapter, or a checkpoint with LoRA"),
                         "a checkpoint of %s", k->dialect->name),
             "an adapter that sheaf trained lies in OUT/adapter");
-    if (inside) {
-        st = sheaf__convert_inside(k);
-    } else {
-        k->catalog = NULL;
-        st = sheaf__catalog_source(&inner, c, true);
-        if (st == NULL)
-            st = sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
-    }
+    st = inside ? sheaf__convert_inside(k) : take_adapter(k);
     if (st != NULL)
         return st;
     sheaf__convert_count(k, k->source, false);

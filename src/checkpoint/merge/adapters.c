@@ -52,7 +52,30 @@ static sheaf_status *write_tensor(sheaf_folder *folder, int64_t index, sheaf_sou
     return st;
 }
 
-static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const sheaf_merge_options *o)
+/* Of adapters that are of one base, as far as they tell; "": not known of all. */
+static sheaf_status *find_base(const char **print, const sheaf__merge_plan *p)
+{
+    const sheaf__merge_adapter *known = NULL;
+    *print = "";
+    bool all = true;
+    for (int i = 0; i < p->nread; i++) {
+        const sheaf__merge_adapter *a = &p->read[i];
+        all = all && a->base_print[0] != '\0';
+        if (known != NULL && a->base_print[0] != '\0' &&
+            strcmp(a->base_print, known->base_print) != 0) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: its base", a->path);
+            sheaf_expected(st, "fingerprint %s, as %s has it", known->base_print, known->path);
+            return sheaf_try_this(sheaf_found(st, "another, %s", a->base_print),
+                                  "adapters that were trained on one base");
+        }
+        known = a->base_print[0] != '\0' ? a : known;
+    }
+    *print = all ? known->base_print : "";
+    return NULL;
+}
+
+static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *print,
+                                   const sheaf_merge_options *o)
 {
     sheaf_source *source = a->source;
     const int64_t n = source->count(source);
@@ -69,7 +92,7 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const sheaf_me
     if (st == NULL)
         st = sheaf__output_sweep(o->dst, o->events, o->faults);
     if (st == NULL)
-        st = sheaf_peft_begin(&folder, o->dst, json, specs, n, false, o->faults);
+        st = sheaf_peft_begin(&folder, o->dst, json, print, specs, n, false, o->faults);
     for (int64_t i = 0; i < n && st == NULL; i++) {
         if (o->stop != NULL && atomic_load(o->stop) != 0)
             st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
@@ -94,15 +117,18 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const sheaf_me
 sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *o)
 {
     sheaf__merge_plan plan = { .table = -1, .head = -1 };
+    const char *print = "";
     if (o->combine == SHEAF_COMBINE_NONE)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "combination"), "linear or cat");
     sheaf_status *st = sheaf__merge_check_dst(o);
     if (st == NULL)
         st = sheaf__merge_open_adapters(&plan, o);
     if (st == NULL)
+        st = find_base(&print, &plan);
+    if (st == NULL)
         st = sheaf__merge_combine(&plan, o);
     if (st == NULL)
-        st = write_adapter(&plan.combined, o);
+        st = write_adapter(&plan.combined, print, o);
     sheaf__merge_plan_close(&plan);
     return st;
 }

@@ -304,6 +304,8 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
             &a->source, dir,
             &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
     if (st == NULL)
+        st = sheaf_peft_base_print(a->base_print, dir);
+    if (st == NULL)
         st = sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir);
     return st;
 }

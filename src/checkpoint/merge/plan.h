@@ -11,7 +11,8 @@ typedef struct sheaf__merge_adapter {
     const char *path;
     sheaf_lora_options options;
     sheaf_source *source;
-    bool made; /* combined here: its config was not anybody's wish */
+    char base_print[33]; /* "": not known */
+    bool made;           /* combined here: its config was not anybody's wish */
 } sheaf__merge_adapter;
 
 typedef struct sheaf__merge_plan {

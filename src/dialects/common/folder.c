@@ -115,10 +115,11 @@ static sheaf_status *shard_name(char **out, const sheaf_folder *f, int shard)
 }
 
 static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safetensors_spec *specs,
-                                 sheaf_safetensors_spec *some)
+                                 sheaf_safetensors_spec *some, const char *base_print)
 {
-    static const sheaf_safetensors_pair format = { "format",
-                                                   "pt" }; /* transformers insists on it */
+    const sheaf_safetensors_pair pairs[] = { { "format", "pt" }, /* transformers insists on it */
+                                             { SHEAF__BASE_PRINT, (char *)base_print } };
+    const int64_t npairs = base_print != NULL ? 2 : 1;
     int64_t n = 0;
     char *name = NULL, *path = NULL;
     for (int64_t i = 0; i < f->count; i++)
@@ -132,9 +133,9 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
     if (f->together)
         st = sheaf__process_agree(st);
     if (st == NULL && f->together)
-        st = sheaf__joined_begin(&f->writer[shard], path, true, some, n, &format, 1, f->faults);
+        st = sheaf__joined_begin(&f->writer[shard], path, true, some, n, pairs, npairs, f->faults);
     else if (st == NULL)
-        st = sheaf__safetensors_begin(&f->writer[shard], path, some, n, &format, 1, f->faults);
+        st = sheaf__safetensors_begin(&f->writer[shard], path, some, n, pairs, npairs, f->faults);
     free(name);
     free(path);
     return st;
@@ -226,7 +227,7 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
     if (options->together)
         st = tell_dir(st, f);
     for (int s = 0; st == NULL && s < f->nshards; s++)
-        st = begin_shard(f, s, specs, some);
+        st = begin_shard(f, s, specs, some, options->base_print);
     if (st == NULL && f->nshards > 1 && f->output != NULL)
         st = write_index(f);
     if (options->together)

@@ -8,6 +8,9 @@
 #include "base/output.h"
 #include "formats/safetensors.h"
 
+/* The key of the metadata where an adapter's file has the fingerprint of its base. */
+#define SHEAF__BASE_PRINT "sheaf.base"
+
 typedef struct sheaf_folder sheaf_folder;
 
 typedef struct sheaf_folder_options {
@@ -17,6 +20,7 @@ typedef struct sheaf_folder_options {
     bool replace;        /* see sheaf__output_begin() */
     bool together;       /* the processes of the program write it (joined.h): begin, sync and commit
                             are collective, and the small files are the first one's */
+    const char *base_print; /* the value of SHEAF__BASE_PRINT; NULL: no such key */
     sheaf_faults *faults;
 } sheaf_folder_options;
 

@@ -39,9 +39,10 @@ sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dty
 sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
                                     bool adapted);
 
-/* sheaf_peft_begin - a new adapter folder at `dst`; write with sheaf__folder_write(). */
+/* sheaf_peft_begin - a new adapter folder at `dst`; write with sheaf__folder_write().
+ *   base_print  fingerprint of the base that it was trained on; NULL or "": not known */
 sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
-                               const sheaf_safetensors_spec *specs, int64_t count, bool replace,
-                               sheaf_faults *faults);
+                               const char *base_print, const sheaf_safetensors_spec *specs,
+                               int64_t count, bool replace, sheaf_faults *faults);
 
 #endif

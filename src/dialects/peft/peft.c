@@ -77,6 +77,30 @@ static bool has_weights(const char *dir)
     return sheaf__has_file(dir, weights) || sheaf__has_file(dir, pickled);
 }
 
+sheaf_status *sheaf_peft_base_print(char out[33], const char *dir)
+{
+    sheaf_safetensors *file = NULL;
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, weights);
+    out[0] = '\0';
+    if (st != NULL)
+        return st;
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        sheaf_status_free(sheaf__safetensors_open(&file, path));
+    const char *print = file != NULL ? sheaf__safetensors_metadata(file, SHEAF__BASE_PRINT) : NULL;
+    if (print != NULL && strlen(print) != 32)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: metadata '%s'", path,
+                                                   SHEAF__BASE_PRINT),
+                                        "a fingerprint of 32 digits"),
+                         "'%.80s'", print);
+    else if (print != NULL)
+        memcpy(out, print, 33);
+    if (file != NULL)
+        sheaf__safetensors_close(file);
+    free(path);
+    return st;
+}
+
 /* Why a folder without weights cannot be opened. */
 static sheaf_status *explain(const char *dir)
 {

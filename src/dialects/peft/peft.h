@@ -13,6 +13,11 @@
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf_peft_config_path(char **out, const char *dir);
 
+/* sheaf_peft_base_print - the fingerprint of the base (models/hashed.h) that the adapter in the
+ * folder carries; "" where it carries none, as PEFT's own. Errors: SHEAF_E_UNSUPPORTED for one of
+ * another form. A file that cannot be read is whoever opens it to tell. */
+sheaf_status *sheaf_peft_base_print(char out[33], const char *dir);
+
 /* sheaf__peft_name - as PEFT 0.21 saves it, whatever a file spells (malloc'd): adapter names in the
  * middle (".lora_A.default.weight"), ".modules_to_save" and the words of wrappers are removed, a
  * missing "base_model.model." is put before. */

@@ -145,7 +145,7 @@ static void check_rewritten(const char *path)
         spec[i] =
             (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { e->shape[0], e->shape[1] } };
     }
-    CHECK_OK(sheaf_peft_begin(&folder, at("again"), text, spec, count, true, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, at("again"), text, NULL, spec, count, true, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, copy_rows, source, 100));
     CHECK_OK(sheaf__folder_commit(folder));
     source->close(source);

@@ -259,7 +259,7 @@ sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lor
         spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, 2, { e->shape[0], e->shape[1] } };
     }
     if (st == NULL)
-        st = sheaf_peft_begin(&folder, dst, config, spec, n, replace, faults);
+        st = sheaf_peft_begin(&folder, dst, config, NULL, spec, n, replace, faults);
     if (st == NULL)
         st = sheaf__folder_write_all(folder, give_rows, source, 0);
     if (st == NULL) {

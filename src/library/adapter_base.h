@@ -1,0 +1,14 @@
+/* adapter_base.h - are adapters those of a base? For commands that do not run the model. */
+#ifndef SHEAF_LIBRARY_ADAPTER_BASE_H
+#define SHEAF_LIBRARY_ADAPTER_BASE_H
+
+#include "base/events.h"
+#include "sheaf/status.h"
+
+/* sheaf__adapters_base - sheaf__check_adapter_base() for each of n adapters; the base is opened
+ * only where one carries a fingerprint. config  of the base, where its folder has none; NULL A base
+ * that sheaf does not run has none to compare: a warning. Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__adapters_base(const char *base, const char *config,
+                                   const char *const *adapters, int n, const sheaf_events *events);
+
+#endif
