@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "comm/process.h"
 #include "library/adapter_settings.h"
+#include "library/first_record.h"
 #include "library/run_paths.h"
 #include "library/train_settings.h"
 #include "library/watched.h"
@@ -117,6 +118,8 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
     sheaf_status *st = check_rates(s, job, &events);
     if (st != NULL)
         return st;
+    if (s->stored == NULL && sheaf__process_first())
+        sheaf__first_record_note(job, &events);
     if (!sheaf__process_asks(&how.share)) {
         if (how.force) /* then nothing is held */
             return NULL;

@@ -44,6 +44,11 @@ for t in chatml qwen3 qwen3-thoughts gemma phi3 zephyr vicuna mistral-nemo llama
     says "$t" two "$work/$t"
 done
 learns bytes "$work/of_bytes" "$data" --template chatml
+shown='prompt template chatml; the first record as the model sees it, with what is learnt between >>> and <<<: '
+check "a run says its template" grep -qF "$shown" "$work/stderr"
+check "and what it learns" grep -qF "<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\n>>>two<|im_end|><<<\n" "$work/stderr"
+runs "one that goes on has said so" 0 . train --resume --out "$work/bytes" --steps 61
+check "and does not again" bash -c "! grep -q 'first record' '$work/stderr'"
 agree "bytes, whose template's end is text" text two "$work/bytes"
 
 # ---- the model's own folder, whose tokenizer stores the template: no flag names it ----
@@ -73,6 +78,10 @@ runs "of one with some" 0 '^\{"piece":"<think>.n' generate --model "$work/though
 printf '{"prompt": "%s", "completion": " %s"}\n' one two three four >"$work/pairs.jsonl"
 data=$work/pairs.jsonl
 learns pairs "$work/model" "$data"
+shown=${shown/prompt template chatml/no prompt template}
+check "it says it of texts" grep -qF "$shown<s>one>>> two</s><<<" "$work/stderr"
+printf '{"text": "%s"}\n' "$(printf 'word%d ' {1..90})" >"$work/long.jsonl"
+runs "of a long one both ends" 0 ': <s>>>>word1 word2 .* \.\.\. .*word90 </s><<<' train --model "$work/model" --data "$work/long.jsonl" --out "$work/long" --steps 1 --on-long cut --seq 2000
 agree "a completion that begins with a blank" token ' two' "$work/pairs"
 copy_with other_eos
 sed -i 's/"eos_token_id": 1/"eos_token_id": 4/' "$work/other_eos/config.json"
@@ -92,6 +101,7 @@ sed -i '/chat_template/d; s/PreTrainedTokenizerFast",/PreTrainedTokenizerFast"/'
 row 60
 echo '{"eos_token_id": [1, 60]}' >"$work/second_eos/generation_config.json"
 learns second "$work/second_eos" "$data"
+check "of rows of tokens too" grep -q 'between >>> and <<<: <s>.*>>>.*<<<' "$work/stderr"
 agree "a second eos in generation_config.json alone" token '[^"]*' "$work/second"
 check "which goes with what is exported" cmp "$work/second_eos/generation_config.json" "$work/second/model/generation_config.json"
 finish
