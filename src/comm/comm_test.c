@@ -299,6 +299,8 @@ static struct {
         char *bytes; /* NULL: of a send, which is over once it is asked for */
     } wish[LETTERS];
     int letters, wishes, largest, pieces;
+    int lost;  /* bytes of each piece that is as large as can be */
+    bool over; /* a rank has failed: MPI ends the others */
 } post = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static _Thread_local int here;
 
@@ -345,6 +347,7 @@ static int post_test(bool *done, int *size, sheaf__mpi_request *request)
 {
     pthread_mutex_lock(&post.lock);
     struct wish *w = &post.wish[request->bits];
+    const int error = post.over;
     const bool late = w->asked++ < (int)(request->bits % 3);
     *done = w->bytes == NULL && !late;
     *size = 0;
@@ -353,11 +356,11 @@ static int post_test(bool *done, int *size, sheaf__mpi_request *request)
         if (l->from != w->from || l->to != w->to || l->tag != w->tag || l->n != w->n)
             continue;
         *done = true;
-        *size = l->size;
+        *size = l->size - (l->size == PIECE ? post.lost : 0);
         memcpy(w->bytes, l->bytes, (size_t)(l->size < w->room ? l->size : w->room));
     }
     pthread_mutex_unlock(&post.lock);
-    return 0;
+    return error;
 }
 
 static void post_explain(char text[SHEAF__MPI_TEXT], int error)
@@ -406,6 +409,9 @@ static void *large_rank(void *ranks)
                                                                                .crowded = true });
     if (st == NULL)
         st = large_body(comm);
+    pthread_mutex_lock(&post.lock);
+    post.over |= st != NULL;
+    pthread_mutex_unlock(&post.lock);
     sheaf_status *closed = sheaf__messages_close(&comm, 1);
     if (st == NULL)
         return closed;
@@ -413,27 +419,59 @@ static void *large_rank(void *ranks)
     return st;
 }
 
+/* What they have to say is kept in `st`. */
+static void run_posted(sheaf_status *st[POST_RANKS], int ranks)
+{
+    pthread_t thread[POST_RANKS];
+    int number[POST_RANKS][2];
+    for (int r = 0; r < ranks; r++) {
+        number[r][0] = ranks;
+        number[r][1] = r;
+        assert_int_equal(sheaf__thread_start(&thread[r], large_rank, number[r]), 0);
+    }
+    for (int r = 0; r < ranks; r++)
+        pthread_join(thread[r], (void **)&st[r]);
+    for (int i = 0; i < post.letters; i++)
+        free(post.letter[i].bytes);
+    post.letters = post.wishes = 0;
+}
+
+static void test_comm__a_piece_that_is_too_short_is_an_error(void **state)
+{
+    sheaf_status *st[POST_RANKS];
+    post.lost = 1;
+    run_posted(st, 2);
+    post.lost = post.largest = post.pieces = post.over = 0;
+    CHECK_FAILS(st[1], SHEAF_E_PEER, "rank 0: what it sends to rank 1 | 1000 bytes | 999 bytes");
+    assert_non_null(st[0]);
+    sheaf_status_free(st[0]);
+}
+
 static void test_comm__what_is_larger_than_an_mpi_counts_comes_in_pieces(void **state)
 {
     for (int ranks = 2; ranks <= POST_RANKS; ranks++) {
-        pthread_t thread[POST_RANKS];
-        int number[POST_RANKS][2];
-        for (int r = 0; r < ranks; r++) {
-            number[r][0] = ranks;
-            number[r][1] = r;
-            assert_int_equal(sheaf__thread_start(&thread[r], large_rank, number[r]), 0);
-        }
-        for (int r = 0; r < ranks; r++) {
-            void *st;
-            pthread_join(thread[r], &st);
-            CHECK_OK((sheaf_status *)st);
-        }
+        sheaf_status *st[POST_RANKS];
+        run_posted(st, ranks);
+        for (int r = 0; r < ranks; r++)
+            CHECK_OK(st[r]);
         assert_int_equal(post.largest, PIECE);
         assert_true(post.pieces >= 61 + 200);
-        for (int i = 0; i < post.letters; i++)
-            free(post.letter[i].bytes);
-        post.letters = post.wishes = post.largest = post.pieces = 0;
+        post.largest = post.pieces = 0;
     }
+}
+
+static void test_comm__equal_parts_count_as_often_as_they_run(void **state)
+{
+    sheaf__counters before = { .of[SHEAF__FOR_NORM][2] = { 1, 2, 3, 4, 0, 0, 0 },
+                               .to[3] = 5,
+                               .from[63] = 6 },
+                    now = { .of[SHEAF__FOR_NORM][2] = { 11, 22, 33, 44, 0, 0, 0 },
+                            .to[3] = 55,
+                            .from[63] = 66 };
+    sheaf__counters_repeat(&now, &before, 2);
+    const sheaf__count *c = &now.of[SHEAF__FOR_NORM][2];
+    assert_true(c->calls == 31 && c->exchanges == 62 && c->sent == 93 && c->received == 124);
+    assert_true(now.to[3] == 155 && now.from[63] == 186);
 }
 
 int main(void)
@@ -452,6 +490,8 @@ int main(void)
     }, of_threads[] = { /* they look into each other's memory */
         cmocka_unit_test(test_comm__nobody_passes_a_barrier_alone),
         cmocka_unit_test(test_comm__numbers_of_ranks_that_cannot_be),
+        cmocka_unit_test(test_comm__a_piece_that_is_too_short_is_an_error),
+        cmocka_unit_test(test_comm__equal_parts_count_as_often_as_they_run),
         cmocka_unit_test(test_comm__what_is_larger_than_an_mpi_counts_comes_in_pieces),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -328,7 +328,8 @@ static void test_sum__alone_with_made_up_numbers(void **state)
  * message goes. */
 static void test_sum__counts_the_same_however_it_is_made(void **state)
 {
-    static const int64_t sizes[] = { 0, 1, 80, 65536 * 2 + 17 };
+    /* 65536 * 2 fills the segments of two ranks, of one rank two */
+    static const int64_t sizes[] = { 0, 1, 80, 65536 * 2, 65536 * 2 + 17 };
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         for (int ranks = 1; ranks <= 8; ranks += ranks > 2 ? 5 : 1) {
             counted way[4] = { { sizes[i] }, { sizes[i] }, { sizes[i] }, { sizes[i] } };

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "formats/pickle.h"
+#include "formats/pickle_inner.h"
 
 /* A literal with NULs inside, as pointer and size. */
 #define P(text) ("\x80\x02" text "."), sizeof("\x80\x02" text ".") - 1
@@ -562,6 +563,15 @@ static void test_parse__memory_is_bounded_by_the_bytes(void **state)
     CHECK_FAILS(
         sheaf__pickle_parse(&doc, P("]]]]]aaaa"), &(sheaf_pickle_options){ .max_memory = 100 }),
         SHEAF_E_FORMAT, "100 bytes");
+    doc = parse(P("]]]]]aaaa"));
+    const size_t used = doc->arena->used; /* which is enough, and a byte less is not */
+    sheaf__pickle_free(doc);
+    CHECK_OK(
+        sheaf__pickle_parse(&doc, P("]]]]]aaaa"), &(sheaf_pickle_options){ .max_memory = used }));
+    sheaf__pickle_free(doc);
+    CHECK_FAILS(sheaf__pickle_parse(&doc, P("]]]]]aaaa"),
+                                    &(sheaf_pickle_options){ .max_memory = used - 1 }),
+                SHEAF_E_FORMAT, "bytes of memory");
 }
 
 /* Ten thousand tensors in one storage, as many storages, and equal ones told apart by what they

@@ -25,6 +25,7 @@ typedef struct made {
 
 typedef struct making {
     int64_t count_shift, at_shift, bytes_shift; /* added to what the end record says */
+    int64_t here_shift;                         /* and to its number of entries on this disk */
     int64_t end64_shift;                        /* and to what the locator says */
     bool end64;
     const char *comment, *before; /* before: bytes between directory and end record */
@@ -87,7 +88,7 @@ static sheaf_text zip_of(const made *m, size_t n, const making *how)
     if (how->end64) {
         const uint64_t end64 = out.size;
         sheaf__text_bytes(&out, "PK\6\6\x2c\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
-        put_number(&out, n + (uint64_t)how->count_shift, 8);
+        put_number(&out, n + (uint64_t)(how->count_shift + how->here_shift), 8);
         put_number(&out, n + (uint64_t)how->count_shift, 8);
         put_number(&out, dir.size + (uint64_t)how->bytes_shift, 8);
         put_number(&out, at + (uint64_t)how->at_shift, 8);
@@ -97,7 +98,10 @@ static sheaf_text zip_of(const made *m, size_t n, const making *how)
     }
     sheaf__text_bytes(&out, "PK\5\6\0\0\0\0", 8);
     for (int i = 0; i < 2; i++)
-        put_number(&out, how->end64 ? 0xffff : n + (uint64_t)how->count_shift, 2);
+        put_number(&out,
+                   how->end64 ? 0xffff
+                              : n + (uint64_t)(how->count_shift + (i == 0 ? how->here_shift : 0)),
+                   2);
     put_number(&out, how->end64 ? 0xffffffff : dir.size + (uint64_t)how->bytes_shift, 4);
     put_number(&out, how->end64 ? 0xffffffff : at + (uint64_t)how->at_shift, 4);
     put_number(&out, how->comment == NULL ? 0 : strlen(how->comment), 2);
@@ -274,6 +278,18 @@ static void test_open__refuses_by_name(void **state)
           { .end64 = true, .bytes_shift = (int64_t)1 << 40 },
           SHEAF_E_FORMAT,
           "at most 268435456" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .here_shift = -1 },
+          SHEAF_E_UNSUPPORTED,
+          "several disks" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .here_shift = 1 },
+          SHEAF_E_UNSUPPORTED,
+          "several disks" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .here_shift = -1 },
+          SHEAF_E_UNSUPPORTED,
+          "several disks" },
         { { { "a", "1" }, { "b", "2" } },
           { .before = "more" },
           SHEAF_E_FORMAT,

@@ -163,6 +163,11 @@ static void test_schedule__names_and_limits(void **state)
     bad = sat;
     bad.decay_ratio = 0;
     CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--lr-decay-ratio");
+    bad.decay_ratio = 1;
+    CHECK_OK(sheaf_schedule_check(&bad));
+    bad.warmup_ratio = 1;
+    bad.held_rate = 1;
+    CHECK_OK(sheaf_schedule_check(&bad));
     bad = sat;
     bad.held_rate = 2;
     CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--auto-warmup-rate");

@@ -185,6 +185,10 @@ static void test_judged__best_and_patience(void **state)
     assert_true(again.last == 90 && again.best == 90 && again.best_loss == 4.3 && again.worse == 0);
     json_decref(object);
     sheaf__text_release(&text);
+    /* a gain of min_delta itself is none, as abs(metric - best) > threshold has it */
+    assert_true(sheaf__judged_add(&j, 100, 4.25, .0625) && j.worse == 1);
+    assert_true(sheaf__judged_add(&j, 110, 4.1875, .0625) && j.worse == 2);
+    assert_true(sheaf__judged_add(&j, 120, 4.0625, .0625) && j.worse == 0);
     sheaf__judged_read(&again, NULL);
     assert_true(again.last == 0 && again.best == 0 && again.worse == 0);
 }

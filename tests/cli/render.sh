@@ -63,6 +63,12 @@ runs "a template that is named is held to nothing" 0 'assistant.nzebra<.im_end' 
 stores other '"{% for m in messages %}{{ m.content }}|{% endfor %}"'
 runs "an unknown program is refused with the names" 3 'tokenizer_config.json: chat_template +expected: +a program that writes as one of llama2, llama3, .* or plain +found: +another one.*try: +--template NAME' \
     render --tokenizer "$work/other" "$work/good.jsonl"
+mkdir "$work/map"
+printf '{"bos_token": "<s>", "eos_token": "</s>"}' >"$work/map/tokenizer_config.json"
+printf '{"eos_token": "<end>"}' >"$work/map/special_tokens_map.json"
+runs "special_tokens_map.json counts" 0 ' 4 <end>"' render --tokenizer "$work/map" --template llama2 "$work/good.jsonl"
+printf '{"bos_token": "<s>", "eos_token": "</s>", "added_tokens_decoder": {}}' >"$work/map/tokenizer_config.json"
+runs "but where added_tokens_decoder is" 0 ' 4 </s>"' render --tokenizer "$work/map" --template llama2 "$work/good.jsonl"
 stores broken '"{% for m in messages %}"'
 runs "a broken one with its line" 3 'tokenizer_config.json: line 1: chat template +expected: +else' render --tokenizer "$work/broken" "$work/good.jsonl"
 stores long "${chatml%\"}{% set a = range(100000)|list %}{% for i in range(90000) %}{% if a|sum %}{% endif %}{% endfor %}\""

@@ -92,11 +92,12 @@ static void test_flags__double_dash_ends_them(void **state)
     settings s;
     cli_paths paths;
     sheaf_status *st;
-    PARSE(&s, &paths, &st, "--steps", "1", "--", "--tp", "-");
+    PARSE(&s, &paths, &st, "--steps", "1", "--", "--json", "-");
     CHECK_OK(st);
     assert_int_equal(paths.count, 2);
-    assert_string_equal(paths.word[0], "--tp");
+    assert_string_equal(paths.word[0], "--json");
     assert_string_equal(paths.word[1], "-");
+    assert_false(cli_.json);
 }
 
 static void test_flags__defaults_stay_when_not_given(void **state)
@@ -289,6 +290,17 @@ static void test_command__each_explains_itself(void **state)
         assert_non_null(strstr(out, "usage: sheaf "));
         assert_non_null(strstr(out, "--json"));
         assert_non_null(strstr(out, "exit codes: 0"));
+        for (const char *at = out, *flag; (flag = strstr(at, "\n  --")) != NULL;) {
+            /* the text of one flag says one default at most */
+            const char *end = strstr(flag + 5, "\n  --"), *default_at = strstr(flag, "(default ");
+            end = end != NULL ? end : out + strlen(out);
+            if (default_at != NULL && default_at < end) {
+                const char *second = strstr(default_at + 9, "default ");
+                if (second != NULL && second < end && strncmp(second - 1, "(", 1) == 0)
+                    fail_msg("sheaf %s: two defaults: %.*s", c->name, (int)(end - flag), flag);
+            }
+            at = flag + 5;
+        }
         free(out), free(err), free(out2), free(err2);
     }
 }

@@ -9,6 +9,7 @@
 #include "parts.h"
 #include "pattern.h"
 #include "tests/faults/denied_memory.h"
+#include "unicode.h"
 
 static json_t *recorded; /* {"texts": [...], "tokenizers": {NAME: {"specials", "plain", ...}}} */
 
@@ -642,6 +643,42 @@ static void test_tokenizer__wrong_files_are_named_by_what_is_wrong(void **state)
     }
 }
 
+/* The ranges of `tokenizers`, which leave out 2B820 to 2B91F: at their borders, does a character
+ * become a word of its own? */
+static void test_tokenizer__chinese_characters_are_those_of_bert(void **state)
+{
+    static const char json[] =
+        "{\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":false,"
+        "\"handle_chinese_chars\":true,\"strip_accents\":false,\"lowercase\":false},"
+        "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},"
+        "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}";
+    static const struct {
+        uint32_t code;
+        int words;
+    } cases[] = {
+        { 0x33ff, 1 },  { 0x3400, 3 },  { 0x4dbf, 3 },  { 0x4dc0, 1 },  { 0x4dff, 1 },
+        { 0x4e00, 3 },  { 0x9fff, 3 },  { 0xa000, 1 },  { 0xf8ff, 1 },  { 0xf900, 3 },
+        { 0xfaff, 3 },  { 0xfb00, 1 },  { 0x1ffff, 1 }, { 0x20000, 3 }, { 0x2a6df, 3 },
+        { 0x2a6e0, 1 }, { 0x2a6ff, 1 }, { 0x2a700, 3 }, { 0x2b73f, 3 }, { 0x2b740, 3 },
+        { 0x2b81f, 3 }, { 0x2b820, 1 }, { 0x2b91f, 1 }, { 0x2b920, 3 }, { 0x2ceaf, 3 },
+        { 0x2ceb0, 1 }, { 0x2f7ff, 1 }, { 0x2f800, 3 }, { 0x2fa1f, 3 }, { 0x2fa20, 1 },
+    };
+    sheaf__tokenizer *t = NULL;
+    CHECK_OK(sheaf__tokenizer_parse(&t, json, strlen(json), NULL));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[8] = "a";
+        const size_t size = 1 + sheaf__unicode_put(text + 1, cases[i].code);
+        int32_t *ids = NULL;
+        int64_t n = 0;
+        text[size] = 'b';
+        CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &n, t, text, size + 1, NULL));
+        if (n != cases[i].words)
+            fail_msg("U+%04X: %d words", cases[i].code, (int)n);
+        free(ids);
+    }
+    sheaf__tokenizer_close(t);
+}
+
 /* Ten steps that write `times` a for each make more than any memory of a few letters. */
 static sheaf__tokenizer *growing(const char *member, const char *list, int steps, int times)
 {
@@ -802,6 +839,7 @@ int main(void)
         cmocka_unit_test(
             test_pattern__a_character_is_refused_where_its_script_counts_and_is_not_known),
         cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
+        cmocka_unit_test(test_tokenizer__chinese_characters_are_those_of_bert),
         cmocka_unit_test(test_tokenizer__steps_that_make_ever_more_are_refused),
         cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),
     };
