@@ -645,9 +645,56 @@ static void test_check__finds_a_part_that_is_another(void **state)
     }
 }
 
+/* Two parts of 4 divided tensors, of which the first `same` are the same in both. */
+static void check_twins(int same, const char *found)
+{
+    enum { TENSORS = 4 };
+    static uint32_t bytes[TENSORS][BIG];
+    sheaf_catalog *c = NULL;
+    char path[32];
+    CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
+    for (int r = 0; r < 2; r++) {
+        int file;
+        for (int t = 0; t < TENSORS; t++)
+            for (int i = 0; i < BIG; i++)
+                bytes[t][i] = 0x3f000000u + (uint32_t)(i * 77 + t * 1001 + (t < same ? 0 : r) * 13);
+        snprintf(path, sizeof path, "twin%d", r);
+        CHECK_OK(sheaf__file_write_whole(at(path), bytes, sizeof bytes, NULL));
+        CHECK_OK(sheaf__catalog_file(&file, c, at(path)));
+        for (int t = 0; t < TENSORS; t++) {
+            char name[32];
+            sheaf_logical *l;
+            const int64_t shape[2] = { 2 * WIDE, WIDE }, local[2] = { WIDE, WIDE };
+            snprintf(name, sizeof name, "t%d", t);
+            CHECK_OK(sheaf__catalog_tensor(&l, c, name, SHEAF_F32, 2, shape));
+            l->kind = SHEAF_WEIGHT;
+            sheaf_piece p =
+                sheaf__piece_dense(file, r, SHEAF_F32, t * (int64_t)sizeof *bytes, 2, local);
+            p.begin[0] = r * WIDE;
+            CHECK_OK(sheaf__catalog_piece(c, l, &p));
+        }
+    }
+    CHECK_OK(sheaf__catalog_check(c));
+    const sheaf_finding *f = NULL;
+    for (int i = 0; i < c->nfindings; i++)
+        if (strcmp(c->finding[i].code, "duplicate") == 0)
+            f = &c->finding[i];
+    if ((f != NULL) != (found != NULL) || (f != NULL && strstr(f->found, found) == NULL))
+        fail_msg("%d of 4 alike: %s", same, f != NULL ? f->found : "nothing found");
+    sheaf__catalog_free(c);
+}
+
+static void test_twins__more_than_half_alike_are_a_copy(void **state)
+{
+    check_twins(2, NULL);
+    check_twins(3, "3 of 4 of them");
+    check_twins(4, "all 4 of them");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_twins__more_than_half_alike_are_a_copy),
         cmocka_unit_test(test_ranks__of_another_run_are_told_from_drift),
         cmocka_unit_test(test_ranks__look_at_what_tells),
         cmocka_unit_test(test_notes__say_what_files_cannot_tell),

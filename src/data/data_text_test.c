@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "data/data.h"
 #include "data/text_record.h"
+#include "data/text_rows.h"
 #include "ops/kernels.h"
 #include "tests/check.h"
 #include "tests/files.h"
@@ -440,6 +441,19 @@ static void test_text__a_line_without_end_is_refused(void **state)
 
 /* ---- too long ---- */
 
+/* What stands first is predicted by nothing: a row that would learn it alone learns nothing. */
+static void test_text__what_is_learnt_first_alone_is_cut_to_nothing(void **state)
+{
+    int32_t id[4] = { 5, 6, 7, 8 };
+    uint8_t trained[4] = { 1, 0, 0, 1 };
+    const sheaf__text_row row = { .id = id, .trained = trained, .count = 4 };
+    const sheaf_data_options options = { .on_long = SHEAF_LONG_CUT };
+    sheaf__row_writer writer = { 0 };
+    sheaf__text_counts c = { .limit = 3 };
+    CHECK_OK(sheaf__row_writer_put(&writer, &c, &options, &row, 1, "line"));
+    assert_true(c.too_long == 1 && c.emptied == 1 && c.cut == 0 && c.rows == 0);
+}
+
 static void test_text__on_long_cuts_or_leaves_out_and_says_so(void **state)
 {
     static const char lines[] = "{\"prompt\": \"abc\", \"completion\": \"d\"}\n"
@@ -640,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_text__packed_files_are_the_same_data),
         cmocka_unit_test(test_text__other_files_are_refused_with_the_command),
         cmocka_unit_test(test_text__a_line_without_end_is_refused),
+        cmocka_unit_test(test_text__what_is_learnt_first_alone_is_cut_to_nothing),
         cmocka_unit_test(test_text__on_long_cuts_or_leaves_out_and_says_so),
         cmocka_unit_test(test_text__threads_change_nothing),
         cmocka_unit_test(test_cache__rows_are_those_of_memory_and_damage_is_noticed),

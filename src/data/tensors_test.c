@@ -413,6 +413,19 @@ static void test_masked__images_without_a_place_are_named(void **state)
         sheaf_data_close(data);
         data = NULL;
     }
+    /* An image that ends a row, before one that begins the next: each has 5 positions of experts,
+     * BOI and 4 patches, whose numbers are those of any image. */
+    static const int64_t ends[2 * 8] = { 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    static const int32_t want[2 * 8] = { 0, 1, 2, 3, 3, 3, 3, 4, 0, 1, 1, 1, 1, 2, 3, 4 };
+    list[3].value = ends;
+    CHECK_OK(open_as(&data, SHEAF_COGVLM, list, 4));
+    assert_int_equal(sheaf_data_images(data, (const int64_t[]){ 0, 1 }, 2).image_rows, 10);
+    int32_t ids[2 * 8], position[2 * 8];
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = ids, .position = position }, data,
+                              (const int64_t[]){ 0, 1 }, 2));
+    CHECK_BYTES("positions", position, want, sizeof want);
+    sheaf_data_close(data);
+    data = NULL;
     list[3].value = other;
     CHECK_FAILS(open_as(&data, SHEAF_COGVLM, list, 5), SHEAF_E_DATA,
                 "'token_type_ids': row 2, position 6 | 1, as image_embed_mask has it");

@@ -447,6 +447,14 @@ static void test_open__legacy_files_and_their_views(void **state)
     CHECK_OK(open_legacy(&file, framed, sizeof framed - 1));
     assert_int_equal(file->doc->ntensors, 3);
     sheaf__torch_close(file);
+    static const char empty[] =
+        MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3")
+            TENSOR(ID("b", "\0", "N"), "\0",
+                   "\0") "e." KEYS
+                         "\5\0\0\0\0\0\0\0hello\0\0\0\0\0\0\0\0"; /* which ends the file */
+    CHECK_OK(open_legacy(&file, empty, sizeof empty - 1));
+    assert_int_equal(file->doc->ntensors, 2);
+    sheaf__torch_close(file);
     for (size_t n = 1; n < sizeof good - 1; n++) {
         sheaf_status *st = open_legacy(&file, good, n);
         if (st == NULL)

@@ -64,6 +64,17 @@ static void test_prompts__records_become_tokens(void **state)
     sheaf__prompts_release(&p);
 }
 
+static void test_prompts__no_picture_is_none(void **state)
+{
+    static const char lines[] =
+        "{\"tokens\": [1], \"images\": []}\n{\"tokens\": [2], \"image\": \"\"}\n"
+        "{\"tokens\": [3], \"image\": null, \"images\": []}\n";
+    sheaf__prompts p;
+    CHECK_OK(read_lines(&p, lines, sizeof lines - 1));
+    assert_int_equal(p.count, 3);
+    sheaf__prompts_release(&p);
+}
+
 #define GOOD "{\"prompt\": \"a\"}\n"
 static void test_prompts__a_bad_record_is_named(void **state)
 {
@@ -173,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompts__records_become_tokens),
+        cmocka_unit_test(test_prompts__no_picture_is_none),
         cmocka_unit_test(test_prompts__a_bad_record_is_named),
         cmocka_unit_test(test_prompts__from_the_command_line),
         cmocka_unit_test(test_decode__bytes_become_text),

@@ -100,6 +100,11 @@ same "as with the recipe" "$work/plain/adapter" "$work/wins/adapter"
 runs "and go on" 0 'going on after step 1' train "${from[@]}" --steps 2 "${alike[@]}" --out "$work/alike" --resume
 same "to the same" "$work/plain/adapter" "$work/alike/adapter"
 
+runs "two ranks, as often the one as the other" 0 . train --model "$model" --data "$data" --micro-batch 1 --steps 1 --lora-rank 4 --lora-targets q_proj,v_proj --lora-rank-pattern v_proj=8 --out "$work/ranks"
+from=(--model "$model" --data "$data" --adapter "$work/ranks/adapter" --micro-batch 1 --steps 1 --out "$work/one")
+runs "of which the first is the adapter's" 2 'sheaf: --lora-rank .*expected: 4, as the config of --adapter' train "${from[@]}" --lora-rank 8
+runs "when it is said" 0 . train "${from[@]}" --lora-rank 4
+
 runs "generate with the adapter on one rank" 0 '"tokens"' generate --model "$model" --adapter "$work/t1/adapter" --tokens 1,5,9 --max-new 8 --greedy --tp 1 --json
 cp "$work/stdout" "$work/g1"
 runs "and on three" 0 '"tokens"' generate --model "$model" --adapter "$work/t1/adapter" --tokens 1,5,9 --max-new 8 --greedy --tp 3 --json

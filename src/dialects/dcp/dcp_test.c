@@ -567,6 +567,7 @@ static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int
     put_one(d, m, "embedding.word_embeddings.weight", "model.embed_tokens.weight", padded);
     put_one(d, m, "output_layer.weight", "lm_head.weight", padded);
     put_one(d, m, "decoder.final_layernorm.weight", "model.norm.weight", 0);
+    put_one(d, m, "chained_1.exp_avg.decoder.final_layernorm.weight", "model.norm.weight", 0);
     put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.weight", "qkv", 1, stages, ranks,
                 false);
     put_stacked(d, m, "decoder.layers.mlp.linear_fc1.weight", "fc1", 1, stages, ranks, true);

@@ -368,7 +368,8 @@ static void test_harm__is_named(void **state)
 {
     made_model *m = odd_model();
     const how zero1 = { 2, 3, 1, STATE_PATTERNS, true, false, 9, -1 },
-              zero3 = { 1, 3, 3, STATE_NOTHING, false, false, 9, -1 };
+              zero3 = { 1, 3, 3, STATE_NOTHING, false, false, 9, -1 },
+              lean = { 1, 5, 1, STATE_NOTHING, false, true, 9, -1 };
     const how plain = { 3, 1, 0, STATE_PATTERNS, false, false, 9, -1 };
     enum harm { REMOVE, CUT, SWAP };
     const struct {
@@ -391,6 +392,8 @@ static void test_harm__is_named(void **state)
           NULL, "missing", "model.embed_tokens.weight" },
         { "a part of ZeRO 3", &zero3, REMOVE, "zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL,
           "missing", "21 tensors" },
+        { "all that the first part held", &lean, REMOVE,
+          "zero_pp_rank_0_mp_rank_00_optim_states.pt", NULL, "missing", "124 of 144 elements" },
         { "a part cut short", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL,
           "damaged", "zero_pp_rank_1_mp_rank_00_optim" },
         { "and what it held", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL,
