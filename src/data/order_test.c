@@ -182,6 +182,19 @@ static void test_order__by_length_visits_every_row_and_pads_less(void **state)
     sheaf_data_close(sorted);
 }
 
+/* Rows of one length stay in the order that they were drawn in, which is the file's where nothing
+ * is shuffled. */
+static void test_order__by_length_keeps_what_is_as_long(void **state)
+{
+    static const int length[] = { 5, 9, 5, 9, 5, 9, 5, 9 };
+    static const int64_t want[] = { 1, 3, 5, 7, 0, 2, 4, 6 };
+    sheaf_data *data =
+        open_lengths(length, 8, &(sheaf_data_options){ .micro_batch = 8, .by_length = true });
+    for (int64_t i = 0; i < 8; i++)
+        assert_int_equal(sheaf_data_sample(data, i, 7, false), want[i]);
+    sheaf_data_close(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_pack__is_first_fit_of_many),
         cmocka_unit_test(test_pack__a_record_keeps_its_number),
         cmocka_unit_test(test_pack__needs_a_length),
+        cmocka_unit_test(test_order__by_length_keeps_what_is_as_long),
         cmocka_unit_test(test_order__by_length_visits_every_row_and_pads_less),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

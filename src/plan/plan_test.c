@@ -59,7 +59,7 @@ static void open_asked(asked *a)
     CHECK_OK(
         sheaf__open_model(&a->opened, &(sheaf__open_options){ .config = a->o.config,
                                                               .config_only = true,
-                                                              .slices = SLICES,
+                                                              .slices = (int)a->o.slices,
                                                               .fresh = lora ? &a->fresh : NULL }));
     CHECK_OK(sheaf__select(&a->selection, a->opened.schema, a->opened.lora, &a->o, NULL));
 }
@@ -380,6 +380,26 @@ static void test_plan__pictures_that_wait(void **state)
     }
 }
 
+/* Of each trained tensor a process keeps a list of all slices, and a record of those that it
+ * holds: LoRA on 7 matrices of 32 layers; with 8 key/value heads only those of the
+ * MLP have something in more than 8 slices, one factor of each. */
+static void test_plan__slices_cost_a_process_memory(void **state)
+{
+    static const int slices[] = { 8, 64 };
+    size_t beside[2];
+    for (int i = 0; i < 2; i++) {
+        asked a;
+        sheaf_plan plan;
+        ask(&a, "llama-3-8b", SHEAF_METHOD_LORA);
+        a.o.slices = slices[i];
+        open_asked(&a);
+        CHECK_OK(plan_at(&plan, &a, 1, false, 16));
+        beside[i] = plan.host - (plan.process - plan.host) / 256;
+        close_asked(&a);
+    }
+    assert_int_equal(beside[1] - beside[0], 32 * 14 * 56 * 80 + 32 * 3 * 56 * 1408);
+}
+
 static void test_plan__a_name_tells_the_component(void **state)
 {
     static const struct {
@@ -421,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_plan__accumulators_of_gradients),
         cmocka_unit_test(test_plan__the_fullest_rank),
         cmocka_unit_test(test_plan__pictures_that_wait),
+        cmocka_unit_test(test_plan__slices_cost_a_process_memory),
         cmocka_unit_test(test_plan__a_name_tells_the_component),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,4 +71,12 @@ mixtral few full
 gemma2 lora
 gemma3 full
 END
+# Prompts of a batch that grow past the length their rotary factors were made for, the shorter one first.
+printf '{"tokens": [1, 5, 6]}\n{"tokens": [1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 9]}\n{"tokens": [1, 9, 4, 9, 20]}\n' >"$work/growing.jsonl"
+for batch in 1 2 3; do
+    runs "phi3: answers that are read again, $batch at once" 0 . generate --model "$families/phi3/hf" --prompts "$work/growing.jsonl" --max-new 20 --greedy --batch $batch
+    cp "$work/stdout" "$work/growing$batch"
+done
+same "phi3: are the same" "$work/growing1" "$work/growing2"
+same "phi3: in any batch" "$work/growing1" "$work/growing3"
 finish

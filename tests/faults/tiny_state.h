@@ -209,7 +209,8 @@ static inline sheaf_status *tiny_load_rank(void *context, sheaf_comm *comm)
     const int ranks = sheaf_comm_ranks(comm), rank = sheaf_comm_rank(comm);
     sheaf_status *st = sheaf_checkpoints_open(
         &store, comm, run->collected > 0 && rank > 0 ? "/nowhere" : run->out,
-        &(sheaf_checkpoints_options){ .events = run->events, .collected = run->collected });
+        &(sheaf_checkpoints_options){
+            .keep = run->keep, .events = run->events, .collected = run->collected });
     tiny_init(&t, -1, 0, ranks, rank);
     if (rank == 2 && run->spoil == 5)
         t.tensor[1].name = "master/other";

@@ -16,6 +16,7 @@ typedef struct thing {
     sheaf_dtype dtype;
     int ndim;
     int64_t shape[5];
+    float second; /* its second value, unless 0 */
 } thing;
 
 static int64_t volume(const thing *t)
@@ -32,7 +33,9 @@ static float *values(const thing *t, float scale)
 {
     float *x = malloc((size_t)volume(t) * 4 + 4);
     for (int64_t i = 0; i < volume(t); i++)
-        x[i] = sheaf__random_normal(3, sheaf__name_key(t->name), (uint64_t)i) * scale;
+        x[i] = t->second != 0 && i == 1
+                   ? t->second
+                   : sheaf__random_normal(3, sheaf__name_key(t->name), (uint64_t)i) * scale;
     return x;
 }
 
@@ -594,6 +597,28 @@ static const struct {
       12 },
 };
 
+/* A full copy that float16 cannot hold, over a base that is finite there or infinite. */
+static void test_merge__a_copy_beyond_float16_is_refused(void **state)
+{
+    for (int of_base = 0; of_base < 2; of_base++)
+        for (int of_copy = 0; of_copy < 2; of_copy++) {
+            const thing
+                base[] = { tied_things[0],
+                           { "model.x.weight", SHEAF_F16, 2, { 4, 4 }, of_base ? INFINITY : 1 } },
+                copy = { P "model.x.weight", SHEAF_F32, 2, { 4, 4 }, of_copy ? 65520 : 65504 };
+            sheaf_merge_report report;
+            write_folder(at("base"), "model.safetensors", "config.json", tied_config, base, 2);
+            write_adapter(at("one"), LORA "\"target_modules\": [], \"modules_to_save\": [\"x\"]}",
+                          &copy, 1);
+            sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report);
+            if (of_copy)
+                CHECK_FAILS(st, SHEAF_E_NUMBER,
+                            "'model.x.weight', row 0, column 1 | a finite float16 after");
+            else
+                CHECK_OK(st);
+        }
+}
+
 static bool differs(const char *dir, const char *name, const float *base)
 {
     float *x = result(dir, name, NULL);
@@ -838,6 +863,7 @@ int main(void)
         cmocka_unit_test(test_combine__of_every_kind_of_module),
         cmocka_unit_test(test_merge__square_weights_lie_as_their_like_do),
         cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
+        cmocka_unit_test(test_merge__a_copy_beyond_float16_is_refused),
         cmocka_unit_test(test_merge__tied_tables_by_name),
         cmocka_unit_test(test_merge__dora_of_both_uses),
         cmocka_unit_test(test_merge__what_is_not_known_is_named),

@@ -653,6 +653,10 @@ static void test_load__the_one_before_a_damaged_one(void **state)
         assert_null(strstr(once + 1, "step-00000003 is left aside"));
         assert_non_null(strstr(told, "slice_002.safetensors: 'master/rows': damaged"));
     }
+    /* which takes the place of no older one: they may be all there is */
+    CHECK_OK(tiny_load(&(tiny_run){ .out = folder, .ranks = 2, .keep = 1 }));
+    for (int step = 1; step <= 3; step++)
+        assert_true(exists(in_folder("step-%08d", step)));
     spoil(in_folder("step-00000001/slice_000.safetensors"), 1);
     tiny_run run = { .out = folder, .ranks = 2 };
     CHECK_FAILS(tiny_load(&run), SHEAF_E_FORMAT, "3 that are damaged or incomplete");
