@@ -150,6 +150,12 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
  * Errors: SHEAF_E_LAYOUT where a model ties them and the file's two differ. */
 sheaf_status *sheaf_lora_take_tables(const char **taken, sheaf_lora *lora,
                                      const sheaf_schema *schema, sheaf_source *adapter);
+/* sheaf_lora_take_copies - PEFT's copies of adapted weights, `.base_layer.weight`, that are others
+ * than the base's join `saved` likewise, as PEFT loads them. untied  the base has one table for
+ * both uses (sheaf_lora_unties()); a copy of it is of both too */
+sheaf_status *sheaf_lora_take_copies(const char **taken, sheaf_lora *lora,
+                                     const sheaf_schema *schema, sheaf_source *adapter,
+                                     sheaf_source *base, bool untied);
 /* sheaf_lora_refuse_table - for training, which would train them, and name them when it saves:
  * the error. */
 sheaf_status *sheaf_lora_refuse_table(const char *name);

@@ -5,15 +5,23 @@
 #include "base/no_memory.h"
 #include "lora/adapter.h"
 #include "lora/names.h"
+#include "ops/kernels.h"
 #include "schema/family.h"
 
-enum { CHUNK = 1 << 20 }; /* bytes read at once, and at least a row */
+enum { CHUNK = 1 << 18 }; /* numbers read at once, and at least a row */
 
-static bool is_known(const sheaf_lora *lora, const sheaf_tensor *t)
+static bool is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
 {
     for (int i = 0; i < lora->nsaved; i++)
         if (lora->saved[i] == t)
             return true;
+    return false;
+}
+
+static bool is_known(const sheaf_lora *lora, const sheaf_tensor *t)
+{
+    if (is_saved(lora, t))
+        return true;
     for (int i = 0; i < lora->nmodules; i++)
         if (lora->module[i].base == t)
             return true;
@@ -35,25 +43,41 @@ static sheaf_status *find_table(char **name, sheaf_source *adapter, const char *
     return NULL;
 }
 
-static sheaf_status *same_numbers(bool *same, sheaf_source *adapter, const char *one,
-                                  const char *two)
+typedef struct stored {
+    sheaf_source *source;
+    const char *name;
+} stored;
+
+static sheaf_status *read_numbers(float *out, void *buffer, stored x, int64_t row, int64_t rows,
+                                  int64_t cols)
 {
-    const sheaf_source_entry *a = adapter->find(adapter, one), *b = adapter->find(adapter, two);
-    *same = a->dtype == b->dtype && a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1];
-    const int64_t rows = a->shape[0], cols = a->shape[1];
-    const int64_t line = cols * (int64_t)sheaf_dtype_bytes(a->dtype);
-    const int64_t most = line > 0 && line < CHUNK ? CHUNK / line : 1;
-    char *buffer = malloc(2 * (size_t)(most * line) + 1);
-    sheaf_status *st = buffer == NULL ? sheaf__no_memory("tables of the adapter") : NULL;
-    for (int64_t at = 0; at < rows && *same && st == NULL; at += most) {
+    const sheaf_dtype dtype = x.source->find(x.source, x.name)->dtype;
+    sheaf_status *st = x.source->read(x.source, x.name, row, rows, 0, cols, buffer);
+    if (st == NULL)
+        sheaf__kernels_for("ref")->convert(out, SHEAF_F32, buffer, dtype, rows * cols);
+    return st;
+}
+
+/* Of tables of one shape; the types may differ. */
+static sheaf_status *same_numbers(bool *same, stored a, stored b)
+{
+    const sheaf_source_entry *one = a.source->find(a.source, a.name),
+                             *two = b.source->find(b.source, b.name);
+    *same = one->ndim == 2 && two->ndim == 2 && one->shape[0] == two->shape[0] &&
+            one->shape[1] == two->shape[1];
+    const int64_t rows = one->shape[0], cols = one->shape[1];
+    const int64_t most = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
+    float *numbers = *same ? malloc(3 * (size_t)(most * cols) * sizeof *numbers + 1) : NULL;
+    sheaf_status *st = *same && numbers == NULL ? sheaf__no_memory("tables of the adapter") : NULL;
+    for (int64_t at = 0; *same && st == NULL && at < rows; at += most) {
         const int64_t n = rows - at < most ? rows - at : most;
-        char *other = buffer + n * line;
-        st = adapter->read(adapter, one, at, n, 0, cols, buffer);
+        float *other = numbers + most * cols, *buffer = other + most * cols;
+        st = read_numbers(numbers, buffer, a, at, n, cols);
         if (st == NULL)
-            st = adapter->read(adapter, two, at, n, 0, cols, other);
-        *same = st == NULL && memcmp(buffer, other, (size_t)(n * line)) == 0;
+            st = read_numbers(other, buffer, b, at, n, cols);
+        *same = st == NULL && memcmp(numbers, other, (size_t)(n * cols) * sizeof *numbers) == 0;
     }
-    free(buffer);
+    free(numbers);
     return st;
 }
 
@@ -63,7 +87,12 @@ static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, char **table,
 {
     bool same = true;
     sheaf_status *st =
-        *table != NULL && *head != NULL ? same_numbers(&same, adapter, *table, *head) : NULL;
+        *table != NULL && *head != NULL
+            ? same_numbers(&same, (stored){ adapter, *table }, (stored){ adapter, *head })
+            : NULL;
+    if (st == NULL && *table != NULL && *head != NULL)
+        same =
+            same && adapter->find(adapter, *table)->dtype == adapter->find(adapter, *head)->dtype;
     if (st == NULL && !same) {
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s' and '%s'", *table, *head);
         sheaf_expected(st, "the same numbers, as the base ties them (tie_word_embeddings)");
@@ -83,8 +112,6 @@ static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, char **table,
 static void take(const char **taken, sheaf_lora *lora, const sheaf_tensor *t, char **name)
 {
     int at = lora->nsaved;
-    if (t == NULL || *name == NULL || is_known(lora, t))
-        return;
     for (; at > 0 && lora->saved[at - 1] > t; at--) { /* both point into the schema's array */
         lora->saved[at] = lora->saved[at - 1];
         lora->saved_name[at] = lora->saved_name[at - 1];
@@ -110,11 +137,56 @@ sheaf_status *sheaf_lora_take_tables(const char **taken, sheaf_lora *lora,
     if (st == NULL && schema->config.tied && t != NULL && !is_known(lora, t))
         st = join(lora, adapter, &table, &head);
     if (st == NULL) {
-        take(taken, lora, h, &head);
-        take(taken, lora, t, &table);
+        if (h != NULL && head != NULL && !is_known(lora, h))
+            take(taken, lora, h, &head);
+        if (t != NULL && table != NULL && !is_known(lora, t))
+            take(taken, lora, t, &table);
     }
     free(table);
     free(head);
+    return st;
+}
+
+/* The copy of a module's weight in the file, where it is another than the base's; else NULL. */
+static sheaf_status *other_copy(char **name, const sheaf_lora_module *m, sheaf_source *adapter,
+                                sheaf_source *base, const char *in_base)
+{
+    bool same = true;
+    *name = NULL;
+    char *copy = NULL;
+    if (asprintf(&copy, SHEAF_PEFT_PREFIX "%s.base_layer.weight", m->base->module) < 0)
+        return sheaf__no_memory("tables of the adapter");
+    sheaf_status *st =
+        adapter->find(adapter, copy) == NULL || base->find(base, in_base) == NULL
+            ? NULL
+            : same_numbers(&same, (stored){ adapter, copy }, (stored){ base, in_base });
+    if (st == NULL && !same)
+        *name = copy;
+    else
+        free(copy);
+    return st;
+}
+
+sheaf_status *sheaf_lora_take_copies(const char **taken, sheaf_lora *lora,
+                                     const sheaf_schema *schema, sheaf_source *adapter,
+                                     sheaf_source *base, bool untied)
+{
+    const sheaf__family *family = sheaf__family_for(&schema->config);
+    const sheaf_tensor *head = sheaf_schema_find(schema, family->head);
+    sheaf_status *st = NULL;
+    for (int i = 0; i < lora->nmodules && st == NULL; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        const bool is_head = m->base == head, is_table = strcmp(m->base->name, family->table) == 0;
+        char *name = NULL, *twin = NULL;
+        st = other_copy(&name, m, adapter, base, untied && is_head ? family->table : m->base->name);
+        if (name != NULL && untied && is_table && head != NULL && (twin = strdup(name)) == NULL)
+            st = sheaf__no_memory("tables of the adapter");
+        if (twin != NULL && !is_saved(lora, head)) /* PEFT's is the one tensor of both uses */
+            take(taken, lora, head, &twin);
+        if (name != NULL)
+            take(taken, lora, m->base, &name);
+        free(twin);
+    }
     return st;
 }
 

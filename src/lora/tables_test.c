@@ -256,10 +256,91 @@ static void test_tables__what_is_taken_and_what_is_not(void **state)
     }
 }
 
+#define COPY P "model.embed_tokens.base_layer.weight"
+#define HEAD_COPY P "lm_head.base_layer.weight"
+
+/* PEFT 0.21 loads them all; of a tied table its copy is the head's too. */
+static void test_tables__copies_of_the_base_count_where_they_differ(void **state)
+{
+    static const struct {
+        const char *name, *targets;
+        bool untied;
+        table file[3];
+        const char *odd, *tensors[2], *names[2];
+    } rows[] = {
+        { "the same", "embed_tokens", false, { { COPY, 2, VOCAB, 0 } }, NULL, { NULL }, { NULL } },
+        { "in half precision",
+          "embed_tokens",
+          false,
+          { { COPY, 2, VOCAB, 1 } },
+          NULL,
+          { NULL },
+          { NULL } },
+        { "another",
+          "embed_tokens",
+          false,
+          { { COPY, 2, VOCAB, 0 } },
+          COPY,
+          { "model.embed_tokens.weight" },
+          { COPY } },
+        { "of a tied one",
+          "embed_tokens",
+          true,
+          { { COPY, 2, VOCAB, 0 } },
+          COPY,
+          { "model.embed_tokens.weight", "lm_head.weight" },
+          { COPY, COPY } },
+        { "of a layer",
+          "lm_head",
+          false,
+          { { HEAD_COPY, 2, VOCAB, 0 } },
+          HEAD_COPY,
+          { "lm_head.weight" },
+          { HEAD_COPY } },
+        { "of both, one differs",
+          "embed_tokens,lm_head",
+          false,
+          { { COPY, 2, VOCAB, 0 }, { HEAD_COPY, 2, VOCAB, 0 } },
+          HEAD_COPY,
+          { "lm_head.weight" },
+          { HEAD_COPY } },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_schema *schema = schema_of(false);
+        static const table tables[] = { { "model.embed_tokens.weight", 2, VOCAB, 0 },
+                                        { "lm_head.weight", 2, VOCAB, 0 },
+                                        { NULL } };
+        sheaf_lora_options o;
+        sheaf_lora *lora;
+        const char *taken = NULL;
+        fake f, base;
+        int n = 0;
+        CHECK_OK(sheaf__lora_options_default(&o));
+        CHECK_OK(sheaf__lora_set_targets(&o, rows[i].targets));
+        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        file_of(&f, lora, rows[i].file, rows[i].odd);
+        file_of(&base, lora, tables, NULL);
+        sheaf_source *adapter = &f.it.source;
+        CHECK_OK(
+            sheaf_lora_take_copies(&taken, lora, schema, adapter, &base.it.source, rows[i].untied));
+        CHECK_OK(sheaf_lora_fit(&adapter, lora));
+        for (; n < 2 && rows[i].names[n] != NULL; n++)
+            if (n >= lora->nsaved || strcmp(lora->saved[n]->name, rows[i].tensors[n]) != 0 ||
+                strcmp(lora->saved_name[n], rows[i].names[n]) != 0)
+                fail_msg("%s: %s is not taken", rows[i].name, rows[i].tensors[n]);
+        if (lora->nsaved != n || (taken != NULL) != (n > 0))
+            fail_msg("%s: %d taken", rows[i].name, lora->nsaved);
+        sheaf_lora_free(lora);
+        sheaf_lora_options_release(&o);
+        sheaf_schema_free(schema);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables__what_is_taken_and_what_is_not),
+        cmocka_unit_test(test_tables__copies_of_the_base_count_where_they_differ),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -267,7 +267,7 @@ sheaf_status *sheaf__check_adapter_base(const sheaf__opened *o, const char *mode
 }
 
 static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how,
-                                  const sheaf_lora_options *options)
+                                  const sheaf_lora_options *options, bool untied)
 {
     const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
     const char *table = NULL;
@@ -280,6 +280,8 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
             st = sheaf_lora_check_file(options, o->adapter);
         if (st == NULL)
             st = sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter);
+        if (st == NULL)
+            st = sheaf_lora_take_copies(&table, o->lora, o->schema, o->adapter, o->base, untied);
         if (st == NULL)
             st = sheaf_lora_fit(&o->adapter, o->lora);
         if (st == NULL && !how->base_known)
@@ -443,7 +445,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         if (untied)
             st = untie(out, how->slices);
         if (st == NULL)
-            st = open_adapter(out, how, options);
+            st = open_adapter(out, how, options, untied);
     }
     if (st == NULL)
         st = lay_over(out, untied);

@@ -213,6 +213,7 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
 {
     sheaf_lora_options options = { 0 };
     char *path = NULL;
+    const char *copy = NULL;
     sheaf_status *st = sheaf_peft_config_path(&path, dir);
     if (st == NULL)
         st = sheaf_lora_options_read(&options, path, events);
@@ -226,6 +227,8 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
             &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
     if (st == NULL)
         st = sheaf_lora_check_file(&options, a->adapter);
+    if (st == NULL)
+        st = sheaf_lora_take_copies(&copy, a->lora, schema, a->adapter, a->base, false);
     if (st == NULL)
         st = sheaf_lora_fit(&a->adapter, a->lora);
     sheaf_lora_options_release(&options);
