@@ -98,6 +98,17 @@ hollow "$work/gptq/model.safetensors" 100 '{"x.weight":{"dtype":"U8","shape":[10
 echo '{"model_type": "x", "quantization_config": {"load_in_4bit": true}}' >"$work/gptq/config.json"
 runs "bitsandbytes" 3 "'x.weight' of the base.*quantized weights \(bitsandbytes, 4 bits\)" merge "$work/gptq" "$work/small" "$work/no"
 absent "nothing of these either" "$work/no"
+# Weights in floats are not quantized, whatever a config that came with another form of them says.
+m=$(copy_model tiny_llama)
+for config in '"quantization_config": {"load_in_4bit": true}, ' '"text_config": {"a": 1, "quantization_config": {"quant_method": "gptq", "bits": 4}}, '; do
+    sed "s/^{/{$config/" "$llama/tiny_llama/hf/config.json" >"$m/config.json"
+    runs "a stale quantization_config is left out" 0 'warning: .*weights in floats: quantization_config \((bitsandbytes|GPTQ), 4 bits\)' merge "$m" "$llama/tiny_llama/lora/adapter_final" "$work/plain"
+    check "of the config too" sh -c '! grep -q quantization_config "$1"' . "$work/plain/config.json"
+    runs "verify says so" 0 'conflict: .*weights in floats' verify "$m"
+    runs "convert leaves it out as well" 0 . convert "$m" "$work/plain2" --to hf
+    check "of its config too" sh -c '! grep -q quantization_config "$1"' . "$work/plain2/config.json"
+    rm -rf "$work/plain" "$work/plain2"
+done
 interrupt() { # interrupt SIGNAL: sends it while the partial folder stands
     local code=0 pid
     mkdir -p "$work/hit"

@@ -135,7 +135,7 @@ static sheaf_status *open_moments(sheaf__converter *k)
         sheaf__catalog_keep(c, SHEAF_MOMENT);
         st = sheaf__catalog_source(&inner, c, true);
     }
-    return st != NULL ? st : sheaf__cast_source(&k->moments, inner, NULL, k->o->stop);
+    return st != NULL ? st : sheaf__cast_source(&k->moments, inner, NULL, NULL, k->o->stop);
 }
 
 /* The model and the factors of the adapter. `source` is closed after a failure. */
@@ -152,6 +152,20 @@ static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
     for (int64_t i = 0; st == NULL && i < (*source)->count(*source); i++)
         k->report->adapted += sheaf__ends_with((*source)->entry(*source, i)->name, ".matrix_A.0");
     return st;
+}
+
+static void tell_kept(const sheaf__converter *k)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < k->source->count(k->source); i++) {
+        const sheaf_dtype d = k->source->entry(k->source, i)->dtype;
+        kept += d != *k->o->dtype && sheaf__dtype_can(d, *k->o->dtype);
+    }
+    if (kept > 0)
+        sheaf_warn(k->o->events,
+                   "%s: quantized weights keep their types, and so do %" PRId64
+                   " tensors that they are read with (scales, zero points)",
+                   k->o->src, kept);
 }
 
 /* Weights and buffers; LoRA that lies beside them is merged as SAT's own merge does. */
@@ -193,7 +207,11 @@ static sheaf_status *open_source(sheaf__converter *k)
                                           : sheaf__catalog_source(&inner, c, false);
     if (st == NULL && k->o->adapter != NULL)
         st = adapt(k, &inner);
-    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+    if (st == NULL)
+        st = sheaf__cast_source(&k->source, inner, k->o->dtype, k->config, k->o->stop);
+    if (st == NULL && k->o->dtype != NULL)
+        tell_kept(k);
+    return st;
 }
 
 /* ---- the whole ---- */

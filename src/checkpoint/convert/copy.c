@@ -9,6 +9,7 @@
 #include "checkpoint/store/stream.h"
 #include "comm/doing.h"
 #include "comm/process.h"
+#include "dialects/common/quantised.h"
 
 enum { CHUNK = 2 << 20, MOST_THREADS = 8, TOLD = 64 << 20 };
 
@@ -218,8 +219,14 @@ static void cast_close(sheaf_source *self)
 }
 
 sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype,
-                                 const atomic_int *stop)
+                                 const char *config, const atomic_int *stop)
 {
+    sheaf__quantised packed = { 0 };
+    sheaf_status *st = dtype != NULL ? sheaf__quantised_find(&packed, inner, config) : NULL;
+    if (st != NULL) {
+        inner->close(inner);
+        return st;
+    }
     const int64_t n = inner->count(inner);
     cast_source *s = calloc(1, sizeof *s);
     sheaf_source_entry *entry = calloc((size_t)n + 1, sizeof *entry);
@@ -227,13 +234,16 @@ sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const 
         free(s);
         free(entry);
         inner->close(inner);
+        sheaf__quantised_release(&packed);
         return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
     }
     for (int64_t i = 0; i < n; i++) {
         entry[i] = *inner->entry(inner, i);
-        if (dtype != NULL && is_float(entry[i].dtype))
+        if (dtype != NULL && is_float(entry[i].dtype) &&
+            !sheaf__quantised_keeps(&packed, entry[i].name))
             entry[i].dtype = *dtype;
     }
+    sheaf__quantised_release(&packed);
     *s = (cast_source){
         { cast_find, cast_count, cast_entry, cast_read, cast_close }, inner, stop, n, entry
     };

@@ -14,10 +14,11 @@ bool sheaf__dtype_can(sheaf_dtype from, sheaf_dtype to);
 bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n);
 
 /* sheaf__cast_source - `inner` (owned from now on, also after a failure) with floating-point
- * tensors in `dtype`; NULL keeps dtypes. read() fails with SHEAF_E_STOPPED once *stop is not 0.
- * Thread-safe. */
+ * tensors in `dtype`; NULL keeps dtypes. Quantized weights keep theirs, and what they are read
+ * with; `config`, which may be NULL, is the model's and may say that they are. read() fails with
+ * SHEAF_E_STOPPED once *stop is not 0. Thread-safe. */
 sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype,
-                                 const atomic_int *stop);
+                                 const char *config, const atomic_int *stop);
 
 /* sheaf__both_sources - the tensors of two sources that have no name in common; both stay the
  * caller's. */

@@ -163,5 +163,6 @@ sheaf_status *sheaf__convert_inside(sheaf__converter *k)
         return st;
     k->catalog = NULL;
     st = sheaf__catalog_source(&inner, c, true);
-    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+    return st != NULL ? st
+                      : sheaf__cast_source(&k->source, inner, k->o->dtype, k->config, k->o->stop);
 }

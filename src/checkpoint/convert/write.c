@@ -427,7 +427,7 @@ static sheaf_status *take_adapter(sheaf__converter *k)
     if (st == NULL && (st = check_adapter(inner, config, k->o)) != NULL)
         inner->close(inner);
     free(config);
-    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, NULL, k->o->stop);
 }
 
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)

@@ -10,6 +10,7 @@
 #include "base/no_memory.h"
 #include "base/output.h"
 #include "checkpoint/store/own_catalog.h"
+#include "dialects/common/quantised.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
@@ -263,6 +264,9 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_merge_options 
         p->checked = !c->as_stored;
         st = refuse_own_lora(c, o->base);
     }
+    const sheaf_finding *stale = st == NULL ? sheaf__catalog_finding(c, "conflict") : NULL;
+    if (stale != NULL && stale->severity == SHEAF_WARNING)
+        sheaf_warn(o->events, "%s: %s", stale->path, stale->found);
     if (st == NULL)
         st = take_config(p, c, o);
     if (st != NULL) {
@@ -480,15 +484,17 @@ static sheaf_status *set_tiles(sheaf__merge_tensor *t)
 
 static sheaf_status *set_types(sheaf__merge_plan *p, const sheaf_dtype *dtype)
 {
-    sheaf_status *st = NULL;
+    sheaf__quantised packed = { 0 };
+    sheaf_status *st = dtype != NULL ? sheaf__quantised_find(&packed, p->base, p->config) : NULL;
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &p->tensor[i];
         const sheaf_dtype was = t->base->dtype;
-        const bool number = was == SHEAF_F32 || was == SHEAF_BF16 ||
-                            was == SHEAF_F16; /* others are copied as they are */
+        const bool number = (was == SHEAF_F32 || was == SHEAF_BF16 || was == SHEAF_F16) &&
+                            !sheaf__quantised_keeps(&packed, t->name); /* copied as they are */
         t->out_dtype = dtype != NULL && number ? *dtype : was;
         st = set_tiles(t);
     }
+    sheaf__quantised_release(&packed);
     return st;
 }
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
+#include "dialects/common/quantised.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/wrapped.h"
@@ -420,6 +421,8 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
 {
     sheaf_config config;
     sheaf_status *st = sheaf__catalog_unwrap(c);
+    if (st == NULL)
+        st = sheaf__catalog_stale_quantization(c);
     if (st != NULL)
         return st;
     const char *by_tensors = sheaf__family_of(c);

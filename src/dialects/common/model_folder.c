@@ -235,6 +235,55 @@ sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key,
     return sheaf__text_take(out, &text);
 }
 
+sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key)
+{
+    const char *begin, *end, *inside;
+    bool empty;
+    sheaf_status *st = find_value(json, key, &begin, &end, &inside, &empty);
+    if (st == NULL && begin == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "config.json"), "'%s'", key);
+    if (st == NULL && (*out = strndup(begin, (size_t)(end - begin))) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "config.json");
+    return st;
+}
+
+sheaf_status *sheaf_hf_config_without(char **out, const char *json, const char *key)
+{
+    static const char blanks[] = " \t\r\n";
+    const char *begin, *end, *inside;
+    bool empty;
+    sheaf_text text = { 0 };
+    sheaf_status *st = find_value(json, key, &begin, &end, &inside, &empty);
+    if (st != NULL)
+        return sheaf_in(st, "config.json");
+    if (begin == NULL) {
+        sheaf__text_add(&text, "%s", json);
+        return sheaf__text_take(out, &text);
+    }
+    do /* back over the colon to where the key begins */
+        begin--;
+    while (*begin != ':');
+    do
+        begin--;
+    while (*begin != '"');
+    do
+        begin--;
+    while (*begin != '"');
+    end += strspn(end, blanks);
+    if (*end == ',')
+        end += 1 + strspn(end + 1, blanks);
+    else { /* the last one: the comma before it goes */
+        while (begin > inside && strchr(blanks, begin[-1]) != NULL)
+            begin--;
+        begin -= begin > inside && begin[-1] == ',';
+        while (end > json && strchr(blanks, end[-1]) != NULL)
+            end--; /* the blanks before the brace stay */
+    }
+    sheaf__text_bytes(&text, json, (size_t)(begin - json));
+    sheaf__text_add(&text, "%s", end);
+    return sheaf__text_take(out, &text);
+}
+
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype)
 {
     const char *begin, *end, *inside, *name = sheaf_dtype_torch_name(dtype);

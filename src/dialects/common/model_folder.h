@@ -30,6 +30,10 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);
 /* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the
  * key added; all else keeps its spelling. `value` is JSON, as "\"bfloat16\"". */
 sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value);
+/* sheaf_hf_config_get - the JSON of the value of a key, which must be there. */
+sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key);
+/* sheaf_hf_config_without - the text without a key. */
+sheaf_status *sheaf_hf_config_without(char **out, const char *json, const char *key);
 /* sheaf_hf_config_with_dtype - the text with dtype (5.x) or torch_dtype (4.x) set, whichever it
  * uses. */
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype);

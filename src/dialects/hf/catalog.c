@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
+#include "dialects/common/quantised.h"
 #include "dialects/common/rank_parts.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/wrapped.h"
@@ -146,6 +147,8 @@ static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
             hints->config_only || (hints->as_stored && in_order && !is_pickled(*out));
     if (st == NULL && (*out)->as_stored)
         st = sheaf__catalog_unwrap(*out);
+    if (st == NULL && (*out)->as_stored)
+        st = sheaf__catalog_stale_quantization(*out);
     else if (st == NULL)
         st = sheaf__catalog_check_model(*out, damaged);
     if (st != NULL) {

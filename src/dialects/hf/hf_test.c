@@ -665,6 +665,26 @@ static void test_config_set__changes_one_value_and_nothing_else(void **state)
     CHECK_FAILS(sheaf_hf_config_set(&got, "[]", "a", "1"), SHEAF_E_FORMAT, "an object");
 }
 
+static void test_config_without__takes_one_key_out(void **state)
+{
+    static const struct {
+        const char *json, *key, *want;
+    } rows[] = {
+        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "b", "{\"a\": 1e-05 }\n" },
+        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "a", "{\"b\" : [1, {\"a\": 2}] }\n" },
+        { "{\n  \"a\": 1,\n  \"b\" :\n{\"x\": \"}:\\\"\"},\n  \"c\": 2\n}\n", "b",
+          "{\n  \"a\": 1,\n  \"c\": 2\n}\n" },
+        { "{\n  \"a\": 1\n}\n", "a", "{\n}\n" },
+        { "{\"a\": 1}", "c", "{\"a\": 1}" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *got = NULL;
+        CHECK_OK(sheaf_hf_config_without(&got, rows[i].json, rows[i].key));
+        assert_string_equal(got, rows[i].want);
+        free(got);
+    }
+}
+
 static void test_config_dtype__in_the_spelling_of_the_file(void **state)
 {
     static const struct {
@@ -703,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_write__gives_the_folders_that_transformers_writes),
         cmocka_unit_test(test_specs__take_the_stored_dtypes_or_one),
         cmocka_unit_test(test_config_set__changes_one_value_and_nothing_else),
+        cmocka_unit_test(test_config_without__takes_one_key_out),
         cmocka_unit_test(test_config_dtype__in_the_spelling_of_the_file),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -1,0 +1,158 @@
+/* quantised.c - see quantised.h. */
+#include "dialects/common/quantised.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/no_memory.h"
+#include "dialects/common/model_folder.h"
+#include "schema/config_keys.h"
+
+static const char key[] = "quantization_config";
+
+/* Numbers that only a scale gives a meaning. int64 and bool are positions and masks. */
+static bool is_packed(sheaf_dtype d)
+{
+    return d != SHEAF_F64 && d != SHEAF_F32 && d != SHEAF_BF16 && d != SHEAF_F16 &&
+           d != SHEAF_I64 && d != SHEAF_U64 && d != SHEAF_BOOL && d != SHEAF_C64;
+}
+
+/* *how: the object that says it, at the top or of the text model; false: none does. */
+static bool says_so(char how[SHEAF__QUANTIZATION], bool *inner, const char *config)
+{
+    json_t *root = NULL;
+    if (config == NULL)
+        return false;
+    sheaf_status_free(sheaf__json_parse(&root, config, strlen(config)));
+    const json_t *value = json_object_get(root, key);
+    *inner = !json_is_object(value);
+    if (*inner)
+        value = json_object_get(json_object_get(root, "text_config"), key);
+    const bool yes = json_is_object(value);
+    how[0] = '\0';
+    if (yes)
+        sheaf__quantization_name(how, value);
+    json_decref(root);
+    return yes;
+}
+
+/* ---- a config that is stale ---- */
+
+static const char *name_of(const void *self, int64_t i)
+{
+    return ((const sheaf_catalog *)self)->tensor[i].told.name;
+}
+
+/* The text without the key, in text_config where it is there. */
+static sheaf_status *without(char **out, const char *config, bool inner)
+{
+    char *text = NULL, *part = NULL, *edited = NULL;
+    sheaf_status *st = inner ? sheaf_hf_config_get(&text, config, "text_config") : NULL;
+    if (!inner)
+        return sheaf_hf_config_without(out, config, key);
+    if (st == NULL)
+        st = sheaf_hf_config_without(&part, text, key);
+    if (st == NULL)
+        st = sheaf_hf_config_set(&edited, config, "text_config", part);
+    free(text);
+    free(part);
+    *out = edited;
+    return st;
+}
+
+sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
+{
+    char how[SHEAF__QUANTIZATION], *edited = NULL;
+    bool inner;
+    if (c->count == 0 || !says_so(how, &inner, c->config) ||
+        sheaf__quantization_by_names(name_of, c, c->count) != NULL ||
+        sheaf__catalog_finding(c, "unread") != NULL)
+        return NULL;
+    for (int64_t i = 0; i < c->count; i++)
+        if (is_packed(c->tensor[i].told.dtype))
+            return NULL;
+    sheaf_status *st = without(&edited, c->config, inner);
+    if (st != NULL)
+        return sheaf__catalog_defect(c, c->config_path != NULL ? c->config_path : c->root, st);
+    free(c->config);
+    c->config = edited;
+    return sheaf__catalog_notef(
+        c, SHEAF_WARNING, "conflict", c->config_path != NULL ? c->config_path : c->root, "",
+        "quantized weights, as quantization_config says",
+        "sheaf convert {} {+plain} --to hf{config}",
+        "weights in floats: quantization_config (%s) is of another form of the model and is left out",
+        how[0] != '\0' ? how : "of an unknown kind");
+}
+
+/* ---- what must not be rounded ---- */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static const char *source_name(const void *self, int64_t i)
+{
+    sheaf_source *source = (sheaf_source *)self;
+    return source->entry(source, i)->name;
+}
+
+sheaf_status *sheaf__quantised_find(sheaf__quantised *out, sheaf_source *source, const char *config)
+{
+    char how[SHEAF__QUANTIZATION];
+    bool inner;
+    const int64_t n = source->count(source);
+    *out = (sheaf__quantised){ 0 };
+    if ((out->module = calloc((size_t)n + 1, sizeof *out->module)) == NULL)
+        return sheaf__no_memory("list of tensors");
+    out->any = says_so(how, &inner, config) ||
+               sheaf__quantization_by_names(source_name, source, n) != NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        const char *dot = strrchr(e->name, '.');
+        out->any = out->any || (is_packed(e->dtype) && e->dtype != SHEAF_U8 &&
+                                e->dtype != SHEAF_I8 && e->dtype != SHEAF_I32);
+        if (dot == NULL || !is_packed(e->dtype))
+            continue;
+        out->module[out->count] = strndup(e->name, (size_t)(dot - e->name));
+        if (out->module[out->count++] == NULL) {
+            out->count--;
+            sheaf__quantised_release(out);
+            return sheaf__no_memory("list of tensors");
+        }
+    }
+    qsort(out->module, (size_t)out->count, sizeof *out->module, by_text);
+    return NULL;
+}
+
+bool sheaf__quantised_keeps(const sheaf__quantised *q, const char *name)
+{
+    static const char *const words[] = {
+        "scale", "absmax", "quant_map", "zero", "SCB", "codebook"
+    };
+    char module[600], *at = module;
+    const char *last = strrchr(name, '.');
+    last = last != NULL ? last + 1 : name;
+    if (!q->any)
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(last, words[i]) != NULL)
+            return true;
+    snprintf(module, sizeof module, "%s", name);
+    for (char *dot; (dot = strrchr(module, '.')) != NULL;) { /* beside packed numbers, or below */
+        *dot = '\0';
+        if (bsearch(&at, q->module, (size_t)q->count, sizeof *q->module, by_text) != NULL)
+            return true;
+    }
+    return false;
+}
+
+void sheaf__quantised_release(sheaf__quantised *q)
+{
+    for (int64_t i = 0; i < q->count; i++)
+        free(q->module[i]);
+    free(q->module);
+    *q = (sheaf__quantised){ 0 };
+}

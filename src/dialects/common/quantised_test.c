@@ -1,0 +1,85 @@
+/* quantised_test.c - which tensors of a quantized model mean something else in another dtype. */
+#include "tests/check.h"
+#include "tests/fake_source.h"
+
+#include "dialects/common/quantised.h"
+
+enum { MOST = 8 };
+
+typedef struct row {
+    const char *name;
+    sheaf_dtype dtype;
+    bool keeps;
+} row;
+
+static const struct {
+    const char *what, *config;
+    row tensor[MOST];
+} models[] = {
+    { "FP8 in blocks",
+      "{\"quantization_config\": {\"quant_method\": \"fp8\"}}",
+      { { "a.mlp.weight", SHEAF_F8_E4M3, true },
+        { "a.mlp.weight_scale_inv", SHEAF_F32, true },
+        { "a.mlp.bias", SHEAF_BF16, true },
+        { "a.attn.k_scale", SHEAF_F32, true },
+        { "a.norm.weight", SHEAF_F32, false },
+        { "a.weight", SHEAF_F32, false } } },
+    { "FP8 without a config",
+      NULL,
+      { { "a.weight", SHEAF_F8_E4M3, true },
+        { "a.input_scale", SHEAF_F32, true },
+        { "norm.weight", SHEAF_F32, false } } },
+    { "bitsandbytes, 4 bits",
+      NULL,
+      { { "a.weight", SHEAF_U8, true },
+        { "a.weight.absmax", SHEAF_F32, true },
+        { "a.weight.quant_map", SHEAF_F32, true },
+        { "a.weight.nested_absmax", SHEAF_F32, true },
+        { "a.weight.quant_state.bitsandbytes__nf4", SHEAF_U8, true },
+        { "head.weight", SHEAF_F16, false } } },
+    { "bitsandbytes, 8 bits",
+      NULL,
+      { { "a.weight", SHEAF_I8, true }, { "a.SCB", SHEAF_F32, true }, { "b", SHEAF_F32, false } } },
+    { "GPTQ",
+      NULL,
+      { { "a.qweight", SHEAF_I32, true },
+        { "a.scales", SHEAF_F16, true },
+        { "a.g_idx", SHEAF_I32, true },
+        { "b.weight", SHEAF_F16, false } } },
+    { "HQQ, by its config alone",
+      "{\"text_config\": {\"quantization_config\": {\"quant_method\": \"hqq\"}}}",
+      { { "a.W_q", SHEAF_U8, true },
+        { "a.zero", SHEAF_F16, true },
+        { "b.weight", SHEAF_F16, false } } },
+    { "masks and positions of a model in floats",
+      "{}",
+      { { "h.0.attn.bias", SHEAF_U8, false },
+        { "h.0.attn.c_attn.weight", SHEAF_F32, false },
+        { "e.position_ids", SHEAF_I64, false },
+        { "e.scale", SHEAF_F32, false } } },
+};
+
+static void test_quantised__what_must_not_be_rounded(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        fake_source f = { { fake_find, fake_count, fake_entry, NULL, NULL }, 0, { { 0 } } };
+        sheaf__quantised q;
+        for (; f.n < MOST && models[i].tensor[f.n].name != NULL; f.n++)
+            f.entry[f.n] = (sheaf_source_entry){
+                models[i].tensor[f.n].name, models[i].tensor[f.n].dtype, 2, { 4, 4 }
+            };
+        CHECK_OK(sheaf__quantised_find(&q, &f.source, models[i].config));
+        for (int k = 0; k < f.n; k++)
+            if (sheaf__quantised_keeps(&q, f.entry[k].name) != models[i].tensor[k].keeps)
+                fail_msg("%s: %s", models[i].what, f.entry[k].name);
+        sheaf__quantised_release(&q);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quantised__what_must_not_be_rounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
