@@ -283,6 +283,22 @@ void sheaf__names_free(char **names, int64_t count)
     free(names);
 }
 
+/* What git leaves in the place of a large file until git-lfs fetches it: a text of three lines. */
+static sheaf_status *refuse_pointer(int fd, int64_t size, const char *path)
+{
+    static const char begin[] = "version https://git-lfs.github.com/spec/v1\n";
+    char text[1024];
+    if (size >= (int64_t)sizeof text || size < (int64_t)sizeof begin - 1 ||
+        pread(fd, text, (size_t)size, 0) != size || memcmp(text, begin, sizeof begin - 1) != 0)
+        return NULL;
+    text[size] = '\0';
+    const char *bytes = strstr(text, "\nsize ");
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "the file itself");
+    sheaf_found(st, "a pointer of git-lfs to %lld bytes",
+                bytes == NULL ? 0 : strtoll(bytes + 6, NULL, 10));
+    return sheaf_try_this(st, "git lfs pull, in the repository that it lies in");
+}
+
 sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
 {
     int fd;
@@ -301,6 +317,8 @@ sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
     else if (!S_ISREG(about.st_mode))
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a regular file"),
                          S_ISDIR(about.st_mode) ? "a folder" : "a pipe, socket or device");
+    else
+        st = refuse_pointer(fd, about.st_size, path);
     if (st != NULL) {
         close(fd);
         return st;
