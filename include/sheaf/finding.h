@@ -19,6 +19,7 @@ typedef enum sheaf_severity {
  *   conflict     two pieces for one box, facts that contradict each other
  *   replica      copies of a replicated tensor differ between ranks
  *   not-finite   NaN or Inf
+ *   zeros        weights that are zero throughout
  *   class        tensors of another model class than the config says
  *   unmerged     LoRA not merged into its weights
  *   padded       vocabulary rows that exist only as padding

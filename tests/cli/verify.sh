@@ -51,6 +51,16 @@ runs "--quick reads no data" 0 'sound, as far as its structure tells' verify --q
 poke "$m/model.safetensors" $((size - 4)) 00 00 80 ff
 finding "so is an Inf" not-finite defect '0 NaN and 1 Inf' "$m"
 
+# What git leaves in the place of a file until git-lfs fetches it.
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 4976698672\n' 7 >"$work/pointer"
+for file in model.safetensors config.json; do
+    m=$(copy_model tiny_llama)
+    cp "$work/pointer" "$m/$file"
+    finding "a pointer of git-lfs: $file" damaged defect "$file: a pointer of git-lfs to 4976698672 bytes.*git lfs pull" "$m"
+    runs "is not run" 3 "$file.*a pointer of git-lfs.*git lfs pull" eval --model "$m" --data "$llama/tiny_llama/fwd_inputs.safetensors"
+done
+runs "nor learnt from" 3 'a pointer of git-lfs.*git lfs pull' eval --model "$llama/tiny_llama/hf" --data "$work/pointer"
+
 # A head under a config that ties it to the table: verify, convert and merge give one answer.
 m=$(copy_model tiny_llama)
 sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$m/config.json"

@@ -15,6 +15,7 @@
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/store.h"
 #include "checkpoint/tools/verify_adapter.h"
+#include "checkpoint/tools/verify_zeros.h"
 #include "catalog/private.h"
 #include "formats/torch.h"
 #include "ops/pool.h"
@@ -52,11 +53,13 @@ typedef struct verifier {
     const sheaf_verify_options *options;
     task *task;
     int64_t ntasks, capacity;
-    counts *seen;          /* of each tensor */
-    char **buffer;         /* [threads] CHUNK each */
-    sheaf_status **st;     /* [ntasks] what a task met; told in order */
-    sheaf_checkpoint *own; /* of sheaf's own dialect */
-    pthread_mutex_t lock;  /* of the findings, which slices add to */
+    counts *seen;   /* of each tensor */
+    int64_t *first; /* of each tensor: its first piece in `zeros`; behind them their number */
+    _Atomic unsigned char *zeros; /* of each piece, as sheaf__look_for_numbers() has it */
+    char **buffer;                /* [threads] CHUNK each */
+    sheaf_status **st;            /* [ntasks] what a task met; told in order */
+    sheaf_checkpoint *own;        /* of sheaf's own dialect */
+    pthread_mutex_t lock;         /* of the findings, which slices add to */
     _Atomic int64_t done;
     int64_t total;
 } verifier;
@@ -228,8 +231,10 @@ static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
     if (st == NULL)
         st = sheaf__file_read_at(fd, buffer, bytes, t->offset, file->path);
     st = sheaf__catalog_done(fd, file, st);
-    if (st == NULL)
+    if (st == NULL) {
         count_special(&v->seen[t->tensor], buffer, bytes, p->dtype);
+        sheaf__look_for_numbers(&v->zeros[v->first[t->tensor] + t->piece], buffer, bytes);
+    }
     return st;
 }
 
@@ -246,9 +251,11 @@ static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
         memset(buffer, 0, (size_t)(t->count * w * bytes)); /* what is not in the piece */
         st =
             sheaf__piece_read(&got, v->c, l, &l->piece[t->piece], t->begin, t->count, k, w, buffer);
-        if (st == NULL)
-            count_special(&v->seen[t->tensor], buffer, (size_t)(t->count * w * bytes),
-                          l->told.dtype);
+        if (st == NULL) {
+            const size_t size = (size_t)(t->count * w * bytes);
+            count_special(&v->seen[t->tensor], buffer, size, l->told.dtype);
+            sheaf__look_for_numbers(&v->zeros[v->first[t->tensor] + t->piece], buffer, size);
+        }
     }
     return st;
 }
@@ -409,6 +416,18 @@ static sheaf_status *run_all(verifier *v, int threads)
     return st;
 }
 
+static sheaf_status *make_counts(verifier *v)
+{
+    const int64_t n = v->c->count;
+    v->seen = calloc((size_t)n + 1, sizeof *v->seen);
+    v->first = calloc((size_t)n + 1, sizeof *v->first);
+    for (int64_t i = 0; v->first != NULL && i < n; i++)
+        v->first[i + 1] = v->first[i] + v->c->tensor[i].npieces;
+    if (v->first != NULL)
+        v->zeros = calloc((size_t)v->first[n] + 1, sizeof *v->zeros);
+    return v->seen == NULL || v->zeros == NULL ? sheaf__no_memory(v->c->root) : NULL;
+}
+
 static void release(verifier *v, int threads)
 {
     for (int i = 0; v->buffer != NULL && i < threads; i++)
@@ -416,6 +435,8 @@ static void release(verifier *v, int threads)
     free(v->buffer);
     free(v->st);
     free(v->seen);
+    free(v->first);
+    free(v->zeros);
     free(v->task);
     sheaf_checkpoint_close(v->own);
 }
@@ -429,8 +450,9 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
     const int threads = options->threads < 1              ? 1
                         : options->threads > MOST_THREADS ? MOST_THREADS
                                                           : options->threads;
-    v.seen = calloc((size_t)c->count + 1, sizeof *v.seen);
-    sheaf_status *st = v.seen == NULL ? sheaf__no_memory(v.c->root) : list_all(&v);
+    sheaf_status *st = make_counts(&v);
+    if (st == NULL)
+        st = list_all(&v);
     if (st == NULL && v.ntasks > 0)
         st = run_all(&v, threads);
     if (st == NULL && stopped(&v))
@@ -439,6 +461,8 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
         st = sheaf__catalog_compare(c);
     if (st == NULL)
         st = tell_special(&v);
+    if (st == NULL)
+        st = sheaf__verify_zeros(c, v.zeros, v.first);
     report->read = atomic_load(&v.done);
     report->full = true;
     release(&v, threads);

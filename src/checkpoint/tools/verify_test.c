@@ -114,20 +114,21 @@ static void test_model__every_dtype_is_judged(void **state)
             static const char *const names[2][2] = { { "a.b", "c.d" },
                                                      { "model.layers.0.self_attn.q_proj.weight",
                                                        "model.layers.0.mlp.gate_proj.weight" } };
-            static const char zeros[512];
+            char numbers[512];
             sheaf_safetensors_writer *w = NULL;
             const sheaf_safetensors_spec spec[2] = {
                 { names[known][0], (sheaf_dtype)d, 2, { 8, 8 } },
                 { names[known][1], SHEAF_F32, 2, { 8, 8 } }
             };
             int64_t bytes;
+            memset(numbers, 1, sizeof numbers);
             CHECK_OK(sheaf__remove_tree(at("m"), NULL));
             CHECK_OK(sheaf__make_dirs(at("m"), NULL));
             CHECK_OK(
                 sheaf__safetensors_begin(&w, at("m/model.safetensors"), spec, 2, NULL, 0, NULL));
             for (int i = 0; i < 2; i++) {
                 CHECK_OK(sheaf__safetensors_bytes(&bytes, &spec[i]));
-                CHECK_OK(sheaf__safetensors_write(w, i, 0, zeros, bytes));
+                CHECK_OK(sheaf__safetensors_write(w, i, 0, numbers, bytes));
             }
             CHECK_OK(sheaf__safetensors_finish(w));
             const bool runs = d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16;
