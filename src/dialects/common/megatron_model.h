@@ -27,6 +27,10 @@ typedef struct sheaf__megatron {
 sheaf_status *sheaf__megatron_args(sheaf__megatron *out, sheaf_catalog *c, const sheaf_pickle *args,
                                    const char *path, const char *config_path);
 
+/* sheaf__megatron_of_config - the sizes of c->config, where there are no args. Without a config, or
+ * with one that is not understood, a defect, and m->layers is 0. */
+sheaf_status *sheaf__megatron_of_config(sheaf__megatron *m, sheaf_catalog *c, const char *path);
+
 void sheaf__megatron_release(sheaf__megatron *m);
 
 typedef struct sheaf__megatron_target {

@@ -142,9 +142,16 @@ static sheaf_status *read_common(dcp_reading *r)
         st = sheaf__megatron_args(&r->model, r->catalog,
                                   sheaf__pickle_get(r->common->doc->root, "args"), common,
                                   r->hints->config);
-        sheaf__pickle_int(&r->catalog->step, sheaf__pickle_get(r->common->doc->root, "iteration"));
         r->catalog->tp = (int)(r->model.tp < 65536 ? r->model.tp : 0);
         r->catalog->pp = (int)(r->model.pp < 65536 ? r->model.pp : 0);
+    }
+    if (st == NULL && r->common != NULL)
+        sheaf__pickle_int(&r->catalog->step, sheaf__pickle_get(r->common->doc->root, "iteration"));
+    if (st == NULL && r->megatron && r->model.layers == 0 && r->model.vocab == 0) {
+        st = sheaf__catalog_know(NULL, r->catalog, r->hints,
+                                 (const char *const[]){ r->dir, r->catalog->root, NULL });
+        if (st == NULL)
+            st = sheaf__megatron_of_config(&r->model, r->catalog, common);
     }
     json_decref(object);
     free(json);

@@ -637,6 +637,35 @@ static void test_made__torch_dist_gives_the_model_back(void **state)
     made_free(m);
 }
 
+/* Megatron-Bridge and NeMo keep the args elsewhere. */
+static void test_made__torch_dist_without_args_asks_for_a_config(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
+    made_dcp *d = made_torch_dist(m, 2, 2, 40);
+    char path[600];
+    snprintf(path, sizeof path, "%s/common.pt", d->dir);
+    assert_int_equal(unlink(path), 0);
+    made_file *f = made_begin();
+    made_set_int(f, f->root, "iteration", 5);
+    made_write(f, path);
+    sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "the sizes of the model");
+    assert_non_null(strstr(sheaf__catalog_finding(c, "missing")->cure, "--config"));
+    check_no_source(c);
+    put_config(d, "llama", 37, 2, 24); /* beside it, as one that --config names */
+    c = read_checked(d);
+    CHECK_SOUND(c);
+    assert_true(c->step == 5 && c->vocab == 37 && c->padded_vocab == 40);
+    check_made(c, m, "", 0);
+    sheaf__catalog_free(c);
+    put_config(d, "llama", 37, 3, 24);
+    c = read_checked(d);
+    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "all layers of the model");
+    check_no_source(c);
+    free(d);
+    made_free(m);
+}
+
 /* ---- harm ---- */
 
 static void test_harm__is_named(void **state)
@@ -799,6 +828,7 @@ int main(void)
         cmocka_unit_test(test_config__its_vocabulary_cuts_tables_and_their_moments),
         cmocka_unit_test(test_config__a_word_before_all_names_is_left_out_of_the_moments_too),
         cmocka_unit_test(test_made__torch_dist_gives_the_model_back),
+        cmocka_unit_test(test_made__torch_dist_without_args_asks_for_a_config),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__a_path_out_of_the_folder_is_not_followed),
         cmocka_unit_test(test_harm__a_chunk_beyond_its_tensor_is_named),

@@ -328,7 +328,8 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
     if (word != SHEAF_MEGATRON_MAPPED)
         return sheaf__catalog_note(
             r->catalog, SHEAF_DEFECT, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported",
-            r->dir, key, "tensors of a Llama model with the sizes in the args",
+            r->dir, key,
+            "tensors of a Llama model with the sizes in the args, or in the config where there are none",
             word == SHEAF_MEGATRON_MISFIT ? "another shape" : "a tensor that it does not have", "");
     if (strstr(name, "word_embeddings.weight") != NULL)
         r->model.padded = shape[0];

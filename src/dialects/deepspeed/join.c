@@ -109,6 +109,41 @@ static sheaf_status *check_kind(ds_reading *r, const char *path, const char *nam
     return NULL;
 }
 
+/* The shape that a list of param_shapes, or one of them, gives a parameter. */
+static bool stated_shape(int *ndim, int64_t *shape, const sheaf_pickle *shapes, const char *name)
+{
+    const bool list = sheaf__pickle_is(shapes, SHEAF_PICKLE_LIST);
+    for (int64_t g = 0; g < (list ? sheaf__pickle_count(shapes) : 1); g++)
+        if (sheaf__pickle_shape(
+                ndim, shape,
+                sheaf__pickle_get(list ? sheaf__pickle_item(shapes, g) : shapes, name)))
+            return true;
+    return false;
+}
+
+/* What ZeRO 3 left flat gets the shape that a model's file or the config says. False: none does
+ * that fits. */
+static bool shape_of_flat(int *ndim, int64_t *shape, const ds_reading *r, const char *name,
+                          const sheaf_pickle_tensor *t)
+{
+    bool found = false;
+    for (int64_t i = 0; i < r->nfiles && !found; i++)
+        found = r->file[i].what == DS_MODEL && r->file[i].torch != NULL &&
+                stated_shape(ndim, shape,
+                             sheaf__pickle_get(r->file[i].torch->doc->root, "param_shapes"), name);
+    const sheaf_tensor *known =
+        found || r->schema == NULL ? NULL : sheaf_schema_find(r->schema, name);
+    if (known != NULL) {
+        *ndim = known->ndim;
+        memcpy(shape, known->shape, (size_t)known->ndim * sizeof *shape);
+    }
+    int64_t n = 1;
+    for (int k = 0; (found || known != NULL) && k < *ndim; k++)
+        if (__builtin_mul_overflow(n, shape[k], &n))
+            return false;
+    return (found || known != NULL) && n == t->shape[0];
+}
+
 /* zero/NAME/STATE.pt as a tensor; a missing file is a defect for the weights, nothing for
  * moments. */
 static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name, int kind)
@@ -138,10 +173,17 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
         st = sheaf__catalog_file(&file, r->catalog, path);
+    int ndim = 0;
+    int64_t shape[SHEAF_PICKLE_MAX_DIMS];
+    const bool flat = st == NULL && t->ndim == 1 && (t->shape[0] < 2 || t->stride[0] == 1) &&
+                      shape_of_flat(&ndim, shape, r, name, t);
     if (st == NULL)
-        st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, t->ndim, t->shape);
+        st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? ndim : t->ndim,
+                                   flat ? shape : t->shape);
     if (st == NULL) {
-        const sheaf_piece p = sheaf__piece_of(file, -1, torch, t);
+        const sheaf_piece p = flat ? sheaf__piece_dense(file, -1, t->dtype,
+                                                        sheaf__torch_offset(torch, t), ndim, shape)
+                                   : sheaf__piece_of(file, -1, torch, t);
         out->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
         out->alone = !sheaf__is_vocabulary(name); /* a head may be tied to the table */
         st = sheaf__catalog_piece(r->catalog, out, &p);
@@ -256,6 +298,30 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
     return st;
 }
 
+/* Frozen parameters have no state of an optimizer: their values stay in the model's files. */
+static sheaf_status *add_frozen(ds_reading *r)
+{
+    const ds_file *model = NULL;
+    for (int64_t i = 0; i < r->nfiles; i++) {
+        const ds_file *f = &r->file[i];
+        if (f->what != DS_MODEL)
+            continue;
+        r->dp = f->dp >= r->dp ? f->dp + 1 : r->dp;
+        if (model == NULL && f->mp == 0 && f->torch != NULL)
+            model = f;
+    }
+    const sheaf_pickle *shapes =
+        model == NULL ? NULL : sheaf__pickle_get(model->torch->doc->root, "frozen_param_shapes");
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shapes); i++) {
+        const char *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
+        if (name != NULL && sheaf__catalog_find(r->catalog, name) == NULL)
+            st = sheaf__catalog_defect(r->catalog, model->path,
+                                       sheaf__ds_frozen(r, r->catalog, model, shapes, i));
+    }
+    return st;
+}
+
 sheaf_status *sheaf__ds_universal(ds_reading *r)
 {
     char *zero = NULL, **names = NULL;
@@ -273,6 +339,8 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
             st = check_states(r, dir, names[i]);
         free(dir);
     }
+    if (st == NULL)
+        st = add_frozen(r);
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++)
         if (r->file[i].what == DS_MODEL && r->file[i].torch != NULL)
             st = compare_module(r, &r->file[i], zero);

@@ -118,8 +118,8 @@ static sheaf_status *add_module(ds_reading *r, sheaf_catalog *part, const ds_fil
 
 /* Their values: whole in the model's file, or under stage 3 ceil(elements / dp) in each
  * data-parallel part's. */
-static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_file *model,
-                                const sheaf_pickle *shapes, int64_t i)
+sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file *model,
+                               const sheaf_pickle *shapes, int64_t i)
 {
     const char *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
     int ndim = 0;
@@ -303,7 +303,8 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     if (st == NULL && any)
         st = sheaf__ds_zero(r, r->part[mp], f, mp);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(frozen); i++)
-        st = sheaf__catalog_defect(r->catalog, f->path, add_frozen(r, r->part[mp], f, frozen, i));
+        st = sheaf__catalog_defect(r->catalog, f->path,
+                                   sheaf__ds_frozen(r, r->part[mp], f, frozen, i));
     if (st == NULL)
         st = add_module(r, r->part[mp], f, f->dp >= 0);
     if (st == NULL && !any)

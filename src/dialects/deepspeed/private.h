@@ -37,6 +37,9 @@ bool sheaf__ds_listed(const sheaf_pickle *names, const char *name);
 /* sheaf__ds_parts - fills r->part: masters and moments by the flat groups, or the module where
  * there are none. */
 sheaf_status *sheaf__ds_parts(ds_reading *r);
+/* sheaf__ds_frozen - entry i of frozen_param_shapes of a model's file, into `part`. */
+sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file *model,
+                               const sheaf_pickle *shapes, int64_t i);
 sheaf_status *sheaf__ds_layers(ds_reading *r);
 sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *model, int mp);
 /* sheaf__ds_masters - those of stage 0, with their moments, in the place of the module's tensors in
