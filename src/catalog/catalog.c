@@ -72,6 +72,8 @@ void sheaf__catalog_free(sheaf_catalog *c)
         free(f->found);
         free(f->cure);
     }
+    if (c->held != NULL)
+        closedir(c->held);
     free(c->tensor);
     free(c->file);
     free(c->zip);

@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "base/temporary.h"
 #include "base/text.h"
+#include "checkpoint/store/hold.h"
 #include "checkpoint/store/look.h"
-#include "checkpoint/store/step.h"
 #include "train/contract.h"
 #include "train/export.h"
 #include "train/origin.h"
@@ -52,6 +52,8 @@ void sheaf__run_reading_release(sheaf__run_reading *r)
     free(r->out);
     free(r->fixed);
     free(r->step);
+    if (r->held != NULL)
+        closedir(r->held);
 }
 
 /* OUT of OUT/checkpoints/step-N, or NULL; a link or a path that ends in "/" is fine. */
@@ -72,27 +74,6 @@ static sheaf_status *find_out(char **out, const char *step)
     }
     free(checkpoints);
     free(whole);
-    return st;
-}
-
-/* *step: the newest checkpoint, NULL where there is none. Takes no lock: the run may be going
- * on. */
-static sheaf_status *find_newest(char **step, const char *out)
-{
-    char *dir = NULL, **names = NULL;
-    int64_t n = 0, newest = -1, most = -1, step_at;
-    sheaf_status *st = sheaf__path_join(&dir, out, "checkpoints");
-    if (st == NULL)
-        st = sheaf__list_dir(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n; i++)
-        if (sheaf__step_of(&step_at, names[i], false) && step_at > most) {
-            most = step_at;
-            newest = i;
-        }
-    if (st == NULL && newest >= 0)
-        st = sheaf__path_join(step, dir, names[newest]);
-    sheaf__names_free(names, n);
-    free(dir);
     return st;
 }
 
@@ -159,7 +140,9 @@ sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path,
     const bool run = is_run(path);
     sheaf_status *st = run ? copy_text(&r->out, path) : find_out(&r->out, path);
     if (st == NULL)
-        st = run ? find_newest(&r->step, path) : copy_text(&r->step, path);
+        st = run ? sheaf__step_newest(&r->step, &r->held, path) : copy_text(&r->step, path);
+    if (st == NULL && r->step != NULL && r->held == NULL)
+        r->held = sheaf__step_hold(r->step);
     if (st == NULL && r->step != NULL)
         st = read_checkpoint(r);
     r->alone = r->out == NULL && r->fixed != NULL;
@@ -356,7 +339,8 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 {
     sheaf_checkpoint *checkpoint = NULL;
     char *step = NULL;
-    sheaf_status *st = find_newest(&step, run->out);
+    DIR *held = NULL;
+    sheaf_status *st = sheaf__step_newest(&step, &held, run->out);
     if (st == NULL && step != NULL)
         sheaf_status_free(
             sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
@@ -368,6 +352,8 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
                           run->out, true),
                       "%s", run->out);
     sheaf_checkpoint_close(checkpoint);
+    if (held != NULL)
+        closedir(held);
     free(step);
     return st;
 }
@@ -445,11 +431,13 @@ static sheaf_status *check_contract(const sheaf__run_reading *r)
                           "a newer sheaf, such as the one that wrote it");
 }
 
-static sheaf_status *take_run(sheaf__run_model *run, const sheaf__run_reading *r,
+static sheaf_status *take_run(sheaf__run_model *run, sheaf__run_reading *r,
                               const sheaf__open_options *how, bool as_adapter)
 {
     const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
     sheaf_status *st = check_contract(r);
+    run->held = r->held;
+    r->held = NULL;
     if (st == NULL)
         st = take_words(run, &r->options);
     if (st == NULL)
@@ -584,6 +572,8 @@ void sheaf__run_model_release(sheaf__run_model *run)
     sheaf_checkpoint_close(run->step);
     free(run->base);
     free(run->out);
+    if (run->held != NULL)
+        closedir(run->held);
     free(run->adapter);
     free(run->config);
     free(run->tokenizer);

@@ -1,8 +1,14 @@
 /* checkpoint_test.c - saving and loading a small state on thread ranks. */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "checkpoint/store/hold.h"
+#include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/step.h"
+#include "checkpoint/tools/verify.h"
 #include "checkpoint/store/manifest.h"
 #include "tests/faults/tiny_state.h"
 
@@ -421,6 +427,24 @@ static void test_open__removes_what_a_killed_run_left(void **state)
     free(left);
 }
 
+/* A mount, another user's, or one in use: the run goes on beside it. */
+static void test_open__what_cannot_be_removed_is_told(void **state)
+{
+    fresh();
+    save(3, 1);
+    char *left = NULL;
+    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
+    CHECK_OK(sheaf__make_dirs(left, NULL));
+    told[0] = '\0';
+    sheaf_faults faults = { .op = SHEAF_FAULT_UNLINK, .action = SHEAF_FAULT_FAIL, .n = 1 };
+    CHECK_OK(tiny_save(&(tiny_run){
+        .out = folder, .seed = 5, .step = 5, .ranks = 2, .events = &listener, .faults = &faults }));
+    assert_int_equal(newest(1), 5);
+    assert_null(strstr(told, ": removed"));
+    assert_non_null(strstr(told, ": a save that was never finished, which cannot be removed: "));
+    free(left);
+}
+
 static void test_open__one_run_at_a_time(void **state)
 {
     fresh();
@@ -451,6 +475,72 @@ static void test_keep__the_newest_stay(void **state)
     }; /* 3 is damaged: not counted, not removed */
     for (int step = 1; step <= 6; step++)
         assert_int_equal(exists(in_folder("step-%08d", step)), stays[step - 1]);
+}
+
+/* One that is read stays, until the next save. */
+static void test_keep__what_is_read_stays(void **state)
+{
+    char *path = NULL;
+    DIR *held = NULL;
+    fresh();
+    save(1, 1);
+    CHECK_OK(sheaf__step_newest(&path, &held, folder));
+    assert_non_null(held);
+    assert_non_null(strstr(path, "/step-00000001"));
+    CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 2, .step = 2, .ranks = 2, .keep = 1 }));
+    assert_true(exists(path));
+    closedir(held);
+    CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 3, .step = 3, .ranks = 2, .keep = 1 }));
+    assert_false(exists(path));
+    free(path);
+    bool read = true; /* one that is being removed */
+    const int fd = sheaf__step_take(&read, in_folder("step-00000003"));
+    assert_false(read);
+    assert_null(sheaf__step_hold(in_folder("step-00000003")));
+    close(fd);
+}
+
+/* Verification beside a run that saves every moment and keeps one: always whole, never empty. */
+static void test_keep__a_reader_looks_again(void **state)
+{
+    fresh();
+    save(1, 1);
+    const pid_t pid = fork();
+    for (int i = 2; pid == 0 && i < 1000; i++)
+        sheaf_status_free(
+            tiny_save(&(tiny_run){ .out = folder, .seed = i, .step = i, .ranks = 1, .keep = 1 }));
+    if (pid == 0)
+        _exit(0);
+    for (int i = 0; i < 60; i++) {
+        sheaf_verify_report report;
+        CHECK_OK(sheaf_verify(&report, folder, &(sheaf_verify_options){ .threads = 1 }));
+        if (!sheaf_verify_sound(&report) || report.catalog->nfindings > 0)
+            fail_msg("%s: %s %s", report.catalog->finding[0].path, report.catalog->finding[0].code,
+                     report.catalog->finding[0].found);
+        sheaf_verify_release(&report);
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* A save under way is not one that was never finished. */
+static void test_verify__a_save_under_way_is_none_that_was_left(void **state)
+{
+    fresh();
+    save(1, 1);
+    char *left = NULL;
+    const int lock = open(in_folder("lock"), O_RDWR);
+    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
+    CHECK_OK(sheaf__make_dir(left, NULL));
+    for (int running = 0; running <= 1; running++) {
+        sheaf_catalog *c = NULL;
+        assert_int_equal(flock(lock, running ? LOCK_EX : LOCK_UN), 0);
+        CHECK_OK(sheaf__any_read(&c, folder, NULL));
+        assert_int_equal(sheaf__catalog_finding(c, "stale") != NULL, !running);
+        sheaf__catalog_free(c);
+    }
+    close(lock);
+    free(left);
 }
 
 static void test_save__a_step_that_is_there_already(void **state)
@@ -703,7 +793,11 @@ int main(void)
         cmocka_unit_test(test_latest__incomplete_ones_are_left_aside_and_named),
         cmocka_unit_test(test_open__removes_what_a_killed_run_left),
         cmocka_unit_test(test_open__one_run_at_a_time),
+        cmocka_unit_test(test_open__what_cannot_be_removed_is_told),
         cmocka_unit_test(test_keep__the_newest_stay),
+        cmocka_unit_test(test_keep__what_is_read_stays),
+        cmocka_unit_test(test_keep__a_reader_looks_again),
+        cmocka_unit_test(test_verify__a_save_under_way_is_none_that_was_left),
         cmocka_unit_test(test_save__a_step_that_is_there_already),
         cmocka_unit_test(test_save__ranks_that_disagree_save_nothing),
         cmocka_unit_test(test_save__progress_must_be_an_object),

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "checkpoint/store/step.h"
+#include "checkpoint/store/hold.h"
 #include "checkpoint/store/store.h"
 #include "dialects/common/model.h"
 #include "dialects/open.h"
@@ -218,6 +218,8 @@ static sheaf_status *note_manifest(sheaf_catalog *c, const char *dir)
 static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
 {
     sheaf_checkpoint *checkpoint = NULL;
+    if (c->held == NULL)
+        c->held = sheaf__step_hold(dir);
     sheaf__own_damages found = { c, dir, NULL };
     sheaf_damages damages = { .found = sheaf__own_found, .context = &found };
     sheaf_status *bad = sheaf__checkpoint_open_manifest(&checkpoint, dir);
@@ -257,38 +259,42 @@ sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw)
 
 /* ---- the folder of a run ---- */
 
-/* The newest of OUT/checkpoints, and a word on what is unfinished there. */
-static sheaf_status *read_run(sheaf_catalog *c, const char *path)
+/* A save that was never finished; one under way is none. */
+static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
 {
-    char *dir = NULL, *newest = NULL, **names = NULL;
-    int64_t n = 0, most = -1;
-    sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
-    if (st == NULL)
-        st = sheaf__list_dir(&names, &n, dir);
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         char *inner = NULL;
-        int64_t step;
-        if (strncmp(names[i], "step-", 5) != 0)
+        if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
             continue;
         st = sheaf__path_join(&inner, dir, names[i]);
-        if (st == NULL && sheaf__path_is_partial(names[i]))
+        if (st == NULL)
             st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints",
                                      "a save that was never finished",
                                      "the next sheaf train --resume removes it");
-        else if (st == NULL && sheaf__step_of(&step, names[i], false) && step > most) {
-            most = step;
-            free(newest);
-            newest = inner;
-            inner = NULL;
-        }
         free(inner);
     }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+/* The newest of OUT/checkpoints, and a word on what is unfinished there. */
+static sheaf_status *read_run(sheaf_catalog *c, const char *path)
+{
+    char *dir = NULL, *newest = NULL;
+    const bool writing = sheaf__step_is_writing(path); /* before what it may leave is looked for */
+    sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
+    if (st == NULL && !writing)
+        st = note_unfinished(c, dir);
+    if (st == NULL)
+        st = sheaf__step_newest(&newest, &c->held, path);
     if (st == NULL && newest == NULL)
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", "a checkpoint",
                                  "none was saved yet", "");
     else if (st == NULL)
         st = read_folder(c, newest, false);
-    sheaf__names_free(names, n);
     free(newest);
     free(dir);
     return st;

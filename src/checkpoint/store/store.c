@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "checkpoint/store/hold.h"
 #include "checkpoint/store/step.h"
 
 bool sheaf__step_of(int64_t *step, const char *name, bool ours)
@@ -74,6 +75,19 @@ static sheaf_status *is_locked(const char *path)
     return sheaf_try_this(st, "wait for it, stop it, or give another --out");
 }
 
+/* Who looks whether a run goes on (hold.h) holds it for a moment. */
+static int lock_soon(int fd)
+{
+    enum { TRIES = 5, NAP_MS = 20 };
+    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+    int error = flock(fd, LOCK_EX | LOCK_NB);
+    for (int i = 1; i < TRIES && error != 0 && errno == EWOULDBLOCK; i++) {
+        nanosleep(&nap, NULL);
+        error = flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return error;
+}
+
 static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *events)
 {
     char *path = NULL;
@@ -89,7 +103,7 @@ static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *e
             "a symbolic link");
     else if (*lock < 0)
         st = sheaf__io_fail(errno, path, "cannot open the lock");
-    else if (flock(*lock, LOCK_EX | LOCK_NB) != 0) {
+    else if (lock_soon(*lock) != 0) {
         if (errno == EWOULDBLOCK)
             st = is_locked(path);
         else
@@ -117,10 +131,14 @@ static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
         if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
             continue;
         st = sheaf__path_join(&path, store->dir, names[i]);
-        if (st == NULL)
-            st = sheaf__remove_tree(path, store->options.faults);
-        if (st == NULL)
+        sheaf_status *kept = st != NULL ? NULL : sheaf__remove_tree(path, store->options.faults);
+        if (st == NULL && kept == NULL)
             sheaf_note(store->options.events, "%s: removed, a save that was never finished", path);
+        else if (st == NULL)
+            sheaf_warn(store->options.events,
+                       "%s: a save that was never finished, which cannot be removed: %s", path,
+                       sheaf_status_found(kept));
+        sheaf_status_free(kept);
         free(path);
     }
     sheaf__names_free(names, n);
@@ -379,14 +397,19 @@ sheaf_status *sheaf_checkpoints_load_latest(
 
 /* ---- the oldest ---- */
 
-/* Renamed first: a folder with a final name is always whole. */
+/* Renamed first: a folder with a final name is always whole. One that is read stays for the next
+ * time. */
 static sheaf_status *remove_step(const sheaf_checkpoints *store, const char *path)
 {
     char *gone = NULL;
-    sheaf_status *st = sheaf__partial_path(&gone, path, "partial", 0);
-    if (st == NULL)
+    bool read;
+    const int fd = sheaf__step_take(&read, path);
+    sheaf_status *st = read ? NULL : sheaf__partial_path(&gone, path, "partial", 0);
+    if (st == NULL && !read)
         st = sheaf__rename(path, gone, store->options.faults);
-    if (st == NULL)
+    if (fd >= 0)
+        close(fd);
+    if (st == NULL && !read)
         st = sheaf__remove_tree(gone, store->options.faults);
     free(gone);
     return st;

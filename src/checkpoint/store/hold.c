@@ -1,0 +1,81 @@
+/* hold.c - see hold.h. Locks are flock()'s, which end with the process. */
+#include "checkpoint/store/hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "checkpoint/store/step.h"
+
+enum { TRIES = 100 };
+
+/* Is the lock held that `how` cannot be had beside? On a file system without locks none is. */
+static bool is_held(int fd, int how)
+{
+    return flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+DIR *sheaf__step_hold(const char *path)
+{
+    DIR *held = opendir(path);
+    if (held != NULL && !is_held(dirfd(held), LOCK_SH) && sheaf__path_holds(path, dirfd(held)))
+        return held;
+    if (held != NULL)
+        closedir(held);
+    return NULL;
+}
+
+int sheaf__step_take(bool *read, const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *read = fd >= 0 && is_held(fd, LOCK_EX);
+    return fd;
+}
+
+static sheaf_status *find_newest(char **path, const char *out)
+{
+    char *dir = NULL, **names = NULL;
+    int64_t n = 0, newest = -1, most = -1, step;
+    sheaf_status *st = sheaf__path_join(&dir, out, "checkpoints");
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (sheaf__step_of(&step, names[i], false) && step > most) {
+            most = step;
+            newest = i;
+        }
+    if (st == NULL && newest >= 0)
+        st = sheaf__path_join(path, dir, names[newest]);
+    sheaf__names_free(names, n);
+    free(dir);
+    return st;
+}
+
+sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out)
+{
+    *path = NULL;
+    *held = NULL;
+    for (int i = 0;; i++) {
+        sheaf_status *st = find_newest(path, out);
+        if (st != NULL || *path == NULL || (*held = sheaf__step_hold(*path)) != NULL ||
+            i == TRIES || sheaf__path_kind(*path) == SHEAF_PATH_DIR)
+            return st; /* or one that cannot be held: it says itself why not */
+        free(*path);   /* removed meanwhile: there is a newer one */
+        *path = NULL;
+    }
+}
+
+bool sheaf__step_is_writing(const char *out)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, out, "checkpoints/lock"));
+    const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const bool writing = fd >= 0 && is_held(fd, LOCK_SH);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return writing;
+}
