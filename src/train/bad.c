@@ -11,9 +11,10 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
     int at = 0;
     for (; at < set->count; at++) {
         const sheaf__trained *t = set->item[at];
-        float *const *of = gradients ? t->grad : t->master;
-        for (int i = t->first; i < t->first + t->count && sound; i++)
-            sound = of[i] == NULL || sheaf__is_finite(of[i], t->numel[i], SHEAF_F32);
+        float *const *const of[] = { gradients ? t->grad : t->master, t->moment1, t->moment2 };
+        for (int k = 0; k < (gradients ? 1 : 3); k++)
+            for (int i = t->first; i < t->first + t->count && sound; i++)
+                sound = of[k][i] == NULL || sheaf__is_finite(of[k][i], t->numel[i], SHEAF_F32);
         if (!sound)
             break;
     }

@@ -8,12 +8,13 @@
 #include "tape/trained.h"
 
 /* What helps: --lr cannot change when a run is resumed. */
-#define SHEAF__BEGIN_ANEW                                                                          \
-    "begin anew with a smaller --lr, from the start or from what an earlier checkpoint holds "     \
+#define SHEAF__BEGIN_ANEW                                                                                      \
+    "begin anew with a smaller --lr, or with --clip, from the start or from what an earlier checkpoint holds " \
     "(docs/resume.md)"
 
-/* sheaf__bad_trained - the first tensor of the set whose masters, or `gradients`, are not all
- * finite, over the ranks of `comm` (NULL: this one); *name (the tensor's) NULL: none. Collective.
+/* sheaf__bad_trained - the first tensor of the set whose masters and moments, or `gradients`, are
+ * not all finite, over the ranks of `comm` (NULL: this one); *name (the tensor's) NULL: none.
+ * Collective.
  */
 sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
                                  bool gradients);

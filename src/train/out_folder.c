@@ -14,7 +14,6 @@
 #include "base/output.h"
 #include "comm/process.h"
 #include "data/row_cache.h"
-#include "train/bad.h"
 #include "train/train.h"
 
 /* ---- what an earlier run left ---- */
@@ -275,7 +274,9 @@ static sheaf_status *is_gone(const sheaf__out_folder *f, const char *lock)
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s", f->options->out);
     sheaf_expected(st, "the folder that this run holds, with its lock %s", lock);
     sheaf_found(st, "it was removed, or others took its place, while the run went on");
-    return sheaf_try_this(st, "nothing was written to what is there now; " SHEAF__BEGIN_ANEW);
+    return sheaf_try_this(
+        st,
+        "nothing was written to what is there now; put it back from a copy and --resume, or begin anew");
 }
 
 /* The name that OUT has now. One that has none, as its file system was unmounted, is still held. */

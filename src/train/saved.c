@@ -94,7 +94,8 @@ static sheaf_status *check_weights(const sheaf__saved *s, sheaf_comm *comm, int6
     if (st != NULL || name == NULL)
         return st;
     st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": '%s'", done, name);
-    sheaf_found(sheaf_expected(st, "finite numbers"), "some that are not, after the update");
+    sheaf_found(sheaf_expected(st, "finite numbers"),
+                "some that are not, after the update: in it, or in the moments of its gradient");
     return sheaf_try_this(st, "nothing was saved; " SHEAF__BEGIN_ANEW);
 }
 
