@@ -129,4 +129,18 @@ END2
         done
     done
 fi
+# mpirun is killed after the last step, and what the ranks say goes with it: who began it says so, and begins again if told to.
+for restarts in 0 2; do
+    SHEAF_FAULT=rename:2+:slow "$faulty" train --model "$work/odd" --data "$data" --micro-batch 1 --accumulate 1 --steps 1 --tp 2 --transport mpi --mpi "$mpi" \
+        --restarts $restarts --out "$work/late$restarts" --json >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
+    check "the last step is done" waits test -s "$work/late$restarts/metrics.jsonl"
+    killed=$process code=0
+    for _ in $(seq $((1 + (restarts > 0)))); do killed=$(pgrep -P "$killed"); done
+    kill -KILL "$killed"
+    wait $process || code=$?
+    check "mpirun is killed late, --restarts $restarts: its code" test $code = $((restarts > 0 ? 0 : 3))
+    check "which is told" bash -c 'grep -q "^sheaf: the processes that .* started" "$0" && grep -q "^{.error.: " "$1"' "$work/stderr" "$work/stdout"
+done
+check "and goes on" grep -q '^restart 1 of 2: ' "$work/stderr"
+check "to its result" test -e "$work/late2/adapter/adapter_model.safetensors"
 finish

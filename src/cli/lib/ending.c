@@ -10,16 +10,19 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "comm/process.h"
 #include "launch.h"
 #include "shared.h"
 #include "signals.h"
 #include "stack.h"
 
-/* The first to tell wins: what the others find is what it brought about. */
+/* Of ranks the first to tell wins: what the others find is what it brought about. Who launched them
+ * knows better than all. */
 static void tell(const char *verdict)
 {
+    const int how = sheaf__process_launched(NULL, NULL) != NULL ? O_APPEND : O_TRUNC;
     const char *path = getenv(CLI_VERDICT);
-    const int fd = path == NULL ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    const int fd = path == NULL ? -1 : open(path, O_WRONLY | how | O_CLOEXEC);
     if (fd < 0)
         return;
     cli_write_all(fd, verdict);

@@ -273,6 +273,7 @@ typedef struct ending {
     bool alone;    /* it was killed as not all processes came */
     bool stopped;  /* a stop that was asked for was passed on */
     bool insisted; /* it was killed for a third Ctrl-C */
+    bool lost;     /* somebody else killed it, and what the processes said last went with it */
 } ending;
 
 /* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
@@ -309,6 +310,7 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
         else
             nanosleep(&nap, NULL);
     }
+    e->lost = ended > 0 && WIFSIGNALED(status) && !killed && !e->stopped;
     e->code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
 }
 
@@ -476,6 +478,8 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
         const bool ended = is_marked(fd, ENDED), told = read_note(code, e.code, fd);
         if (st == NULL && e.alone)
             st = some_missing(mpirun);
+        if (st == NULL && e.lost)
+            st = cut_short(mpirun);
         if (st == NULL && o->last && !told && !ended)
             st = e.stopped || e.insisted ? was_stopped(&e) : cut_short(mpirun);
         cli_signals_unfinished(NULL);

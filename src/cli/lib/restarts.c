@@ -220,9 +220,10 @@ static bool worth_another(const supervised *s, int status, int *gone)
     free(text);
     if (s->stopped || (WIFEXITED(status) && WEXITSTATUS(status) == CLI_USAGE))
         return false;
+    if (lost_launcher(s, status)) /* whatever its processes made of that */
+        return true;
     if (told)
-        return strcmp(word, "again") == 0 ||
-               (strcmp(word, "stopped") == 0 && lost_launcher(s, status));
+        return strcmp(word, "again") == 0;
     return WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT : true;
 }
 
