@@ -27,6 +27,7 @@ typedef struct session {
     char *base;                 /* what the run begins from, for run.json */
     sheaf_monitor *early;       /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
+    int64_t steps; /* of the run, once they are known */
 } session;
 
 static void forward_event(void *self, const sheaf_event *event)
@@ -110,8 +111,9 @@ static sheaf_status *check_rates(const session *s, const struct sheaf__job *job,
 static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *footprint)
 {
     static const sheaf__memory asked_by_another = { .left = INT64_MAX };
-    const session *s = self;
+    session *s = self;
     const sheaf_events events = { forward_event, self };
+    s->steps = job->options->steps;
     sheaf_fits_how how = { .force = s->how->options->force,
                            .events = &events,
                            .footprint = footprint };
@@ -138,6 +140,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
         return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
     const sheaf_train_options *o = s->how->options;
     const sheaf_provenance run = { .step = keep_steps,
+                                   .steps = s->steps,
                                    .ranks = o->tp * o->dp,
                                    .threads = o->threads,
                                    .transport =

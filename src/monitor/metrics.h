@@ -29,4 +29,17 @@ sheaf_status *sheaf__metrics_sync(sheaf_metrics *metrics);
 /* sheaf__metrics_close - does not sync. Harmless on a closed one. */
 void sheaf__metrics_close(sheaf_metrics *metrics);
 
+/* What the file says last. */
+typedef struct sheaf__metrics_last {
+    int64_t step;                          /* 0: none is done */
+    double loss;                           /* NaN: not finite */
+    double tokens_per_s, seconds_per_step; /* of the last steps; 0: not known */
+    int64_t eval_step;                     /* 0: none */
+    double eval_loss;
+} sheaf__metrics_last;
+
+/* sheaf__metrics_read - the end of the file, also while a run writes it. Errors: SHEAF_E_IO, and
+ * SHEAF_E_FORMAT where its last whole line is none of metrics.jsonl. */
+sheaf_status *sheaf__metrics_read(sheaf__metrics_last *out, const char *path);
+
 #endif

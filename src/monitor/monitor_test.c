@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "monitor/metrics.h"
 #include "monitor/monitor.h"
 #include "monitor/number.h"
 #include "tests/check.h"
@@ -195,6 +196,54 @@ static void test_metrics__what_is_not_finite_is_null(void **state)
 }
 
 /* A file-size limit plays the full disk. */
+static void write_text(const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+#define STEP(n, loss, rate)                                                                        \
+    "{\"step\": " #n ", \"loss\": " #loss ", \"tokens\": 60, \"tokens_per_s\": " #rate "}\n"
+static void test_metrics__the_end_is_read(void **state)
+{
+    sheaf__metrics_last last;
+    write_text(STEP(1, 9.5, 60) STEP(2, 9, 60) "{\"step\": 2, \"eval_loss\": 7.5}\n" STEP(
+        3, 8.5, 20) "{\"step\": 4, \"lo");
+    CHECK_OK(sheaf__metrics_read(&last, path));
+    assert_int_equal(last.step, 3);
+    assert_int_equal(last.eval_step, 2);
+    assert_true(last.loss == 8.5 && last.eval_loss == 7.5);
+    CHECK_NEAR("seconds of a step", last.seconds_per_step, 5.0 / 3, 1e-12); /* 1, 1 and 3 */
+    CHECK_NEAR("tokens a second", last.tokens_per_s, 36, 1e-9);
+    write_text(STEP(1, null, 60));
+    CHECK_OK(sheaf__metrics_read(&last, path));
+    assert_true(last.step == 1 && isnan(last.loss) && last.eval_step == 0);
+    static const char *const none[] = { "", "{\"step\": 1" };
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
+        write_text(none[i]);
+        CHECK_OK(sheaf__metrics_read(&last, path));
+        assert_true(last.step == 0 && last.tokens_per_s == 0);
+    }
+    write_text(STEP(1, 1, 60) "something else\n");
+    CHECK_FAILS(sheaf__metrics_read(&last, path), SHEAF_E_FORMAT, "the last line");
+}
+
+/* Of a file of any size only its end is looked at. */
+static void test_metrics__the_end_of_a_long_file_is_read(void **state)
+{
+    sheaf__metrics_last last;
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (int i = 1; i <= 40000; i++)
+        fprintf(f, "{\"step\": %d, \"loss\": 1.5, \"tokens\": 60, \"tokens_per_s\": 60}\n", i);
+    assert_int_equal(fclose(f), 0);
+    CHECK_OK(sheaf__metrics_read(&last, path));
+    assert_int_equal(last.step, 40000);
+    assert_true(last.seconds_per_step == 1);
+}
+
 static void test_metrics__lines_wait_for_room(void **state)
 {
     unlink(path);
@@ -472,6 +521,8 @@ int main(void)
         cmocka_unit_test(test_metrics__a_file_of_any_size_is_gone_on_with),
         cmocka_unit_test(test_metrics__evaluations_are_lines_of_their_own),
         cmocka_unit_test(test_metrics__what_is_not_finite_is_null),
+        cmocka_unit_test(test_metrics__the_end_is_read),
+        cmocka_unit_test(test_metrics__the_end_of_a_long_file_is_read),
         cmocka_unit_test(test_metrics__lines_wait_for_room),
         cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),
         cmocka_unit_test(test_metrics__a_sync_reaches_the_disk),

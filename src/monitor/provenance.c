@@ -43,6 +43,7 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
     sheaf__json_begin(&j);
     sheaf__json_put_text(&j, "started", started);
     sheaf__json_put_int(&j, "step", run->step);
+    sheaf__json_put_int(&j, "steps", run->steps);
     sheaf__json_put_text(&j, "host", host);
     sheaf__json_put_int(&j, "pid", getpid());
     sheaf__json_put_text(&j, "version", SHEAF_VERSION);

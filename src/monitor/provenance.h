@@ -1,8 +1,8 @@
 /* provenance.h - OUT/run.json: who ran this, when, where, on how much.
  *
- *   {"runs": [{"started": "2026-11-21T08:00:00Z", "step": 0, "host": "node7", "pid": 17,
- *              "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "carrier": "threads",
- *              "command": ["sheaf", "train", ...]}, ...]}
+ *   {"runs": [{"started": "2026-11-21T08:00:00Z", "step": 0, "steps": 40, "host": "node7", "pid":
+ * 17, "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "carrier": "threads", "command":
+ * ["sheaf", "train", ...]}, ...]}
  *
  * A key "base" beside "runs" keeps what the run began from (train/origin.h).
  *
@@ -16,7 +16,8 @@
 #include "base/events.h"
 
 typedef struct sheaf_provenance {
-    int64_t step; /* steps done when this run begins */
+    int64_t step;  /* steps done when this run begins */
+    int64_t steps; /* in all */
     int ranks, threads;
     const char *transport;
     int nwords;

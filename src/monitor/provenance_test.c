@@ -17,9 +17,13 @@ static const char *const words[] = { "sheaf", "train", "--data", "a \"b\"\n\xC3\
 static void add(int64_t step)
 {
     const sheaf_events events = { listen, NULL };
-    const sheaf_provenance run = {
-        .step = step, .ranks = 2, .threads = 8, .transport = "threads", .nwords = 4, .word = words
-    };
+    const sheaf_provenance run = { .step = step,
+                                   .steps = 40,
+                                   .ranks = 2,
+                                   .threads = 8,
+                                   .transport = "threads",
+                                   .nwords = 4,
+                                   .word = words };
     told[0] = '\0';
     CHECK_OK(sheaf_provenance_add(path, &run, &events));
 }
@@ -32,6 +36,7 @@ static void check_entries(size_t count, const int64_t *steps)
     for (size_t i = 0; i < count; i++) {
         const json_t *entry = json_array_get(runs, i), *command = json_object_get(entry, "command");
         assert_int_equal(json_integer_value(json_object_get(entry, "step")), steps[i]);
+        assert_int_equal(json_integer_value(json_object_get(entry, "steps")), 40);
         assert_int_equal(json_integer_value(json_object_get(entry, "ranks")), 2);
         assert_int_equal(json_integer_value(json_object_get(entry, "threads")), 8);
         assert_int_equal(json_integer_value(json_object_get(entry, "pid")), getpid());

@@ -45,6 +45,11 @@ best=$(json_number "$work/stdout" best_step) last=$(json_number "$work/stdout" s
 check "ends two after the best" test "$last" -eq $((best + 2))
 check "which is kept beside the newest" test "$(ls "$work/early/checkpoints" | tr '\n' ' ')" = "lock step-0000000$best step-0000000$last "
 check "and named" test "$(json_number "$work/early/best.json" step)" -eq "$best"
+runs "info names it" 0 "evaluated_at +$last  +eval_loss +[0-9.]+ .*best_step +$best  +best_loss +[0-9.]+ " info "$work/early"
+runs "without an evaluation there is none" 0 . "${flags[@]}" "${over[@]:0:4}" --save-every 1 --eval-every 2 --steps 2 --out "$work/before"
+runs "info of a step before the first one" 0 '"progress": ' info --json "$work/before/checkpoints/step-00000001"
+check "names no best one" bash -c '! grep -q "\"best\"" "$1"' . "$work/stdout"
+runs "behind it" 0 '"best": 2' info --json "$work/before/checkpoints/step-00000002"
 runs "its loss is that of eval" 0 . eval --model "$work/early/checkpoints/step-0000000$best" --data "$work/other.safetensors" --json
 check "to the last digit" near "$(json_number "$work/stdout" loss)" "$(json_number "$work/early/best.json" eval_loss)" 1e-14
 runs "its adapter" 0 . convert "$work/early/checkpoints/step-0000000$best" "$work/of_best" --to peft

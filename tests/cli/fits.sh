@@ -45,9 +45,15 @@ kill -STOP $process
 check "which is not done" test ! -s "$work/killed/metrics.jsonl"
 runs "another one cannot begin beside it" 2 'another process holds this lock' train "${how[@]}" --out "$work/killed" --lr 0.1
 check "nor change anything" grep -qx 'micro-batch: 40' "$work/killed/settings"
+runs "info says that it runs" 0 'state +running  +last_step +0  +steps +1 ' info "$work/killed"
+runs "info of its metrics" 0 'metrics of a run +last_step +0 ' info "$work/killed/metrics.jsonl"
 kill -KILL $process
 wait $process 2>/dev/null
+runs "or not" 0 '"state": "not running", "last_step": 0, "steps": 1, "settings"' info --json "$work/killed"
 runs "killed, it is no obstacle" 0 'killed: a run was ended here before its first step was done; this one begins anew' train "${how[@]}" --out "$work/killed" --micro-batch 2
+runs "info says that it is done" 0 'state +done  +last_step +1  +steps +1  +loss +[0-9.]+  +speed +[0-9.]+ k? ?tokens/s ' info "$work/killed"
+check "and shows no JSON" bash -c '! grep -q "[{]" "$1"' . "$work/stdout"
+runs "of the metrics alone" 0 '"kind": "metrics", "last_step": 1, "loss": [0-9.]+, "tokens_per_s": [0-9.]+[}]' info --json "$work/killed/metrics.jsonl"
 runs "and is as if it had never been" 0 . train "${how[@]}" --out "$work/fresh" --micro-batch 2
 check "the same" test "$(digest "$work/killed")" = "$(digest "$work/fresh")"
 runs "a run that came to something stays" 2 'a folder with files in it' train "${how[@]}" --out "$work/killed" --micro-batch 2

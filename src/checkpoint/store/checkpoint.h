@@ -40,6 +40,10 @@ typedef struct sheaf_checkpoints_options {
  * SHEAF_E_IO. */
 sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf_events *events);
 
+/* sheaf__checkpoints_busy - does a run hold the lock of OUT/checkpoints now? False too where the
+ * file system has no locks. */
+bool sheaf__checkpoints_busy(const char *out_dir);
+
 /* sheaf_checkpoints_open - every rank of `comm` calls it. Rank 0 makes OUT/checkpoints,
  * takes its lock and removes what a killed run left unfinished.
  * Errors: SHEAF_E_ARG when another run holds the lock; SHEAF_E_IO. */

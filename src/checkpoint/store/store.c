@@ -99,6 +99,18 @@ static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *e
     return st;
 }
 
+bool sheaf__checkpoints_busy(const char *out_dir)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, out_dir, "checkpoints/lock"));
+    const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const bool busy = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return busy;
+}
+
 /* What a killed run left; the lock says that nobody is writing it any more. */
 static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
 {

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "dialects/hf/hf.h"
 #include "findings.h"
+#include "info_tell.h"
 #include "lora/adapter.h"
 #include "machine.h"
 #include "models/open.h"
@@ -25,15 +26,7 @@ const char cmd_info_usage[] =
     "PEFT adapter, the folder of a run, or a .safetensors file; its tensors and types, and what is\n"
     "odd about it. No data is read: sheaf verify reads all of it.\n";
 
-typedef struct teller {
-    cli *cli;
-    sheaf_json_writer json;
-    sheaf_text odd; /* --json: what is odd about the path at hand */
-    bool tensors;
-} teller;
-
-/* A fact as a line or a key. */
-static void fact(teller *t, const char *key, const char *value)
+void info_fact(info_teller *t, const char *key, const char *value)
 {
     if (t->cli->json)
         sheaf__json_put_text(&t->json, key, value);
@@ -41,7 +34,7 @@ static void fact(teller *t, const char *key, const char *value)
         sheaf__print(t->cli->out, "  %-14s %s\n", key, value);
 }
 
-static void fact_int(teller *t, const char *key, int64_t value)
+void info_fact_int(info_teller *t, const char *key, int64_t value)
 {
     if (t->cli->json)
         sheaf__json_put_int(&t->json, key, value);
@@ -49,7 +42,7 @@ static void fact_int(teller *t, const char *key, int64_t value)
         sheaf__print(t->cli->out, "  %-14s %" PRId64 "\n", key, value);
 }
 
-static void fact_real(teller *t, const char *key, double value)
+void info_fact_real(info_teller *t, const char *key, double value)
 {
     if (t->cli->json)
         sheaf__json_put_real(&t->json, key, value);
@@ -57,8 +50,7 @@ static void fact_real(teller *t, const char *key, double value)
         sheaf__print(t->cli->out, "  %-14s %g\n", key, value);
 }
 
-/* As JSON the list whose items, as JSON, are in `items`. */
-static void list_of(teller *t, const char *key, const sheaf_text *items)
+void info_list_of(info_teller *t, const char *key, const sheaf_text *items)
 {
     sheaf_text list = { 0 };
     sheaf__text_add(&list, "[%s]", items->at != NULL ? items->at : "");
@@ -67,8 +59,7 @@ static void list_of(teller *t, const char *key, const sheaf_text *items)
     sheaf__text_release(&list);
 }
 
-/* What is odd, in the words of a status; frees it. */
-static void odd(teller *t, sheaf_status *st)
+void info_odd(info_teller *t, sheaf_status *st)
 {
     if (st == NULL)
         return;
@@ -86,14 +77,14 @@ static void odd(teller *t, sheaf_status *st)
         sheaf__text_add(&t->odd, "%s", t->odd.size > 0 ? ", " : "");
         sheaf__text_json(&t->odd, text.failed ? "" : text.at);
     } else
-        fact(t, "odd", text.failed ? "" : text.at);
+        info_fact(t, "odd", text.failed ? "" : text.at);
     sheaf__text_release(&text);
     sheaf_status_free(st);
 }
 
 /* ---- tensors ---- */
 
-static void tell_tensor(teller *t, const sheaf_source_entry *e)
+static void tell_tensor(info_teller *t, const sheaf_source_entry *e)
 {
     if (t->cli->json) {
         sheaf__json_open(&t->json, NULL, '{');
@@ -112,7 +103,7 @@ static void tell_tensor(teller *t, const sheaf_source_entry *e)
     sheaf__print(t->cli->out, "] %s\n", e->name);
 }
 
-static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64_t n)
+static void tell_entries(info_teller *t, const sheaf_source_entry *const *list, int64_t n)
 {
     int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
     for (int64_t i = 0; i < n; i++) {
@@ -127,9 +118,9 @@ static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64
         if (of[d] > 0)
             sheaf__text_add(&types, "%s%s (%" PRId64 ")", types.size > 0 ? ", " : "",
                             sheaf_dtype_name((sheaf_dtype)d), of[d]);
-    fact_int(t, "tensors", n);
-    fact_int(t, "elements", elements);
-    fact_int(t, "bytes", bits / 8);
+    info_fact_int(t, "tensors", n);
+    info_fact_int(t, "elements", elements);
+    info_fact_int(t, "bytes", bits / 8);
     if (t->cli->json) {
         sheaf__json_open(&t->json, "dtypes", '{');
         for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
@@ -137,7 +128,7 @@ static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64
                 sheaf__json_put_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
         sheaf__json_close(&t->json, '}');
     } else
-        fact(t, "dtypes", types.size > 0 ? types.at : "none");
+        info_fact(t, "dtypes", types.size > 0 ? types.at : "none");
     sheaf__text_release(&types);
     if (!t->tensors)
         return;
@@ -149,7 +140,8 @@ static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64
         sheaf__json_close(&t->json, ']');
 }
 
-static sheaf_status *tell_tensors(teller *t, sheaf_source *source, const sheaf_catalog *catalog)
+static sheaf_status *tell_tensors(info_teller *t, sheaf_source *source,
+                                  const sheaf_catalog *catalog)
 {
     const int64_t n = source != NULL ? source->count(source) : catalog->count;
     const sheaf_source_entry **list = calloc((size_t)n + 1, sizeof *list);
@@ -192,8 +184,8 @@ static trained count_trained(sheaf_source *source, const sheaf_schema *schema, b
 }
 
 /* model, config: where the base may be; where it is not, there is no share to tell. */
-static void tell_trained(teller *t, sheaf_source *source, const char *model, const char *config,
-                         bool masters)
+static void tell_trained(info_teller *t, sheaf_source *source, const char *model,
+                         const char *config, bool masters)
 {
     sheaf__opened base = { 0 };
     sheaf_status *st = model == NULL && config == NULL
@@ -204,18 +196,18 @@ static void tell_trained(teller *t, sheaf_source *source, const char *model, con
                                                                               .slices = 8 });
     const sheaf_schema *schema = st == NULL ? base.schema : NULL;
     const trained sum = count_trained(source, schema, masters);
-    fact_int(t, "trained", sum.count);
-    fact_int(t, "trained_bytes", sum.bytes);
+    info_fact_int(t, "trained", sum.count);
+    info_fact_int(t, "trained_bytes", sum.bytes);
     if (schema != NULL) {
         const int64_t all = sheaf__parameters(schema);
-        fact_int(t, "parameters", all);
-        fact_real(t, "trained_share", (double)sum.count / (double)(all + sum.added));
+        info_fact_int(t, "parameters", all);
+        info_fact_real(t, "trained_share", (double)sum.count / (double)(all + sum.added));
     }
     sheaf_status_free(st);
     sheaf__opened_close(&base);
 }
 
-static void tell_trained_by(teller *t, sheaf_checkpoint *checkpoint, const char *path)
+void info_trained_by(info_teller *t, sheaf_checkpoint *checkpoint, const char *path)
 {
     char *model, *config;
     sheaf_source *source = NULL;
@@ -226,18 +218,18 @@ static void tell_trained_by(teller *t, sheaf_checkpoint *checkpoint, const char 
         tell_trained(t, source, model, config, true);
         source->close(source);
     }
-    odd(t, st);
+    info_odd(t, st);
     free(model);
     free(config);
 }
 
 /* ---- kinds ---- */
 
-static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *catalog)
+static void tell_model(info_teller *t, const sheaf_look *look, const sheaf_catalog *catalog)
 {
     sheaf_config c;
     if (look->config == NULL) {
-        odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
+        info_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
         return;
     }
     sheaf_status *st = sheaf_config_read(&c, look->config);
@@ -250,45 +242,45 @@ static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *c
             "%s", told->found);
     }
     if (st != NULL) {
-        odd(t, st);
+        info_odd(t, st);
         return;
     }
-    fact(t, "family", sheaf_family_name(c.family));
-    fact_int(t, "vocabulary", c.vocab);
-    fact_int(t, "hidden", c.hidden);
-    fact_int(t, "ffn", c.ffn);
-    fact_int(t, "layers", c.layers);
-    fact_int(t, "heads", c.heads);
-    fact_int(t, "kv_heads", c.kv_heads);
-    fact_int(t, "head_dim", c.head_dim);
+    info_fact(t, "family", sheaf_family_name(c.family));
+    info_fact_int(t, "vocabulary", c.vocab);
+    info_fact_int(t, "hidden", c.hidden);
+    info_fact_int(t, "ffn", c.ffn);
+    info_fact_int(t, "layers", c.layers);
+    info_fact_int(t, "heads", c.heads);
+    info_fact_int(t, "kv_heads", c.kv_heads);
+    info_fact_int(t, "head_dim", c.head_dim);
     if (t->cli->json)
         sheaf__json_put_bool(&t->json, "tied", c.tied);
     else
-        fact(t, "tied", c.tied ? "yes" : "no");
-    fact(t, "tokenizer", c.byte_vocab ? "bytes" : "its own");
+        info_fact(t, "tied", c.tied ? "yes" : "no");
+    info_fact(t, "tokenizer", c.byte_vocab ? "bytes" : "its own");
     sheaf_schema *schema = NULL;
     st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL) {
-        fact_int(t, "parameters", sheaf__parameters(schema));
+        info_fact_int(t, "parameters", sheaf__parameters(schema));
         st = sheaf_hf_check(look->source, schema);
     }
-    odd(t, st);
+    info_odd(t, st);
     if (c.unknown_keys != NULL)
-        fact(t, "unknown_keys", c.unknown_keys);
+        info_fact(t, "unknown_keys", c.unknown_keys);
     sheaf_schema_free(schema);
     sheaf_config_release(&c);
 }
 
-static void tell_adapter(teller *t, const sheaf_look *look)
+static void tell_adapter(info_teller *t, const sheaf_look *look)
 {
     sheaf_lora_options o;
     if (look->config == NULL) {
-        odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
+        info_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
         return;
     }
     sheaf_status *st = sheaf_lora_options_read(&o, look->config, NULL);
     if (st != NULL) {
-        odd(t, st);
+        info_odd(t, st);
         return;
     }
     sheaf_text targets = { 0 };
@@ -301,24 +293,24 @@ static void tell_adapter(teller *t, const sheaf_look *look)
     if (t->cli->json)
         sheaf__json_put_text(&t->json, "base", o.base_name);
     else
-        fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
-    fact_int(t, "rank", o.rank);
-    fact_real(t, "alpha", o.alpha);
+        info_fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
+    info_fact_int(t, "rank", o.rank);
+    info_fact_real(t, "alpha", o.alpha);
     if (t->cli->json && !o.all_linear && o.target_regex == NULL)
-        list_of(t, "targets", &targets);
+        info_list_of(t, "targets", &targets);
     else
-        fact(t, "targets",
-             o.all_linear             ? "all-linear"
-             : o.target_regex != NULL ? o.target_regex
-             : targets.size > 0       ? targets.at
-                                      : "none");
+        info_fact(t, "targets",
+                  o.all_linear             ? "all-linear"
+                  : o.target_regex != NULL ? o.target_regex
+                  : targets.size > 0       ? targets.at
+                                           : "none");
     if (o.dora || o.lora_bias || o.ntokens > 0)
-        fact(t, "kind",
-             o.dora        ? "DoRA (merge only)"
-             : o.lora_bias ? "LoRA with a bias on B (merge only)"
-                           : "LoRA and trained token rows (merge only)");
+        info_fact(t, "kind",
+                  o.dora        ? "DoRA (merge only)"
+                  : o.lora_bias ? "LoRA with a bias on B (merge only)"
+                                : "LoRA and trained token rows (merge only)");
     if (o.unknown_keys != NULL)
-        fact(t, "unknown_keys", o.unknown_keys);
+        info_fact(t, "unknown_keys", o.unknown_keys);
     sheaf__text_release(&targets);
     const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) ==
                                                   SHEAF_PATH_DIR; /* it may be a name on a hub */
@@ -327,95 +319,29 @@ static void tell_adapter(teller *t, const sheaf_look *look)
     sheaf_lora_options_release(&o);
 }
 
-static void tell_checkpoint(teller *t, sheaf_checkpoint *c, const char *path)
-{
-    fact_int(t, "step", sheaf_checkpoint_step(c));
-    fact_int(t, "slices", sheaf_checkpoint_slices(c));
-    fact_int(t, "contract", sheaf_checkpoint_contract(c));
-    tell_trained_by(t, c, path);
-    if (t->cli->json)
-        sheaf__json_put_raw(&t->json, "progress", sheaf_checkpoint_progress(c));
-    else
-        fact(t, "progress", sheaf_checkpoint_progress(c));
-}
-
-/* The complete checkpoints of a run, and what the newest one says. */
-static void tell_saved(teller *t, const char *dir, const char *path_of_run)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    sheaf_text steps = { 0 };
-    sheaf_checkpoint *newest = NULL;
-    odd(t, sheaf__list_dir(&names, &n, dir));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t step;
-        if (!sheaf__step_of(&step, names[i], false))
-            continue;
-        char *path = NULL;
-        sheaf_checkpoint *c = NULL; /* whatever else lies beside its manifest */
-        sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
-        if (st == NULL)
-            st = sheaf_checkpoint_open(&c, path);
-        free(path);
-        if (st != NULL) {
-            odd(t, st);
-            continue;
-        }
-        sheaf__text_add(&steps, "%s%" PRId64, steps.size > 0 ? ", " : "", step);
-        sheaf_checkpoint_close(newest);
-        newest = c;
-    }
-    if (t->cli->json)
-        list_of(t, "checkpoints", &steps);
-    else
-        fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
-    if (newest != NULL)
-        tell_checkpoint(t, newest, path_of_run);
-    sheaf_checkpoint_close(newest);
-    sheaf__text_release(&steps);
-    sheaf__names_free(names, n);
-}
-
-static void tell_run(teller *t, const char *path)
-{
-    static const char *const parts[] = { "settings",      "adapter",  "model",    "exports",
-                                         "metrics.jsonl", "run.json", "best.json" };
-    for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
-        char *inside = NULL;
-        const bool saved = i == sizeof parts / sizeof *parts;
-        sheaf_status *st = sheaf__path_join(&inside, path, saved ? "checkpoints" : parts[i]);
-        if (st == NULL && saved)
-            tell_saved(t, inside, path);
-        else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
-            fact(t, parts[i], inside);
-        sheaf_status_free(st);
-        free(inside);
-    }
-}
-
 /* What the catalog of any dialect says, beside what the kind has to say. */
-static void tell_catalog(teller *t, const sheaf_verify_report *r, bool sizes)
+static void tell_catalog(info_teller *t, const sheaf_verify_report *r, bool sizes)
 {
     const sheaf_catalog *c = r->catalog;
-    fact(t, "dialect", c->dialect->name);
+    info_fact(t, "dialect", c->dialect->name);
     if (c->model != NULL)
-        fact(t, "model", c->model);
+        info_fact(t, "model", c->model);
     if (c->tp > 0)
-        fact_int(t, "tp", c->tp);
+        info_fact_int(t, "tp", c->tp);
     if (c->pp > 0)
-        fact_int(t, "pp", c->pp);
+        info_fact_int(t, "pp", c->pp);
     if (c->dp > 0)
-        fact_int(t, "dp", c->dp);
+        info_fact_int(t, "dp", c->dp);
     if (sizes && c->step >= 0)
-        fact_int(t, "step", c->step);
+        info_fact_int(t, "step", c->step);
     if (sizes && c->vocab >= 0)
-        fact_int(t, "vocabulary", c->vocab);
+        info_fact_int(t, "vocabulary", c->vocab);
     if (c->padded_vocab >= 0)
-        fact_int(t, "padded", c->padded_vocab);
+        info_fact_int(t, "padded", c->padded_vocab);
     if (r->factors > 0)
-        fact_int(t, "lora_tensors", r->factors);
+        info_fact_int(t, "lora_tensors", r->factors);
     if (r->moments > 0)
-        fact_int(t, "moments", r->moments);
+        info_fact_int(t, "moments", r->moments);
     if (t->cli->json) {
         sheaf__json_open(&t->json, "findings", '[');
         cli_findings_json(&t->json, c);
@@ -424,7 +350,7 @@ static void tell_catalog(teller *t, const sheaf_verify_report *r, bool sizes)
 }
 
 /* A checkpoint that only its catalog can be told of: foreign, or not whole. */
-static sheaf_status *tell_foreign(teller *t, const sheaf_verify_report *r)
+static sheaf_status *tell_foreign(info_teller *t, const sheaf_verify_report *r)
 {
     tell_catalog(t, r, true);
     if (!t->cli->json)
@@ -432,11 +358,15 @@ static sheaf_status *tell_foreign(teller *t, const sheaf_verify_report *r)
     return tell_tensors(t, NULL, r->catalog);
 }
 
-static sheaf_status *tell_path(teller *t, const char *path)
+static sheaf_status *tell_path(info_teller *t, const char *path)
 {
     sheaf_look look;
     sheaf_verify_report report = { 0 };
     const sheaf_verify_options quick = { .quick = true };
+    const char *slash = strrchr(path, '/');
+    if (strcmp(slash == NULL ? path : slash + 1, "metrics.jsonl") == 0 &&
+        sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        return info_metrics(t, path);
     sheaf_status *st = sheaf_look_open(&look, path);
     sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
     const bool foreign =
@@ -467,13 +397,13 @@ static sheaf_status *tell_path(teller *t, const char *path)
     else if (look.kind == SHEAF_LOOK_ADAPTER)
         tell_adapter(t, &look);
     else if (look.kind == SHEAF_LOOK_CHECKPOINT)
-        tell_checkpoint(t, look.checkpoint, path);
+        info_checkpoint(t, look.checkpoint, path);
     else if (look.kind == SHEAF_LOOK_RUN)
-        tell_run(t, path);
+        info_run(t, path);
     if (!foreign && look.source != NULL)
         st = tell_tensors(t, look.source, NULL);
     if (t->cli->json && t->odd.size > 0)
-        list_of(t, "odd", &t->odd);
+        info_list_of(t, "odd", &t->odd);
     if (t->cli->json)
         sheaf__json_close(&t->json, '}');
     sheaf__text_release(&t->odd);
@@ -482,7 +412,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
     return st;
 }
 
-static sheaf_status *tell_rates(teller *t)
+static sheaf_status *tell_rates(info_teller *t)
 {
     cli_rate rates[CLI_RATES];
     sheaf_status *st = cli_machine_measure(rates);
@@ -506,7 +436,7 @@ static sheaf_status *tell_rates(teller *t)
     return NULL;
 }
 
-static sheaf_status *tell_machine(teller *t, bool measure)
+static sheaf_status *tell_machine(info_teller *t, bool measure)
 {
     sheaf_status *st = NULL;
     const cli_machine m = cli_machine_look();
@@ -514,14 +444,14 @@ static sheaf_status *tell_machine(teller *t, bool measure)
         sheaf__json_open(&t->json, "machine", '{');
     else
         sheaf__print(t->cli->out, "this machine\n");
-    fact(t, "processor", m.name);
-    fact(t, "kernels", m.kernels);
-    fact(t, "pairs", m.pairs);
-    fact(t, "tiles", m.tiles);
-    fact(t, "bf16_sums", m.sums);
-    fact_int(t, "cores", m.cores);
-    fact_int(t, "memory", m.memory);
-    fact_int(t, "available", m.available);
+    info_fact(t, "processor", m.name);
+    info_fact(t, "kernels", m.kernels);
+    info_fact(t, "pairs", m.pairs);
+    info_fact(t, "tiles", m.tiles);
+    info_fact(t, "bf16_sums", m.sums);
+    info_fact_int(t, "cores", m.cores);
+    info_fact_int(t, "memory", m.memory);
+    info_fact_int(t, "available", m.available);
     if (measure)
         st = tell_rates(t);
     if (t->cli->json)
@@ -531,7 +461,7 @@ static sheaf_status *tell_machine(teller *t, bool measure)
 
 int cmd_info(cli *cli, int argc, char **argv)
 {
-    teller t = { .cli = cli };
+    info_teller t = { .cli = cli };
     bool machine = false, measure = false;
     const cli_option options[] = {
         { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
