@@ -15,6 +15,7 @@ mkdir -p "$work"
 
 headline() { printf '\n== [%3d s] %s\n' $((SECONDS - begin)) "$*"; }
 stop() { printf 'demo: %s\n' "$*" >&2; exit 1; }
+. demo/now_you.sh
 show() { printf '   $ %s\n' "$*"; "$@"; }
 # score NAME SET ARGUMENT...: the share of held-out numbers written exactly, in percent.
 score() {
@@ -68,3 +69,4 @@ printf '   %-72s %s\n' \
     "in German without the adapter: $before % exact" "$work/before.json" \
     "in German with it: $german % exact" "$work/german.json" \
     "losses and evaluations of each step" "$work/full/metrics.jsonl"
+now_you $sheaf chat --model "$base" --adapter "$work/lora/adapter" --greedy

@@ -18,6 +18,7 @@ mkdir -p "$work"
 
 headline() { printf '\n== [%3d s] %s\n' $((SECONDS - begin)) "$*"; }
 stop() { printf 'demo: %s\n' "$*" >&2; exit 1; }
+. demo/now_you.sh
 # Shows a command as a reader would type it, then runs it.
 show() { printf '   $ %s\n' "$*"; "$@"; }
 # exact_match JSON: the share of held-out prompts answered exactly, in percent.
@@ -95,3 +96,4 @@ printf '   %-72s %s\n' \
     "asked: $prompts words that no training file has, $answers different answers" "$work/pig-heldout.jsonl" \
     "killed on 2 ranks, resumed on 3: the adapter is, byte for byte," "$work/lora/adapter" \
     "that of a run on 1 rank that nobody disturbed" "$work/undisturbed/adapter"
+now_you $sheaf generate --model "$work/merged" --prompt "$(head -n 1 "$work/pig-heldout.jsonl" | cut -d'"' -f4) " --max-new 16 --greedy

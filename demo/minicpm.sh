@@ -54,4 +54,5 @@ printf '   %-72s %s\n' \
     "with the adapter, trained and run on 2 ranks: $on % exact" "$work/on.json" \
     "merged: $merged % exact" "$work/merged" \
     "asked about ten pictures: $right read" "$work/ten.jsonl"
+now_you $sheaf generate --model "$work/merged" --image "$(find "$work/day/heldout" -type f | sort | head -n 1)" --prompt 'Number?' --greedy --max-new 8
 results minicpmv

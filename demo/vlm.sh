@@ -56,4 +56,5 @@ printf '   %-72s %s\n' \
     "as a SAT checkpoint of 2 parts, sound" "$work/sat-mp2" \
     "merged into one part: $merged % exact" "$work/sat-mp1" \
     "asked about ten pictures: $right read" "$work/ten.jsonl"
+now_you $sheaf generate --model "$work/sat-mp1" --image "$(find "$work/day/heldout" -type f | sort | head -n 1)" --prompt 'CAPTCHA:' --greedy --max-new 8
 results $model

@@ -4,6 +4,7 @@ json=false held=300 begin=$SECONDS
 headline() { printf '\n== [%3d s] %s\n' $((SECONDS - begin)) "$*"; }
 stop() { printf 'demo-vlm: %s\n' "$*" >&2; exit 1; }
 usage() { printf 'usage: ./run demo-vlm [--agent | --minicpm] [--json]\n' >&2; exit 2; }
+. demo/now_you.sh
 # Shows a command as a reader would type it, then runs it.
 show() { printf '   $ %s\n' "$*"; "$@"; }
 # Keeps what a command says for the case that it fails.

@@ -125,6 +125,12 @@ static void show(sheaf_monitor *m, progress *line, bool must)
 
 /* ---- events ---- */
 
+/* Where lines are kept, a short run has some too. */
+static bool ends_tenth(const sheaf_event_step *s)
+{
+    return s->steps > 0 && 10 * s->step / s->steps > 10 * (s->step - 1) / s->steps;
+}
+
 static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
 {
     if (s->seconds > 0)
@@ -160,7 +166,7 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
         sheaf__text_add(text, "  %s left",
                         sheaf__number_time(left, m->step_seconds * (double)(s->steps - s->step)));
     end_field(&line, KEPT);
-    show(m, &line, s->step == s->steps);
+    show(m, &line, s->step == s->steps || (!m->terminal && ends_tenth(s)));
 }
 
 /* It stays, as a line of its own. */

@@ -2,9 +2,9 @@
  *
  * One monitor belongs to rank 0; its sink may be called from several threads.
  *
- * Progress goes to a stream (stderr): on a terminal one line that is rewritten in
- * place, without the fields that do not fit in it, otherwise plain lines, at most one every
- * interval, the first and the last step always. Notes and warnings are lines of their own.
+ * Progress goes to a stream (stderr): on a terminal one line that is rewritten in place, without
+ * the fields that do not fit in it; otherwise plain lines, one every interval and one at each tenth
+ * of the steps, the first and the last step always. Notes and warnings are lines of their own.
  *
  * metrics.jsonl gets one line a step, written in one piece:
  *   {"step": 1, "loss": 6.45, "grad_norm": 0.86, "lr": 0.02, "tokens": 63,

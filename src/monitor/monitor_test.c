@@ -43,13 +43,15 @@ static sheaf_monitor *metrics(int64_t keep)
     return m;
 }
 
+static int64_t in_all = 10;
+
 static void steps(sheaf_monitor *m, int64_t from, int64_t to)
 {
     for (int64_t s = from; s <= to; s++)
         sheaf_emit(sheaf_monitor_events(m),
                    &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
                                    .step = { .step = s,
-                                             .steps = 10,
+                                             .steps = in_all,
                                              .loss = (float)(6.1 / (double)s),
                                              .grad_norm = 1.0 / 3,
                                              .lr = 0.02,
@@ -321,16 +323,21 @@ static void test_progress__plain_lines_are_rate_limited(void **state)
     FILE *out = fopen(path, "wb");
     sheaf_monitor *m;
     CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
-    steps(m, 1, 9);
-    sheaf_note(sheaf_monitor_events(m), "saved %s", "step-00000009");
-    steps(m, 10, 10);
+    in_all = 40; /* every fourth step ends a tenth */
+    steps(m, 1, 7);
+    sheaf_note(sheaf_monitor_events(m), "saved %s", "step-00000007");
+    steps(m, 8, 11);
+    steps(m, 39, 40);
+    in_all = 10;
     sheaf_warn(sheaf_monitor_events(m), "full soon");
     CHECK_OK(sheaf_monitor_close(m));
     fclose(out);
     assert_string_equal(text_of(path),
-                        "step 1/10  loss 6.1000  grad 0.333  lr 0.02  120 tokens/s  5 s left\n"
-                        "saved step-00000009\n"
-                        "step 10/10  loss 0.6100  grad 0.333  lr 0.02  120 tokens/s\n"
+                        "step 1/40  loss 6.1000  grad 0.333  lr 0.02  120 tokens/s  20 s left\n"
+                        "step 4/40  loss 1.5250  grad 0.333  lr 0.02  120 tokens/s  18 s left\n"
+                        "saved step-00000007\n"
+                        "step 8/40  loss 0.7625  grad 0.333  lr 0.02  120 tokens/s  16 s left\n"
+                        "step 40/40  loss 0.1525  grad 0.333  lr 0.02  120 tokens/s\n"
                         "warning: full soon\n");
 }
 

@@ -159,6 +159,12 @@ check "and nothing to stdout" test ! -s "$work/stdout"
 runs "what would steer a terminal" 3 'a\?\[31mb' info "$work/"$'a\e[31mb'
 check "is not in a message" sh -c "! grep -q '$(printf '\033')' '$work/stderr'"
 
+# Every demo ends with a command for whoever reads it.
+for demo in demo chat vlm minicpm; do
+    check "the demo $demo says what to do now" grep -q '^now_you $sheaf ' "$SHEAF_SOURCE_ROOT/demo/$demo.sh"
+done
+check "as a shell takes it" test "$(. "$SHEAF_SOURCE_ROOT/demo/now_you.sh" && now_you a "b c's" x/y.z | tail -n 1)" = "   \$ a 'b c'\\''s' x/y.z"
+
 # Streams that are closed: their numbers are not those of the files that are opened next.
 runs "a small model" 0 . init cogvlm-tiny "$work/model"
 "$sheaf" chat --model "$work/model" <&- >"$work/stdout" 2>"$work/stderr"
