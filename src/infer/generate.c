@@ -342,11 +342,11 @@ static sheaf_status *run_batch(batch *b)
     return st;
 }
 
-/* Of which weight that comes; not with layers over stages, as of a loss. */
+/* Of which weight that comes. */
 static sheaf_status *name_weight(sheaf_status *st, const sheaf__model *model)
 {
     const char *weight = NULL;
-    if (st == NULL || sheaf_status_code(st) != SHEAF_E_NUMBER || model->context->stages > 1)
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_NUMBER)
         return st;
     sheaf_status *lost = sheaf__model_bad_weight(&weight, model);
     if (lost != NULL) {

@@ -2,7 +2,10 @@
 #include "models/build.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "tape/hand.h"
 #include "tape/rows.h"
 
 bool sheaf__rounds_well(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
@@ -120,6 +123,36 @@ static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
     return unsound_of(a, b);
 }
 
+/* The name as the model has it, on whatever stage. */
+static const char *known_name(const sheaf__model *m, const char *name)
+{
+    const sheaf_tensor *t = sheaf_schema_find(m->schema, name);
+    const sheaf_lora *lora = m->options.lora;
+    for (int64_t i = 0; t == NULL && lora != NULL && i < lora->nmodules; i++) {
+        if (strcmp(lora->module[i].a_name, name) == 0)
+            return lora->module[i].a_name;
+        if (strcmp(lora->module[i].b_name, name) == 0)
+            return lora->module[i].b_name;
+    }
+    return t == NULL ? NULL : t->name;
+}
+
+/* *name: of this rank's stage; that of the first stage that has one. */
+static sheaf_status *of_all_stages(const char **name, const sheaf__model *m)
+{
+    sheaf__context *c = m->context;
+    char text[256] = "";
+    float first = *name != NULL ? -(float)c->stage : -(float)c->stages;
+    sheaf_status *st = sheaf_comm_max(c->world, &first, 1);
+    if (st != NULL || first == -(float)c->stages)
+        return st;
+    if (*name != NULL)
+        snprintf(text, sizeof text, "%s", *name);
+    st = sheaf__hand(c, text, sizeof text, (int)-first);
+    *name = known_name(m, text);
+    return st;
+}
+
 sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
 {
     const sheaf__context *c = m->context;
@@ -144,5 +177,5 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
     else if (st == NULL && at < all)
         *name = bias ? m->options.lora->module[at - m->nheld].b_name
                      : m->options.lora->module[at - m->nheld].a_name;
-    return st;
+    return st == NULL && c->stages > 1 ? of_all_stages(name, m) : st;
 }

@@ -54,8 +54,8 @@ static int64_t longest(const pass *p, const sheaf_data *data)
                                    : sheaf_data_used(data, p->options->row, p->all);
 }
 
-/* A loss that is not finite is the result; where it began is said once. Layers that are placed over
- * stages are not looked at. */
+/* A loss that is not finite is the result; where it began is said once. Of layers that are placed
+ * over stages the weights alone are looked at. */
 static sheaf_status *warn_of(pass *p, sheaf__runner *runner, const int64_t *row)
 {
     sheaf__model *model = runner->model;
@@ -63,20 +63,19 @@ static sheaf_status *warn_of(pass *p, sheaf__runner *runner, const int64_t *row)
     sheaf__bad bad = { 0 };
     sheaf_text text = { 0 };
     p->warned = true;
-    if (model->context->stages > 1)
-        return NULL;
     sheaf_status *st = sheaf__model_bad_weight(&weight, model);
     sheaf_status *(*const take)(void *, int64_t, const int32_t *, int64_t, const float *) =
         runner->head.take;
     runner->head.take = NULL; /* it has heard of these rows */
     runner->watch = &bad;
-    if (st == NULL)
+    if (st == NULL && model->context->stages <= 1)
         st = sheaf__runner_run(runner, row);
     runner->watch = NULL;
     runner->head.take = take;
     sheaf__text_add(&text, "the loss of ");
     sheaf__bad_rows(&text, row, p->rows);
-    sheaf__text_add(&text, " (counted from 0) is not finite: ");
+    sheaf__text_add(&text, " (counted from 0) is not finite%s",
+                    bad.op != NULL || weight != NULL ? ": " : "");
     sheaf__bad_say(&text, &bad, weight);
     sheaf__text_bytes(&text, "", 0);
     if (st == NULL && text.at != NULL)

@@ -134,6 +134,9 @@ for sign in 7 f; do # either sign may come of it: neither is a choice
 done
 put_nan model.embed_tokens.weight $((2 * 64 + 7))
 runs "the weight that is meant is named" 3 "prompt 1, token 1.*nan for id 0.*the weight 'model.embed_tokens.weight' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 --dp 2
+put_nan $tensor $((170 * 64))
+runs "of layers over stages too" 3 "prompt 1, token 1.*nan for id 0.*the weight '$tensor' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 --place 2 --tp 2
+runs "in evaluation" 0 "the loss of rows 0, 1 .*is not finite: the weight '$tensor' holds" eval --model "$work/nan" --data "$data" --place 2
 runs "a learning rate without measure" 3 "step 2: loss .* the weight '[^']*lora_[AB].weight' holds .* training made it so" train --model "$model" "${few[@]}" --lr 1e38 --out "$work/bad.lr"
 runs "a scale that stays and overflows" 3 "step 1: gradient norm .* the first value that is not finite is .gradient of the head.* --loss-scale dynamic" \
     train --model "$model" "${few[@]}" --dtype float16 --loss-scale 1073741824 --out "$work/bad.scale" --tp 2
