@@ -204,15 +204,13 @@ static sheaf_status *joined(char **out, size_t *size, const sheaf__text_record *
     return NULL;
 }
 
-/* A bos that the text writes itself, behind the one that is added. */
-static void leave_second(ids *x)
+void sheaf__text_leave_second(int32_t *id, sheaf__text_range *where, int64_t *n)
 {
-    if (x->count < 2 || x->id[0] != x->id[1] || x->where[0].begin < x->where[0].end ||
-        x->where[1].begin == x->where[1].end)
+    if (*n < 2 || id[0] != id[1] || where[0].begin < where[0].end || where[1].begin == where[1].end)
         return;
-    const size_t rest = (size_t)--x->count;
-    memmove(x->id, x->id + 1, rest * sizeof *x->id);
-    memmove(x->where, x->where + 1, rest * sizeof *x->where);
+    const size_t rest = (size_t)-- * n;
+    memmove(id, id + 1, rest * sizeof *id);
+    memmove(where, where + 1, rest * sizeof *where);
 }
 
 static sheaf_status *encode_text(sheaf__text_row *out, const sheaf__text_encoder *e,
@@ -227,7 +225,7 @@ static sheaf_status *encode_text(sheaf__text_row *out, const sheaf__text_encoder
         st = encode(&x, e, text, size,
                     &(sheaf__encode_options){ .add_special = true, .plain = !e->specials });
     if (st == NULL && e->specials)
-        leave_second(&x);
+        sheaf__text_leave_second(x.id, x.where, &x.count);
     if (st == NULL && record->prompt != NULL && e->loss_on != SHEAF_LOSS_ALL)
         across(&first, &end, &x, record->prompt_size, size, 0);
     if (st == NULL && e->eos_id >= 0 && (x.count == 0 || x.id[x.count - 1] != e->eos_id))

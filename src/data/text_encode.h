@@ -39,6 +39,9 @@ typedef struct sheaf__text_row {
  * template), those of template and tokenizer. *out is empty after a failure. Thread-safe. */
 sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder *encoder,
                                  const sheaf__text_record *record);
+/* sheaf__text_leave_second - of ids that begin with a bos for none of the text and with one that
+ * the text writes itself, one; *n of them. */
+void sheaf__text_leave_second(int32_t *id, sheaf__text_range *where, int64_t *n);
 void sheaf__text_row_release(sheaf__text_row *row);
 
 #endif

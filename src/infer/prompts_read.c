@@ -222,11 +222,12 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
         first = first == NULL ? p->prompt[i].written : first;
     }
     if (count > 0)
-        sheaf_warn(events,
-                   "%" PRId64 " of %" PRId64 " prompts write special tokens as text ('%s'): they "
-                   "are read as letters; a conversation belongs in \"messages\", or --template "
-                   "lays it out",
-                   count, p->count, first);
+        sheaf_warn(
+            events,
+            "%" PRId64 " of %" PRId64 " prompts write special tokens as text ('%s'): they "
+            "are read as letters; --specials makes tokens of them; a conversation belongs in \"messages\", or --template "
+            "lays it out",
+            count, p->count, first);
 }
 
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/compose.h"
+#include "data/text_encode.h"
 #include "schema/family.h"
 
 static bool speaks(const sheaf__wording *w)
@@ -65,7 +66,12 @@ static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wordi
 {
     int32_t *ids = NULL;
     int64_t n = 0;
-    sheaf_status *st = sheaf__tokenizer_encode(&ids, NULL, &n, w->tokenizer, text, size, how);
+    sheaf__text_range *where = NULL;
+    sheaf_status *st = sheaf__tokenizer_encode(&ids, w->specials ? &where : NULL, &n, w->tokenizer,
+                                               text, size, how);
+    if (st == NULL && w->specials && how->add_special)
+        sheaf__text_leave_second(ids, where, &n);
+    free(where);
     if (st == NULL)
         st = check_length(w, n);
     if (st != NULL) {
@@ -89,7 +95,7 @@ static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wordin
 {
     if (w->tokenizer != NULL)
         return encode(out, block, w, text, strlen(text),
-                      &(sheaf__encode_options){ .add_special = true, .plain = true });
+                      &(sheaf__encode_options){ .add_special = true, .plain = !w->specials });
     int32_t *piece = NULL;
     int64_t n = (int64_t)strlen(text);
     const bool bos = w->bos >= 0;
@@ -203,7 +209,7 @@ static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wordi
     int64_t ranges = 0;
     if (st == NULL && plain_range == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "prompt");
-    for (int64_t i = 0; i < text.spans && st == NULL; i++)
+    for (int64_t i = 0; i < text.spans && st == NULL && !w->specials; i++)
         if (text.span[i].kind == SHEAF__CONTENT && text.span[i].begin < text.span[i].end)
             plain_range[ranges++] = (sheaf__text_range){ text.span[i].begin, text.span[i].end };
     if (st == NULL)

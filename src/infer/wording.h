@@ -41,6 +41,7 @@ typedef struct sheaf__wording {
     int nstop;
     int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
+    bool specials;      /* special tokens that people write are tokens, not text */
     bool placed;        /* pictures stand in conversations, by the family's form: */
     sheaf__speech speech;
     bool borrowed; /* what it points to is another wording's */
@@ -58,6 +59,7 @@ typedef struct sheaf__wording_options {
     bool strict;           /* what is wrong with the folder's tokenizer is an error, not a warning
                               after which token ids go without */
     bool today;            /* and today's where it has none; else to lay out is an error */
+    bool specials;         /* as above */
     int64_t max_length;
     /* told which template it is, where there is a choice; may be NULL */
     const sheaf_events *events;
@@ -76,6 +78,8 @@ void sheaf__wording_close(sheaf__wording *wording);
 sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *wording,
                                       const sheaf_events *events);
 
+/* sheaf__wording_take_specials - as if it were opened with them. */
+void sheaf__wording_take_specials(sheaf__wording *wording);
 /* sheaf__wording_today - today's date where the template writes one and none was given, for a
  * wording that was opened without. */
 sheaf_status *sheaf__wording_today(sheaf__wording *wording);
@@ -139,7 +143,7 @@ void sheaf__wording_without_nul(sheaf_text *text, const char *bytes, size_t size
  *   sheaf__wording_answer - the answer in text that was decoded, without the token that ended it:
  * of one that is laid out, as all of a templated wording, without blanks around, and without the
  * thoughts that a template writes where an answer has none.
- *   sheaf__wording_same - equal, apart from blanks (ASCII) at both ends, and from how thoughts are
+ *   sheaf__wording_same - equal, apart from blanks at both ends, and from how thoughts are
  * set off where the template sets them off; any_case: also apart from the case of letters of ASCII.
  * NULL equals nothing. */
 void sheaf__wording_end_at(sheaf__wording *wording, const int64_t *id, int n);

@@ -144,8 +144,8 @@ static char lower(char c)
 
 static bool same(sheaf__text_piece a, sheaf__text_piece b, bool any_case)
 {
-    a = trimmed(a);
-    b = trimmed(b);
+    sheaf__utf8_strip(&a.at, &a.size);
+    sheaf__utf8_strip(&b.at, &b.size);
     if (a.size != b.size)
         return false;
     for (size_t i = 0; i < a.size; i++)

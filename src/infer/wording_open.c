@@ -105,6 +105,11 @@ static sheaf_status *take_date(sheaf__wording *w, const sheaf__wording_options *
     return st == NULL && w->today ? sheaf__chat_template_set_today(w->chat) : st;
 }
 
+void sheaf__wording_take_specials(sheaf__wording *w)
+{
+    w->specials = w->speech.specials = true;
+}
+
 sheaf_status *sheaf__wording_today(sheaf__wording *w)
 {
     if (w->chat == NULL || !sheaf__chat_template_wants_date(w->chat))
@@ -199,6 +204,7 @@ static sheaf_status *open_placed(sheaf__wording *w, const sheaf__wording_options
     w->templated = true;
     w->speech.tokenizer = w->tokenizer;
     w->speech.chat = w->chat;
+    w->speech.specials = w->specials;
     w->speech.bos = w->stored.bos;
     w->speech.eos = w->stored.eos;
     w->speech.bos_id = (int32_t)w->bos;
@@ -240,6 +246,7 @@ static sheaf_status *open_any(sheaf__wording *out, const sheaf_config *config,
                              .eos = config->neos > 0 ? config->eos[0] : -1,
                              .images = sheaf__family_for(config)->towers != NULL,
                              .dated = options->date != NULL && options->date[0] != '\0',
+                             .specials = options->specials,
                              .end = -1 };
     const char *name = options->version;
     /* a vocabulary of bytes knows both kinds of templates; without a tokenizer any may be named */

@@ -236,7 +236,8 @@ static void test_same_answer__with_and_without_case(void **state)
         { "abc", "ab", false, false },
         { "[", "{", false, false },
         { "@", "`", false, false },
-        { "\xC3\x84", "\xC3\xA4", false, false }, /* letters of ASCII only */
+        { "\xC3\x84", "\xC3\xA4", false, false },         /* letters of ASCII only */
+        { "\xE3\x80\x80two", "two\xC2\xA0", true, true }, /* blanks are those of Python */
         { NULL, "ab", false, false },
     };
     const sheaf__wording w = { 0 };

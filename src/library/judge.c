@@ -59,6 +59,7 @@ sheaf_status *sheaf__judge_open(sheaf__judge *j)
             .version = words ? j->prompt_template : NULL,
             .of_run = j->of_run,
             .date = words ? j->date : NULL,
+            .specials = j->specials,
             .events = sheaf__ends_with(j->data, ".safetensors") && !j->words ? NULL : j->told });
 }
 

@@ -79,6 +79,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                         .version = o->prompt_template,
                                                         .of_run = of_run,
                                                         .date = o->date,
+                                                        .specials = m->run.texts.specials,
                                                         .today = sheaf__process_count() <= 1,
                                                         .max_length = m->positions,
                                                         .events = o->events });

@@ -88,6 +88,17 @@ sed -i 's/"eos_token_id": 1/"eos_token_id": 4/' "$work/other_eos/config.json"
 learns other-eos "$work/other_eos" "$data"
 agree "the tokenizer's eos is learnt, the config's is another" token ' two' "$work/other-eos"
 
+# ---- what a run with --specials learnt is asked so ----
+talk '<|endoftext|>one' two 'three' four >"$work/marks.jsonl"
+printf '{"prompt": "<s>one<|im_start|>%s", "completion": "%s"}\n' x two y four >"$work/texts.jsonl"
+for data in "$work/marks.jsonl" "$work/texts.jsonl"; do
+    of=specials-$(basename "$data" .jsonl)
+    learns "$of" "$work/model" "$data" --specials
+    agree "$of" token two "$work/$of"
+    check "$of: nothing is spelled out" bash -c "! grep -q 'as text' '$work/stderr'"
+    runs "$of: by the flag" 0 '"exact_match":1.0' generate --model "$work/$of/model" --data "$data" --specials --greedy --max-new 9 --json $([[ $data = *texts* ]] || echo --template chatml)
+done
+
 # ---- rows of tokens: their labels say how the answer ends ----
 row() { # row END: <s> P a b END P, of which a b END P is learnt
     tokens_file "$work/rows.safetensors" 2 7 "0 40 41 42 $1 60 61  0 50 51 52 $1 60 61" "-100 -100 41 42 $1 60 -100  -100 -100 51 52 $1 60 -100"

@@ -110,6 +110,8 @@ for name in hub26 hub25 hub20; do
     sed 's/one/<ref>one<\/ref>/' "$work/talk.json" >"$work/refs.json"
     runs "$name: others are, which is said" 0 "1 of 1 records write special tokens as text .'<ref>' in entry 1" eval --model "$work/$name" --data "$work/refs.json"
     runs "$name: of a question too" 0 "1 of 1 prompts write special tokens as text .'<ref>'" generate --model "$work/$name" --prompt "Where is <ref>it</ref>?" --max-new 2
+    runs "$name: with --specials they are tokens" 0 '"tokens":' generate --model "$work/$name" --prompt "Where is <ref>it</ref>?" --max-new 2 --specials --json
+    check "$name: and nothing is said" bash -c "! grep -q 'as text' '$work/stderr'"
     runs "$name: its answer" 0 '"tokens":' generate --model "$work/$name" --image "$work/0.png" --prompt "What?" --max-new 2 --greedy --json
     for mark in "<image>" "</image>" "<unk>" "<slice>"; do
         sed "s,\"$mark\",\"<other>\",g" "$work/$name/tokenizer_config.json" >"$work/changed.json"

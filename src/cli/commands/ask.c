@@ -70,6 +70,7 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
           "DATE" },
         { "system", CLI_TEXT, &f->system, "system message, where the template has a place for it",
           "TEXT", .min = 1 },
+        { "specials", CLI_FLAG, &f->specials, SHEAF__SPECIALS_HELP },
         { "max-new", CLI_COUNT, &f->max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
         { "max-length", CLI_COUNT, &f->max_length,
           "most positions of prompt (image included) and answer; 0 = no limit", .max = 1e7 },
@@ -119,7 +120,10 @@ sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, co
     how.slices = m->slices;
     how.bf16_sums = m->sums == SHEAF_SUMS_UNNAMED ? NULL : sheaf__sums_name(SHEAF_BF16, m->sums);
     how.isa = m->isa;
-    return sheaf_model_open(out, &how);
+    sheaf_status *st = sheaf_model_open(out, &how);
+    if (st == NULL && f->specials)
+        sheaf__wording_take_specials(&(*out)->wording);
+    return st;
 }
 
 sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *table,

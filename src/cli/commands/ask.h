@@ -26,7 +26,7 @@ void ask_model_table(cli_option *table, ask_model *flags);
 typedef struct ask_flags {
     const char *tokenizer, *version, *date, *system;
     sheaf__texts stop;
-    bool greedy, stream;
+    bool greedy, stream, specials;
     int order; /* of --sampling: 0 = transformers' */
     double temperature, top_p, penalty;
     int64_t top_k, max_new, max_length, logprobs;
