@@ -16,6 +16,7 @@ static const struct {
     { ".lora_embedding_B", SHEAF_PART_TABLE_B },
     { ".lora_magnitude_vector", SHEAF_PART_MAGNITUDE },
     { ".token_adapter.trainable_tokens_delta", SHEAF_PART_TOKENS },
+    { ".token_adapter.base_layer.weight", SHEAF_PART_COPY },
     { ".base_layer.weight", SHEAF_PART_COPY },
     { ".base_layer.bias", SHEAF_PART_BIAS },
 };

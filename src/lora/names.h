@@ -14,10 +14,11 @@ typedef enum sheaf_lora_part {
     SHEAF_PART_MAGNITUDE, /* M.lora_magnitude_vector: DoRA */
     SHEAF_PART_TOKENS,    /* M.token_adapter.trainable_tokens_delta [rows, width]: values of rows of
                              M.weight */
-    SHEAF_PART_COPY,      /* M.base_layer.weight: PEFT's copy of a targeted table */
-    SHEAF_PART_BIAS,      /* M.base_layer.bias: a trained bias that replaces M.bias */
-    SHEAF_PART_WHOLE,     /* any other name: that tensor of the base, replaced */
-    SHEAF_PART_FOREIGN,   /* begins as if it were LoRA, but no kind known here */
+    SHEAF_PART_COPY,    /* M.base_layer.weight: PEFT's copy of a targeted table; of one with trained
+                           rows M.token_adapter.base_layer.weight */
+    SHEAF_PART_BIAS,    /* M.base_layer.bias: a trained bias that replaces M.bias */
+    SHEAF_PART_WHOLE,   /* any other name: that tensor of the base, replaced */
+    SHEAF_PART_FOREIGN, /* begins as if it were LoRA, but no kind known here */
 } sheaf_lora_part;
 
 #define SHEAF_PEFT_PREFIX "base_model.model."

@@ -184,7 +184,7 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
         st = sheaf__process_agree(st); /* the config, too, is there */
     if (st == NULL) {
         whole from = { stepped, spec, sheaf__kernels_for(NULL) };
-        st = sheaf_hf_copy_extras(folder, model);
+        st = sheaf_hf_copy_extras(folder, model, NULL);
         if (st == NULL)
             st = sheaf__folder_write_all(folder, whole_rows, &from, CHUNK);
         if (together)

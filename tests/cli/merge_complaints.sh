@@ -127,6 +127,26 @@ runs "which the base does not have either" 0 "sound.*sound" verify "$base" "$wor
 edited second plain_all_linear 's/"layers_to_transform": null/"layers_to_transform": [0]/'
 runs "factors of another layer than the config says" 1 "foreign: .*layers.1.*not sound" verify "$work/second"
 
+# New tokens are in the tokenizer that lies beside the adapter.
+cp -r "$lora/base_llama" "$work/spoken"
+mv "$work/spoken/model_fp32.safetensors" "$work/spoken/model.safetensors"
+rm "$work/spoken"/model_*
+edited known trainable_tokens ''
+edited usual plain_all_linear ''
+for file in tokenizer.json tokenizer.model special_tokens_map.json generation_config.json; do echo '{"of": "base"}' >"$work/spoken/$file"; done
+for file in tokenizer.json tokenizer_config.json generation_config.json; do echo '{"of": "adapter"}' | tee "$work/known/$file" >"$work/usual/$file"; done
+runs "trained rows of tokens" 0 'the tokenizer is that of .*known' merge "$work/spoken" "$work/known" "$work/speaks"
+same "the adapter's tokenizer" "$work/known/tokenizer.json" "$work/speaks/tokenizer.json"
+same "all of it" "$work/known/tokenizer_config.json" "$work/speaks/tokenizer_config.json"
+absent "not the base's beside it" "$work/speaks/tokenizer.model"
+absent "nor what it has of special tokens" "$work/speaks/special_tokens_map.json"
+same "what is no tokenizer's is the base's" "$work/spoken/generation_config.json" "$work/speaks/generation_config.json"
+runs "rows as they were" 0 'read back' merge "$work/spoken" "$work/usual" "$work/silent"
+same "the base's tokenizer" "$work/spoken/tokenizer.json" "$work/silent/tokenizer.json"
+rm "$work/known"/tokenizer*
+runs "no tokenizer beside the adapter" 0 'read back' merge "$work/spoken" "$work/known" "$work/unspoken"
+same "the base's" "$work/spoken/tokenizer.json" "$work/unspoken/tokenizer.json"
+
 # A folder with remote code stays one that transformers loads with trust_remote_code.
 sed '0,/{/s//{"auto_map": {"AutoModel": "modeling_minicpmv.MiniCPMV"},/' "$base/config.json" >"$work/config.json"
 mv "$work/config.json" "$base/config.json"

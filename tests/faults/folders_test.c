@@ -92,7 +92,7 @@ static sheaf_status *write_model(void)
                                       &(sheaf_folder_options){ .shard_bytes = 48 });
     if (st != NULL)
         return st;
-    st = sheaf_hf_copy_extras(folder, golden("llama/tiny_llama/hf"));
+    st = sheaf_hf_copy_extras(folder, golden("llama/tiny_llama/hf"), NULL);
     if (st == NULL)
         st = sheaf__folder_write_all(folder, zeros, NULL, 20);
     if (st == NULL)

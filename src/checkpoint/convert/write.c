@@ -246,7 +246,7 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
                                           .put = put_in_folder,
                                           .context = folder });
     if (st == NULL)
-        st = sheaf_hf_copy_extras(folder, k->root);
+        st = sheaf_hf_copy_extras(folder, k->root, NULL);
     st = all_of(k, st);
     if (st == NULL && k->moments != NULL)
         st = write_moments(k, sheaf__folder_dir(folder));

@@ -353,6 +353,17 @@ static int by_row(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
+/* Rows past the last one are those of a vocabulary that was resized, where none is left out: what
+ * is not there cannot be made up. */
+static void grow(sheaf__merge_tensor *t, const sheaf__merge_step *s)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->npicks; i++)
+        n += s->pick[i].row >= t->rows;
+    if (n > 0 && s->pick[s->npicks - 1].row == t->rows + n - 1)
+        t->shape[0] = t->rows = t->rows + n;
+}
+
 static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path,
                                 size_t length)
 {
@@ -386,6 +397,8 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     for (int64_t i = 0; i < tokens->nrows; i++)
         s->pick[i] = (sheaf__merge_pick){ tokens->row[i], i };
     qsort(s->pick, (size_t)s->npicks, sizeof *s->pick, by_row);
+    if (t->whole == NULL)
+        grow(t, s);
     for (int64_t i = 0; i < s->npicks; i++)
         if (s->pick[i].row >= t->rows || (i > 0 && s->pick[i].row == s->pick[i - 1].row)) {
             st = sheaf_fail(SHEAF_E_LAYOUT, "trainable_token_indices");

@@ -8,6 +8,7 @@
 #include "comm/process.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
+#include "lora/names.h"
 
 /* ---- SAT ---- */
 
@@ -66,6 +67,39 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
     return st;
 }
 
+/* ---- the tokenizer ---- */
+
+/* Does the adapter replace a table of tokens, or rows of one? */
+static bool changes_tokens(const sheaf__merge_plan *p, int number)
+{
+    bool yes = p->resized > 0;
+    for (int64_t i = 0; i < p->count && !yes; i++) {
+        const sheaf__merge_tensor *t = &p->tensor[i];
+        for (int s = 0; s < t->nsteps && !yes; s++)
+            yes = t->step[s].number == number && t->step[s].kind == SHEAF__MERGE_PICKS;
+        yes |= t->whole != NULL && t->whole_number == number && t->saved &&
+               sheaf__lora_is_table(t->name, t->ndim);
+    }
+    return yes;
+}
+
+/* New tokens are in the tokenizer that lies beside the adapter; NULL: the base's goes along. */
+static const char *find_tokenizer(const sheaf__merge_plan *p, const sheaf_events *events)
+{
+    const char *path = NULL;
+    for (int i = 0; i < p->nread; i++)
+        if (changes_tokens(p, i) && sheaf_hf_has_tokenizer(p->read[i].path))
+            path = p->read[i].path;
+    if (path != NULL)
+        sheaf_note(events, "the tokenizer is that of %s, which changes rows of tokens", path);
+    else if (p->resized > 0)
+        sheaf_warn(
+            events,
+            "the vocabulary has %lld rows now, and no tokenizer lies beside the adapter: the base's knows no new tokens; copy the one that it was trained with",
+            (long long)p->resized);
+    return path;
+}
+
 /* ---- either ---- */
 
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
@@ -85,7 +119,7 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
     if (st == NULL && config != NULL)
         st = sheaf__folder_text(out->folder, "config.json", config);
     if (st == NULL && o->base != NULL)
-        st = sheaf_hf_copy_extras(out->folder, o->base);
+        st = sheaf_hf_copy_extras(out->folder, o->base, find_tokenizer(plan, o->events));
     return st;
 }
 

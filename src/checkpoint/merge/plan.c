@@ -394,8 +394,11 @@ static sheaf_status *settle_tie(sheaf__merge_plan *p, const sheaf__merge_adapter
     if (named)
         return NULL;
     for (int i = 0; i < table->nsteps && st == NULL; i++)
-        if (table->step[i].number == number && (keep || table->step[i].kind == SHEAF__MERGE_PICKS))
+        if (table->step[i].number == number &&
+            (keep || table->step[i].kind == SHEAF__MERGE_PICKS)) {
             st = copy_step(head, &table->step[i]);
+            head->shape[0] = head->rows = table->rows; /* rows may have grown */
+        }
     const bool whole = table->whole != NULL && table->whole_number == number;
     if (st != NULL || !whole || !(keep || !table->saved))
         return st;

@@ -165,18 +165,20 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
     const sheaf__merge_tensor *t = m->t;
     const int64_t n = rows * m->cols;
     const sheaf_dtype base = t->base->dtype, out = t->out_dtype;
-    const bool inside = row0 + rows <= t->base->shape[0] ||
-                        t->base->ndim == 0; /* else the adapter's table is larger */
+    /* All rows, unless the adapter's table is larger. */
+    const int64_t left = t->base->ndim == 0 ? rows : t->base->shape[0] - row0,
+                  there = left >= rows ? rows
+                          : left > 0   ? left
+                                       : 0;
+    const bool inside = there == rows;
     sheaf_status *st = NULL;
-    if (inside) {
-        st = sheaf__lora_read_view(m->base, t->base, row0, rows, m->col0, m->cols, s->stored);
-        if (st == NULL)
-            m->kernels->convert(s->was, out, s->stored, base, n);
-    } else {
-        memset(s->was, 0, (size_t)n * sheaf_dtype_bytes(out));
-    }
+    if (!inside)
+        memset(s->stored, 0, (size_t)n * sheaf_dtype_bytes(base));
+    if (there > 0)
+        st = sheaf__lora_read_view(m->base, t->base, row0, there, m->col0, m->cols, s->stored);
     if (st != NULL)
         return st;
+    m->kernels->convert(s->was, out, s->stored, base, n);
     if (t->whole != NULL) {
         void *whole = s->d; /* as wide as any type that is computed with */
         st = sheaf__lora_read_view(t->whole_from, t->whole, row0, rows, m->col0, m->cols, whole);

@@ -585,6 +585,23 @@ static const struct {
       true,
       true,
       10 },
+    { "trained rows of a vocabulary that grew, all of them new",
+      LORA "\"target_modules\": [], \"trainable_token_indices\": [11, 2, 10]}",
+      { { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 3, 4 } } },
+      1,
+      true,
+      true,
+      true,
+      12 },
+    { "and PEFT's copies, of which not all were trained",
+      LORA "\"target_modules\": [], \"trainable_token_indices\": [2, 12]}",
+      { { EMBED ".token_adapter.base_layer.weight", SHEAF_F32, 2, { 13, 4 } },
+        { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 4 } } },
+      2,
+      true,
+      true,
+      true,
+      13 },
     { "PEFT's copy with more rows",
       LORA "\"target_modules\": [\"embed_tokens\"]}",
       { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 12 } },
@@ -596,6 +613,34 @@ static const struct {
       true,
       12 },
 };
+
+/* As PEFT 0.21 merges it where the base was resized by hand: the base's rows, and the adapter's in
+ * their places. A row that is nowhere is not made up. */
+static void test_merge__new_tokens_get_their_rows(void **state)
+{
+    const thing base[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 3, 2 } } },
+                rows = { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 2 } };
+    sheaf_merge_report report;
+    int64_t n;
+    write_folder(at("base"), "model.safetensors", "config.json", tied_config, base, 1);
+    write_adapter(at("one"), LORA "\"target_modules\": [], \"trainable_token_indices\": [3, 1]}",
+                  &rows, 1);
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    float *was = values(&base[0], 1), *delta = values(&rows, 1),
+          *is = result(at("out"), "model.embed_tokens.weight", &n);
+    const float want[8] = {
+        was[0], was[1], delta[2], delta[3], was[4], was[5], delta[0], delta[1]
+    };
+    assert_int_equal(n, 4);
+    CHECK_BYTES("rows", is, want, sizeof want);
+    free(was);
+    free(delta);
+    free(is);
+    write_adapter(at("one"), LORA "\"target_modules\": [], \"trainable_token_indices\": [4, 1]}",
+                  &rows, 1);
+    CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT,
+                "different rows below 3, the rows of 'model.embed_tokens.weight' | 4");
+}
 
 /* A full copy that float16 cannot hold, over a base that is finite there or infinite. */
 static void test_merge__a_copy_beyond_float16_is_refused(void **state)
@@ -863,6 +908,7 @@ int main(void)
         cmocka_unit_test(test_combine__of_every_kind_of_module),
         cmocka_unit_test(test_merge__square_weights_lie_as_their_like_do),
         cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
+        cmocka_unit_test(test_merge__new_tokens_get_their_rows),
         cmocka_unit_test(test_merge__a_copy_beyond_float16_is_refused),
         cmocka_unit_test(test_merge__tied_tables_by_name),
         cmocka_unit_test(test_merge__dora_of_both_uses),

@@ -5,6 +5,7 @@
 #include "base/json_scan.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
+#include "dialects/common/save.h"
 #include "schema/family.h"
 
 static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
@@ -169,14 +170,29 @@ static sheaf_status *copy_code(sheaf_folder *folder, const char *dir)
     return st;
 }
 
-sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
+bool sheaf_hf_has_tokenizer(const char *dir)
+{
+    return sheaf__has_file(dir, "tokenizer.json") || sheaf__has_file(dir, "tokenizer.model") ||
+           sheaf__has_file(dir, "vocab.json");
+}
+
+static bool is_tokenizers(const char *name)
+{
+    return strstr(name, "processor") == NULL && strcmp(name, "generation_config.json") != 0;
+}
+
+sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const char *tokenizer)
 {
     char *dir = NULL;
     sheaf_status *st = NULL;
     if (sheaf__path_kind(from) == SHEAF_PATH_FILE) /* a model given as its file */
         st = sheaf__path_parent(&dir, from);
     for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
-        st = sheaf__folder_copy(folder, dir != NULL ? dir : from, sheaf_hf_extras[i]);
+        st = sheaf__folder_copy(folder,
+                                tokenizer != NULL && is_tokenizers(sheaf_hf_extras[i]) ? tokenizer
+                                : dir != NULL                                          ? dir
+                                                                                       : from,
+                                sheaf_hf_extras[i]);
     if (st == NULL)
         st = copy_code(folder, dir != NULL ? dir : from);
     free(dir);

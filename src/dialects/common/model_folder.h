@@ -22,10 +22,13 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
 /* sheaf_hf_extras - names of files that belong to a model beside its config and weights; ends with
  * NULL. */
 extern const char *const sheaf_hf_extras[];
+/* sheaf_hf_has_tokenizer - does one lie in the folder? */
+bool sheaf_hf_has_tokenizer(const char *dir);
 /* sheaf_hf_copy_extras - generation_config.json, the files of tokenizer and image processor, and
  * the Python files of a model whose configs say auto_map, from another folder (or the folder of a
- * file): those that are there. */
-sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);
+ * file): those that are there.
+ *   tokenizer  the folder that all files of the tokenizer come from instead; NULL: none */
+sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const char *tokenizer);
 
 /* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the
  * key added; all else keeps its spelling. `value` is JSON, as "\"bfloat16\"". */

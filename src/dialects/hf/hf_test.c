@@ -569,7 +569,7 @@ static void copy_model(const char *from, const char *to, int64_t shard_bytes)
     job.spec = spec;
     CHECK_OK(sheaf_hf_begin(&folder, to, c.json, spec, n,
                             &(sheaf_folder_options){ .shard_bytes = shard_bytes }));
-    CHECK_OK(sheaf_hf_copy_extras(folder, from));
+    CHECK_OK(sheaf_hf_copy_extras(folder, from, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, copy_rows, &job, 1000));
     CHECK_OK(sheaf__folder_commit(folder));
     job.from->close(job.from);
