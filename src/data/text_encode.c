@@ -208,7 +208,8 @@ void sheaf__text_leave_second(int32_t *id, sheaf__text_range *where, int64_t *n)
 {
     if (*n < 2 || id[0] != id[1] || where[0].begin < where[0].end || where[1].begin == where[1].end)
         return;
-    const size_t rest = (size_t)-- * n;
+    *n -= 1;
+    const size_t rest = (size_t)*n;
     memmove(id, id + 1, rest * sizeof *id);
     memmove(where, where + 1, rest * sizeof *where);
 }
