@@ -10,6 +10,7 @@
 #include "dialects/colossalai/colossalai.h"
 #include "dialects/dcp/dcp.h"
 #include "dialects/deepspeed/deepspeed.h"
+#include "dialects/fsdp/fsdp.h"
 #include "dialects/hf/hf.h"
 #include "dialects/hf/catalog.h"
 #include "dialects/megatron/megatron.h"
@@ -21,6 +22,7 @@ const sheaf_dialect *const sheaf__dialects[] = {
     &sheaf__dialect_dcp,
     &sheaf__dialect_sat, /* names its parts as DeepSpeed does */
     &sheaf__dialect_deepspeed,
+    &sheaf__dialect_fsdp,
     &sheaf__dialect_peft,
     &sheaf__dialect_colossalai,
     &sheaf__dialect_hf, /* any folder with weights: the last */

@@ -103,7 +103,7 @@ static sheaf_status *make_registered(sheaf_pickle **out, sheaf_pickle_doc *doc,
 }
 
 /* _rebuild_from_type_v2(function, type, arguments, state): the tensor without what a subclass
- * adds. */
+ * adds; what is no tensor here (DTensor) keeps its state. */
 static sheaf_status *from_type(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable,
                                sheaf_pickle *args)
 {
@@ -113,7 +113,11 @@ static sheaf_status *from_type(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_
         return bad(callable, "a function, a type, arguments, and state");
     if (arg[0]->mark == SHEAF_ROLE_FROM_TYPE) /* of itself: nothing writes that */
         return bad(callable, "a function that makes a tensor");
-    return sheaf__pickle_call(out, doc, arg[0], arg[2]);
+    sheaf_status *st = sheaf__pickle_call(out, doc, arg[0], arg[2]);
+    if (st == NULL && *out != NULL && (*out)->kind == SHEAF_PICKLE_OBJECT &&
+        args->as.items.count > 3 && (*out)->as.object->state == NULL)
+        (*out)->as.object->state = arg[3];
+    return st;
 }
 
 sheaf_status *sheaf__pickle_call(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable,

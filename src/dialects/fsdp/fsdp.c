@@ -1,0 +1,323 @@
+/* fsdp.c - see fsdp.h.
+ *
+ * A DTensor in a pickle is _rebuild_wrapper_subclass(DTensor, dtype, sizes, strides, ...) with the
+ * state (None, {_local_tensor, _spec: {mesh, placements}}). Shard(d) divides axis d as torch.chunk
+ * does: ceil(n / ranks) to each, the last ones less or nothing. A mesh of several axes (HSDP:
+ * Replicate, Shard) counts its ranks row by row. */
+#include "dialects/fsdp/fsdp.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/no_memory.h"
+#include "catalog/boxes.h"
+#include "dialects/common/model.h"
+#include "dialects/common/save.h"
+#include "formats/torch.h"
+
+enum { MOST_RANKS = 8192, MOST_AXES = 4 };
+
+typedef struct reading {
+    sheaf_catalog *c;
+    char *dir;
+    int ranks;
+    bool here[MOST_RANKS];
+} reading;
+
+/* ---- files ---- */
+
+static bool read_name(int *ranks, int *rank, const char *name)
+{
+    return sheaf__take_word(&name, "model_world_size_") && sheaf__take_number(ranks, &name) &&
+           sheaf__take_word(&name, "_rank_") && sheaf__take_number(rank, &name) &&
+           strcmp(name, ".pt") == 0 && *ranks > 0 && *ranks <= MOST_RANKS && *rank < *ranks;
+}
+
+static bool fsdp_is(const char *path)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    int ranks, rank;
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        return read_name(&ranks, &rank, sheaf__last_part(path));
+    bool yes = false;
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        sheaf_status_free(sheaf__list_dir(&names, &n, path));
+    for (int64_t i = 0; i < n && !yes; i++)
+        yes = read_name(&ranks, &rank, names[i]);
+    sheaf__names_free(names, n);
+    return yes;
+}
+
+/* The number of ranks that most files are of; those of another save are told. */
+static sheaf_status *find_ranks(reading *r, char *const *names, int64_t n)
+{
+    int64_t most = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        int ranks, rank, other, unused;
+        int64_t same = 0;
+        if (!read_name(&ranks, &rank, names[i]))
+            continue;
+        for (int64_t k = 0; k < n; k++)
+            same += read_name(&other, &unused, names[k]) && other == ranks;
+        if (same > most) {
+            most = same;
+            r->ranks = ranks;
+        }
+    }
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        int ranks, rank;
+        char *path = NULL;
+        if (!read_name(&ranks, &rank, names[i]) || ranks == r->ranks)
+            continue;
+        st = sheaf__path_join(&path, r->dir, names[i]);
+        if (st == NULL)
+            st = sheaf__catalog_notef(
+                r->c, SHEAF_DEFECT, "stale", path, "", "files of one save", "move it away",
+                "one of %d ranks, beside others of %d; it is not read", ranks, r->ranks);
+        free(path);
+    }
+    return st;
+}
+
+/* ---- tensors ---- */
+
+static sheaf_status *misfit(reading *r, const char *path, const char *name, const char *found)
+{
+    return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", path, name,
+                               "the rows of this rank, as its placements divide the tensor", found,
+                               "put the files of one save together");
+}
+
+/* The sizes of the mesh's axes, of which there are n. */
+static bool mesh_of(int64_t size[MOST_AXES], const reading *r, const sheaf_pickle_doc *doc,
+                    const sheaf_pickle *mesh, int64_t n)
+{
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(doc, sheaf__pickle_get(mesh, "mesh"));
+    const sheaf_pickle *axes = sheaf__pickle_path(mesh, "_layout", "axes", NULL);
+    int64_t all = 1;
+    for (int64_t i = 0; i < n; i++) {
+        if (t != NULL && t->ndim == n)
+            size[i] = t->shape[i];
+        else if (n == 1)
+            size[i] = r->ranks;
+        else if (!sheaf__pickle_int(
+                     &size[i], sheaf__pickle_item(
+                                   sheaf__pickle_get(sheaf__pickle_item(axes, i), "shape"), 0)))
+            return false;
+        if (size[i] < 1 || size[i] > r->ranks)
+            return false;
+        all *= size[i];
+    }
+    return all == r->ranks;
+}
+
+/* The box of rank `rank`: *copy when an axis of the mesh replicates it and this is not its first.
+ */
+static bool box_of(int64_t begin[SHEAF_CATALOG_MAX_DIMS], int64_t size[SHEAF_CATALOG_MAX_DIMS],
+                   bool *copy, bool *whole, const reading *r, const sheaf_pickle_doc *doc,
+                   const sheaf_pickle *spec, int rank)
+{
+    const sheaf_pickle *placements = sheaf__pickle_get(spec, "placements");
+    const int64_t n = sheaf__pickle_count(placements);
+    int64_t mesh[MOST_AXES], rest = rank, axis;
+    bool cut[SHEAF_CATALOG_MAX_DIMS] = { false };
+    *copy = false;
+    *whole = true;
+    if (n < 1 || n > MOST_AXES || !mesh_of(mesh, r, doc, sheaf__pickle_get(spec, "mesh"), n))
+        return false;
+    for (int64_t i = n - 1; i >= 0; rest /= mesh[i--]) {
+        const sheaf_pickle *p = sheaf__pickle_item(placements, i);
+        const int64_t at = rest % mesh[i];
+        if (sheaf__pickle_is_object(p, NULL, "Replicate")) {
+            *copy = *copy || at > 0;
+            continue;
+        }
+        if (!sheaf__pickle_is_object(p, NULL, "Shard") ||
+            !sheaf__pickle_int(&axis, sheaf__pickle_get(p, "dim")) || axis < 0 ||
+            axis >= SHEAF_CATALOG_MAX_DIMS || cut[axis])
+            return false; /* twice along one axis: FSDP over tensor parallelism */
+        const int64_t all = size[axis], each = (all + mesh[i] - 1) / mesh[i];
+        cut[axis] = true;
+        begin[axis] = at * each < all ? at * each : all;
+        size[axis] = all - begin[axis] < each ? all - begin[axis] : each;
+        *whole = false;
+    }
+    return true;
+}
+
+static sheaf_status *add(reading *r, const sheaf_torch *torch, const char *path, const char *name,
+                         int ndim, const int64_t *shape, const int64_t *begin, bool whole, int rank,
+                         const sheaf_pickle_tensor *t)
+{
+    sheaf_logical *out;
+    int file;
+    sheaf_status *st = sheaf__catalog_file(&file, r->c, path);
+    if (st == NULL)
+        st = sheaf__catalog_tensor(&out, r->c, name, t->dtype, ndim, shape);
+    if (st != NULL)
+        return st;
+    if (out->told.ndim != ndim || memcmp(out->told.shape, shape, (size_t)ndim * sizeof *shape) != 0)
+        return misfit(r, path, name, "a tensor of another shape than in the other files");
+    out->replicated = whole && r->ranks > 1;
+    sheaf_piece p = sheaf__piece_of(file, rank, torch, t);
+    memcpy(p.begin, begin, sizeof p.begin);
+    return sheaf__catalog_piece(r->c, out, &p);
+}
+
+static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const char *path,
+                                 const char *name, const sheaf_pickle *value, int rank)
+{
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(torch->doc, value);
+    int64_t begin[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS] = { 0 },
+            shape[SHEAF_PICKLE_MAX_DIMS];
+    bool copy = false, whole = true;
+    int ndim;
+    if (t != NULL)
+        return add(r, torch, path, name, t->ndim, t->shape, begin, true, rank, t);
+    if (!sheaf__pickle_is_object(value, "torch._utils", "_rebuild_wrapper_subclass"))
+        return sheaf__dialect_unread(NULL, r->c, path, name, value);
+    const sheaf_pickle *fields = sheaf__pickle_item(value->as.object->state, 1);
+    t = sheaf__pickle_tensor(torch->doc, sheaf__pickle_get(fields, "_local_tensor"));
+    if (t == NULL ||
+        !sheaf__pickle_shape(&ndim, shape, sheaf__pickle_item(value->as.object->args, 2)) ||
+        ndim != t->ndim)
+        return sheaf__dialect_unread(NULL, r->c, path, name, value);
+    memcpy(size, shape, (size_t)ndim * sizeof *shape);
+    if (!box_of(begin, size, &copy, &whole, r, torch->doc, sheaf__pickle_get(fields, "_spec"),
+                rank))
+        return sheaf__catalog_note(
+            r->c, SHEAF_DEFECT, "unsupported", path, name,
+            "Shard along an axis, Replicate, and a mesh of as many ranks as there are files",
+            "other placements, as FSDP over tensor parallelism has them",
+            "merge it with the program that wrote it (verl: python -m verl.model_merger merge)");
+    if (memcmp(size, t->shape, (size_t)ndim * sizeof *size) != 0)
+        return misfit(r, path, name, "other sizes");
+    return copy && !whole ? NULL /* one more of the same rows */
+                          : add(r, torch, path, name, ndim, shape, begin, whole, rank, t);
+}
+
+/* The name inside the zip file is the one that it was saved under. */
+static sheaf_status *check_stem(reading *r, const char *path, int rank)
+{
+    char stem[128], name[160];
+    int ranks, was;
+    sheaf__torch_stem(stem, path);
+    snprintf(name, sizeof name, "%s.pt", stem);
+    r->c->by_names = r->c->by_names || stem[0] == '\0';
+    if (!read_name(&ranks, &was, name) || (was == rank && ranks == r->ranks))
+        return NULL;
+    return sheaf__catalog_notef(
+        r->c, SHEAF_DEFECT, "conflict", path, "", "a file that was saved under this name",
+        "give the files back the names they were saved under", "it was saved as %s", name);
+}
+
+static sheaf_status *read_file(reading *r, const char *name, int rank)
+{
+    char *path = NULL;
+    sheaf_torch *torch = NULL;
+    sheaf_status *st = sheaf__path_join(&path, r->dir, name);
+    if (st == NULL)
+        st = sheaf__catalog_defect(r->c, path, sheaf__torch_open(&torch, path));
+    const sheaf_pickle *root = torch == NULL ? NULL : torch->doc->root;
+    if (torch != NULL)
+        st = check_stem(r, path, rank);
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(root); i++) {
+        const char *key = sheaf__pickle_text(sheaf__pickle_key(root, i));
+        if (key != NULL)
+            st = sheaf__catalog_defect(
+                r->c, path, read_tensor(r, torch, path, key, sheaf__pickle_value(root, i), rank));
+    }
+    sheaf__torch_close(torch);
+    free(path);
+    return st;
+}
+
+static sheaf_status *tell_missing(reading *r)
+{
+    enum { LISTED = 64 };
+    sheaf_status *st = NULL;
+    for (int rank = 0, told = 0; st == NULL && rank < r->ranks && told < LISTED; rank++) {
+        char name[80], *path = NULL;
+        if (r->here[rank])
+            continue;
+        snprintf(name, sizeof name, "model_world_size_%d_rank_%d.pt", r->ranks, rank);
+        st = sheaf__path_join(&path, r->dir, name);
+        if (st == NULL)
+            st = sheaf__not_there(r->c, path, "", "a file of every rank");
+        told++;
+    }
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
+{
+    char **names = NULL, *config = NULL, *above = NULL;
+    int64_t n = 0, others = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, r->dir);
+    if (st == NULL)
+        st = sheaf__path_join(&config, r->dir, "huggingface");
+    if (st == NULL)
+        st = sheaf__catalog_know(NULL, r->c, hints, (const char *const[]){ config, r->dir, NULL });
+    if (st == NULL)
+        st = find_ranks(r, names, n);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        int ranks, rank;
+        others += strncmp(names[i], "optim_world_size_", 17) == 0;
+        if (!read_name(&ranks, &rank, names[i]) || ranks != r->ranks)
+            continue;
+        r->here[rank] = true;
+        st = read_file(r, names[i], rank);
+    }
+    if (st == NULL)
+        st = tell_missing(r);
+    if (st == NULL && others > 0)
+        st = sheaf__catalog_notef(r->c, SHEAF_NOTE, "unsupported", r->dir, "", "", "",
+                                  "%" PRId64 " files of the optimizer are not read", others);
+    r->c->dp = r->ranks;
+    if (st == NULL && sheaf__path_parent(&above, r->dir) == NULL && above != NULL) {
+        const char *rest = "";
+        const int64_t step = sheaf__step_of_name(&rest, above, "global_step_");
+        r->c->step = *rest == '\0' ? step : -1;
+    }
+    sheaf__names_free(names, n);
+    free(config);
+    free(above);
+    return st != NULL ? st : sheaf__catalog_recognise(r->c);
+}
+
+static sheaf_status *fsdp_read(sheaf_catalog **out, const char *path,
+                               const sheaf_dialect_hints *hints)
+{
+    reading *r = calloc(1, sizeof *r);
+    *out = NULL;
+    if (r == NULL)
+        return sheaf__no_memory(path);
+    sheaf_status *st = sheaf__catalog_new(&r->c, &sheaf__dialect_fsdp, path);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__path_parent(&r->dir, path);
+    else if (st == NULL && (r->dir = strdup(path)) == NULL)
+        st = sheaf__no_memory(path);
+    if (st == NULL)
+        st = read_all(r, hints);
+    if (st != NULL)
+        sheaf__catalog_free(r->c);
+    else
+        *out = r->c;
+    free(r->dir);
+    free(r);
+    return st;
+}
+
+const sheaf_dialect sheaf__dialect_fsdp = {
+    .name = "fsdp",
+    .title = "PyTorch FSDP, a file for each rank (verl)",
+    .is = fsdp_is,
+    .read = fsdp_read,
+    .training = true,
+};
