@@ -474,23 +474,33 @@ static int swap_in_two_steps(const sheaf_output *output)
     return error;
 }
 
-/* Puts the partial folder at DST; *old_left says that the old content is now at the partial
- * name. */
-static sheaf_status *put_in_place(const sheaf_output *output, bool *old_left)
+/* The error number; *old_left: there was a folder to exchange. */
+static int put_once(const sheaf_output *output, bool *old_left)
 {
-    int error;
     *old_left = output->replace && sheaf__path_kind(output->dst) == SHEAF_PATH_DIR;
     if (*old_left) {
-        error = rename_with(output->partial, output->dst, RENAME_EXCHANGE, output->faults);
-        if (not_known(error))
-            error = swap_in_two_steps(output);
-    } else {
-        error = rename_with(output->partial, output->dst, RENAME_NOREPLACE, output->faults);
-        /* An empty folder at DST is replaced by a plain rename; one that is not empty is
-         * refused. */
-        if (error == EEXIST || not_known(error))
-            error = rename_with(output->partial, output->dst, 0, output->faults);
+        const int error =
+            rename_with(output->partial, output->dst, RENAME_EXCHANGE, output->faults);
+        return not_known(error) ? swap_in_two_steps(output) : error;
     }
+    const int error = rename_with(output->partial, output->dst, RENAME_NOREPLACE, output->faults);
+    /* An empty folder at DST is replaced by a plain rename; one that is not empty is refused. */
+    return error == EEXIST || not_known(error)
+               ? rename_with(output->partial, output->dst, 0, output->faults)
+               : error;
+}
+
+/* Puts the partial folder at DST; *old_left says that the old content is now at the partial name.
+ * Another process may do the same at the same time: what it put there, or took away, after this one
+ * had looked, is looked at again where it may be replaced. */
+static sheaf_status *put_in_place(const sheaf_output *output, bool *old_left)
+{
+    enum { TRIES = 10 };
+    int error = put_once(output, old_left);
+    for (int i = 1; i < TRIES && output->replace &&
+                    (*old_left ? error == ENOENT : error == EEXIST || error == ENOTEMPTY);
+         i++)
+        error = put_once(output, old_left);
     if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR)
         return refuse(output->dst, "nothing there yet",
                       sheaf__path_kind(output->dst) == SHEAF_PATH_DIR

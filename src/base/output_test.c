@@ -4,6 +4,8 @@
 
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/output.h"
@@ -168,6 +170,36 @@ static void test_fill__one_at_a_time_and_what_died_goes(void **state)
     free(dead);
 }
 
+static void *commit_slowly(void *output)
+{
+    return sheaf__output_commit(output);
+}
+
+/* Of two that replace one folder, which is not there yet, both succeed, whoever looked first. */
+static void test_output__two_at_once_that_may_replace(void **state)
+{
+    sheaf_faults slow = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_SLOW, .n = 1 };
+    sheaf_output *first = NULL, *second = NULL;
+    pthread_t thread;
+    void *failed = NULL;
+    CHECK_OK(sheaf__output_begin(&first, at("two/dst"), true, &slow));
+    CHECK_OK(sheaf__output_write(first, "of", "first", 5));
+    CHECK_OK(sheaf__output_begin(&second, at("two/dst"), true, NULL));
+    CHECK_OK(sheaf__output_write(second, "of", "second", 6));
+    atomic_store(&slow.seen, 0);
+    assert_int_equal(pthread_create(&thread, NULL, commit_slowly, first), 0);
+    usleep(300000); /* it has looked, and renames after a second */
+    CHECK_OK(sheaf__output_commit(second));
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    CHECK_OK(failed);
+    char *text = NULL;
+    size_t size = 0;
+    CHECK_OK(sheaf__file_read_all(&text, &size, at("two/dst/of"), 100));
+    assert_string_equal(text, "first"); /* which came last */
+    assert_int_equal(entries(at("two")), 1);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_fill__a_failed_move_takes_all_back),
         cmocka_unit_test(test_fill__what_says_that_it_is_whole_comes_last),
         cmocka_unit_test(test_fill__one_at_a_time_and_what_died_goes),
+        cmocka_unit_test(test_output__two_at_once_that_may_replace),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
