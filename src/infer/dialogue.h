@@ -12,6 +12,7 @@
 #ifndef SHEAF_INFER_DIALOGUE_H
 #define SHEAF_INFER_DIALOGUE_H
 
+#include "base/hash.h"
 #include "data/talk_pictures.h"
 #include "infer/wording.h"
 
@@ -29,8 +30,9 @@ typedef struct sheaf__dialogue {
      * and the last `waiting` of them stand in no question yet. */
     sheaf__talk_pictures shown;
     int64_t pieces, waiting;
-    int64_t look; /* its number */
-    char *file;   /* the one that sheaf__dialogue_load() read or _save() wrote last; NULL */
+    int64_t look;    /* its number */
+    char *file;      /* the one that sheaf__dialogue_load() read or _save() wrote last; NULL */
+    sheaf_hash held; /* what it held then */
 } sheaf__dialogue;
 
 /* sheaf__dialogue_look - another picture; what was said is forgotten, but for the system message;
@@ -59,7 +61,8 @@ sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const 
 
 /* sheaf__dialogue_save - to a new file, or in place of the one it was saved to or loaded from,
  * which is as it was until the new one is complete; without pictures that wait. Errors: SHEAF_E_ARG
- * where something else is, and for a picture's path that is not UTF-8. */
+ * where something else is, and for a picture's path that is not UTF-8; SHEAF_E_DATA where somebody
+ * else wrote that file since. */
 sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path);
 /* sheaf__dialogue_load - in place of what was said; the pictures are those of the file, or none:
  * placed in any form of data/talk_pictures.h, each where its name stands, else one by its path. On

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "data/complaints.h"
@@ -67,6 +68,30 @@ static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char
     return st;
 }
 
+static sheaf_status *hash_of(sheaf_hash *out, const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__file_read_all(&text, &size, path, (size_t)1 << 30);
+    if (st == NULL)
+        *out = sheaf__hash(text, size);
+    free(text);
+    return st;
+}
+
+/* Another chat may go on with the same file: what it saved is not this one's to replace. */
+static sheaf_status *check_own(const sheaf__dialogue *d, const char *path)
+{
+    sheaf_hash now;
+    sheaf_status *st = hash_of(&now, path);
+    if (st != NULL || sheaf__hash_equal(now, d->held))
+        return st;
+    st = sheaf_fail(SHEAF_E_DATA, "%s", path);
+    sheaf_expected(st, "what this conversation saved there, or was loaded from");
+    sheaf_found(st, "something that another one wrote meanwhile");
+    return sheaf_try_this(st, "another name");
+}
+
 sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
 {
     char *text = NULL, *own = strdup(path);
@@ -79,6 +104,8 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
                                "a file that does not exist, or the one of this conversation"),
                 "something there already"),
             "another name");
+    else if (st == NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE)
+        st = check_own(d, path);
     if (st == NULL && d->count == 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "something to save"),
                          "nothing was said yet");
@@ -86,10 +113,12 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
         st = write_down(&text, d, path);
     if (st == NULL)
         st = sheaf__file_write_whole(path, text, strlen(text), NULL);
+    const sheaf_hash held = sheaf__hash(text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
     free(text);
     if (st == NULL) {
         free(d->file);
         d->file = own;
+        d->held = held;
     } else {
         free(own);
     }
@@ -217,7 +246,9 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
     sheaf__dialogue loaded = { .wording = d->wording };
     sheaf__messages m = { 0 };
     json_t *record = NULL;
-    sheaf_status *st = sheaf__json_load(&record, path);
+    sheaf_status *st = hash_of(&loaded.held, path);
+    if (st == NULL)
+        st = sheaf__json_load(&record, path);
     if (st != NULL)
         return st;
     sheaf__record_tidy(record);

@@ -189,6 +189,20 @@ check "and SIGTERM ends it" grep -q '"role": "assistant", "content": "..*"' "$wo
 cp "$work/greedy.json" "$work/both.json"
 chat "it goes on" 0 . 'four\n' --greedy --json --load "$work/both.json" --save "$work/both.json"
 check "in the same file" grep -q '"content": "three".*"content": "four"' "$work/both.json"
+# Another chat goes on with the same file meanwhile: what it saved there stays.
+saved() { grep -q "$1" "$work/both.json"; }
+beside() {
+    echo five
+    waits saved five
+    sed 's/five/six/' "$work/greedy.json" >"$work/theirs.json"
+    cp "$work/theirs.json" "$work/both.json"
+    printf 'seven\n/save %s\n' "$work/seven.json"
+    waits test -e "$work/seven.json"
+}
+beside | "$sheaf" chat --model "$bytes" --max-new 8 --greedy --load "$work/both.json" --save "$work/both.json" >"$work/stdout" 2>"$work/stderr"
+same "what another chat saved stays" "$work/theirs.json" "$work/both.json"
+check "which is told" grep -q 'something that another one wrote meanwhile' "$work/stderr"
+check "and all is saved elsewhere" grep -q '"content": "five".*"content": "seven"' "$work/seven.json"
 printf '{"messages": [{"role": "assistant", "content": "x"}]}' >"$work/bad.json"
 chat "commands" 1 '/system \[TEXT\].*/save \[FILE\].*/load FILE.*something there already.*message 1: role' "/help\n/load $work/greedy.json\nmore\n/save $work/new.json\nmore\n/save $work/talk.json\n/load $work/bad.json\n" --json
 check "saved at once, and after each answer" test "$(grep -o '"user"' "$work/new.json" | wc -l)" -eq 5
