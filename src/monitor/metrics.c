@@ -60,27 +60,32 @@ static size_t next_line(char line[MOST_LINE], FILE *file)
 }
 
 /* Bytes of the leading lines that stay, and how many of them are of steps. An evaluation's line
- * follows that of its step. A line at a time: the file of a long run is larger than memory that a
- * run may want for it. */
+ * follows that of its step. One that is damaged stays where good ones follow. A line at a time: the
+ * file of a long run is larger than memory that a run may want for it. */
 static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int64_t keep_steps,
                                 int64_t keep_evaluations)
 {
     char *text = malloc(MOST_LINE);
     size_t size;
-    int64_t step = 0, evaluation = 0;
+    int64_t step = 0, evaluation = 0, damaged = 0;
     sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "a line") : NULL;
     while (st == NULL && (size = next_line(text, file)) > 0) {
         told line;
         if ((st = read_line(&line, text, size - 1)) != NULL)
             break;
-        const bool stays = line.evaluation ? line.step == step && line.step > evaluation &&
+        if (line.step == 0) {
+            damaged += (int64_t)size;
+            continue;
+        }
+        const bool stays = line.evaluation ? line.step >= step && line.step > evaluation &&
                                                  line.step <= keep_evaluations
                                            : line.step > step && line.step <= keep_steps;
         if (!stays)
             break;
         *(line.evaluation ? &evaluation : &step) = line.step;
         *lines += !line.evaluation;
-        *bytes += (int64_t)size;
+        *bytes += damaged + (int64_t)size;
+        damaged = 0;
     }
     free(text);
     return st != NULL || !ferror(file)

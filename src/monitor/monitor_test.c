@@ -130,7 +130,7 @@ static void test_metrics__a_resumed_run_shows_every_step_once(void **state)
     check_steps(10);
     append("garbage\n{\"step\": 11}\n{\"step\": 12}\n");
     CHECK_OK(sheaf_monitor_close(metrics(12)));
-    check_steps(10);
+    assert_non_null(strstr(text_of(path), "garbage\n{\"step\": 11}\n{\"step\": 12}\n"));
     CHECK_OK(sheaf_monitor_close(metrics(0))); /* a new run starts an empty file */
     check_steps(0);
 }
@@ -182,6 +182,28 @@ static void test_metrics__evaluations_are_lines_of_their_own(void **state)
     assert_null(strstr(text_of(path), "\"eval_loss\": 2"));
     CHECK_OK(sheaf_monitor_close(metrics(4)));
     assert_null(strstr(text_of(path), "eval"));
+}
+
+/* As a failing disk leaves it: those behind it are good, and stay. */
+static void test_metrics__a_damaged_line_cuts_no_good_ones(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    steps(m, 1, 6);
+    CHECK_OK(sheaf_monitor_close(m));
+    const int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, "\x01\x02?", 3, strchr(text_of(path), '\n') + 1 - text_of(path)),
+                     3);
+    close(fd);
+    append("{\"step\": 7,\n"); /* the last one, which goes */
+    CHECK_OK(sheaf_monitor_close(metrics(5)));
+    const char *text = text_of(path);
+    assert_non_null(strstr(text, "{\"step\": 1, "));
+    assert_null(strstr(text, "{\"step\": 2, "));
+    assert_non_null(strstr(text, "{\"step\": 3, "));
+    assert_non_null(strstr(text, "{\"step\": 5, "));
+    assert_null(strstr(text, "{\"step\": 6, "));
+    assert_null(strstr(text, "{\"step\": 7"));
 }
 
 static void test_metrics__what_is_not_finite_is_null(void **state)
@@ -527,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_metrics__a_resumed_run_shows_every_step_once),
         cmocka_unit_test(test_metrics__a_file_of_any_size_is_gone_on_with),
         cmocka_unit_test(test_metrics__evaluations_are_lines_of_their_own),
+        cmocka_unit_test(test_metrics__a_damaged_line_cuts_no_good_ones),
         cmocka_unit_test(test_metrics__what_is_not_finite_is_null),
         cmocka_unit_test(test_metrics__the_end_is_read),
         cmocka_unit_test(test_metrics__the_end_of_a_long_file_is_read),

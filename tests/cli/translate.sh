@@ -29,6 +29,8 @@ END
 runs "a file of LLaMA-Factory" 0 'LLaMA-Factory.*model: base method: lora lora-targets: all-linear lora-rank: 4 .*data: talk\.jsonl template: llama3 seq: 64 out: run .*micro-batch: 1 accumulate: 2 lr: 1\.0e-4 steps: 2 schedule: cosine warmup-ratio: 0\.5 dtype: bfloat16 .*lora-alpha: 8 on-long: cut checkpointing: true' translate "$work/factory.yaml"
 { printf 'model_name_or_path: a\nuse_galore: false\nuse_dora: true\npizza: 3\nstage: dpo\n'; } >"$work/in.yaml"
 runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_dora: true: DoRA.*line 4: pizza: 3: unknown.*line 5: stage: dpo: sheaf has no such thing' translate "$work/in.yaml"
+sed 's/^dataset: .*/dataset: one,two/' "$work/factory.yaml" >"$work/several.yaml"
+runs "several data sets are no name" 1 'warning: not in the recipe: line [0-9]+: dataset: one,two: several data sets: put their files into one folder' translate "$work/several.yaml"
 cat >"$work/axolotl.yml" <<'END'
 base_model: base
 load_in_8bit: false

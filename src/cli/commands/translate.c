@@ -188,6 +188,11 @@ static void put(translation *t, const cli_yaml_entry *e, const translate_rule *r
         lose(t, e, "a value of several lines");
         return;
     }
+    const bool data = strcmp(setting, "data") == 0 || strcmp(setting, "eval-data") == 0;
+    if (data && strchr(value, ',') != NULL) {
+        lose(t, e, "several data sets: put their files into one folder, and name that");
+        return;
+    }
     sheaf_text line = { 0 };
     sheaf__settings_line(&line, setting, value);
     const char *same = given(t, setting);
