@@ -116,6 +116,10 @@ static void count_flops(sheaf__device *device, const sheaf__attention *s, int pr
 }
 
 /* ---- parallel regions ---- */
+
+/* Segments from which the search for a task's begins: a packed row may hold thousands. */
+enum { MARKS = 256 };
+
 typedef struct work {
     const sheaf__attention_call *call;
     const sheaf__attention_kernels *kernels;
@@ -124,6 +128,8 @@ typedef struct work {
     bool fused;
     char *room;   /* of fused tasks whose keys need more than a thread's scratch, else NULL */
     size_t bytes; /* of a worker's part of it, or of its scratch */
+    int64_t mark[MARKS]; /* the first task of each `apart`-th segment */
+    int64_t apart;
 } work;
 
 static int64_t parts(int64_t count, int64_t size)
@@ -155,14 +161,17 @@ static int64_t backward_tasks(const work *w, const sheaf__attention *s)
 
 typedef int64_t counting(const work *w, const sheaf__attention *s);
 
-static int64_t tasks_of_all(const work *w, counting *tasks)
+static int64_t tasks_of_all(work *w, counting *tasks)
 {
     sheaf__attention s = *w->call->shape;
     int64_t sum = 0;
     if (s.segment == NULL)
         return tasks(w, &s);
     s.batch = 1;
+    w->apart = parts(s.segments, MARKS);
     for (int64_t i = 0; i < s.segments; i++) {
+        if (i % w->apart == 0)
+            w->mark[i / w->apart] = sum;
         s.queries = s.keys = s.segment[i + 1] - s.segment[i];
         sum += tasks(w, &s);
     }
@@ -174,7 +183,18 @@ static int64_t find_task(sheaf__attention_call *call, sheaf__attention *shape, c
                          int64_t index, counting *tasks)
 {
     sheaf__attention s = *w->call->shape;
-    int64_t i = 0;
+    int64_t i = 0, end = s.segment == NULL ? 0 : parts(s.segments, w->apart);
+    while (end - i > 1) { /* the last mark that is not behind it */
+        const int64_t middle = (i + end) / 2;
+        if (w->mark[middle] <= index)
+            i = middle;
+        else
+            end = middle;
+    }
+    if (s.segment != NULL) {
+        index -= w->mark[i];
+        i *= w->apart;
+    }
     s.batch = s.segment == NULL ? s.batch : 1;
     for (; s.segment != NULL; i++) {
         s.queries = s.keys = s.segment[i + 1] - s.segment[i];

@@ -372,6 +372,29 @@ static void test_attention__packed_sequences_are_as_each_alone(void **state)
     }
 }
 
+/* More of them than the search for a task has marks, all of other lengths than their neighbours. */
+static void test_attention__hundreds_of_packed_sequences(void **state)
+{
+    enum { SEGMENTS = 601, ROWS = 3 * SEGMENTS };
+    int64_t segment[SEGMENTS + 1] = { 0 };
+    for (int i = 0; i < SEGMENTS; i++)
+        segment[i + 1] = i + 1 == SEGMENTS ? ROWS : segment[i] + 1 + (i * 7 + i / 256) % 5;
+    problem p = problem_of((sheaf__attention){ .dtype = SHEAF_F32,
+                                               .batch = 1,
+                                               .queries = ROWS,
+                                               .keys = ROWS,
+                                               .kv_rows = ROWS,
+                                               .kv_heads = 2,
+                                               .group = 1,
+                                               .head_dim = 2,
+                                               .scale = 0.3f,
+                                               .segment = segment,
+                                               .segments = SEGMENTS },
+                           2, false);
+    check_segments(&p, NULL, 2);
+    problem_drop(&p);
+}
+
 static void test_attention__packed_work_is_counted_by_sequence(void **state)
 {
     static const int64_t segment[] = { 0, 3, 7, 14 };
@@ -442,6 +465,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__full_on_a_device_is_the_definition),
         cmocka_unit_test(test_attention__full_without_queries_or_without_keys_is_zero),
         cmocka_unit_test(test_attention__packed_sequences_are_as_each_alone),
+        cmocka_unit_test(test_attention__hundreds_of_packed_sequences),
         cmocka_unit_test(test_attention__packed_work_is_counted_by_sequence),
         cmocka_unit_test(test_attention__packed_sequences_take_no_more_memory_than_was_planned),
     };
