@@ -58,6 +58,7 @@ static const char *const harmless_keys[] = {
     "output_hidden_states",
     "output_scores",
     "prefix",
+    "pretraining_tp", /* the same sums in parts; no longer read */
     "problem_type",
     "remove_invalid_values",
     "repetition_penalty",
@@ -106,7 +107,6 @@ static const sheaf_unsupported_key unsupported_keys[] = {
     { "no_rope_layers", SHEAF_NEUTRAL_EMPTY, "leaves the rotary embedding out of layers" },
     { "num_experts", SHEAF_NEUTRAL_NULL, "is a mixture of experts" },
     { "num_local_experts", SHEAF_NEUTRAL_NULL, "is a mixture of experts" },
-    { "pretraining_tp", SHEAF_NEUTRAL_ONE, "adds products in another order" },
     { "pruned_heads", SHEAF_NEUTRAL_EMPTY, "removes attention heads" },
     { "qk_layernorm", SHEAF_NEUTRAL_ZERO, "norms queries and keys" },
     { "quantization_config", SHEAF_NEUTRAL_NULL, "stores quantized weights" },

@@ -3,9 +3,6 @@
 
 #include "families/llama/llama.h"
 
-/* Its published config says 2, which the class does not look at. */
-static const char *const ignored[] = { "pretraining_tp", NULL };
-
 static const sheaf__llama_form form = {
     .max_position = 32768,
     .theta = 2000000,
@@ -14,7 +11,6 @@ static const sheaf__llama_form form = {
     .mlp_bias = true,
     .windows = SHEAF__WINDOW_NO_ROPE,
     .no_rope = true,
-    .ignored = ignored,
     .padding = 128004 + 1,
 };
 
