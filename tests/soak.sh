@@ -9,7 +9,8 @@
 #   4. whatever C tests read SHEAF_SOAK=1 as "take the long form"
 #   5. transformers and PEFT load what sheaf wrote and compute the same (needs a
 #      network once; SOAK_LIVE=0 leaves it out); CogVLM and CogAgent written a second time,
-#      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes; torch
+#      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes; what transformers
+#      ties is what merge has in its table; torch
 #      trains in float16 beside sheaf; random Jinja programs, and published chat templates on random
 #      conversations, give the same text
 #   6. thirty-seven settings planned and measured
@@ -171,6 +172,9 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
         build/bench-venv/bin/python -B bench/families_live.py --sheaf "$sheaf" --work "$work/live-families" 2>&1 | tee "$work/live-families.log"
         grep -q ' compared, ' "$work/live-families.log" || fail "families: the comparison did not end"
         cat "$work/live-families.log" >>"$work/live.log"
+        build/bench-venv/bin/python -B bench/ties_live.py --table src/checkpoint/merge/ties.c 2>&1 | tee "$work/live-ties.log"
+        grep -q ' architectures compared, ' "$work/live-ties.log" || fail "ties: the comparison did not end"
+        cat "$work/live-ties.log" >>"$work/live.log"
         while read -r name loss norm && read -r -u 8 _ was were; do
             check "$name: loss of transformers" near "$loss" "$was" 1e-5
             check "$name: norm of its gradients" near "$norm" "$were" 1e-4

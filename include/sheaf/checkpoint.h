@@ -209,7 +209,7 @@ typedef struct sheaf_weights_merge_report {
     double change_norm, base_norm; /* roots of sums of squares: of all changes; of the base values
                                       of changed tensors */
     int64_t rows_checked;          /* read back and computed again: equal */
-    bool untied;                   /* the tied table became two tensors */
+    bool untied;                   /* a tied tensor became several */
 } sheaf_weights_merge_report;
 
 /* sheaf_weights_merge - W + s B A in bounded memory, for every variant of PEFT's (docs/merge.md),

@@ -95,7 +95,8 @@ static sheaf_status *is_asked_for(bool *yes, const sheaf_lora_options *o, sheaf_
     case SHEAF_PART_BIAS:
         *yes = (is_adapted(adapter, path, length) ||
                 part_of(adapter, path, length, ".token_adapter.trainable_tokens_delta") != NULL) &&
-               (part == SHEAF_PART_COPY || o->bias != SHEAF_BIAS_NONE);
+               (part == SHEAF_PART_COPY || o->bias != SHEAF_BIAS_NONE ||
+                part_of(adapter, path, length, ".base_layer.weight") != NULL);
         return NULL;
     case SHEAF_PART_WHOLE:
         *yes = saved_whole(o, path) || sheaf__lora_is_table(path, e->ndim);

@@ -237,7 +237,7 @@ static sheaf_status *add_tensor(combined *c, sheaf_source *from, const sheaf_sou
     part p = { 0 };
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     const bool a = kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A;
-    if (kind == SHEAF_PART_COPY)
+    if (kind == SHEAF_PART_COPY || (kind == SHEAF_PART_BIAS && o->bias == SHEAF_BIAS_NONE))
         return source_find(&c->source, e->name) != NULL ? NULL
                                                         : add_part(c, from, e, false, true, &p);
     if (kind == SHEAF_PART_WHOLE || kind == SHEAF_PART_BIAS)

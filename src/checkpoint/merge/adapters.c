@@ -116,7 +116,7 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
 
 sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *o)
 {
-    sheaf__merge_plan plan = { .table = -1, .head = -1 };
+    sheaf__merge_plan plan = { 0 };
     const char *print = "";
     if (o->combine == SHEAF_COMBINE_NONE)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "combination"), "linear or cat");

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "checkpoint/merge/matcher.h"
+#include "checkpoint/merge/tied.h"
 #include "lora/check_file.h"
 #include "lora/match.h"
 #include "lora/names.h"
@@ -92,7 +93,8 @@ static sheaf_status *refuse_second(const sheaf__merge_tensor *t, const sheaf_sou
 /* A table whose vocabulary was resized before training is taken as the adapter has it. */
 static bool is_resized(const sheaf_source_entry *e, const sheaf__merge_tensor *t)
 {
-    return e->ndim == 2 && t->ndim == 2 && e->shape[1] == t->shape[1] && e->shape[0] > 0;
+    return e->ndim == t->ndim && e->shape[0] > 0 &&
+           (e->ndim == 2 ? e->shape[1] == t->shape[1] : e->ndim == 1 && t->table);
 }
 
 static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e,
@@ -126,11 +128,6 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
     return NULL;
 }
 
-static bool is_head(const sheaf__matcher *m, const char *name)
-{
-    return m->plan->tied && strcmp(name, m->plan->tensor[m->plan->head].name) == 0;
-}
-
 /* Does the config ask for this whole tensor? */
 static bool wants_whole(const sheaf__matcher *m, const char *path, size_t length)
 {
@@ -139,7 +136,8 @@ static bool wants_whole(const sheaf__matcher *m, const char *path, size_t length
     if (length >= sizeof name)
         return false;
     snprintf(name, sizeof name, "%.*s", (int)length, path);
-    if (sheaf__lora_saves_bias(o, name) || (o->keep_tie && is_head(m, name)))
+    if (sheaf__lora_saves_bias(o, name) ||
+        (o->keep_tie && sheaf__merge_is_other(m->plan, name, length)))
         return true;
     char *dot = strrchr(name, '.');
     if (dot != NULL &&
@@ -161,22 +159,23 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
     if (kind == SHEAF_PART_WHOLE) {
         st = sheaf__merge_place(&t, m, path, length, "");
         const bool asked = t != NULL && wants_whole(m, path, length);
-        if (t == NULL || (!asked && !sheaf__lora_is_table(e->name, e->ndim)))
+        if (t == NULL || (!asked && !t->table))
             lose(m, e->name);
         else
             st = replace(m, t, e, asked);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
         st = sheaf__merge_place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
+        const bool trained = m->adapter->options.bias != SHEAF_BIAS_NONE;
         const bool adapted =
             sheaf__merge_part(m, path, length, ".lora_A.weight") != NULL ||
             sheaf__merge_part(m, path, length, ".lora_embedding_A") != NULL ||
             sheaf__merge_part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
-        if (st == NULL &&
-            (t == NULL || !adapted ||
-             (kind == SHEAF_PART_BIAS && m->adapter->options.bias == SHEAF_BIAS_NONE)))
+        if (st == NULL && (t == NULL || !adapted ||
+                           (kind == SHEAF_PART_BIAS && !trained &&
+                            sheaf__merge_part(m, path, length, ".base_layer.weight") == NULL)))
             lose(m, e->name);
         else if (st == NULL)
-            st = replace(m, t, e, kind == SHEAF_PART_BIAS);
+            st = replace(m, t, e, kind == SHEAF_PART_BIAS && trained);
     }
     return st;
 }
@@ -256,10 +255,8 @@ static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const char *path, si
     if (st == NULL && !*yes)
         st = sheaf__lora_hit(&hit, o, module);
     *yes |= hit == SHEAF_HIT_TARGET;
-    if (st == NULL && !*yes && o->keep_tie && m->plan->tied) { /* the head goes with the table */
-        const char *head = m->plan->tensor[m->plan->head].name;
-        *yes = strncmp(head, module, length) == 0 && strcmp(head + length, ".weight") == 0;
-    }
+    if (st == NULL && !*yes && o->keep_tie) /* the head goes with the table */
+        *yes = sheaf__merge_is_other(m->plan, module, length);
     free(module);
     return st;
 }
@@ -494,7 +491,8 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
             if (t->step[k].number == number && t->step[k].square)
                 t->step[k].across = sheaf__merge_is_across(&m, t);
         if (!adapter->made && m.ndrop == 0 && m.add == NULL)
-            st = sheaf__merge_check_asked(&m, t, plan->tied && i == plan->head);
+            st = sheaf__merge_check_asked(
+                &m, t, t->made || sheaf__merge_is_other(plan, t->name, strlen(t->name)));
     }
     sheaf__merge_forget_names(&m);
     return sheaf_in(st, "%s", adapter->path);

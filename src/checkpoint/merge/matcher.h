@@ -33,9 +33,9 @@ typedef struct sheaf__matcher {
  * were matched. */
 bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t);
 /* sheaf__merge_check_asked - what adapter_config.json asks of one tensor of the base must be in the
- * file. Errors: SHEAF_E_LAYOUT. */
+ * file; of names whose tensor has another it may be under that one. Errors: SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,
-                                       bool is_tied_head);
+                                       bool may_lack);
 
 /* ---- which names the adapter's are (names.c) ---- */
 

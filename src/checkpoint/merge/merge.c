@@ -13,6 +13,7 @@
 #include "checkpoint/merge/divided.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/merge/output.h"
+#include "checkpoint/merge/tied.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/same.h"
 #include "checkpoint/store/stream.h"
@@ -60,33 +61,6 @@ static bool changed(const sheaf__merge_tensor *t)
     return t->nsteps > 0 || t->whole != NULL;
 }
 
-/* A head that a tied model's file holds beside its table must be that table. */
-static sheaf_status *check_twice(merger *m)
-{
-    sheaf_source *base = m->plan.base;
-    const sheaf__merge_tensor *head = &m->plan.tensor[m->plan.head];
-    const sheaf_source_entry *stored = base->find(base, head->name);
-    bool same = stored != NULL && stored->dtype == head->base->dtype;
-    sheaf_status *st = NULL;
-    for (int64_t row = 0; row < head->base->shape[0] && same && st == NULL; row += head->chunk) {
-        const int64_t n =
-            head->base->shape[0] - row < head->chunk ? head->base->shape[0] - row : head->chunk;
-        for (int64_t col = 0; col < head->cols && same && st == NULL; col += head->panel) {
-            const int64_t cols = head->cols - col < head->panel ? head->cols - col : head->panel;
-            st = base->read(base, stored->name, row, n, col, cols, m->other.w);
-            if (st == NULL)
-                st = base->read(base, head->base->name, row, n, col, cols, m->other.d);
-            same = memcmp(m->other.w, m->other.d,
-                          (size_t)(n * cols) * sheaf_dtype_bytes(stored->dtype)) == 0;
-        }
-    }
-    if (st != NULL || same)
-        return st;
-    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head->name);
-    sheaf_expected(st, "the values of '%s', because tie_word_embeddings is true", head->base->name);
-    return sheaf_try_this(st, "set tie_word_embeddings to false in config.json if they are two");
-}
-
 static sheaf_status *same_panel(bool *same, merger *m, sheaf__merge_rows *other, int64_t col)
 {
     sheaf__merge_rows *rows = &m->crew.rows;
@@ -109,34 +83,40 @@ static sheaf_status *same_panel(bool *same, merger *m, sheaf__merge_rows *other,
     return st;
 }
 
-/* Two uses that come out equal are one tensor again: leaves the head out and keeps the tie. */
+static sheaf_status *same_result(bool *same, merger *m, sheaf__merge_tensor *first,
+                                 sheaf__merge_tensor *other)
+{
+    sheaf__merge_plan *p = &m->plan;
+    *same = !changed(first) && !changed(other);
+    if (*same || !changed(first) || !changed(other) || first->rows != other->rows ||
+        first->panel != other->panel || first->chunk != other->chunk)
+        return NULL;
+    sheaf__merge_rows rows = { .other_copy = &m->crew.other_copy };
+    *same = true;
+    sheaf_status *st = sheaf__merge_norms(&m->crew, other);
+    if (st == NULL)
+        st = sheaf__merge_norms(&m->crew, first);
+    if (st == NULL)
+        st = sheaf__merge_rows_init(&rows, p->base, m->crew.rows.mode, m->crew.rows.cpu);
+    m->crew.rows.t = first;
+    rows.t = other;
+    for (int64_t col = 0; col < first->cols && *same && st == NULL; col += first->panel)
+        st = same_panel(same, m, &rows, col);
+    sheaf__merge_rows_release(&rows);
+    return st;
+}
+
+/* Names that all come out equal are one tensor again, and the tie stays. */
 static sheaf_status *join_if_equal(merger *m)
 {
     sheaf__merge_plan *p = &m->plan;
+    bool same = true;
     sheaf_status *st = NULL;
-    if (!p->tied)
-        return NULL;
-    sheaf__merge_tensor *table = &p->tensor[p->table], *head = &p->tensor[p->head];
-    if (p->stored_twice)
-        st = check_twice(m);
-    bool same = !changed(table) && !changed(head);
-    if (st == NULL && !same && changed(table) && changed(head) && table->rows == head->rows &&
-        table->panel == head->panel && table->chunk == head->chunk) {
-        sheaf__merge_rows other = { .other_copy = &m->crew.other_copy };
-        same = true;
-        st = sheaf__merge_norms(&m->crew, head);
-        if (st == NULL)
-            st = sheaf__merge_norms(&m->crew, table);
-        if (st == NULL)
-            st = sheaf__merge_rows_init(&other, p->base, m->crew.rows.mode, m->crew.rows.cpu);
-        m->crew.rows.t = table;
-        other.t = head;
-        for (int64_t col = 0; col < table->cols && same && st == NULL; col += table->panel)
-            st = same_panel(&same, m, &other, col);
-        sheaf__merge_rows_release(&other);
-    }
+    for (int i = 0; i < p->nties && same && st == NULL; i++)
+        st = same_result(&same, m, sheaf__merge_find(p, p->tie[i].first),
+                         sheaf__merge_find(p, p->tie[i].other));
     if (st == NULL && same)
-        sheaf__merge_plan_drop_head(p);
+        sheaf__merge_drop_names(p);
     return st;
 }
 
@@ -157,7 +137,7 @@ static sheaf_status *edit(char **json,
 
 static sheaf_status *untie(char **out, const char *json, const void *how)
 {
-    return sheaf_hf_config_set(out, json, "tie_word_embeddings", "false");
+    return sheaf__merge_untie(out, json, how);
 }
 
 static sheaf_status *set_dtype(char **out, const char *json, const void *how)
@@ -167,9 +147,7 @@ static sheaf_status *set_dtype(char **out, const char *json, const void *how)
 
 static sheaf_status *set_vocab(char **out, const char *json, const void *how)
 {
-    char value[32];
-    snprintf(value, sizeof value, "%" PRId64, *(const int64_t *)how);
-    return sheaf_hf_config_set(out, json, "vocab_size", value);
+    return sheaf__merge_set_vocabulary(out, json, how);
 }
 
 static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
@@ -179,11 +157,11 @@ static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
     if (m->plan.config != NULL && json == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "config.json");
     if (json != NULL && m->report->untied)
-        st = edit(&json, untie, NULL);
+        st = edit(&json, untie, &m->plan);
     if (st == NULL && json != NULL && o->dtype != NULL)
         st = edit(&json, set_dtype, o->dtype);
     if (st == NULL && json != NULL && m->plan.resized > 0)
-        st = edit(&json, set_vocab, &m->plan.resized);
+        st = edit(&json, set_vocab, &m->plan);
     if (st == NULL)
         st = sheaf__merge_output_begin(&m->output, &m->plan, json, o);
     free(json);
@@ -489,7 +467,7 @@ static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
         st = sheaf__merge_scratch_init(&m->other);
     if (st == NULL)
         st = join_if_equal(m);
-    m->report->untied = st == NULL && m->plan.tied && m->plan.head >= 0;
+    m->report->untied = st == NULL && m->plan.nties > 0;
     if (st == NULL)
         st = sheaf__merge_plan_finish(&m->plan);
     int64_t chunks = 1;

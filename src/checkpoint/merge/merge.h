@@ -67,7 +67,7 @@ typedef struct sheaf_merge_report {
                                  compared */
     double worst_product;     /* largest difference, in units of the rounding expected */
     char worst_tensor[256];   /* where that was; "" when none was compared */
-    bool untied;              /* the tied table became two tensors */
+    bool untied;              /* a tied tensor became several */
     int64_t bytes;            /* of tensor data written */
 } sheaf_merge_report;
 

@@ -7,8 +7,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/array.h"
 #include "base/no_memory.h"
 #include "base/output.h"
+#include "checkpoint/merge/tied.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/quantised.h"
 #include "dialects/hf/hf.h"
@@ -19,118 +21,14 @@
 
 enum { MOST_CONFIG = 64 << 20 };
 
-/* Of the families that are known as their files have it ("llm.lm_head.weight"). */
-static const char *head_name(const sheaf__merge_plan *p)
-{
-    const sheaf__family *family = sheaf__family_named(p->model_type);
-    return family != NULL && family->form != NULL ? family->head : "lm_head.weight";
-}
-
 static const char memory_for[] = "merge: out of memory for the list of tensors";
 
 /* ---- the base ---- */
 
-static void set_view(sheaf__merge_tensor *t)
-{
-    t->rows = t->ndim > 0 ? t->shape[0] : 1;
-    t->cols = 1;
-    for (int i = 1; i < t->ndim; i++)
-        t->cols *= t->shape[i];
-}
-
-static sheaf__merge_tensor make_tensor(const char *name, const sheaf_source_entry *e)
-{
-    sheaf__merge_tensor t = { .name = name, .base = e, .ndim = e->ndim };
-    memcpy(t.shape, e->shape, sizeof t.shape);
-    set_view(&t);
-    return t;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const sheaf__merge_tensor *)a)->name, ((const sheaf__merge_tensor *)b)->name);
-}
-
-static bool ends_at_dot(const char *name, const char *end)
-{
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0 && (n == m || name[n - m - 1] == '.');
-}
-
-/* The one table of the model's tokens; NULL when there is none, or more than one. */
-static const sheaf_source_entry *find_table(const sheaf__merge_plan *p)
-{
-    static const char *const names[] = { "embed_tokens.weight",    "wte.weight",
-                                         "word_embeddings.weight", "embed_in.weight",
-                                         "tok_embeddings.weight",  "shared.weight" };
-    const sheaf_source_entry *table = NULL;
-    for (int64_t i = 0; i < p->count; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            if (ends_at_dot(p->tensor[i].name, names[k]) && p->tensor[i].ndim == 2) {
-                if (table != NULL)
-                    return NULL;
-                table = p->tensor[i].base;
-            }
-    return table;
-}
-
-/* Has a model of this class a head over the vocabulary, called lm_head? */
-static bool has_head(const json_t *config, bool said)
-{
-    const char *class =
-        json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
-    if (class == NULL)
-        return said;
-    const json_t *type = json_object_get(config, "model_type");
-    const sheaf__family *family =
-        json_is_string(type) ? sheaf__family_named(json_string_value(type)) : NULL;
-    return (family != NULL && family->architecture != NULL &&
-            strcmp(family->architecture, class) == 0) ||
-           strstr(class, "ForCausalLM") != NULL || strstr(class, "LMHead") != NULL ||
-           strstr(class, "ForConditionalGeneration") != NULL;
-}
-
-/* A tied model's head is a tensor of its own here, made of the table, until nothing tells them
- * apart. */
-static sheaf_status *add_head(sheaf__merge_plan *p, const json_t *config)
-{
-    const json_t *flag = json_object_get(config, "tie_word_embeddings");
-    const json_t *text = json_object_get(config, "text_config");
-    if (flag == NULL && json_is_object(text))
-        flag = json_object_get(text, "tie_word_embeddings");
-    const sheaf_source_entry *table = find_table(p);
-    const char *const head_is = head_name(p);
-    const bool stored = sheaf__merge_find(p, head_is) != NULL;
-    bool elsewhere = false; /* a head of another name, as that of language_model */
-    for (int64_t i = 0; i < p->count; i++)
-        elsewhere |= ends_at_dot(p->tensor[i].name, "lm_head.weight") &&
-                     strcmp(p->tensor[i].name, head_is) != 0;
-    p->table = p->head = -1;
-    p->tied = table != NULL && !elsewhere && has_head(config, json_is_true(flag)) &&
-              (stored ? json_is_true(flag) : flag == NULL || json_is_true(flag));
-    if (!p->tied)
-        return NULL;
-    p->stored_twice = stored;
-    sheaf__merge_tensor *head = stored ? sheaf__merge_find(p, head_is) : &p->tensor[p->count];
-    if (stored && (head->ndim != 2 || head->shape[0] != table->shape[0] ||
-                   head->shape[1] != table->shape[1])) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_is);
-        sheaf_expected(st, "the shape of '%s', because tie_word_embeddings is true", table->name);
-        return sheaf_try_this(st,
-                              "set tie_word_embeddings to false in config.json if they are two");
-    }
-    *head = make_tensor(head_is, table);
-    p->count += !stored;
-    qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, by_name);
-    p->table = sheaf__merge_find(p, table->name) - p->tensor;
-    p->head = sheaf__merge_find(p, head_is) - p->tensor;
-    return NULL;
-}
-
 static sheaf_status *list_base(sheaf__merge_plan *p)
 {
     const int64_t n = p->base->count(p->base);
-    p->tensor = calloc((size_t)n + 2, sizeof *p->tensor);
+    p->tensor = calloc((size_t)n + SHEAF__TIES_MOST + 1, sizeof *p->tensor);
     if (p->tensor == NULL)
         return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < n; i++) {
@@ -140,9 +38,9 @@ static sheaf_status *list_base(sheaf__merge_plan *p)
             return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s",
                                sheaf_dtype_name(e->dtype));
         }
-        p->tensor[p->count++] = make_tensor(e->name, e);
+        p->tensor[p->count++] = sheaf__merge_make_tensor(e->name, e);
     }
-    qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, by_name);
+    qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, sheaf__by_name);
     return NULL;
 }
 
@@ -210,7 +108,7 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
             "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
             o->base, o->dst);
     if (st == NULL)
-        st = sheaf_in(add_head(p, object), "%s", o->base != NULL ? o->base : "base");
+        st = sheaf_in(sheaf__merge_find_ties(p, object), "%s", o->base != NULL ? o->base : "base");
     json_decref(object);
     return st;
 }
@@ -349,97 +247,6 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_merge_optio
                               o->weights, p->nread, o->combine);
 }
 
-/* ---- tied tables ---- */
-
-static sheaf_status *copy_step(sheaf__merge_tensor *to, const sheaf__merge_step *from)
-{
-    sheaf__merge_step *more = realloc(to->step, ((size_t)to->nsteps + 1) * sizeof *more);
-    if (more == NULL)
-        return sheaf__no_memory(memory_for);
-    to->step = more;
-    sheaf__merge_step *s = &more[to->nsteps++];
-    *s = *from;
-    if (from->pick == NULL)
-        return NULL;
-    s->pick = calloc((size_t)from->npicks + 1, sizeof *s->pick);
-    if (s->pick == NULL)
-        return sheaf__no_memory(memory_for);
-    memcpy(s->pick, from->pick, (size_t)from->npicks * sizeof *s->pick);
-    return NULL;
-}
-
-static bool names_head(const sheaf__merge_tensor *head, int number)
-{
-    bool yes = head->whole != NULL && head->whole_number == number;
-    for (int i = 0; i < head->nsteps; i++)
-        yes |= head->step[i].number == number;
-    return yes;
-}
-
-/* Decides by name what the head of a tied model is made of. Trained rows are both uses' in PEFT,
- * and with ensure_weight_tying everything is; otherwise what an adapter does to the table leaves
- * the head as it was, and the other way round. */
-static sheaf_status *settle_tie(sheaf__merge_plan *p, const sheaf__merge_adapter *adapter,
-                                int number)
-{
-    if (!p->tied)
-        return NULL;
-    sheaf__merge_tensor *table = &p->tensor[p->table], *head = &p->tensor[p->head];
-    const bool named = names_head(head, number), keep = adapter->options.keep_tie;
-    sheaf_status *st = NULL;
-    for (int i = 0; i < head->nsteps && keep; i++)
-        if (head->step[i].number == number)
-            head->step[i].rounded =
-                true; /* the table's rule, so that equal factors give equal bits */
-    if (named)
-        return NULL;
-    for (int i = 0; i < table->nsteps && st == NULL; i++)
-        if (table->step[i].number == number &&
-            (keep || table->step[i].kind == SHEAF__MERGE_PICKS)) {
-            st = copy_step(head, &table->step[i]);
-            head->shape[0] = head->rows = table->rows; /* rows may have grown */
-        }
-    const bool whole = table->whole != NULL && table->whole_number == number;
-    if (st != NULL || !whole || !(keep || !table->saved))
-        return st;
-    if (head->nsteps == 0 || !table->saved) { /* PEFT's copy of the base stands for both uses */
-        head->whole_from = table->whole_from;
-        head->whole = table->whole;
-        head->whole_number = number;
-        head->saved = table->saved;
-        head->shape[0] = head->rows = table->rows;
-    }
-    return NULL;
-}
-
-/* A table of another size is another vocabulary, which all that has rows of it must share. */
-static sheaf_status *check_resized(sheaf__merge_plan *p)
-{
-    const sheaf_source_entry *e = find_table(p);
-    const sheaf__merge_tensor *table = e != NULL ? sheaf__merge_find(p, e->name) : NULL,
-                              *head = sheaf__merge_find(p, head_name(p));
-    const sheaf__merge_tensor *other = NULL;
-    for (int64_t i = 0; i < p->count; i++) {
-        const sheaf__merge_tensor *t = &p->tensor[i];
-        if (t->ndim > 0 && t->rows != t->base->shape[0]) {
-            other = t == table || t == head ? other : t;
-            p->resized = t->rows;
-        }
-    }
-    if (p->resized == 0)
-        return NULL;
-    if (other == NULL && table != NULL && table->rows == p->resized &&
-        (head == NULL || head->rows == p->resized))
-        return NULL;
-    sheaf_status *st =
-        sheaf_fail(SHEAF_E_LAYOUT, "'%s'", other != NULL ? other->name : "the tables");
-    sheaf_expected(
-        st, "as many rows in base and adapter, or one new number of rows for table and head");
-    sheaf_found(st, "%" PRId64 " rows in the adapter", p->resized);
-    return sheaf_try_this(
-        st, "the base this adapter was made for, its vocabulary resized as it was before training");
-}
-
 /* ---- tiles ---- */
 
 static int64_t last_axis(const sheaf_source_entry *e)
@@ -509,23 +316,16 @@ sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *o)
     return st != NULL ? st : sheaf__output_check(o->dst); /* before hours of work */
 }
 
-static void tensor_release(sheaf__merge_tensor *t)
-{
-    for (int i = 0; i < t->nsteps; i++) {
-        free(t->step[i].pick);
-        free(t->step[i].factor);
-    }
-    free(t->step);
-}
-
 /* As before any adapter was matched. */
 static void clear_steps(sheaf__merge_plan *p)
 {
     for (int64_t i = 0; i < p->count; i++) {
-        const char *name = p->tensor[i].name;
-        const sheaf_source_entry *base = p->tensor[i].base;
-        tensor_release(&p->tensor[i]);
-        p->tensor[i] = make_tensor(name, base);
+        const sheaf__merge_tensor was = p->tensor[i];
+        sheaf__merge_release_tensor(&p->tensor[i]);
+        p->tensor[i] = sheaf__merge_make_tensor(was.name, was.base);
+        p->tensor[i].table = was.table;
+        p->tensor[i].made = was.made;
+        p->tensor[i].twice = was.twice;
     }
 }
 
@@ -544,14 +344,14 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_merge_options *
     for (int i = 0; i < n && st == NULL; i++) {
         st = sheaf__merge_match(p, &adapter[i], i, o->events);
         if (st == NULL)
-            st = settle_tie(p, &adapter[i], i);
+            st = sheaf__merge_settle_ties(p, &adapter[i], i);
     }
-    return st == NULL ? check_resized(p) : st;
+    return st == NULL ? sheaf__merge_check_tables(p) : st;
 }
 
 sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
-    *p = (sheaf__merge_plan){ .table = -1, .head = -1 };
+    *p = (sheaf__merge_plan){ 0 };
     sheaf_status *st = open_base(p, o);
     if (st == NULL)
         st = match_all(p, o);
@@ -565,7 +365,7 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_opt
 sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter)
 {
     const sheaf_merge_options o = { .base = base, .adapters = &adapter, .nadapters = 1 };
-    sheaf__merge_plan p = { .table = -1, .head = -1 };
+    sheaf__merge_plan p = { 0 };
     sheaf_status *st = open_base(&p, &o);
     *held = st == NULL;
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
@@ -576,16 +376,6 @@ sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter
         st = match_all(&p, &o);
     sheaf__merge_plan_close(&p);
     return st;
-}
-
-void sheaf__merge_plan_drop_head(sheaf__merge_plan *p)
-{
-    tensor_release(&p->tensor[p->head]);
-    p->count--;
-    memmove(&p->tensor[p->head], &p->tensor[p->head + 1],
-            (size_t)(p->count - p->head) * sizeof *p->tensor);
-    p->table -= p->table > p->head;
-    p->head = -1;
 }
 
 /* ---- the order of the output ---- */
@@ -604,7 +394,7 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
         sheaf_status_free(st);
         return NULL;
     }
-    config.tied = p->head < 0 && p->tied;
+    config.tied = p->tied && p->nties == 0;
     sheaf__merge_tensor *sorted = calloc((size_t)p->count + 1, sizeof *sorted);
     st = sorted == NULL ? sheaf__no_memory(memory_for) : sheaf_schema_new(&schema, &config, 1);
     if (st == NULL)
@@ -618,7 +408,6 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
         free(p->tensor);
         p->tensor = sorted;
         sorted = NULL;
-        p->table = p->head = -1; /* positions of before */
     }
     free(sorted);
     free(specs);
@@ -645,7 +434,7 @@ sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *p)
 void sheaf__merge_plan_close(sheaf__merge_plan *p)
 {
     for (int64_t i = 0; i < p->count; i++)
-        tensor_release(&p->tensor[i]);
+        sheaf__merge_release_tensor(&p->tensor[i]);
     free(p->tensor);
     free(p->specs);
     if (p->combined.source != NULL)
@@ -661,6 +450,9 @@ void sheaf__merge_plan_close(sheaf__merge_plan *p)
         p->base->close(p->base);
     free(p->config);
     free(p->config_path);
+    free(p->own_groups);
+    for (int i = 0; i < p->nmade; i++)
+        free(p->made_name[i]);
     free(p->model_type);
     *p = (sheaf__merge_plan){ 0 };
 }

@@ -3,6 +3,7 @@
 #define SHEAF_CHECKPOINT_MERGE_PLAN_H
 
 #include "checkpoint/merge/rows.h"
+#include "checkpoint/merge/ties.h"
 #include "formats/safetensors.h"
 #include "base/json.h"
 #include "lora/adapter.h"
@@ -15,6 +16,11 @@ typedef struct sheaf__merge_adapter {
     bool made;           /* combined here: its config was not anybody's wish */
 } sheaf__merge_adapter;
 
+/* Names of one tensor; tokens are looked up in the first. */
+typedef struct sheaf__merge_tie {
+    const char *first, *other;
+} sheaf__merge_tie;
+
 typedef struct sheaf__merge_plan {
     sheaf_source *base;
     bool base_borrowed;
@@ -26,10 +32,18 @@ typedef struct sheaf__merge_plan {
     int nread;          /* adapters as given */
     sheaf__merge_adapter *read;
     sheaf__merge_adapter combined; /* of all; source NULL: they are merged in turn */
-    bool tied;                     /* the head is the table */
-    int64_t table, head;           /* of a tied model, in `tensor`; -1 = none */
-    bool stored_twice;             /* the base has both, and they must be equal */
-    int64_t resized; /* rows of the table, where an adapter brings one of another size; else 0 */
+    char architecture[128];        /* "" when config.json does not say */
+    const sheaf__ties *ties;       /* of it; NULL: not known */
+    sheaf__ties own_ties;
+    char *own_groups;
+    bool said_yes, said_no; /* tie_word_embeddings, in any part of the config */
+    bool tied;              /* the base has tensors of several names */
+    int nties;              /* 0 also once all of them came out alike */
+    sheaf__merge_tie tie[SHEAF__TIES_MOST];
+    int nmade;
+    char *made_name[SHEAF__TIES_MOST];
+    int64_t vocabulary; /* as the config says; 0: it does not */
+    int64_t resized;    /* rows of the table, where an adapter brings one of another size; else 0 */
     int64_t count, capacity;
     sheaf__merge_tensor *tensor;
     /* one for each, in the same order; after sheaf__merge_plan_finish() */
@@ -39,9 +53,6 @@ typedef struct sheaf__merge_plan {
 /* sheaf__merge_plan_open - reads configs and headers, matches everything with everything. Tensors
  * ascend by name. Errors as sheaf_merge(). */
 sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *plan, const sheaf_merge_options *options);
-/* sheaf__merge_plan_drop_head - the head comes out like the table: it is not written, the tie
- * stays. */
-void sheaf__merge_plan_drop_head(sheaf__merge_plan *plan);
 /* sheaf__merge_plan_finish - orders the tensors as they are to be divided into shards, and makes
  * the specs. */
 sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *plan);

@@ -8,6 +8,31 @@
 
 #include "base/thread.h"
 
+static void set_view(sheaf__merge_tensor *t)
+{
+    t->rows = t->ndim > 0 ? t->shape[0] : 1;
+    t->cols = 1;
+    for (int i = 1; i < t->ndim; i++)
+        t->cols *= t->shape[i];
+}
+
+sheaf__merge_tensor sheaf__merge_make_tensor(const char *name, const sheaf_source_entry *e)
+{
+    sheaf__merge_tensor t = { .name = name, .base = e, .ndim = e->ndim };
+    memcpy(t.shape, e->shape, sizeof t.shape);
+    set_view(&t);
+    return t;
+}
+
+void sheaf__merge_release_tensor(sheaf__merge_tensor *t)
+{
+    for (int i = 0; i < t->nsteps; i++) {
+        free(t->step[i].pick);
+        free(t->step[i].factor);
+    }
+    free(t->step);
+}
+
 bool sheaf__merge_touched(const sheaf__merge_tensor *t)
 {
     return t->nsteps > 0 || t->whole != NULL || t->out_dtype != t->base->dtype;

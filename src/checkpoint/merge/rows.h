@@ -43,12 +43,15 @@ typedef struct sheaf__merge_step {
 
 /* Where one tensor of the output comes from. */
 typedef struct sheaf__merge_tensor {
-    const char *name; /* in the output; borrowed from the base, or a literal */
+    const char *name; /* in the output; borrowed from the base or the plan */
     const sheaf_source_entry *base;
     sheaf_source *whole_from; /* the adapter that has a tensor in place of the base's, or NULL */
     const sheaf_source_entry *whole;
     int whole_number; /* of that adapter */
     bool saved;       /* `whole` was trained (not just PEFT's copy of the base) */
+    bool table;       /* has a row for each token, as far as is known */
+    bool made;        /* the files hold it under another name, whose entry `base` is */
+    bool twice;       /* they hold it under this name too */
     sheaf_dtype out_dtype;
     int ndim;
     int64_t shape[8];
@@ -59,6 +62,9 @@ typedef struct sheaf__merge_tensor {
     int64_t panel, chunk;    /* columns and rows of a tile */
 } sheaf__merge_tensor;
 
+/* sheaf__merge_make_tensor - of an entry of the base, nothing done to it yet. */
+sheaf__merge_tensor sheaf__merge_make_tensor(const char *name, const sheaf_source_entry *entry);
+void sheaf__merge_release_tensor(sheaf__merge_tensor *tensor);
 /* sheaf__merge_touched - does anything happen to the tensor beside being copied? */
 bool sheaf__merge_touched(const sheaf__merge_tensor *t);
 /* What all threads share while they work on one tensor. */

@@ -78,12 +78,12 @@ static bool is_never_trained(const sheaf__matcher *m, const char *name)
 }
 
 sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,
-                                       bool is_tied_head)
+                                       bool may_lack)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;
     const char *const name = sheaf__merge_alias(m, t), *const dot = strrchr(name, '.');
-    if (dot == NULL || is_tied_head || !sheaf__merge_is_float(t->base->dtype))
+    if (dot == NULL || may_lack || !sheaf__merge_is_float(t->base->dtype))
         return NULL;
     char *module = NULL;
     sheaf_status *st = sheaf__merge_module(&module, name, (size_t)(dot - name), "");

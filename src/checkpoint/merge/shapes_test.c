@@ -1,130 +1,9 @@
 /* shapes_test.c - shapes, orientations and ties that no recording has, against sums written out
  * here; and the ways to stop a merge. */
-#include "tests/files.h"
-#include "tests/opened.h"
-
-#include <sys/stat.h>
+#include "checkpoint/merge/made_test.h"
 
 #include "base/json.h"
-#include "base/random.h"
 #include "checkpoint/merge/work.h"
-#include "dialects/hf/hf.h"
-#include "ops/kernels.h"
-
-typedef struct thing {
-    const char *name;
-    sheaf_dtype dtype;
-    int ndim;
-    int64_t shape[5];
-    float second; /* its second value, unless 0 */
-} thing;
-
-static int64_t volume(const thing *t)
-{
-    int64_t n = 1;
-    for (int i = 0; i < t->ndim; i++)
-        n *= t->shape[i];
-    return n;
-}
-
-/* The values of a tensor follow from its name; of A and B the smaller, so that sums stay near
- * one. */
-static float *values(const thing *t, float scale)
-{
-    float *x = malloc((size_t)volume(t) * 4 + 4);
-    for (int64_t i = 0; i < volume(t); i++)
-        x[i] = t->second != 0 && i == 1
-                   ? t->second
-                   : sheaf__random_normal(3, sheaf__name_key(t->name), (uint64_t)i) * scale;
-    return x;
-}
-
-static float scale_of(const char *name)
-{
-    return strstr(name, "lora_") != NULL ? 0.2f : 1;
-}
-
-static void write_file(const char *path, const thing *things, int n)
-{
-    sheaf_safetensors_spec specs[24];
-    sheaf_safetensors_writer *w = NULL;
-    for (int i = 0; i < n; i++) {
-        specs[i] = (sheaf_safetensors_spec){ .name = things[i].name,
-                                             .dtype = things[i].dtype,
-                                             .ndim = things[i].ndim };
-        memcpy(specs[i].shape, things[i].shape, sizeof things[i].shape);
-    }
-    CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0, NULL));
-    for (int i = 0; i < n; i++) {
-        const int64_t bytes = volume(&things[i]) * (int64_t)sheaf_dtype_bytes(things[i].dtype);
-        float *x = values(&things[i], scale_of(things[i].name));
-        char *stored = malloc((size_t)bytes + 8);
-        if (things[i].dtype == SHEAF_I64)
-            for (int64_t k = 0; k < volume(&things[i]); k++)
-                ((int64_t *)(void *)stored)[k] = k * k;
-        else
-            sheaf__kernels_for("ref")->convert(stored, things[i].dtype, x, SHEAF_F32,
-                                               volume(&things[i]));
-        CHECK_OK(sheaf__safetensors_write(w, i, 0, stored, bytes));
-        free(x);
-        free(stored);
-    }
-    CHECK_OK(sheaf__safetensors_finish(w));
-}
-
-static void write_folder(const char *dir, const char *file, const char *config_name,
-                         const char *config, const thing *things, int n)
-{
-    char path[512];
-    CHECK_OK(sheaf__remove_tree(dir, NULL));
-    assert_int_equal(mkdir(dir, 0755), 0);
-    snprintf(path, sizeof path, "%s/%s", dir, file);
-    write_file(path, things, n);
-    snprintf(path, sizeof path, "%s/%s", dir, config_name);
-    if (config != NULL)
-        put(path, config);
-}
-
-static void write_adapter(const char *dir, const char *config, const thing *things, int n)
-{
-    write_folder(dir, "adapter_model.safetensors", "adapter_config.json", config, things, n);
-}
-
-static sheaf_status *merge(const char *base, const char *a, const char *b, sheaf_merge_mode mode,
-                           sheaf_merge_report *report)
-{
-    CHECK_OK(sheaf__remove_tree(at("out"), NULL));
-    return sheaf_merge(report, &(sheaf_merge_options){ .base = base,
-                                                       .adapters = (const char *const[]){ a, b },
-                                                       .nadapters = b != NULL ? 2 : 1,
-                                                       .dst = at("out"),
-                                                       .mode = mode,
-                                                       .threads = 3 });
-}
-
-/* A tensor as float32; NULL when there is none. */
-static float *result(const char *dir, const char *name, int64_t *rows)
-{
-    sheaf_source *s;
-    CHECK_OK(open_stored(&s, dir));
-    const sheaf_source_entry *e = s->find(s, name);
-    float *x = NULL;
-    if (e != NULL) {
-        int64_t n = 1;
-        for (int i = 0; i < e->ndim; i++)
-            n *= e->shape[i];
-        void *stored = malloc((size_t)n * 4 + 4);
-        x = malloc((size_t)n * 4 + 4);
-        const int64_t cols = e->ndim > 1 ? e->shape[e->ndim - 1] : 1;
-        CHECK_OK(s->read(s, name, 0, n / cols, 0, cols, stored));
-        sheaf__kernels_for("ref")->convert(x, SHEAF_F32, stored, e->dtype, n);
-        if (rows != NULL)
-            *rows = e->shape[0];
-        free(stored);
-    }
-    s->close(s);
-    return x;
-}
 
 /* ---- every orientation, over several panels of columns ---- */
 
@@ -150,7 +29,6 @@ static void change(float *w, const module *m, const thing *a, const thing *b, fl
     free(fb);
 }
 
-#define P "base_model.model."
 enum { WIDE = 66001 };
 static const thing base_things[] = {
     { "wide.weight", SHEAF_BF16, 2, { 3, WIDE } },
@@ -496,7 +374,7 @@ static void test_merge__a_prefix_that_explains_all_names(void **state)
 static const thing tied_things[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 10, 4 } },
                                      { "model.x.weight", SHEAF_F32, 2, { 4, 4 } } };
 static const char tied_config[] =
-    "{\"model_type\": \"odd\", \"architectures\": [\"OddForCausalLM\"], \"tie_word_embeddings\": true, \"vocab_size\": 10}";
+    "{\"model_type\": \"odd\", \"architectures\": [\"LlamaForCausalLM\"], \"tie_word_embeddings\": true, \"vocab_size\": 10}";
 
 static bool tie_of(const char *dir, int64_t *vocab)
 {
@@ -510,7 +388,6 @@ static bool tie_of(const char *dir, int64_t *vocab)
     return tied;
 }
 
-#define LORA "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 2, "
 #define EMBED P "model.embed_tokens"
 #define HEAD P "lm_head"
 /* Which of the two uses differs from the base afterwards? */

@@ -66,7 +66,9 @@ static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
                      r->elements_kept, r->elements_adapted,
                      r->changed == 0 ? "nothing is changed" : "the change was rounded away");
     if (r->untied)
-        sheaf__print(to, "lm_head and embed_tokens were tied and are two tensors now\n");
+        sheaf__print(
+            to,
+            "tensors with several names, as lm_head and embed_tokens, are tensors of their own now\n");
     sheaf__print(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);
     if (r->products_checked > 0)
         sheaf__print(to,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json_scan.h"
+#include "base/no_memory.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/save.h"
@@ -298,6 +299,27 @@ sheaf_status *sheaf_hf_config_without(char **out, const char *json, const char *
     sheaf__text_bytes(&text, json, (size_t)(begin - json));
     sheaf__text_add(&text, "%s", end);
     return sheaf__text_take(out, &text);
+}
+
+sheaf_status *sheaf_hf_config_set_in(char **out, const char *json, const char *part,
+                                     const char *key, const char *value)
+{
+    const char *begin, *end, *inside;
+    char *inner = NULL, *edited = NULL;
+    bool empty = false;
+    sheaf_status *st = find_value(json, part, &begin, &end, &inside, &empty);
+    if (st != NULL)
+        return sheaf_in(st, "config.json");
+    if (begin == NULL || *begin != '{')
+        return (*out = strdup(json)) != NULL ? NULL : sheaf__no_memory("config.json");
+    if ((inner = strndup(begin, (size_t)(end - begin))) == NULL)
+        return sheaf__no_memory("config.json");
+    st = sheaf_hf_config_set(&edited, inner, key, value);
+    if (st == NULL)
+        st = sheaf_hf_config_set(out, json, part, edited);
+    free(inner);
+    free(edited);
+    return st;
 }
 
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype)

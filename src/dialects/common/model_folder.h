@@ -37,6 +37,10 @@ sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key,
 sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key);
 /* sheaf_hf_config_without - the text without a key. */
 sheaf_status *sheaf_hf_config_without(char **out, const char *json, const char *key);
+/* sheaf_hf_config_set_in - the same of a key of the object `part` of it; where it has no such
+ * object, the text as it is. */
+sheaf_status *sheaf_hf_config_set_in(char **out, const char *json, const char *part,
+                                     const char *key, const char *value);
 /* sheaf_hf_config_with_dtype - the text with dtype (5.x) or torch_dtype (4.x) set, whichever it
  * uses. */
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype);

@@ -1,0 +1,587 @@
+/* tied.c - see tied.h.
+ *
+ * Each name is a tensor here, made of what the base holds under another one, until nothing tells
+ * them apart: what an adapter does to one of them it does not do to the others, but for trained
+ * rows and PEFT's copies of the base, which are all names', and ensure_weight_tying. */
+#include "checkpoint/merge/tied.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+#include "checkpoint/store/look.h"
+#include "dialects/common/model_folder.h"
+#include "lora/match.h"
+#include "lora/names.h"
+#include "lora/renames.h"
+#include "schema/family.h"
+
+enum { MOST_NAME = 256, BLOCK = 1 << 20 };
+
+static const char flag_key[] = "tie_word_embeddings";
+
+/* ---- what the config says ---- */
+
+/* *yes, *no: of a config or one of the configs in it. */
+static void read_flags(bool *yes, bool *no, const json_t *config)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)config, key, value)
+    {
+        if (json_is_object(value))
+            read_flags(yes, no, value);
+        if (strcmp(key, flag_key) != 0)
+            continue;
+        *yes |= json_is_true(value);
+        *no |= json_is_false(value);
+    }
+}
+
+static const char *class_of(const json_t *config)
+{
+    return json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+}
+
+/* Of sheaf's own families, whose programs transformers need not have. */
+static sheaf_status *take_family(sheaf__merge_plan *p, const char *class)
+{
+    const sheaf__family *family = sheaf__family_named(p->model_type);
+    if (family == NULL ||
+        (class != NULL && family->architecture != NULL && strcmp(family->architecture, class) != 0))
+        return NULL;
+    char *groups = NULL;
+    if (asprintf(&groups, "%s=%s", family->table, family->head) < 0)
+        return sheaf__no_memory("names of tables");
+    p->own_groups = groups;
+    p->own_ties = (sheaf__ties){ .groups = groups, .classes = family->name };
+    p->ties = &p->own_ties;
+    return NULL;
+}
+
+static sheaf_status *take_row(sheaf__merge_plan *p, const json_t *config)
+{
+    const char *class = class_of(config);
+    snprintf(p->architecture, sizeof p->architecture, "%s", class != NULL ? class : "");
+    p->ties =
+        class == NULL ? NULL : sheaf__ties_of(class, json_object_get(config, "auto_map") != NULL);
+    if (p->ties != NULL && p->ties->unless != NULL &&
+        json_is_false(json_object_get(config, p->ties->unless)))
+        p->ties = NULL;
+    p->vocabulary = json_integer_value(json_object_get(config, "vocab_size"));
+    if (p->vocabulary == 0)
+        p->vocabulary = json_integer_value(
+            json_object_get(json_object_get(config, "text_config"), "vocab_size"));
+    return p->ties == NULL ? take_family(p, class) : NULL;
+}
+
+/* ---- where the names of an architecture are in these files ---- */
+
+typedef struct member {
+    char name[MOST_NAME];             /* as transformers has it */
+    const char *file;                 /* as the files do, or would; NULL: it has no place */
+    const sheaf_source_entry *stored; /* NULL: not in the files */
+    bool made, tied, twice;
+} member;
+
+typedef struct spelling {
+    int group;             /* of renames; -1: none */
+    char lacks[MOST_NAME]; /* in front of names, and not in the files */
+    char first[MOST_NAME]; /* what the files have in front of the first of its parts */
+} spelling;
+
+/* Could a file's tensor be this one? */
+static bool alike(const sheaf__merge_tensor *t, const char *name, const sheaf_source_entry *like)
+{
+    const char *a = strrchr(t->name, '.'), *b = strrchr(name, '.');
+    if (t->made || a == NULL || b == NULL || strcmp(a, b) != 0)
+        return false;
+    if (like != NULL)
+        return t->ndim == like->ndim &&
+               memcmp(t->shape, like->shape, (size_t)t->ndim * sizeof *t->shape) == 0;
+    while (b > name && b[-1] != '.')
+        b--;
+    return t->ndim == 2 && sheaf__ends_with_item(t->name, strlen(t->name), b);
+}
+
+static bool any_begins(const sheaf__merge_plan *p, const char *begin, size_t length)
+{
+    for (int64_t i = 0; i < p->count; i++)
+        if (strncmp(p->tensor[i].name, begin, length) == 0)
+            return true;
+    return false;
+}
+
+static sheaf_status *by_renames(const sheaf_source_entry **out, int group,
+                                const sheaf__merge_plan *p, const char *name,
+                                const sheaf_source_entry *like)
+{
+    sheaf_renames *renames = NULL;
+    sheaf_status *st = sheaf__renames_new(&renames, group);
+    for (int64_t i = 0; i < p->count && st == NULL && *out == NULL; i++) {
+        char *memory = NULL;
+        if (!alike(&p->tensor[i], name, like))
+            continue;
+        st = sheaf__renames_apply(&memory, renames, p->tensor[i].name);
+        if (st == NULL && strcmp(memory, name) == 0)
+            *out = p->tensor[i].base;
+        free(memory);
+    }
+    sheaf__renames_free(renames);
+    return st;
+}
+
+/* The tensor of the files that transformers calls so; NULL: none. The first of a model that is
+ * found tells how its files spell names. */
+static sheaf_status *locate(const sheaf_source_entry **out, spelling *s, sheaf__merge_plan *p,
+                            const char *name, const sheaf_source_entry *like)
+{
+    const sheaf__merge_tensor *t = sheaf__merge_find(p, name);
+    sheaf_status *st = NULL;
+    *out = t != NULL ? t->base : NULL;
+    for (int64_t i = 0; i < p->count && *out == NULL; i++) { /* files of the bare model */
+        const char *bare = p->tensor[i].name;
+        const size_t lacks = strlen(name) > strlen(bare) ? strlen(name) - strlen(bare) : 0;
+        if (lacks > 0 && alike(&p->tensor[i], name, like) && strcmp(name + lacks, bare) == 0 &&
+            name[lacks - 1] == '.' && !any_begins(p, name, lacks)) {
+            *out = p->tensor[i].base;
+            snprintf(s->lacks, sizeof s->lacks, "%.*s", (int)lacks, name);
+        }
+    }
+    for (int g = 0; g < sheaf__renames_groups() && *out == NULL && st == NULL; g++) {
+        if (s->group >= 0 && g != s->group)
+            continue;
+        st = by_renames(out, g, p, name, like);
+        if (*out != NULL)
+            s->group = g;
+    }
+    if (*out != NULL && s->group >= 0 && s->first[0] == '\0')
+        snprintf(s->first, sizeof s->first, "%.*s", (int)strcspn((*out)->name, "."), (*out)->name);
+    return st;
+}
+
+/* What the files would call a tensor that they lack; malloc'd. */
+static sheaf_status *spell(char **out, const spelling *s, const char *name)
+{
+    sheaf_renames *renames = NULL;
+    char *memory = NULL;
+    sheaf_status *st = NULL;
+    *out = NULL;
+    if (s->lacks[0] != '\0' && strncmp(name, s->lacks, strlen(s->lacks)) == 0)
+        name += strlen(s->lacks);
+    if (s->group >= 0) { /* behind the part that the table is in, if it becomes the name by that */
+        st = sheaf__renames_new(&renames, s->group);
+        if (st == NULL && asprintf(out, "%s.%s", s->first, name) < 0)
+            st = sheaf__no_memory(name);
+        if (st == NULL)
+            st = sheaf__renames_apply(&memory, renames, *out);
+        sheaf__renames_free(renames);
+        if (st == NULL && strcmp(memory, name) == 0) {
+            free(memory);
+            return NULL;
+        }
+        free(memory);
+        free(*out);
+        *out = NULL;
+    }
+    if (st == NULL && (*out = strdup(name)) == NULL)
+        st = sheaf__no_memory(name);
+    return st;
+}
+
+/* ---- the tensors of one group ---- */
+
+/* "name=name=name": as many members, none of which is in the files under two names. */
+static sheaf_status *find_members(member *m, int *n, spelling *s, sheaf__merge_plan *p,
+                                  const char *group, size_t length)
+{
+    const sheaf_source_entry *like = NULL;
+    sheaf_status *st = NULL;
+    *n = 0;
+    for (const char *at = group; at < group + length && st == NULL && *n < SHEAF__TIES_MOST;) {
+        const size_t one = strcspn(at, "= ");
+        m[*n] = (member){ .file = NULL };
+        snprintf(m[*n].name, sizeof m->name, "%.*s", (int)one, at);
+        st = locate(&m[*n].stored, s, p, m[*n].name, like);
+        if (m[*n].stored != NULL) {
+            m[*n].file = m[*n].stored->name;
+            like = like == NULL ? m[*n].stored : like;
+        }
+        (*n)++;
+        at += one + 1;
+    }
+    /* the first may have been looked for before it was known how the files spell names */
+    if (st == NULL && like != NULL && m[0].stored == NULL)
+        st = locate(&m[0].stored, s, p, m[0].name, like);
+    if (m[0].stored != NULL)
+        m[0].file = m[0].stored->name;
+    return st;
+}
+
+static sheaf_status *same_values(bool *same, sheaf_source *base, const sheaf_source_entry *a,
+                                 const sheaf_source_entry *b)
+{
+    int64_t rows, cols;
+    sheaf__look_view(&rows, &cols, a);
+    const int64_t line = cols * (int64_t)sheaf_dtype_bytes(a->dtype);
+    const int64_t most = line > 0 && line < BLOCK ? BLOCK / line : 1;
+    *same = a->dtype == b->dtype && a->ndim == b->ndim &&
+            memcmp(a->shape, b->shape, sizeof a->shape) == 0;
+    char *buffer = malloc(2 * (size_t)(most * line) + 1);
+    sheaf_status *st = buffer == NULL ? sheaf__no_memory(a->name) : NULL;
+    for (int64_t at = 0; at < rows && *same && st == NULL; at += most) {
+        const int64_t n = rows - at < most ? rows - at : most;
+        st = base->read(base, a->name, at, n, 0, cols, buffer);
+        if (st == NULL)
+            st = base->read(base, b->name, at, n, 0, cols, buffer + n * line);
+        *same = st == NULL && memcmp(buffer, buffer + n * line, (size_t)(n * line)) == 0;
+    }
+    free(buffer);
+    return st;
+}
+
+static sheaf_status *refuse_two(const member *m, const sheaf_source_entry *leader)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", m->file);
+    sheaf_expected(st, "the values of '%s', because tie_word_embeddings is true", leader->name);
+    return sheaf_try_this(st, "set tie_word_embeddings to false in config.json if they are two");
+}
+
+/* Is it the tensor `leader` under another name? One that is stored is where the values are the
+ * same, as for transformers 5; unless the config says what it is. */
+static sheaf_status *decide(member *m, const spelling *s, sheaf__merge_plan *p,
+                            const sheaf_source_entry *leader)
+{
+    const bool sure_no = p->said_no && !p->said_yes && !p->ties->keeps_flag;
+    sheaf_status *st = NULL;
+    if (m->stored == leader || sure_no)
+        return NULL;
+    if (m->stored == NULL) {
+        char *name = NULL;
+        st = spell(&name, s, m->name);
+        if (st != NULL)
+            return st;
+        m->file = p->made_name[p->nmade++] = name;
+        m->made = m->tied = true;
+        return NULL;
+    }
+    const bool sure_yes = p->said_yes && !p->said_no && !p->ties->keeps_flag;
+    st = same_values(&m->tied, p->base, leader, m->stored);
+    if (st == NULL && !m->tied && sure_yes)
+        st = refuse_two(m, leader);
+    m->twice = m->tied && sure_yes;
+    return st;
+}
+
+static void add_made(sheaf__merge_plan *p, const member *m, const sheaf_source_entry *leader)
+{
+    sheaf__merge_tensor *t = &p->tensor[p->count++];
+    *t = sheaf__merge_make_tensor(m->file, leader);
+    t->made = true;
+}
+
+/* Of the head "X.weight"; NULL: it has none. */
+static sheaf__merge_tensor *bias_of(sheaf__merge_plan *p, const char *weight)
+{
+    char name[512];
+    const size_t length = strlen(weight);
+    if (!sheaf__ends_with(weight, ".weight") || length >= sizeof name)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s.bias", (int)(length - strlen(".weight")), weight);
+    return sheaf__merge_find(p, name);
+}
+
+static sheaf_status *add_group(sheaf__merge_plan *p, spelling *s, const char *group, size_t length)
+{
+    member m[SHEAF__TIES_MOST];
+    const sheaf_source_entry *leader = NULL;
+    int n = 0;
+    sheaf_status *st = find_members(m, &n, s, p, group, length);
+    for (int i = 0; i < n && leader == NULL; i++)
+        leader = m[i].stored;
+    for (int i = 0; i < n && leader != NULL && st == NULL; i++)
+        if (p->nties + n <= SHEAF__TIES_MOST)
+            st = decide(&m[i], s, p, leader);
+    for (int i = 0; i < n && st == NULL; i++)
+        if (m[i].made)
+            add_made(p, &m[i], leader);
+    qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, sheaf__by_name);
+    const char *first = m[0].file != NULL ? m[0].file : leader != NULL ? leader->name : NULL;
+    for (int i = 0; i < n && st == NULL; i++) {
+        sheaf__merge_tensor *t = m[i].file != NULL ? sheaf__merge_find(p, m[i].file) : NULL;
+        if (t == NULL)
+            continue;
+        t->table = true;
+        t->twice = m[i].twice;
+        if ((t = bias_of(p, m[i].file)) != NULL)
+            t->table = true;
+        if ((m[i].tied || m[i].stored == leader) && strcmp(m[i].file, first) != 0)
+            p->tie[p->nties++] = (sheaf__merge_tie){ first, m[i].file };
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_find_ties(sheaf__merge_plan *p, const json_t *config)
+{
+    spelling s = { .group = -1 };
+    if (config == NULL)
+        return NULL;
+    read_flags(&p->said_yes, &p->said_no, config);
+    sheaf_status *st = take_row(p, config);
+    const char *at = p->ties != NULL ? p->ties->groups : "";
+    for (int64_t i = 0; i < p->count && *at == '\0'; i++)
+        p->tensor[i].table = sheaf__lora_is_table(p->tensor[i].name, p->tensor[i].ndim);
+    for (; *at != '\0' && st == NULL; at += strcspn(at, " "), at += *at == ' ')
+        st = add_group(p, &s, at, strcspn(at, " "));
+    p->tied = p->nties > 0;
+    return st;
+}
+
+bool sheaf__merge_is_other(const sheaf__merge_plan *p, const char *name, size_t length)
+{
+    for (int i = 0; i < p->nties; i++)
+        if (strncmp(p->tie[i].other, name, length) == 0 &&
+            (p->tie[i].other[length] == '\0' || strcmp(p->tie[i].other + length, ".weight") == 0))
+            return true;
+    return false;
+}
+
+/* ---- after an adapter was matched ---- */
+
+static sheaf_status *copy_step(sheaf__merge_tensor *to, const sheaf__merge_step *from)
+{
+    if (!SHEAF_GROW(&to->step, NULL, to->nsteps + 1))
+        return sheaf__no_memory(to->name);
+    sheaf__merge_step *s = &to->step[to->nsteps++];
+    *s = *from;
+    if (from->pick == NULL)
+        return NULL;
+    s->pick = calloc((size_t)from->npicks + 1, sizeof *s->pick);
+    if (s->pick == NULL)
+        return sheaf__no_memory(to->name);
+    memcpy(s->pick, from->pick, (size_t)from->npicks * sizeof *s->pick);
+    return NULL;
+}
+
+/* Did the adapter train it under this name? */
+static bool is_named(const sheaf__merge_tensor *t, int number)
+{
+    bool yes = t->whole != NULL && t->whole_number == number && t->saved;
+    for (int i = 0; i < t->nsteps; i++)
+        yes |= t->step[i].number == number;
+    return yes;
+}
+
+static bool is_copy(const sheaf__merge_tensor *t, int number)
+{
+    return t->whole != NULL && t->whole_number == number && !t->saved;
+}
+
+static void take_whole(sheaf__merge_tensor *to, const sheaf__merge_tensor *from)
+{
+    to->whole_from = from->whole_from;
+    to->whole = from->whole;
+    to->whole_number = from->whole_number;
+    to->saved = from->saved;
+    to->shape[0] = to->rows = from->rows;
+}
+
+/* Trained rows are all names' in PEFT, and with ensure_weight_tying everything is; otherwise what
+ * an adapter does to one name leaves the others as they were. */
+static sheaf_status *settle(const sheaf__merge_tensor *first, sheaf__merge_tensor *other, bool keep,
+                            int number)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < other->nsteps && keep; i++)
+        if (other->step[i].number == number)
+            other->step[i].rounded =
+                true; /* the table's rule, so that equal factors give equal bits */
+    if (is_named(other, number))
+        return NULL;
+    for (int i = 0; i < first->nsteps && st == NULL; i++)
+        if (first->step[i].number == number &&
+            (keep || first->step[i].kind == SHEAF__MERGE_PICKS)) {
+            st = copy_step(other, &first->step[i]);
+            other->shape[0] = other->rows = first->rows; /* there may be more now */
+        }
+    const bool whole = first->whole != NULL && first->whole_number == number;
+    if (st == NULL && whole && keep && first->saved && other->nsteps == 0)
+        take_whole(other, first);
+    return st;
+}
+
+/* PEFT's copy of the base under one name stands for all that the adapter does not name. */
+static void take_copies(sheaf__merge_plan *p, const sheaf__merge_tie *tie, int number)
+{
+    sheaf__merge_tensor *const first = sheaf__merge_find(p, tie->first),
+                               *other = sheaf__merge_find(p, tie->other);
+    const sheaf__merge_tensor *copy = first;
+    for (int i = 0; i < p->nties && !is_copy(copy, number); i++)
+        if (strcmp(p->tie[i].first, tie->first) == 0)
+            copy = sheaf__merge_find(p, p->tie[i].other);
+    if (!is_copy(copy, number))
+        return;
+    if (first->whole == NULL)
+        take_whole(first, copy);
+    if (other->whole == NULL)
+        take_whole(other, copy);
+}
+
+sheaf_status *sheaf__merge_settle_ties(sheaf__merge_plan *p, const sheaf__merge_adapter *adapter,
+                                       int number)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < p->nties; i++)
+        take_copies(p, &p->tie[i], number);
+    for (int i = 0; i < p->nties && st == NULL; i++)
+        st = settle(sheaf__merge_find(p, p->tie[i].first), sheaf__merge_find(p, p->tie[i].other),
+                    adapter->options.keep_tie, number);
+    return st;
+}
+
+/* ---- after all were matched ---- */
+
+static sheaf_status *refuse_unknown(const sheaf__merge_plan *p, const sheaf__merge_tensor *t)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", t->name);
+    sheaf_expected(st, "an architecture whose tied tensors are known, because the adapter changes "
+                       "one that may be tied");
+    if (p->architecture[0] != '\0')
+        sheaf_found(st, "%s", p->architecture);
+    else
+        sheaf_found(st, "no architectures in config.json");
+    return sheaf_try_this(
+        st, "merge it with PEFT; or, where nothing is tied in this model, set tie_word_embeddings "
+            "to false in the base's config.json");
+}
+
+/* A table or a head, as far as names and sizes tell. */
+static bool may_be_tied(const sheaf__merge_plan *p, const sheaf__merge_tensor *t)
+{
+    for (int i = 0; i < t->nsteps; i++)
+        if (t->step[i].kind == SHEAF__MERGE_PICKS || t->step[i].rounded)
+            return true;
+    return t->table || (t->ndim > 0 && p->vocabulary > 0 && t->base->shape[0] == p->vocabulary);
+}
+
+static bool has_part(const char *name, const char *parts)
+{
+    for (size_t n; *name != '\0'; name += n + (name[n] == '.'))
+        if (n = strcspn(name, "."), sheaf__ties_word(parts, name, n))
+            return true;
+    return false;
+}
+
+static sheaf_status *check_known_ties(const sheaf__merge_plan *p)
+{
+    const char *unsure = p->ties != NULL ? p->ties->unsure : "*";
+    if (p->config == NULL || unsure == NULL || (p->said_no && !p->said_yes))
+        return NULL;
+    for (int64_t i = 0; i < p->count; i++) {
+        const sheaf__merge_tensor *t = &p->tensor[i];
+        if (sheaf__merge_touched(t) &&
+            (*unsure == '*' ? may_be_tied(p, t) : has_part(t->name, unsure)))
+            return refuse_unknown(p, t);
+    }
+    return NULL;
+}
+
+static sheaf_status *refuse_size(const sheaf__merge_plan *p, const char *name)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
+    sheaf_expected(st, "as many rows in base and adapter, or one new number of rows for all that "
+                       "has one for each token");
+    sheaf_found(st, "%" PRId64 " rows in the adapter", p->resized);
+    return sheaf_try_this(
+        st, "the base this adapter was made for, its vocabulary resized as it was before training");
+}
+
+/* Of a table X.weight of another size: X.bias, and what BART adds to logits. */
+static sheaf_status *check_beside(sheaf__merge_plan *p, const sheaf__merge_tensor *table)
+{
+    const sheaf__merge_tensor *bias = bias_of(p, table->name),
+                              *added = sheaf__merge_find(p, "final_logits_bias");
+    if (bias != NULL && bias->rows != p->resized)
+        return refuse_size(p, bias->name);
+    return added != NULL ? refuse_size(p, added->name) : NULL;
+}
+
+/* A table of another size is another vocabulary, which all that has rows of it must share. */
+static sheaf_status *check_resized(sheaf__merge_plan *p)
+{
+    int64_t was = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < p->count; i++) {
+        const sheaf__merge_tensor *t = &p->tensor[i];
+        if (t->ndim == 0 || t->rows == t->base->shape[0])
+            continue;
+        p->resized = t->rows;
+        was = t->base->shape[0];
+        if (!t->table)
+            return refuse_size(p, t->name);
+    }
+    for (int64_t i = 0; i < p->count && p->resized > 0 && st == NULL; i++) {
+        const sheaf__merge_tensor *t = &p->tensor[i];
+        if (t->table && t->base->shape[0] == was && t->rows != p->resized)
+            st = refuse_size(p, t->name);
+        if (t->table && t->ndim == 2 && st == NULL)
+            st = check_beside(p, t);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_check_tables(sheaf__merge_plan *p)
+{
+    sheaf_status *st = check_known_ties(p);
+    return st == NULL ? check_resized(p) : st;
+}
+
+void sheaf__merge_drop_names(sheaf__merge_plan *p)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        if (p->tensor[i].made || p->tensor[i].twice)
+            sheaf__merge_release_tensor(&p->tensor[i]);
+        else
+            p->tensor[kept++] = p->tensor[i];
+    }
+    p->count = kept;
+    p->nties = 0;
+}
+
+sheaf_status *sheaf__merge_untie(char **out, const char *json, const sheaf__merge_plan *p)
+{
+    char *inner = NULL;
+    if (p->ties->keeps_flag)
+        return (*out = strdup(json)) != NULL ? NULL : sheaf__no_memory("config.json");
+    sheaf_status *st = sheaf_hf_config_set_in(&inner, json, "text_config", flag_key, "false");
+    if (st == NULL)
+        st = sheaf_hf_config_set(out, inner, flag_key, "false");
+    free(inner);
+    return st;
+}
+
+sheaf_status *sheaf__merge_set_vocabulary(char **out, const char *json, const sheaf__merge_plan *p)
+{
+    json_t *config = NULL;
+    char size[32], *inner = NULL;
+    snprintf(size, sizeof size, "%" PRId64, p->resized);
+    sheaf_status *st = sheaf__json_parse(&config, json, strlen(json));
+    const bool in_text =
+        json_object_get(json_object_get(config, "text_config"), "vocab_size") != NULL;
+    const bool at_top = !in_text || json_object_get(config, "vocab_size") != NULL;
+    if (st == NULL && in_text)
+        st = sheaf_hf_config_set_in(&inner, json, "text_config", "vocab_size", size);
+    if (st == NULL && at_top)
+        st = sheaf_hf_config_set(out, inner != NULL ? inner : json, "vocab_size", size);
+    else if (st == NULL) {
+        *out = inner;
+        inner = NULL;
+    }
+    free(inner);
+    json_decref(config);
+    return st;
+}

@@ -1,0 +1,255 @@
+/* tied_test.c - bases that know one tensor under several names: which of them are written, and with
+ * whose values. What transformers and PEFT make of the same: bench/ties_live.py. */
+#include "checkpoint/merge/made_test.h"
+
+#include "base/text.h"
+#include "checkpoint/merge/ties.h"
+
+enum { MOST = 6 };
+
+#define TIED "\"tie_word_embeddings\": true, \"vocab_size\": 10"
+#define SAVE(module) LORA "\"target_modules\": [], \"modules_to_save\": [\"" module "\"]}"
+#define CLASS(name, flag) "{\"model_type\": \"odd\", \"architectures\": [\"" name "\"], " flag "}"
+#define LORA_OF(module, part)                                                                      \
+    LORA "\"target_modules\": [\"" module "\"], \"trainable_token_indices\": " part "}"
+
+/* Of the adapter's tensor every row is trained, or it is PEFT's copy. In `written`: a name of the
+ * result, and "=base", "=mine" or "=rows", row 7 of which is the adapter's. */
+static const struct {
+    const char *what, *config, *base[MOST], *adapter_config, *mine[MOST];
+    int64_t rows;
+    const char *written[MOST], *flag;
+} rows[] = {
+    { "BART's table: encoder, decoder and head keep theirs",
+      CLASS("BartForConditionalGeneration", TIED),
+      { "model.shared.weight" },
+      SAVE("shared"),
+      { "model.shared.weight" },
+      10,
+      { "model.shared.weight=mine", "model.encoder.embed_tokens.weight=base",
+        "model.decoder.embed_tokens.weight=base", "lm_head.weight=base" },
+      "\"tie_word_embeddings\": false" },
+    { "BART's rows are of all four",
+      CLASS("BartForConditionalGeneration", TIED),
+      { "model.shared.weight" },
+      LORA_OF("x", "{\"shared\": [7]}"),
+      { "model.shared.token_adapter.trainable_tokens_delta" },
+      1,
+      { "model.shared.weight=rows" },
+      TIED },
+    { "BART's encoder alone, which no file names",
+      CLASS("BartForConditionalGeneration", TIED),
+      { "model.shared.weight" },
+      SAVE("encoder.embed_tokens"),
+      { "model.encoder.embed_tokens.weight" },
+      10,
+      { "model.shared.weight=base", "model.encoder.embed_tokens.weight=mine",
+        "model.decoder.embed_tokens.weight=base", "lm_head.weight=base" },
+      "\"tie_word_embeddings\": false" },
+    { "T5 scales by the flag, which stays",
+      CLASS("T5ForConditionalGeneration", "\"vocab_size\": 10"),
+      { "shared.weight" },
+      SAVE("lm_head"),
+      { "lm_head.weight" },
+      10,
+      { "shared.weight=base", "lm_head.weight=mine", "encoder.embed_tokens.weight=base",
+        "decoder.embed_tokens.weight=base" },
+      "{\"model_type\": \"odd\"" },
+    { "T5 1.1: a head of its own, and tied tables",
+      CLASS("T5ForConditionalGeneration", "\"tie_word_embeddings\": false"),
+      { "shared.weight", "lm_head.weight" },
+      SAVE("shared"),
+      { "shared.weight" },
+      10,
+      { "shared.weight=mine", "encoder.embed_tokens.weight=base",
+        "decoder.embed_tokens.weight=base" },
+      "\"tie_word_embeddings\": false" },
+    { "Whisper's head is called proj_out",
+      CLASS("WhisperForConditionalGeneration", TIED),
+      { "model.decoder.embed_tokens.weight" },
+      SAVE("embed_tokens"),
+      { "model.decoder.embed_tokens.weight" },
+      10,
+      { "model.decoder.embed_tokens.weight=mine", "proj_out.weight=base" },
+      "\"tie_word_embeddings\": false" },
+    { "a vocabulary of 12 whose head is called proj_out",
+      CLASS("WhisperForConditionalGeneration", TIED),
+      { "model.decoder.embed_tokens.weight" },
+      LORA "\"target_modules\": [\"x\"]}",
+      { "proj_out.weight" },
+      12,
+      { "model.decoder.embed_tokens.weight=mine" },
+      "\"vocab_size\": 12" },
+    { "RoBERTa's head and its bias",
+      CLASS("RobertaForMaskedLM", TIED),
+      { "roberta.embeddings.word_embeddings.weight", "lm_head.bias" },
+      SAVE("word_embeddings"),
+      { "roberta.embeddings.word_embeddings.weight" },
+      10,
+      { "roberta.embeddings.word_embeddings.weight=mine", "lm_head.decoder.weight=base",
+        "lm_head.bias", "lm_head.decoder.bias" },
+      "\"tie_word_embeddings\": false" },
+    { "the head of names before 4.52",
+      CLASS("LlavaForConditionalGeneration",
+            "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": true}"),
+      { "language_model.model.embed_tokens.weight" },
+      SAVE("embed_tokens"),
+      { "language_model.model.embed_tokens.weight" },
+      10,
+      { "language_model.model.embed_tokens.weight=mine", "language_model.lm_head.weight=base" },
+      "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": false}" },
+    { "a vocabulary of 12 in a model of several parts",
+      CLASS("LlavaForConditionalGeneration", "\"text_config\": {\"vocab_size\": 10}"),
+      { "model.language_model.embed_tokens.weight" },
+      LORA "\"target_modules\": [\"x\"]}",
+      { "lm_head.weight" },
+      12,
+      { "model.language_model.embed_tokens.weight=mine" },
+      "\"text_config\": {\"vocab_size\": 12}}" },
+    { "names of the bare model",
+      CLASS("GPT2LMHeadModel", "\"vocab_size\": 10"),
+      { "wte.weight" },
+      SAVE("wte"),
+      { "transformer.wte.weight" },
+      10,
+      { "wte.weight=mine", "lm_head.weight=base" },
+      "\"tie_word_embeddings\": false" },
+    { "a classifier ties nothing",
+      CLASS("BertForSequenceClassification", "\"vocab_size\": 10"),
+      { "bert.embeddings.word_embeddings.weight" },
+      SAVE("word_embeddings"),
+      { "bert.embeddings.word_embeddings.weight" },
+      10,
+      { "bert.embeddings.word_embeddings.weight=mine" },
+      "{\"model_type\": \"odd\"" },
+    { "an unknown class that says it ties nothing",
+      CLASS("OddForCausalLM", "\"tie_word_embeddings\": false"),
+      { "model.embed_tokens.weight", "lm_head.weight" },
+      SAVE("embed_tokens"),
+      { "model.embed_tokens.weight" },
+      10,
+      { "model.embed_tokens.weight=mine" },
+      "\"tie_word_embeddings\": false" },
+};
+
+static int list_things(thing *out, char (*names)[200], const char *const *list, const char *before,
+                       int64_t n)
+{
+    int count = 0;
+    for (; count < MOST && list[count] != NULL; count++) {
+        snprintf(names[count], sizeof *names, "%s%s", before, list[count]);
+        out[count] = (thing){ names[count], SHEAF_F32, 2, { n, 4 } };
+        if (strstr(list[count], ".bias") != NULL)
+            out[count].ndim = 1;
+    }
+    return count;
+}
+
+static void check_written(const char *written, const thing *base, const thing *mine)
+{
+    char name[200];
+    int64_t n = 0;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(written, "="), written);
+    float *got = result(at("out"), name, &n);
+    if (got == NULL)
+        fail_msg("'%s' was not written", name);
+    const bool new = sheaf__ends_with(written, "=mine");
+    float *want = values(new ? mine : base, 1);
+    if (sheaf__ends_with(written, "=rows")) {
+        float *row = values(mine, 1);
+        memcpy(want + 28, row, 16);
+        free(row);
+    }
+    if (strchr(written, '=') != NULL) {
+        assert_int_equal(n, (new ? mine : base)->shape[0]);
+        assert_memory_equal(got, want, (size_t)n * 16);
+    }
+    free(got), free(want);
+}
+
+static void check_config(const char *flag)
+{
+    char path[512], *text = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/config.json", at("out"));
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 16));
+    if (strstr(text, flag) == NULL)
+        fail_msg("no %s in %s", flag, text);
+    free(text);
+}
+
+static sheaf_status *merge_row(size_t i, const char *config, thing *base, thing *mine)
+{
+    static char names[2][MOST][200];
+    sheaf_merge_report report;
+    const int n = list_things(base, names[0], rows[i].base, "", 10),
+              k = list_things(mine, names[1], rows[i].mine, P, rows[i].rows);
+    base[n] = (thing){ "x.weight", SHEAF_F32, 2, { 4, 4 } };
+    mine[k] = (thing){ P "x.lora_A.weight", SHEAF_F32, 2, { 2, 4 } };
+    mine[k + 1] = (thing){ P "x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } };
+    const bool x = strstr(rows[i].adapter_config, "\"x\"") != NULL;
+    write_folder(at("base"), "model.safetensors", "config.json", config, base, n + 1);
+    write_adapter(at("one"), rows[i].adapter_config, mine, x ? k + 2 : k);
+    return merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report);
+}
+
+static void test_tied__every_name_has_its_own_values(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        thing base[MOST + 1], mine[MOST + 2];
+        print_message("%s\n", rows[i].what);
+        CHECK_OK(merge_row(i, rows[i].config, base, mine));
+        for (int k = 0; k < MOST && rows[i].written[k] != NULL; k++)
+            check_written(rows[i].written[k], &base[0], &mine[0]);
+        check_config(rows[i].flag);
+    }
+}
+
+/* Classes of which it is not known what they tie, with BART's tensors. */
+static void test_tied__what_is_not_known_is_refused(void **state)
+{
+    static const struct {
+        const char *config, *found;
+    } unknown[] = {
+        { CLASS("OddForCausalLM", TIED), "OddForCausalLM" },
+        { CLASS("OddForCausalLM", "\"vocab_size\": 10"), "OddForCausalLM" },
+        { CLASS("EncoderDecoderModel", TIED), "EncoderDecoderModel" },
+        { CLASS("OddModel", "\"auto_map\": {\"AutoModel\": \"odd.OddModel\"}"), "OddModel" },
+        { CLASS("MarianMTModel", "\"share_encoder_decoder_embeddings\": false"), "MarianMTModel" },
+        { "{\"model_type\": \"odd\"}", "no architectures" },
+    };
+    thing base[MOST + 1], mine[MOST + 2];
+    for (size_t i = 0; i < ARRAY_LEN(unknown); i++) {
+        CHECK_FAILS(merge_row(0, unknown[i].config, base, mine), SHEAF_E_UNSUPPORTED,
+                    "'model.shared.weight' | an architecture whose tied tensors are known");
+        CHECK_FAILS(merge_row(0, unknown[i].config, base, mine), SHEAF_E_UNSUPPORTED,
+                    unknown[i].found);
+        assert_int_equal(sheaf__path_kind(at("out")), SHEAF_PATH_NONE);
+    }
+}
+
+/* Every row is one that the code can read: groups of names, none of which is in two. */
+static void test_ties__the_table_is_well_formed(void **state)
+{
+    static const char *const some[] = { "LlamaForCausalLM", "UdopForConditionalGeneration",
+                                        "YosoForMaskedLM", "VisionEncoderDecoderModel" };
+    for (size_t i = 0; i < ARRAY_LEN(some); i++)
+        assert_non_null(sheaf__ties_of(some[i], true));
+    assert_null(sheaf__ties_of("Llama", false));
+    assert_null(sheaf__ties_of("", false));
+    assert_string_equal(sheaf__ties_of("LlamaForSequenceClassification", false)->groups, "");
+    assert_null(sheaf__ties_of("OddForSequenceClassification", true));
+    const sheaf__ties *most = sheaf__ties_of("UdopForConditionalGeneration", false);
+    assert_true(sheaf__text_count(most->groups, ".weight") <= SHEAF__TIES_MOST);
+    assert_true(most->keeps_flag && !sheaf__ties_of("BartModel", false)->keeps_flag);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tied__every_name_has_its_own_values),
+        cmocka_unit_test(test_tied__what_is_not_known_is_refused),
+        cmocka_unit_test(test_ties__the_table_is_well_formed),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

@@ -1,0 +1,498 @@
+/* ties.c - see ties.h. The table is what bench/ties_live.py derives from transformers 5.23
+ * (--rows), and the long tests hold it to that. */
+#include "checkpoint/merge/ties.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+enum { UNTIES = false, KEEPS = true }; /* keeps_flag */
+
+/* clang-format off */
+static const sheaf__ties table[] = {
+    { "model.embed_tokens.weight=lm_head.weight",
+      "AXK1ForCausalLM AXK2ForCausalLM AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM "
+      "AriaTextForCausalLM BambaForCausalLM BeamForCausalLM BitNetForCausalLM "
+      "ChameleonForConditionalGeneration Cohere2ForCausalLM Cohere2MoeForCausalLM "
+      "CohereCompassForCausalLM CohereForCausalLM CwmForCausalLM DeepseekV2ForCausalLM "
+      "DeepseekV32ForCausalLM DeepseekV3ForCausalLM DeepseekV4ForCausalLM DiffLlamaForCausalLM "
+      "DogeForCausalLM Dots1ForCausalLM Dots3NoteForCausalLM Emu3ForCausalLM Ernie4_5ForCausalLM "
+      "Ernie4_5_MoeForCausalLM EuroBertForMaskedLM Exaone4ForCausalLM ExaoneMoeForCausalLM "
+      "FalconH1ForCausalLM FlexOlmoForCausalLM FlintForCausalLM Gemma2ForCausalLM "
+      "Gemma3ForCausalLM Gemma3nForCausalLM Gemma4AssistantForCausalLM Gemma4ForCausalLM "
+      "Gemma4UnifiedAssistantForCausalLM Gemma4UnifiedForCausalLM GemmaForCausalLM Glm4ForCausalLM "
+      "Glm4MoeForCausalLM Glm4MoeLiteForCausalLM GlmForCausalLM GlmMoeDsaForCausalLM "
+      "GptOssForCausalLM GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeHybridForCausalLM "
+      "GraniteMoeSWAForCausalLM GraniteMoeSharedForCausalLM GraniteSWAForCausalLM HYV3ForCausalLM "
+      "HYV4ForCausalLM HeliumForCausalLM HrmTextForCausalLM HunYuanDenseV1ForCausalLM "
+      "HunYuanMoEV1ForCausalLM HyperCLOVAXForCausalLM Jais2ForCausalLM JambaForCausalLM "
+      "JetMoeForCausalLM Kolibri1ForCausalLM LagunaForCausalLM Lfm2ForCausalLM Lfm2MoeForCausalLM "
+      "Lfm3ForCausalLM Llama4ForCausalLM LlamaForCausalLM LongcatFlashForCausalLM "
+      "MellumForCausalLM MiMoV2FlashForCausalLM MiniCPM3ForCausalLM MiniMaxForCausalLM "
+      "MiniMaxM2ForCausalLM MiniMaxM3VLForCausalLM Ministral3ForCausalLM MinistralForCausalLM "
+      "Mistral4ForCausalLM MistralForCausalLM MixtralForCausalLM NanoChatForCausalLM "
+      "NemotronForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM OlmoForCausalLM OlmoHybridForCausalLM "
+      "OlmoeForCausalLM PersimmonForCausalLM Phi3ForCausalLM Phi4MultimodalForCausalLM "
+      "PhiForCausalLM PhimoeForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM "
+      "Qwen3MoeForCausalLM Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5MoeForCausalLM "
+      "Qwen4ExpForCausalLM RecurrentGemmaForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM "
+      "SolarOpenForCausalLM StableLmForCausalLM Starcoder2ForCausalLM VaultGemmaForCausalLM "
+      "XGLMForCausalLM YoutuForCausalLM ZayaForCausalLM",
+      UNTIES, NULL, NULL },
+    { "model.language_model.embed_tokens.weight=lm_head.weight",
+      "AriaForConditionalGeneration AyaVisionForConditionalGeneration "
+      "Cohere2VisionForConditionalGeneration CohereCompassForConditionalGeneration "
+      "Cosmos3OmniForConditionalGeneration DeepseekOcr2ForConditionalGeneration "
+      "DeepseekVLForConditionalGeneration DeepseekVLHybridForConditionalGeneration "
+      "Dots3NoteForConditionalGeneration Ernie4_5_VLMoeForConditionalGeneration "
+      "Ernie4_5_VL_MoeForConditionalGeneration Exaone4_5_ForConditionalGeneration "
+      "FastVlmForConditionalGeneration FunAsrNanoForConditionalGeneration FuyuForCausalLM "
+      "Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration "
+      "Gemma4ForConditionalGeneration Gemma4UnifiedForConditionalGeneration "
+      "Glm46VForConditionalGeneration Glm4vForConditionalGeneration "
+      "Glm4vMoeForConditionalGeneration Glm5NextForConditionalGeneration "
+      "GlmAsrForConditionalGeneration GlmOcrForConditionalGeneration "
+      "GotOcr2ForConditionalGeneration Granite4VisionForConditionalGeneration "
+      "GraniteSpeechForConditionalGeneration GraniteSpeechPlusForConditionalGeneration "
+      "HunYuanVLForConditionalGeneration HyperCLOVAXVisionV2ForConditionalGeneration "
+      "InternVLForConditionalGeneration JanusForConditionalGeneration "
+      "Kimi_K25ForConditionalGeneration Lfm2VlForConditionalGeneration "
+      "Lfm3VlForConditionalGeneration LightOnOcrForConditionalGeneration "
+      "LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
+      "LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration "
+      "MiniCPMOcrForConditionalGeneration MiniCPMV4_6ForConditionalGeneration "
+      "MiniCPMV4_7ForConditionalGeneration MiniMaxM3SparseForConditionalGeneration "
+      "Mistral3ForConditionalGeneration MistralLarge4ForConditionalGeneration "
+      "MossTranscribeDiarizeForConditionalGeneration MuseGlimmerForConditionalGeneration "
+      "Ovis2ForConditionalGeneration PaddleOCRVLForConditionalGeneration "
+      "PaliGemmaForConditionalGeneration PerceptionLMForConditionalGeneration "
+      "QianfanOCRForConditionalGeneration Qwen2VLForConditionalGeneration "
+      "Qwen2_5OmniThinkerForConditionalGeneration Qwen2_5_VLForConditionalGeneration "
+      "Qwen3ASRForConditionalGeneration Qwen3VLForConditionalGeneration "
+      "Qwen3VLMoeForConditionalGeneration Qwen3_5ForConditionalGeneration "
+      "Qwen3_5MoeForConditionalGeneration Qwen4ExpForConditionalGeneration "
+      "Step3p7ForConditionalGeneration UnlimitedOcrForConditionalGeneration "
+      "VibeVoiceForConditionalGeneration VideoLlama3ForConditionalGeneration "
+      "VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration "
+      "VoxtralRealtimeForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "",
+      "BailingHybridForCausalLM BigBirdPegasusForCausalLM ElectraForPreTraining "
+      "FunnelForPreTraining KimiLinearForCausalLM MllamaForCausalLM MllamaForConditionalGeneration "
+      "NemotronHForCausalLM PerceiverForMaskedLM Qwen2AudioForConditionalGeneration "
+      "RemBertForCausalLM RemBertForMaskedLM xLSTMForCausalLM",
+      UNTIES, NULL, NULL },
+    { "shared.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight",
+      "BartModel BigBirdPegasusModel BlenderbotModel BlenderbotSmallModel LEDModel M2M100Model "
+      "MBartModel MvpModel NllbMoeModel PLBartModel PegasusModel PegasusXModel "
+      "SwitchTransformersModel",
+      UNTIES, NULL, NULL },
+    { "model.shared.weight=lm_head.weight=model.decoder.embed_tokens.weight=model.encoder.embed_tokens.weight",
+      "BartForConditionalGeneration BigBirdPegasusForConditionalGeneration "
+      "BlenderbotForConditionalGeneration BlenderbotSmallForConditionalGeneration "
+      "M2M100ForConditionalGeneration MBartForConditionalGeneration MvpForConditionalGeneration "
+      "NllbMoeForConditionalGeneration PLBartForConditionalGeneration "
+      "PegasusForConditionalGeneration PegasusXForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "roberta.embeddings.word_embeddings.weight=lm_head.decoder.weight "
+      "lm_head.bias=lm_head.decoder.bias",
+      "CamembertForCausalLM CamembertForMaskedLM JinaEmbeddingsV3ForMaskedLM RobertaForCausalLM "
+      "RobertaForMaskedLM XLMRobertaForCausalLM XLMRobertaForMaskedLM XLMRobertaXLForCausalLM "
+      "XLMRobertaXLForMaskedLM XmodForCausalLM XmodForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "",
+      "DFineForObjectDetection DabDetrForObjectDetection DeformableDetrForObjectDetection "
+      "Deimv2ForObjectDetection GroundingDinoForObjectDetection IBertForMaskedLM "
+      "MMGroundingDinoForObjectDetection PPDocLayoutV3ForObjectDetection PPDocLayoutV3Model "
+      "RTDetrV2ForObjectDetection",
+      UNTIES, NULL, "bbox_embed class_embed enc_bbox_head enc_score_head" },
+    { "bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "BertForMaskedLM BertForPreTraining BertLMHeadModel BigBirdForCausalLM BigBirdForMaskedLM "
+      "BigBirdForPreTraining BlipTextLMHeadModel MegatronBertForCausalLM MegatronBertForMaskedLM "
+      "MegatronBertForPreTraining",
+      UNTIES, NULL, NULL },
+    { "model.decoder.embed_tokens.weight=lm_head.weight",
+      "BartForCausalLM BlenderbotForCausalLM BlenderbotSmallForCausalLM MBartForCausalLM "
+      "MvpForCausalLM OPTForCausalLM PLBartForCausalLM PegasusForCausalLM "
+      "SeamlessM4TTextToUnitForConditionalGeneration Speech2TextForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "model.shared.weight=model.decoder.embed_tokens.weight=model.encoder.embed_tokens.weight",
+      "BartForQuestionAnswering BartForSequenceClassification BigBirdPegasusForQuestionAnswering "
+      "BigBirdPegasusForSequenceClassification MBartForQuestionAnswering "
+      "MBartForSequenceClassification MvpForQuestionAnswering MvpForSequenceClassification "
+      "PLBartForSequenceClassification",
+      UNTIES, NULL, NULL },
+    { "transformer.wte.weight=lm_head.weight",
+      "CodeGenForCausalLM DbrxForCausalLM GPT2DoubleHeadsModel GPT2LMHeadModel "
+      "GPTBigCodeForCausalLM GPTJForCausalLM GPTNeoForCausalLM ImageGPTForCausalImageModeling "
+      "MptForCausalLM",
+      UNTIES, NULL, NULL },
+    { "shared.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight",
+      "LongT5Model MT5ForQuestionAnswering MT5Model Pop2PianoForConditionalGeneration "
+      "T5ForQuestionAnswering T5Model UMT5ForQuestionAnswering UMT5Model",
+      KEEPS, NULL, NULL },
+    { "model.decoder.embed_tokens.weight=proj_out.weight",
+      "CanaryForConditionalGeneration CohereAsrForConditionalGeneration "
+      "MoonshineForConditionalGeneration MoonshineStreamingForConditionalGeneration "
+      "WhisperForCausalLM WhisperForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "model.text_model.embed_tokens.weight=lm_head.weight",
+      "Emu3ForConditionalGeneration GraniteDoclingForConditionalGeneration "
+      "Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration "
+      "SmolVLMForConditionalGeneration UltraVBertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "shared.weight=lm_head.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight",
+      "LongT5ForConditionalGeneration MT5ForConditionalGeneration "
+      "SwitchTransformersForConditionalGeneration T5ForConditionalGeneration "
+      "UMT5ForConditionalGeneration",
+      KEEPS, NULL, NULL },
+    { "",
+      "Zamba2ForSequenceClassification Zamba2Model ZambaForSequenceClassification ZambaModel",
+      UNTIES, NULL, "shared_transf shared_transformer" },
+    { "shared.weight=encoder.embed_tokens.weight",
+      "LongT5EncoderModel MT5EncoderModel T5EncoderModel UMT5EncoderModel",
+      KEEPS, NULL, NULL },
+    { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight=text_encoder.embed_tokens.weight "
+      "t2u_model.model.decoder.embed_tokens.weight=t2u_model.lm_head.weight",
+      "SeamlessM4TForTextToSpeech SeamlessM4TModel SeamlessM4Tv2ForTextToSpeech SeamlessM4Tv2Model",
+      UNTIES, NULL, NULL },
+    { "backbone.embeddings.weight=lm_head.weight",
+      "FalconMambaForCausalLM Mamba2ForCausalLM MambaForCausalLM",
+      UNTIES, NULL, NULL },
+    { "ernie.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "ErnieForCausalLM ErnieForMaskedLM ErnieForPreTraining",
+      UNTIES, NULL, NULL },
+    { "roc_bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "RoCBertForCausalLM RoCBertForMaskedLM RoCBertForPreTraining",
+      UNTIES, NULL, NULL },
+    { "transformer.shared.weight=transformer.decoder.embed_tokens.weight=transformer.encoder.embed_tokens.weight",
+      "MT5ForSequenceClassification T5ForSequenceClassification UMT5ForSequenceClassification",
+      KEEPS, NULL, NULL },
+    { "transformer.shared.weight=transformer.encoder.embed_tokens.weight",
+      "MT5ForTokenClassification T5ForTokenClassification UMT5ForTokenClassification",
+      KEEPS, NULL, NULL },
+    { "albert.embeddings.word_embeddings.weight=predictions.decoder.weight "
+      "predictions.bias=predictions.decoder.bias",
+      "AlbertForMaskedLM AlbertForPreTraining",
+      UNTIES, NULL, NULL },
+    { "data2vec_text.embeddings.word_embeddings.weight=lm_head.decoder.weight "
+      "lm_head.bias=lm_head.decoder.bias",
+      "Data2VecTextForCausalLM Data2VecTextForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "deberta.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "DebertaForMaskedLM DebertaV2ForMaskedLM",
+      UNTIES, "legacy", NULL },
+    { "electra.embeddings.word_embeddings.weight=generator_lm_head.weight",
+      "ElectraForCausalLM ElectraForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "fnet.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "FNetForMaskedLM FNetForPreTraining",
+      UNTIES, NULL, NULL },
+    { "mobilebert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "MobileBertForMaskedLM MobileBertForPreTraining",
+      UNTIES, NULL, NULL },
+    { "model.embed_tokens.weight=lm_head.weight",
+      "Zamba2ForCausalLM ZambaForCausalLM",
+      UNTIES, NULL, "shared_transf shared_transformer" },
+    { "model.embeddings.tok_embeddings.weight=decoder.weight",
+      "ModernBertDecoderForCausalLM ModernBertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "model.encoder.text_model.embed_tokens.weight=model.decoder.embed_tokens.weight "
+      "model.encoder.text_model.embed_tokens.eoi_embedding=model.decoder.embed_tokens.eoi_embedding",
+      "T5Gemma2ForSequenceClassification T5Gemma2ForTokenClassification",
+      UNTIES, NULL, NULL },
+    { "roberta_prelayernorm.embeddings.word_embeddings.weight=lm_head.decoder.weight "
+      "lm_head.bias=lm_head.decoder.bias",
+      "RobertaPreLayerNormForCausalLM RobertaPreLayerNormForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "roformer.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "RoFormerForCausalLM RoFormerForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "shared_image_embedding.positional_embedding=prompt_encoder.shared_embedding.positional_embedding",
+      "SamHQModel SamModel",
+      UNTIES, NULL, NULL },
+    { "text_decoder.bert.embeddings.word_embeddings.weight=text_decoder.cls.predictions.decoder.weight "
+      "text_decoder.cls.predictions.bias=text_decoder.cls.predictions.decoder.bias",
+      "BlipForConditionalGeneration BlipForQuestionAnswering",
+      UNTIES, NULL, NULL },
+    { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight",
+      "SeamlessM4TForSpeechToText SeamlessM4Tv2ForSpeechToText",
+      UNTIES, NULL, NULL },
+    { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight "
+      "t2u_model.model.decoder.embed_tokens.weight=t2u_model.lm_head.weight",
+      "SeamlessM4TForSpeechToSpeech SeamlessM4Tv2ForSpeechToSpeech",
+      UNTIES, NULL, NULL },
+    { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight=text_encoder.embed_tokens.weight",
+      "SeamlessM4TForTextToText SeamlessM4Tv2ForTextToText",
+      UNTIES, NULL, NULL },
+    { "text_model.model.embed_tokens.weight=text_model.lm_head.weight",
+      "Kosmos2ForConditionalGeneration Kosmos2_5ForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "transformer.embeddings.weight=pred_layer.proj.weight",
+      "FlaubertWithLMHeadModel XLMWithLMHeadModel",
+      UNTIES, NULL, NULL },
+    { "transformer.tokens_embed.weight=lm_head.weight",
+      "OpenAIGPTDoubleHeadsModel OpenAIGPTLMHeadModel",
+      UNTIES, NULL, NULL },
+    { "transformer.word_embeddings.weight=lm_head.weight",
+      "BloomForCausalLM FalconForCausalLM",
+      UNTIES, NULL, NULL },
+    { "visual_bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "VisualBertForPreTraining VisualBertForRegionToPhraseAlignment",
+      UNTIES, NULL, NULL },
+    { "bert.embeddings.word_embeddings.weight=lm_head.decoder.weight "
+      "lm_head.bias=lm_head.decoder.bias",
+      "BertGenerationDecoder",
+      UNTIES, NULL, NULL },
+    { "biogpt.embed_tokens.weight=output_projection.weight",
+      "BioGptForCausalLM",
+      UNTIES, NULL, NULL },
+    { "bridgetower.text_model.embeddings.word_embeddings.weight=mlm_score.decoder.weight",
+      "BridgeTowerForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "convbert.embeddings.word_embeddings.weight=generator_lm_head.weight",
+      "ConvBertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "decoder.embed_tokens.weight=decoder.lm_head.weight",
+      "Pix2StructForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "distilbert.embeddings.word_embeddings.weight=vocab_projector.weight",
+      "DistilBertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "embed_tokens.weight=lm_head.weight",
+      "Pix2StructTextModel",
+      UNTIES, NULL, NULL },
+    { "encoder.embed_tokens.weight=decoder.embed_tokens.weight=decoder.output_projection.weight",
+      "FSMTModel",
+      UNTIES, NULL, NULL },
+    { "encoder.embed_tokens.weight=shared.weight=decoder.embed_tokens.weight",
+      "MarianModel",
+      UNTIES, "share_encoder_decoder_embeddings", NULL },
+    { "encoder.out.weight=ctc_head.weight encoder.out.bias=ctc_head.bias",
+      "GraniteSpeech5ForCTC",
+      UNTIES, NULL, NULL },
+    { "encoder.text_model.embed_tokens.weight=decoder.embed_tokens.weight "
+      "encoder.text_model.embed_tokens.eoi_embedding=decoder.embed_tokens.eoi_embedding",
+      "T5Gemma2Model",
+      UNTIES, NULL, NULL },
+    { "esm.embeddings.word_embeddings.weight=lm_head.decoder.weight",
+      "EsmForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "funnel.embeddings.word_embeddings.weight=lm_head.weight",
+      "FunnelForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "git.embeddings.word_embeddings.weight=output.weight",
+      "GitForCausalLM",
+      UNTIES, NULL, NULL },
+    { "gpt_neox.embed_in.weight=lm_head.weight",
+      "GPTNeoXForCausalLM",
+      UNTIES, NULL, NULL },
+    { "gpt_neox_japanese.embed_in.weight=embed_out.weight",
+      "GPTNeoXJapaneseForCausalLM",
+      UNTIES, NULL, NULL },
+    { "gte.embeddings.word_embeddings.weight=lm_head.decoder.weight",
+      "GteForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "language_model.model.embed_tokens.weight=language_model.lm_head.weight",
+      "Llama4ForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "layoutlm.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "LayoutLMForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "led.shared.weight=led.decoder.embed_tokens.weight=led.encoder.embed_tokens.weight",
+      "LEDForQuestionAnswering",
+      UNTIES, NULL, NULL },
+    { "led.shared.weight=lm_head.weight=led.decoder.embed_tokens.weight=led.encoder.embed_tokens.weight",
+      "LEDForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "longformer.embeddings.word_embeddings.weight=lm_head.decoder.weight "
+      "lm_head.bias=lm_head.decoder.bias",
+      "LongformerForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "luke.entity_embeddings.entity_embeddings.weight=entity_predictions.decoder.weight "
+      "lm_head.decoder.bias=lm_head.bias",
+      "LukeForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "lxmert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight",
+      "LxmertForPreTraining",
+      UNTIES, NULL, NULL },
+    { "mim_head.decoder.bias=mim_head.bias mlm_head.decoder.bias=mlm_head.bias "
+      "mmm_image_head.decoder.bias=mmm_image_head.bias "
+      "mmm_text_head.decoder.bias=mmm_text_head.bias",
+      "FlavaForPreTraining",
+      UNTIES, NULL, NULL },
+    { "model.decoder.embed_tokens.weight=lm_head.out_proj.weight",
+      "T5GemmaForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "model.decoder.embed_tokens.weight=lm_head.weight",
+      "MarianForCausalLM",
+      UNTIES, "share_encoder_decoder_embeddings", NULL },
+    { "model.decoder.embed_tokens.weight=output_projection.weight",
+      "TrOCRForCausalLM",
+      UNTIES, NULL, NULL },
+    { "model.embed_tokens.embed_tokens.weight=lm_head.weight",
+      "KyutaiSpeechToTextForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "model.embed_tokens.weight=head.decoder.weight",
+      "UltrabertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "model.embed_tokens.word_embeddings.weight=lm_head.weight "
+      "model.embed_tokens.embedding_projection.weight=unembedding_projection.weight",
+      "NeoMMEForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "model.encoder.embed_tokens.weight=model.decoder.embed_tokens.weight=model.decoder.output_projection.weight",
+      "FSMTForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "model.encoder.embed_tokens.weight=model.shared.weight=lm_head.weight=model.decoder.embed_tokens.weight",
+      "MarianMTModel",
+      UNTIES, "share_encoder_decoder_embeddings", NULL },
+    { "model.encoder.text_model.embed_tokens.weight=lm_head.out_proj.weight=model.decoder.embed_tokens.weight "
+      "model.encoder.text_model.embed_tokens.eoi_embedding=model.decoder.embed_tokens.eoi_embedding",
+      "T5Gemma2ForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "model.text_model.embeddings.tok_embeddings.weight=lm_head.weight",
+      "ModernVBertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "mpnet.embeddings.word_embeddings.weight=lm_head.decoder.weight "
+      "lm_head.bias=lm_head.decoder.bias",
+      "MPNetForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "mra.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "MraForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "nomic_bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "NomicBertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "nystromformer.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "NystromformerForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "prophetnet.decoder.word_embeddings.weight=prophetnet.word_embeddings.weight=lm_head.weight",
+      "ProphetNetForCausalLM",
+      UNTIES, NULL, NULL },
+    { "prophetnet.word_embeddings.weight=lm_head.weight=prophetnet.decoder.word_embeddings.weight=prophetnet.encoder.word_embeddings.weight",
+      "ProphetNetForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "rwkv.embeddings.weight=head.weight",
+      "RwkvForCausalLM",
+      UNTIES, NULL, NULL },
+    { "shared.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight "
+      "patch_embed.proj.weight=encoder.embed_patches.proj.weight "
+      "patch_embed.proj.bias=encoder.embed_patches.proj.bias",
+      "UdopModel",
+      KEEPS, NULL, NULL },
+    { "shared.weight=encoder.embed_tokens.weight",
+      "SwitchTransformersEncoderModel",
+      UNTIES, NULL, NULL },
+    { "shared.weight=encoder.embed_tokens.weight "
+      "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight=encoder.relative_bias.biases.0.relative_attention_bias.weight "
+      "patch_embed.proj.weight=encoder.embed_patches.proj.weight "
+      "patch_embed.proj.bias=encoder.embed_patches.proj.bias",
+      "UdopEncoderModel",
+      KEEPS, NULL, NULL },
+    { "shared.weight=lm_head.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight "
+      "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight=decoder.relative_bias.biases.0.relative_attention_bias.weight=encoder.relative_bias.biases.0.relative_attention_bias.weight "
+      "patch_embed.proj.weight=encoder.embed_patches.proj.weight "
+      "patch_embed.proj.bias=encoder.embed_patches.proj.bias",
+      "UdopForConditionalGeneration",
+      KEEPS, NULL, NULL },
+    { "speecht5.decoder.prenet.embed_tokens.weight=text_decoder_postnet.lm_head.weight",
+      "SpeechT5ForSpeechToText",
+      UNTIES, NULL, NULL },
+    { "tapas.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "TapasForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "thinker.model.language_model.embed_tokens.weight=thinker.lm_head.weight",
+      "Qwen2_5OmniForConditionalGeneration",
+      UNTIES, NULL, NULL },
+    { "transformer.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "SqueezeBertForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "transformer.w.weight=lm_head.weight",
+      "CTRLLMHeadModel",
+      UNTIES, NULL, NULL },
+    { "transformer.word_embedding.weight=lm_loss.weight",
+      "XLNetLMHeadModel",
+      UNTIES, NULL, NULL },
+    { "vilt.embeddings.text_embeddings.word_embeddings.weight=mlm_score.decoder.weight",
+      "ViltForMaskedLM",
+      KEEPS, NULL, NULL },
+    { "word_embeddings.weight=decoder.word_embeddings.weight=encoder.word_embeddings.weight",
+      "ProphetNetModel",
+      UNTIES, NULL, NULL },
+    { "yoso.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
+      "cls.predictions.bias=cls.predictions.decoder.bias",
+      "YosoForMaskedLM",
+      UNTIES, NULL, NULL },
+    { "",
+      "BarkCausalModel BarkCoarseModel BarkFineModel BarkModel BarkSemanticModel "
+      "Blip2ForConditionalGeneration Blip2Model BltForCausalLM BltModel BltPatcher "
+      "CsmBackboneModel CsmDepthDecoderForCausalLM CsmDepthDecoderModel "
+      "CsmForConditionalGeneration DiffusionGemmaDecoderModel DiffusionGemmaEncoderModel "
+      "DiffusionGemmaEncoderTextModel DiffusionGemmaForBlockDiffusion DiffusionGemmaModel "
+      "EncoderDecoderModel Florence2ForConditionalGeneration Florence2Model "
+      "IdeficsForVisionText2Text InstructBlipForConditionalGeneration "
+      "InstructBlipVideoForConditionalGeneration MusicgenForConditionalGeneration "
+      "MusicgenMelodyForConditionalGeneration PeAudioVideoEncoder PeAudioVideoModel "
+      "Qwen3OmniMoeCode2Wav Qwen3OmniMoeCode2WavDecoderBlock Qwen3OmniMoeCode2WavTransformerModel "
+      "Qwen3OmniMoeForConditionalGeneration Qwen3OmniMoePreTrainedModelForConditionalGeneration "
+      "Qwen3OmniMoeTalkerCodePredictorModel "
+      "Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration "
+      "Qwen3OmniMoeTalkerForConditionalGeneration Qwen3OmniMoeTalkerModel "
+      "Qwen3OmniMoeThinkerForConditionalGeneration Qwen3OmniMoeThinkerModel "
+      "Qwen3OmniMoeThinkerTextModel RagModel RagSequenceForGeneration RagTokenForGeneration "
+      "ShieldGemma2ForImageClassification SpeechEncoderDecoderModel VisionEncoderDecoderModel",
+      UNTIES, NULL, "*" },
+};
+/* clang-format on */
+
+/* Classes of transformers whose names end so have no head over the vocabulary, but for those in the
+ * table. */
+static const char *const without_head[] = { "Model",
+                                            "Encoder",
+                                            "Decoder",
+                                            "ForSequenceClassification",
+                                            "ForTokenClassification",
+                                            "ForImageClassification",
+                                            "ForAudioClassification",
+                                            "ForVideoClassification",
+                                            "ForQuestionAnswering",
+                                            "ForQuestionAnsweringSimple",
+                                            "ForMultipleChoice",
+                                            "ForNextSentencePrediction",
+                                            "ForCTC" };
+static const sheaf__ties nothing = { .groups = "", .classes = "" };
+
+bool sheaf__ties_word(const char *list, const char *word, size_t length)
+{
+    for (size_t n; *list != '\0'; list += n + (list[n] == ' ')) {
+        n = strcspn(list, " ");
+        if (n == length && memcmp(list, word, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+const sheaf__ties *sheaf__ties_of(const char *architecture, bool own_code)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (sheaf__ties_word(table[i].classes, architecture, strlen(architecture)))
+            return &table[i];
+    for (size_t i = 0; i < sizeof without_head / sizeof *without_head && !own_code; i++)
+        if (sheaf__ends_with(architecture, without_head[i]))
+            return &nothing;
+    return NULL;
+}
