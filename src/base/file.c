@@ -53,7 +53,16 @@ static bool is_hub_name(const char *path)
 
 sheaf_status *sheaf__path_hub(sheaf_status *st, const char *path)
 {
-    if (!is_hub_name(path))
+    static const char *const hubs[] = { "https://huggingface.co/", "https://hf.co/", "hf.co/",
+                                        "hf://" };
+    bool is = false;
+    for (size_t i = 0; i < sizeof hubs / sizeof *hubs && !is; i++)
+        if (strncmp(path, hubs[i], strlen(hubs[i])) == 0 &&
+            strchr(path + strlen(hubs[i]), '/') != NULL) {
+            path += strlen(hubs[i]);
+            is = true;
+        }
+    if (!is && !is_hub_name(path))
         return st;
     const char *name = strchr(path, '/') + 1;
     return sheaf_try_this(

@@ -214,7 +214,7 @@ static void bash_flags(const cli_command *command, const cli_option *options, FI
             fputs(is_path(o) ? "files=1 ;;\n" : "given=1 ;;\n", to);
         }
     }
-    fprintf(to, "        *) files=%d ;;\n        esac ;;\n", command->max_words != 0);
+    fputs("        *) files=1 ;;\n        esac ;;\n", to);
 }
 
 static void names_of_commands(FILE *to)
@@ -296,7 +296,7 @@ static void zsh_flags(const cli_command *command, const cli_option *options, FIL
     }
     fputs(" \\\n            '--json[results as one JSON object]' '--help[flags and their meaning]'",
           to);
-    fputs(command->max_words != 0 ? " \\\n            '*:path:_files' ;;\n" : " ;;\n", to);
+    fputs(" \\\n            '*:path:_files' ;;\n", to);
 }
 
 static void zsh(FILE *to)
@@ -345,8 +345,6 @@ static void fish_flags(const cli_command *command, const cli_option *options, FI
             "object'\ncomplete -c sheaf -n '__fish_seen_subcommand_from %s' -l help -d 'flags and "
             "their meaning'\n",
             command->name, command->name);
-    if (command->max_words == 0)
-        fprintf(to, "complete -c sheaf -n '__fish_seen_subcommand_from %s' -f\n", command->name);
 }
 
 static void fish(FILE *to)

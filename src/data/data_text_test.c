@@ -322,6 +322,8 @@ static void test_text__a_list_of_data_sets_is_none(void **state)
     CHECK_FAILS(sheaf_data_open(&data, "mine", &options), SHEAF_E_DATA,
                 "mine | a file of records | a name in dataset_info.json | the file of the data set "
                 "itself: --data data.jsonl");
+    CHECK_FAILS(sheaf_data_open(&data, "mine,other", &options), SHEAF_E_DATA,
+                "mine,other | a file of records | a name in dataset_info.json");
     CHECK_FAILS(sheaf_data_open(&data, "other", &options), SHEAF_E_IO,
                 "other: cannot open for reading");
     assert_int_equal(chdir(here), 0);

@@ -63,7 +63,8 @@ sheaf_status *sheaf__dataset_info_check(const char *path)
     if (sheaf__path_kind(path) != SHEAF_PATH_NONE)
         return NULL;
     for (size_t i = 0; i < 2 && st == NULL; i++) {
-        json_t *list = read_list(lists[i]), *entry = json_object_get(list, path);
+        json_t *list = read_list(lists[i]);
+        const json_t *entry = json_object_getn(list, path, strcspn(path, ",")); /* one of several */
         char found[80];
         snprintf(found, sizeof found, "a name in %s", lists[i]);
         if (entry != NULL)

@@ -65,15 +65,19 @@ static sheaf_status *name_file(sheaf_status *st, const char *path)
     return st;
 }
 
-/* A save of DeepSpeed or SAT that names a step whose folder is gone. */
+/* A save of DeepSpeed, SAT or Megatron that names a step whose folder is gone. */
 static sheaf_status *name_latest(sheaf_status *st, const char *path)
 {
     char *latest = NULL, *folder = NULL;
-    sheaf_status *bad = sheaf__tracked(&latest, path, "latest");
+    const char *file = "latest";
+    sheaf_status *bad = sheaf__tracked(&latest, path, file);
     if (bad == NULL && latest != NULL)
         bad = sheaf__path_join(&folder, path, latest);
+    else if (bad == NULL && (folder = sheaf__tracked_iteration(path)) != NULL)
+        file = sheaf__iteration_tracker;
     if (folder != NULL && sheaf__path_kind(folder) == SHEAF_PATH_NONE)
-        sheaf_found(st, "a file latest that names %.100s, which is not there", latest);
+        sheaf_found(st, "a file %s that names %.100s, which is not there", file,
+                    sheaf__last_part(folder));
     free(folder);
     free(latest);
     return bad;

@@ -5,20 +5,21 @@
 
 #include "library/settings.h"
 
+#define LEAVE "leave it out: "
 static const char on_cpu[] =
-    "leave it out: sheaf computes on processors. --tp T divides the model over "
-    "ranks, --threads N says how many cores they use",
-                  stored[] = "leave it out: frozen weights stay in the dtype they are stored in; "
-                             "sheaf convert --dtype bfloat16 halves those in float32",
-                  divides[] = "leave it out: --tp T divides the model over ranks, --dp D the "
-                              "micro-batches of a step",
-                  progress[] =
-                      "leave it out: each step is in OUT/metrics.jsonl, and sheaf info OUT "
-                      "says how the run goes",
-                  adamw[] =
-                      "leave it out: the optimizer is AdamW, with --beta1, --beta2, --eps and "
-                      "--weight-decay",
-                  none[] = "leave it out: it changes no result here";
+    LEAVE "sheaf computes on processors. --tp T divides the model over ranks, "
+          "--threads N says how many cores they use";
+static const char stored[] =
+    LEAVE "frozen weights stay in the dtype they are stored in; sheaf convert "
+          "--dtype bfloat16 halves those in float32";
+static const char divides[] =
+    LEAVE "--tp T divides the model over ranks, --dp D the micro-batches of a step";
+static const char hosts[] = LEAVE "--transport mpi with --hosts a:2,b:2 runs on several hosts";
+static const char progress[] =
+    LEAVE "each step is in OUT/metrics.jsonl, and sheaf info OUT says how the run goes";
+static const char adamw[] =
+    LEAVE "the optimizer is AdamW, with --beta1, --beta2, --eps and --weight-decay";
+static const char lora[] = LEAVE "--method lora is the default";
 
 /* `ours` NULL: sheaf has no such flag, and `more` says what to do instead. */
 static const struct {
@@ -165,6 +166,17 @@ static const struct {
     { "temp", "temperature" },
     { "config-file", "recipe" },
     { "max-shard-size", "shard-mb" },
+    { "nnodes", NULL, hosts },
+    { "num-nodes", NULL, hosts },
+    { "num-machines", NULL, hosts },
+    { "node-rank", NULL, hosts },
+    { "machine-rank", NULL, hosts },
+    { "master-addr", NULL, hosts },
+    { "main-process-ip", NULL, hosts },
+    { "master-port", NULL, hosts },
+    { "use-peft", NULL, lora },
+    { "use-lora", NULL, lora },
+    { "peft-type", NULL, lora },
     { "gpus", NULL, on_cpu },
     { "gpu", NULL, on_cpu },
     { "num-gpus", NULL, on_cpu },
@@ -202,26 +214,12 @@ static const struct {
     { "logging-steps", NULL, progress },
     { "log-interval", NULL, progress },
     { "run-name", NULL, progress },
-    { "plot-loss", NULL, progress },
     { "use-wandb", NULL, progress },
     { "wandb-project", NULL, progress },
     { "tensorboard-dir", NULL, progress },
     { "optim", NULL, adamw },
     { "optimizer", NULL, adamw },
     { "optimizer-type", NULL, adamw },
-    { "do-train", NULL, none },
-    { "trust-remote-code", NULL, none },
-    { "ddp-timeout", NULL, none },
-    { "local-rank", NULL, none },
-    { "flash-attn", NULL, none },
-    { "attn-implementation", NULL, none },
-    { "tf32", NULL, none },
-    { "dataloader-num-workers", NULL, none },
-    { "preprocessing-num-workers", NULL, none },
-    { "remove-unused-columns", NULL, none },
-    { "overwrite-cache", NULL, none },
-    { "push-to-hub", NULL, none },
-    { "use-fast-tokenizer", NULL, none },
 };
 
 /* Are these the same but for case, and '_' for '-'? `word` has `n` bytes. */

@@ -73,6 +73,11 @@ for flag in --deepspeed --fsdp; do instead train $flag '--dp D'; done
 for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl'; done
 instead train --optim AdamW
 instead train --trust_remote_code 'changes no result'
+instead train --ddp-find-unused-parameters 'changes no result'
+instead train --stage 'nothing but sft'
+instead train --use_dora 'DoRA is merged, not trained'
+instead train --nnodes '--transport mpi with --hosts'
+instead train --use_peft '--method lora'
 printf 'load_in_4bit: true\n' >"$work/peers.recipe"
 runs "in a recipe too" 2 'try: +leave it out: frozen weights' train --recipe "$work/peers.recipe"
 printf 'lora-targets: [q_proj, v_proj]\n' >"$work/peers.recipe"
@@ -101,6 +106,9 @@ for words in "train --data pairs.jsonl --out none --steps 1 --model" "eval --dat
     last=; case $words in merge*) last=none ;; esac
     # shellcheck disable=SC2086
     runs "a name of a hub: $words" 3 "$hub" $words some-org/Model-0.5B $last
+done
+for address in https://huggingface.co/ hf://; do
+    runs "its address, $address" 3 "$hub" chat ${address}some-org/Model-0.5B
 done
 runs "a file that is not there is no such name" 3 'nothing.jsonl: cannot open for reading +found: +No such file or directory $' eval bytes --data nowhere/nothing.jsonl
 
@@ -148,6 +156,8 @@ runs "as it says" 0 . generate sat/1 --prompt a --max-new 1
 rm sat/latest sat/model_config.json
 runs "no config" 3 'found: +no model_config.json +try: +put the model_config.json that SAT wrote beside it, or with --config' generate sat --prompt a
 mkdir gone && echo global_step9 >gone/latest
+mkdir iterations && echo 700 >iterations/latest_checkpointed_iteration.txt
+runs "of Megatron" 3 'found: +a file latest_checkpointed_iteration.txt that names iter_0000700, which is not there' info iterations
 runs "of DeepSpeed" 3 'found: +a file latest that names global_step9, which is not there' info gone
 runs "a flag without its value is wrong usage" 2 'steps' train --steps
 runs "a number that is none is named with its flag" 2 '--steps.*ten' train --model a --data b --out c --steps ten

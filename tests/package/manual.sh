@@ -59,7 +59,7 @@ offers "all of them" "none all lora_only" sheaf train --lora-bias =
 offers "nothing for a number" "" sheaf train --steps ""
 offers "files for a path" "sheaf.fish" sheaf train --model sheaf.f
 offers "files for a word" "sheaf.fish" sheaf verify sheaf.f
-offers "no files where no word belongs" "" sheaf train sheaf.f
+offers "files for the model as a word" "sheaf.fish" sheaf train sheaf.f
 
 # ---- syntax, by those who read it, where they are installed ----
 # Without the shell: quotes are even in each line, and every case is closed.

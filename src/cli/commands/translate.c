@@ -1,5 +1,5 @@
 /* translate.c - `sheaf translate`: a YAML file of another trainer as a recipe. */
-#include "translate.h"
+#include "cli/lib/translate_rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,20 +37,6 @@ typedef struct translation {
 static bool begins(const char *text, const char *with, size_t n)
 {
     return strncmp(text, with, n) == 0;
-}
-
-/* "*" at the end: any that begin so. "[*]": of any number. */
-static bool matches(const char *pattern, const char *key)
-{
-    const char *any = strstr(pattern, "[*]");
-    if (any != NULL) {
-        const char *close = strchr(key, ']');
-        if (!begins(key, pattern, (size_t)(any - pattern) + 1) || close == NULL)
-            return false;
-        return matches(any + 2, close);
-    }
-    const size_t n = strlen(pattern);
-    return pattern[n - 1] == '*' ? begins(key, pattern, n - 1) : strcmp(pattern, key) == 0;
 }
 
 /* What `words` has for a value: malloc'd; NULL without memory. *known: it is named there. */
@@ -304,10 +290,8 @@ static void translate(translation *t)
     t->rises_never = schedule != NULL && strcasecmp(schedule, "constant") == 0;
     for (int i = 0; i < t->yaml->count; i++) {
         const cli_yaml_entry *e = &t->yaml->entry[i];
-        const translate_rule *rule = t->from->rule;
-        while (rule->key != NULL && !matches(rule->key, e->key))
-            rule++;
-        if (rule->key == NULL)
+        const translate_rule *rule = translate_find(t->from, e->key);
+        if (rule == NULL)
             lose(t, e, "unknown");
         else
             apply(t, e, rule);

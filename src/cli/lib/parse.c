@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/text.h"
 #include "cli.h"
+#include "translate_rules.h"
 #include "yaml.h"
 
 static int count_of(const cli_option *options)
@@ -34,6 +35,8 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
         return sheaf_try_this(st, "%s", more);
     if (sheaf__peer_is_out(bare) && strstr(cli->command->usage, " DST") != NULL)
         return sheaf_try_this(st, "no flag: DST, the last word, says where to");
+    if (translate_advise(st, bare))
+        return st;
     const char *near = sheaf__nearest(bare, names, n);
     if (near == NULL && strncmp(bare, "no-", 3) == 0)
         near = sheaf__nearest(bare + 3, names, n);

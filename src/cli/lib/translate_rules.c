@@ -1,9 +1,10 @@
 /* translate_rules.c - the settings of LLaMA-Factory (0.9, examples/train_*, hparams) and Axolotl
  * (0.8 to 0.19, its page of settings), one row each. Where the default of a program differs from
  * ours and changes the result, `always` says so, unless the file has the setting. */
-#include "translate.h"
+#include "translate_rules.h"
 
-#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #define SCHEDULES "constant_with_warmup=constant"
 #define RESUMES "sheaf goes on from checkpoints of its own, by --resume"
@@ -324,3 +325,47 @@ const translate_program translate_programs[] = {
     { "LLaMA-Factory", factory, factory_always },
     { 0 },
 };
+
+/* "*" at the end: any that begin so. "[*]": of any number. */
+static bool matches(const char *pattern, const char *key)
+{
+    const char *any = strstr(pattern, "[*]");
+    if (any != NULL) {
+        const char *close = strchr(key, ']');
+        if (strncmp(key, pattern, (size_t)(any - pattern) + 1) != 0 || close == NULL)
+            return false;
+        return matches(any + 2, close);
+    }
+    const size_t n = strlen(pattern);
+    return pattern[n - 1] == '*' ? strncmp(key, pattern, n - 1) == 0 : strcmp(pattern, key) == 0;
+}
+
+const translate_rule *translate_find(const translate_program *program, const char *key)
+{
+    const translate_rule *rule = program->rule;
+    while (rule->key != NULL && !matches(rule->key, key))
+        rule++;
+    return rule->key == NULL ? NULL : rule;
+}
+
+bool translate_advise(sheaf_status *st, const char *flag)
+{
+    char key[64];
+    const translate_rule *rule = NULL;
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(flag, "="), flag);
+    for (char *c = key; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : *c;
+    for (const translate_program *p = translate_programs; p->name != NULL && rule == NULL; p++)
+        rule = translate_find(p, key);
+    if (rule == NULL || rule->setting != NULL)
+        return false;
+    if (rule->note != NULL)
+        sheaf_try_this(st, "leave it out: %s", rule->note);
+    else if (rule->kind == TRANSLATE_ONLY)
+        sheaf_try_this(st, "leave it out: sheaf does nothing but %s", rule->words);
+    else
+        sheaf_try_this(st, "leave it out: %s",
+                       rule->kind == TRANSLATE_IGNORED ? "it changes no result here"
+                                                       : "sheaf has no such thing");
+    return true;
+}

@@ -1,8 +1,10 @@
-/* translate.h - what the settings of other trainers are in a recipe of sheaf. */
-#ifndef SHEAF_CLI_COMMANDS_TRANSLATE_H
-#define SHEAF_CLI_COMMANDS_TRANSLATE_H
+/* translate_rules.h - what the settings of other trainers are in a recipe of sheaf. */
+#ifndef SHEAF_CLI_LIB_TRANSLATE_RULES_H
+#define SHEAF_CLI_LIB_TRANSLATE_RULES_H
 
 #include <stdbool.h>
+
+#include "sheaf/status.h"
 
 typedef enum translate_kind {
     TRANSLATE_COPY,    /* the value as it is, after `words` */
@@ -38,5 +40,11 @@ typedef struct translate_program {
 } translate_program;
 
 extern const translate_program translate_programs[]; /* ends with name NULL */
+
+/* translate_find - the rule for a key of this program; NULL: none. */
+const translate_rule *translate_find(const translate_program *program, const char *key);
+/* translate_advise - says in `st` why a flag that only these programs have, without its dashes
+ * ("=VALUE" may follow), can be left out, or what there is instead; false where it is not known. */
+bool translate_advise(sheaf_status *st, const char *flag);
 
 #endif
