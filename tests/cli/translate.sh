@@ -179,9 +179,9 @@ for of in llama3:tiny_llama mistral:tiny_mistral qwen2:tiny_qwen2; do
         run=${of%:*}-$method
         for tp in 1 2; do
             runs "recipe $run at T = $tp" 0 'result: ' train --recipe "$SHEAF_SOURCE_ROOT/recipes/$run.recipe" --model "$llama/${of#*:}/hf" \
-                --data "$llama/${of#*:}/fwd_inputs.safetensors" --out "$work/$run-$tp" --tp $tp --threads 2
+                --data "$llama/${of#*:}/fwd_inputs.safetensors" --accumulate 1 --out "$work/$run-$tp" --tp $tp --threads 2
         done
-        same "recipe $run: equal bytes" "$work/$run-1/checkpoints/step-00000001" "$work/$run-2/checkpoints/step-00000001"
+        same "recipe $run: equal bytes" "$work/$run-1/checkpoints/step-00000003" "$work/$run-2/checkpoints/step-00000003"
     done
 done
 finish
