@@ -115,4 +115,10 @@ learns second "$work/second_eos" "$data"
 check "of rows of tokens too" grep -q 'between >>> and <<<: <s>.*>>>.*<<<' "$work/stderr"
 agree "a second eos in generation_config.json alone" token '[^"]*' "$work/second"
 check "which goes with what is exported" cmp "$work/second_eos/generation_config.json" "$work/second/model/generation_config.json"
+# ---- how long an answer may be: as generate has it ----
+runs "answers that had not ended are counted" 0 "warning: 2 of 2 answers that are not equal had not ended after 2 tokens" eval --model "$work/qwen3" --data "$work/talk.jsonl" --match --max-new 2
+echo '{"max_new_tokens": 3}' >"$work/qwen3/model/generation_config.json"
+data=$work/talk.jsonl
+runs "generation_config.json says how long in eval too" 0 'had not ended after 3 tokens' eval --model "$work/qwen3/model" --template qwen3 --data "$data" --match
+runs "as in generate" 0 '"tokens":\[[0-9]+,[0-9]+,[0-9]+\]' generate --model "$work/qwen3/model" --template qwen3 --data "$data" --json
 finish

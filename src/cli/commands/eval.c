@@ -34,7 +34,7 @@ typedef struct work {
     sheaf__judge judge;
     cli_processes processes;
     const char *save_logits;
-    bool match;
+    bool match, max_new_given;
     int64_t max_new;
     sheaf_safetensors_writer *writer;
     bool begun;             /* the file, by the first process */
@@ -131,7 +131,7 @@ typedef struct mismatch {
 } mismatch;
 
 typedef struct matches {
-    int64_t compared, equal, equal_nocase, wrong;
+    int64_t compared, equal, equal_nocase, wrong, cut;
     mismatch worst[WORST]; /* the farthest first, of equals the earlier */
 } matches;
 
@@ -179,6 +179,7 @@ static sheaf_status *compare(matches *m, const work *w)
             continue;
         const bool equal = sheaf__wording_same(words, text, expected, false);
         m->compared++;
+        m->cut += !equal && sheaf_answer_ending(w->out[i]) == SHEAF_ENDS_LENGTH;
         m->equal += equal;
         m->equal_nocase += sheaf__wording_same(words, text, expected, true);
         char *own = equal ? NULL : strdup(text);
@@ -279,6 +280,8 @@ static sheaf_status *read_answers(work *w)
     if (st != NULL)
         return st;
     sheaf__generation_config_stops(&j->wording, &generation);
+    if (!w->max_new_given && generation.max_new > 0) /* as generate does */
+        w->asking.max_new = w->max_new = generation.max_new;
     if (ask_is_tokens(j->data)) {
         st = sheaf_in(ask_data(&w->prompts, &j->wording, j->rows), "%s", j->data);
         w->asking.load = ask_data_load;
@@ -348,6 +351,11 @@ static sheaf_status *run(const cli *cli, work *w)
     st = sheaf__answering_end(&w->answering, st);
     if (st == NULL && w->match)
         st = compare(&m, w);
+    if (st == NULL && m.cut > 0)
+        sheaf_warn(w->judge.told,
+                   "%lld of %lld answers that are not equal had not ended after %lld tokens "
+                   "(--max-new)",
+                   (long long)m.cut, (long long)m.wrong, (long long)w->max_new);
     if (st == NULL)
         print_result(cli, w, &m);
     release_matches(&m);
@@ -436,6 +444,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         j->stop = w.stop = w.processes.stop;
         j->specials_given = sheaf__settings_given(&cli->settings, table, "specials");
         j->words = w.match;
+        w.max_new_given = sheaf__settings_given(&cli->settings, table, "max-new");
         j->padded = w.save_logits != NULL;
         j->take = write_logits;
         j->ready = ready;
