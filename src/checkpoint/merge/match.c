@@ -485,11 +485,10 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
     if (st == NULL && m.nlost > 0)
         st = tell_lost(&m);
     sheaf__text_release(&m.lost);
+    if (st == NULL)
+        st = sheaf__merge_settle_squares(&m);
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &plan->tensor[i];
-        for (int k = 0; k < t->nsteps; k++)
-            if (t->step[k].number == number && t->step[k].square)
-                t->step[k].across = sheaf__merge_is_across(&m, t);
         if (!adapter->made && m.ndrop == 0 && m.add == NULL)
             st = sheaf__merge_check_asked(
                 &m, t, t->made || sheaf__merge_is_other(plan, t->name, strlen(t->name)));

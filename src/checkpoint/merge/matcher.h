@@ -22,16 +22,17 @@ typedef struct sheaf__matcher {
     size_t ndrop;
     sheaf__alias *alias; /* of every tensor of the output, by name; NULL: the adapter knows them by
                             their own names */
-    bool leaves_named;   /* sheaf__lora_leaves_named() */
-    sheaf_text lost;     /* tensors without a place */
+    const char **alias_of; /* the same names in the plan's order, borrowed */
+    bool leaves_named;     /* sheaf__lora_leaves_named() */
+    sheaf_text lost;       /* tensors without a place */
     int nlost;
     char packed[256]; /* of a quantized base: the first tensor that stands where a weight is wanted;
                          "" = none */
 } sheaf__matcher;
 
-/* sheaf__merge_is_across - is this square weight stored as GPT-2's Conv1D, [in, out]? After all
- * were matched. */
-bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t);
+/* sheaf__merge_settle_squares - which square weights are stored as GPT-2's Conv1D, [in, out]? After
+ * all were matched. */
+sheaf_status *sheaf__merge_settle_squares(sheaf__matcher *m);
 /* sheaf__merge_check_asked - what adapter_config.json asks of one tensor of the base must be in the
  * file; of names whose tensor has another it may be under that one. Errors: SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,

@@ -66,10 +66,7 @@ sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, c
 
 const char *sheaf__merge_alias(const sheaf__matcher *m, const sheaf__merge_tensor *t)
 {
-    for (int64_t i = 0; m->alias != NULL && i < m->plan->count; i++)
-        if (m->alias[i].tensor == t)
-            return m->alias[i].name;
-    return t->name;
+    return m->alias != NULL ? m->alias_of[t - m->plan->tensor] : t->name;
 }
 
 void sheaf__merge_forget_names(sheaf__matcher *m)
@@ -77,7 +74,9 @@ void sheaf__merge_forget_names(sheaf__matcher *m)
     for (int64_t i = 0; m->alias != NULL && i < m->plan->count; i++)
         free(m->alias[i].name);
     free(m->alias);
+    free(m->alias_of);
     m->alias = NULL;
+    m->alias_of = NULL;
 }
 
 /* Has every adapted module of the adapter a weight in the base? */
@@ -138,11 +137,16 @@ static sheaf_status *make_aliases(bool *any, sheaf__matcher *m, int group)
     const int64_t n = m->plan->count;
     sheaf_status *st = sheaf__renames_new(&renames, group);
     *any = false;
-    if (st == NULL && (m->alias = calloc((size_t)n + 1, sizeof *m->alias)) == NULL)
+    if (st == NULL)
+        m->alias = calloc((size_t)n + 1, sizeof *m->alias);
+    if (st == NULL)
+        m->alias_of = calloc((size_t)n + 1, sizeof *m->alias_of);
+    if (st == NULL && (m->alias == NULL || m->alias_of == NULL))
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
     for (int64_t i = 0; i < n && st == NULL; i++) {
         m->alias[i].tensor = &m->plan->tensor[i];
         st = sheaf__renames_apply(&m->alias[i].name, renames, m->plan->tensor[i].name);
+        m->alias_of[i] = m->alias[i].name;
         *any |= st == NULL && strcmp(m->alias[i].name, m->plan->tensor[i].name) != 0;
     }
     sheaf__renames_free(renames);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "lora/check_file.h"
 #include "lora/match.h"
 #include "schema/family.h"
@@ -39,20 +40,76 @@ static bool has_conv1d(const char *model_type)
     return false;
 }
 
-/* Weights of the same last name that are not square tell; then the kind of model; then the flag. */
-bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t)
+/* A weight that is not square, by its last name. */
+typedef struct like {
+    char name[128];
+    int64_t at; /* of several the first tensor counts */
+    bool across;
+} like;
+
+static int by_name_and_place(const void *x, const void *y)
 {
-    char mine[128], other[128];
-    last_name(mine, t->name);
+    const like *a = x, *b = y;
+    const int order = strcmp(a->name, b->name);
+    return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+/* *out: each name once, ascending. */
+static sheaf_status *list_likes(like **out, int64_t *count, const sheaf__matcher *m)
+{
+    int64_t n = 0;
+    *count = 0;
+    *out = NULL;
     for (int64_t i = 0; i < m->plan->count; i++) {
         const sheaf__merge_step *s = step_of(&m->plan->tensor[i], m->number);
-        if (s != NULL && !s->square && !s->rounded &&
-            strcmp(mine, last_name(other, m->plan->tensor[i].name)) == 0)
-            return s->across;
+        if (s == NULL || s->square || s->rounded)
+            continue;
+        if (n == *count && !SHEAF_GROW(out, count, n + 1))
+            return sheaf_fail(SHEAF_E_MEMORY, "merge");
+        last_name((*out)[n].name, m->plan->tensor[i].name);
+        (*out)[n].at = i;
+        (*out)[n++].across = s->across;
+    }
+    if (n > 0)
+        qsort(*out, (size_t)n, sizeof **out, by_name_and_place);
+    *count = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (i == 0 || strcmp((*out)[i].name, (*out)[*count - 1].name) != 0)
+            (*out)[(*count)++] = (*out)[i];
+    return NULL;
+}
+
+/* Weights of the same last name that are not square tell; then the kind of model; then the flag. */
+static bool is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t, const like *likes,
+                      int64_t n)
+{
+    like mine = { .at = -1 };
+    last_name(mine.name, t->name);
+    for (int64_t low = 0, high = n; low < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        const int order = strcmp(likes[middle].name, mine.name);
+        if (order == 0)
+            return likes[middle].across;
+        *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
     }
     if (m->plan->model_type[0] == '\0')
         return m->adapter->options.fan_in_fan_out;
-    return has_conv1d(m->plan->model_type) && strncmp(mine, "c_", 2) == 0;
+    return has_conv1d(m->plan->model_type) && strncmp(mine.name, "c_", 2) == 0;
+}
+
+sheaf_status *sheaf__merge_settle_squares(sheaf__matcher *m)
+{
+    like *likes = NULL;
+    int64_t n = 0;
+    sheaf_status *st = list_likes(&likes, &n, m);
+    for (int64_t i = 0; i < m->plan->count && st == NULL; i++) {
+        sheaf__merge_tensor *t = &m->plan->tensor[i];
+        for (int k = 0; k < t->nsteps; k++)
+            if (t->step[k].number == m->number && t->step[k].square)
+                t->step[k].across = is_across(m, t, likes, n);
+    }
+    free(likes);
+    return st;
 }
 
 /* ---- the config against the tensors ---- */

@@ -2,6 +2,8 @@
  * here; and the ways to stop a merge. */
 #include "checkpoint/merge/made_test.h"
 
+#include <time.h>
+
 #include "base/json.h"
 #include "checkpoint/merge/work.h"
 
@@ -325,6 +327,58 @@ static void test_merge__square_weights_lie_as_their_like_do(void **state)
             free(got);
         }
     }
+}
+
+/* ---- many modules ---- */
+
+/* Experts of n numbers of square weights, and an adapter of all of them: what a merge takes of the
+ * processor. */
+static double seconds_of(int64_t n)
+{
+    sheaf_safetensors_spec *spec = calloc((size_t)n * 3, sizeof *spec);
+    char(*names)[96] = calloc((size_t)n * 3, sizeof *names);
+    static const int64_t shapes[3][2] = { { 2, 2 }, { 1, 2 }, { 2, 1 } };
+    static const char *const ends[] = { "weight", "lora_A.weight", "lora_B.weight" };
+    static const char *const files[] = { "base/model.safetensors",
+                                         "one/adapter_model.safetensors" };
+    sheaf_merge_report report;
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < 3; k++) {
+            const int64_t at = k == 0 ? i : n + 2 * i + k - 1;
+            snprintf(names[at], sizeof *names, "%slayers.%lld.e.%lld.proj.%s", k == 0 ? "" : P,
+                     (long long)(i / 128), (long long)(i % 128), ends[k]);
+            spec[at] =
+                (sheaf_safetensors_spec){ names[at], SHEAF_F32, 2, { shapes[k][0], shapes[k][1] } };
+        }
+    for (int f = 0; f < 2; f++) {
+        sheaf_safetensors_writer *w = NULL;
+        const sheaf_safetensors_spec *of = f == 0 ? spec : spec + n;
+        const int64_t count = f == 0 ? n : 2 * n;
+        static const float ones[4] = { 1, 1, 1, 1 };
+        write_folder(at(f == 0 ? "base" : "one"), "x",
+                     f == 0 ? "config.json" : "adapter_config.json",
+                     f == 0 ? "{\"model_type\": \"odd\"}"
+                            : "{\"peft_type\": \"LORA\", \"r\": 1, \"target_modules\": [\"proj\"]}",
+                     NULL, 0);
+        CHECK_OK(sheaf__safetensors_begin(&w, at(files[f]), of, count, NULL, 0, NULL));
+        for (int64_t i = 0; i < count; i++)
+            CHECK_OK(sheaf__safetensors_write(w, i, 0, ones, of[i].shape[0] * of[i].shape[1] * 4));
+        CHECK_OK(sheaf__safetensors_finish(w));
+    }
+    free(names);
+    free(spec);
+    const clock_t began = clock();
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    assert_int_equal(report.adapted, n);
+    return (double)(clock() - began) / CLOCKS_PER_SEC;
+}
+
+/* 8 times as many take about 8 times as long; 40 times where each is looked for among all. */
+static void test_merge__work_grows_with_the_modules(void **state)
+{
+    const double few = seconds_of(3000), many = seconds_of(24000);
+    print_message("%g s, %g s\n", few, many);
+    assert_true(many < 20 * few);
 }
 
 /* ---- names that begin otherwise ---- */
@@ -784,6 +838,7 @@ int main(void)
         cmocka_unit_test(test_merge__in_turn_rounds_once_unless_asked),
         cmocka_unit_test(test_combine__of_every_kind_of_module),
         cmocka_unit_test(test_merge__square_weights_lie_as_their_like_do),
+        cmocka_unit_test(test_merge__work_grows_with_the_modules),
         cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
         cmocka_unit_test(test_merge__new_tokens_get_their_rows),
         cmocka_unit_test(test_merge__a_copy_beyond_float16_is_refused),
