@@ -213,6 +213,11 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
         for (int k = 0; k < 4; k++)
             CHECK_OK(sheaf__safetensors_write(w, k, 0, x, k == 0 ? 16 : 8));
         CHECK_OK(sheaf__safetensors_finish(w));
+        sheaf_verify_report v;
+        CHECK_OK(sheaf_verify(&v, at("two"), &(sheaf_verify_options){ 0 }));
+        const sheaf_finding *f = sheaf__catalog_finding(v.catalog, "unmerged");
+        assert_true(f != NULL && (strstr(f->cure, "merge_and_unload") != NULL) == (i == 1));
+        sheaf_verify_release(&v);
         const sheaf_convert_options how = {
             .src = at("two"), .dst = at("never"), .to = "peft", .lora_alpha = 8, .step = -1
         };

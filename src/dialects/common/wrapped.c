@@ -125,20 +125,34 @@ static void spell(char *name)
         cut(name, parts[k]);
 }
 
+/* What is no LoRA, or is not all in the tensors (which rows were trained), PEFT alone can merge. */
+static const char *cure_of(const sheaf_catalog *c, bool lora)
+{
+    if (!lora)
+        return "merge it with PEFT (merge_and_unload); the base alone: sheaf convert {} {+base} --to hf{config}";
+    return c->config != NULL
+               ? "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf{config} && sheaf merge {+base} {+adapter} {+merged}; ALPHA is the lora_alpha of the run, not needed where adapter_config.json lies here"
+               : "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf --config CONFIG && sheaf merge {+base} {+adapter} {+merged}; CONFIG is the model's config.json, ALPHA the lora_alpha of the run, not needed where adapter_config.json lies here";
+}
+
 static sheaf_status *tell_unmerged(sheaf_catalog *c)
 {
     const char *first = NULL;
+    bool lora = true;
     int64_t n = 0;
-    for (int64_t i = 0; i < c->count; i++)
-        if (c->tensor[i].kind == SHEAF_LORA && n++ == 0)
-            first = c->tensor[i].told.name;
+    for (int64_t i = 0; i < c->count; i++) {
+        const char *name = c->tensor[i].told.name;
+        if (c->tensor[i].kind != SHEAF_LORA)
+            continue;
+        first = n++ == 0 ? name : first;
+        lora =
+            lora && (strstr(name, ".lora_") != NULL || strstr(name, ".modules_to_save.") != NULL);
+    }
     if (n == 0 || sheaf__catalog_finding(c, "unmerged") != NULL)
         return NULL;
     return sheaf__catalog_notef(
         c, SHEAF_WARNING, "unmerged", c->root, "", "weights with LoRA merged into them",
-        c->config != NULL
-            ? "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf{config} && sheaf merge {+base} {+adapter} {+merged}; ALPHA is the lora_alpha of the run, not needed where adapter_config.json lies here"
-            : "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf --config CONFIG && sheaf merge {+base} {+adapter} {+merged}; CONFIG is the model's config.json, ALPHA the lora_alpha of the run, not needed where adapter_config.json lies here",
+        cure_of(c, lora),
         "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'", n, first);
 }
 

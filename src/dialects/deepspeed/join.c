@@ -322,6 +322,24 @@ static sheaf_status *add_frozen(ds_reading *r)
     return st;
 }
 
+/* No model is all vectors: these are flat, and nothing says their shapes. */
+static sheaf_status *tell_flat(ds_reading *r, const char *zero)
+{
+    int64_t weights = 0;
+    for (int64_t i = 0; i < r->catalog->count; i++) {
+        weights += r->catalog->tensor[i].kind == SHEAF_WEIGHT;
+        if (r->catalog->tensor[i].kind == SHEAF_WEIGHT && r->catalog->tensor[i].told.ndim > 1)
+            return NULL;
+    }
+    return weights < 2
+               ? NULL
+               : sheaf__catalog_note(
+                     r->catalog, SHEAF_DEFECT, "shape", zero, "",
+                     "the shapes of the parameters: param_shapes in a *_model_states.pt, or the model's config.json",
+                     "neither; ZeRO 3 left them flat",
+                     "give the config.json of the model with --config, or copy the *_model_states.pt files too");
+}
+
 sheaf_status *sheaf__ds_universal(ds_reading *r)
 {
     char *zero = NULL, **names = NULL;
@@ -341,6 +359,8 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
     }
     if (st == NULL)
         st = add_frozen(r);
+    if (st == NULL)
+        st = tell_flat(r, zero);
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++)
         if (r->file[i].what == DS_MODEL && r->file[i].torch != NULL)
             st = compare_module(r, &r->file[i], zero);
