@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inputs/places.h"
+
 static sheaf_status *encode(sheaf__ids *out, const sheaf__sentencepiece *model, const char *text)
 {
     const size_t size = strlen(text);
@@ -35,6 +37,37 @@ static sheaf_status *check_turns(const sheaf__record *record, const sheaf__compo
                    sheaf__template_name(options->version));
     return sheaf_try_this(sheaf_found(st, "%" PRId64 " turns", record->turns),
                           "template chat, or a record for each turn");
+}
+
+/* The question with the mark of the image, which stands in front of all text: *out is a copy
+ * without it, NULL where no question has one. Records have lost theirs before (records_json.c). */
+static sheaf_status *take_mark(char **out, const sheaf__record *record)
+{
+    int64_t marks = 0, where = 0;
+    *out = NULL;
+    for (int64_t i = 0; i < record->turns; i++) {
+        const int64_t n = sheaf__picture_names(record->turn[i].query);
+        where = n > 0 ? i : where;
+        marks += n;
+    }
+    if (marks == 0)
+        return NULL;
+    if (record->image != NULL && marks == 1 && where == 0) {
+        *out = strdup(record->turn[0].query);
+        if (*out == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "prompt");
+        sheaf__picture_name_remove(*out);
+        return NULL;
+    }
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "question %" PRId64, where + 1);
+    if (record->image == NULL)
+        sheaf_found(sheaf_expected(st, "a picture for '<image>'"), "none");
+    else
+        sheaf_found(sheaf_expected(st, "'<image>' once, in the first question: the one picture "
+                                       "stands in front of it"),
+                    "%" PRId64 " of them", marks);
+    return sheaf_try_this(st, "give the picture (--image FILE, or \"image\" in the record), or "
+                              "write another text: '<image>' is the place of a picture");
 }
 
 static sheaf_status *lay_out(sheaf__sequence *out, sheaf__ids prompt, sheaf__ids answer, bool image,
@@ -68,11 +101,19 @@ sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
 {
     const sheaf__turn *last = &record->turn[record->turns - 1];
     sheaf__ids prompt = { 0 }, answer = { 0 };
-    char *text = NULL;
-    sheaf_status *st = check_turns(record, options);
+    char *text = NULL, *first = NULL;
+    sheaf__turn *turn = malloc((size_t)record->turns * sizeof *turn);
+    sheaf_status *st = turn == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompt") : NULL;
     if (st == NULL)
-        st = sheaf__template_prompt(&text, options->version, record->turn, record->turns - 1,
-                                    last->query);
+        st = check_turns(record, options);
+    if (st == NULL)
+        st = take_mark(&first, record);
+    if (st == NULL) {
+        memcpy(turn, record->turn, (size_t)record->turns * sizeof *turn);
+        turn[0].query = first != NULL ? first : turn[0].query;
+        st = sheaf__template_prompt(&text, options->version, turn, record->turns - 1,
+                                    turn[record->turns - 1].query);
+    }
     if (st == NULL)
         st = encode(&prompt, options->model, text);
     if (st == NULL && !options->no_answer)
@@ -82,5 +123,7 @@ sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
     free((int32_t *)prompt.id);
     free((int32_t *)answer.id);
     free(text);
+    free(first);
+    free(turn);
     return st;
 }

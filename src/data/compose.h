@@ -20,8 +20,9 @@ typedef struct sheaf__compose_options {
 } sheaf__compose_options;
 
 /* sheaf__compose - errors: SHEAF_E_DATA for what does not fit into max_length, with the one that
- * would do, and for turns before the last with a template that has no place for them; those of the
- * tokenizer. *out untouched on failure. Thread-safe. */
+ * would do, for "<image>" in a question without an image or not once in the first, and for turns
+ * before the last with a template that has no place for them; those of the tokenizer. *out
+ * untouched on failure. Thread-safe. */
 sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
                              const sheaf__compose_options *options);
 

@@ -56,7 +56,7 @@ typedef struct reader {
     int64_t jobs;
     sheaf__text_counts counts;
     sheaf__complaints complaints;
-    sheaf__ignored ignored, written;
+    sheaf__ignored ignored, lost, written;
     int64_t records;
     int64_t across; /* the least --seq that cuts no picture, where one was too small; 0: none */
     pictures *pictures;
@@ -276,6 +276,7 @@ static sheaf_status *take(reader *in, job *j)
         return NULL;
     }
     sheaf__ignored_keep(&in->ignored, j->row.ignored, in->items.unit, j->place);
+    sheaf__ignored_keep(&in->lost, j->row.lost, in->items.unit, j->place);
     in->counts.left_out += j->row.left_out;
     in->counts.written += j->row.written != NULL;
     sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
@@ -380,6 +381,7 @@ static sheaf_status *read_all(reader *in, const char *path)
         return st;
     sheaf__text_counts_note(&in->counts, in->options, in->records, &in->written);
     sheaf__ignored_warn(&in->ignored, in->options->events);
+    sheaf__lost_warn(&in->lost, in->options->config, in->options->events);
     return NULL;
 }
 

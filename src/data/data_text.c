@@ -30,6 +30,7 @@ typedef struct job {
     int64_t at, size; /* in the round's text */
     sheaf__text_form form;
     char ignored[64];
+    const char *lost; /* as the record has it */
     sheaf__text_row row;
     sheaf_status *st;
 } job;
@@ -57,7 +58,7 @@ typedef struct reader {
     /* what is told at the end */
     sheaf__row_cache_facts facts;
     sheaf__complaints complaints;
-    sheaf__ignored ignored, written;
+    sheaf__ignored ignored, lost, written;
 } reader;
 
 /* ---- a round ---- */
@@ -99,6 +100,7 @@ static void encode_one(void *context, int64_t index, int worker)
     j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size);
     j->form = record.form;
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
+    j->lost = record.lost;
     if (j->st == NULL)
         j->st = sheaf__text_encode(&j->row, &in->sources.encoder, &record);
     sheaf__text_record_release(&record);
@@ -162,6 +164,7 @@ static sheaf_status *take(reader *in, job *j)
         return NULL;
     }
     sheaf__ignored_keep(&in->ignored, j->ignored, in->items.unit, j->place);
+    sheaf__ignored_keep(&in->lost, j->lost, in->items.unit, j->place);
     in->facts.counts.left_out += j->row.left_out;
     in->facts.counts.written += j->row.written != NULL;
     sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
@@ -292,6 +295,7 @@ static sheaf_status *verdict(reader *in, const char *path)
         return st;
     sheaf__text_counts_note(c, in->options, in->facts.records, &in->written);
     sheaf__ignored_warn(&in->ignored, in->options->events);
+    sheaf__lost_warn(&in->lost, in->options->config, in->options->events);
     return NULL;
 }
 

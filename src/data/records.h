@@ -4,7 +4,8 @@
  *   a folder          every *.jpg, *.jpeg, *.png, *.webp (in any case) below it, in the order of
  *                     their paths' bytes. The answer is the file's name up to its first dot, the
  *                     query the same for all ("CAPTCHA:"). Links are followed; a folder that is
- *                     reached twice is read once, so links in a circle end
+ *                     reached twice is read once, so links in a circle end. Where a folder of
+ *                     labels lies beside one of images, these are the records (upstream's SFT data)
  *   JSON Lines, or a file that is one JSON array; a record is one of
  *     {"image": PATH, "prompt": P, "completion": C}          or "answer"
  *     {"image": PATH, "conversations": [{"from": "human", "value": "<image>\nQ"},
@@ -14,10 +15,9 @@
  *                                {"type": "text", "text": Q}]},
  *                   {"role": "assistant", "content": A}, ...]}
  *     Paths are relative to the file's folder. "images" with one path is as "image", and
- *     {"type": "image"} without a path stands for it; a record may have none. "<image>" is a mark
- *     in conversations, and in messages beside a field "image": it is taken out, the image being
- *     first always. Everywhere else it is text, but an error beside a field whose name is only
- *     like "image"
+ *     {"type": "image"} without a path stands for it; a record may have none. Each list may have
+ *     the words of the other. "<image>" in a user's text is the mark of the image: it is taken
+ *     out, the image being first always; without an image it is an error
  * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
 #ifndef SHEAF_DATA_RECORDS_H
 #define SHEAF_DATA_RECORDS_H

@@ -1,9 +1,12 @@
 /* records_folder.c - a folder of images whose names are the answers (upstream:
- * utils/utils/dataset.py). */
+ * utils/utils/dataset.py), or beside which labels lie (upstream's SFT data: images/REST.jpg and
+ * labels/REST.json, or one labels_...): then these are the records. */
 #include "data/records_read.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,10 +17,18 @@
 
 enum { DEEPEST = 200, MOST = 1 << 28 };
 
-typedef struct walk {
-    char **path; /* of the images, owned */
+typedef struct paths {
+    char **at; /* [count], owned */
     int64_t count, capacity;
-    void *seen; /* folders that were read, a tree of tsearch() */
+} paths;
+
+typedef struct walk {
+    paths images, labels; /* labels: every *.json, which some may be */
+    bool *used;           /* [labels.count] it is the record of an image */
+    void *seen;           /* folders that were read, a tree of tsearch() */
+    int64_t passed;       /* entries that are not read, */
+    char first[256];      /* and one of them */
+    char *base, *beside;  /* of the image before: BASE/images, and BASE/labels... or NULL */
 } walk;
 
 typedef struct folder_id {
@@ -46,24 +57,41 @@ static sheaf_status *remember(bool *is_new, walk *w, const struct stat *about)
     return at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "list of folders") : NULL;
 }
 
-static bool is_image_name(const char *name)
+static bool ends_in(const char *name, const char *const ending[], int n)
 {
-    static const char *const ending[] = { ".jpg", ".jpeg", ".png", ".webp" };
     const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot != NULL && i < sizeof ending / sizeof *ending; i++)
+    for (int i = 0; dot != NULL && i < n; i++)
         if (strcasecmp(dot, ending[i]) == 0)
             return true;
     return false;
 }
 
-static sheaf_status *add_image(walk *w, char *path)
+static bool is_image_name(const char *name)
 {
-    if (w->count >= MOST || !SHEAF_GROW(&w->path, &w->capacity, w->count + 1)) {
+    static const char *const ending[] = { ".jpg", ".jpeg", ".png", ".webp" };
+    return ends_in(name, ending, 4);
+}
+
+static bool is_label_name(const char *name)
+{
+    static const char *const ending[] = { ".json" };
+    return ends_in(name, ending, 1);
+}
+
+static sheaf_status *add_path(paths *to, char *path)
+{
+    if (to->count >= MOST || !SHEAF_GROW(&to->at, &to->capacity, to->count + 1)) {
         free(path);
         return sheaf_fail(SHEAF_E_MEMORY, "list of images");
     }
-    w->path[w->count++] = path;
+    to->at[to->count++] = path;
     return NULL;
+}
+
+static void pass(walk *w, const char *path)
+{
+    if (w->passed++ == 0)
+        snprintf(w->first, sizeof w->first, "%s", path);
 }
 
 static sheaf_status *read_folder(walk *w, const char *path, int depth);
@@ -72,18 +100,22 @@ static sheaf_status *read_folder(walk *w, const char *path, int depth);
 static sheaf_status *read_entry(walk *w, char *path, const char *name, int depth)
 {
     struct stat about;
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
+    const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    sheaf_status *st = NULL;
+    if (folder && name[0] != '.') {
         bool is_new = false;
-        sheaf_status *st = remember(&is_new, w, &about);
+        st = remember(&is_new, w, &about);
         if (st == NULL && is_new)
             st = read_folder(w, path, depth + 1);
-        free(path);
-        return st;
+    } else if (!folder && is_image_name(name)) {
+        return add_path(&w->images, path);
+    } else if (!folder && is_label_name(name)) {
+        return add_path(&w->labels, path);
+    } else { /* .ipynb_checkpoints, scan.tiff */
+        pass(w, path);
     }
-    if (is_image_name(name))
-        return add_image(w, path);
     free(path);
-    return NULL;
+    return st;
 }
 
 static sheaf_status *read_folder(walk *w, const char *path, int depth)
@@ -149,6 +181,194 @@ static sheaf_status *take_image(sheaf__records_reader *in, const char *path)
     return st;
 }
 
+/* ---- labels ---- */
+
+/* Of a path below the data set's folder: from the '/' behind it on. */
+static const char *below(const char *path, const char *root)
+{
+    const char *at = path + strlen(root);
+    return at > path && at[-1] == '/' ? at - 1 : at;
+}
+
+/* The last folder `images` below the data set's: its parent, as bytes of the path; 0: none. */
+static size_t base_of(const char *path, const char *root)
+{
+    static const char images[] = "/images/";
+    size_t base = 0;
+    const char *at = below(path, root);
+    while ((at = strstr(at, images)) != NULL)
+        base = (size_t)(at++ - path);
+    return base;
+}
+
+/* BASE/labels, or the only folder BASE/labels_...; *out NULL: neither. */
+static sheaf_status *find_labels(char **out, const char *base)
+{
+    char **names = NULL, *found = NULL, also[96] = "";
+    int64_t n = 0, count = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, base);
+    for (int64_t i = 0; i < n && st == NULL; i++) { /* "labels" comes first */
+        char *path = NULL;
+        if (strncmp(names[i], "labels", 6) != 0 || (found != NULL && count == 0))
+            continue;
+        st = sheaf__path_join(&path, base, names[i]);
+        const bool folder = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR;
+        count += folder && names[i][6] != '\0';
+        if (folder && found == NULL)
+            found = path;
+        else
+            free(path);
+        if (folder && count == 2)
+            snprintf(also, sizeof also, "%s", names[i]);
+    }
+    if (st == NULL && count > 1) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", base),
+                            "one folder of labels beside images");
+        sheaf_found(st, "%s and %s", base_name(found), also);
+        sheaf_try_this(st, "call the one that is to be read labels");
+    }
+    sheaf__names_free(names, n);
+    if (st != NULL)
+        free(found);
+    else
+        *out = found;
+    return st;
+}
+
+/* Is w->base/images a folder? */
+static bool has_images(const walk *w)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, w->base, "images"));
+    const bool is = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR;
+    free(path);
+    return is;
+}
+
+/* Are there labels beside the image's folder? w->base and w->beside then are of it. */
+static sheaf_status *look_beside(walk *w, const char *path, size_t base)
+{
+    if (w->base != NULL && strlen(w->base) == base && strncmp(w->base, path, base) == 0)
+        return NULL;
+    free(w->base);
+    free(w->beside);
+    w->beside = NULL;
+    w->base = strndup(path, base);
+    if (w->base == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of images");
+    return has_images(w) ? find_labels(&w->beside, w->base) : NULL;
+}
+
+static int64_t label_at(const walk *w, const char *path)
+{
+    char *const *at = w->labels.count == 0 ? NULL
+                                           : bsearch(&path, w->labels.at, (size_t)w->labels.count,
+                                                     sizeof *w->labels.at, sheaf__by_name);
+    return at == NULL ? -1 : at - w->labels.at;
+}
+
+/* BASE/images/REST.jpg has BASE/labels/REST.json. */
+static sheaf_status *take_labelled(sheaf__records_reader *in, walk *w, const char *path)
+{
+    const char *rest = path + strlen(w->base) + strlen("/images/");
+    char *label = NULL;
+    if (asprintf(&label, "%s/%.*s.json", w->beside, (int)(strrchr(rest, '.') - rest), rest) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of images");
+    const int64_t at = label_at(w, label);
+    sheaf_status *st = NULL;
+    if (at >= 0) {
+        w->used[at] = true;
+        st = sheaf__records_take_label(in, path, label);
+    } else {
+        in->out->looked_at++;
+        sheaf__complain(in->complaints,
+                        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
+                                                   "its label, %s", label),
+                                    "no such file"));
+    }
+    free(label);
+    return st;
+}
+
+static sheaf_status *take_path(sheaf__records_reader *in, walk *w, const char *path)
+{
+    const size_t base = base_of(path, in->path);
+    sheaf_status *st = base == 0 ? NULL : look_beside(w, path, base);
+    if (st != NULL)
+        return st;
+    return base > 0 && w->beside != NULL ? take_labelled(in, w, path) : take_image(in, path);
+}
+
+/* A label that no image has used lacks it; any other *.json is not read. */
+static sheaf_status *take_left(sheaf__records_reader *in, walk *w)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < w->labels.count && st == NULL; i++) {
+        const char *path = w->labels.at[i], *at = strstr(below(path, in->path), "/labels"), *slash;
+        bool paired = false;
+        if (w->used[i])
+            continue;
+        if (at != NULL && (slash = strchr(at + 1, '/')) != NULL) {
+            st = look_beside(w, path, (size_t)(at - path));
+            paired = st == NULL && w->beside != NULL &&
+                     strncmp(w->beside, path, (size_t)(slash - path)) == 0;
+        }
+        if (!paired)
+            pass(w, path);
+        else
+            sheaf__complain(
+                in->complaints,
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
+                                           "an image of this name in %s/images", w->base),
+                            "none"));
+        in->out->looked_at += paired;
+    }
+    return st;
+}
+
+/* What else lies there may be meant as data, and so may labels beside the folder. */
+static sheaf_status *tell_passed(const sheaf__records_reader *in, const walk *w)
+{
+    char *parent = NULL, *labels = NULL;
+    size_t end = strlen(in->path);
+    if (w->passed > 0)
+        sheaf_warn(in->options->events,
+                   "%s: %" PRId64 " of its entries %s not read, '%s'%s: images are files that end "
+                   "in .jpg, .jpeg, .png or .webp",
+                   in->path, w->passed, w->passed == 1 ? "is" : "are", w->first,
+                   w->passed == 1 ? "" : " and others");
+    while (end > 1 && in->path[end - 1] == '/')
+        end--;
+    if (end < 6 || strncmp(in->path + end - 6, "images", 6) != 0 ||
+        (end > 6 && in->path[end - 7] != '/'))
+        return NULL;
+    sheaf_status *st = sheaf__path_parent(&parent, in->path);
+    if (st == NULL)
+        sheaf_status_free(find_labels(&labels, parent)); /* two: none is meant */
+    if (labels != NULL)
+        sheaf_warn(in->options->events,
+                   "%s lies beside the images and is not read, their names are the answers: "
+                   "--data %s reads it",
+                   labels, parent);
+    free(labels);
+    free(parent);
+    return st;
+}
+
+static void release(walk *w)
+{
+    paths *const lists[] = { &w->images, &w->labels };
+    for (int k = 0; k < 2; k++) {
+        for (int64_t i = 0; i < lists[k]->count; i++)
+            free(lists[k]->at[i]);
+        free(lists[k]->at);
+    }
+    free(w->used);
+    free(w->base);
+    free(w->beside);
+    tdestroy(w->seen, free);
+}
+
 sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
 {
     walk w = { 0 };
@@ -160,13 +380,19 @@ sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
                            : remember(&is_new, &w, &about);
     if (st == NULL)
         st = read_folder(&w, in->path, 0);
-    if (w.count > 0)
-        qsort(w.path, (size_t)w.count, sizeof *w.path, sheaf__by_name);
-    for (int64_t i = 0; i < w.count && st == NULL; i++)
-        st = take_image(in, w.path[i]);
-    for (int64_t i = 0; i < w.count; i++)
-        free(w.path[i]);
-    free(w.path);
-    tdestroy(w.seen, free);
+    w.used = calloc((size_t)w.labels.count + 1, sizeof *w.used);
+    if (st == NULL && w.used == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "list of images");
+    paths *const lists[] = { &w.images, &w.labels };
+    for (int k = 0; k < 2; k++)
+        if (lists[k]->count > 0)
+            qsort(lists[k]->at, (size_t)lists[k]->count, sizeof *lists[k]->at, sheaf__by_name);
+    for (int64_t i = 0; i < w.images.count && st == NULL; i++)
+        st = take_path(in, &w, w.images.at[i]);
+    if (st == NULL)
+        st = take_left(in, &w);
+    if (st == NULL)
+        st = tell_passed(in, &w);
+    release(&w);
     return st;
 }

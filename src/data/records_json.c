@@ -10,18 +10,20 @@
 #include "base/text.h"
 #include "data/json_items.h"
 #include "data/talk_pictures.h"
+#include "data/text_inner.h"
+#include "inputs/places.h"
 #include "inputs/sentencepiece.h"
 
-enum { MAX_TURNS = 1000, NAME = 96 };
-static const char MARK[] = "<image>"; /* LLaVA's, in a turn of the user */
+enum { MAX_TURNS = 1000, NAME = 96, MOST_LABEL = 64 << 20 };
+static const char MARK[] = "<image>"; /* a turn of the user's; inputs/places.h has the others */
 static const char ONE_IMAGE[] = "one image: CogVLM and CogAgent read one, in front of the text";
 
 typedef struct json_reader {
     sheaf__records_reader *in;
-    char *folder; /* that image paths are relative to */
-    int64_t place;
+    char *folder;     /* that image paths are relative to */
+    int64_t place;    /* 0: `folder` is that of a label (records_folder.c), whose image is known */
     char ignored[64]; /* name of the first field that is not read */
-    int64_t ignored_place;
+    int64_t ignored_place, spelled_place; /* spelled: of the first picture that is spelled out */
 } json_reader;
 
 /* A record while it is read; its texts are owned. */
@@ -161,11 +163,15 @@ static sheaf_status *check_image(char **path, const json_reader *r, const draft 
 typedef struct form {
     const char *list, *role, *text;
     const char *user, *assistant; /* as this form calls them */
-    bool parts;                   /* a text may be a list of parts */
 } form;
 
-static const form sharegpt = { "conversations", "from", "value", "human", "gpt", false };
-static const form openai = { "messages", "role", "content", "user", "assistant", true };
+static form form_of(const json_t *record, const char *list)
+{
+    const sheaf__text_words *w = sheaf__text_words_of(
+        json_object_get(record, list),
+        strcmp(list, "messages") == 0 ? &sheaf__text_openai : &sheaf__text_sharegpt);
+    return (form){ list, w->role, w->content, w->user, w->assistant };
+}
 
 static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, const char *name,
                                bool first_query)
@@ -203,10 +209,10 @@ static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, c
     return NULL;
 }
 
-static sheaf_status *take_content(const char **out, draft *d, const json_t *value, const form *f,
-                                  const char *name, bool first_query)
+static sheaf_status *take_content(const char **out, draft *d, const json_t *value, const char *name,
+                                  bool first_query)
 {
-    if (!f->parts || !json_is_array(value))
+    if (!json_is_array(value))
         return take_string(out, value, name);
     sheaf_text text = { 0 };
     sheaf_status *st = NULL;
@@ -234,12 +240,12 @@ static sheaf_status *check_role(const json_t *entry, const form *f, size_t index
     if (role == NULL)
         return sheaf__bad_field(name, "a string, the name of a role", "%s",
                                 json_is_object(entry) ? kind_of(value) : kind_of(entry));
-    const bool user = strcmp(role, "human") == 0 || strcmp(role, "user") == 0;
-    const bool assistant = strcmp(role, "gpt") == 0 || strcmp(role, "assistant") == 0;
+    const char *is = sheaf__text_role(role);
+    const bool user = is != NULL && is[0] == 'u', assistant = is != NULL && is[0] == 'a';
     if (index % 2 == 0 ? user : assistant)
         return NULL;
     char expected[160];
-    if (strcmp(role, "system") == 0)
+    if (is != NULL && is[0] == 's')
         snprintf(expected, sizeof expected,
                  "%s and %s only: CogVLM's templates have no place for other text", f->user,
                  f->assistant);
@@ -291,7 +297,7 @@ static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, co
         sheaf__turn *turn = &d->turn[i / 2];
         const char **to = i % 2 == 0 ? &turn->query : &turn->answer;
         called(name, "%s[%zu].%s", f->list, i, f->text);
-        st = take_content(to, d, json_object_get(entry, f->text), f, name, i == 0);
+        st = take_content(to, d, json_object_get(entry, f->text), name, i == 0);
         if (st == NULL && i % 2 == 1 && sheaf__is_blank(*to))
             st = empty_answer(name, *to);
     }
@@ -299,19 +305,6 @@ static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, co
 }
 
 /* ---- the mark of the image ---- */
-
-/* Takes the mark out, and the blanks that are then at either end, as LLaVA's reader does. */
-static void remove_mark(char *text)
-{
-    static const char blanks[] = " \t\n\v\f\r";
-    char *at = strstr(text, MARK);
-    memmove(at, at + strlen(MARK), strlen(at + strlen(MARK)) + 1);
-    const size_t skip = strspn(text, blanks);
-    size_t n = strlen(text + skip);
-    memmove(text, text + skip, n + 1);
-    while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
-        text[--n] = '\0';
-}
 
 static sheaf_status *no_image(const json_t *record)
 {
@@ -324,40 +317,31 @@ static sheaf_status *no_image(const json_t *record)
     return sheaf_try_this(st, "\"image\": PATH in the record, or a text without <image>");
 }
 
+/* In every form, as in generate and chat: a name of a picture in a user's text is never text. */
 static sheaf_status *take_mark(draft *d, const form *f, const json_t *record)
 {
-    char name[NAME];
+    char name[NAME] = "prompt";
     int64_t marks = 0, where = 0;
     for (int64_t i = 0; i < d->turns; i++) {
-        const int64_t n = sheaf__text_count(d->turn[i].query, MARK);
+        const int64_t n = sheaf__picture_names(d->turn[i].query);
         where = n > 0 ? i : where;
         marks += n;
     }
     if (marks == 0)
         return NULL;
-    called(name, "%s[%" PRId64 "].%s", f->list, 2 * where, f->text);
-    if (marks > 1)
+    if (f != NULL)
+        called(name, "%s[%" PRId64 "].%s", f->list, 2 * where, f->text);
+    if (d->image == NULL)
+        return no_image(record);
+    if (marks > 1 || d->placed)
         return sheaf__bad_field(name, ONE_IMAGE,
-                                "more than one image: %" PRId64 " times %s in the user's texts",
-                                marks, MARK);
+                                "more than one image: %" PRId64 " times %s in the user's texts%s",
+                                marks, MARK, d->placed ? ", and a part" : "");
     if (where > 0)
         return sheaf__bad_field(name, "the image in the first turn", "%s in turn %" PRId64, MARK,
                                 where + 1);
-    if (d->image == NULL)
-        return no_image(record);
-    remove_mark((char *)d->turn[0].query);
+    sheaf__picture_name_remove((char *)d->turn[0].query);
     return NULL;
-}
-
-/* Where <image> is text: but not if a field's name is misspelt. */
-static sheaf_status *check_lost(const draft *d, const json_t *record)
-{
-    bool marked = false;
-    for (int64_t i = 0; i < d->turns; i++)
-        marked = marked || sheaf__text_count(d->turn[i].query, MARK) > 0;
-    return marked && d->image == NULL && sheaf__talk_pictures_meant(record) != NULL
-               ? no_image(record)
-               : NULL;
 }
 
 /* ---- one record ---- */
@@ -388,23 +372,46 @@ static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
     return NULL;
 }
 
-static const char *const known[] = { "prompt", "conversations", "messages", "completion",
-                                     "answer", "image",         "images",   "id" };
+static const char *const known[] = { "prompt",   "conversations", "messages",
+                                     "captions", "completion",    "answer",
+                                     "image",    "images",        "id" };
+enum { FORMS = 4 };
+
+/* What is said of an image and answers no question: --query is the question. */
+static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
+{
+    const json_t *one = json_array_get(list, 0);
+    const char *query = r->in->options->query;
+    if (json_array_size(list) != 1)
+        return sheaf__bad_field("captions", "a list of one caption", "%s of %zu", kind_of(list),
+                                json_array_size(list));
+    if (query == NULL)
+        return sheaf_try_this(
+            sheaf__bad_field("captions", "a question beside it, that captions answer", "none"),
+            "--query 'Describe the image.', which all of them are answers to");
+    d->turn = calloc(1, sizeof *d->turn);
+    if (d->turn == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    d->turns = 1;
+    d->turn->query = strdup(query);
+    if (d->turn->query == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    sheaf_status *st =
+        take_string(&d->turn->answer, json_object_get(one, "content"), "captions[0].content");
+    if (st == NULL && sheaf__is_blank(d->turn->answer))
+        st = empty_answer("captions[0].content", d->turn->answer);
+    return st;
+}
 
 static void note_other_fields(json_reader *r, json_t *record)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach(record, key, value)
-    {
-        bool is_known = r->ignored_place != 0;
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            is_known = is_known || strcmp(key, known[i]) == 0;
-        if (!is_known) {
-            snprintf(r->ignored, sizeof r->ignored, "%s", key);
-            r->ignored_place = r->place;
-        }
+    const char *key = sheaf__text_other_field(record, known, sizeof known / sizeof *known);
+    if (r->ignored_place == 0 && *key != '\0') {
+        snprintf(r->ignored, sizeof r->ignored, "%s", key);
+        r->ignored_place = r->place;
     }
+    if (r->spelled_place == 0 && sheaf__talk_pictures_spelled(record))
+        r->spelled_place = r->place;
 }
 
 static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
@@ -413,11 +420,11 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
         "an object with \"prompt\" and \"completion\", with \"conversations\", or with \"messages\"";
     if (!json_is_object(record))
         return sheaf__bad_field(NULL, forms, "%s", kind_of(record));
-    int given = 0, last = -1;
-    for (int i = 0; i < 3; i++)
+    int given = 0, which = -1;
+    for (int i = 0; i < FORMS; i++)
         if (json_object_get(record, known[i]) != NULL) {
             given++;
-            last = i;
+            which = i;
         }
     if (given != 1)
         return sheaf__bad_field(NULL, forms, given == 0 ? "none of them" : "more than one of them");
@@ -426,12 +433,14 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
         st = take_image_field(d, record, "images");
     if (st != NULL)
         return st;
-    const form *f = last == 1 ? &sharegpt : &openai;
-    st =
-        last == 0 ? take_pair(r, d, record) : take_turns(r, d, json_object_get(record, f->list), f);
-    if (st != NULL)
-        return st;
-    return last == 1 || (last == 2 && d->field) ? take_mark(d, f, record) : check_lost(d, record);
+    if (which == 0 || which == FORMS - 1) {
+        st = which == 0 ? take_pair(r, d, record)
+                        : take_caption(r, d, json_object_get(record, "captions"));
+        return st == NULL ? take_mark(d, NULL, record) : st;
+    }
+    const form f = form_of(record, known[which]);
+    st = take_turns(r, d, json_object_get(record, f.list), &f);
+    return st == NULL ? take_mark(d, &f, record) : st;
 }
 
 static sheaf_status *take_record(json_reader *r, json_t *record)
@@ -485,5 +494,42 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
     if (st == NULL && r.ignored_place != 0)
         sheaf_warn(in->options->events, "%s: %s %" PRId64 ": field '%s' is not used", in->path,
                    in->out->unit, r.ignored_place, r.ignored);
+    if (st == NULL && r.spelled_place != 0)
+        sheaf_warn(in->options->events, "%s: %s %" PRId64 ": %s", in->path, in->out->unit,
+                   r.spelled_place, SHEAF__PICTURE_IS_TEXT);
     return st;
+}
+
+/* The path of the label comes before what is wrong with it. */
+sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *image,
+                                        const char *label)
+{
+    json_reader r = { .in = in };
+    draft d = { .images = 1, .field = true };
+    json_t *record = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    in->out->looked_at++;
+    d.image = strdup(image);
+    sheaf_status *st = d.image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set")
+                                       : sheaf__file_read_all(&text, &size, label, MOST_LABEL);
+    if (st == NULL)
+        st = sheaf_in(sheaf__record_parse(&record, text, size), "%s", label);
+    if (st == NULL)
+        st = sheaf_in(fill(&r, &d, record), "%s", label);
+    if (st == NULL)
+        st = sheaf__records_put(in->out, 0, image, d.turn, d.turns);
+    if (st == NULL && !in->told) {
+        note_other_fields(&r, record);
+        in->told = r.ignored[0] != '\0' || r.spelled_place != 0;
+        if (r.ignored[0] != '\0')
+            sheaf_warn(in->options->events, "%s: field '%s' is not used", label, r.ignored);
+    }
+    json_decref(record);
+    free(text);
+    release(&d);
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf__complain(in->complaints, st);
+    return NULL;
 }

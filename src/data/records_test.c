@@ -124,6 +124,97 @@ static void test_folder__all_bad_images_are_told(void **state)
     sheaf__records_release(&r);
 }
 
+static void hear(void *self, const sheaf_event *event)
+{
+    if (event->kind == SHEAF_EVENT_WARNING)
+        strncat(self, event->text, 999 - strlen(self));
+}
+
+#define TALK                                                                                       \
+    "{\"conversations\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
+
+/* Upstream's SFT data (CogVLM, dataset.md): a conversation or a caption for each image. */
+static void test_folder__labels_beside_images_are_the_records(void **state)
+{
+    static const char *const folder[] = { "sft",
+                                          "sft/one",
+                                          "sft/one/images",
+                                          "sft/one/labels",
+                                          "sft/two",
+                                          "sft/two/images",
+                                          "sft/two/labels_en",
+                                          "sft/two/images/sub",
+                                          "sft/two/labels_en/sub" };
+    char said[1000] = "";
+    const sheaf_events events = { hear, said };
+    const sheaf__records_options asks = { .query = "Say", .events = &events };
+    for (size_t i = 0; i < ARRAY_LEN(folder); i++)
+        mkdir(at(folder[i]), 0777);
+    put(at("sft/one/images/1.jpg"), "");
+    put(at("sft/one/images/2.x.png"), "");
+    put(at("sft/one/labels/1.json"), TALK);
+    put(at("sft/one/labels/2.x.json"),
+        "{\"captions\": [{\"role\": \"caption\", \"content\": \"C\"}]}");
+    put(at("sft/two/images/sub/3.jpg"), "");
+    put(at("sft/two/labels_en/sub/3.json"),
+        "{\"license\": 1, \"prompt\": \"P<image>\", \"completion\": \"D\"}");
+    put(at("sft/4.jpg"), "");
+    sheaf__records r;
+    CHECK_OK(sheaf__records_read(&r, at("sft"), &asks, NULL));
+    assert_int_equal(r.count, 4);
+    check_record(nth(&r, 0), "4.jpg", "Say", "4");
+    check_record(nth(&r, 1), "1.jpg", "Q", "A");
+    check_record(nth(&r, 2), "2.x.png", "Say", "C");
+    check_record(nth(&r, 3), "3.jpg", "P", "D");
+    assert_non_null(strstr(said, "sft/two/labels_en/sub/3.json: field 'license' is not used"));
+    sheaf__records_release(&r);
+    said[0] = '\0';
+    CHECK_OK(sheaf__records_read(&r, at("sft/one/images/"), &asks, NULL));
+    check_record(nth(&r, 0), "1.jpg", "Say", "1");
+    assert_non_null(strstr(said, "sft/one/labels lies beside the images and is not read"));
+    sheaf__records_release(&r);
+    /* what lacks the other, or holds none */
+    put(at("sft/one/images/5.jpg"), "");
+    put(at("sft/one/labels/6.json"), TALK);
+    put(at("sft/one/labels/1.json"), "[]");
+    static const char *const part[] = { "3 of 6 records are bad",
+                                        "images/5.jpg: expected its label, ",
+                                        "one/labels/6.json: expected an image of this name in ",
+                                        "one/labels/1.json: not a record" };
+    for (size_t i = 0; i < ARRAY_LEN(part); i++) {
+        CHECK_FAILS(sheaf__records_read(&r, at("sft"), &asks, NULL), SHEAF_E_DATA, part[i]);
+        sheaf__records_release(&r);
+    }
+    mkdir(at("sft/two/labels_zh"), 0777);
+    CHECK_FAILS(sheaf__records_read(&r, at("sft/two"), &asks, NULL), SHEAF_E_DATA,
+                "one folder of labels beside images | labels_en and labels_zh | call the one");
+    sheaf__records_release(&r);
+}
+
+static void test_folder__what_is_not_read_is_told(void **state)
+{
+    char said[1000] = "";
+    const sheaf_events events = { hear, said };
+    const sheaf__records_options options = { .events = &events };
+    sheaf__records r;
+    mkdir(at("mixed"), 0777);
+    mkdir(at("mixed/.ipynb_checkpoints"), 0777);
+    put(at("mixed/1.jpg"), "");
+    CHECK_OK(sheaf__records_read(&r, at("mixed"), &options, NULL));
+    assert_non_null(strstr(said, "mixed: 1 of its entries is not read, '"));
+    assert_non_null(strstr(said, "mixed/.ipynb_checkpoints': images are files that end in .jpg"));
+    sheaf__records_release(&r);
+    static const char *const other[] = { "mixed/2.tiff", "mixed/3.gif", "mixed/4.json",
+                                         "mixed/.ipynb_checkpoints/1-checkpoint.jpg" };
+    for (size_t i = 0; i < ARRAY_LEN(other); i++)
+        put(at(other[i]), "");
+    said[0] = '\0';
+    CHECK_OK(sheaf__records_read(&r, at("mixed"), &options, NULL));
+    assert_int_equal(r.count, 1);
+    assert_non_null(strstr(said, "4 of its entries are not read, '"));
+    sheaf__records_release(&r);
+}
+
 /* ---- JSON ---- */
 
 static void read_ok(sheaf__records *r, const char *text, const sheaf__records_options *options)
@@ -145,13 +236,17 @@ static void test_json__every_form_is_read(void **state)
         "{\"image\": \"pics/1.jpg\", \"conversations\": [{\"from\": \"human\", \"value\": \"What?\\n<image>\"}, {\"from\": \"gpt\", \"value\": \"<image>\"},"
         " {\"from\": \"human\", \"value\": \"And?\"}, {\"from\": \"gpt\", \"value\": \"No.\"}]}\n"
         "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"file://pics/2.png\"}},"
-        " {\"type\": \"text\", \"text\": \"Say <image>\"}, {\"type\": \"text\", \"text\": \" twice\"}]}, {\"role\": \"assistant\", \"content\": \"x\"}]}\n"
+        " {\"type\": \"text\", \"text\": \"Say it\"}, {\"type\": \"text\", \"text\": \" twice\"}]}, {\"role\": \"assistant\", \"content\": \"x\"}]}\n"
         "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": \"pics/2.png\"}]}, {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"y\"}]}]}\n"
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"no <image>\"}, {\"role\": \"assistant\", \"content\": \"z\"}]}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"no <images>\"}, {\"role\": \"assistant\", \"content\": \"z\"}]}\n"
         "{\"images\": [\"pics/2.png\"], \"messages\": [{\"role\": \"user\", \"content\": \"<image>one\"}, {\"role\": \"assistant\", \"content\": \"w\"}]}\n"
         "{\"image\": \"pics/2.png\", \"prompt\": \"<image><EOI></s>\", \"answer\": \"text stays text\"}\n"
         "{\"images\": [\"pics/1.jpg\"], \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": null}, {\"type\": \"text\", \"text\": \"two\"}]},"
-        " {\"role\": \"assistant\", \"content\": \"v\"}]}",
+        " {\"role\": \"assistant\", \"content\": \"v\"}]}\n"
+        /* words of the other form, and roles by their other names */
+        "{\"image\": \"pics/1.jpg\", \"conversations\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}\n"
+        "{\"image\": \"pics/2.png\", \"messages\": [{\"from\": \"human\", \"value\": \"<image>\\nQ\"}, {\"from\": \"chatgpt\", \"value\": \"A\"}]}\n"
+        "{\"image\": \"pics/2.png\", \"prompt\": \"what?\\n<image_00>\", \"answer\": \"A\"}",
         &for_training);
     static const struct {
         const char *image, *query, *answer;
@@ -161,12 +256,15 @@ static void test_json__every_form_is_read(void **state)
         { "2.png", "", "cd", 1, 4 },
         { "1.jpg", "What?", "It.", 1, 5 },
         { "1.jpg", "And?", "No.", 2, 6 },
-        { "2.png", "Say <image> twice", "x", 1, 7 },
+        { "2.png", "Say it twice", "x", 1, 7 },
         { "2.png", "", "y", 1, 8 },
-        { NULL, "no <image>", "z", 1, 9 },
+        { NULL, "no <images>", "z", 1, 9 },
         { "2.png", "one", "w", 1, 10 },
-        { "2.png", "<image><EOI></s>", "text stays text", 1, 11 },
+        { "2.png", "<EOI></s>", "text stays text", 1, 11 },
         { "1.jpg", "two", "v", 1, 12 },
+        { "1.jpg", "Q", "A", 1, 13 },
+        { "2.png", "Q", "A", 1, 14 },
+        { "2.png", "what?", "A", 1, 15 },
     };
     assert_int_equal(r.count, ARRAY_LEN(want));
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
@@ -253,6 +351,17 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
           "field 'image' | one image: CogVLM" },
         { "{\"image\": \"pics/1.jpg\", \"images\": [\"pics/2.png\"], \"prompt\": \"a\", \"answer\": \"b\"}",
           "field 'images[0]' | one image: CogVLM" },
+        { "{\"prompt\": \"no <image>\", \"answer\": \"b\"}",
+          "field 'image' | the path of the image that the text marks by <image> | no such field" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"no <image_1>\"}, {\"role\": "
+          "\"assistant\", \"content\": \"c\"}]}",
+          "field 'image' | the path of the image that the text marks by <image> | no such field" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, {\"type\": "
+          "\"text\", \"text\": \"<image>\"}]}, {\"role\": \"assistant\", \"content\": \"c\"}], "
+          "\"image\": \"pics/1.jpg\"}",
+          "field 'messages[0].content' | one image: CogVLM" },
+        { "{\"captions\": [{\"role\": \"caption\", \"content\": \"c\"}], \"image\": \"pics/1.jpg\"}",
+          "field 'captions' | a question beside it, that captions answer | none | --query" },
         { "{\"conversations\": [" HUMAN "]}", "field 'conversations' | an answer at the end" },
         { "{\"conversations\": []}", "1 to 2000 entries" },
         { "{\"conversations\": {}}", "field 'conversations' | a list | an object" },
@@ -462,6 +571,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder__images_come_in_the_order_of_their_paths),
         cmocka_unit_test(test_folder__links_are_followed_and_circles_end),
+        cmocka_unit_test(test_folder__labels_beside_images_are_the_records),
+        cmocka_unit_test(test_folder__what_is_not_read_is_told),
         cmocka_unit_test(test_folder__all_bad_images_are_told),
         cmocka_unit_test(test_json__every_form_is_read),
         cmocka_unit_test(test_json__an_array_is_read_entry_by_entry),

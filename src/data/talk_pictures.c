@@ -11,6 +11,7 @@
 #include "base/no_memory.h"
 #include "base/text.h"
 #include "data/complaints.h"
+#include "data/text_inner.h"
 
 enum { MOST = 1000 };
 
@@ -115,6 +116,47 @@ const char *sheaf__talk_pictures_meant(const json_t *record)
     {
         if (sheaf__nearest(key, names, sizeof names / sizeof *names) != NULL)
             return key;
+    }
+    return NULL;
+}
+
+/* Also of a list of parts, or of messages that are no answers. */
+static bool spells(const json_t *value)
+{
+    const char *text = json_string_value(value), *at = text == NULL ? NULL : strstr(text, "<img>");
+    if (at != NULL && strstr(at, "</img>") != NULL)
+        return true;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        static const char *const keys[] = { "content", "value", "text" };
+        const json_t *one = json_array_get(value, i), *role = json_object_get(one, "role");
+        const char *who = json_string_value(role != NULL ? role : json_object_get(one, "from"));
+        const char *is = who == NULL ? NULL : sheaf__text_role(who);
+        for (size_t k = 0; k < 3 && (is == NULL || is[0] != 'a'); k++)
+            if (spells(json_object_get(one, keys[k])))
+                return true;
+    }
+    return false;
+}
+
+bool sheaf__talk_pictures_spelled(const json_t *record)
+{
+    static const char *const asks[] = { "prompt", "instruction", "input", "messages",
+                                        "conversations" };
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
+        if (spells(json_object_get(record, asks[i])))
+            return true;
+    return false;
+}
+
+const char *sheaf__talk_pictures_field(const json_t *record)
+{
+    static const char *const names[] = { "image", "images" };
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(record, names[i]);
+        if (value != NULL && !json_is_null(value) &&
+            !(json_is_array(value) && json_array_size(value) == 0) &&
+            !(json_is_string(value) && json_string_length(value) == 0))
+            return names[i];
     }
     return NULL;
 }

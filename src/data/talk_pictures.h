@@ -47,6 +47,14 @@ sheaf_status *sheaf__talk_pictures_take(sheaf__viewed **out, sheaf__talk_picture
 /* sheaf__talk_pictures_meant - a field of a record that was perhaps meant to be "image" or
  * "images", of one that has neither; NULL. Borrowed from the record. */
 const char *sheaf__talk_pictures_meant(const json_t *record);
+/* sheaf__talk_pictures_spelled - does a question of a record spell a picture out,
+ * "<img>a.png</img>", as programs of other families have it? It is read as text. */
+bool sheaf__talk_pictures_spelled(const json_t *record);
+#define SHEAF__PICTURE_SPELLED "<img>"
+#define SHEAF__PICTURE_IS_TEXT                                                                     \
+    "'<img>...</img>' in a question is read as text: a picture stands in a field \"image\""
+/* sheaf__talk_pictures_field - the field of a record that gives a picture; NULL: none. */
+const char *sheaf__talk_pictures_field(const json_t *record);
 void sheaf__talk_pictures_release(sheaf__talk_pictures *pictures);
 
 #endif

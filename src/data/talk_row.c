@@ -112,6 +112,7 @@ sheaf_status *sheaf__talk_row_read(sheaf__talk_row *out, const sheaf__talk_reade
     if (st == NULL)
         st = make_row(out, &t);
     memcpy(out->ignored, t.record.ignored, sizeof out->ignored);
+    out->lost = t.record.lost;
     sheaf__talk_pictures_release(&t.pictures);
     free(t.message);
     sheaf__text_record_release(&t.record);

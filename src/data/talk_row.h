@@ -29,6 +29,7 @@ typedef struct sheaf__talk_row {
     sheaf__viewed *picture; /* [pictures], as they stand in the text */
     int64_t pictures;
     char ignored[64]; /* name of a field that is not read, or "" */
+    const char *lost; /* as sheaf__text_record has it */
 } sheaf__talk_row;
 
 /* sheaf__talk_row_read - errors: SHEAF_E_DATA (field), those of pictures,

@@ -15,6 +15,9 @@ extern const sheaf__text_words sheaf__text_openai, sheaf__text_sharegpt;
 /* Those of a list: the usual ones, or the others where only they fit its first message. */
 const sheaf__text_words *sheaf__text_words_of(const json_t *list, const sheaf__text_words *usual);
 
+/* sheaf__text_role - "user", "assistant" or "system", by any name it is read under; NULL: none. */
+const char *sheaf__text_role(const char *given);
+
 /* The kind of a value, "a string", for messages; is a text nothing but blanks? */
 const char *sheaf__text_kind(const json_t *value);
 bool sheaf__text_blank(const char *text, size_t size);

@@ -121,8 +121,7 @@ void sheaf__text_put(sheaf__text_record *r, const char *role, sheaf__text_piece 
     r->message[r->messages++] = (sheaf__text_message){ role, content.at, content.size, trained };
 }
 
-/* NULL: none that is read. */
-static const char *role_of(const char *given)
+const char *sheaf__text_role(const char *given)
 {
     static const char *const names[][2] = {
         { "user", "user" },       { "human", "user" },        { "assistant", "assistant" },
@@ -239,7 +238,7 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
         return sheaf__bad_field(name, "a string, the name of a role", "%s",
                                 json_is_object(entry) ? sheaf__text_kind(value)
                                                       : sheaf__text_kind(entry));
-    const char *given = json_string_value(value), *role = role_of(given);
+    const char *given = json_string_value(value), *role = sheaf__text_role(given);
     sheaf_status *st = check_turn(r, role, given, w, name, index == 0);
     if (st == NULL)
         st = check_beside(entry, list, index);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
+#include "data/talk_pictures.h"
 #include "data/text_inner.h"
 
 /* ---- instruction, input and output ---- */
@@ -248,7 +249,6 @@ const char *sheaf__text_other_field(json_t *record, const char *const *known, in
     return "";
 }
 
-/* Who asks tells of pictures that a model does not read. */
 static void find_ignored(sheaf__text_record *r, json_t *record)
 {
     enum { FIELDS = sizeof forms->fields / sizeof *forms->fields };
@@ -258,10 +258,11 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
         known[n] = forms[r->form].fields[n];
         n++;
     }
-    if (r->pictures || r->asked) {
-        known[n++] = "image";
-        known[n++] = "images";
-    }
+    known[n++] = "image";
+    known[n++] = "images";
+    r->lost = r->pictures ? NULL : sheaf__talk_pictures_field(record);
+    if (r->lost == NULL && sheaf__talk_pictures_spelled(record))
+        r->lost = SHEAF__PICTURE_SPELLED;
     snprintf(r->ignored, sizeof r->ignored, "%s", sheaf__text_other_field(record, known, n));
 }
 
@@ -325,10 +326,11 @@ sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool
     return take_record(out);
 }
 
-void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json)
+void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json, bool pictures)
 {
     const json_t *list = json_object_get(json, "messages");
-    *out = (sheaf__text_record){ .asked = true, .form = SHEAF__FORM_MESSAGES };
+    *out =
+        (sheaf__text_record){ .asked = true, .pictures = pictures, .form = SHEAF__FORM_MESSAGES };
     if (list == NULL) {
         list = json_object_get(json, "conversations");
         out->form = SHEAF__FORM_CONVERSATIONS;

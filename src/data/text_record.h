@@ -46,6 +46,8 @@ typedef struct sheaf__text_record {
     bool asked;       /* its last answer may be missing */
     bool pictures;    /* "image" and "images" are read, by others */
     char ignored[64]; /* name of a field that is not read, or "" */
+    /* of a picture that is not read: its field, or SHEAF__PICTURE_SPELLED; NULL: none */
+    const char *lost;
     json_t *json;
     char **owned; /* texts that were put together */
     int64_t nowned;
@@ -62,9 +64,9 @@ sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json
  * end may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt"
  * is not read. */
 sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures);
-/* sheaf__text_list_ignored - `form` and `ignored` alone, of a record of messages or conversations
- * that another reader has read. */
-void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json);
+/* sheaf__text_list_ignored - `form`, `ignored` and `lost` alone, of a record of messages or
+ * conversations that another reader has read. */
+void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json, bool pictures);
 /* sheaf__text_other_field - the first field that is none of known[n], which a NULL may end, nor
  * "id"; "": none. Borrowed from the record. */
 const char *sheaf__text_other_field(json_t *record, const char *const *known, int n);

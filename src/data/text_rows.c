@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "data/row_cache.h"
+#include "data/talk_pictures.h"
 
 static sheaf_status *reserve(sheaf_data *data, int64_t tokens)
 {
@@ -134,4 +135,14 @@ void sheaf__ignored_warn(const sheaf__ignored *ignored, const sheaf_events *even
 {
     if (ignored->field[0] != '\0')
         sheaf_warn(events, "%s: field '%s' is not used", ignored->where, ignored->field);
+}
+
+void sheaf__lost_warn(const sheaf__ignored *lost, const sheaf_config *config,
+                      const sheaf_events *events)
+{
+    if (strcmp(lost->field, SHEAF__PICTURE_SPELLED) == 0)
+        sheaf_warn(events, "%s: %s", lost->where, SHEAF__PICTURE_IS_TEXT);
+    else if (lost->field[0] != '\0')
+        sheaf_warn(events, "%s: field '%s' is not used: %s has no pictures", lost->where,
+                   lost->field, sheaf_family_name(config->family));
 }

@@ -24,6 +24,9 @@ typedef struct sheaf__ignored {
 void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char *unit,
                          int64_t place);
 void sheaf__ignored_warn(const sheaf__ignored *ignored, const sheaf_events *events);
+/* sheaf__lost_warn - of the first picture that is not read, as sheaf__text_record has it. */
+void sheaf__lost_warn(const sheaf__ignored *lost, const sheaf_config *config,
+                      const sheaf_events *events);
 
 struct sheaf__row_cache_writer;
 typedef struct sheaf__row_writer {

@@ -62,7 +62,7 @@ static sheaf_status *check_one(const json_t *record)
         "take one of them out: which is to be answered is not said");
 }
 
-static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *system)
+static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *system, bool pictures)
 {
     const sheaf__messages *m = &out->list;
     sheaf_status *st = sheaf__messages_read(&out->list, record);
@@ -70,7 +70,7 @@ static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *sy
         st = begin(out, m->count, system, m->message[0].role);
     if (st != NULL)
         return st;
-    sheaf__text_list_ignored(&out->record, record);
+    sheaf__text_list_ignored(&out->record, record, pictures);
     memcpy(out->said + out->n, m->message, (size_t)m->count * sizeof *out->said);
     out->n += m->count;
     return take_expected(out, "messages");
@@ -113,7 +113,7 @@ sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *s
     sheaf_status *st = check_one(record);
     if (st != NULL)
         return st;
-    return is_list(record) ? take_list(out, record, system)
+    return is_list(record) ? take_list(out, record, system, pictures)
                            : take_record(out, record, system, pictures);
 }
 

@@ -25,13 +25,13 @@ typedef struct lines {
     sheaf__complaints complaints;
     char *folder; /* that pictures are relative to */
     int64_t count;
-    bool told; /* of a picture that is not seen */
-    sheaf__ignored ignored;
+    sheaf__ignored ignored, lost;
 } lines;
 
-static void ignore(lines *l, const char *field)
+static void ignore(lines *l, const char *field, const char *lost)
 {
     sheaf__ignored_keep(&l->ignored, field, l->items.unit, l->items.place);
+    sheaf__ignored_keep(&l->lost, lost, l->items.unit, l->items.place);
 }
 
 /* What a record asks, with its pictures where they stand in conversations. */
@@ -50,7 +50,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     }
     if (st == NULL)
         st = sheaf__asked_read(&a, record, system, w->placed);
-    ignore(l, a.record.ignored);
+    ignore(l, a.record.ignored, a.record.lost);
     if (st == NULL && w->placed)
         st = sheaf__prompts_shown(p, w, a.said, a.n, a.expected, &pictures);
     else if (st == NULL && a.text)
@@ -62,25 +62,11 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     return st;
 }
 
-/* The field of a record that gives a picture, or NULL. */
-static const char *picture_field(const json_t *record)
-{
-    static const char *const names[] = { "image", "images" };
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(record, names[i]);
-        if (value != NULL && !json_is_null(value) &&
-            !(json_is_array(value) && json_array_size(value) == 0) &&
-            !(json_is_string(value) && json_string_length(value) == 0))
-            return names[i];
-    }
-    return NULL;
-}
-
 static sheaf_status *add_tokens(lines *l, json_t *record)
 {
     static const char *const known[] = { "tokens", "completion" };
     char shown[96];
-    const char *field = picture_field(record);
+    const char *field = sheaf__talk_pictures_field(record);
     const json_t *completion = json_object_get(record, "completion");
     const char *expected = json_string_value(completion);
     if (field != NULL)
@@ -92,7 +78,7 @@ static sheaf_status *add_tokens(lines *l, json_t *record)
                                 sheaf__json_show(shown, completion));
     sheaf_status *st =
         sheaf__text_whole(expected, json_string_length(completion), "field 'completion'");
-    ignore(l, sheaf__text_other_field(record, known, 2));
+    ignore(l, sheaf__text_other_field(record, known, 2), NULL);
     return st == NULL
                ? sheaf__prompts_add_ids(l->prompts, json_object_get(record, "tokens"), expected)
                : st;
@@ -123,13 +109,6 @@ static void add_line(lines *l)
     sheaf_status *st = sheaf__record_parse(&record, items->text, items->size);
     if (st == NULL)
         st = add_json(l, record);
-    if (st == NULL && !l->wording->placed && !l->told && picture_field(record) != NULL) {
-        sheaf_warn(l->from->events,
-                   "%s: %s %" PRId64 ": field '%s' is not used: %s has no pictures", items->path,
-                   items->unit, items->place, picture_field(record),
-                   sheaf_family_name(l->wording->config->family));
-        l->told = true;
-    }
     json_decref(record);
     l->count++;
     sheaf__complain(&l->complaints, sheaf_in(st, "%s %" PRId64, items->unit, items->place));
@@ -171,6 +150,8 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
     sheaf__text_sources_release(&sources);
     if (st == NULL)
         sheaf__ignored_warn(&l.ignored, from->events);
+    if (st == NULL)
+        sheaf__lost_warn(&l.lost, w->config, from->events);
     return st;
 }
 

@@ -9,6 +9,8 @@
 #include "base/no_memory.h"
 #include "base/text.h"
 
+enum { NAME_MOST = 64 }; /* bytes of a name, where they must not be counted to the end */
+
 typedef struct placing {
     sheaf__placed *out;
     const sheaf__picture_form *form;
@@ -89,6 +91,32 @@ size_t sheaf__is_picture_name(const char *text, size_t size)
         for (n++; n < size && text[n] >= '0' && text[n] <= '9';)
             n++;
     return n < size && text[n] == '>' ? n + 1 : 0;
+}
+
+int64_t sheaf__picture_names(const char *text)
+{
+    int64_t n = 0;
+    for (const char *at = text; (at = strchr(at, '<')) != NULL; at++)
+        n += sheaf__is_picture_name(at, strnlen(at, NAME_MOST)) > 0;
+    return n;
+}
+
+void sheaf__picture_name_remove(char *text)
+{
+    static const char blanks[] = " \t\n\v\f\r";
+    char *at = text;
+    while ((at = strchr(at, '<')) != NULL &&
+           sheaf__is_picture_name(at, strnlen(at, NAME_MOST)) == 0)
+        at++;
+    if (at == NULL)
+        return;
+    const char *rest = at + sheaf__is_picture_name(at, strnlen(at, NAME_MOST));
+    memmove(at, rest, strlen(rest) + 1);
+    const size_t skip = strspn(text, blanks);
+    size_t n = strlen(text + skip);
+    memmove(text, text + skip, n + 1);
+    while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
+        text[--n] = '\0';
 }
 
 /* The picture that is called as `text` begins, of several the first that stands nowhere yet, and

@@ -58,5 +58,11 @@ void sheaf__placed_release(sheaf__placed *placed);
 /* sheaf__is_picture_name - "<image>", or "<image_" digits ">", at the beginning of `text`: its
  * length, or 0. */
 size_t sheaf__is_picture_name(const char *text, size_t size);
+/* sheaf__picture_names - how many of them stand in a text. */
+int64_t sheaf__picture_names(const char *text);
+/* sheaf__picture_name_remove - of models that read one picture, in front of all text: takes its
+ * name out of a text that has one, and the blanks that are then at either end, as LLaVA's reader
+ * does. */
+void sheaf__picture_name_remove(char *text);
 
 #endif

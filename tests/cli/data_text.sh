@@ -51,6 +51,19 @@ for other in c.jsonl.xz C.JSONL more; do
 done
 touch "$work/parts/.index" "$work/parts/README.md" "$work/parts/c.csv"
 train "or counted" "2 of its entries are not read, '(README.md|c.csv)' and others" folder_two --data "$work/parts"
+# ---- pictures, which this model does not read ----
+asks='{"role": "assistant", "content": "a"}]'
+echo '{"extra": 1, "messages": [{"role": "user", "content": "q"}, '"$asks}" >"$work/seen.jsonl"
+echo '{"image": "a.png", "messages": [{"role": "user", "content": "<image>q"}, '"$asks}" >>"$work/seen.jsonl"
+echo '{"messages": [{"role": "user", "content": [{"type": "text", "text": "<img>a.png</img>q"}]}, '"$asks, \"images\": []}" >>"$work/seen.jsonl"
+echo '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "<img>a.png</img>"}]}' >"$work/written.jsonl"
+train "a text model's records with pictures" "line 1: field 'extra' is not used.*line 2: field 'image' is not used: llama has no pictures" lost --data "$work/seen.jsonl"
+tail -n 1 "$work/seen.jsonl" >"$work/spelled.jsonl"
+train "or with one that is spelled out" "line 1: '<img>...</img>' in a question is read as text" spelled --data "$work/spelled.jsonl"
+runs "so it is where they are asked" 0 "line 1: '<img>...</img>' in a question is read as text" generate --model "$work/model" --data "$work/spelled.jsonl" --max-new 2
+train "an answer may write one" . written --data "$work/written.jsonl"
+check "without a word" bash -c "! grep -q 'img' '$work/stderr'"
+
 # ---- what the stored program writes otherwise than the template it was taken for ----
 cp -r "$work/model" "$work/stored"
 cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"

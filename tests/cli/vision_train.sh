@@ -48,7 +48,7 @@ same "the same adapter with two towers" "$work/a1/adapter" "$work/a2/adapter"
 cat >"$work/llava.jsonl" <<'END'
 {"id": 1, "image": "caps/1234.png", "conversations": [{"from": "human", "value": "<image>\nWhich digits?"}, {"from": "gpt", "value": "1234"}]}
 {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "caps/0.png"}}, {"type": "text", "text": "Which digits?"}]}, {"role": "assistant", "content": "0"}]}
-{"prompt": "No picture, <image> is text here", "completion": "yes"}
+{"prompt": "No picture, <images> is text here", "completion": "yes"}
 END
 runs "records" 0 . train --model "$model" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --out "$work/j1"
 runs "records on three ranks" 0 . train --model "$model" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --out "$work/j3" --tp 3
@@ -62,6 +62,42 @@ done
 check "have the same loss" test -n "$(json_number "$work/pad-file/metrics.jsonl" loss)" -a "$(json_number "$work/pad-file/metrics.jsonl" loss)" = "$(json_number "$work/pad-micro-batch/metrics.jsonl" loss)"
 runs "text alone is not for two towers" 3 'llava.jsonl: line 3: image.*expected: +one: the cross-attention of cogagent' \
     train --model "$agent" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --out "$work/none"
+
+# ---- one rule for marks, in every form and in generate and chat ----
+echo '{"image": "caps/0.png", "prompt": "Which digits?", "completion": "0"}' >"$work/bare.jsonl"
+echo '{"image": "caps/0.png", "prompt": "<image>\nWhich digits?", "completion": "0"}' >"$work/marked.jsonl"
+echo '{"image": "caps/0.png", "conversations": [{"role": "user", "content": "Which digits? <image>"}, {"role": "assistant", "content": "0"}]}' >"$work/roles.jsonl"
+echo '{"prompt": "<image>\nWhich digits?", "completion": "0"}' >"$work/lost.jsonl"
+echo '{"image": "caps/0.png", "prompt": "<img>caps/0.png</img> Which?", "completion": "0"}' >"$work/spelled.jsonl"
+runs "a question without a mark" 0 '"loss"' eval --model "$model" "${words[@]}" --data "$work/bare.jsonl" --json
+loss=$(json_number "$work/stdout" loss)
+for form in marked roles; do
+    runs "$form" 0 '"loss"' eval --model "$model" "${words[@]}" --data "$work/$form.jsonl" --json
+    check "is the same" test "$(json_number "$work/stdout" loss)" = "$loss"
+done
+runs "a mark without a picture" 3 "line 1: field 'image'.*marks by <image>" eval --model "$model" "${words[@]}" --data "$work/lost.jsonl"
+runs "a picture that is spelled out" 0 "warning: .*line 1: '<img>...</img>' in a question is read as text" eval --model "$model" "${words[@]}" --data "$work/spelled.jsonl"
+for m in "$model" "$agent"; do
+    runs "asked without a mark" 0 . generate --model "$m" "${words[@]}" --image "$work/caps/0.png" --prompt "Which?" --max-new 4 --json
+    cp "$work/stdout" "$work/asked"
+    runs "asked with it" 0 . generate --model "$m" "${words[@]}" --image "$work/caps/0.png" --prompt '<image>
+Which?' --max-new 4 --json
+    check "gives the same tokens" test "$(grep -o '"tokens":[^]]*' "$work/stdout")" = "$(grep -o '"tokens":[^]]*' "$work/asked")"
+done
+runs "asked with two" 3 "question 1.*'<image>' once, in the first question.*found: +2 of them" generate --model "$model" "${words[@]}" --image "$work/caps/0.png" --prompt '<image> <image>' --max-new 4
+runs "asked without a picture" 3 "question 1.*expected: a picture for '<image>'.*try: +give the picture" generate --model "$model" "${words[@]}" --prompt '<image> Which?' --max-new 4
+echo '<image> Which?' | "$sheaf" chat --model "$model" "${words[@]}" --image "$work/caps/0.png" --max-new 4 >"$work/marked" 2>&1
+echo 'Which?' | "$sheaf" chat --model "$model" "${words[@]}" --image "$work/caps/0.png" --max-new 4 >"$work/unmarked" 2>&1
+same "a talk, too" "$work/marked" "$work/unmarked"
+
+# ---- upstream's SFT data ----
+mkdir -p "$work/sft/images" "$work/sft/labels" "$work/sft/.ipynb_checkpoints"
+cp "$work/caps/0.png" "$work/sft/images/7.png"
+cp "$work/roles.jsonl" "$work/sft/labels/7.json"
+sed -i 's/"image": "caps.0.png", //' "$work/sft/labels/7.json"
+runs "labels beside images" 0 'warning: .*/sft: 1 of its entries is not read, .*\.ipynb_checkpoints' eval --model "$model" "${words[@]}" --data "$work/sft" --json
+check "are what is learned" test "$(json_number "$work/stdout" loss)" = "$loss"
+runs "and asked" 0 '"expected": ?"0"' generate --model "$model" "${words[@]}" --data "$work/sft" --max-new 2 --json
 
 # ---- what is bad ----
 cp -r "$work/caps" "$work/bad"
