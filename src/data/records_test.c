@@ -133,7 +133,7 @@ static void hear(void *self, const sheaf_event *event)
 #define TALK                                                                                       \
     "{\"conversations\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
 
-/* Upstream's SFT data (CogVLM, dataset.md): a conversation or a caption for each image. */
+/* Upstream's SFT data (CogVLM-SFT-311K): a conversation or a caption for each image. */
 static void test_folder__labels_beside_images_are_the_records(void **state)
 {
     static const char *const folder[] = { "sft",

@@ -165,6 +165,27 @@ static bool has_cross(const sheaf_config *c)
     return any != 0;
 }
 
+/* Which settings of pictures count, where the files of the model say different things. */
+static void tell_disagreement(const sheaf_config *c, const sheaf__open_options *how)
+{
+    const sheaf__family *family = sheaf__family_for(c);
+    char *path = NULL;
+    json_t *beside = NULL;
+    sheaf_text text = { 0 };
+    if (family->disagree == NULL)
+        return;
+    if (how->model != NULL && how->model[0] != '\0')
+        sheaf_status_free(sheaf__path_join(&path, how->model, "preprocessor_config.json"));
+    if (path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        sheaf_status_free(sheaf__json_load(&beside, path)); /* nothing else is read of it */
+    family->disagree(&text, c, beside);
+    if (text.size > 0 && !text.failed)
+        sheaf_warn(how->events, "how pictures are cut: %s", text.at);
+    sheaf__text_release(&text);
+    json_decref(beside);
+    free(path);
+}
+
 /* Cross-attention of a config without a tower has nothing to look at: files can be read and kept,
  * but not run. */
 static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_options *how)
@@ -438,6 +459,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         st = lay_print(out);
     if (st == NULL)
         st = check_config(&out->config, how);
+    if (st == NULL)
+        tell_disagreement(&out->config, how);
     if (st == NULL)
         st = adapter_options(&options, &read, &out->config, how);
     if (st == NULL && options != NULL) {

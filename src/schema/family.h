@@ -240,6 +240,10 @@ typedef struct sheaf__family {
     sheaf__image_place image;
     /* Of those whose pictures stand in conversations of a chat template; NULL: others. */
     void (*pictures)(sheaf__picture_form *out, const sheaf_config *c);
+    /* Which of its settings count, where the config and `beside`, preprocessor_config.json, say
+     * different things; nothing where they agree. beside NULL: no such file. NULL: there are none.
+     */
+    void (*disagree)(sheaf_text *out, const sheaf_config *c, const json_t *beside);
 
     /* training */
     const char *lora_targets;            /* where none are named */

@@ -62,7 +62,7 @@ tail -n 1 "$work/seen.jsonl" >"$work/spelled.jsonl"
 train "or with one that is spelled out" "line 1: '<img>...</img>' in a question is read as text" spelled --data "$work/spelled.jsonl"
 runs "so it is where they are asked" 0 "line 1: '<img>...</img>' in a question is read as text" generate --model "$work/model" --data "$work/spelled.jsonl" --max-new 2
 train "an answer may write one" . written --data "$work/written.jsonl"
-check "without a word" bash -c "! grep -q 'img' '$work/stderr'"
+check "without a word" bash -c "! grep -q 'in a question' '$work/stderr'"
 
 # ---- what the stored program writes otherwise than the template it was taken for ----
 cp -r "$work/model" "$work/stored"

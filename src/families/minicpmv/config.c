@@ -370,9 +370,10 @@ static void read_largest(sheaf_json_reader *r, sheaf_config *c)
 {
     const json_t *slices = sheaf__json_object(r, "slice_config");
     sheaf_json_reader inner = { slices, "slice_config.", NULL };
-    int64_t side = sheaf__json_int(r, "scale_resolution", 1, MOST_PIXELS, 0);
-    if (slices != NULL && side == 0)
-        side = sheaf__json_int(&inner, "scale_resolution", 1, MOST_PIXELS, 0);
+    const int64_t top = sheaf__json_int(r, "scale_resolution", 1, MOST_PIXELS, 0);
+    int64_t side =
+        slices == NULL ? 0 : sheaf__json_int(&inner, "scale_resolution", 1, MOST_PIXELS, 0);
+    side = side > 0 ? side : top;
     if (side == 0 && json_object_get(r->object, "vision") == NULL)
         side = sheaf__json_int(r, "image_size", 1, MOST_PIXELS, SCALE_RESOLUTION);
     sheaf__config_leave(r, &inner);

@@ -140,6 +140,7 @@ const sheaf__family sheaf__family_minicpmv = {
     .towers = towers,
     .image = { .most = SHEAF__ANY_IMAGES, .file = SHEAF__IMAGES_BOUND },
     .pictures = sheaf__minicpmv_pictures,
+    .disagree = sheaf__minicpmv_disagree,
     .lora_targets = "llm\\..*layers\\.\\d+\\.self_attn\\.(q_proj|k_proj|v_proj)",
     .decays = decays,
     .build = sheaf__minicpmv_build,

@@ -27,6 +27,7 @@ sheaf_status *sheaf__minicpmv_spec(char **out, int which);
 const char *sheaf__minicpmv_title(sheaf_minicpmv version);
 
 /* In conversations, and in slices (pictures.c). */
+void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json_t *beside);
 void sheaf__minicpmv_check_slices(sheaf_json_reader *r, const sheaf_config *c);
 void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c);
 sheaf_status *sheaf__minicpmv_rows(sheaf_schema *schema);

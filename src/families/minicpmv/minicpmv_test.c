@@ -273,6 +273,54 @@ static void test_rows__cuts(void **state)
     }
 }
 
+static void test_pictures__settings_that_disagree(void **state)
+{
+    static const struct {
+        const char *config, *beside, *say;
+        int64_t slices, resolution;
+    } cases[] = {
+        { WITH("\"max_slice_nums\":9"), NULL, NULL, 9, 448 },
+        { INSIDE("\"max_slice_nums\":4,\"scale_resolution\":56"),
+          "{\"max_slice_nums\":4,\"slice_mode\":true}", NULL, 4, 56 },
+        { WITH("\"max_slice_nums\":4,\"slice_config\":{\"max_slice_nums\":2}"), NULL,
+          "max_slice_nums 2, of slice_config, counts, not 4 at the top of config.json", 2, 448 },
+        { WITH(
+              "\"scale_resolution\":112,\"max_slice_nums\":2,\"slice_config\":{\"scale_resolution\":56}"),
+          NULL, "scale_resolution 56, of slice_config, counts, not 112 at the top of config.json",
+          2, 56 },
+        { WITH("\"max_slice_nums\":4,\"slice_mode\":false"),
+          "{\"max_slice_nums\":9,\"slice_mode\":true,\"use_image_id\":false}",
+          "max_slice_nums 4, of config.json, counts, not 9 of preprocessor_config.json; slice_mode "
+          "false counts, not true of preprocessor_config.json; use_image_id true counts, not false "
+          "of preprocessor_config.json",
+          1, 448 },
+        { WITH("\"use_cache\":true"), "{\"max_slice_nums\":3}",
+          "max_slice_nums 9, the default, as config.json has none, counts, not 3 of "
+          "preprocessor_config.json",
+          9, 448 },
+        { WITH("\"use_cache\":true"), NULL,
+          "max_slice_nums 9, the default, as config.json has none, counts", 9, 448 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_config c;
+        sheaf__picture_form form;
+        sheaf_text text = { 0 };
+        json_t *beside = cases[i].beside == NULL ? NULL : json_loads(cases[i].beside, 0, NULL);
+        CHECK_OK(parse(&c, cases[i].config));
+        sheaf__minicpmv_pictures(&form, &c);
+        assert_int_equal(form.slices, cases[i].slices);
+        assert_int_equal(form.resolution, cases[i].resolution);
+        sheaf__minicpmv_disagree(&text, &c, beside);
+        if (cases[i].say == NULL)
+            assert_int_equal(text.size, 0);
+        else
+            assert_string_equal(text.at, cases[i].say);
+        sheaf__text_release(&text);
+        json_decref(beside);
+        sheaf_config_release(&c);
+    }
+}
+
 /* The tower's last block may be in the files where it is dropped. */
 static void test_rows__of_a_block_that_is_dropped(void **state)
 {
@@ -326,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_config__forms_of_published_folders),
         cmocka_unit_test(test_config__keys_that_are_refused),
         cmocka_unit_test(test_config__how_pictures_are_sliced),
+        cmocka_unit_test(test_pictures__settings_that_disagree),
         cmocka_unit_test(test_rows__cuts),
         cmocka_unit_test(test_rows__of_a_block_that_is_dropped),
         cmocka_unit_test(test_rows__of_a_tower_as_wide_as_the_text),

@@ -51,14 +51,18 @@ void sheaf__minicpmv_check_slices(sheaf_json_reader *r, const sheaf_config *c)
     }
 }
 
-/* A whole number of the config or of its slice_config; `otherwise` where neither has one. */
+static int64_t whole(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_integer(value) ? json_integer_value(value) : 0;
+}
+
+/* A whole number of the config: upstream takes slice_config first. `otherwise` where neither has
+ * one. */
 static int64_t number(const json_t *config, const char *key, int64_t otherwise)
 {
-    const json_t *own = json_object_get(config, key),
-                 *inner = json_object_get(json_object_get(config, "slice_config"), key);
-    const int64_t n = json_is_integer(own)     ? json_integer_value(own)
-                      : json_is_integer(inner) ? json_integer_value(inner)
-                                               : 0;
+    const int64_t inner = whole(json_object_get(config, "slice_config"), key),
+                  n = inner > 0 ? inner : whole(config, key);
     return n > 0 ? n : otherwise;
 }
 
@@ -89,5 +93,50 @@ void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
         out->mark[SHEAF__MARK_NUMBER_END].token = "</image_id>";
         out->mark[SHEAF__MARK_NUMBER_END].key = "im_id_end_token";
     }
+    json_decref(config);
+}
+
+/* One setting as three places may have it. */
+static void compare(sheaf_text *out, const json_t *config, const json_t *beside, const char *key,
+                    int64_t counts)
+{
+    const int64_t own = whole(config, key), other = whole(beside, key),
+                  inner = whole(json_object_get(config, "slice_config"), key);
+    const char *where = inner > 0 ? "of slice_config"
+                        : own > 0 ? "of config.json"
+                                  : "the default, as config.json has none";
+    const bool none = own == 0 && inner == 0 && strcmp(key, "max_slice_nums") == 0;
+    if ((own == 0 || own == counts) && (other == 0 || other == counts) && !none)
+        return;
+    sheaf__text_add(out, "%s%s %" PRId64 ", %s, counts", out->size > 0 ? "; " : "", key, counts,
+                    where);
+    if (own > 0 && own != counts)
+        sheaf__text_add(out, ", not %" PRId64 " at the top of config.json", own);
+    if (other > 0 && other != counts)
+        sheaf__text_add(out, ", not %" PRId64 " of preprocessor_config.json", other);
+}
+
+static void compare_switch(sheaf_text *out, const json_t *config, const json_t *beside,
+                           const char *key)
+{
+    const json_t *other = json_object_get(beside, key);
+    const bool own = !json_is_false(json_object_get(config, key));
+    if (json_is_boolean(other) && json_is_true(other) != own)
+        sheaf__text_add(out, "%s%s %s counts, not %s of preprocessor_config.json",
+                        out->size > 0 ? "; " : "", key, own ? "true" : "false",
+                        own ? "false" : "true");
+}
+
+void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json_t *beside)
+{
+    json_t *config = NULL;
+    sheaf_status_free(c->json == NULL ? NULL
+                                      : sheaf__json_parse(&config, c->json, strlen(c->json)));
+    compare(out, config, beside, "max_slice_nums", number(config, "max_slice_nums", form.slices));
+    compare(out, config, beside, "scale_resolution",
+            number(config, "scale_resolution", form.resolution));
+    compare_switch(out, config, beside, "slice_mode");
+    if (c->minicpmv == SHEAF_MINICPMV_2_6)
+        compare_switch(out, config, beside, "use_image_id");
     json_decref(config);
 }
