@@ -96,4 +96,4 @@ printf '   %-72s %s\n' \
     "asked: $prompts words that no training file has, $answers different answers" "$work/pig-heldout.jsonl" \
     "killed on 2 ranks, resumed on 3: the adapter is, byte for byte," "$work/lora/adapter" \
     "that of a run on 1 rank that nobody disturbed" "$work/undisturbed/adapter"
-now_you $sheaf generate --model "$work/merged" --prompt "$(head -n 1 "$work/pig-heldout.jsonl" | cut -d'"' -f4) " --max-new 16 --greedy
+now_you $sheaf generate --model "$work/merged" --prompt "$(head -n 1 "$work/pig-heldout.jsonl" | cut -d'"' -f4)" --max-new 16 --greedy
