@@ -315,10 +315,8 @@ sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
-        return sheaf__path_hub(
-            sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path), "%s",
-                        strerror(errno)),
-            path);
+        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path), "%s",
+                           strerror(errno));
     struct stat about;
     sheaf_status *st = NULL;
     if (fstat(fd, &about) != 0)

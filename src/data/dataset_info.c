@@ -71,5 +71,13 @@ sheaf_status *sheaf__dataset_info_check(const char *path)
             st = refuse(path, found, lists[i], entry);
         json_decref(list);
     }
+    if (st == NULL) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a file or folder of records");
+        sheaf__path_hub(sheaf_found(st, "nothing there"), path);
+        if (sheaf_status_try(st)[0] == '\0') { /* whoever opens it says more */
+            sheaf_status_free(st);
+            st = NULL;
+        }
+    }
     return st;
 }

@@ -92,7 +92,7 @@ printf '### model\nmodel_name_or_path: a/b\nstage: sft\n' >factory.yaml
 printf 'datasets:\n  - path: x.jsonl\nbase_model: a/b\n' >axolotl.yaml
 for file in "factory.yaml LLaMA-Factory" "axolotl.yaml Axolotl"; do
     said="found: +a file of ${file#* } +try: +sheaf translate ${file% *} >my.recipe, then sheaf train --recipe my.recipe \$"
-    for words in "train --recipe" train plan chat ""; do
+    for words in "train --recipe" train plan chat "generate --prompt a --model" info verify "merge bytes" ""; do
         # shellcheck disable=SC2086
         runs "$words ${file% *}" 2 "$said" $words "${file% *}"
     done
@@ -110,6 +110,7 @@ done
 for address in https://huggingface.co/ hf://; do
     runs "its address, $address" 3 "$hub" chat ${address}some-org/Model-0.5B
 done
+runs "nor is one of another kind" 3 'some-org/hosts: cannot open for reading +found: +No such file or directory $' train --recipe some-org/hosts
 runs "a file that is not there is no such name" 3 'nothing.jsonl: cannot open for reading +found: +No such file or directory $' eval bytes --data nowhere/nothing.jsonl
 
 # A model as first word; a list with spaces.

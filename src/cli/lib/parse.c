@@ -114,11 +114,6 @@ static sheaf_status *take_model(cli *cli, const cli_option *options, char *const
     if (cli->command->max_words != 0 || *count != 1 || o == NULL ||
         cli->settings.given[o - options])
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", word[0]);
-    cli_yaml_translate(sheaf_expected(st, "a model folder"), word[0]);
-    if (sheaf_status_try(st)[0] != '\0')
-        return st;
-    sheaf_status_free(st);
     cli->settings.given[o - options] = true;
     *count = 0;
     return sheaf__setting_set(o, word[0], "the model");
@@ -178,6 +173,28 @@ static sheaf_status *check_empty(const cli *cli, char *const *word, int count)
                                "the name of a file or folder"),
                 "an empty word, number %d of %d", i + 1, count);
     return NULL;
+}
+
+static sheaf_status *is_settings(const char *path)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", path);
+    cli_yaml_translate(sheaf_expected(st, "a model, or a checkpoint"), path);
+    if (sheaf_status_try(st)[0] != '\0')
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
+/* The settings of another program in place of a model; what reads any text, its one word, may. */
+static sheaf_status *check_settings(const cli *cli, const cli_option *options, char *const *word,
+                                    int count)
+{
+    const cli_option *o = sheaf__setting_find(options, "model");
+    const char *model = o == NULL ? NULL : *(const char *const *)o->value;
+    sheaf_status *st = model == NULL ? NULL : is_settings(model);
+    for (int i = 0; i < count && st == NULL && cli->command->max_words != 1; i++)
+        st = is_settings(word[i]);
+    return st;
 }
 
 static sheaf_status *take_recipe(cli *cli, const cli_option *options)
@@ -249,6 +266,8 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
     sheaf_status *st = check_empty(cli, words, count);
     if (st == NULL)
         st = take_model(cli, options, words, &count);
+    if (st == NULL)
+        st = check_settings(cli, options, words, count);
     if (st == NULL)
         st = check_words(cli, words, count);
     if (st == NULL)

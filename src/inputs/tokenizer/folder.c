@@ -509,8 +509,10 @@ sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
     const bool is_folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
     sheaf_status *st = is_folder ? find_file(&file, path) : sheaf__path_parent(&folder, path);
     const char *name = is_folder ? file : path;
-    if (st == NULL)
+    if (st == NULL) {
         st = sheaf__file_read_all(&o.text, &o.size, name, FILE_MAX);
+        st = st == NULL ? NULL : sheaf__path_hub(st, path);
+    }
     if (st == NULL)
         st = sheaf__beside_read(&o.settings, is_folder ? path : folder);
     if (st == NULL)
