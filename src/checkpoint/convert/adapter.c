@@ -228,7 +228,14 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
     if (st == NULL)
         st = sheaf_lora_check_file(&options, a->adapter);
     if (st == NULL)
+        st = sheaf_lora_take_tables(&copy, a->lora, schema, a->adapter);
+    if (st == NULL)
         st = sheaf_lora_take_copies(&copy, a->lora, schema, a->adapter, a->base, false);
+    if (st == NULL && copy != NULL)
+        sheaf_note(events,
+                   "%s: its '%s' is used in place of the base's, as PEFT does, though its config "
+                   "does not ask for it",
+                   dir, copy);
     if (st == NULL)
         st = sheaf_lora_fit(&a->adapter, a->lora);
     sheaf_lora_options_release(&options);

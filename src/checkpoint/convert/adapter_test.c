@@ -176,6 +176,7 @@ static void test_adapter__sats_lora_to_peft_and_back(void **state)
 typedef struct wish {
     /* dense: a module whose B is not zero off its blocks */
     const char *targets, *saved, *ranks, *dense;
+    bool unasked; /* the config does not name what is saved */
     int64_t rank;
     double alpha;
     bool rslora;
@@ -244,7 +245,9 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
         };
         memcpy(spec[n++].shape, lora->saved[i]->shape, sizeof lora->saved[i]->shape);
     }
-    CHECK_OK(sheaf_lora_options_json(&config, &lora->options));
+    sheaf_lora_options told = lora->options;
+    told.nmodules_to_save = how->unasked ? 0 : told.nmodules_to_save;
+    CHECK_OK(sheaf_lora_options_json(&config, &told));
     CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, n, true, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, give_rows, &(giving){ how, lora, spec }, 100));
     CHECK_OK(sheaf__folder_commit(folder));
@@ -373,37 +376,48 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
 /* What the adapter holds whole stands in the place of the base's, in the base's dtype. */
 static void test_adapter__whole_tensors_replace_the_bases(void **state)
 {
-    static const char *const saved[] = { "mixins.eva.boi",
-                                         "mixins.eva.vit_model.mixins.patch_embedding.proj.weight",
-                                         "mixins.mlp.vision_gate_proj.0.weight" };
+    static const struct {
+        wish how;
+        const char *saved[3];
+    } cases[] = {
+        { { .saved = "boi,patch_embedding,vision_gate_proj.0" },
+          { "mixins.eva.boi", "mixins.eva.vit_model.mixins.patch_embedding.proj.weight",
+            "mixins.mlp.vision_gate_proj.0.weight" } },
+        /* as PEFT saves tables for a vocabulary that was resized */
+        { { .saved = "transformer.word_embeddings.weight,lm_head", .unasked = true },
+          { "transformer.word_embeddings.weight", "mixins.lm.lm_head.weight" } },
+    };
     made m = { .seed = 6, .dtype = SHEAF_BF16 };
     made_init(&m);
     made_write(&m, at("base"), 2, 3);
-    const wish how = { .targets = "sat",
-                       .saved = "boi,patch_embedding,vision_gate_proj.0",
-                       .rank = 2,
-                       .alpha = 1,
-                       .dtype = SHEAF_F32 };
-    make_adapter(&m, &how, at("adapter"));
-    sheaf_status_free(sheaf__remove_tree(at("lora"), NULL));
-    CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", 2));
-    sheaf_catalog *c = sat_read_at(at("lora"));
-    want_defects(c, 0);
-    for (size_t i = 0; i < ARRAY_LEN(saved); i++) {
-        const sheaf_logical *t = sheaf__catalog_find(c, saved[i]);
-        char peft[300];
-        size_t bytes;
-        assert_true(t != NULL && t->told.dtype == SHEAF_BF16);
-        snprintf(peft, sizeof peft, "base_model.model.%s", saved[i]);
-        uint16_t *x = read_logical(c, t, &bytes);
-        for (size_t k = 0; k < bytes / 2; k++) {
-            uint32_t bits;
-            value_of(&bits, &how, peft, (int64_t)k);
-            assert_int_equal(x[k], bits >> 16);
+    for (size_t n = 0; n < ARRAY_LEN(cases); n++) {
+        const char *const *const saved = cases[n].saved;
+        wish how = cases[n].how;
+        how.targets = "sat";
+        how.rank = 2;
+        how.alpha = 1;
+        how.dtype = SHEAF_F32;
+        make_adapter(&m, &how, at("adapter"));
+        sheaf_status_free(sheaf__remove_tree(at("lora"), NULL));
+        CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", 2));
+        sheaf_catalog *c = sat_read_at(at("lora"));
+        want_defects(c, 0);
+        for (size_t i = 0; i < 3 && saved[i] != NULL; i++) {
+            const sheaf_logical *t = sheaf__catalog_find(c, saved[i]);
+            char peft[300];
+            size_t bytes;
+            assert_true(t != NULL && t->told.dtype == SHEAF_BF16);
+            snprintf(peft, sizeof peft, "base_model.model.%s", saved[i]);
+            uint16_t *x = read_logical(c, t, &bytes);
+            for (size_t k = 0; k < bytes / 2; k++) {
+                uint32_t bits;
+                value_of(&bits, &how, peft, (int64_t)k);
+                assert_int_equal(x[k], bits >> 16);
+            }
+            free(x);
         }
-        free(x);
+        sheaf__catalog_free(c);
     }
-    sheaf__catalog_free(c);
     made_release(&m);
 }
 
