@@ -98,6 +98,17 @@ hollow "$work/gptq/model.safetensors" 100 '{"x.weight":{"dtype":"U8","shape":[10
 echo '{"model_type": "x", "quantization_config": {"load_in_4bit": true}}' >"$work/gptq/config.json"
 runs "bitsandbytes" 3 "'x.weight' of the base.*quantized weights \(bitsandbytes, 4 bits\)" merge "$work/gptq" "$work/small" "$work/no"
 absent "nothing of these either" "$work/no"
+# --dtype rounds what is beside quantized weights and not what they are read with.
+mkdir "$work/packed" "$work/beside"
+hollow "$work/packed/model.safetensors" 180 '{"x.weight":{"dtype":"U8","shape":[16,1],"data_offsets":[0,16]},"x.weight.absmax":{"dtype":"F32","shape":[25],"data_offsets":[16,116]},"y.weight":{"dtype":"F32","shape":[4,4],"data_offsets":[116,180]}}'
+hollow "$work/beside/adapter_model.safetensors" 32 '{"base_model.model.y.lora_A.weight":{"dtype":"F32","shape":[1,4],"data_offsets":[0,16]},"base_model.model.y.lora_B.weight":{"dtype":"F32","shape":[4,1],"data_offsets":[16,32]}}'
+echo '{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["y"]}' >"$work/beside/adapter_config.json"
+echo '{"model_type": "x", "quantization_config": {"load_in_4bit": true}}' >"$work/packed/config.json"
+runs "an adapter beside quantized weights" 0 . merge "$work/packed" "$work/beside" "$work/rounded" --dtype bfloat16
+runs "convert says what keeps its type" 0 'quantized weights keep their types, and so do 1 tensors' convert "$work/packed" "$work/rounded2" --to hf --dtype bfloat16
+for dir in rounded rounded2; do
+    check "$dir: scales keep their type, other weights do not" bash -c 'grep -aoE "\"(x.weight.absmax|y.weight)\": ?\{\"dtype\": ?\"[A-Z0-9]+\"" "$1" | tr -d " \n" | grep -q "absmax.*F32.*y.weight.*BF16\|y.weight.*BF16.*absmax.*F32"' . "$work/$dir/model.safetensors"
+done
 # Weights in floats are not quantized, whatever a config that came with another form of them says.
 m=$(copy_model tiny_llama)
 for config in '"quantization_config": {"load_in_4bit": true}, ' '"text_config": {"a": 1, "quantization_config": {"quant_method": "gptq", "bits": 4}}, '; do
