@@ -125,6 +125,17 @@ static void spell(char *name)
         cut(name, parts[k]);
 }
 
+const char *sheaf__plain_name(char out[SHEAF__PLAIN_NAME], const char *name)
+{
+    const size_t n = strlen(name);
+    if (n >= SHEAF__PLAIN_NAME)
+        return name;
+    memcpy(out, name, n + 1);
+    sheaf__unwrap(out);
+    spell(out);
+    return out;
+}
+
 /* What is no LoRA, or is not all in the tensors (which rows were trained), PEFT alone can merge. */
 static const char *cure_of(const sheaf_catalog *c, bool lora)
 {

@@ -5,6 +5,11 @@
 
 #include "catalog/catalog.h"
 
+/* sheaf__plain_name - the name that sheaf__catalog_unwrap() gives a weight, in `out`; one that is
+ * too long stays as it is. */
+enum { SHEAF__PLAIN_NAME = 600 };
+const char *sheaf__plain_name(char out[SHEAF__PLAIN_NAME], const char *name);
+
 /* sheaf__catalog_unwrap - takes the words of wrappers out of all names (a note), and out of a model
  * that PEFT wrapped its adapter: weights get their names without "base_model.model." and
  * ".base_layer", the adapter's tensors are SHEAF_LORA, a warning "unmerged" tells how to merge

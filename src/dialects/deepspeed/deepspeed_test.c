@@ -342,6 +342,45 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
     made_free(m);
 }
 
+static const char odd_config[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 12, "
+    "\"intermediate_size\": 23, \"num_hidden_layers\": 2, \"num_attention_heads\": 6, "
+    "\"num_key_value_heads\": 3, \"head_dim\": 4, \"tie_word_embeddings\": false}";
+
+/* PEFT's layers and torch.compile's around them: a rank's parts are divided as the model's own. */
+static void test_made__wrapped_names_are_divided_as_their_own(void **state)
+{
+    static const how ways[] = { { 3, 1, 0, STATE_NOTHING, false, false, 17, -1 },
+                                { 2, 2, 2, STATE_NOTHING, false, false, 17, -1 } };
+    made_model *m = odd_model(), *wrapped = odd_model();
+    for (int i = 0; i < wrapped->count; i++) {
+        const char *name = m->tensor[i].name;
+        snprintf(wrapped->tensor[i].name, sizeof m->tensor[i].name, "base_model.model.%.*s%s",
+                 (int)(strlen(name) - strlen("weight")), name,
+                 strstr(name, "proj") != NULL ? "_orig_mod.base_layer.weight" : "weight");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++)
+        for (int config = 0; config < 2; config++) {
+            const char *dir = made_folder(wrapped, &ways[i]);
+            sheaf_catalog *c = NULL;
+            char path[600];
+            snprintf(path, sizeof path, "%s/config.json", dir);
+            if (config)
+                put(path, odd_config);
+            CHECK_OK(sheaf__dialect_deepspeed.read(&c, dir, &(sheaf_dialect_hints){ 0 }));
+            CHECK_OK(sheaf__catalog_check(c));
+            CHECK_SOUND(c);
+            for (int k = 0; k < m->count; k++)
+                assert_non_null(sheaf__catalog_find(c, m->tensor[k].name));
+            for (int k = 0; k < m->count && ways[i].stage == 0; k++)
+                assert_int_equal(sheaf__catalog_find(c, m->tensor[k].name)->told.shape[0],
+                                 m->tensor[k].shape[0]);
+            sheaf__catalog_free(c);
+        }
+    made_free(wrapped);
+    made_free(m);
+}
+
 static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **state)
 {
     made_model *m = odd_model();
@@ -1232,6 +1271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden__every_folder_gives_its_expected_tensors),
         cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
+        cmocka_unit_test(test_made__wrapped_names_are_divided_as_their_own),
         cmocka_unit_test(test_made__the_tag_a_file_and_the_folder_above_are_the_same),
         cmocka_unit_test(test_made__without_optimizer_files_the_rounded_weights_are_used),
         cmocka_unit_test(test_made__fused_parameters_are_taken_apart_as_stated),

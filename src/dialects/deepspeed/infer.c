@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "dialects/common/wrapped.h"
 #include "dialects/deepspeed/rule.h"
 
 typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TABLE } names_say;
@@ -15,6 +16,8 @@ typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TAB
 /* What the schema says of a name; of any other norm, what it says of all that it has. */
 static names_say say(const ds_rules *rules, const char *name)
 {
+    char plain[SHEAF__PLAIN_NAME];
+    name = sheaf__plain_name(plain, name);
     const sheaf_tensor *t = sheaf__partition_find(rules->cuts, name);
     if (t == NULL)
         return sheaf__ends_with(name, "norm.weight") ? SAY_COPIES : SAY_NOTHING;
@@ -163,8 +166,11 @@ static sheaf_status *infer(ds_rule *rule, bool *refused, ds_rules *rules, const 
                            const ds_local *l)
 {
     const names_say word = say(rules, name);
+    char plain[SHEAF__PLAIN_NAME];
     const sheaf_tensor *want =
-        rules->r->schema == NULL ? NULL : sheaf_schema_find(rules->r->schema, name);
+        rules->r->schema == NULL
+            ? NULL
+            : sheaf_schema_find(rules->r->schema, sheaf__plain_name(plain, name));
     const bool one_shape = sheaf__ds_same_but(l, rule->nranks, -1);
     bool copy = false;
     char text[256];

@@ -9,6 +9,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"
 #include "dialects/common/vocabulary.h"
+#include "dialects/common/wrapped.h"
 
 /* ---- joining the parts ---- */
 
@@ -131,8 +132,10 @@ static bool shape_of_flat(int *ndim, int64_t *shape, const ds_reading *r, const 
         found = r->file[i].what == DS_MODEL && r->file[i].torch != NULL &&
                 stated_shape(ndim, shape,
                              sheaf__pickle_get(r->file[i].torch->doc->root, "param_shapes"), name);
-    const sheaf_tensor *known =
-        found || r->schema == NULL ? NULL : sheaf_schema_find(r->schema, name);
+    char plain[SHEAF__PLAIN_NAME];
+    const sheaf_tensor *known = found || r->schema == NULL
+                                    ? NULL
+                                    : sheaf_schema_find(r->schema, sheaf__plain_name(plain, name));
     if (known != NULL) {
         *ndim = known->ndim;
         memcpy(shape, known->shape, (size_t)known->ndim * sizeof *shape);

@@ -180,7 +180,9 @@ static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const cha
         return add(r, torch, path, name, t->ndim, t->shape, begin, true, rank, t);
     if (!sheaf__pickle_is_object(value, "torch._utils", "_rebuild_wrapper_subclass"))
         return sheaf__dialect_unread(NULL, r->c, path, name, value);
-    const sheaf_pickle *fields = sheaf__pickle_item(value->as.object->state, 1);
+    const sheaf_pickle *fields = value->as.object->state; /* before it had slots, a dict */
+    if (!sheaf__pickle_is(fields, SHEAF_PICKLE_DICT))
+        fields = sheaf__pickle_item(fields, 1);
     t = sheaf__pickle_tensor(torch->doc, sheaf__pickle_get(fields, "_local_tensor"));
     if (t == NULL ||
         !sheaf__pickle_shape(&ndim, shape, sheaf__pickle_item(value->as.object->args, 2)) ||
