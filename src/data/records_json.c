@@ -420,6 +420,9 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
         "an object with \"prompt\" and \"completion\", with \"conversations\", or with \"messages\"";
     if (!json_is_object(record))
         return sheaf__bad_field(NULL, forms, "%s", kind_of(record));
+    sheaf_status *st = r->in->options->answers_optional ? NULL : sheaf__text_preference(record);
+    if (st != NULL)
+        return st;
     int given = 0, which = -1;
     for (int i = 0; i < FORMS; i++)
         if (json_object_get(record, known[i]) != NULL) {
@@ -428,7 +431,7 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
         }
     if (given != 1)
         return sheaf__bad_field(NULL, forms, given == 0 ? "none of them" : "more than one of them");
-    sheaf_status *st = take_image_field(d, record, "image");
+    st = take_image_field(d, record, "image");
     if (st == NULL)
         st = take_image_field(d, record, "images");
     if (st != NULL)

@@ -327,6 +327,8 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         const char *line, *part;
     } by_hand[] = {
         { "{\"prompt\": \"a\", \"answer\": \"\"}", "field 'answer' | an answer | an empty string" },
+        { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
+          "field 'rejected' | none: every answer is learned | an answer to be avoided" },
         { "{\"prompt\": \"a\", \"completion\": \" \\n\"}",
           "field 'completion' | an answer | nothing but blanks" },
         { "{\"prompt\": \"a\"}", "field 'answer' | a string | no such field" },

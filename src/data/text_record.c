@@ -183,8 +183,7 @@ const char *sheaf__text_form_name(sheaf__text_form form)
     return form == SHEAF__FORM_NONE ? "no form" : forms[form].name;
 }
 
-/* Pairs of DPO, ORPO and reward models; a record of KTO that is marked as bad. */
-static sheaf_status *check_preference(const json_t *record)
+sheaf_status *sheaf__text_preference(const json_t *record)
 {
     const char *name = NULL;
     if (json_object_get(record, "chosen") != NULL && json_object_get(record, "rejected") != NULL)
@@ -215,7 +214,7 @@ static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bo
     for (int f = SHEAF__FORM_TEXT; f > SHEAF__FORM_NONE; f--)
         if (json_object_get(record, forms[f].name) != NULL)
             *out = (sheaf__text_form)f;
-    sheaf_status *st = asked ? NULL : check_preference(record);
+    sheaf_status *st = asked ? NULL : sheaf__text_preference(record);
     if (st != NULL)
         return st;
     if (*out == SHEAF__FORM_MESSAGES && json_object_get(record, "conversations") != NULL)

@@ -70,6 +70,9 @@ void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json, bool pictur
 /* sheaf__text_other_field - the first field that is none of known[n], which a NULL may end, nor
  * "id"; "": none. Borrowed from the record. */
 const char *sheaf__text_other_field(json_t *record, const char *const *known, int n);
+/* sheaf__text_preference - SHEAF_E_DATA for a record with an answer that must not be learned: pairs
+ * of DPO, ORPO and reward models, and one of KTO that is marked as bad. */
+sheaf_status *sheaf__text_preference(const json_t *record);
 /* sheaf__text_nothing_learned - SHEAF_E_DATA: why a row of `r` teaches nothing. */
 sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only_last);
 void sheaf__text_record_release(sheaf__text_record *record);
