@@ -129,15 +129,15 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
 }
 
 /* Does the config ask for this whole tensor? */
-static bool wants_whole(const sheaf__matcher *m, const char *path, size_t length)
+static bool wants_whole(const sheaf__matcher *m, const sheaf__merge_tensor *t, const char *path,
+                        size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     char name[512];
     if (length >= sizeof name)
         return false;
     snprintf(name, sizeof name, "%.*s", (int)length, path);
-    if (sheaf__lora_saves_bias(o, name) ||
-        (o->keep_tie && sheaf__merge_is_other(m->plan, name, length)))
+    if (sheaf__lora_saves_bias(o, name) || (o->keep_tie && sheaf__merge_is_other(m->plan, t)))
         return true;
     char *dot = strrchr(name, '.');
     if (dot != NULL &&
@@ -158,7 +158,7 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     if (kind == SHEAF_PART_WHOLE) {
         st = sheaf__merge_place(&t, m, path, length, "");
-        const bool asked = t != NULL && wants_whole(m, path, length);
+        const bool asked = t != NULL && wants_whole(m, t, path, length);
         if (t == NULL || (!asked && !t->table))
             lose(m, e->name);
         else
@@ -245,7 +245,8 @@ static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
     return st;
 }
 
-static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const char *path, size_t length)
+static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const sheaf__merge_tensor *t,
+                              const char *path, size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     char *module = NULL;
@@ -255,8 +256,8 @@ static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const char *path, si
     if (st == NULL && !*yes)
         st = sheaf__lora_hit(&hit, o, module);
     *yes |= hit == SHEAF_HIT_TARGET;
-    if (st == NULL && !*yes && o->keep_tie) /* the head goes with the table */
-        *yes = sheaf__merge_is_other(m->plan, module, length);
+    if (st == NULL && !*yes && o->keep_tie && t != NULL) /* the head goes with the table */
+        *yes = sheaf__merge_is_other(m->plan, t);
     free(module);
     return st;
 }
@@ -284,7 +285,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     bool yes = false;
     sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
     if (st == NULL)
-        st = targeted(&yes, m, path, length);
+        st = targeted(&yes, m, t, path, length);
     if (st != NULL || t == NULL || !yes) {
         lose(m, a->name);
         return st != NULL ? st : find_packed(m, path, length);
@@ -414,7 +415,7 @@ static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b,
     bool yes = false;
     sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
     if (st == NULL)
-        st = targeted(&yes, m, path, length);
+        st = targeted(&yes, m, t, path, length);
     if (st != NULL)
         return st;
     if (t == NULL || !yes)
@@ -489,9 +490,8 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
         st = sheaf__merge_settle_squares(&m);
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &plan->tensor[i];
-        if (!adapter->made && m.ndrop == 0 && m.add == NULL)
-            st = sheaf__merge_check_asked(
-                &m, t, t->made || sheaf__merge_is_other(plan, t->name, strlen(t->name)));
+        if (!adapter->made && m.ndrop == 0 && m.add == NULL && !m.old_names)
+            st = sheaf__merge_check_asked(&m, t, t->made || sheaf__merge_is_other(plan, t));
     }
     sheaf__merge_forget_names(&m);
     return sheaf_in(st, "%s", adapter->path);

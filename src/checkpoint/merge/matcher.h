@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "checkpoint/merge/plan.h"
+#include "lora/renames.h"
 
 /* A tensor of the base under the name that transformers gives it on load. */
 typedef struct sheaf__alias {
@@ -22,9 +23,11 @@ typedef struct sheaf__matcher {
     size_t ndrop;
     sheaf__alias *alias; /* of every tensor of the output, by name; NULL: the adapter knows them by
                             their own names */
-    const char **alias_of; /* the same names in the plan's order, borrowed */
-    bool leaves_named;     /* sheaf__lora_leaves_named() */
-    sheaf_text lost;       /* tensors without a place */
+    const char **alias_of;  /* the same names in the plan's order, borrowed */
+    sheaf_renames *renames; /* that made them; the adapter's names may be older than they, too */
+    bool old_names;         /* some are */
+    bool leaves_named;      /* sheaf__lora_leaves_named() */
+    sheaf_text lost;        /* tensors without a place */
     int nlost;
     char packed[256]; /* of a quantized base: the first tensor that stands where a weight is wanted;
                          "" = none */

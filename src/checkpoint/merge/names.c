@@ -36,32 +36,45 @@ const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path,
     return e;
 }
 
-static sheaf__merge_tensor *find(const sheaf__matcher *m, const char *name)
+static sheaf_status *find(sheaf__merge_tensor **out, sheaf__matcher *m, const char *name)
 {
-    if (m->alias == NULL)
-        return sheaf__merge_find(m->plan, name);
+    char *new = NULL;
+    *out = NULL;
+    if (m->alias == NULL) {
+        *out = sheaf__merge_find(m->plan, name);
+        return NULL;
+    }
     const sheaf__alias *alias = SHEAF_FIND(sheaf__alias, name, m->alias, m->plan->count, name);
-    return alias == NULL ? NULL : alias->tensor;
+    sheaf_status *st = alias == NULL ? sheaf__renames_apply(&new, m->renames, name) : NULL;
+    if (alias == NULL && st == NULL) {
+        alias = SHEAF_FIND(sheaf__alias, name, m->alias, m->plan->count, new);
+        m->old_names |= alias != NULL;
+    }
+    free(new);
+    *out = alias == NULL ? NULL : alias->tensor;
+    return st;
 }
 
 sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path,
                                  size_t length, const char *end)
 {
     char *name = NULL;
+    *out = NULL;
     if (m->ndrop > 0 && length > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0) {
         path += m->ndrop;
         length -= m->ndrop;
     }
     sheaf_status *st = sheaf__merge_module(&name, path, length, end);
-    *out = st == NULL ? find(m, name) : NULL;
+    if (st == NULL)
+        st = find(out, m, name);
     free(name);
     if (st != NULL || *out != NULL || m->add == NULL)
         return st;
     if (asprintf(&name, "%s%.*s%s", m->add, (int)length, path, end) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "merge");
-    *out = find(m, name);
+    st = find(out, m, name);
     free(name);
-    return NULL;
+    return st;
 }
 
 const char *sheaf__merge_alias(const sheaf__matcher *m, const sheaf__merge_tensor *t)
@@ -75,8 +88,11 @@ void sheaf__merge_forget_names(sheaf__matcher *m)
         free(m->alias[i].name);
     free(m->alias);
     free(m->alias_of);
+    sheaf__renames_free(m->renames);
     m->alias = NULL;
     m->alias_of = NULL;
+    m->renames = NULL;
+    m->old_names = false;
 }
 
 /* Has every adapted module of the adapter a weight in the base? */
@@ -130,13 +146,12 @@ static sheaf_status *try_prefixes(bool *yes, sheaf__matcher *m, const sheaf_even
     return st;
 }
 
-/* All names by one group; *any: it changes one, and no two become the same. */
-static sheaf_status *make_aliases(bool *any, sheaf__matcher *m, int group)
+/* All names by one group; *apart: no two become the same. */
+static sheaf_status *make_aliases(bool *apart, sheaf__matcher *m, int group)
 {
-    sheaf_renames *renames = NULL;
     const int64_t n = m->plan->count;
-    sheaf_status *st = sheaf__renames_new(&renames, group);
-    *any = false;
+    sheaf_status *st = sheaf__renames_new(&m->renames, group);
+    *apart = true;
     if (st == NULL)
         m->alias = calloc((size_t)n + 1, sizeof *m->alias);
     if (st == NULL)
@@ -145,21 +160,24 @@ static sheaf_status *make_aliases(bool *any, sheaf__matcher *m, int group)
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
     for (int64_t i = 0; i < n && st == NULL; i++) {
         m->alias[i].tensor = &m->plan->tensor[i];
-        st = sheaf__renames_apply(&m->alias[i].name, renames, m->plan->tensor[i].name);
+        st = sheaf__renames_apply(&m->alias[i].name, m->renames, m->plan->tensor[i].name);
         m->alias_of[i] = m->alias[i].name;
-        *any |= st == NULL && strcmp(m->alias[i].name, m->plan->tensor[i].name) != 0;
     }
-    sheaf__renames_free(renames);
     if (st != NULL)
         return st;
     qsort(m->alias, (size_t)n, sizeof *m->alias, sheaf__by_name);
     for (int64_t i = 1; i < n; i++)
-        *any = *any && strcmp(m->alias[i].name, m->alias[i - 1].name) != 0;
+        *apart = *apart && strcmp(m->alias[i].name, m->alias[i - 1].name) != 0;
     return NULL;
 }
 
 static void tell_renamed(const sheaf__matcher *m, const sheaf_events *events)
 {
+    if (m->old_names) {
+        sheaf_note(events, "%s: its names are those of an older transformers than the base's",
+                   m->adapter->path);
+        return;
+    }
     for (int64_t i = 0; i < m->plan->count; i++)
         if (strcmp(m->alias[i].name, m->alias[i].tensor->name) != 0) {
             sheaf_note(
@@ -175,9 +193,9 @@ sheaf_status *sheaf__merge_settle_names(sheaf__matcher *m, const sheaf_events *e
     bool yes = false;
     sheaf_status *st = try_prefixes(&yes, m, events);
     for (int group = 0; group < sheaf__renames_groups() && st == NULL && !yes; group++) {
-        bool any = false;
-        st = make_aliases(&any, m, group);
-        if (st == NULL && any)
+        bool apart = false;
+        st = make_aliases(&apart, m, group);
+        if (st == NULL && apart)
             st = try_prefixes(&yes, m, events);
         if (st == NULL && yes)
             tell_renamed(m, events);

@@ -60,6 +60,11 @@ static const struct {
     { "GPT-NeoX",
       { "embed_out", "gpt_neox.layers.0.attention.query_key_value" },
       { "lm_head", "gpt_neox.layers.0.attention.query_key_value" } },
+    { "LLaVA's adapter of 4.51 on a base of later names",
+      { "model.language_model.layers.0.self_attn.q_proj",
+        "model.vision_tower.encoder.layers.0.mlp.fc1", "lm_head" },
+      { "language_model.model.layers.0.self_attn.q_proj",
+        "vision_tower.vision_model.encoder.layers.0.mlp.fc1", "language_model.lm_head" } },
     { "DETR",
       { "model.decoder.layers.0.encoder_attn.out_proj", "model.encoder.layers.0.fc1" },
       { "model.decoder.layers.0.encoder_attn.o_proj", "model.encoder.layers.0.mlp.fc1" } },
@@ -123,8 +128,7 @@ static void write_model(const char *dir, const char *const *modules, bool adapte
 static void hear(void *context, const sheaf_event *event)
 {
     *(int *)context +=
-        event->kind == SHEAF_EVENT_NOTE &&
-        strstr(event->text, "names are those that transformers gives this model on load") != NULL;
+        event->kind == SHEAF_EVENT_NOTE && strstr(event->text, "its names are those ") != NULL;
 }
 
 static sheaf_status *merge(const char *adapter, const char *dst, int *notes)

@@ -42,8 +42,8 @@ typedef struct sheaf__merge_plan {
     sheaf__merge_tie tie[SHEAF__TIES_MOST];
     int nmade;
     char *made_name[SHEAF__TIES_MOST];
-    int64_t vocabulary; /* as the config says; 0: it does not */
-    int64_t resized;    /* rows of the table, where an adapter brings one of another size; else 0 */
+    int64_t vocabulary, layers; /* as the config says; 0: it does not */
+    int64_t resized; /* rows of the table, where an adapter brings one of another size; else 0 */
     int64_t count, capacity;
     sheaf__merge_tensor *tensor;
     /* one for each, in the same order; after sheaf__merge_plan_finish() */

@@ -134,13 +134,35 @@ static bool is_never_trained(const sheaf__matcher *m, const char *name)
     return false;
 }
 
+/* Of layers behind the last, which files hold for programs that predict several tokens at once
+ * (MTP); transformers leaves them out. */
+static bool is_spare(const sheaf__merge_plan *p, const char *name)
+{
+    static const char *const before[] = { "",
+                                          "model.",
+                                          "transformer.",
+                                          "language_model.",
+                                          "model.language_model.",
+                                          "language_model.model." };
+    if (strncmp(name, "mtp.", 4) == 0 || strstr(name, ".mtp.") != NULL)
+        return true;
+    for (size_t i = 0; i < sizeof before / sizeof *before && p->layers > 0; i++) {
+        long long layer = -1;
+        const size_t n = strlen(before[i]);
+        if (strncmp(name, before[i], n) == 0 && sscanf(name + n, "layers.%lld.", &layer) == 1)
+            return layer >= p->layers;
+    }
+    return false;
+}
+
 sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,
                                        bool may_lack)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;
     const char *const name = sheaf__merge_alias(m, t), *const dot = strrchr(name, '.');
-    if (dot == NULL || may_lack || !sheaf__merge_is_float(t->base->dtype))
+    if (dot == NULL || may_lack || is_spare(m->plan, name) ||
+        !sheaf__merge_is_float(t->base->dtype))
         return NULL;
     char *module = NULL;
     sheaf_status *st = sheaf__merge_module(&module, name, (size_t)(dot - name), "");

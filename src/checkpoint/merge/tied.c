@@ -62,6 +62,13 @@ static sheaf_status *take_family(sheaf__merge_plan *p, const char *class)
     return NULL;
 }
 
+static int64_t number_of(const json_t *config, const char *key)
+{
+    const json_t *at_top = json_object_get(config, key);
+    return json_integer_value(
+        at_top != NULL ? at_top : json_object_get(json_object_get(config, "text_config"), key));
+}
+
 static sheaf_status *take_row(sheaf__merge_plan *p, const json_t *config)
 {
     const char *class = class_of(config);
@@ -71,10 +78,8 @@ static sheaf_status *take_row(sheaf__merge_plan *p, const json_t *config)
     if (p->ties != NULL && p->ties->unless != NULL &&
         json_is_false(json_object_get(config, p->ties->unless)))
         p->ties = NULL;
-    p->vocabulary = json_integer_value(json_object_get(config, "vocab_size"));
-    if (p->vocabulary == 0)
-        p->vocabulary = json_integer_value(
-            json_object_get(json_object_get(config, "text_config"), "vocab_size"));
+    p->vocabulary = number_of(config, "vocab_size");
+    p->layers = number_of(config, "num_hidden_layers");
     return p->ties == NULL ? take_family(p, class) : NULL;
 }
 
@@ -340,11 +345,10 @@ sheaf_status *sheaf__merge_find_ties(sheaf__merge_plan *p, const json_t *config)
     return st;
 }
 
-bool sheaf__merge_is_other(const sheaf__merge_plan *p, const char *name, size_t length)
+bool sheaf__merge_is_other(const sheaf__merge_plan *p, const sheaf__merge_tensor *t)
 {
     for (int i = 0; i < p->nties; i++)
-        if (strncmp(p->tie[i].other, name, length) == 0 &&
-            (p->tie[i].other[length] == '\0' || strcmp(p->tie[i].other + length, ".weight") == 0))
+        if (strcmp(p->tie[i].other, t->name) == 0)
             return true;
     return false;
 }

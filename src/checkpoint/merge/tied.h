@@ -23,8 +23,7 @@ sheaf_status *sheaf__merge_untie(char **out, const char *json, const sheaf__merg
 /* sheaf__merge_set_vocabulary - its size, where the config has it: at the top or in text_config. */
 sheaf_status *sheaf__merge_set_vocabulary(char **out, const char *json,
                                           const sheaf__merge_plan *plan);
-/* sheaf__merge_is_other - is it a name other than the first of its tensor? `length` characters of a
- * name without ".weight", or a whole name. */
-bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const char *name, size_t length);
+/* sheaf__merge_is_other - is it a name other than the first of its tensor? */
+bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const sheaf__merge_tensor *tensor);
 
 #endif

@@ -228,6 +228,31 @@ static void test_tied__what_is_not_known_is_refused(void **state)
     }
 }
 
+/* transformers leaves layers out that predict further tokens, so no adapter has them. */
+static void test_layers__behind_the_last_need_no_factors(void **state)
+{
+    static const thing base[] = { { "model.layers.0.q.weight", SHEAF_F32, 2, { 4, 4 } },
+                                  { "model.layers.1.q.weight", SHEAF_F32, 2, { 4, 4 } },
+                                  { "mtp.layers.0.q.weight", SHEAF_F32, 2, { 4, 4 } } },
+                       mine[] = { { P "model.layers.0.q.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+                                  { P "model.layers.0.q.lora_B.weight", SHEAF_F32, 2, { 4, 2 } } };
+    static const char *const counts[] = {
+        "{\"model_type\": \"odd\", \"num_hidden_layers\": 1}",
+        "{\"model_type\": \"odd\", \"text_config\": {\"num_hidden_layers\": 1}}",
+        "{\"model_type\": \"odd\", \"num_hidden_layers\": 2}", "{\"model_type\": \"odd\"}"
+    };
+    sheaf_merge_report report;
+    write_adapter(at("one"), LORA "\"target_modules\": [\"q\"]}", mine, 2);
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        write_folder(at("base"), "model.safetensors", "config.json", counts[i], base, 3);
+        sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report);
+        if (i < 2)
+            CHECK_OK(st);
+        else
+            CHECK_FAILS(st, SHEAF_E_LAYOUT, "model.layers.1.q.lora_A.weight");
+    }
+}
+
 /* Every row is one that the code can read: groups of names, none of which is in two. */
 static void test_ties__the_table_is_well_formed(void **state)
 {
@@ -249,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tied__every_name_has_its_own_values),
         cmocka_unit_test(test_tied__what_is_not_known_is_refused),
+        cmocka_unit_test(test_layers__behind_the_last_need_no_factors),
         cmocka_unit_test(test_ties__the_table_is_well_formed),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "base/no_memory.h"
+#include "base/json.h"
+#include "schema/family.h"
 #include "schema/wrappers.h"
 
 static char *base_of(const sheaf_logical *t)
@@ -186,10 +188,66 @@ static sheaf_status *take_adapter(sheaf_catalog *c)
     return st != NULL ? st : tell_unmerged(c);
 }
 
+/* ---- the model inside ---- */
+
+/* What the names of a family's model lack in front; NULL: nothing, or it is not known. */
+static sheaf_status *find_lack(const sheaf__family **family, const sheaf_catalog *c)
+{
+    json_t *config = NULL;
+    *family = NULL;
+    if (c->config == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__json_parse(&config, c->config, strlen(c->config));
+    if (st != NULL) { /* what is wrong with a config is told where it is read */
+        const bool memory = sheaf_status_code(st) == SHEAF_E_MEMORY;
+        if (!memory)
+            sheaf_status_free(st);
+        return memory ? st : NULL;
+    }
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    const sheaf__family *f = type != NULL ? sheaf__family_named(type) : NULL;
+    json_decref(config);
+    if (f == NULL || f->form == NULL || f->towers != NULL)
+        return NULL;
+    const size_t n = strcspn(f->table, ".") + 1;
+    for (int64_t i = 0; i < c->count; i++)
+        if (strncmp(base_of(&c->tensor[i]), f->table, n) == 0)
+            return NULL;
+    if (sheaf__catalog_find(c, f->table + n) != NULL)
+        *family = f;
+    return NULL;
+}
+
+/* Models that embed texts are published as the model inside, with a config that names the whole
+ * one; transformers puts "model." in front of all names but the head's. */
+static sheaf_status *put_in_front(sheaf_catalog *c)
+{
+    const sheaf__family *f;
+    sheaf_status *st = find_lack(&f, c);
+    if (st != NULL || f == NULL)
+        return st;
+    const int n = (int)strcspn(f->table, ".") + 1;
+    for (int64_t i = 0; i < c->count; i++) {
+        const char *name = c->tensor[i].told.name, *base = base_of(&c->tensor[i]);
+        char *whole = NULL;
+        if (strcmp(base, f->head) == 0)
+            continue;
+        if (asprintf(&whole, "%.*s%.*s%s", (int)(base - name), name, n, f->table, base) < 0)
+            return sheaf__no_memory(c->root);
+        free((char *)name);
+        c->tensor[i].told.name = whole;
+    }
+    st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", "names as the model has them",
+                              "", "names without '%.*s', which is put in front", n, f->table);
+    return st != NULL ? st : renamed(c);
+}
+
 sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *c)
 {
     if (c->dialect->adapter || c->dialect->own_lora || c->dialect->manifest)
         return NULL;
     sheaf_status *st = take_words(c);
-    return st != NULL ? st : take_adapter(c);
+    if (st == NULL)
+        st = take_adapter(c);
+    return st != NULL ? st : put_in_front(c);
 }

@@ -10,7 +10,8 @@
 enum { SHEAF__PLAIN_NAME = 600 };
 const char *sheaf__plain_name(char out[SHEAF__PLAIN_NAME], const char *name);
 
-/* sheaf__catalog_unwrap - takes the words of wrappers out of all names (a note), and out of a model
+/* sheaf__catalog_unwrap - takes the words of wrappers out of all names (a note), puts "model." in
+ * front where the names are those of the model inside (a note), and out of a model
  * that PEFT wrapped its adapter: weights get their names without "base_model.model." and
  * ".base_layer", the adapter's tensors are SHEAF_LORA, a warning "unmerged" tells how to merge
  * them. May be called again. */
