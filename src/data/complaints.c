@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static bool is_about_a_record(sheaf_code code)
 {
@@ -40,6 +41,39 @@ void sheaf__complain(sheaf__complaints *c, sheaf_status *st)
         sheaf_status_free(st);
 }
 
+/* Those that were counted beyond the list. */
+static void count_rest(sheaf__complaints *c)
+{
+    if (c->count > SHEAF__COMPLAINTS_LISTED)
+        sheaf__text_add(&c->list, "\n            and %" PRId64 " more",
+                        c->count - SHEAF__COMPLAINTS_LISTED);
+}
+
+/* A warning is one line: what the list begins lines with becomes a semicolon. */
+void sheaf__complaints_skip(int64_t *left_out, sheaf__complaints *c, const char *path,
+                            int64_t records, const sheaf_events *events)
+{
+    sheaf_text line = { 0 };
+    if (c->fatal != NULL || c->count == 0 || c->count >= records)
+        return;
+    count_rest(c);
+    for (const char *at = c->list.failed ? NULL : c->list.at, *end; at != NULL; at = end) {
+        end = strchr(at, '\n');
+        sheaf__text_bytes(&line, at, end == NULL ? strlen(at) : (size_t)(end - at));
+        if (end != NULL)
+            sheaf__text_add(&line, "; ");
+        end = end == NULL ? NULL : end + 1 + strspn(end + 1, " ");
+    }
+    sheaf__text_bytes(&line, "", 0);
+    sheaf_warn(events,
+               "%s: %" PRId64 " of %" PRId64 " records are bad and left out (--on-bad skip): %s",
+               path, c->count, records, line.at == NULL ? "(no memory to list them)" : line.at);
+    sheaf__text_release(&line);
+    if (left_out != NULL)
+        *left_out = c->count;
+    sheaf__complaints_release(c);
+}
+
 sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, int64_t records)
 {
     sheaf_status *st = NULL;
@@ -50,9 +84,7 @@ sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, 
         st = sheaf_in(c->first, "%s", path);
         c->first = NULL;
     } else if (c->count > 1) {
-        if (c->count > SHEAF__COMPLAINTS_LISTED)
-            sheaf__text_add(&c->list, "\n            and %" PRId64 " more",
-                            c->count - SHEAF__COMPLAINTS_LISTED);
+        count_rest(c);
         st = sheaf_fail(SHEAF_E_DATA, "%s: %" PRId64 " of %" PRId64 " records are bad", path,
                         c->count, records);
         sheaf_found(st, "%s", c->list.failed ? "(no memory to list them)" : c->list.at);

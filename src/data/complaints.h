@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/events.h"
 #include "base/text.h"
 #include "sheaf/status.h"
 
@@ -26,6 +27,11 @@ void sheaf__complain(sheaf__complaints *complaints, sheaf_status *st);
  * looked at. */
 sheaf_status *sheaf__complaints_verdict(sheaf__complaints *complaints, const char *path,
                                         int64_t records);
+/* sheaf__complaints_skip - before the verdict, where bad records are left out: *left_out of
+ * `records` are, a warning lists the first of them, and there is no complaint any more. Nothing
+ * where all are bad, or where something else failed. left_out  may be NULL */
+void sheaf__complaints_skip(int64_t *left_out, sheaf__complaints *complaints, const char *path,
+                            int64_t records, const sheaf_events *events);
 void sheaf__complaints_release(sheaf__complaints *complaints);
 
 /* sheaf__bad_field - SHEAF_E_DATA "field 'NAME'" with `expected` and what was found. */

@@ -280,6 +280,9 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         st = check_order(data, options);
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
+        if (options->fields != NULL && options->fields[0] != '\0')
+            sheaf_note(options->events, "--fields %s has no effect: these data hold token ids",
+                       options->fields);
         st = check_unused_tokenizer(options);
     }
     if (st == NULL)

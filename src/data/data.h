@@ -47,6 +47,12 @@ typedef enum sheaf_on_long {
     SHEAF_LONG_SKIP /* it is left out */
 } sheaf_on_long;
 
+/* What becomes of records that cannot be used. */
+typedef enum sheaf_on_bad {
+    SHEAF_BAD_ERROR,
+    SHEAF_BAD_SKIP /* they are left out, counted, and the first named; not if all are bad */
+} sheaf_on_bad;
+
 typedef struct sheaf_data_options {
     const sheaf_config *config; /* vocabulary and special tokens; borrowed for the call */
     int64_t seq;                /* positions of every batch; 0: as long as the longest row */
@@ -62,6 +68,8 @@ typedef struct sheaf_data_options {
     const char *query;     /* asked of every image of a folder; none: "CAPTCHA:" */
     sheaf_loss_on loss_on; /* of texts, as the next two */
     sheaf_on_long on_long;
+    sheaf_on_bad on_bad; /* of records of every kind */
+    const char *fields;  /* their fields by other names: fields.h; NULL or empty: none */
     /* Folder in which tokenised texts are kept and found again (row_cache.h); NULL or empty: none
      * is asked for. `cache_beside`: the one for large data, where none is; NULL: they stay in
      * memory. */

@@ -21,10 +21,12 @@ typedef struct reader {
     sheaf__records records;
     sheaf__complaints complaints;
     sheaf__pictures *pictures;
-    sheaf_hash *hash;   /* [records] of the image files */
-    sheaf_status **bad; /* [records] what is wrong with the images */
-    int64_t longest;    /* positions that the longest record needs */
-    bool too_long;      /* some record needs more than --seq */
+    sheaf_hash *hash;          /* [records] of the image files */
+    sheaf_status **bad;        /* [records] what is wrong with the images */
+    bool *out;                 /* [records] it is bad, and so left out */
+    int64_t checked, left_out; /* records when these were made; of them, those that are bad */
+    int64_t longest;           /* positions that the longest record needs */
+    bool too_long;             /* some record needs more than --seq */
 } reader;
 
 /* ---- how texts are read ---- */
@@ -174,16 +176,35 @@ static sheaf_status *check_seq(const reader *in, int64_t images)
     return sheaf_try_this(st, "no --seq: it is then as long as the longest record needs");
 }
 
+/* What make_rows() and check_images() made for the records that there are, but the data set's. */
+static void release_rows(reader *in)
+{
+    for (int64_t i = 0; in->bad != NULL && i < in->checked; i++)
+        sheaf_status_free(in->bad[i]);
+    free(in->bad);
+    free(in->hash);
+    free(in->out);
+    sheaf__pictures_free(in->pictures);
+    in->bad = NULL;
+    in->hash = NULL;
+    in->out = NULL;
+    in->pictures = NULL;
+}
+
 static sheaf_status *make_rows(reader *in)
 {
     sheaf_data *d = in->data;
     const size_t n = (size_t)in->records.count;
-    d->capacity = in->records.count;
+    d->capacity = in->checked = in->records.count;
+    free(d->begin);
+    free(d->trained_from);
     d->begin = calloc(n + 1, sizeof *d->begin);
     d->trained_from = calloc(n + 1, sizeof *d->trained_from);
+    in->out = calloc(n + 1, sizeof *in->out);
     in->hash = calloc(n + 1, sizeof *in->hash);
     in->bad = calloc(n + 1, sizeof *in->bad);
-    if (d->begin == NULL || d->trained_from == NULL || in->hash == NULL || in->bad == NULL)
+    if (d->begin == NULL || d->trained_from == NULL || in->hash == NULL || in->bad == NULL ||
+        in->out == NULL)
         return sheaf__data_no_memory(0);
     return reserve(d, 1);
 }
@@ -220,12 +241,18 @@ static sheaf_status *placed(const reader *in, sheaf_status *st, int64_t index, b
 static sheaf_status *take_records(reader *in, const char *path)
 {
     for (int64_t i = 0; i < in->records.count && in->complaints.fatal == NULL; i++) {
+        const int64_t complaints = in->complaints.count;
         if (in->bad[i] != NULL)
             sheaf__complain(&in->complaints, placed(in, in->bad[i], i, true));
         else
             sheaf__complain(&in->complaints, placed(in, take_record(in, i), i, false));
         in->bad[i] = NULL;
+        in->out[i] = in->complaints.count > complaints;
+        in->left_out += in->out[i];
     }
+    if (in->options->on_bad == SHEAF_BAD_SKIP)
+        sheaf__complaints_skip(NULL, &in->complaints, path, in->records.looked_at,
+                               in->options->events);
     sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->records.looked_at);
     if (st != NULL && in->too_long)
         sheaf_try_this(
@@ -234,6 +261,28 @@ static sheaf_status *take_records(reader *in, const char *path)
             ", or no --seq, holds the longest text; what else is bad must be repaired or taken out",
             in->longest);
     return st;
+}
+
+/* Row r is record r, of pictures too: without those that were left out they are made anew. */
+static sheaf_status *leave_out(reader *in, const char *path)
+{
+    sheaf__records *r = &in->records;
+    int64_t kept = 0;
+    if (in->left_out == 0)
+        return NULL;
+    for (int64_t i = 0; i < r->count; i++) {
+        if (in->out[i])
+            free((sheaf__turn *)r->record[i].turn);
+        else
+            r->record[kept++] = r->record[i];
+    }
+    r->count = r->looked_at = kept;
+    in->data->rows = in->data->tokens = in->left_out = in->longest = 0;
+    release_rows(in);
+    sheaf_status *st = make_rows(in);
+    if (st == NULL)
+        st = check_images(in);
+    return st == NULL ? take_records(in, path) : st;
 }
 
 static sheaf_status *keep_images(reader *in)
@@ -260,6 +309,7 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
     reader in = { .data = data, .options = options };
     const sheaf__records_options how = {
         .query = options->query != NULL && options->query[0] != '\0' ? options->query : NULL,
+        .fields = options->fields,
         .events = options->events
     };
     sheaf_status *st = sheaf__records_read(&in.records, path, &how, &in.complaints);
@@ -278,12 +328,10 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
     if (st == NULL)
         st = take_records(&in, path);
     if (st == NULL)
+        st = leave_out(&in, path);
+    if (st == NULL)
         st = keep_images(&in);
-    for (int64_t i = 0; in.bad != NULL && i < in.records.count; i++)
-        sheaf_status_free(in.bad[i]);
-    free(in.bad);
-    free(in.hash);
-    sheaf__pictures_free(in.pictures);
+    release_rows(&in);
     sheaf__complaints_release(&in.complaints);
     sheaf__records_release(&in.records);
     sheaf__sentencepiece_close(in.model);

@@ -365,6 +365,8 @@ static sheaf_status *read_all(reader *in, const char *path)
             st = run_all(in);
         drop_all(in);
     }
+    if (st == NULL && in->options->on_bad == SHEAF_BAD_SKIP)
+        sheaf__complaints_skip(NULL, &in->complaints, path, in->records, in->options->events);
     if (st == NULL)
         st = sheaf__complaints_verdict(&in->complaints, path, in->records);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA && in->across > 0)
@@ -468,7 +470,9 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
     in->pictures->viewing = in->talks.viewing;
     in->talks.loss_on = options->loss_on;
     in->talks.config = options->config;
-    sheaf_status *st = open_sources(in, path);
+    sheaf_status *st = sheaf__fields_read(&in->talks.fields, options->fields);
+    if (st == NULL)
+        st = open_sources(in, path);
     if (st == NULL) /* the one file of a folder */
         st = sheaf__path_parent(&folder, path = in->sources.path[0]);
     in->talks.folder = folder;
@@ -484,6 +488,7 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
     sheaf__complaints_release(&in->complaints);
     sheaf__chat_template_free(in->own);
     sheaf__text_sources_release(&in->sources);
+    sheaf__fields_release(&in->talks.fields);
     free(folder);
     free(in);
     return st;

@@ -38,6 +38,7 @@ typedef struct job {
 typedef struct reader {
     const sheaf_data_options *options;
     sheaf__text_sources sources;
+    sheaf__fields fields;
     sheaf__row_writer rows;
     const char *cache; /* folder of caches; NULL: rows stay in memory */
     char key[33];
@@ -97,7 +98,7 @@ static void encode_one(void *context, int64_t index, int worker)
     sheaf__text_record record;
     if (is_stopped(in))
         return;
-    j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size);
+    j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
     j->form = record.form;
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
     j->lost = record.lost;
@@ -194,7 +195,14 @@ static sheaf_status *look_at_first(reader *in)
         return NULL;
     sheaf__text_record record;
     const job *j = &in->job[0];
-    sheaf_status *bad = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size);
+    sheaf_status *bad =
+        sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
+    while (bad != NULL && in->options->on_bad == SHEAF_BAD_SKIP && j + 1 < in->job + in->jobs) {
+        sheaf_status_free(bad);
+        sheaf__text_record_release(&record);
+        j++;
+        bad = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
+    }
     const bool talks = record.form != SHEAF__FORM_NONE && record.messages > 0,
                object = json_is_object(record.json), speaks = in->sources.encoder.config != NULL;
     sheaf__text_record_release(&record);
@@ -284,8 +292,11 @@ static sheaf_status *empty(const reader *in, const char *path)
 
 static sheaf_status *verdict(reader *in, const char *path)
 {
-    const sheaf__text_counts *c = &in->facts.counts;
+    sheaf__text_counts *c = &in->facts.counts;
     const char *unit = in->sources.paths > 1 ? "record" : in->items.unit;
+    if (in->options->on_bad == SHEAF_BAD_SKIP)
+        sheaf__complaints_skip(&c->bad, &in->complaints, path, in->facts.records,
+                               in->options->events);
     sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->facts.records);
     if (st == NULL)
         st = sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path);
@@ -309,6 +320,7 @@ static void release(reader *in)
     sheaf__json_items_close(&in->items);
     sheaf__complaints_release(&in->complaints);
     sheaf__text_sources_release(&in->sources);
+    sheaf__fields_release(&in->fields);
     sheaf__pool_free(in->pool);
     free(in->hash);
     free(in->text);
@@ -411,7 +423,9 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
                   .rows = { .data = data },
                   .facts.counts.limit = sheaf__data_limit(options) };
     bool found = false;
-    sheaf_status *st = sheaf__text_sources_files(&in.sources, path);
+    sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
+    if (st == NULL)
+        st = sheaf__text_sources_files(&in.sources, path);
     if (st == NULL)
         tell_passed(&in, path);
     if (st == NULL)
@@ -421,6 +435,11 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     if (st == NULL && found) {
         sheaf_note(options->events, "%" PRId64 " records were tokenised before, in %s/%s",
                    in.facts.records, in.cache, in.key);
+        if (in.facts.counts.bad > 0)
+            sheaf_warn(options->events,
+                       "%s: %" PRId64 " of %" PRId64
+                       " records are bad and left out (--on-bad skip)",
+                       path, in.facts.counts.bad, in.facts.records);
         sheaf__text_counts_note(&in.facts.counts, options, in.facts.records, &in.written);
     } else if (st == NULL) {
         st = read_all(&in, path);

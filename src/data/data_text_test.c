@@ -203,7 +203,7 @@ static void test_text__what_is_learned_of_a_record(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         sheaf__text_record r;
-        CHECK_OK(sheaf__text_record_read(&r, by_hand[i].json, strlen(by_hand[i].json)));
+        CHECK_OK(sheaf__text_record_read(&r, by_hand[i].json, strlen(by_hand[i].json), NULL));
         assert_int_equal(r.messages, strlen(by_hand[i].trained));
         for (int64_t k = 0; k < r.messages; k++)
             assert_int_equal(r.message[k].trained, by_hand[i].trained[k] == 'x');
@@ -282,8 +282,9 @@ static void test_text__a_bad_record_is_named(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad_records); i++) {
         sheaf__text_record r;
-        CHECK_FAILS(sheaf__text_record_read(&r, bad_records[i].json, strlen(bad_records[i].json)),
-                    SHEAF_E_DATA, bad_records[i].want);
+        CHECK_FAILS(
+            sheaf__text_record_read(&r, bad_records[i].json, strlen(bad_records[i].json), NULL),
+            SHEAF_E_DATA, bad_records[i].want);
         sheaf__text_record_release(&r);
     }
 }
@@ -642,9 +643,52 @@ static void test_cache__that_changes_in_use_is_an_error(void **state)
     sheaf_data_close(data);
 }
 
+/* A record's fields by the names of another program. */
+static void test_fields__are_read_by_the_names_given(void **state)
+{
+    static const struct {
+        const char *fields, *json, *prompt, *text; /* or of a conversation its first two */
+    } good[] = {
+        { "question=prompt,answer=completion", "{\"question\": \"Q\", \"answer\": \"A\"}", "Q",
+          "A" },
+        { "question=prompt,answer=completion", "{\"prompt\": \"Q\", \"answer\": \"A\"}", "Q", "A" },
+        { "prompt=completion,completion=prompt", "{\"prompt\": \"A\", \"completion\": \"Q\"}", "Q",
+          "A" },
+        { "dialog=conversations,speaker=from,text=value",
+          "{\"dialog\": [{\"speaker\": \"human\", \"text\": \"Q\"}, {\"speaker\": \"gpt\", \"text\": \"A\"}]}",
+          "Q", "A" },
+        { "", "{\"prompt\": \"Q\", \"completion\": \"A\"}", "Q", "A" },
+    };
+    static const char *const bad[] = { "question",         "=prompt",   "question=",
+                                       "question=prompts", "a=prompt,", "a=prompt,b=prompt",
+                                       ",a=prompt" };
+    sheaf__fields fields;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        sheaf__text_record r;
+        CHECK_OK(sheaf__fields_read(&fields, good[i].fields));
+        CHECK_OK(sheaf__text_record_read(&r, good[i].json, strlen(good[i].json), &fields));
+        assert_string_equal(r.messages > 0 ? r.message[0].content : r.prompt, good[i].prompt);
+        assert_string_equal(r.messages > 0 ? r.message[1].content : r.text, good[i].text);
+        sheaf__text_record_release(&r);
+        sheaf__fields_release(&fields);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        CHECK_FAILS(sheaf__fields_read(&fields, bad[i]), SHEAF_E_ARG, "--fields | THEIRS=OURS");
+        sheaf__fields_release(&fields);
+    }
+    static const char both[] = "{\"q\": \"Q\", \"prompt\": \"P\", \"completion\": \"A\"}";
+    sheaf__text_record r;
+    CHECK_OK(sheaf__fields_read(&fields, "q=prompt"));
+    CHECK_FAILS(sheaf__text_record_read(&r, both, sizeof both - 1, &fields), SHEAF_E_DATA,
+                "field 'prompt' | one: --fields gives this name to another | both");
+    sheaf__text_record_release(&r);
+    sheaf__fields_release(&fields);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fields__are_read_by_the_names_given),
         cmocka_unit_test(test_text__labels_are_those_of_transformers),
         cmocka_unit_test(test_text__marks_in_a_text_are_text),
         cmocka_unit_test(test_text__one_conversation_in_every_form),

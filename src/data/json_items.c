@@ -277,10 +277,11 @@ void sheaf__record_tidy(json_t *record)
     }
 }
 
-sheaf_status *sheaf__record_parse(json_t **out, const char *text, size_t size)
+sheaf_status *sheaf__record_parse(json_t **out, const char *text, size_t size,
+                                  const sheaf__fields *fields)
 {
     sheaf_status *st = sheaf__json_parse_line(out, text, size);
     if (st == NULL)
         sheaf__record_tidy(*out);
-    return st;
+    return st == NULL ? sheaf__fields_apply(fields, *out) : st;
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "data/byte_source.h"
+#include "data/fields.h"
 #include "sheaf/status.h"
 
 /* The most bytes of a record: what JSON of other programs may have. */
@@ -46,8 +47,10 @@ void sheaf__json_items_close(sheaf__json_items *items);
 
 /* sheaf__record_parse - a record's text as JSON (json_decref). A field of it that is null is none:
  * tables have such where a column is empty. Every reader of records begins here, so that training,
- * evaluation and generation agree. Errors: those of sheaf__json_parse_line(). */
-sheaf_status *sheaf__record_parse(json_t **out, const char *text, size_t size);
+ * evaluation and generation agree. Errors: those of sheaf__json_parse_line() and
+ * sheaf__fields_apply(). */
+sheaf_status *sheaf__record_parse(json_t **out, const char *text, size_t size,
+                                  const sheaf__fields *fields);
 /* sheaf__record_tidy - the second half of it, of a record that was parsed: takes out fields that
  * are null, before anything is borrowed. */
 void sheaf__record_tidy(json_t *record);

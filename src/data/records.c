@@ -36,7 +36,10 @@ sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
     sheaf_status *st = sheaf__dataset_info_check(path);
     if (st == NULL)
+        st = sheaf__fields_read(&in.fields, options->fields);
+    if (st == NULL)
         st = folder ? sheaf__records_read_folder(&in) : sheaf__records_read_json(&in);
+    sheaf__fields_release(&in.fields);
     if (st == NULL && out->looked_at == 0) {
         st = sheaf_fail(SHEAF_E_DATA, "%s", path);
         if (folder)

@@ -47,6 +47,7 @@ typedef struct sheaf__records {
 
 typedef struct sheaf__records_options {
     const char *query;          /* of a folder; NULL: "CAPTCHA:" */
+    const char *fields;         /* as sheaf_data_options has it */
     bool answers_optional;      /* for inference; a name without an answer is fine then, too */
     const sheaf_events *events; /* may be NULL */
 } sheaf__records_options;

@@ -467,7 +467,7 @@ static sheaf_status *take_text(json_reader *r, const char *text, size_t size)
 {
     json_t *record = NULL;
     r->in->out->looked_at++;
-    sheaf_status *st = sheaf__record_parse(&record, text, size);
+    sheaf_status *st = sheaf__record_parse(&record, text, size, &r->in->fields);
     if (st == NULL)
         st = take_record(r, record);
     json_decref(record);
@@ -517,7 +517,7 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
     sheaf_status *st = d.image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set")
                                        : sheaf__file_read_all(&text, &size, label, MOST_LABEL);
     if (st == NULL)
-        st = sheaf_in(sheaf__record_parse(&record, text, size), "%s", label);
+        st = sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label);
     if (st == NULL)
         st = sheaf_in(fill(&r, &d, record), "%s", label);
     if (st == NULL)

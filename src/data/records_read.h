@@ -2,6 +2,7 @@
 #ifndef SHEAF_DATA_RECORDS_READ_H
 #define SHEAF_DATA_RECORDS_READ_H
 
+#include "data/fields.h"
 #include "data/records.h"
 
 typedef struct sheaf__records_reader {
@@ -9,7 +10,8 @@ typedef struct sheaf__records_reader {
     const char *path; /* of the data set */
     const sheaf__records_options *options;
     sheaf__complaints *complaints;
-    bool told; /* of a field of a label that is not read */
+    sheaf__fields fields; /* as options->fields says */
+    bool told;            /* of a field of a label that is not read */
 } sheaf__records_reader;
 
 /* Each puts `path` before its own failures, but not before complaints. */

@@ -198,7 +198,7 @@ static int fields_of(field out[16], sheaf__row_cache_facts *f)
                           { "rows", &c->rows },         { "longest", &c->longest },
                           { "too_long", &c->too_long }, { "cut", &c->cut },
                           { "emptied", &c->emptied },   { "left_out", &c->left_out },
-                          { "written", &c->written } };
+                          { "written", &c->written },   { "bad", &c->bad } };
     memcpy(out, all, sizeof all);
     return (int)(sizeof all / sizeof *all);
 }

@@ -8,6 +8,7 @@
 #define SHEAF_DATA_TALK_ROW_H
 
 #include "data/data.h"
+#include "data/fields.h"
 #include "inputs/speech.h"
 #include "inputs/viewing.h"
 
@@ -17,6 +18,7 @@ typedef struct sheaf__talk_reader {
     sheaf__speech speech;
     sheaf__viewing viewing;
     sheaf_loss_on loss_on;
+    sheaf__fields fields;
 } sheaf__talk_reader;
 
 typedef struct sheaf__talk_row {

@@ -125,6 +125,12 @@ static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
                                 c->neos > 0 ? c->eos[0] : -1 };
     sheaf__hasher_add(to, numbers, sizeof numbers);
     add_text(to, o->prompt_template);
+    if (o->on_bad == SHEAF_BAD_SKIP)
+        add_text(to, "without bad ones");
+    if (o->fields != NULL && o->fields[0] != '\0') {
+        add_text(to, "fields");
+        add_text(to, o->fields);
+    }
     if (o->of_run) /* rows that were held to the tokenizer's program */
         add_text(to, "of a run");
     if (o->date != NULL && o->date[0] != '\0') /* caches from before there were dates stay valid */

@@ -282,7 +282,8 @@ static sheaf_status *take_record(sheaf__text_record *out)
     }
 }
 
-static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t size)
+static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t size,
+                           const sheaf__fields *fields)
 {
     for (size_t i = 0; i < size;) {
         const size_t n = sheaf__utf8_length(json + i, size - i);
@@ -291,7 +292,7 @@ static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t siz
                                     (unsigned char)json[i], i + 1);
         i += n;
     }
-    sheaf_status *st = sheaf__record_parse(&out->json, json, size);
+    sheaf_status *st = sheaf__record_parse(&out->json, json, size, fields);
     return st == NULL ? take_record(out) : st;
 }
 
@@ -307,16 +308,18 @@ sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only
     return sheaf__bad_field(name, "1: with --loss-on last nothing else is learned", "0");
 }
 
-sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size)
+sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size,
+                                      const sheaf__fields *fields)
 {
     *out = (sheaf__text_record){ 0 };
-    return parse(out, json, size);
+    return parse(out, json, size, fields);
 }
 
-sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size)
+sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size,
+                                       const sheaf__fields *fields)
 {
     *out = (sheaf__text_record){ .pictures = true };
-    return parse(out, json, size);
+    return parse(out, json, size, fields);
 }
 
 sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures)

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "data/fields.h"
 #include "sheaf/status.h"
 
 typedef enum sheaf__text_form {
@@ -55,11 +56,13 @@ typedef struct sheaf__text_record {
 
 /* The word for a form, "messages". */
 const char *sheaf__text_form_name(sheaf__text_form form);
-/* sheaf__text_record_read - errors: SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Release also
- * after a failure. Thread-safe. */
-sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size);
+/* sheaf__text_record_read - fields that have other names: `fields`; NULL: none. Errors:
+ * SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Release also after a failure. Thread-safe. */
+sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size,
+                                      const sheaf__fields *fields);
 /* sheaf__text_record_shown - the same of a record that may have pictures (talk_pictures.h). */
-sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size);
+sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size,
+                                       const sheaf__fields *fields);
 /* sheaf__text_record_ask - the same of a record that was parsed, for inference: the answer at the
  * end may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt"
  * is not read. */

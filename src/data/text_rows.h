@@ -13,6 +13,7 @@ typedef struct sheaf__text_counts {
     int64_t cut, emptied; /* of these: kept without their end; without an answer after it */
     int64_t left_out;     /* messages that the template writes nowhere */
     int64_t written;      /* records that write special tokens as text */
+    int64_t bad;          /* records that --on-bad skip left out */
 } sheaf__text_counts;
 
 /* The first field that is not read, or the first special token that is written as text. */

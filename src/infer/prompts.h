@@ -32,13 +32,14 @@ typedef struct sheaf__prompts {
 typedef struct sheaf__prompts_from {
     const char *text;
     const char *tokens; /* "1,2,3" */
-    /* JSON Lines or a JSON array, or a folder of such files, of texts, of objects in any form of
-     * asked.h, with pictures as data/talk_pictures.h has them, or with "tokens" ([ids]); for CogVLM
-     * and CogAgent the files and folders of data/records.h */
+    /* *.txt: a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of texts,
+     * of objects in any form of asked.h, with pictures as data/talk_pictures.h has them, or with
+     * "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h */
     const char *file;
     const char *const *image; /* [images] of text */
     int64_t images;
     const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
+    const char *fields; /* of records, by other names (data/fields.h); NULL: none */
     const char *system; /* system message of texts, and of messages that have none; NULL */
     bool looked_at;     /* the images were checked by the caller */
     const sheaf_events *events;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "data/json_items.h"
 #include "data/records.h"
 #include "data/text_rows.h"
@@ -26,6 +27,7 @@ typedef struct lines {
     char *folder; /* that pictures are relative to */
     int64_t count;
     sheaf__ignored ignored, lost;
+    sheaf__fields fields; /* as from->fields says */
 } lines;
 
 static void ignore(lines *l, const char *field, const char *lost)
@@ -106,7 +108,7 @@ static void add_line(lines *l)
 {
     json_t *record = NULL;
     const sheaf__json_items *items = &l->items;
-    sheaf_status *st = sheaf__record_parse(&record, items->text, items->size);
+    sheaf_status *st = sheaf__record_parse(&record, items->text, items->size, &l->fields);
     if (st == NULL)
         st = add_json(l, record);
     json_decref(record);
@@ -139,8 +141,10 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
     lines l = { .prompts = p, .wording = w, .from = from };
-    sheaf__text_sources sources;
-    sheaf_status *st = sheaf__text_sources_files(&sources, from->file);
+    sheaf__text_sources sources = { 0 };
+    sheaf_status *st = sheaf__fields_read(&l.fields, from->fields);
+    if (st == NULL)
+        st = sheaf__text_sources_files(&sources, from->file);
     for (int64_t i = 0; i < sources.paths && st == NULL; i++)
         st = add_file(&l, sources.path[i]);
     if (st == NULL && p->count == 0)
@@ -148,11 +152,50 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file), "at least one prompt"),
             "none");
     sheaf__text_sources_release(&sources);
+    sheaf__fields_release(&l.fields);
     if (st == NULL)
         sheaf__ignored_warn(&l.ignored, from->events);
     if (st == NULL)
         sheaf__lost_warn(&l.lost, w->config, from->events);
     return st;
+}
+
+/* ---- plain lines ---- */
+
+/* A prompt a line, as it stands; empty lines are none. */
+static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__prompts_from *from)
+{
+    char *text = NULL;
+    size_t size = 0;
+    int64_t number = 0;
+    sheaf__complaints complaints = { 0 };
+    sheaf_status *st = sheaf__file_read_all(&text, &size, from->file, SHEAF__RECORD_MAX);
+    if (st != NULL)
+        return st;
+    for (char *line = text, *end; line < text + size; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(text + size - line));
+        end = end == NULL ? text + size : end;
+        size_t n = (size_t)(end - line);
+        n -= n > 0 && line[n - 1] == '\r';
+        number++;
+        if (n == 0)
+            continue;
+        line[n] = '\0'; /* also behind the last: file_read_all() */
+        sheaf_status *bad = sheaf__text_whole(line, n, "prompt");
+        if (bad == NULL && !sheaf__is_utf8(line))
+            bad = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "UTF-8");
+        if (bad == NULL)
+            bad = sheaf__prompts_add_text(p, w, line, NULL, from->system, NULL, 0);
+        sheaf__complain(&complaints, sheaf_in(bad, "line %" PRId64, number));
+    }
+    free(text);
+    st = sheaf__complaints_verdict(&complaints, from->file, number);
+    return st != NULL || p->count > 0
+               ? st
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file),
+                                            "at least one prompt"),
+                             "none");
 }
 
 /* ---- of CogVLM and CogAgent ---- */
@@ -164,6 +207,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
     sheaf__complaints complaints = { 0 };
     sheaf_status *st = sheaf__records_read(&records, from->file,
                                            &(sheaf__records_options){ .query = from->query,
+                                                                      .fields = from->fields,
                                                                       .answers_optional = true,
                                                                       .events = from->events },
                                            &complaints);
@@ -214,6 +258,8 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
+    if (sheaf__ends_with(from->file, ".txt") && sheaf__path_kind(from->file) == SHEAF_PATH_FILE)
+        return add_plain(p, w, from);
     return w->images && sheaf__family_for(w->config)->pictures == NULL ? add_records(p, w, from)
                                                                        : add_lines(p, w, from);
 }

@@ -80,6 +80,8 @@ static sheaf_status *open_rows(sheaf__judge *j)
                                .query = j->query,
                                .loss_on = j->loss_on,
                                .on_long = j->on_long,
+                               .on_bad = j->on_bad,
+                               .fields = j->fields,
                                .specials = j->specials,
                                .cache = j->data_cache,
                                .micro_batch = j->micro_batch,

@@ -20,6 +20,8 @@ typedef struct sheaf__judge {
     sheaf_bf16_sums sums;
     sheaf_loss_on loss_on;
     sheaf_on_long on_long;
+    sheaf_on_bad on_bad;
+    const char *fields; /* of records, by other names; NULL: none */
     bool specials, specials_given;
     int tp, threads, slices; /* slices 0: the run's, else 8 */
     int dp;                  /* groups of ranks, which share the rows; 0 is 1 */

@@ -41,6 +41,9 @@ const sheaf__choice sheaf__loss_choices[] = {
 const sheaf__choice sheaf__long_choices[] = {
     { "error", SHEAF_LONG_ERROR }, { "cut", SHEAF_LONG_CUT }, { "skip", SHEAF_LONG_SKIP }, { 0 }
 };
+const sheaf__choice sheaf__bad_choices[] = { { "error", SHEAF_BAD_ERROR },
+                                             { "skip", SHEAF_BAD_SKIP },
+                                             { 0 } };
 static const sheaf__choice biases[] = {
     { "none", SHEAF_BIAS_NONE },
     { "all", SHEAF_BIAS_ALL },
@@ -120,6 +123,10 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           .choices = sheaf__loss_choices },
         { "on-long", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->on_long, SHEAF__LONG_HELP,
           .choices = sheaf__long_choices },
+        { "on-bad", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->on_bad,
+          SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
+        { "fields", SHEAF__IS_TEXT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->fields,
+          SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
         { "specials", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->specials,
           SHEAF__SPECIALS_HELP },
         { "data-cache", SHEAF__IS_PATH, &o->data_cache, SHEAF__CACHE_HELP, "DIR" },

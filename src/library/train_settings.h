@@ -40,6 +40,12 @@ extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_
     "--hang-after"
 extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf_loss_on */
 extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */
+extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad */
+#define SHEAF__BAD_HELP                                                                             \
+    "what becomes of a data set with bad records: an error, or they are left out, counted and the " \
+    "first named (default error)"
+#define SHEAF__FIELDS_HELP                                                                         \
+    "names that the records have for fields: question=prompt,answer=completion"
 #define SHEAF__LOSS_HELP                                                                           \
     "of texts: what is learned, all answers (default), the last of a conversation, or everything"
 #define SHEAF__LONG_HELP                                                                           \

@@ -55,6 +55,8 @@ typedef struct sheaf_train_options {
     const char *date;         /* that a chat template writes; default the template's own */
     const char *query;        /* asked of every image of a folder */
     sheaf_loss_on loss_on;    /* of texts: what is learned, */
+    sheaf_on_bad on_bad;      /* what becomes of bad records */
+    const char *fields;       /* of records, by other names (data/fields.h); NULL: none */
     sheaf_on_long on_long;    /* and what becomes of one that is too long */
     bool specials;            /* special tokens that are written in texts are tokens */
     bool pack, by_length;     /* rows that share one; micro-batches of rows of like length */

@@ -124,6 +124,8 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                    .query = o->query,
                                    .loss_on = o->loss_on,
                                    .on_long = o->on_long,
+                                   .on_bad = o->on_bad,
+                                   .fields = o->fields,
                                    .specials = o->specials,
                                    .pack = trains && o->pack,
                                    .by_length = trains && o->by_length,

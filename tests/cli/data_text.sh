@@ -51,6 +51,30 @@ for other in c.jsonl.xz C.JSONL more; do
 done
 touch "$work/parts/.index" "$work/parts/README.md" "$work/parts/c.csv"
 train "or counted" "2 of its entries are not read, '(README.md|c.csv)' and others" folder_two --data "$work/parts"
+# ---- names of other programs, and records that are bad ----
+sed 's/"messages"/"dialog"/; s/"role"/"speaker"/g; s/"content"/"said"/g' "$work/talk.jsonl" >"$work/named.jsonl"
+names=dialog=messages,speaker=role,said=content
+train "fields by other names" . named --data "$work/named.jsonl" --fields $names
+same "are the same data" "$work/talk/adapter" "$work/named/adapter"
+runs "also where they are judged" 0 '"loss"' eval --model "$work/named" --data "$work/named.jsonl" --fields $names --json
+runs "and asked" 0 . generate --model "$work/model" --data "$work/named.jsonl" --fields $names --max-new 1
+runs "a name that is none of a record's" 2 '--fields.*expected: THEIRS=OURS.*found: +a=prompts' train --model "$work/model" --out "$work/none" --steps 1 --data "$work/talk.jsonl" --fields a=prompts
+{ echo 'no record'; head -n 5 "$work/talk.jsonl"; echo '{"messages": []}'; tail -n +6 "$work/talk.jsonl"; } >"$work/some.jsonl"
+runs "bad records" 3 'some.jsonl: line 1: not a record' train --model "$work/model" --out "$work/none" --steps 1 --data "$work/some.jsonl"
+train "that are left out" 'warning: .*/some.jsonl: 2 of 26 records are bad and left out .--on-bad skip.: line 1: .*; line 7: ' some --data "$work/some.jsonl" --on-bad skip
+same "leave the same data" "$work/talk/adapter" "$work/some/adapter"
+train "into a cache" '2 of 26 records are bad and left out' some_cached --data "$work/some.jsonl" --on-bad skip --data-cache "$work/caches"
+train "which says so again" '2 of 26 records are bad and left out.*tokenised before|tokenised before.*2 of 26 records are bad and left out' some_again --data "$work/some.jsonl" --on-bad skip --data-cache "$work/caches"
+same "with the same rows" "$work/talk/adapter" "$work/some_again/adapter"
+echo "no record" >"$work/nothing.jsonl"
+runs "none but bad ones" 3 "line 1" train --model "$work/model" --out "$work/none" --steps 1 --data "$work/nothing.jsonl" --on-bad skip
+printf 'why?\n\nwhat "else"?\r\n' >"$work/plain.txt"
+printf '"why?"\n"what \\"else\\"?"\n' >"$work/plain.jsonl"
+runs "prompts as plain lines" 0 . generate --model "$work/model" --data "$work/plain.txt" --max-new 3
+cp "$work/stdout" "$work/plain"
+runs "are those of JSON" 0 . generate --model "$work/model" --prompts "$work/plain.jsonl" --max-new 3
+same "the same answers" "$work/stdout" "$work/plain"
+
 # ---- pictures, which this model does not read ----
 asks='{"role": "assistant", "content": "a"}]'
 echo '{"extra": 1, "messages": [{"role": "user", "content": "q"}, '"$asks}" >"$work/seen.jsonl"

@@ -90,6 +90,17 @@ echo '<image> Which?' | "$sheaf" chat --model "$model" "${words[@]}" --image "$w
 echo 'Which?' | "$sheaf" chat --model "$model" "${words[@]}" --image "$work/caps/0.png" --max-new 4 >"$work/unmarked" 2>&1
 same "a talk, too" "$work/marked" "$work/unmarked"
 
+# ---- bad records that are left out ----
+{ echo '{"image": "caps/none.png", "prompt": "Q", "completion": "0"}'; cat "$work/bare.jsonl"; echo '{"question": "no picture"}'; } >"$work/some.jsonl"
+cp "$pictures/rgb8.png" "$work/cut.png" && head -c 60 "$work/cut.png" >"$work/cut2.png"
+echo '{"image": "cut2.png", "prompt": "Q", "completion": "0"}' >>"$work/some.jsonl"
+runs "bad ones are left out" 0 'warning: .*3 of 4 records are bad and left out' eval --model "$model" "${words[@]}" --data "$work/some.jsonl" --on-bad skip --json
+check "and the others are as alone" test "$(json_number "$work/stdout" loss)" = "$loss"
+runs "and not unasked" 3 '3 of 4 records are bad' eval --model "$model" "${words[@]}" --data "$work/some.jsonl"
+sed 's/prompt/question/; s/completion/answer/' "$work/bare.jsonl" >"$work/named.jsonl"
+runs "fields by other names" 0 '"loss"' eval --model "$model" "${words[@]}" --data "$work/named.jsonl" --fields question=prompt --json
+check "are the same" test "$(json_number "$work/stdout" loss)" = "$loss"
+
 # ---- upstream's SFT data ----
 mkdir -p "$work/sft/images" "$work/sft/labels" "$work/sft/.ipynb_checkpoints"
 cp "$work/caps/0.png" "$work/sft/images/7.png"

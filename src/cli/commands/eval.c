@@ -287,10 +287,12 @@ static sheaf_status *read_answers(work *w)
         w->asking.load = ask_data_load;
         w->asking.self = j->rows;
     } else {
-        st = sheaf__prompts_read(
-            &w->prompts, &j->wording,
-            &(sheaf__prompts_from){
-                .file = j->data, .query = j->query, .looked_at = true, .events = j->events });
+        st = sheaf__prompts_read(&w->prompts, &j->wording,
+                                 &(sheaf__prompts_from){ .file = j->data,
+                                                         .query = j->query,
+                                                         .fields = j->fields,
+                                                         .looked_at = true,
+                                                         .events = j->events });
     }
     int64_t expected = 0;
     for (int64_t i = 0; i < w->prompts.count; i++)
@@ -405,6 +407,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "data-cache", CLI_PATH, &j->data_cache,
           "keep tokenised texts in this folder and find them again", "DIR" },
         { "on-long", CLI_CHOICE, &j->on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
+        { "on-bad", CLI_CHOICE, &j->on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
+        { "fields", CLI_TEXT, &j->fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
         { "tp", CLI_INT, &j->tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
         { "dp", CLI_INT, &j->dp,
           "groups of such ranks, each with the whole model, that share the rows", "D", 1,

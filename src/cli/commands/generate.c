@@ -24,7 +24,7 @@ const char cmd_generate_usage[] =
     "compared with it. Without flags of sampling it is as the model's generation_config.json says.\n";
 
 typedef struct settings {
-    const char *prompt, *tokens, *data, *prompts, *query;
+    const char *prompt, *tokens, *data, *prompts, *query, *fields;
     sheaf__texts image;
     int64_t batch;
     ask_model model;
@@ -231,6 +231,7 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sh
                                                            .image = s->image.at,
                                                            .images = s->image.n,
                                                            .query = s->query,
+                                                           .fields = s->fields,
                                                            .system = s->ask.system,
                                                            .events = w->events });
     sheaf_status *st = sheaf_data_open(
@@ -326,6 +327,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "data", CLI_PATH, &s.data,
           "the same, a folder of images, or .safetensors whose rows are cut at the first label",
           "PATH" },
+        { "fields", CLI_TEXT, &s.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
         { "batch", CLI_COUNT, &s.batch, "prompts run together", .min = 1, .max = 4096 },

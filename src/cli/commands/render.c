@@ -87,7 +87,7 @@ static sheaf_status *render(rendering *r, const char *line, size_t size)
     json_t *record = NULL;
     sheaf__messages c = { 0 };
     sheaf__rendered text = { 0 };
-    sheaf_status *st = sheaf__record_parse(&record, line, size);
+    sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
     if (st == NULL)
         st = sheaf__messages_read(&c, record);
     if (st == NULL)
