@@ -73,7 +73,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
         sheaf__sums_of(q->o.sums, SHEAF_SUMS_UNNAMED, q->o.dtype); /* as a run here has it */
     sheaf__open_options how;
     sheaf_status *st = sheaf__train_options_open(&how, &q->fresh, o);
-    how.config_only = true;
+    how.config_only = how.new_run = true;
     how.events = events;
     if (generates)
         how.fresh = NULL;

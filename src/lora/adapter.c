@@ -101,7 +101,7 @@ static bool is_parameter(const sheaf_tensor *t)
     return strcmp(t->name, t->module) == 0;
 }
 
-static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what, const char *item)
+sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what, const char *item)
 {
     const char *names[64];
     int n = 0;
@@ -135,7 +135,7 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
             met = sheaf__ends_with_item(schema->tensor[t].module, strlen(schema->tensor[t].module),
                                         o->targets[i]);
         if (!met)
-            return no_such_module(schema, "target", o->targets[i]);
+            return sheaf__lora_no_module(schema, "target", o->targets[i]);
     }
     for (int i = 0; i < o->nmodules_to_save; i++) {
         const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
@@ -144,7 +144,7 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
         for (int64_t t = 0; t < schema->count && !met; t++)
             met = sheaf__lora_saves(&one, schema->tensor[t].module);
         if (!met)
-            return no_such_module(schema, "module to save", o->modules_to_save[i]);
+            return sheaf__lora_no_module(schema, "module to save", o->modules_to_save[i]);
     }
     for (int i = 0; i < o->nlayers; i++)
         if (o->layers[i] >= schema->config.layers) {
@@ -495,7 +495,7 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
         const char *asked = options->target_regex != NULL ? options->target_regex
                             : options->ntargets > 0       ? options->targets[0]
                                                           : "";
-        st = sheaf_in(no_such_module(schema, "target", asked), "no layer is adapted");
+        st = sheaf_in(sheaf__lora_no_module(schema, "target", asked), "no layer is adapted");
     }
     if (st == NULL && !options->tolerant)
         st = check_patterns(lora, "rank", options->rank_pattern, options->nrank_pattern);

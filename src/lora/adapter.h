@@ -123,6 +123,11 @@ bool sheaf_lora_unties(const sheaf_lora_options *options, const sheaf_config *co
  * norm, DoRA, ...). */
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);
+/* sheaf_lora_check_exclude - does each module to exclude mean a module of the model that has
+ * weights? For new runs: PEFT passes over the others. Errors: SHEAF_E_ARG, with the nearest name.
+ */
+sheaf_status *sheaf_lora_check_exclude(const sheaf_schema *schema,
+                                       const sheaf_lora_options *options);
 /* sheaf_lora_save_also - base tensors that are trained whole beside the factors, adapted or not,
  * join `saved`, and the options say so: modules_to_save names a module all of whose tensors are (as
  * PEFT does), other tensors by their full name.

@@ -30,6 +30,8 @@ sheaf_status *sheaf__lora_paths_check(const sheaf_schema *schema,
  * with the nearest name. */
 sheaf_status *sheaf__lora_paths_no_module(const sheaf_schema *schema, const char *what,
                                           const char *item);
+/* sheaf__lora_no_module - the same for models of any family (adapter.c). */
+sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what, const char *item);
 /* sheaf__lora_paths_spell - the options as a file says them: an expression of the paths, ranks and
  * alphas of whole layers. */
 sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora);

@@ -293,6 +293,8 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
     const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
     const char *table = NULL;
     sheaf_status *st = sheaf_lora_resolve(&o->lora, o->schema, options);
+    if (st == NULL && !stored && how->new_run)
+        st = sheaf_in(sheaf_lora_check_exclude(o->schema, options), "--lora-exclude");
     if (st == NULL && stored && !how->config_only) {
         st = sheaf__open_source(
             &o->adapter, how->adapter,

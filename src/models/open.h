@@ -32,6 +32,7 @@ typedef struct sheaf__open_options {
     int64_t layers;      /* of each stack, at most: a shorter model, to be measured; 0: all. With
                             config_only */
     const char *adapter; /* PEFT folder, NULL = none */
+    bool new_run;        /* what `fresh` excludes must be there, too */
     bool base_known;   /* that the adapter is the base's; else its fingerprint of it is compared */
     bool hashed;       /* fingerprint of the base, its config and its files */
     bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else

@@ -228,6 +228,7 @@ static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
     sheaf__open_options how = { 0 };
     sheaf_status *st = sheaf__train_options_open(&how, &in->fresh, o);
     how.for_training = how.hashed = true;
+    how.new_run = !o->resume;
     how.events = events;
     if (st == NULL)
         st = sheaf__open_model(&in->opened, &how);

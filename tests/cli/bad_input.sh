@@ -44,6 +44,10 @@ train "an unknown architecture, with the nearest offered" 3 'llamma.*try:.*llama
 bad=$(copy_model tiny_llama3rope); edit "$bad" 's/"rope_type": "llama3"/"rope_type": "llama4"/'
 train "an unknown rope type, with the nearest offered" 3 'llama4.*llama3' --model "$bad" --data "$llama/tiny_llama3rope/fwd_inputs.safetensors"
 train "an unknown target module, with the nearest offered" '[23]' 'q_prj.*q_proj' --model "$model" --data "$data" --lora-targets q_prj
+train "an unknown module to exclude" '[23]' "lora-exclude: module to exclude 'q_prj'.*found: +no module of that name.*try: +q_proj" --model "$model" --data "$data" --lora-exclude q_prj
+train "one that has no weights" '[23]' "module to exclude 'mlp'.*found: +one around others.*an expression" --model "$model" --data "$data" --lora-targets all-linear --lora-exclude q_proj,mlp
+train "an expression that matches nothing" '[23]' "lora-exclude: expression '[.][*]prj'.*no module that it matches" --model "$model" --data "$data" --lora-exclude '.*prj'
+runs "plan says so too" '[23]' "module to exclude 'q_prj'" plan --model "$model" --data "$data" --lora-exclude q_prj
 
 tokens_file "$work/outside.safetensors" 1 4 "1 2 511 3" "1 2 511 3"
 train "a token id outside the table" 3 '511.*|row' --model "$model" --data "$work/outside.safetensors"
