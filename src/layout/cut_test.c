@@ -112,6 +112,20 @@ static void test_cut__refuses_what_is_not_sound(void **state)
     CHECK_FAILS(sheaf_cut_check(&bad, 192), SHEAF_E_ARG, "part 1: rows per unit");
     bad = good, bad.part[0] = (sheaf_part){ 4, INT64_MAX / 4 };
     CHECK_FAILS(sheaf_cut_check(&bad, 197), SHEAF_E_ARG, "63 bits");
+    static const struct {
+        int64_t units, rows, units1, rows1, all;
+    } most[] = { { INT64_MAX / SHEAF_MAX_SLICES, 1, 0, 1, INT64_MAX / SHEAF_MAX_SLICES },
+                 { 2, INT64_MAX / 2, 0, 1, INT64_MAX - 1 },
+                 { 1, 5, 1, INT64_MAX - 5, INT64_MAX } };
+    for (size_t i = 0; i < ARRAY_LEN(most); i++) { /* what just fits, and one more */
+        bad = good;
+        bad.part[0] = (sheaf_part){ most[i].units, most[i].rows };
+        bad.part[1] = (sheaf_part){ most[i].units1, most[i].rows1 };
+        CHECK_OK(sheaf_cut_check(&bad, most[i].all));
+        bad.part[i == 0 ? 0 : i - 1].units += i == 0;
+        bad.part[i == 0 ? 0 : i - 1].rows_per_unit += i > 0;
+        CHECK_FAILS(sheaf_cut_check(&bad, most[i].all), SHEAF_E_ARG, "cut: part");
+    }
 }
 
 static void test_cut__out_of_range_leaves_rows_untouched(void **state)
@@ -125,6 +139,9 @@ static void test_cut__out_of_range_leaves_rows_untouched(void **state)
     assert_int_equal(rows.begin, 77);
     assert_int_equal(rows.end, 78);
     assert_int_equal(sheaf_cut_slice_rows(&cut, 8), 0);
+    const sheaf_cut uneven = { 0, 8, 1, { { 511, 1 } } };
+    assert_int_equal(sheaf_cut_slice_rows(&uneven, 8), 0);
+    assert_int_equal(sheaf_cut_slice_rows(&uneven, -1), 0);
 }
 
 int main(void)

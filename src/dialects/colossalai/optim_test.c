@@ -7,13 +7,17 @@
 
 enum { PARAMETERS = 6 };
 
+static double step_of[3] = { 7, 7, 7 }; /* that file 1, 2 and 3 say */
+static int last = PARAMETERS - 1;       /* the last number in the groups */
+
 static void put_moments(const char *dir, int file, int from, int to)
 {
     char path[600];
     made_file *f = made_begin();
     for (int id = from; id < to; id++) {
         sheaf_pickle *state = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
-        made_set_int(f, state, "step", 7);
+        sheaf__pickle_set(f->doc, state, "step",
+                          sheaf__pickle_make_float(f->doc, step_of[file - 1]));
         for (int k = 0; k < 2; k++) {
             float *data = calloc(4, sizeof *data);
             assert_non_null(data);
@@ -40,7 +44,8 @@ static void put_optimizer(char dir[400], const char *name)
         sheaf_pickle *group = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT),
                      *params = made_set(f, group, "params", SHEAF_PICKLE_LIST);
         for (int id = 4 * g; id < (g == 0 ? 4 : PARAMETERS); id++)
-            sheaf__pickle_append(f->doc, params, sheaf__pickle_make_int(f->doc, id));
+            sheaf__pickle_append(f->doc, params,
+                                 sheaf__pickle_make_int(f->doc, id == PARAMETERS - 1 ? last : id));
         sheaf__pickle_append(f->doc, f->root, group);
     }
     snprintf(path, sizeof path, "%s/pytorch_optim_group.bin", dir);
@@ -87,9 +92,50 @@ static void test_optimizer__without_a_config_groups_and_index_tell(void **state)
     sheaf__catalog_free(c);
 }
 
+static void test_optimizer__steps_are_whole_and_alike(void **state)
+{
+    static const struct {
+        double step[2];
+        int64_t is;
+        const char *stale;
+    } cases[] = { { { 0, 0 }, 0, NULL },
+                  { { 0, 1 }, 0, "moments of step 1" },
+                  { { 2.5, 3 }, 3, NULL }, /* which no program writes: not taken for a step */
+                  { { 3, 2.5 }, 3, NULL },
+                  { { 1e15, 3 }, 3, NULL } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char dir[400], name[32];
+        snprintf(name, sizeof name, "step%zu", i);
+        step_of[0] = cases[i].step[0];
+        step_of[1] = cases[i].step[1];
+        put_optimizer(dir, name);
+        step_of[0] = step_of[1] = 7;
+        sheaf_catalog *c = read_made(&sheaf__dialect_colossalai, dir, NULL);
+        assert_int_equal(c->step, cases[i].is);
+        if (cases[i].stale != NULL)
+            CHECK_FINDING(c, SHEAF_DEFECT, "stale", cases[i].stale);
+        else
+            assert_null(finding(c, SHEAF_DEFECT, "stale", ""));
+        sheaf__catalog_free(c);
+    }
+}
+
+static void test_optimizer__groups_count_from_0(void **state)
+{
+    char dir[400];
+    last = PARAMETERS;
+    put_optimizer(dir, "skipped");
+    last = PARAMETERS - 1;
+    sheaf_catalog *c = read_made(&sheaf__dialect_colossalai, dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "damaged", "something else");
+    sheaf__catalog_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_optimizer__steps_are_whole_and_alike),
+        cmocka_unit_test(test_optimizer__groups_count_from_0),
         cmocka_unit_test(test_optimizer__without_a_config_groups_and_index_tell),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

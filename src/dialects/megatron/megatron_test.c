@@ -275,6 +275,7 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
         { 1, 1, 1, false, false, 40, 7, 7, true, 3, -1 },
         { 2, 1, 1, false, true, 40, 7, 7, true, 3, 0 },
         { 4, 1, 1, true, false, 64, 7, 7, true, 2, -1 },
+        { 2, 1, 1, true, false, 40, 7, 7, true, 3, -1 },
         { 2, 2, 1, false, false, 38, 7, 7, true, 3, 0 },
         { 1, 4, 2, false, true, 37, 7, 7, true, 3, 0 },
         { 2, 2, 2, true, false, 128, 7, 7, true, 3, -1 },
@@ -289,6 +290,7 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
         CHECK_OK(sheaf__catalog_compare(c));
         assert_null(finding(c, SHEAF_WARNING, "replica", ""));
         assert_int_equal(c->count, m->count);
+        assert_int_equal(c->by_names, h->tp * h->pp > 1 && h->rank_of_first < 0);
         assert_true(c->tp == h->tp && c->pp == h->pp && c->step == 7 && c->vocab == 37 &&
                     c->padded_vocab == h->padded);
         check_made(c, m, "", 0);
@@ -590,6 +592,26 @@ static void test_harm__is_named(void **state)
           NOTHING,
           "stale",
           "iteration 6" },
+        { "the first step's folder",
+          { 1, 1, 1, false, false, 38, 6, 0, true, 3, -1 },
+          NOTHING,
+          "stale",
+          "iteration 6" },
+        { "more ranks than the args say",
+          { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1, "tensor_model_parallel_size", NULL, 1 },
+          NOTHING,
+          "conflict",
+          "2 x 1 parts in a save of 1 tensor-parallel ranks and 1 stages" },
+        { "more stages than the args say",
+          { 1, 2, 1, false, false, 38, 7, 7, true, 3, -1, "pipeline_model_parallel_size", NULL, 1 },
+          NOTHING,
+          "conflict",
+          "1 x 2 parts in a save of 1 tensor-parallel ranks and 1 stages" },
+        { "tables of fewer rows than the args say",
+          { 2, 1, 1, false, false, 44, 7, 7, true, 3, -1, NULL, NULL, 0, 38 },
+          NOTHING,
+          "shape",
+          "19 rows, in a save of 2 ranks with 44 rows in all" },
         { "too few rows",
           { 1, 1, 1, false, false, 30, 7, 7, true, 3, -1 },
           NOTHING,
@@ -664,6 +686,60 @@ static void test_harm__an_argument_of_another_model_class_is_named(void **state)
         assert_int_equal(sheaf__catalog_defects(c), 1);
         sheaf__catalog_free(c);
     }
+    made_free(m);
+}
+
+/* What the folder's name does not tell the parts do: the newest step, and that stages are numbered
+ * though there is one. */
+static void test_harm__parts_tell_the_step_and_the_names(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
+    const how h = { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1 },
+              older = { 2, 1, 1, false, false, 38, 6, 7, true, 3, -1 };
+    char from[700], to[700], dir[500];
+    snprintf(dir, sizeof dir, "%s", made_folder(m, &h));
+    part_path(to, dir, &h, 1, 0);
+    assert_int_equal(unlink(to), 0);
+    put_part(to, m, &older, 1, 0);
+    snprintf(from, sizeof from, "%s/iter_0000007", dir);
+    snprintf(to, sizeof to, "%s/parts", dir);
+    assert_int_equal(rename(from, to), 0);
+    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, to, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "stale", "mp_rank_01");
+    assert_int_equal(c->step, 7);
+    sheaf__catalog_free(c);
+
+    snprintf(from, sizeof from, "%s/parts/mp_rank_00", dir);
+    snprintf(to, sizeof to, "%s/parts/mp_rank_00_000", dir);
+    assert_int_equal(rename(from, to), 0);
+    snprintf(from, sizeof from, "%s/parts/mp_rank_01", dir);
+    CHECK_OK(sheaf__remove_tree(from, NULL));
+    *strrchr(to, '/') = '\0';
+    c = read_made(&sheaf__dialect_megatron, to, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "mp_rank_01_000");
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+/* Two stages of four are gone: each had as many layers as the others leave to it. */
+static void test_harm__stages_that_are_gone_share_what_is_left(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 8, 12, 4, 2, true);
+    const how h = { 1, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
+    char path[700], name[96];
+    const char *dir = made_folder(m, &h);
+    for (int pp = 1; pp <= 2; pp++) {
+        part_path(path, dir, &h, 0, pp);
+        assert_int_equal(unlink(path), 0);
+    }
+    sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "mp_rank_00_001");
+    for (int l = 0; l < 8; l++) {
+        snprintf(name, sizeof name, "model.layers.%d.mlp.down_proj.weight", l);
+        const sheaf_logical *t = sheaf__catalog_find(c, name);
+        assert_int_equal(t != NULL && t->npieces > 0, l < 2 || l >= 6);
+    }
+    sheaf__catalog_free(c);
     made_free(m);
 }
 
@@ -766,6 +842,8 @@ int main(void)
         cmocka_unit_test(test_made__a_tokenizer_tells_padding_from_rows),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__an_argument_of_another_model_class_is_named),
+        cmocka_unit_test(test_harm__parts_tell_the_step_and_the_names),
+        cmocka_unit_test(test_harm__stages_that_are_gone_share_what_is_left),
         cmocka_unit_test(test_harm__parts_of_two_saves_contradict_each_other),
         cmocka_unit_test(test_harm__parts_of_two_runs_differ_in_their_copies),
         cmocka_unit_test(test_harm__processes_tell_copies_and_stages),
