@@ -464,6 +464,30 @@ static void test_colossalai__padding_is_cut_off(void **state)
     remove_catalog(&c);
 }
 
+static void test_colossalai__names_of_files_have_numbers(void **state)
+{
+    assert_true(sheaf__colossalai_is_rank("tp_rank_07.safetensors"));
+    assert_false(sheaf__colossalai_is_rank("tp_rank_.safetensors"));
+    assert_false(sheaf__colossalai_is_rank("tp_rank_07.safetensors.tmp"));
+    assert_true(sheaf__colossalai_is_model("model-00001.safetensors"));
+    assert_false(sheaf__colossalai_is_model("model-.safetensors"));
+    assert_false(sheaf__colossalai_is_optimizer("pytorch_optim-.bin"));
+}
+
+/* The step of a training folder, which may be its first. */
+static void test_colossalai__the_first_step_is_one(void **state)
+{
+    char dir[500];
+    snprintf(dir, sizeof dir, "%s", at("first"));
+    make_save(at("first/modeling"), "model-00001.safetensors", 511, 0, 511, 1);
+    snprintf(dir, sizeof dir, "%s", at("first/running_states.json"));
+    put(dir, "{\"epoch\": 0, \"step\": 0}");
+    sheaf_catalog *c = NULL;
+    CHECK_OK(sheaf__dialect_colossalai.read(&c, at("first"), &(sheaf_dialect_hints){ 0 }));
+    assert_int_equal(c->step, 0);
+    sheaf__catalog_free(c);
+}
+
 static void test_colossalai__what_a_killed_save_leaves_is_named(void **state)
 {
     sheaf_catalog *c = NULL;
@@ -607,6 +631,8 @@ static void test_colossalai__what_the_program_wrote(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_colossalai__names_of_files_have_numbers),
+        cmocka_unit_test(test_colossalai__the_first_step_is_one),
         cmocka_unit_test(test_colossalai__rows_that_were_lost_are_named),
         cmocka_unit_test(test_colossalai__the_other_ranks_complete_a_table),
         cmocka_unit_test(test_colossalai__padding_may_fill_a_whole_rank),

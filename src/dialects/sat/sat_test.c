@@ -706,6 +706,40 @@ static void test_class__sees_a_tower_that_was_lost(void **state)
     made_release(&lost);
 }
 
+/* Findings of `code` in a save of two layers whose config says `layers`: those that are named, and
+ * those that are counted behind them. */
+static int64_t told_for(made *m, int64_t layers, const char *code, int64_t *named)
+{
+    int64_t counted = 0;
+    save_it(m);
+    set_config("save", NULL, "num_layers", json_integer(layers));
+    sheaf_catalog *c = sat_read_at(at("save"));
+    *named = 0;
+    for (int64_t i = 0; i < c->nfindings; i++) {
+        char *end = NULL;
+        if (strcmp(c->finding[i].code, code) != 0)
+            continue;
+        const int64_t more = strtoll(c->finding[i].found, &end, 10);
+        *named += c->finding[i].tensor[0] != '\0';
+        counted += strstr(c->finding[i].found, " more tensors that ") == end ? more : 0;
+    }
+    sheaf__catalog_free(c);
+    return *named + counted;
+}
+
+static void test_config__what_is_not_named_is_counted(void **state)
+{
+    made m = { .seed = 66 };
+    int64_t named, each;
+    made_init(&m);
+    each = told_for(&m, 3, "missing", &named);
+    assert_int_equal(told_for(&m, 4, "missing", &named), 2 * each);
+    assert_int_equal(named, 12);
+    assert_int_equal(told_for(&m, 5, "missing", &named), 3 * each);
+    assert_int_equal(told_for(&m, 1, "foreign", &named), each);
+    made_release(&m);
+}
+
 static void test_config__contradictions_are_found(void **state)
 {
     static const struct {
@@ -809,6 +843,13 @@ static void test_latest__is_followed_and_doubted(void **state)
     assert_int_equal(c->step, 20);
     sheaf__catalog_free(c);
     equals(at("save/30"), &new.source);
+    made_write(&old, at("zero"), 4, 1);
+    CHECK_OK(sheaf__rename(at("zero/1"), at("zero/0"), NULL));
+    put(at("zero/latest"), "0");
+    c = sat_read_at(at("zero"));
+    want_defects(c, 0);
+    assert_int_equal(c->step, 0);
+    sheaf__catalog_free(c);
     put(at("save/latest"), "40");
     c = sat_read_at(at("save"));
     want_defects(c, 1);
@@ -909,6 +950,15 @@ static void test_read__looks_at_what_the_writer_says(void **state)
     c = sat_read_at(at("save"));
     want_defects(c, 1);
     assert_non_null(strstr(finding(c, "conflict")->found, "mp_world_size 8, there are 4"));
+    sheaf__catalog_free(c);
+    rewrite(part_of("save", 30, 2), NULL, 30, 2); /* fewer, too */
+    c = sat_read_at(at("save"));
+    assert_non_null(strstr(defect(c, "conflict")->found, "mp_world_size 2, there are 4"));
+    sheaf__catalog_free(c);
+    rewrite(part_of("save", 30, 2), NULL, 0, 4); /* the first step is one */
+    c = sat_read_at(at("save"));
+    want_defects(c, 1);
+    assert_non_null(strstr(finding(c, "stale")->found, "part 2 is of step 0, another of step 30"));
     sheaf__catalog_free(c);
     rewrite(part_of("save", 30, 2), NULL, 30, 4);
     CHECK_OK(sheaf__rename(at("save/30"), at("save/31"), NULL));
@@ -1049,6 +1099,7 @@ int main(void)
         cmocka_unit_test(test_class__comes_from_the_tensors),
         cmocka_unit_test(test_class__that_nobody_knows_is_a_defect),
         cmocka_unit_test(test_class__sees_a_tower_that_was_lost),
+        cmocka_unit_test(test_config__what_is_not_named_is_counted),
         cmocka_unit_test(test_config__contradictions_are_found),
         cmocka_unit_test(test_tower__is_described_by_its_tensors),
         cmocka_unit_test(test_latest__is_followed_and_doubted),
