@@ -67,15 +67,3 @@ sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out)
         *path = NULL;
     }
 }
-
-bool sheaf__step_is_writing(const char *out)
-{
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, out, "checkpoints/lock"));
-    const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    const bool writing = fd >= 0 && is_held(fd, LOCK_SH);
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return writing;
-}

@@ -17,7 +17,5 @@ int sheaf__step_take(bool *read, const char *path);
 /* sheaf__step_newest - the newest of OUT/checkpoints (malloc'd), held; *path NULL: there is none.
  * Takes no lock of the run. Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out);
-/* sheaf__step_is_writing - does a run go on in OUT, as far as this host can tell? */
-bool sheaf__step_is_writing(const char *out);
 
 #endif

@@ -284,7 +284,7 @@ static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
 static sheaf_status *read_run(sheaf_catalog *c, const char *path)
 {
     char *dir = NULL, *newest = NULL;
-    const bool writing = sheaf__step_is_writing(path); /* before what it may leave is looked for */
+    const bool writing = sheaf__checkpoints_busy(path); /* before what it may leave is looked for */
     sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
     if (st == NULL && !writing)
         st = note_unfinished(c, dir);
