@@ -95,6 +95,14 @@ def keeps(cls):
     return getattr(no, FLAG, False) is not False or f"config.{FLAG}" in inspect.getsource(cls.forward) or bool(others)
 
 
+def unsaid(cls):
+    """Is it tied where a config says nothing?"""
+    try:
+        return getattr(cls.config_class(), FLAG, False) is True
+    except Exception:
+        return False
+
+
 def groups_of(ties, first):
     """ "source=target=target source=target", each group headed by the table that tokens are looked up in."""
     found = collections.defaultdict(list)
@@ -110,14 +118,14 @@ def groups_of(ties, first):
 
 
 def facts(name, cls):
-    """(groups, keeps the flag, unless, unsure), or None: nothing is tied."""
+    """(groups, keeps the flag, tied unsaid, unless, unsure), or None: nothing is tied."""
     unsure = next((w for begin, w in UNSURE.items() if name.startswith(begin)), "")
     unless = next((w for begin, w in UNLESS.items() if name.startswith(begin)), "")
     said = cls._tied_weights_keys
     own, first = said if isinstance(said, dict) else {}, ""
     ties = dict(own)
     if said and (not own or any(not PLAIN.match(n) for pair in own.items() for n in pair)) and not unsure:
-        return "", False, "", PATTERNS
+        return "", False, False, "", PATTERNS
     try:
         signal.alarm(30)
         model = made(cls)
@@ -131,13 +139,13 @@ def facts(name, cls):
         signal.alarm(0)
     chosen = [k for k, of in getattr(cls.config_class, "sub_configs", {}).items() if of is AutoConfig]
     if unsure == "*" or (chosen and any(k not in own for k in ties)):
-        return "", False, "", PATTERNS if any("class_embed" in n for n in ties) else "*"
+        return "", False, False, "", PATTERNS if any("class_embed" in n for n in ties) else "*"
     ties = {t: s for t, s in ties.items() if not any(w in t.split(".") for w in unsure.split())}
     if any("class_embed" in n for n in ties):
-        return "", False, "", PATTERNS
+        return "", False, False, "", PATTERNS
     if not ties and not unsure and name not in LISTED:
         return None
-    return groups_of(ties, first), bool(ties) and keeps(cls), unless, unsure
+    return groups_of(ties, first), bool(ties) and keeps(cls), bool(ties) and unsaid(cls), unless, unsure
 
 
 def rows():
@@ -167,9 +175,9 @@ def table_of(path):
     text = open(path).read()
     for row in re.findall(r"^    \{ ((?:[^{}]|\n)*?) \},$", text, re.M):
         fields = [("".join(re.findall(r'"([^"]*)"', f)) if '"' in f else f.strip()) for f in re.split(r",\n? *(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", row)]
-        groups, names, flag, unless, unsure = (fields + ["", ""])[:5] if len(fields) < 5 else fields[:5]
+        groups, names, flag, unsaid, unless, unsure = fields
         for name in names.split():
-            found[name] = (groups, flag == "KEEPS", "" if unless == "NULL" else unless, "" if unsure == "NULL" else unsure)
+            found[name] = (groups, flag == "KEEPS", unsaid == "TIED", "" if unless == "NULL" else unless, "" if unsure == "NULL" else unsure)
     return found
 
 
@@ -180,9 +188,9 @@ def main():
     args = p.parse_args()
     found, none = rows()
     if args.rows:
-        for fact in sorted(found, key=lambda f: (f[3] == "*", -len(found[f]), f)):
-            groups, keep, unless, unsure = fact
-            tail = ", ".join(['KEEPS' if keep else 'UNTIES'] + [f'"{x}"' if x else "NULL" for x in (unless, unsure)])
+        for fact in sorted(found, key=lambda f: (f[4] == "*", -len(found[f]), f)):
+            groups, keep, unsaid, unless, unsure = fact
+            tail = ", ".join(["KEEPS" if keep else "UNTIES", "TIED" if unsaid else "APART"] + [f'"{x}"' if x else "NULL" for x in (unless, unsure)])
             print("    { " + quoted(groups.split(" "), "      ") + ",\n      " + quoted(sorted(found[fact]), "      ") + ",\n      " + tail + " },")
         print("/* none, by name:", sorted(n for n in none if not NONE.search(n)), "*/")
         print("/* tied, though its name says none:", sorted(n for f in found for n in found[f] if NONE.search(n)), "*/")

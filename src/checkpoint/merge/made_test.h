@@ -20,7 +20,8 @@ typedef struct thing {
     sheaf_dtype dtype;
     int ndim;
     int64_t shape[5];
-    float second; /* its second value, unless 0 */
+    float second;     /* its second value, unless 0 */
+    const char *like; /* has the values of this one; or NULL */
 } thing;
 
 static inline int64_t volume(const thing *t)
@@ -35,11 +36,11 @@ static inline int64_t volume(const thing *t)
  * one. */
 static inline float *values(const thing *t, float scale)
 {
+    const uint64_t key = sheaf__name_key(t->like != NULL ? t->like : t->name);
     float *x = malloc((size_t)volume(t) * 4 + 4);
     for (int64_t i = 0; i < volume(t); i++)
-        x[i] = t->second != 0 && i == 1
-                   ? t->second
-                   : sheaf__random_normal(3, sheaf__name_key(t->name), (uint64_t)i) * scale;
+        x[i] = t->second != 0 && i == 1 ? t->second
+                                        : sheaf__random_normal(3, key, (uint64_t)i) * scale;
     return x;
 }
 

@@ -260,9 +260,10 @@ static sheaf_status *refuse_two(const member *m, const sheaf_source_entry *leade
 static sheaf_status *decide(member *m, const spelling *s, sheaf__merge_plan *p,
                             const sheaf_source_entry *leader)
 {
+    const bool silent = !p->said_no && !p->said_yes;
     const bool sure_no = p->said_no && !p->said_yes && !p->ties->keeps_flag;
     sheaf_status *st = NULL;
-    if (m->stored == leader || sure_no)
+    if (m->stored == leader || sure_no || (silent && m->stored != NULL && !p->ties->unsaid))
         return NULL;
     if (m->stored == NULL) {
         char *name = NULL;

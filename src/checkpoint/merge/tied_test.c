@@ -14,7 +14,8 @@ enum { MOST = 6 };
     LORA "\"target_modules\": [\"" module "\"], \"trainable_token_indices\": " part "}"
 
 /* Of the adapter's tensor every row is trained, or it is PEFT's copy. In `written`: a name of the
- * result, and "=base", "=mine" or "=rows", row 7 of which is the adapter's. */
+ * result, and "=base", "=own" (its second tensor), "=mine" or "=rows", row 7 of which is the
+ * adapter's. */
 static const struct {
     const char *what, *config, *base[MOST], *adapter_config, *mine[MOST];
     int64_t rows;
@@ -106,6 +107,22 @@ static const struct {
       12,
       { "model.language_model.embed_tokens.weight=mine" },
       "\"text_config\": {\"vocab_size\": 12}}" },
+    { "Llama, whose config says nothing: a stored head is its own",
+      CLASS("LlamaForCausalLM", "\"vocab_size\": 10"),
+      { "model.embed_tokens.weight", "lm_head.weight=model.embed_tokens.weight" },
+      LORA_OF("x", "{\"embed_tokens\": [7]}"),
+      { "model.embed_tokens.token_adapter.trainable_tokens_delta" },
+      1,
+      { "model.embed_tokens.weight=rows", "lm_head.weight=own" },
+      "{\"model_type\": \"odd\"" },
+    { "GPT-2, which ties then: rows are of both",
+      CLASS("GPT2LMHeadModel", "\"vocab_size\": 10"),
+      { "transformer.wte.weight", "lm_head.weight=transformer.wte.weight" },
+      LORA_OF("x", "{\"wte\": [7]}"),
+      { "transformer.wte.token_adapter.trainable_tokens_delta" },
+      1,
+      { "transformer.wte.weight=rows", "lm_head.weight=rows" },
+      "{\"model_type\": \"odd\"" },
     { "names of the bare model",
       CLASS("GPT2LMHeadModel", "\"vocab_size\": 10"),
       { "wte.weight" },
@@ -141,6 +158,11 @@ static int list_things(thing *out, char (*names)[200], const char *const *list, 
         out[count] = (thing){ names[count], SHEAF_F32, 2, { n, 4 } };
         if (strstr(list[count], ".bias") != NULL)
             out[count].ndim = 1;
+        char *like = strchr(names[count], '=');
+        if (like != NULL) {
+            *like = '\0';
+            out[count].like = like + 1;
+        }
     }
     return count;
 }
@@ -154,6 +176,8 @@ static void check_written(const char *written, const thing *base, const thing *m
     if (got == NULL)
         fail_msg("'%s' was not written", name);
     const bool new = sheaf__ends_with(written, "=mine");
+    if (sheaf__ends_with(written, "=own")) /* the base's second */
+        base++;
     float *want = values(new ? mine : base, 1);
     if (sheaf__ends_with(written, "=rows")) {
         float *row = values(mine, 1);

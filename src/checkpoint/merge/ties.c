@@ -7,436 +7,450 @@
 #include "base/text.h"
 
 enum { UNTIES = false, KEEPS = true }; /* keeps_flag */
+enum { APART = false, TIED = true };   /* unsaid */
 
 /* clang-format off */
 static const sheaf__ties table[] = {
     { "model.embed_tokens.weight=lm_head.weight",
       "AXK1ForCausalLM AXK2ForCausalLM AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM "
       "AriaTextForCausalLM BambaForCausalLM BeamForCausalLM BitNetForCausalLM "
-      "ChameleonForConditionalGeneration Cohere2ForCausalLM Cohere2MoeForCausalLM "
-      "CohereCompassForCausalLM CohereForCausalLM CwmForCausalLM DeepseekV2ForCausalLM "
+      "ChameleonForConditionalGeneration CwmForCausalLM DeepseekV2ForCausalLM "
       "DeepseekV32ForCausalLM DeepseekV3ForCausalLM DeepseekV4ForCausalLM DiffLlamaForCausalLM "
-      "DogeForCausalLM Dots1ForCausalLM Dots3NoteForCausalLM Emu3ForCausalLM Ernie4_5ForCausalLM "
-      "Ernie4_5_MoeForCausalLM EuroBertForMaskedLM Exaone4ForCausalLM ExaoneMoeForCausalLM "
-      "FalconH1ForCausalLM FlexOlmoForCausalLM FlintForCausalLM Gemma2ForCausalLM "
-      "Gemma3ForCausalLM Gemma3nForCausalLM Gemma4AssistantForCausalLM Gemma4ForCausalLM "
-      "Gemma4UnifiedAssistantForCausalLM Gemma4UnifiedForCausalLM GemmaForCausalLM Glm4ForCausalLM "
-      "Glm4MoeForCausalLM Glm4MoeLiteForCausalLM GlmForCausalLM GlmMoeDsaForCausalLM "
-      "GptOssForCausalLM GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeHybridForCausalLM "
-      "GraniteMoeSWAForCausalLM GraniteMoeSharedForCausalLM GraniteSWAForCausalLM HYV3ForCausalLM "
-      "HYV4ForCausalLM HeliumForCausalLM HrmTextForCausalLM HunYuanDenseV1ForCausalLM "
-      "HunYuanMoEV1ForCausalLM HyperCLOVAXForCausalLM Jais2ForCausalLM JambaForCausalLM "
-      "JetMoeForCausalLM Kolibri1ForCausalLM LagunaForCausalLM Lfm2ForCausalLM Lfm2MoeForCausalLM "
-      "Lfm3ForCausalLM Llama4ForCausalLM LlamaForCausalLM LongcatFlashForCausalLM "
-      "MellumForCausalLM MiMoV2FlashForCausalLM MiniCPM3ForCausalLM MiniMaxForCausalLM "
-      "MiniMaxM2ForCausalLM MiniMaxM3VLForCausalLM Ministral3ForCausalLM MinistralForCausalLM "
-      "Mistral4ForCausalLM MistralForCausalLM MixtralForCausalLM NanoChatForCausalLM "
-      "NemotronForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM OlmoForCausalLM OlmoHybridForCausalLM "
-      "OlmoeForCausalLM PersimmonForCausalLM Phi3ForCausalLM Phi4MultimodalForCausalLM "
-      "PhiForCausalLM PhimoeForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM "
-      "Qwen3MoeForCausalLM Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5MoeForCausalLM "
-      "Qwen4ExpForCausalLM RecurrentGemmaForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM "
-      "SolarOpenForCausalLM StableLmForCausalLM Starcoder2ForCausalLM VaultGemmaForCausalLM "
-      "XGLMForCausalLM YoutuForCausalLM ZayaForCausalLM",
-      UNTIES, NULL, NULL },
+      "DogeForCausalLM Dots1ForCausalLM Dots3NoteForCausalLM Emu3ForCausalLM EuroBertForMaskedLM "
+      "Exaone4ForCausalLM ExaoneMoeForCausalLM FalconH1ForCausalLM FlexOlmoForCausalLM "
+      "FlintForCausalLM Gemma4AssistantForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM "
+      "Glm4MoeLiteForCausalLM GlmForCausalLM GlmMoeDsaForCausalLM GptOssForCausalLM "
+      "GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeHybridForCausalLM "
+      "GraniteMoeSWAForCausalLM GraniteMoeSharedForCausalLM HYV3ForCausalLM HYV4ForCausalLM "
+      "HeliumForCausalLM HrmTextForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM "
+      "HyperCLOVAXForCausalLM Jais2ForCausalLM JambaForCausalLM Kolibri1ForCausalLM "
+      "LagunaForCausalLM Llama4ForCausalLM LlamaForCausalLM LongcatFlashForCausalLM "
+      "MellumForCausalLM MiMoV2FlashForCausalLM MiniMaxForCausalLM MiniMaxM2ForCausalLM "
+      "MiniMaxM3VLForCausalLM Ministral3ForCausalLM MinistralForCausalLM Mistral4ForCausalLM "
+      "MistralForCausalLM MixtralForCausalLM NanoChatForCausalLM NemotronForCausalLM "
+      "Olmo2ForCausalLM Olmo3ForCausalLM OlmoForCausalLM OlmoHybridForCausalLM OlmoeForCausalLM "
+      "PersimmonForCausalLM Phi3ForCausalLM Phi4MultimodalForCausalLM PhiForCausalLM "
+      "PhimoeForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM "
+      "Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5MoeForCausalLM Qwen4ExpForCausalLM "
+      "SeedOssForCausalLM SolarOpenForCausalLM StableLmForCausalLM",
+      UNTIES, APART, NULL, NULL },
     { "model.language_model.embed_tokens.weight=lm_head.weight",
-      "AriaForConditionalGeneration AyaVisionForConditionalGeneration "
-      "Cohere2VisionForConditionalGeneration CohereCompassForConditionalGeneration "
+      "AriaForConditionalGeneration CohereCompassForConditionalGeneration "
       "Cosmos3OmniForConditionalGeneration DeepseekOcr2ForConditionalGeneration "
-      "DeepseekVLForConditionalGeneration DeepseekVLHybridForConditionalGeneration "
-      "Dots3NoteForConditionalGeneration Ernie4_5_VLMoeForConditionalGeneration "
-      "Ernie4_5_VL_MoeForConditionalGeneration Exaone4_5_ForConditionalGeneration "
-      "FastVlmForConditionalGeneration FunAsrNanoForConditionalGeneration FuyuForCausalLM "
-      "Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration "
-      "Gemma4ForConditionalGeneration Gemma4UnifiedForConditionalGeneration "
-      "Glm46VForConditionalGeneration Glm4vForConditionalGeneration "
-      "Glm4vMoeForConditionalGeneration Glm5NextForConditionalGeneration "
-      "GlmAsrForConditionalGeneration GlmOcrForConditionalGeneration "
-      "GotOcr2ForConditionalGeneration Granite4VisionForConditionalGeneration "
-      "GraniteSpeechForConditionalGeneration GraniteSpeechPlusForConditionalGeneration "
-      "HunYuanVLForConditionalGeneration HyperCLOVAXVisionV2ForConditionalGeneration "
-      "InternVLForConditionalGeneration JanusForConditionalGeneration "
-      "Kimi_K25ForConditionalGeneration Lfm2VlForConditionalGeneration "
-      "Lfm3VlForConditionalGeneration LightOnOcrForConditionalGeneration "
-      "LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
-      "LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration "
-      "MiniCPMOcrForConditionalGeneration MiniCPMV4_6ForConditionalGeneration "
+      "Dots3NoteForConditionalGeneration Exaone4_5_ForConditionalGeneration "
+      "FastVlmForConditionalGeneration FuyuForCausalLM Glm46VForConditionalGeneration "
+      "Glm4vForConditionalGeneration Glm4vMoeForConditionalGeneration "
+      "Glm5NextForConditionalGeneration GlmOcrForConditionalGeneration "
+      "Granite4VisionForConditionalGeneration LlavaForConditionalGeneration "
+      "LlavaNextForConditionalGeneration LlavaNextVideoForConditionalGeneration "
+      "LlavaOnevisionForConditionalGeneration MiniCPMV4_6ForConditionalGeneration "
       "MiniCPMV4_7ForConditionalGeneration MiniMaxM3SparseForConditionalGeneration "
-      "Mistral3ForConditionalGeneration MistralLarge4ForConditionalGeneration "
-      "MossTranscribeDiarizeForConditionalGeneration MuseGlimmerForConditionalGeneration "
-      "Ovis2ForConditionalGeneration PaddleOCRVLForConditionalGeneration "
-      "PaliGemmaForConditionalGeneration PerceptionLMForConditionalGeneration "
-      "QianfanOCRForConditionalGeneration Qwen2VLForConditionalGeneration "
-      "Qwen2_5OmniThinkerForConditionalGeneration Qwen2_5_VLForConditionalGeneration "
-      "Qwen3ASRForConditionalGeneration Qwen3VLForConditionalGeneration "
+      "MistralLarge4ForConditionalGeneration MuseGlimmerForConditionalGeneration "
+      "PerceptionLMForConditionalGeneration QianfanOCRForConditionalGeneration "
+      "Qwen2VLForConditionalGeneration Qwen2_5OmniThinkerForConditionalGeneration "
+      "Qwen2_5_VLForConditionalGeneration Qwen3VLForConditionalGeneration "
       "Qwen3VLMoeForConditionalGeneration Qwen3_5ForConditionalGeneration "
       "Qwen3_5MoeForConditionalGeneration Qwen4ExpForConditionalGeneration "
       "Step3p7ForConditionalGeneration UnlimitedOcrForConditionalGeneration "
       "VibeVoiceForConditionalGeneration VideoLlama3ForConditionalGeneration "
-      "VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration "
+      "VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration",
+      UNTIES, APART, NULL, NULL },
+    { "model.language_model.embed_tokens.weight=lm_head.weight",
+      "AyaVisionForConditionalGeneration Cohere2VisionForConditionalGeneration "
+      "DeepseekVLForConditionalGeneration DeepseekVLHybridForConditionalGeneration "
+      "Ernie4_5_VLMoeForConditionalGeneration Ernie4_5_VL_MoeForConditionalGeneration "
+      "FunAsrNanoForConditionalGeneration Gemma3ForConditionalGeneration "
+      "Gemma3nForConditionalGeneration Gemma4ForConditionalGeneration "
+      "Gemma4UnifiedForConditionalGeneration GlmAsrForConditionalGeneration "
+      "GotOcr2ForConditionalGeneration GraniteSpeechForConditionalGeneration "
+      "GraniteSpeechPlusForConditionalGeneration HunYuanVLForConditionalGeneration "
+      "HyperCLOVAXVisionV2ForConditionalGeneration InternVLForConditionalGeneration "
+      "JanusForConditionalGeneration Kimi_K25ForConditionalGeneration "
+      "Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration "
+      "LightOnOcrForConditionalGeneration MiniCPMOcrForConditionalGeneration "
+      "Mistral3ForConditionalGeneration MossTranscribeDiarizeForConditionalGeneration "
+      "Ovis2ForConditionalGeneration PaddleOCRVLForConditionalGeneration "
+      "PaliGemmaForConditionalGeneration Qwen3ASRForConditionalGeneration "
       "VoxtralRealtimeForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
+    { "model.embed_tokens.weight=lm_head.weight",
+      "Cohere2ForCausalLM Cohere2MoeForCausalLM CohereCompassForCausalLM CohereForCausalLM "
+      "Ernie4_5ForCausalLM Ernie4_5_MoeForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM "
+      "Gemma3nForCausalLM Gemma4ForCausalLM Gemma4UnifiedAssistantForCausalLM "
+      "Gemma4UnifiedForCausalLM GemmaForCausalLM GraniteSWAForCausalLM JetMoeForCausalLM "
+      "Lfm2ForCausalLM Lfm2MoeForCausalLM Lfm3ForCausalLM MiniCPM3ForCausalLM "
+      "RecurrentGemmaForCausalLM SmolLM3ForCausalLM Starcoder2ForCausalLM VaultGemmaForCausalLM "
+      "XGLMForCausalLM YoutuForCausalLM ZayaForCausalLM",
+      UNTIES, TIED, NULL, NULL },
     { "",
       "BailingHybridForCausalLM BigBirdPegasusForCausalLM ElectraForPreTraining "
       "FunnelForPreTraining KimiLinearForCausalLM MllamaForCausalLM MllamaForConditionalGeneration "
       "NemotronHForCausalLM PerceiverForMaskedLM Qwen2AudioForConditionalGeneration "
       "RemBertForCausalLM RemBertForMaskedLM xLSTMForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "shared.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight",
       "BartModel BigBirdPegasusModel BlenderbotModel BlenderbotSmallModel LEDModel M2M100Model "
       "MBartModel MvpModel NllbMoeModel PLBartModel PegasusModel PegasusXModel "
       "SwitchTransformersModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.shared.weight=lm_head.weight=model.decoder.embed_tokens.weight=model.encoder.embed_tokens.weight",
       "BartForConditionalGeneration BigBirdPegasusForConditionalGeneration "
       "BlenderbotForConditionalGeneration BlenderbotSmallForConditionalGeneration "
       "M2M100ForConditionalGeneration MBartForConditionalGeneration MvpForConditionalGeneration "
       "NllbMoeForConditionalGeneration PLBartForConditionalGeneration "
       "PegasusForConditionalGeneration PegasusXForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "roberta.embeddings.word_embeddings.weight=lm_head.decoder.weight "
       "lm_head.bias=lm_head.decoder.bias",
       "CamembertForCausalLM CamembertForMaskedLM JinaEmbeddingsV3ForMaskedLM RobertaForCausalLM "
       "RobertaForMaskedLM XLMRobertaForCausalLM XLMRobertaForMaskedLM XLMRobertaXLForCausalLM "
       "XLMRobertaXLForMaskedLM XmodForCausalLM XmodForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "",
       "DFineForObjectDetection DabDetrForObjectDetection DeformableDetrForObjectDetection "
       "Deimv2ForObjectDetection GroundingDinoForObjectDetection IBertForMaskedLM "
       "MMGroundingDinoForObjectDetection PPDocLayoutV3ForObjectDetection PPDocLayoutV3Model "
       "RTDetrV2ForObjectDetection",
-      UNTIES, NULL, "bbox_embed class_embed enc_bbox_head enc_score_head" },
+      UNTIES, APART, NULL, "bbox_embed class_embed enc_bbox_head enc_score_head" },
     { "bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "BertForMaskedLM BertForPreTraining BertLMHeadModel BigBirdForCausalLM BigBirdForMaskedLM "
       "BigBirdForPreTraining BlipTextLMHeadModel MegatronBertForCausalLM MegatronBertForMaskedLM "
       "MegatronBertForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.decoder.embed_tokens.weight=lm_head.weight",
       "BartForCausalLM BlenderbotForCausalLM BlenderbotSmallForCausalLM MBartForCausalLM "
       "MvpForCausalLM OPTForCausalLM PLBartForCausalLM PegasusForCausalLM "
       "SeamlessM4TTextToUnitForConditionalGeneration Speech2TextForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.shared.weight=model.decoder.embed_tokens.weight=model.encoder.embed_tokens.weight",
       "BartForQuestionAnswering BartForSequenceClassification BigBirdPegasusForQuestionAnswering "
       "BigBirdPegasusForSequenceClassification MBartForQuestionAnswering "
       "MBartForSequenceClassification MvpForQuestionAnswering MvpForSequenceClassification "
       "PLBartForSequenceClassification",
-      UNTIES, NULL, NULL },
-    { "transformer.wte.weight=lm_head.weight",
-      "CodeGenForCausalLM DbrxForCausalLM GPT2DoubleHeadsModel GPT2LMHeadModel "
-      "GPTBigCodeForCausalLM GPTJForCausalLM GPTNeoForCausalLM ImageGPTForCausalImageModeling "
-      "MptForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "shared.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight",
       "LongT5Model MT5ForQuestionAnswering MT5Model Pop2PianoForConditionalGeneration "
       "T5ForQuestionAnswering T5Model UMT5ForQuestionAnswering UMT5Model",
-      KEEPS, NULL, NULL },
-    { "model.decoder.embed_tokens.weight=proj_out.weight",
-      "CanaryForConditionalGeneration CohereAsrForConditionalGeneration "
-      "MoonshineForConditionalGeneration MoonshineStreamingForConditionalGeneration "
-      "WhisperForCausalLM WhisperForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "model.text_model.embed_tokens.weight=lm_head.weight",
-      "Emu3ForConditionalGeneration GraniteDoclingForConditionalGeneration "
-      "Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration "
-      "SmolVLMForConditionalGeneration UltraVBertForMaskedLM",
-      UNTIES, NULL, NULL },
+      "Emu3ForConditionalGeneration Idefics2ForConditionalGeneration "
+      "Idefics3ForConditionalGeneration SmolVLMForConditionalGeneration UltraVBertForMaskedLM",
+      UNTIES, APART, NULL, NULL },
     { "shared.weight=lm_head.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight",
       "LongT5ForConditionalGeneration MT5ForConditionalGeneration "
       "SwitchTransformersForConditionalGeneration T5ForConditionalGeneration "
       "UMT5ForConditionalGeneration",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
+    { "transformer.wte.weight=lm_head.weight",
+      "GPT2DoubleHeadsModel GPT2LMHeadModel GPTBigCodeForCausalLM GPTNeoForCausalLM MptForCausalLM",
+      UNTIES, TIED, NULL, NULL },
     { "",
       "Zamba2ForSequenceClassification Zamba2Model ZambaForSequenceClassification ZambaModel",
-      UNTIES, NULL, "shared_transf shared_transformer" },
+      UNTIES, APART, NULL, "shared_transf shared_transformer" },
+    { "model.decoder.embed_tokens.weight=proj_out.weight",
+      "CanaryForConditionalGeneration MoonshineForConditionalGeneration WhisperForCausalLM "
+      "WhisperForConditionalGeneration",
+      UNTIES, TIED, NULL, NULL },
     { "shared.weight=encoder.embed_tokens.weight",
       "LongT5EncoderModel MT5EncoderModel T5EncoderModel UMT5EncoderModel",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight=text_encoder.embed_tokens.weight "
       "t2u_model.model.decoder.embed_tokens.weight=t2u_model.lm_head.weight",
       "SeamlessM4TForTextToSpeech SeamlessM4TModel SeamlessM4Tv2ForTextToSpeech SeamlessM4Tv2Model",
-      UNTIES, NULL, NULL },
-    { "backbone.embeddings.weight=lm_head.weight",
-      "FalconMambaForCausalLM Mamba2ForCausalLM MambaForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
+    { "transformer.wte.weight=lm_head.weight",
+      "CodeGenForCausalLM DbrxForCausalLM GPTJForCausalLM ImageGPTForCausalImageModeling",
+      UNTIES, APART, NULL, NULL },
     { "ernie.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "ErnieForCausalLM ErnieForMaskedLM ErnieForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "roc_bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "RoCBertForCausalLM RoCBertForMaskedLM RoCBertForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "transformer.shared.weight=transformer.decoder.embed_tokens.weight=transformer.encoder.embed_tokens.weight",
       "MT5ForSequenceClassification T5ForSequenceClassification UMT5ForSequenceClassification",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "transformer.shared.weight=transformer.encoder.embed_tokens.weight",
       "MT5ForTokenClassification T5ForTokenClassification UMT5ForTokenClassification",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "albert.embeddings.word_embeddings.weight=predictions.decoder.weight "
       "predictions.bias=predictions.decoder.bias",
       "AlbertForMaskedLM AlbertForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
+    { "backbone.embeddings.weight=lm_head.weight",
+      "FalconMambaForCausalLM MambaForCausalLM",
+      UNTIES, TIED, NULL, NULL },
     { "data2vec_text.embeddings.word_embeddings.weight=lm_head.decoder.weight "
       "lm_head.bias=lm_head.decoder.bias",
       "Data2VecTextForCausalLM Data2VecTextForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "deberta.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "DebertaForMaskedLM DebertaV2ForMaskedLM",
-      UNTIES, "legacy", NULL },
+      UNTIES, TIED, "legacy", NULL },
     { "electra.embeddings.word_embeddings.weight=generator_lm_head.weight",
       "ElectraForCausalLM ElectraForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "fnet.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "FNetForMaskedLM FNetForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "mobilebert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "MobileBertForMaskedLM MobileBertForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
+    { "model.decoder.embed_tokens.weight=proj_out.weight",
+      "CohereAsrForConditionalGeneration MoonshineStreamingForConditionalGeneration",
+      UNTIES, APART, NULL, NULL },
     { "model.embed_tokens.weight=lm_head.weight",
       "Zamba2ForCausalLM ZambaForCausalLM",
-      UNTIES, NULL, "shared_transf shared_transformer" },
+      UNTIES, TIED, NULL, "shared_transf shared_transformer" },
     { "model.embeddings.tok_embeddings.weight=decoder.weight",
       "ModernBertDecoderForCausalLM ModernBertForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.encoder.text_model.embed_tokens.weight=model.decoder.embed_tokens.weight "
       "model.encoder.text_model.embed_tokens.eoi_embedding=model.decoder.embed_tokens.eoi_embedding",
       "T5Gemma2ForSequenceClassification T5Gemma2ForTokenClassification",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "roberta_prelayernorm.embeddings.word_embeddings.weight=lm_head.decoder.weight "
       "lm_head.bias=lm_head.decoder.bias",
       "RobertaPreLayerNormForCausalLM RobertaPreLayerNormForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "roformer.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "RoFormerForCausalLM RoFormerForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "shared_image_embedding.positional_embedding=prompt_encoder.shared_embedding.positional_embedding",
       "SamHQModel SamModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "text_decoder.bert.embeddings.word_embeddings.weight=text_decoder.cls.predictions.decoder.weight "
       "text_decoder.cls.predictions.bias=text_decoder.cls.predictions.decoder.bias",
       "BlipForConditionalGeneration BlipForQuestionAnswering",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight",
       "SeamlessM4TForSpeechToText SeamlessM4Tv2ForSpeechToText",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight "
       "t2u_model.model.decoder.embed_tokens.weight=t2u_model.lm_head.weight",
       "SeamlessM4TForSpeechToSpeech SeamlessM4Tv2ForSpeechToSpeech",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "text_decoder.embed_tokens.weight=shared.weight=lm_head.weight=text_encoder.embed_tokens.weight",
       "SeamlessM4TForTextToText SeamlessM4Tv2ForTextToText",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "text_model.model.embed_tokens.weight=text_model.lm_head.weight",
       "Kosmos2ForConditionalGeneration Kosmos2_5ForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "transformer.embeddings.weight=pred_layer.proj.weight",
       "FlaubertWithLMHeadModel XLMWithLMHeadModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "transformer.tokens_embed.weight=lm_head.weight",
       "OpenAIGPTDoubleHeadsModel OpenAIGPTLMHeadModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "transformer.word_embeddings.weight=lm_head.weight",
       "BloomForCausalLM FalconForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "visual_bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "VisualBertForPreTraining VisualBertForRegionToPhraseAlignment",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
+    { "backbone.embeddings.weight=lm_head.weight",
+      "Mamba2ForCausalLM",
+      UNTIES, APART, NULL, NULL },
     { "bert.embeddings.word_embeddings.weight=lm_head.decoder.weight "
       "lm_head.bias=lm_head.decoder.bias",
       "BertGenerationDecoder",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "biogpt.embed_tokens.weight=output_projection.weight",
       "BioGptForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "bridgetower.text_model.embeddings.word_embeddings.weight=mlm_score.decoder.weight",
       "BridgeTowerForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "convbert.embeddings.word_embeddings.weight=generator_lm_head.weight",
       "ConvBertForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "decoder.embed_tokens.weight=decoder.lm_head.weight",
       "Pix2StructForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "distilbert.embeddings.word_embeddings.weight=vocab_projector.weight",
       "DistilBertForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "embed_tokens.weight=lm_head.weight",
       "Pix2StructTextModel",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "encoder.embed_tokens.weight=decoder.embed_tokens.weight=decoder.output_projection.weight",
       "FSMTModel",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "encoder.embed_tokens.weight=shared.weight=decoder.embed_tokens.weight",
       "MarianModel",
-      UNTIES, "share_encoder_decoder_embeddings", NULL },
+      UNTIES, TIED, "share_encoder_decoder_embeddings", NULL },
     { "encoder.out.weight=ctc_head.weight encoder.out.bias=ctc_head.bias",
       "GraniteSpeech5ForCTC",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "encoder.text_model.embed_tokens.weight=decoder.embed_tokens.weight "
       "encoder.text_model.embed_tokens.eoi_embedding=decoder.embed_tokens.eoi_embedding",
       "T5Gemma2Model",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "esm.embeddings.word_embeddings.weight=lm_head.decoder.weight",
       "EsmForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "funnel.embeddings.word_embeddings.weight=lm_head.weight",
       "FunnelForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "git.embeddings.word_embeddings.weight=output.weight",
       "GitForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "gpt_neox.embed_in.weight=lm_head.weight",
       "GPTNeoXForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "gpt_neox_japanese.embed_in.weight=embed_out.weight",
       "GPTNeoXJapaneseForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "gte.embeddings.word_embeddings.weight=lm_head.decoder.weight",
       "GteForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "language_model.model.embed_tokens.weight=language_model.lm_head.weight",
       "Llama4ForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "layoutlm.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "LayoutLMForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "led.shared.weight=led.decoder.embed_tokens.weight=led.encoder.embed_tokens.weight",
       "LEDForQuestionAnswering",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "led.shared.weight=lm_head.weight=led.decoder.embed_tokens.weight=led.encoder.embed_tokens.weight",
       "LEDForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "longformer.embeddings.word_embeddings.weight=lm_head.decoder.weight "
       "lm_head.bias=lm_head.decoder.bias",
       "LongformerForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "luke.entity_embeddings.entity_embeddings.weight=entity_predictions.decoder.weight "
       "lm_head.decoder.bias=lm_head.bias",
       "LukeForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "lxmert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight",
       "LxmertForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "mim_head.decoder.bias=mim_head.bias mlm_head.decoder.bias=mlm_head.bias "
       "mmm_image_head.decoder.bias=mmm_image_head.bias "
       "mmm_text_head.decoder.bias=mmm_text_head.bias",
       "FlavaForPreTraining",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.decoder.embed_tokens.weight=lm_head.out_proj.weight",
       "T5GemmaForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.decoder.embed_tokens.weight=lm_head.weight",
       "MarianForCausalLM",
-      UNTIES, "share_encoder_decoder_embeddings", NULL },
+      UNTIES, TIED, "share_encoder_decoder_embeddings", NULL },
     { "model.decoder.embed_tokens.weight=output_projection.weight",
       "TrOCRForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.embed_tokens.embed_tokens.weight=lm_head.weight",
       "KyutaiSpeechToTextForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "model.embed_tokens.weight=head.decoder.weight",
       "UltrabertForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "model.embed_tokens.word_embeddings.weight=lm_head.weight "
       "model.embed_tokens.embedding_projection.weight=unembedding_projection.weight",
       "NeoMMEForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "model.encoder.embed_tokens.weight=model.decoder.embed_tokens.weight=model.decoder.output_projection.weight",
       "FSMTForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "model.encoder.embed_tokens.weight=model.shared.weight=lm_head.weight=model.decoder.embed_tokens.weight",
       "MarianMTModel",
-      UNTIES, "share_encoder_decoder_embeddings", NULL },
+      UNTIES, TIED, "share_encoder_decoder_embeddings", NULL },
     { "model.encoder.text_model.embed_tokens.weight=lm_head.out_proj.weight=model.decoder.embed_tokens.weight "
       "model.encoder.text_model.embed_tokens.eoi_embedding=model.decoder.embed_tokens.eoi_embedding",
       "T5Gemma2ForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
+    { "model.text_model.embed_tokens.weight=lm_head.weight",
+      "GraniteDoclingForConditionalGeneration",
+      UNTIES, TIED, NULL, NULL },
     { "model.text_model.embeddings.tok_embeddings.weight=lm_head.weight",
       "ModernVBertForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "mpnet.embeddings.word_embeddings.weight=lm_head.decoder.weight "
       "lm_head.bias=lm_head.decoder.bias",
       "MPNetForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "mra.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "MraForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "nomic_bert.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "NomicBertForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "nystromformer.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "NystromformerForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "prophetnet.decoder.word_embeddings.weight=prophetnet.word_embeddings.weight=lm_head.weight",
       "ProphetNetForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "prophetnet.word_embeddings.weight=lm_head.weight=prophetnet.decoder.word_embeddings.weight=prophetnet.encoder.word_embeddings.weight",
       "ProphetNetForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "rwkv.embeddings.weight=head.weight",
       "RwkvForCausalLM",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "shared.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight "
       "patch_embed.proj.weight=encoder.embed_patches.proj.weight "
       "patch_embed.proj.bias=encoder.embed_patches.proj.bias",
       "UdopModel",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "shared.weight=encoder.embed_tokens.weight",
       "SwitchTransformersEncoderModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "shared.weight=encoder.embed_tokens.weight "
       "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight=encoder.relative_bias.biases.0.relative_attention_bias.weight "
       "patch_embed.proj.weight=encoder.embed_patches.proj.weight "
       "patch_embed.proj.bias=encoder.embed_patches.proj.bias",
       "UdopEncoderModel",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "shared.weight=lm_head.weight=decoder.embed_tokens.weight=encoder.embed_tokens.weight "
       "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight=decoder.relative_bias.biases.0.relative_attention_bias.weight=encoder.relative_bias.biases.0.relative_attention_bias.weight "
       "patch_embed.proj.weight=encoder.embed_patches.proj.weight "
       "patch_embed.proj.bias=encoder.embed_patches.proj.bias",
       "UdopForConditionalGeneration",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "speecht5.decoder.prenet.embed_tokens.weight=text_decoder_postnet.lm_head.weight",
       "SpeechT5ForSpeechToText",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "tapas.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "TapasForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "thinker.model.language_model.embed_tokens.weight=thinker.lm_head.weight",
       "Qwen2_5OmniForConditionalGeneration",
-      UNTIES, NULL, NULL },
+      UNTIES, APART, NULL, NULL },
     { "transformer.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "SqueezeBertForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "transformer.w.weight=lm_head.weight",
       "CTRLLMHeadModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "transformer.word_embedding.weight=lm_loss.weight",
       "XLNetLMHeadModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "vilt.embeddings.text_embeddings.word_embeddings.weight=mlm_score.decoder.weight",
       "ViltForMaskedLM",
-      KEEPS, NULL, NULL },
+      KEEPS, TIED, NULL, NULL },
     { "word_embeddings.weight=decoder.word_embeddings.weight=encoder.word_embeddings.weight",
       "ProphetNetModel",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "yoso.embeddings.word_embeddings.weight=cls.predictions.decoder.weight "
       "cls.predictions.bias=cls.predictions.decoder.bias",
       "YosoForMaskedLM",
-      UNTIES, NULL, NULL },
+      UNTIES, TIED, NULL, NULL },
     { "",
       "BarkCausalModel BarkCoarseModel BarkFineModel BarkModel BarkSemanticModel "
       "Blip2ForConditionalGeneration Blip2Model BltForCausalLM BltModel BltPatcher "
@@ -455,7 +469,7 @@ static const sheaf__ties table[] = {
       "Qwen3OmniMoeThinkerForConditionalGeneration Qwen3OmniMoeThinkerModel "
       "Qwen3OmniMoeThinkerTextModel RagModel RagSequenceForGeneration RagTokenForGeneration "
       "ShieldGemma2ForImageClassification SpeechEncoderDecoderModel VisionEncoderDecoderModel",
-      UNTIES, NULL, "*" },
+      UNTIES, APART, NULL, "*" },
 };
 /* clang-format on */
 

@@ -15,6 +15,7 @@ typedef struct sheaf__ties {
     /* tie_word_embeddings stays true where they become several: the class sets it itself or
      * computes by it. transformers 5 ties no names that the files hold with different values. */
     bool keeps_flag;
+    bool unsaid; /* they are one where the config has no tie_word_embeddings */
     const char
         *unless; /* a key of the config: where it is false, what is tied is not known; NULL */
     const char *unsure; /* parts of paths of tensors whose ties are not known, separated by blanks;
