@@ -65,6 +65,8 @@ static void test_link__is_read_or_refused(void **state)
         "", "5", "5:", ":5", "5:0", "-1:5", "5:x", "5:1:2", "nan:1"
     };
     sheaf__link_options link;
+    CHECK_OK(sheaf__link_read(&link, "0:1e8")); /* no latency at all */
+    assert_true(link.latency == 0 && link.bandwidth == 1e17);
     CHECK_OK(sheaf__link_read(&link, "5:12.5"));
     CHECK_NEAR("latency", link.latency, 5e-6, 0);
     CHECK_NEAR("bandwidth", link.bandwidth, 12.5e9, 0);

@@ -135,6 +135,42 @@ typedef struct number_row {
 #define G3 "\"model_type\":\"gemma3_text\",\"architectures\":null,\"hidden_act\":null"
 #define P3 "\"model_type\":\"phi3\",\"architectures\":null"
 
+/* What is just allowed, and one more. */
+static void test_limits__what_just_fits_is_read(void **state)
+{
+    for (int more = 0; more < 2; more++) {
+        const int pairs = SHEAF_MAX_ROPE_PAIRS + more;
+        char *list = calloc(1, 4096), *text = calloc(1, 16384);
+        sheaf_config c;
+        for (int i = 0; i < pairs; i++)
+            strcat(list, i > 0 ? ",1" : "1");
+        sprintf(
+            text,
+            "{\"head_dim\":%d,\"max_position_embeddings\":64,\"rope_parameters\":{\"rope_type\":"
+            "\"longrope\",\"original_max_position_embeddings\":16,\"short_factor\":[%s],"
+            "\"long_factor\":[%s]}}",
+            2 * pairs, list, list);
+        sheaf_status *st = parse_with(&c, text);
+        if (more)
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "at most 256 numbers | 257");
+        else
+            CHECK_OK(st);
+        sheaf_config_release(&c);
+        sprintf(
+            text,
+            "{\"head_dim\":null,\"num_attention_heads\":1,\"num_key_value_heads\":1,\"hidden_size\":%d}",
+            65536 + 2 * more);
+        st = parse_with(&c, text);
+        if (more)
+            CHECK_FAILS(st, SHEAF_E_LAYOUT, "'head_dim'");
+        else
+            CHECK_OK(st);
+        sheaf_config_release(&c);
+        free(list);
+        free(text);
+    }
+}
+
 static void test_defaults__when_keys_are_absent_or_null(void **state)
 {
     static const number_row kv[] = {
@@ -758,6 +794,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read__both_spellings_of_recorded_configs_agree),
         cmocka_unit_test(test_read__recorded_values),
+        cmocka_unit_test(test_limits__what_just_fits_is_read),
         cmocka_unit_test(test_defaults__when_keys_are_absent_or_null),
         cmocka_unit_test(test_family__from_either_key),
         cmocka_unit_test(test_mixture__of_mixtral),

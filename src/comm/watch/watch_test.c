@@ -265,6 +265,20 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_false(sheaf__apart(&r, 1000, &a, &b)); /* 0 has just begun to */
 }
 
+static void test_watch__the_longest_wait_is_any_ranks(void **state)
+{
+    sheaf__ranks r = { .count = 3, .in_group = 3 };
+    for (int i = 0; i < 3; i++) {
+        r.known[i] = true;
+        r.told[i].made[SHEAF__ALL_RANKS] = i == 0 ? 4 : 5;
+        r.told[i].for_ms = i == 1 ? 3000 : 1000;
+        strcpy(r.told[i].call, i == 0 ? "" : "sum");
+        strcpy(r.told[i].group, sheaf__circle_names[SHEAF__ALL_RANKS]);
+    }
+    assert_true(sheaf__longest_wait(&r, 0) == 3);
+    assert_true(sheaf__longest_wait(&r, 1) == 0);
+}
+
 static void count_notes(void *self, const char *text)
 {
     assert_non_null(strstr(text, "others have waited for 40 s for rank 0"));
@@ -384,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_watch__the_first),
         cmocka_unit_test(test_watch__a_hang),
         cmocka_unit_test(test_watch__who_waits_for_whom),
+        cmocka_unit_test(test_watch__the_longest_wait_is_any_ranks),
         cmocka_unit_test(test_watch__who_is_slow),
         cmocka_unit_test(test_watch__where_it_listens),
         cmocka_unit_test(test_watch__strangers),

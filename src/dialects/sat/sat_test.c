@@ -706,13 +706,14 @@ static void test_class__sees_a_tower_that_was_lost(void **state)
     made_release(&lost);
 }
 
-/* Findings of `code` in a save of two layers whose config says `layers`: those that are named, and
- * those that are counted behind them. */
-static int64_t told_for(made *m, int64_t layers, const char *code, int64_t *named)
+/* Findings of `code` in a save of two layers, and two of the tower, whose config says others: those
+ * that are named, and those that are counted behind them. */
+static int64_t told_for(made *m, int64_t layers, int64_t tower, const char *code, int64_t *named)
 {
     int64_t counted = 0;
     save_it(m);
     set_config("save", NULL, "num_layers", json_integer(layers));
+    set_config("save", "eva_args", "num_layers", json_integer(tower));
     sheaf_catalog *c = sat_read_at(at("save"));
     *named = 0;
     for (int64_t i = 0; i < c->nfindings; i++) {
@@ -730,13 +731,15 @@ static int64_t told_for(made *m, int64_t layers, const char *code, int64_t *name
 static void test_config__what_is_not_named_is_counted(void **state)
 {
     made m = { .seed = 66 };
-    int64_t named, each;
+    int64_t named;
     made_init(&m);
-    each = told_for(&m, 3, "missing", &named);
-    assert_int_equal(told_for(&m, 4, "missing", &named), 2 * each);
+    const int64_t layer = told_for(&m, 3, 2, "missing", &named),
+                  block = told_for(&m, 2, 3, "missing", &named);
+    assert_int_equal(told_for(&m, 4, 2, "missing", &named), 2 * layer);
     assert_int_equal(named, 12);
-    assert_int_equal(told_for(&m, 5, "missing", &named), 3 * each);
-    assert_int_equal(told_for(&m, 1, "foreign", &named), each);
+    assert_int_equal(told_for(&m, 4, 3, "missing", &named), 2 * layer + block);
+    assert_int_equal(told_for(&m, 1, 1, "foreign", &named), layer + block);
+    assert_int_equal(named, 12);
     made_release(&m);
 }
 

@@ -48,6 +48,14 @@ static void test_config__the_towers_name_tells_its_sizes(void **state)
     assert_true(c.resampler.queries == 256 && c.resampler.heads == 32 && c.window == 4096);
     assert_true(c.image_mark.begin == 32001 && c.image_mark.patch == 32000 &&
                 c.image_mark.end == 32002);
+    /* of the published vocabulary alone */
+    char *more = strdup(whole);
+    memcpy(strstr(more, "32009}"), "32010}", 6);
+    sheaf_config grown;
+    CHECK_OK(parse(&grown, more));
+    assert_true(grown.vocab == 32010 && grown.image_mark.begin < 0);
+    sheaf_config_release(&grown);
+    free(more);
     sheaf_config_release(&c);
     CHECK_OK(parse(&c, SMALL));
     assert_true(c.vit.layers == 3 && c.vit.ffn == 160 && c.vit.positions == 17 && c.patches == 36 &&
@@ -153,6 +161,11 @@ static void test_config__keys_that_are_refused(void **state)
         { "{" TEXT ",\"num_query\":15,\"image_size\":84," TOWER "}", SHEAF_E_LAYOUT,
           "'num_query'" },
         { "{" TEXT ",\"image_size\":84," TOWER "}", SHEAF_E_FORMAT, "'num_query'" },
+        { "{\"model_type\":\"omnilmm\",\"hidden_size\":130,\"intermediate_size\":208,"
+          "\"num_hidden_layers\":2,\"num_attention_heads\":1,\"num_key_value_heads\":1,"
+          "\"vocab_size\":150,\"num_query\":16,\"image_size\":84,\"resampler_num_heads\":2," TOWER
+          "}",
+          SHEAF_E_LAYOUT, "'hidden_size' | a multiple of 4" },
         { "{" TEXT ",\"num_query\":16," TOWER "}", SHEAF_E_FORMAT, "'image_size'" },
         { "{" TEXT ",\"num_query\":16,\"image_size\":20000," TOWER "}", SHEAF_E_LAYOUT,
           "'image_size'" },
