@@ -127,7 +127,8 @@ static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_verify_options 
     sheaf_status *wrong = NULL;
     if (base != NULL && !how->quick && sheaf__path_kind(base) == SHEAF_PATH_DIR)
         wrong = sheaf_merge_fits(&held, base, c->root);
-    if (!held && wrong == NULL)
+    const bool told = wrong != NULL && sheaf_status_code(wrong) != SHEAF_E_UNSUPPORTED;
+    if (!told && (!held || wrong != NULL)) /* none, or one that is not merged into */
         st = sheaf__verify_alone(c, &options);
     if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_LAYOUT)
         st = sheaf__catalog_defect(c, c->root, sheaf_in(wrong, "with the base %s", base));
@@ -138,7 +139,7 @@ static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_verify_options 
             c, c->root,
             sheaf__adapters_base(base, NULL, (const char *const[]){ c->root }, 1, how->events));
     else
-        sheaf_status_free(wrong); /* told already, or a base that is not merged into */
+        sheaf_status_free(wrong); /* told already */
     sheaf_lora_options_release(&options);
     return st;
 }

@@ -11,6 +11,7 @@
 typedef struct sheaf_pattern {
     char *key;
     double value;
+    bool plain;  /* known to be a name: sheaf__lora_is_plain() */
 } sheaf_pattern; /* JSON order kept */
 
 /* trainable_token_indices of one table: which of its rows are in the file, in this order. */

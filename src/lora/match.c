@@ -181,8 +181,7 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const
     return NULL;
 }
 
-/* A key without anything special but dots, and perhaps ^ before it: no need to compile it. */
-static bool is_plain(const char *key)
+bool sheaf__lora_is_plain(const char *key)
 {
     const char *rest = key + (*key == '^');
     return rest[strspn(
@@ -196,7 +195,7 @@ static bool plain_match(const char *key, const char *path)
     const size_t n = strlen(key), length = strlen(path);
     if (n > length || (n < length && (anchored || path[length - n - 1] != '.')))
         return false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = n; i-- > 0;) /* paths of one model differ at their ends */
         if (key[i] != '.' && key[i] != path[length - n + i])
             return false;
     return true;
@@ -207,7 +206,7 @@ sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, 
 {
     *out = absent;
     for (int i = 0; i < n; i++) {
-        const bool plain = is_plain(list[i].key);
+        const bool plain = list[i].plain || sheaf__lora_is_plain(list[i].key);
         bool yes = plain && plain_match(list[i].key, path);
         sheaf_status *st =
             plain ? NULL

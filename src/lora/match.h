@@ -27,6 +27,9 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *options,
 /* sheaf__lora_pattern_value - the first pattern of the list that matches `path`, else `absent`. */
 sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n,
                                         const char *path, double absent);
+/* sheaf__lora_is_plain - a key without anything special but dots, and perhaps ^ before it: no need
+ * to compile it. */
+bool sheaf__lora_is_plain(const char *key);
 /* sheaf__lora_tokens - the rows that trainable_token_indices names of the table at this path; NULL:
  * none. */
 const sheaf_lora_tokens *sheaf__lora_tokens(const sheaf_lora_options *options, const char *path,

@@ -82,7 +82,7 @@ static sheaf_pattern *copy_patterns(const sheaf_pattern *list, int n, bool *fail
         return NULL;
     }
     for (int i = 0; i < n; i++)
-        copy[i] = (sheaf_pattern){ copy_text(list[i].key, failed), list[i].value };
+        copy[i] = (sheaf_pattern){ copy_text(list[i].key, failed), list[i].value, list[i].plain };
     return copy;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "lora/match.h"
 #include "lora/options.h"
 #include "schema/wrappers.h"
 
@@ -186,6 +187,7 @@ static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern *
             r->st = r->st != NULL ? r->st : sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
             return;
         }
+        (*list)[*n].plain = sheaf__lora_is_plain((*list)[*n].key);
         (*list)[(*n)++].value = number;
     }
 }
