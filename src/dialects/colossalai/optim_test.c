@@ -120,6 +120,21 @@ static void test_optimizer__steps_are_whole_and_alike(void **state)
     }
 }
 
+/* running_states.json counts where nothing else says a step. */
+static void test_optimizer__its_step_comes_before_the_runs(void **state)
+{
+    char dir[400], path[600];
+    put_optimizer(dir, "training/optimizer");
+    snprintf(path, sizeof path, "%s/training/modeling", scratch.dir);
+    CHECK_OK(sheaf__make_dirs(path, NULL));
+    snprintf(path, sizeof path, "%s/training/running_states.json", scratch.dir);
+    put(path, "{\"epoch\": 0, \"step\": 9}");
+    *strrchr(path, '/') = '\0';
+    sheaf_catalog *c = read_made(&sheaf__dialect_colossalai, path, NULL);
+    assert_int_equal(c->step, 7);
+    sheaf__catalog_free(c);
+}
+
 static void test_optimizer__groups_count_from_0(void **state)
 {
     char dir[400];
@@ -135,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_optimizer__steps_are_whole_and_alike),
+        cmocka_unit_test(test_optimizer__its_step_comes_before_the_runs),
         cmocka_unit_test(test_optimizer__groups_count_from_0),
         cmocka_unit_test(test_optimizer__without_a_config_groups_and_index_tell),
     };
