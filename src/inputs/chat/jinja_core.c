@@ -86,19 +86,6 @@ void sheaf__j_work(sheaf__j *j, size_t units)
         sheaf__j_refuse(j, "more than %" PRId64 " steps", most);
 }
 
-void sheaf__j_read(sheaf__j *j, sheaf__jvalue v)
-{
-    switch (v.kind) {
-    case SHEAF__J_TEXT: sheaf__j_work(j, v.u.text.size / 16); break;
-    case SHEAF__J_LIST:
-    case SHEAF__J_TUPLE:
-    case SHEAF__J_GENERATOR:
-    case SHEAF__J_VIEW: sheaf__j_work(j, v.u.list->count); break;
-    case SHEAF__J_DICT: sheaf__j_work(j, v.u.dict->keys.count); break;
-    default: break;
-    }
-}
-
 void sheaf__j_release(sheaf__j *j)
 {
     for (block *b = j->blocks, *next; b != NULL; b = next) {

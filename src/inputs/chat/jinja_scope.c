@@ -53,6 +53,19 @@ void sheaf__j_define(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue value)
 
 /* ---- arguments ---- */
 
+void sheaf__j_read(sheaf__j *j, sheaf__jvalue v)
+{
+    switch (v.kind) {
+    case SHEAF__J_TEXT: sheaf__j_work(j, v.u.text.size / 16); break;
+    case SHEAF__J_LIST:
+    case SHEAF__J_TUPLE:
+    case SHEAF__J_GENERATOR:
+    case SHEAF__J_VIEW: sheaf__j_work(j, v.u.list->count); break;
+    case SHEAF__J_DICT: sheaf__j_work(j, v.u.dict->keys.count); break;
+    default: break;
+    }
+}
+
 const sheaf__jvalue *sheaf__j_argument(sheaf__j *j, const sheaf__jarguments *args, size_t position,
                                        const char *name)
 {
