@@ -199,12 +199,16 @@ static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
                        run->gradient_scale, end - begin, l->owned, b->c->dtype);
 }
 
+/* Infinity, of which the cap would make a number, is none. */
 static void cap_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const block *b = arg;
     const sheaf__linear *l = b->p->head;
-    b->c->device->kernels->softcap(b->logits + begin * l->owned, l->cap, (end - begin) * l->owned,
-                                   b->c->dtype);
+    float *logits = b->logits + begin * l->owned;
+    const int64_t n = (end - begin) * l->owned;
+    for (int64_t i = 0; i < n; i++)
+        logits[i] = isinf(logits[i]) ? NAN : logits[i];
+    b->c->device->kernels->softcap(logits, l->cap, n, b->c->dtype);
 }
 
 static void cap_back_rows(void *arg, int64_t begin, int64_t end, int worker)

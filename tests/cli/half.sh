@@ -132,6 +132,10 @@ for sign in 7 f; do # either sign may come of it: neither is a choice
         runs "an infinite one is no choice (sign $sign$how)" 3 "prompt 1, token 1.*inf for id 5.*the weight 'lm_head.weight' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 $how
     done
 done
+for sign in 7 f; do # Gemma 2 caps its logits: infinity would become a number (its weights are bfloat16)
+    model=$SHEAF_SOURCE_ROOT/tests/data/families/gemma2/hf put_nan model.embed_tokens.weight $((5 * 18 + 7)) "\\x00\\x00\\x80\\x${sign}f"
+    runs "nor is one that is capped (sign $sign)" 3 "prompt 1, token 1.*nan for id 10.*the weight 'model.embed_tokens.weight' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 --tp 2
+done
 put_nan model.embed_tokens.weight $((2 * 64 + 7))
 runs "the weight that is meant is named" 3 "prompt 1, token 1.*nan for id 0.*the weight 'model.embed_tokens.weight' holds" generate --model "$work/nan" --tokens 1,2,3 --max-new 4 --dp 2
 put_nan $tensor $((170 * 64))
