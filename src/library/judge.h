@@ -48,7 +48,8 @@ typedef struct sheaf__judge {
     sheaf_data *rows;
     const char *given_template, *given_date, *given_query; /* by the caller, not by the run */
     bool of_run;                                           /* the template is */
-    int64_t positions; /* of the longest row; `ready` may ask for more */
+    int64_t positions;                  /* of the longest row; `ready` may ask for more */
+    const struct sheaf__asking *asking; /* by `ready`: how `after` answers; NULL: it does not */
     sheaf__evaluation result;
 } sheaf__judge;
 

@@ -80,9 +80,17 @@ static sheaf_status *compare(sheaf_status *st, sheaf_text *t)
     return st;
 }
 
-/* The ids of generation_config.json and of the tokenizer, which are files of each host's own. */
-static void add_endings(sheaf_text *t, const sheaf__wording *w)
+/* Also by generation_config.json and the tokenizer, which are files of each host's own. */
+static void add_answers(sheaf_text *t, const sheaf__asking *a)
 {
+    const sheaf__sampling *s = &a->sampling;
+    const sheaf__wording *w = a->wording;
+    sheaf__text_add(t,
+                    "how answers are made\tmax-new %" PRId64 ", max-length %" PRId64
+                    ", greedy %d, sat %d, seed %" PRIu64 ", temperature %a, top-k %" PRId64
+                    ", top-p %a, penalty %a\n",
+                    a->max_new, a->max_length, s->greedy, s->sat, s->seed, (double)s->temperature,
+                    s->top_k, (double)s->top_p, (double)s->repetition_penalty);
     sheaf__text_add(t, "the ids that end an answer\t");
     for (int i = 0; i < w->nstop; i++)
         sheaf__text_add(t, "%s%" PRId64, i == 0 ? "" : ", ", w->stop[i]);
@@ -110,9 +118,9 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
                     ", positions %" PRId64 ", place %s, logits %d, answers %d\n",
                     j->tp, j->dp, j->opened.schema == NULL ? 0 : j->opened.schema->slices,
                     sheaf_dtype_name(j->dtype), j->micro_batch, j->positions,
-                    j->place == NULL ? "" : j->place, j->padded, j->after != NULL);
-    if (j->after != NULL)
-        add_endings(&t, &j->wording);
+                    j->place == NULL ? "" : j->place, j->padded, j->asking != NULL);
+    if (j->asking != NULL)
+        add_answers(&t, j->asking);
     if (st == NULL)
         add(&t, "the data", sheaf_data_hash(j->rows));
     return compare(st, &t);
@@ -167,19 +175,14 @@ static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const s
 
 static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
 {
-    const sheaf__sampling *s = &a->sampling;
     sheaf__text_add(t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, place %s, batch %" PRId64
-                    ", max-new %" PRId64 ", max-length %" PRId64
-                    ", greedy %d, sat %d, seed %" PRIu64 ", temperature %a, top-k %" PRId64
-                    ", top-p %a, penalty %a, logprobs %d %" PRId64 "\n",
+                    ", logprobs %d %" PRId64 "\n",
                     m->tp, m->dp, m->opened.schema->slices, sheaf_dtype_name(m->dtype),
-                    m->place == NULL ? "" : m->place, a->batch, a->max_new, a->max_length,
-                    s->greedy, s->sat, s->seed, (double)s->temperature, s->top_k, (double)s->top_p,
-                    (double)s->repetition_penalty, a->logprobs, a->best);
+                    m->place == NULL ? "" : m->place, a->batch, a->logprobs, a->best);
     for (int64_t i = 0; i < a->nstop; i++)
         add_hash(t, "--stop", a->stop[i]);
-    add_endings(t, a->wording);
+    add_answers(t, a);
 }
 
 sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,

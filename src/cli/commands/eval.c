@@ -265,13 +265,13 @@ static sheaf_status *read_answers(work *w)
 {
     sheaf__judge *j = &w->judge;
     w->asking = (sheaf__asking){ .wording = &j->wording,
-                                 .sampling = { .greedy = true },
                                  .max_new = w->max_new,
                                  .batch = j->micro_batch,
                                  .load = sheaf__prompts_load,
                                  .self = &w->prompts,
                                  .stop_now = w->stop,
                                  .events = j->events };
+    const sheaf__sampling_wish greedy = { 0, -1, -1, -1, -1 };
     sheaf__generation_config generation;
     sheaf_status *st = sheaf__wording_needed(&j->wording);
     if (st != NULL)
@@ -279,9 +279,11 @@ static sheaf_status *read_answers(work *w)
     st = sheaf__generation_config_read(&generation, j->run.folder, NULL);
     if (st != NULL)
         return st;
-    sheaf__generation_config_stops(&j->wording, &generation);
-    if (!w->max_new_given && generation.max_new > 0) /* as generate does */
+    sheaf__generation_config_stops(&j->wording, &generation); /* all three as generate does */
+    sheaf__generation_config_sampling(&w->asking.sampling, &generation, &greedy, j->told);
+    if (!w->max_new_given && generation.max_new > 0)
         w->asking.max_new = w->max_new = generation.max_new;
+    j->asking = &w->asking;
     if (ask_is_tokens(j->data)) {
         st = sheaf_in(ask_data(&w->prompts, &j->wording, j->rows), "%s", j->data);
         w->asking.load = ask_data_load;
