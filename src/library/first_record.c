@@ -11,6 +11,7 @@ enum { SEGMENTS = 12, SAME = 8, FRONT = 64, BACK = 24 }; /* what is shown, at mo
 
 typedef struct shown {
     const sheaf__wording *wording;
+    const int32_t *row; /* its tokens begin here */
     sheaf_text text;
     int segments;
 } shown;
@@ -38,15 +39,33 @@ static bool has_text(const sheaf__wording *w, int32_t id)
     return w->tokenizer != NULL || w->model != NULL || (w->config->byte_vocab && id < 256);
 }
 
-static void put_run(shown *s, const int32_t *ids, int64_t n)
+/* NULL: none, or it cannot be read. */
+static char *text_of(const shown *s, const int32_t *ids, int64_t n)
 {
     char *text = NULL;
-    if (n > 0 && has_text(s->wording, ids[0]))
+    if (ids[0] >= 0 && has_text(s->wording, ids[0]))
         sheaf_status_free(decode(&text, s->wording, ids, n));
+    return text;
+}
+
+/* Behind the token before, as decoders drop the blank that begins a text (Llama 2's). */
+static void put_run(shown *s, const int32_t *ids, int64_t n)
+{
+    if (n == 0)
+        return;
+    char *before = ids > s->row ? text_of(s, ids - 1, 1) : NULL,
+         *text = before == NULL ? NULL : text_of(s, ids - 1, n + 1);
+    size_t skip = text == NULL ? 0 : strlen(before);
+    if (text == NULL || strncmp(text, before, skip) != 0) {
+        free(text);
+        text = text_of(s, ids, n);
+        skip = 0;
+    }
     for (int64_t i = 0; i < n && text == NULL; i++)
         sheaf__text_add(&s->text, "<%d>", (int)ids[i]);
     if (text != NULL)
-        put_text(&s->text, text);
+        put_text(&s->text, text + skip);
+    free(before);
     free(text);
 }
 
@@ -119,6 +138,7 @@ static sheaf_status *show(shown *s, const sheaf_data *data, int64_t row)
         return sheaf_fail(SHEAF_E_MEMORY, "the first record");
     sheaf_status *st = sheaf_data_batch(
         &(sheaf_batch){ .tokens = token, .labels = token + n, .seq = n }, data, &row, 1);
+    s->row = token;
     if (st == NULL)
         put_row(s, token, token + n, n);
     free(token);

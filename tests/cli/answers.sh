@@ -50,6 +50,14 @@ check "and what it learns" grep -qF "<|im_start|>user\none<|im_end|>\n<|im_start
 runs "one that goes on has said so" 0 . train --resume --out "$work/bytes" --steps 61
 check "and does not again" bash -c "! grep -q 'first record' '$work/stderr'"
 agree "bytes, whose template's end is text" text two "$work/bytes"
+sed 's/"vocab_size": 400/"vocab_size": 640/' "$work/config.json" >"$work/pieces.json"
+runs "one whose tokenizer writes a blank in front of a text" 0 . init "$work/pieces.json" "$work/of_pieces" --seed 3
+cp "$SHEAF_SOURCE_ROOT/tests/data/tokenizers/llama2.json" "$work/of_pieces/tokenizer.json"
+echo '{"bos_token": "<s>", "eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}' >"$work/of_pieces/tokenizer_config.json"
+learns pieces "$work/of_pieces" "$data" --template llama2
+check "blanks of an answer are shown" grep -qF "<<<: <s> [INST] one [/INST]>>> two </s><<<" "$work/stderr"
+agree "Llama 2's pieces" token two "$work/pieces"
+says "Llama 2's pieces" two "$work/pieces"
 
 # ---- the model's own folder, whose tokenizer stores the template: no flag names it ----
 copy_with() { # copy_with NAME: the model as $work/NAME
@@ -121,4 +129,8 @@ echo '{"max_new_tokens": 3}' >"$work/qwen3/model/generation_config.json"
 data=$work/talk.jsonl
 runs "generation_config.json says how long in eval too" 0 'had not ended after 3 tokens' eval --model "$work/qwen3/model" --template qwen3 --data "$data" --match
 runs "as in generate" 0 '"tokens":\[[0-9]+,[0-9]+,[0-9]+\]' generate --model "$work/qwen3/model" --template qwen3 --data "$data" --json
+echo '{"repetition_penalty": 1000000}' >"$work/qwen3/model/generation_config.json"
+for command in "eval --match" "generate --greedy"; do
+    runs "and its penalty is one of both ($command)" 0 '"exact_match":0.0.*repetition_penalty 1e\+06' $command --model "$work/qwen3/model" --template qwen3 --data "$data" --json
+done
 finish
