@@ -36,25 +36,23 @@ typedef struct search {
     sheaf_plan *plan;
     const sheaf_events *events;
     size_t memory;
-    int sharing;  /* ranks that have it together; 0: all */
-    int64_t rows; /* of a step */
-    int most;     /* ranks */
+    const int *slots; /* see sheaf__fit_find() */
+    int64_t rows;     /* of a step */
+    int all;          /* ranks that there can be */
+    int most;         /* of a group or stage */
 } search;
 
-/* What ranks that share one memory take: all of the process, or the fullest `sharing` of those that
- * follow each other, with their part of what lies beside them. */
-static size_t need_of(const sheaf_plan *plan, int sharing)
+/* What the fullest memory has to hold: all of the process; or the ranks of a host, which follow
+ * each other, with their part of what lies beside them, as train counts it. */
+static size_t need_of(const sheaf_plan *plan, const int *slots)
 {
     size_t most = 0;
-    if (sharing == 1)
-        return sheaf_plan_fullest(plan);
-    if (sharing == 0 || sharing >= plan->ranks)
+    if (slots == NULL)
         return plan->process;
-    for (int first = 0; first < plan->ranks; first += sharing) {
-        const int end = first + sharing < plan->ranks ? first + sharing : plan->ranks;
-        size_t all = plan->host / (size_t)plan->ranks * (size_t)(end - first);
-        for (int r = first; r < end; r++)
-            all += plan->rank[r].peak;
+    for (int r = 0; r < plan->ranks;) {
+        size_t all = 0;
+        for (int left = *slots > 0 ? *slots++ : 1; left > 0 && r < plan->ranks; left--)
+            all += plan->rank[r++].peak + plan->host / (size_t)plan->ranks;
         most = all > most ? all : most;
     }
     return most;
@@ -70,7 +68,7 @@ static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
         sheaf__question_look(s->q, s->events);
     }
     sheaf_status *st = sheaf__question_answer(s->plan, s->q);
-    *fits = st == NULL && need_of(s->plan, s->sharing) <= s->memory;
+    *fits = st == NULL && need_of(s->plan, s->slots) <= s->memory;
     return st;
 }
 
@@ -111,10 +109,9 @@ static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t mos
 static int most_of(const search *s)
 {
     const sheaf__question *q = s->q;
-    if (s->sharing == 0)
+    if (s->slots == NULL)
         return q->o.tp;
-    const int copies = q->place_text == NULL ? q->o.dp : q->place.stages,
-              each = SHEAF_MAX_SLICES / copies;
+    const int copies = q->place_text == NULL ? q->o.dp : q->place.stages, each = s->all / copies;
     return q->o.slices < each ? q->o.slices : each;
 }
 
@@ -150,12 +147,12 @@ static sheaf_status *over_groups(bool *fits, search *s, int64_t micro_batch, boo
 {
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp, groups = o->dp;
-    const bool checkpointing = o->checkpointing, shares = s->sharing > 0 &&
+    const bool checkpointing = o->checkpointing, shares = s->slots != NULL &&
                                                           s->q->place_text == NULL &&
                                                           o->method != SHEAF_METHOD_LORA;
     sheaf_status *st = over_ranks(fits, s, micro_batch, below);
     while (st == NULL && !*fits && shares && sheaf__accumulators_of(o) % (2 * o->dp) == 0 &&
-           first * 2 * o->dp <= SHEAF_MAX_SLICES) {
+           first * 2 * o->dp <= s->all) {
         o->dp *= 2;
         o->tp = first;
         o->checkpointing = checkpointing;
@@ -205,7 +202,7 @@ static sheaf_status *shorten(bool *fits, search *s)
 /* What is needed with other options and the same data, whose rows are opened already. False: they
  * do not go together. */
 static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_options *change,
-                     int sharing)
+                     const int *slots)
 {
     sheaf__question other = { .o = *change,
                               .flags = q->flags,
@@ -226,7 +223,7 @@ static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_o
         st = sheaf__question_answer(&plan, &other);
     const bool known = st == NULL;
     if (known)
-        *need = need_of(&plan, sharing);
+        *need = need_of(&plan, slots);
     other.sets = (sheaf__sets){ 0 }; /* borrowed */
     sheaf__question_close(&other);
     sheaf_status_free(st);
@@ -255,19 +252,24 @@ static void tell_helps(sheaf__fit *out, const search *s)
         change[n] = *o;
         change[n++].method = SHEAF_METHOD_LORA;
     }
-    if (s->sharing == 0 && o->slices * o->dp <= SHEAF_MAX_SLICES) {
+    if (s->slots == NULL && o->tp > 1) {
+        flags[n] = "--tp 1";
+        change[n] = *o;
+        change[n++].tp = 1;
+    }
+    if (s->slots == NULL && o->slices * o->dp <= SHEAF_MAX_SLICES) {
         flags[n] = "--transport mpi and a host for each rank of all --slices";
         change[n] = *o;
         change[n].transport = SHEAF_TRANSPORT_MPI;
         change[n++].tp = o->slices;
-    } else if (2 * o->slices * o->dp <= SHEAF_MAX_SLICES && o->tp == o->slices) {
+    } else if (2 * o->slices * o->dp <= s->all && o->tp == o->slices) {
         flags[n] = "twice the --slices and --tp";
         change[n] = *o;
         change[n].slices = 2 * o->slices;
         change[n++].tp = 2 * o->slices;
     }
-    if (s->sharing > 0 && o->method == SHEAF_METHOD_FULL && sheaf__accumulators_of(o) < 4 &&
-        4 * o->tp <= SHEAF_MAX_SLICES) {
+    if (s->slots != NULL && o->method == SHEAF_METHOD_FULL && sheaf__accumulators_of(o) < 4 &&
+        4 * o->tp <= s->all) {
         flags[n] = "--accumulators 4 --dp 4";
         change[n] = *o;
         change[n].accumulators = 4;
@@ -275,9 +277,8 @@ static void tell_helps(sheaf__fit *out, const search *s)
     }
     for (int i = 0; i < n; i++) {
         sheaf__fit_help help = { .flags = flags[i] };
-        const int sharing =
-            change[i].transport == o->transport ? s->sharing : 1; /* else a host each */
-        if (try_help(&help.need, s->q, &change[i], sharing))
+        const int *slots = change[i].transport == o->transport ? s->slots : &(int){ 0 };
+        if (try_help(&help.need, s->q, &change[i], slots))
             out->help[out->nhelps++] = help;
     }
 }
@@ -300,7 +301,7 @@ static sheaf_status *try_larger(sheaf__fit *out, const search *found)
 }
 
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *q, size_t memory,
-                              int sharing, const sheaf_events *events)
+                              const int *slots, const sheaf_events *events)
 {
     sheaf_train_options *o = &q->o;
     const bool trains = q->place_text == NULL;
@@ -308,12 +309,16 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
                  .plan = plan,
                  .events = events,
                  .memory = memory,
-                 .sharing = sharing,
+                 .slots = slots,
                  .rows = o->micro_batch * o->accumulate };
     const int first = o->tp;
     const bool checkpointing = o->checkpointing;
     const int64_t micro_batch = o->micro_batch;
     *out = (sheaf__fit){ 0 };
+    for (const int *n = slots; n != NULL && *n > 0; n++)
+        s.all += *n;
+    if (s.all == 0 || s.all > SHEAF_MAX_SLICES)
+        s.all = SHEAF_MAX_SLICES;
     s.most = most_of(&s);
     sheaf_status *st = over_groups(&out->fits, &s, micro_batch, false);
     if (st == NULL && !out->fits && trains && micro_batch > 1) {
@@ -325,11 +330,11 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
     }
     if (st == NULL && out->fits && trains && o->accumulate > 1)
         st = try_larger(out, &s);
-    out->need = st == NULL ? need_of(plan, sharing) : 0;
+    out->need = st == NULL ? need_of(plan, slots) : 0;
     if (st == NULL && !out->fits && trains && sheaf__image_positions(&q->opened.config) == 0) {
         st = shorten(&out->fits, &s);
         if (out->fits && st == NULL)
-            out->need = need_of(plan, sharing);
+            out->need = need_of(plan, slots);
     }
     if (st == NULL && !out->fits && trains)
         tell_helps(out, &s);

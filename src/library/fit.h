@@ -13,7 +13,7 @@ typedef struct sheaf__fit_help {
     size_t need;       /* bytes then */
 } sheaf__fit_help;
 
-enum { SHEAF__FIT_HELPS = 4 };
+enum { SHEAF__FIT_HELPS = 5 };
 
 typedef struct sheaf__fit {
     bool fits;
@@ -39,10 +39,11 @@ typedef struct sheaf__fit {
  *   question  opened; its options then are that setting. Data, where there are any, stay as they
  *             are: what is longer than new rows must be cut
  *   memory    bytes
- *   sharing   ranks that have them together; 0: all, as threads of one process
- * Errors: those of sheaf__question_answer(). */
+ *   slots     ranks of each host that has them, ended by 0, behind which each rank has a host of
+ * its own; no more ranks than these are tried. NULL: all have them together, as threads of one
+ * process Errors: those of sheaf__question_answer(). */
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *question,
-                              size_t memory, int sharing, const sheaf_events *events);
+                              size_t memory, const int *slots, const sheaf_events *events);
 
 /* sheaf__memory_read - "24G", "16000M", "1.5T" (units of 1024, "GiB" and "GB" mean the same) as
  * bytes; a number alone counts MiB. Errors: SHEAF_E_ARG. */

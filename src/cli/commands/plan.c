@@ -70,6 +70,21 @@ static sheaf_status *count_first(cli_plan *q, const sheaf_plan *plan, const cli 
     return st;
 }
 
+/* Threads of one process share the machine's memory, processes that of their host. */
+static sheaf_status *find_slots(cli_plan *q)
+{
+    cli_hosts hosts = { 0 };
+    const sheaf_train_options *o = &q->ask.o;
+    if (o->transport != SHEAF_TRANSPORT_MPI)
+        return NULL;
+    sheaf_status *st = cli_hosts_read(&hosts, o->hosts, o->hostfile);
+    cli_hosts_slots(q->slot, &hosts,
+                    o->tp * (q->ask.place_text == NULL ? o->dp : q->ask.place.stages));
+    cli_hosts_release(&hosts);
+    q->slots = q->slot;
+    return st;
+}
+
 static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
 {
     const sheaf_train_options asked = q->ask.o;
@@ -79,8 +94,10 @@ static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
                    q->groups);
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
     if (st == NULL)
+        st = find_slots(q);
+    if (st == NULL)
         st = q->memory > 0
-                 ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, q->sharing, &cli->events)
+                 ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, q->slots, &cli->events)
                  : sheaf__question_answer(&plan, &q->ask);
     *fits = q->memory == 0 || q->fit.fits;
     if (st == NULL && q->ask.sets.data != NULL && q->ask.place_text == NULL)
@@ -183,23 +200,6 @@ static sheaf_status *check_flags(cli_plan *q, bool cluster)
     return NULL;
 }
 
-/* Threads of one process share the machine's memory, processes that of their host: as many as the
- * list gives the host with the most; without a list each has one. */
-static sheaf_status *find_sharing(cli_plan *q)
-{
-    cli_hosts hosts = { 0 };
-    const sheaf_train_options *o = &q->ask.o;
-    q->sharing = 0;
-    if (o->transport != SHEAF_TRANSPORT_MPI)
-        return NULL;
-    sheaf_status *st = cli_hosts_read(&hosts, o->hosts, o->hostfile);
-    q->sharing = 1;
-    for (int i = 0; i < hosts.count; i++)
-        q->sharing = hosts.host[i].slots > q->sharing ? hosts.host[i].slots : q->sharing;
-    cli_hosts_release(&hosts);
-    return st;
-}
-
 /* Where ranks are measured as processes all of them come here; else the first does everything. */
 static sheaf_status *join(cli_processes *p, cli *cli, const cli_option *table, const cli_plan *q,
                           int argc, char **argv)
@@ -294,8 +294,6 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = sheaf__train_settings_check(&cli->settings, table, &q.ask.o);
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);
-    if (st == NULL)
-        st = find_sharing(&q);
     if (st == NULL && cluster != NULL)
         st = sheaf_cluster_read(&q.cluster, cluster);
     if (st == NULL)

@@ -43,7 +43,7 @@ static json_t *components_json(const sheaf_plan_rank *rank)
 /* Whose memory it is. */
 static const char *whose(const cli_plan *q)
 {
-    return q->sharing == 0 ? "machine" : q->sharing == 1 ? "rank" : "host";
+    return q->slots == NULL ? "machine" : q->slots[0] == 0 ? "rank" : "host";
 }
 
 /* With --memory: what is proposed, or what is missing. */
@@ -368,8 +368,8 @@ static void print_fit(const cli *cli, const cli_plan *q, const sheaf_train_optio
     }
     const double missing = gib_or_mib(f->need - q->memory, &missing_unit);
     sheaf__print(cli->err, "no setting");
-    if (q->sharing > 0)
-        sheaf__print(cli->err, " up to %d ranks", o->slices);
+    if (q->slots != NULL)
+        sheaf__print(cli->err, " up to %d ranks", o->tp);
     sheaf__print(cli->err, " fits %.4g %s of one %s; the smallest misses by %.4g %s\n", memory,
                  unit, whose(q), missing, missing_unit);
     for (int i = 0; i < f->nhelps; i++) {

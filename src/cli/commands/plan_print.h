@@ -26,9 +26,10 @@ typedef struct cli_plan_work {
 typedef struct cli_plan {
     sheaf__question ask;
     int by, table;
-    int groups;    /* --dp beside --place, where it does nothing */
-    size_t memory; /* bytes; 0: not asked */
-    int sharing;   /* ranks that have it together; 0: all of them */
+    int groups;       /* --dp beside --place, where it does nothing */
+    size_t memory;    /* bytes; 0: not asked */
+    const int *slots; /* of whom it is, as sheaf__fit_find() takes it */
+    int slot[SHEAF_MAX_SLICES + 1];
     bool trial;
     sheaf_cluster cluster; /* hosts 0: not asked */
     sheaf__fit fit;

@@ -85,11 +85,35 @@ void cli_hosts_release(cli_hosts *hosts)
     *hosts = (cli_hosts){ 0 };
 }
 
+static int slots_of(const cli_host *host)
+{
+    return host->slots < 1 ? 1 : host->slots > SHEAF_MAX_SLICES ? SHEAF_MAX_SLICES : host->slots;
+}
+
+void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *h, int ranks)
+{
+    int n = 0, all = 0;
+    for (int i = 0; i < h->count && n < SHEAF_MAX_SLICES; i++) {
+        slots[n] = 0;
+        for (int j = 0; j < h->count; j++)
+            if (strcmp(h->host[j].name, h->host[i].name) == 0) {
+                if (j < i)
+                    break; /* counted there */
+                slots[n] += slots_of(&h->host[j]);
+            }
+        all += slots[n];
+        n += slots[n] > 0;
+    }
+    for (int i = 0; i < n && all < ranks; i++)
+        slots[i] = (slots[i] * ranks + all - 1) / all;
+    slots[n] = 0;
+}
+
 int cli_hosts_left(const cli_hosts *hosts, int ranks)
 {
     int64_t all = 0, left = 0;
     for (int i = 0; i < hosts->count; i++) {
-        const int slots = hosts->host[i].slots < 1 ? 1 : hosts->host[i].slots;
+        const int slots = slots_of(&hosts->host[i]);
         all += slots;
         left += hosts->host[i].lost ? 0 : slots;
     }

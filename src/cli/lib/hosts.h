@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "sheaf/cut.h"
 #include "sheaf/status.h"
 
 typedef struct cli_host {
@@ -30,6 +31,10 @@ void cli_hosts_release(cli_hosts *hosts);
  * the caller goes on with them all.
  *   mpi  as sheaf__process_plugin() takes it */
 int cli_hosts_ask(cli_hosts *hosts, const char *mpi);
+
+/* cli_hosts_slots - how many of `ranks` ranks each host takes, ended by 0: its slots; where those
+ * of all are too few, its share of the ranks, rounded up. */
+void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *hosts, int ranks);
 
 /* cli_hosts_left - how many of `ranks` ranks those that are left take: as many as they have slots;
  * where the slots of all are too few, as if they were no matter, their share of the ranks. */
