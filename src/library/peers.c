@@ -1,9 +1,12 @@
 /* peers.c - what other programs call a flag: transformers' TrainingArguments, PEFT's LoraConfig,
- * TRL, LLaMA-Factory, axolotl, DeepSpeed and Megatron. */
+ * TRL, DeepSpeed, Megatron, llama.cpp and vLLM; and LLaMA-Factory's and Axolotl's as
+ * translate_rules.c has them. */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "library/settings.h"
+#include "library/translate_rules.h"
 
 #define LEAVE "leave it out: "
 static const char on_cpu[] =
@@ -20,30 +23,25 @@ static const char progress[] =
 static const char adamw[] =
     LEAVE "the optimizer is AdamW, with --beta1, --beta2, --eps and --weight-decay";
 static const char lora[] = LEAVE "--method lora is the default";
+static const char ignored[] = LEAVE "it changes no result here";
+static const char begins[] = LEAVE "A begins random and B zero";
 
 /* `ours` NULL: sheaf has no such flag, and `more` says what to do instead. */
 static const struct {
     const char *peer, *ours, *more;
 } names[] = {
-    { "learning-rate", "lr" },
     { "batch-size", "micro-batch" },
     { "batch-size", "batch" },
-    { "per-device-train-batch-size", "micro-batch" },
     { "per-device-eval-batch-size", "micro-batch" },
     { "per-device-batch-size", "micro-batch" },
     { "train-batch-size", "micro-batch" },
     { "eval-batch-size", "micro-batch" },
-    { "micro-batch-size", "micro-batch" },
     { "train-micro-batch-size-per-gpu", "micro-batch" },
-    { "gradient-accumulation-steps", "accumulate" },
     { "gradient-accumulation", "accumulate" },
     { "grad-accum", "accumulate" },
     { "accumulation-steps", "accumulate" },
-    { "num-train-epochs", "epochs" },
-    { "num-epochs", "epochs" },
     { "max-epochs", "epochs" },
     { "train-epochs", "epochs" },
-    { "max-steps", "steps" },
     { "train-iters", "steps" },
     { "num-steps", "steps" },
     { "iters", "steps" },
@@ -53,105 +51,71 @@ static const struct {
     { "seq-length", "seq" },
     { "seq-len", "seq" },
     { "sequence-length", "seq" },
-    { "sequence-len", "seq" },
-    { "cutoff-len", "seq" },
     { "model-max-length", "seq" },
     { "block-size", "seq" },
     { "context-length", "seq" },
     { "max-new-tokens", "max-new" },
     { "max-tokens", "max-new" },
     { "num-predict", "max-new" },
-    { "output-dir", "out" },
     { "output", "out" },
     { "output-path", "out" },
     { "out-dir", "out" },
     { "save-dir", "out" },
     { "save-path", "out" },
     { "target-modules", "lora-targets" },
-    { "lora-target", "lora-targets" },
-    { "lora-target-modules", "lora-targets" },
     { "lora-modules", "lora-targets" },
     { "exclude-modules", "lora-exclude" },
     { "layers-to-transform", "lora-layers" },
     { "rank-pattern", "lora-rank-pattern" },
     { "alpha-pattern", "lora-alpha-pattern" },
     { "r", "lora-rank" },
-    { "lora-r", "lora-rank" },
     { "rank", "lora-rank" },
     { "lora-dim", "lora-rank" },
     { "alpha", "lora-alpha" },
     { "dropout", "lora-dropout" },
-    { "use-rslora", "lora-rslora" },
     { "rslora", "lora-rslora" },
     { "bias", "lora-bias" },
-    { "additional-target", "modules-to-save" },
-    { "lora-modules-to-save", "modules-to-save" },
-    { "finetuning-type", "method" },
-    { "model-name-or-path", "model" },
     { "model-name", "model" },
     { "model-path", "model" },
     { "model-dir", "model" },
-    { "base-model", "model" },
     { "pretrained-model-name-or-path", "model" },
     { "checkpoint", "model" },
-    { "adapter-name-or-path", "adapter" },
     { "adapter-path", "adapter" },
     { "lora-path", "adapter" },
     { "lora", "adapter" },
     { "peft-model", "adapter" },
     { "train-file", "data" },
-    { "dataset", "data" },
     { "dataset-name", "data" },
     { "dataset-path", "data" },
     { "data-path", "data" },
     { "train-data", "data" },
     { "eval-file", "eval-data" },
     { "validation-file", "eval-data" },
-    { "eval-dataset", "eval-data" },
     { "eval-data", "data" },
-    { "eval-steps", "eval-every" },
     { "eval-interval", "eval-every" },
-    { "val-size", "eval-split" },
-    { "val-set-size", "eval-split" },
     { "validation-split-percentage", "eval-split", ", a share between 0 and 1" },
-    { "early-stopping-patience", "patience" },
-    { "label-smoothing-factor", "label-smoothing" },
-    { "neftune-noise-alpha", "neftune-alpha" },
     { "early-stopping-threshold", "min-delta" },
-    { "load-best-model-at-end", "use-best" },
     { "max-duration", "max-time" },
     { "train-runtime", "max-time" },
     { "input-file", "data" },
     { "tokenizer-path", "tokenizer" },
     { "tokenizer-name", "tokenizer" },
-    { "lr-scheduler-type", "schedule" },
-    { "lr-scheduler", "schedule" },
     { "scheduler", "schedule" },
     { "lr-decay-style", "schedule" },
-    { "warmup-steps", "warmup" },
     { "num-warmup-steps", "warmup" },
     { "warmup-iters", "warmup" },
     { "lr-warmup-steps", "warmup" },
-    { "max-grad-norm", "clip" },
     { "clip-grad", "clip" },
     { "gradient-clipping", "clip" },
     { "gradient-clip-val", "clip" },
     { "max-norm", "clip" },
-    { "adam-beta1", "beta1" },
-    { "adam-beta2", "beta2" },
-    { "adam-epsilon", "eps" },
     { "adam-eps", "eps" },
     { "epsilon", "eps" },
     { "wd", "weight-decay" },
-    { "save-steps", "save-every" },
     { "save-interval", "save-every" },
-    { "save-total-limit", "keep" },
     { "resume-from-checkpoint", "resume", ", of the run in --out" },
-    { "gradient-checkpointing", "checkpointing" },
     { "checkpoint-activations", "checkpointing" },
     { "recompute", "checkpointing" },
-    { "bf16", "dtype", " bfloat16" },
-    { "fp16", "dtype", " float16" },
     { "fp32", "dtype", " float32" },
     { "torch-dtype", "dtype" },
     { "precision", "dtype" },
@@ -177,6 +141,24 @@ static const struct {
     { "use-peft", NULL, lora },
     { "use-lora", NULL, lora },
     { "peft-type", NULL, lora },
+    { "max-model-len", "seq" },
+    { "n-predict", "max-new" },
+    { "m", "model" },
+    { "p", "prompt" },
+    { "n", "max-new" },
+    { "t", "threads" },
+    { "s", "seed" },
+    { "o", "out" },
+    { "num-workers", NULL, ignored },
+    { "use-flash-attention-2", NULL, ignored },
+    { "use-liger-kernel", NULL, ignored },
+    { "task-type", NULL, lora },
+    { "init-lora-weights", NULL, begins },
+    { "completion-only-loss", "loss-on", " answers, which is the default" },
+    { "assistant-only-loss", "loss-on", " answers, which is the default" },
+    { "merge-and-unload", NULL, "sheaf merge BASE ADAPTER DST, when the run is done" },
+    { "offload-optimizer", NULL, divides },
+    { "gpu-memory-utilization", NULL, on_cpu },
     { "gpus", NULL, on_cpu },
     { "gpu", NULL, on_cpu },
     { "num-gpus", NULL, on_cpu },
@@ -237,26 +219,76 @@ static bool has(const sheaf__setting *options, const char *name)
     return o != NULL && !(o->kind & SHEAF__IS_HIDDEN);
 }
 
-const char *sheaf__peer(const sheaf__setting *options, const char *word, const char **more)
+/* What a file of LLaMA-Factory or Axolotl means by it; NULL: nothing. */
+static const sheaf__translate_rule *rule_of(const char *word, size_t n)
+{
+    char key[64];
+    const sheaf__translate_rule *rule = NULL;
+    snprintf(key, sizeof key, "%.*s", (int)n, word);
+    for (char *c = key; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : (char)tolower((unsigned char)*c);
+    for (const sheaf__translate_program *p = sheaf__translate_programs;
+         p->name != NULL && rule == NULL; p++)
+        rule = sheaf__translate_find(p, key);
+    return rule;
+}
+
+static void advise_setting(sheaf_status *st, const sheaf__translate_rule *rule, const char *dashes)
+{
+    const char *no = rule->kind == TRANSLATE_NO ? "no-" : "",
+               *value = rule->kind == TRANSLATE_PRESENT ? rule->words + strlen("*=") : "";
+    sheaf_try_this(st, "sheaf calls it %s%s%s%s%s", dashes, no, rule->setting,
+                   value[0] != '\0' ? " " : "", value);
+}
+
+static void advise_without(sheaf_status *st, const sheaf__translate_rule *rule)
+{
+    if (rule->note != NULL)
+        sheaf_try_this(st, LEAVE "%s", rule->note);
+    else if (rule->kind == TRANSLATE_ONLY)
+        sheaf_try_this(st, LEAVE "here it is always %.*s", (int)strcspn(rule->words, "|="),
+                       rule->words);
+    else
+        sheaf_try_this(st, LEAVE "%s",
+                       rule->kind == TRANSLATE_IGNORED ? "it changes no result here"
+                                                       : "sheaf has no such thing");
+}
+
+bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *options, const char *word,
+                        const char *dashes)
 {
     const size_t n = strcspn(word, "=");
-    *more = "";
     for (const sheaf__setting *o = options; o->name != NULL; o++)
-        if (!(o->kind & SHEAF__IS_HIDDEN) && alike(o->name, word, n))
-            return o->name;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (alike(names[i].peer, word, n) &&
-            (names[i].ours == NULL || has(options, names[i].ours))) {
-            *more = names[i].more != NULL ? names[i].more : "";
-            return names[i].ours;
+        if (!(o->kind & SHEAF__IS_HIDDEN) && alike(o->name, word, n)) {
+            sheaf_try_this(st, "sheaf calls it %s%s", dashes, o->name);
+            return true;
         }
-    return NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *ours = names[i].ours, *more = names[i].more;
+        if (!alike(names[i].peer, word, n) || (ours != NULL && !has(options, ours)))
+            continue;
+        if (ours == NULL)
+            sheaf_try_this(st, "%s", more);
+        else
+            sheaf_try_this(st, "sheaf calls it %s%s%s", dashes, ours, more != NULL ? more : "");
+        return true;
+    }
+    const sheaf__translate_rule *rule = rule_of(word, n);
+    if (rule == NULL || (rule->setting != NULL && !has(options, rule->setting)))
+        return false;
+    if (rule->setting != NULL)
+        advise_setting(st, rule, dashes);
+    else
+        advise_without(st, rule);
+    return true;
 }
 
 bool sheaf__peer_is_out(const char *word)
 {
     const size_t n = strcspn(word, "=");
-    bool is = alike("out", word, n);
+    const sheaf__translate_rule *rule = rule_of(word, n);
+    bool is = alike("out", word, n) ||
+              (rule != NULL && rule->setting != NULL && strcmp(rule->setting, "out") == 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         is = is || (names[i].ours != NULL && strcmp(names[i].ours, "out") == 0 &&
                     alike(names[i].peer, word, n));

@@ -125,11 +125,8 @@ static sheaf_status *unknown_key(const sheaf__setting *options, const char *key,
         return sheaf_try_this(sheaf_expected(st, "a setting of the run"),
                               "give --%s on the command line", key);
     sheaf_expected(st, "the name of a flag, without dashes in front");
-    const char *more, *ours = sheaf__peer(options, key, &more);
-    if (ours != NULL)
-        return sheaf_try_this(st, "sheaf calls it %s%s", ours, more);
-    if (more[0] != '\0')
-        return sheaf_try_this(st, "%s", more);
+    if (sheaf__peer_advise(st, options, key, ""))
+        return st;
     const char *near = sheaf__nearest(key, names, n);
     return near != NULL ? sheaf_try_this(st, "%s", near) : st;
 }

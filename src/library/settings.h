@@ -134,10 +134,11 @@ sheaf_status *sheaf__settings_unnamed(bool *is, const sheaf__settings *state,
 sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);
 
-/* sheaf__peer - the setting that `word`, a flag without its dashes that the table has not ("=VALUE"
- * may follow), means in other programs, or by another spelling; *more says what is to be said
- * besides. NULL: none, and *more (empty: nothing is known) says what to do instead. */
-const char *sheaf__peer(const sheaf__setting *table, const char *word, const char **more);
+/* sheaf__peer_advise - says in `st` what does here what `word`, a flag without its dashes that the
+ * table has not ("=VALUE" may follow), does in other programs, or by another spelling; `dashes`
+ * before a name of ours. false: it is not known. */
+bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *table, const char *word,
+                        const char *dashes);
 /* Is it what they call --out? */
 bool sheaf__peer_is_out(const char *word);
 

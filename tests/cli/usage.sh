@@ -60,6 +60,13 @@ peer eval batch-size micro-batch
 runs "an underscore for a dash" 2 'try: +sheaf calls it --lora-alpha $' train --lora_alpha 16
 runs "merge --output-dir" 2 'try: +no flag: DST, the last word, says where to $' merge a b --output-dir c
 runs "convert --out" 2 'try: +no flag: DST, the last word, says where to $' convert a --out b
+for flag in "--packing --pack \$" "--bf16 --dtype bfloat16 \$" "--disable_gradient_checkpointing --no-checkpointing \$" "--Save-Steps=5 --save-every \$" "--lora_target_linear --lora-targets all-linear \$" "--assistant_only_loss --loss-on answers" "--max-model-len --seq \$" "-m --model \$"; do
+    runs "train ${flag%% *}" 2 "try: +sheaf calls it ${flag#* }" train "${flag%% *}" 1
+done
+runs "generate -p" 2 'try: +sheaf calls it --prompt $' generate -p a
+runs "generate --packing is none of its flags" 2 'try: +sheaf generate --help lists them' generate --packing 1
+printf 'packing: true\n' >"$work/peers.recipe"
+runs "of a recipe" 2 'try: +sheaf calls it pack $' train --recipe "$work/peers.recipe"
 printf 'learning_rate: 1e-4\n' >"$work/peers.recipe"
 runs "in a recipe too" 2 "try: +sheaf calls it lr \$" train --recipe "$work/peers.recipe"
 # What sheaf does otherwise is said in place of a list of flags.
@@ -74,7 +81,9 @@ for flag in --report_to --logging_steps --wandb_project; do instead train $flag 
 instead train --optim AdamW
 instead train --trust_remote_code 'changes no result'
 instead train --ddp-find-unused-parameters 'changes no result'
-instead train --stage 'nothing but sft'
+instead train --stage 'here it is always sft'
+instead train --save_strategy 'here it is always steps $'
+instead train --plugins 'no plugins'
 instead train --use_dora 'DoRA is merged, not trained'
 instead train --nnodes '--transport mpi with --hosts'
 instead train --use_peft '--method lora'
@@ -115,6 +124,7 @@ runs "a file that is not there is no such name" 3 'nothing.jsonl: cannot open fo
 
 # A model as first word; a list with spaces.
 runs "a model as the first word" 0 '"tokens"' generate bytes --prompt a --max-new 1 --greedy --json
+runs "behind a prompt that ends in a comma" 0 '"tokens"' generate --prompt a, bytes --max-new 1 --greedy --json
 runs "as another word" 0 '"loss"' eval --data pairs.jsonl bytes --json
 runs "beside --model" 2 "expected: sheaf eval .*found: +'bytes' beside flags" eval --model bytes --data pairs.jsonl bytes
 runs "two of them" 2 "2 words beside flags" eval bytes bytes --data pairs.jsonl

@@ -1,5 +1,5 @@
 /* translate.c - `sheaf translate`: a YAML file of another trainer as a recipe. */
-#include "cli/lib/translate_rules.h"
+#include "library/translate_rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ const char cmd_translate_usage[] =
     "it to sheaf train --recipe.\n";
 
 typedef struct translation {
-    const translate_program *from;
+    const sheaf__translate_program *from;
     sheaf__setting table[SHEAF__MAX_SETTINGS]; /* of train, over `options` */
     sheaf_train_options options;
     bool counts_steps; /* the file says max_steps, which counts before epochs */
@@ -143,7 +143,8 @@ static void drop_underscores(char *value)
 
 /* max_steps counts before epochs, and below 1 not at all; a part of a warm-up step is a share of
  * all steps, as transformers 5 has it. NULL: it is in no recipe. */
-static const char *setting_of(const translation *t, const translate_rule *rule, const char *value)
+static const char *setting_of(const translation *t, const sheaf__translate_rule *rule,
+                              const char *value)
 {
     const char *setting = rule->setting;
     const double x = strtod(value, NULL);
@@ -164,7 +165,7 @@ static void remark(translation *t, const cli_yaml_entry *e, const char *why)
         sheaf__text_add(&t->recipe, "# %s: %s\n", e->key, why);
 }
 
-static void put(translation *t, const cli_yaml_entry *e, const translate_rule *rule,
+static void put(translation *t, const cli_yaml_entry *e, const sheaf__translate_rule *rule,
                 const char *value, const char *why)
 {
     const char *setting = setting_of(t, rule, value);
@@ -197,7 +198,7 @@ static void put(translation *t, const cli_yaml_entry *e, const translate_rule *r
 }
 
 /* Every value of a list must be among the words of its rule. */
-static void need_only(translation *t, const cli_yaml_entry *e, const translate_rule *rule)
+static void need_only(translation *t, const cli_yaml_entry *e, const sheaf__translate_rule *rule)
 {
     char *list = strdup(e->value), *rest = NULL;
     for (char *one = list == NULL ? NULL : strtok_r(list, ",", &rest); one != NULL;
@@ -217,7 +218,7 @@ static void need_only(translation *t, const cli_yaml_entry *e, const translate_r
     free(list);
 }
 
-static void apply(translation *t, const cli_yaml_entry *e, const translate_rule *rule)
+static void apply(translation *t, const cli_yaml_entry *e, const sheaf__translate_rule *rule)
 {
     bool known;
     char *value = word_for(rule->words, e->value, &known), *why = NULL;
@@ -261,7 +262,7 @@ static void apply(translation *t, const cli_yaml_entry *e, const translate_rule 
 static void add_defaults(translation *t)
 {
     bool titled = false;
-    for (const translate_default *d = t->from->always; d->setting != NULL; d++) {
+    for (const sheaf__translate_default *d = t->from->always; d->setting != NULL; d++) {
         const char *method = given(t, "method");
         const bool full = method != NULL && !begins(method, " lora", 5);
         char twice[32];
@@ -290,7 +291,7 @@ static void translate(translation *t)
     t->rises_never = schedule != NULL && strcasecmp(schedule, "constant") == 0;
     for (int i = 0; i < t->yaml->count; i++) {
         const cli_yaml_entry *e = &t->yaml->entry[i];
-        const translate_rule *rule = translate_find(t->from, e->key);
+        const sheaf__translate_rule *rule = sheaf__translate_find(t->from, e->key);
         if (rule == NULL)
             lose(t, e, "unknown");
         else
@@ -299,10 +300,10 @@ static void translate(translation *t)
     add_defaults(t);
 }
 
-static const translate_program *program_of(const cli_yaml *yaml)
+static const sheaf__translate_program *program_of(const cli_yaml *yaml)
 {
     const char *name = cli_yaml_program(yaml);
-    const translate_program *p = translate_programs;
+    const sheaf__translate_program *p = sheaf__translate_programs;
     while (name != NULL && p->name != NULL && strcmp(p->name, name) != 0)
         p++;
     return name == NULL || p->name == NULL ? NULL : p;

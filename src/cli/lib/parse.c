@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli.h"
-#include "translate_rules.h"
 #include "yaml.h"
 
 static int count_of(const cli_option *options)
@@ -27,16 +27,11 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
     names[n++] = "help";
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", word);
     sheaf_expected(st, "a flag of sheaf %s", cli->command->name);
-    const char *bare = word + strspn(word, "-"), *more;
-    const char *ours = sheaf__peer(options, bare, &more);
-    if (ours != NULL)
-        return sheaf_try_this(st, "sheaf calls it --%s%s", ours, more);
-    if (more[0] != '\0')
-        return sheaf_try_this(st, "%s", more);
+    const char *bare = word + strspn(word, "-");
+    if (sheaf__peer_advise(st, options, bare, "--"))
+        return st;
     if (sheaf__peer_is_out(bare) && strstr(cli->command->usage, " DST") != NULL)
         return sheaf_try_this(st, "no flag: DST, the last word, says where to");
-    if (translate_advise(st, bare))
-        return st;
     const char *near = sheaf__nearest(bare, names, n);
     if (near == NULL && strncmp(bare, "no-", 3) == 0)
         near = sheaf__nearest(bare + 3, names, n);
@@ -125,6 +120,7 @@ static sheaf_status *check_list(const cli *cli, char *const *argv, int argc, int
     const size_t n = strlen(argv[i - 1]);
     const bool joined = strncmp(argv[i - 1], "--", 2) == 0;
     if (cli->command->max_words != 0 || n == 0 || argv[i - 1][n - 1] != ',' ||
+        sheaf__path_kind(argv[i]) != SHEAF_PATH_NONE || /* the model */
         (!joined && (i < 3 || strncmp(argv[i - 2], "--", 2) != 0)))
         return NULL;
     sheaf_text list = { 0 }, word = { 0 };

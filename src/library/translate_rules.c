@@ -1,15 +1,15 @@
 /* translate_rules.c - the settings of LLaMA-Factory (0.9, examples/train_*, hparams) and Axolotl
  * (0.8 to 0.19, its page of settings), one row each. Where the default of a program differs from
  * ours and changes the result, `always` says so, unless the file has the setting. */
-#include "translate_rules.h"
+#include "library/translate_rules.h"
 
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define SCHEDULES "constant_with_warmup=constant"
 #define RESUMES "sheaf goes on from checkpoints of its own, by --resume"
 
-static const translate_rule factory[] = {
+static const sheaf__translate_rule factory[] = {
     { "model_name_or_path", TRANSLATE_COPY, "model", NULL, "a folder: sheaf downloads nothing" },
     { "adapter_name_or_path", TRANSLATE_COPY, "adapter" },
     { "stage", TRANSLATE_ONLY, NULL, "sft" },
@@ -129,7 +129,7 @@ static const translate_rule factory[] = {
     "phi_35=phi3.5#an eos stands behind the last answer here|"                                     \
     "phi_4=!it has the system message of Phi-4-reasoning"
 
-static const translate_rule axolotl[] = {
+static const sheaf__translate_rule axolotl[] = {
     { "base_model", TRANSLATE_COPY, "model", NULL, "a folder: sheaf downloads nothing" },
     { "base_model_config", TRANSLATE_IGNORED },
     { "model_type", TRANSLATE_IGNORED },
@@ -252,7 +252,8 @@ static const translate_rule axolotl[] = {
       "axolotl.integrations.liger.LigerPlugin|axolotl.integrations.kernels.KernelsPlugin|"
       "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin|"
       "axolotl.integrations.expert_parallel.ExpertParallelPlugin|"
-      "axolotl.integrations.swanlab.SwanLabPlugin|axolotl.integrations.lm_eval.LMEvalPlugin" },
+      "axolotl.integrations.swanlab.SwanLabPlugin|axolotl.integrations.lm_eval.LMEvalPlugin",
+      "sheaf has no plugins" },
     { "liger_use_token_scaling", TRANSLATE_REFUSED, NULL, NULL, "each label counts the same" },
     { "liger_*", TRANSLATE_IGNORED },
     { "logging_steps", TRANSLATE_IGNORED },
@@ -301,14 +302,14 @@ static const translate_rule axolotl[] = {
     { 0 },
 };
 
-static const translate_default axolotl_always[] = {
+static const sheaf__translate_default axolotl_always[] = {
     { "method", "full", "adapter" }, { "seq", "512" },
     { "on-long", "skip" },           { "epochs", "1" },
     { "schedule", "cosine" },        { "warmup-ratio", "0.03 # there 100 at most" },
     { "dtype", "bfloat16", "bf16" }, { 0 },
 };
 
-static const translate_default factory_always[] = {
+static const sheaf__translate_default factory_always[] = {
     { "lora-targets", "all-linear" },
     { "lora-rank", "8" },
     { "lora-alpha", NULL },
@@ -320,7 +321,7 @@ static const translate_default factory_always[] = {
     { 0 },
 };
 
-const translate_program translate_programs[] = {
+const sheaf__translate_program sheaf__translate_programs[] = {
     { "Axolotl", axolotl, axolotl_always },
     { "LLaMA-Factory", factory, factory_always },
     { 0 },
@@ -340,32 +341,11 @@ static bool matches(const char *pattern, const char *key)
     return pattern[n - 1] == '*' ? strncmp(key, pattern, n - 1) == 0 : strcmp(pattern, key) == 0;
 }
 
-const translate_rule *translate_find(const translate_program *program, const char *key)
+const sheaf__translate_rule *sheaf__translate_find(const sheaf__translate_program *program,
+                                                   const char *key)
 {
-    const translate_rule *rule = program->rule;
+    const sheaf__translate_rule *rule = program->rule;
     while (rule->key != NULL && !matches(rule->key, key))
         rule++;
     return rule->key == NULL ? NULL : rule;
-}
-
-bool translate_advise(sheaf_status *st, const char *flag)
-{
-    char key[64];
-    const translate_rule *rule = NULL;
-    snprintf(key, sizeof key, "%.*s", (int)strcspn(flag, "="), flag);
-    for (char *c = key; *c != '\0'; c++)
-        *c = *c == '-' ? '_' : *c;
-    for (const translate_program *p = translate_programs; p->name != NULL && rule == NULL; p++)
-        rule = translate_find(p, key);
-    if (rule == NULL || rule->setting != NULL)
-        return false;
-    if (rule->note != NULL)
-        sheaf_try_this(st, "leave it out: %s", rule->note);
-    else if (rule->kind == TRANSLATE_ONLY)
-        sheaf_try_this(st, "leave it out: sheaf does nothing but %s", rule->words);
-    else
-        sheaf_try_this(st, "leave it out: %s",
-                       rule->kind == TRANSLATE_IGNORED ? "it changes no result here"
-                                                       : "sheaf has no such thing");
-    return true;
 }

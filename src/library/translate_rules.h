@@ -1,12 +1,8 @@
 /* translate_rules.h - what the settings of other trainers are in a recipe of sheaf. */
-#ifndef SHEAF_CLI_LIB_TRANSLATE_RULES_H
-#define SHEAF_CLI_LIB_TRANSLATE_RULES_H
+#ifndef SHEAF_LIBRARY_TRANSLATE_RULES_H
+#define SHEAF_LIBRARY_TRANSLATE_RULES_H
 
-#include <stdbool.h>
-
-#include "sheaf/status.h"
-
-typedef enum translate_kind {
+typedef enum sheaf__translate_kind {
     TRANSLATE_COPY,    /* the value as it is, after `words` */
     TRANSLATE_YES,     /* a flag: true gives "true"; false nothing */
     TRANSLATE_NO,      /* a flag that is the other way round */
@@ -14,37 +10,34 @@ typedef enum translate_kind {
     TRANSLATE_IGNORED, /* changes no result: how it logs, shows, or uses memory */
     TRANSLATE_REFUSED, /* would change the result, and sheaf has no such thing: only if not "off" */
     TRANSLATE_ONLY,    /* all of a list must be among `words`, which then change nothing */
-} translate_kind;
+} sheaf__translate_kind;
 
 /* "from=to|from=to"; "*=..." for any other value; without a match the value itself is copied.
  * "from=to#why": a comment above the line; "from=!why": refused, for this reason. */
-typedef struct translate_rule {
+typedef struct sheaf__translate_rule {
     const char *key; /* theirs; "*" at its end: any that begin so; "[*]" any number */
-    translate_kind kind;
+    sheaf__translate_kind kind;
     const char *setting; /* ours; NULL where there is none */
     const char *words;
     const char *note; /* written beside it; NULL */
-} translate_rule;
+} sheaf__translate_rule;
 
 /* What a program does where its file says nothing, and sheaf would do otherwise. */
-typedef struct translate_default {
+typedef struct sheaf__translate_default {
     const char *setting;
     const char *value;  /* NULL: twice the rank */
     const char *unless; /* their key that counts even without a value, or with none we take; NULL */
-} translate_default;
+} sheaf__translate_default;
 
-typedef struct translate_program {
-    const char *name;                /* as cli_yaml_program() has it */
-    const translate_rule *rule;      /* ends with key NULL; the first that matches counts */
-    const translate_default *always; /* ends with setting NULL */
-} translate_program;
+typedef struct sheaf__translate_program {
+    const char *name;                       /* as cli_yaml_program() has it */
+    const sheaf__translate_rule *rule;      /* ends with key NULL; the first that matches counts */
+    const sheaf__translate_default *always; /* ends with setting NULL */
+} sheaf__translate_program;
 
-extern const translate_program translate_programs[]; /* ends with name NULL */
+extern const sheaf__translate_program sheaf__translate_programs[]; /* ends with name NULL */
 
-/* translate_find - the rule for a key of this program; NULL: none. */
-const translate_rule *translate_find(const translate_program *program, const char *key);
-/* translate_advise - says in `st` why a flag that only these programs have, without its dashes
- * ("=VALUE" may follow), can be left out, or what there is instead; false where it is not known. */
-bool translate_advise(sheaf_status *st, const char *flag);
-
+/* sheaf__translate_find - the rule for a key of this program; NULL: none. */
+const sheaf__translate_rule *sheaf__translate_find(const sheaf__translate_program *program,
+                                                   const char *key);
 #endif
