@@ -250,8 +250,8 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
         sheaf_warn(
             events,
             "%" PRId64 " of %" PRId64 " prompts write special tokens as text ('%s'): they "
-            "are read as letters; --specials makes tokens of them; a conversation belongs in \"messages\", or --template "
-            "lays it out",
+            "are read as letters; --specials makes tokens of them; a conversation belongs in "
+            "\"messages\", or --template lays it out",
             count, p->count, first);
 }
 

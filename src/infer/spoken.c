@@ -7,11 +7,6 @@
 #include "base/array.h"
 #include "base/text.h"
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* Bytes of `text` that later tokens cannot change: without the last three U+FFFD, each of which may
  * be a byte of a character whose others are still to come. */
 static size_t certain(const char *text, size_t size)
@@ -63,19 +58,10 @@ static size_t sayable(const char **from, sheaf__spoken *s, const char *text, siz
     *from = text;
     if (!s->laid_out)
         return size;
-    if (s->wording->chat != NULL) {
-        bool more;
-        const size_t lead = sheaf__chat_no_thoughts(&more, s->wording->chat, text, size);
-        size = more ? 0 : size - lead;
-        *from += lead;
-    }
-    while (size > 0 && is_blank((*from)[size - 1]))
-        size--;
-    while (size > 0 && is_blank(**from)) {
-        (*from)++;
-        size--;
-    }
-    return size;
+    bool more;
+    const sheaf__text_piece inner = sheaf__wording_inner(&more, s->wording, text, size);
+    *from = inner.at;
+    return more ? 0 : inner.size;
 }
 
 /* New ids through the tokenizer's stream, which gives what is certain. */

@@ -100,39 +100,35 @@ void sheaf__wording_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *ntur
     }
 }
 
-bool sheaf__wording_ends(const sheaf__wording *w, int64_t id, bool laid_out)
+bool sheaf__wording_ends(const sheaf__wording *w, int64_t id)
 {
-    return is_among(w->stop, w->nstop, id) ||
-           (w->end >= 0 && id == w->end && (laid_out || w->templated));
+    return is_among(w->stop, w->nstop, id) || (w->end >= 0 && id == w->end);
 }
 
 /* ---- its text, and when two are equal ---- */
 
-static bool is_blank(char c)
+sheaf__text_piece sheaf__wording_inner(bool *more, const sheaf__wording *w, const char *text,
+                                       size_t size)
 {
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static sheaf__text_piece trimmed(sheaf__text_piece p)
-{
-    while (p.size > 0 && is_blank(p.at[p.size - 1]))
-        p.size--;
-    for (; p.size > 0 && is_blank(*p.at); p.at++)
-        p.size--;
-    return p;
+    sheaf__text_piece inner = { text, size };
+    *more = false;
+    if (w->chat != NULL) {
+        const size_t lead = sheaf__chat_no_thoughts(more, w->chat, text, size);
+        inner = (sheaf__text_piece){ text + lead, size - lead };
+    }
+    sheaf__utf8_strip(&inner.at, &inner.size);
+    return inner;
 }
 
 sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, bool laid_out,
                                     const char *text)
 {
-    sheaf__text_piece answer = { text, strlen(text) };
     bool more;
+    sheaf__text_piece answer = { text, strlen(text) };
     if (w->templated && w->chat == NULL)
         return sheaf__template_answer(out, w->version, text);
-    if (laid_out || w->templated) {
-        const size_t lead = sheaf__chat_no_thoughts(&more, w->chat, text, answer.size);
-        answer = trimmed((sheaf__text_piece){ text + lead, answer.size - lead });
-    }
+    if (laid_out)
+        answer = sheaf__wording_inner(&more, w, text, answer.size);
     *out = strndup(answer.at, answer.size);
     return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
 }

@@ -115,6 +115,10 @@ data=$work/rows.safetensors
 row 3
 learns rows "$work/model" "$data"
 agree "the end of the stored template" token '[^"]*' "$work/rows"
+tokens_file "$data" 2 5 "0 40 3 60 61  0 50 51 3 61" "-100 -100 3 -100 -100  -100 -100 51 3 -100"
+learns nothing-said "$work/model" "$data"
+agree "an answer that is empty" token '' "$work/nothing-said"
+check "is compared too" grep -q '"match":true.*"match":true' "$work/stdout"
 copy_with second_eos
 sed -i '/chat_template/d; s/PreTrainedTokenizerFast",/PreTrainedTokenizerFast"/' "$work/second_eos/tokenizer_config.json"
 row 60

@@ -357,10 +357,10 @@ static sheaf_status *expected_text(char **out, bool *laid_out, const one_row *r,
     while (first < r->seq && r->batch.labels[first] < 0)
         first++;
     const int32_t *label = r->batch.labels + first;
-    while (first + n < r->seq && label[n] >= 0 && !sheaf__wording_ends(w, label[n], true))
+    while (first + n < r->seq && label[n] >= 0 && !sheaf__wording_ends(w, label[n]))
         n++;
     *laid_out = first + n < r->seq && w->end >= 0 && label[n] == w->end;
-    sheaf_status *st = n == 0 ? NULL : sheaf__wording_decode(out, w, label, n);
+    sheaf_status *st = first == r->seq ? NULL : sheaf__wording_decode(out, w, label, n);
     char *end =
         st == NULL && *out != NULL && w->end_text != NULL ? strstr(*out, w->end_text) : NULL;
     if (end != NULL) {
