@@ -53,7 +53,7 @@ typedef struct sheaf_run_train_report {
     size_t size;
     int64_t step;                /* steps done in all */
     int64_t first;               /* steps that were done when this began */
-    double loss;                 /* of the last one with a label; 0: none was done now */
+    double loss;                 /* of the last one with a label; NaN: none has; 0: no step now */
     double seconds;              /* of the steps */
     int64_t tokens;              /* that they read */
     double padding;              /* share of the positions that is padding, 0 to 1 */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "library/train_settings.h"
+#include "train/rates.h"
 
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
                            const sheaf_events *events)
@@ -104,6 +105,8 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
         if (st == NULL && !q->warned && sheaf__image_positions(&q->opened.config) == 0)
             sheaf__warn_positions(&q->opened.config, seq_name(q), q->seq, events);
     }
+    if (st == NULL && !generates && (!q->whole || q->o.lr == 0))
+        st = sheaf__rates_check(&q->o, events);
     if (st == NULL)
         sheaf__question_look(q, events);
     return st;

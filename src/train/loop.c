@@ -164,7 +164,7 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                                 .rank = spent,
                                 .ranks = r->options->tp * r->options->dp };
     sheaf_emit(r->hooks->events, &event);
-    if (!isnan(step->loss))
+    if (!isnan(step->loss) || done == r->result->first + 1)
         r->result->loss = step->loss;
     r->result->learned |= !step->skipped && step->grad_norm > 0 && lr > 0;
     r->result->tokens += step->tokens;

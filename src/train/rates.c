@@ -30,15 +30,19 @@ static void name_cure(char cure[160], const sheaf_train_options *o)
                  o->micro_batch * o->accumulate);
 }
 
-static sheaf_status *never(const char *name, const char *cure, const sheaf_train_options *o)
+static sheaf_status *never(const char *name, const char *cure, const sheaf_train_options *o,
+                           bool rises)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", o->lr == 0 ? "--lr" : name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s",
+                                  o->lr == 0 ? "--lr"
+                                  : rises    ? name
+                                             : "--schedule");
     sheaf_expected(st, "a learning rate above 0, for nothing is trained without");
     if (o->lr == 0)
         return sheaf_found(st, "0");
-    sheaf_found(st, "0 in %s, as a warm-up begins with it",
-                o->steps == 1 ? "the one step there is" : "every step");
-    return sheaf_try_this(st, "%s", cure);
+    sheaf_found(st, "0 in %s, as %s", o->steps == 1 ? "the one step there is" : "every step",
+                rises ? "a warm-up begins with it" : "the schedule ends with it");
+    return sheaf_try_this(st, "%s", rises ? cure : "more steps, or another --schedule");
 }
 
 sheaf_status *sheaf__rates_check(const sheaf_train_options *o, const sheaf_events *events)
@@ -50,7 +54,7 @@ sheaf_status *sheaf__rates_check(const sheaf_train_options *o, const sheaf_event
     name_rise(name, o, &s);
     name_cure(cure, o);
     if (o->lr == 0 || !sheaf_schedule_learns(&s))
-        return never(name, cure, o);
+        return never(name, cure, o, sheaf_schedule_rises(&s) > 0);
     const double last = sheaf_schedule_rate(&s, 1, o->steps - 1);
     if (sheaf_schedule_rises(&s) >= o->steps && last < 1)
         sheaf_warn(events,

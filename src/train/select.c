@@ -235,24 +235,27 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
     return st;
 }
 
-/* Scales of 0 hold tensors still; not all that are trained. */
+/* Scales of 0 hold tensors still; not all that are trained. B begins as zeros, and A has no
+ * gradient while it is: A alone learns only where `continued`, an adapter, has a B. */
 static sheaf_status *check_scales(const sheaf__selection *s, const sheaf_schema *schema,
-                                  const sheaf_lora *lora)
+                                  const sheaf_lora *lora, const char *continued)
 {
+    const bool has_b = continued != NULL && continued[0] != '\0';
     bool learns = s->nscaled == 0;
     for (int64_t i = 0; i < schema->count && !learns; i++)
         learns = chosen(s, &schema->tensor[i], false) &&
                  sheaf__learning_scale(s, schema->tensor[i].name) > 0;
     for (int i = 0; lora != NULL && i < lora->nmodules && !learns; i++)
-        learns = sheaf__learning_scale(s, lora->module[i].a_name) > 0 ||
-                 sheaf__learning_scale(s, lora->module[i].b_name) > 0;
+        learns = sheaf__learning_scale(s, lora->module[i].b_name) > 0 ||
+                 (has_b && sheaf__learning_scale(s, lora->module[i].a_name) > 0);
     for (int i = 0; lora != NULL && i < lora->nsaved && !learns; i++)
         learns = sheaf__learning_scale(s, lora->saved[i]->name) > 0;
     if (learns)
         return NULL;
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lr-scale"),
                                       "a scale above 0 for some tensor that is trained"),
-                       "0 for all of them");
+                       has_b || lora == NULL ? "0 for all of them"
+                                             : "0 for all of them but A, and B begins as zeros");
 }
 
 sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
@@ -267,7 +270,7 @@ sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
     if (st == NULL)
         st = read_scales(out, schema, lora, options->lr_scale, events);
     if (st == NULL)
-        st = check_scales(out, schema, lora);
+        st = check_scales(out, schema, lora, options->adapter);
     if (st != NULL)
         sheaf__selection_release(out);
     return st;

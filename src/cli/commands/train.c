@@ -1,5 +1,6 @@
 /* train.c - `sheaf train`: fine-tune a model. */
 #include <jansson.h>
+#include <math.h>
 
 #include "ask.h"
 #include "base/print.h"
@@ -133,6 +134,8 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
     }
     if (r->first == r->step)
         sheaf__print(cli->out, "all %lld steps were done before\n", (long long)r->step);
+    else if (isnan(r->loss))
+        sheaf__print(cli->out, "%lld steps done, none with a label\n", (long long)r->step);
     else
         sheaf__print(cli->out, "%lld steps done, last loss %.6g, %.0f tokens/s\n",
                      (long long)r->step, r->loss, rate);
