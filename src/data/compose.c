@@ -40,12 +40,14 @@ static sheaf_status *check_turns(const sheaf__record *record, const sheaf__compo
 }
 
 /* The question with the mark of the image, which stands in front of all text: *out is a copy
- * without it, NULL where no question has one. Records have lost theirs before (records_json.c). */
-static sheaf_status *take_mark(char **out, const sheaf__record *record)
+ * without it, NULL where no question has one. Records have lost theirs before (records_json.c). To
+ * a model without pictures it is text. */
+static sheaf_status *take_mark(char **out, const sheaf__record *record,
+                               const sheaf__compose_options *options)
 {
     int64_t marks = 0, where = 0;
     *out = NULL;
-    for (int64_t i = 0; i < record->turns; i++) {
+    for (int64_t i = 0; i < record->turns && options->layout.patches > 0; i++) {
         const int64_t n = sheaf__picture_names(record->turn[i].query);
         where = n > 0 ? i : where;
         marks += n;
@@ -107,7 +109,7 @@ sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
     if (st == NULL)
         st = check_turns(record, options);
     if (st == NULL)
-        st = take_mark(&first, record);
+        st = take_mark(&first, record, options);
     if (st == NULL) {
         memcpy(turn, record->turn, (size_t)record->turns * sizeof *turn);
         turn[0].query = first != NULL ? first : turn[0].query;

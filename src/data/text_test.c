@@ -816,6 +816,26 @@ static void test_compose__nothing_is_left_out_silently(void **state)
     sheaf__sequence_release(&s);
 }
 
+/* Where a model reads pictures; to another it is text. */
+static void test_compose__the_mark_of_a_picture_is_no_text(void **state)
+{
+    static const sheaf__turn turn = { "a<image>b", NULL };
+    sheaf__record record = { .turn = &turn, .turns = 1 };
+    sheaf__compose_options options = { .no_answer = true, .layout = { .patches = 4, .bos = 256 } };
+    sheaf__sequence s = { 0 };
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA,
+                "question 1 | a picture for '<image>' | none");
+    options.layout.patches = 0;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    assert_int_equal(s.context, 1 + 9);
+    sheaf__sequence_release(&s);
+    record.image = "x.jpg";
+    options.layout.patches = 4;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    assert_int_equal(s.context, 1 + 6 + 2);
+    sheaf__sequence_release(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -837,6 +857,7 @@ int main(void)
         cmocka_unit_test(test_layout__a_prompt_leaves_room_for_an_answer),
         cmocka_unit_test(test_compose__records_become_the_recorded_sequences),
         cmocka_unit_test(test_compose__nothing_is_left_out_silently),
+        cmocka_unit_test(test_compose__the_mark_of_a_picture_is_no_text),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -241,16 +241,18 @@ static sheaf_status *check_scales(const sheaf__selection *s, const sheaf_schema 
                                   const sheaf_lora *lora, const char *continued)
 {
     const bool has_b = continued != NULL && continued[0] != '\0';
-    bool learns = s->nscaled == 0;
+    bool learns = false, any = lora != NULL;
     for (int64_t i = 0; i < schema->count && !learns; i++)
-        learns = chosen(s, &schema->tensor[i], false) &&
-                 sheaf__learning_scale(s, schema->tensor[i].name) > 0;
+        if (chosen(s, &schema->tensor[i], false)) {
+            any = true;
+            learns = sheaf__learning_scale(s, schema->tensor[i].name) > 0;
+        }
     for (int i = 0; lora != NULL && i < lora->nmodules && !learns; i++)
         learns = sheaf__learning_scale(s, lora->module[i].b_name) > 0 ||
                  (has_b && sheaf__learning_scale(s, lora->module[i].a_name) > 0);
     for (int i = 0; lora != NULL && i < lora->nsaved && !learns; i++)
         learns = sheaf__learning_scale(s, lora->saved[i]->name) > 0;
-    if (learns)
+    if (learns || !any)
         return NULL;
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lr-scale"),
                                       "a scale above 0 for some tensor that is trained"),
