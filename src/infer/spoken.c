@@ -79,6 +79,24 @@ static sheaf_status *listen(sheaf__spoken *s, const int32_t *ids, int64_t n)
     return st == NULL && s->heard.failed ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : st;
 }
 
+/* A text that ends the answer may be there before it is certain: bytes wait for others. */
+static sheaf_status *look_ahead(sheaf__spoken *s)
+{
+    const char *rest;
+    size_t size, heard = s->heard.size;
+    if (s->nstop == 0 && stop_at(s, 0) == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__token_stream_rest(&rest, &size, s->stream);
+    if (st != NULL || size == 0)
+        return st;
+    sheaf__wording_without_nul(&s->heard, rest, size);
+    if (s->heard.failed)
+        return sheaf_fail(SHEAF_E_MEMORY, "an answer");
+    s->over = s->over || find_stop(s, s->heard.at, s->heard.size) < s->heard.size;
+    s->heard.at[s->heard.size = heard] = '\0';
+    return NULL;
+}
+
 sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *ids, int64_t n)
 {
     char *text = NULL;
@@ -88,6 +106,8 @@ sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *id
     sheaf_status *st = s->wording->tokenizer != NULL
                            ? listen(s, ids, n)
                            : sheaf__wording_decode(&text, s->wording, ids, n);
+    if (st == NULL && s->stream != NULL)
+        st = look_ahead(s);
     if (st != NULL)
         return st;
     if (text != NULL)

@@ -58,6 +58,9 @@ learns pieces "$work/of_pieces" "$data" --template llama2
 check "blanks of an answer are shown" grep -qF "<<<: <s> [INST] one [/INST]>>> two </s><<<" "$work/stderr"
 agree "Llama 2's pieces" token two "$work/pieces"
 says "Llama 2's pieces" two "$work/pieces"
+talk one 'two~~three' three 'four~~one' >"$work/bytes.jsonl"
+learns waves "$work/of_pieces" "$work/bytes.jsonl" --template llama2
+runs "a byte that waits for others ends an answer too" 0 '"tokens":\[[0-9,]*[0-9],129\],"text":"two","end":"text".*,129\],"text":"four"' generate --model "$work/waves" --data "$work/bytes.jsonl" --greedy --max-new 48 --json --stop '~'
 
 # ---- the model's own folder, whose tokenizer stores the template: no flag names it ----
 copy_with() { # copy_with NAME: the model as $work/NAME

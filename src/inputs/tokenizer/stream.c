@@ -244,6 +244,18 @@ sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__t
     return st;
 }
 
+sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size, sheaf__token_stream *s)
+{
+    sheaf_status *st = s->closed == s->ids ? NULL : decode(s, 0, s->ids);
+    const sheaf_text *all = &s->text.bytes;
+    const size_t begin = s->shown.size;
+    const bool some = st == NULL && s->closed < s->ids && all->size > begin &&
+                      (begin == 0 || memcmp(all->at, s->shown.at, begin) == 0);
+    *size = some ? all->size - begin : 0;
+    *text = some ? all->at + begin : "";
+    return st;
+}
+
 sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf__token_stream *s)
 {
     sheaf_status *st = decode(s, 0, s->ids);

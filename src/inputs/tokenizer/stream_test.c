@@ -72,6 +72,21 @@ static sheaf__tokenizer *made(const char *decoder)
     return t;
 }
 
+/* What is not certain yet is shown ahead: behind `at` bytes, all of the ids so far. */
+static void check_rest(sheaf__token_stream *s, const sheaf__tokenizer *t, const int32_t *ids,
+                       int64_t count, const char *whole, size_t at)
+{
+    const char *rest;
+    char *so_far = NULL;
+    size_t size, n;
+    CHECK_OK(sheaf__token_stream_rest(&rest, &n, s));
+    CHECK_OK(sheaf__tokenizer_decode(&so_far, &size, t, ids, count, false));
+    if (n > 0 &&
+        (size != at + n || memcmp(so_far, whole, at) != 0 || memcmp(so_far + at, rest, n) != 0))
+        fail_msg("of '%s' '%.*s' is shown ahead", so_far, (int)n, rest);
+    free(so_far);
+}
+
 /* What it took, in ids put through the decoders. */
 static int64_t check_stream(const char *decoder, const sheaf__tokenizer *t, const int32_t *ids,
                             int64_t count)
@@ -91,6 +106,8 @@ static int64_t check_stream(const char *decoder, const sheaf__tokenizer *t, cons
         if (at + n > size || memcmp(piece, whole + at, n) != 0)
             fail_msg("%s: after id %" PRId64 " '%s' is shown, of '%s'", decoder, i, piece, whole);
         at += n;
+        if (i < count && count <= 60)
+            check_rest(s, t, ids, i + 1, whole, at);
     }
     assert_int_equal(at, size);
     const int64_t work = sheaf__token_stream_work(s);
@@ -162,9 +179,30 @@ static void test_stream__work_grows_with_the_ids_alone(void **state)
     (void)state;
 }
 
+static void test_stream__bytes_that_wait_are_shown_ahead(void **state)
+{
+    static const int32_t ids[] = { 0, 9, 9 };
+    sheaf__token_stream *s = NULL;
+    sheaf__tokenizer *t = made(BYTES);
+    const char *text;
+    size_t n;
+    CHECK_OK(sheaf__token_stream_new(&s, t, false));
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(sheaf__token_stream_push(&text, &n, s, ids[i]));
+        assert_int_equal(n, i == 0);
+        CHECK_OK(sheaf__token_stream_rest(&text, &n, s));
+        assert_memory_equal(text, "AA", n);
+        assert_int_equal(n, i);
+    }
+    sheaf__token_stream_free(s);
+    sheaf__tokenizer_close(t);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stream__bytes_that_wait_are_shown_ahead),
         cmocka_unit_test(test_stream__any_ids_join_to_the_whole),
         cmocka_unit_test(test_stream__many_bytes_that_are_no_character_join_to_the_whole),
         cmocka_unit_test(test_stream__work_grows_with_the_ids_alone),
