@@ -84,7 +84,7 @@ static void test_golden__every_folder_gives_its_expected_tensors(void **state)
 /* ---- made folders ---- */
 
 typedef struct how {
-    int tp, dp, stage; /* stage 0: masters only with bf16 */
+    int tp, dp, stage; /* stage 0: masters with bf16 */
     enum { STATE_NOTHING, STATE_PATTERNS } state;
     bool bf16; /* `module` is rounded */
     bool lean; /* padding is left out of the last part */
@@ -168,22 +168,33 @@ static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp,
     return all;
 }
 
-/* Stage 0 of a 16-bit model: masters and moments in the model's file, flat as FP16_Optimizer has
+static const char *frozen_part; /* tensors with this in their names are not trained */
+
+/* Stage 0: moments in the model's file, and of a 16-bit model masters, flat as FP16_Optimizer has
  * them or each in its shape as FP16_UnfusedOptimizer has. */
-static void put_plain_optimizer(made_file *f, const made_model *m, const how *h, int mp, bool flat)
+static void put_plain_optimizer(made_file *f, const made_model *m, const how *h, int mp)
 {
-    sheaf_pickle *optimizer = made_set(f, f->root, "optimizer", SHEAF_PICKLE_DICT);
-    sheaf_pickle *inner = made_set(f, optimizer, "optimizer_state_dict", SHEAF_PICKLE_DICT);
-    sheaf_pickle *groups =
-        made_set(f, optimizer, flat ? "fp32_groups_flat" : "fp32_groups", SHEAF_PICKLE_LIST);
-    sheaf_pickle *states = made_set(f, inner, "state", SHEAF_PICKLE_DICT);
+    const bool flat = h->bf16 && h->lean;
+    sheaf_pickle *optimizer = made_set(f, f->root, "optimizer", SHEAF_PICKLE_DICT),
+                 *masters_of = NULL;
+    if (h->bf16) {
+        masters_of =
+            made_set(f, optimizer, flat ? "fp32_groups_flat" : "fp32_groups", SHEAF_PICKLE_LIST);
+        optimizer = made_set(f, optimizer, "optimizer_state_dict", SHEAF_PICKLE_DICT);
+    }
+    sheaf_pickle *states = made_set(f, optimizer, "state", SHEAF_PICKLE_DICT);
+    sheaf_pickle *groups = made_set(f, optimizer, "param_groups", SHEAF_PICKLE_LIST);
     int64_t id = 0;
     for (int g = 0; g < 2; g++) {
-        sheaf_pickle *masters = sheaf__pickle_make(f->doc, SHEAF_PICKLE_LIST);
+        sheaf_pickle *masters = sheaf__pickle_make(f->doc, SHEAF_PICKLE_LIST),
+                     *group = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT),
+                     *params = made_set(f, group, "params", SHEAF_PICKLE_LIST);
         for (int i = 0; i < (flat ? 1 : m->count); i++) {
             sheaf_pickle *state = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
-            if (!flat && !in_group(&m->tensor[i], g))
+            if (!flat && (!in_group(&m->tensor[i], g) ||
+                          (frozen_part != NULL && strstr(m->tensor[i].name, frozen_part) != NULL)))
                 continue;
+            sheaf__pickle_append(f->doc, params, sheaf__pickle_make_int(f->doc, id));
             for (unsigned kind = 0; kind < 3; kind++) {
                 int64_t begin[2], size[2] = { 0, 1 };
                 int ndim = 1;
@@ -206,7 +217,9 @@ static void put_plain_optimizer(made_file *f, const made_model *m, const how *h,
             }
             sheaf__pickle_push(f->doc, states, sheaf__pickle_make_int(f->doc, id++), state);
         }
-        sheaf__pickle_append(f->doc, groups, masters);
+        sheaf__pickle_append(f->doc, groups, group);
+        if (masters_of != NULL)
+            sheaf__pickle_append(f->doc, masters_of, masters);
     }
 }
 
@@ -240,8 +253,8 @@ static void put_model(const char *path, const made_model *m, const how *h, int m
     made_set_int(f, f->root, "mp_world_size", h->tp);
     if (h->state == STATE_PATTERNS)
         put_info(f, m);
-    if (h->stage == 0 && h->bf16)
-        put_plain_optimizer(f, m, h, mp, h->lean);
+    if (h->stage == 0)
+        put_plain_optimizer(f, m, h, mp);
     made_write(f, path);
 }
 
@@ -328,12 +341,10 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
                     if (c->tp != tp || c->dp != dp || c->step != 17 || c->vocab != 37 ||
                         finding(c, SHEAF_WARNING, "replica", "") != NULL)
                         fail_msg("stage %d tp %d dp %d: facts", stage, tp, dp);
-                    assert_int_equal(c->count, m->count * (h.bf16 || stage > 0 ? 3 : 1));
+                    assert_int_equal(c->count, m->count * 3);
                     check_made(c, m, "", 0);
-                    if (h.bf16 || stage > 0) {
-                        check_made(c, m, "exp_avg.", 1);
-                        check_made(c, m, "exp_avg_sq.", 2);
-                    }
+                    check_made(c, m, "exp_avg.", 1);
+                    check_made(c, m, "exp_avg_sq.", 2);
                     if (!stated && tp > 1)
                         CHECK_FINDING(c, SHEAF_NOTE, "inferred",
                                       "universal_checkpoint_info is absent");
@@ -378,6 +389,35 @@ static void test_made__wrapped_names_are_divided_as_their_own(void **state)
             sheaf__catalog_free(c);
         }
     made_free(wrapped);
+    made_free(m);
+}
+
+/* Norms that are 1 as at the beginning, and a layer without masters: theirs could be of its norms
+ * too. Matrices tell themselves apart. */
+static void test_made__masters_that_fit_several_weights_are_not_taken(void **state)
+{
+    static const char *const unsure[] = { "model.layers.0.input_layernorm.weight",
+                                          "model.layers.1.input_layernorm.weight",
+                                          "model.norm.weight" };
+    made_model *m = odd_model();
+    for (int i = 0; i < m->count; i++)
+        for (int64_t k = 0; m->tensor[i].ndim == 1 && k < m->tensor[i].shape[0]; k++)
+            m->tensor[i].data[k] = 1;
+    frozen_part = ".layers.0.";
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const how h = { 1, 1, 0, STATE_NOTHING, bf16, false, 9, -1 };
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &h), NULL);
+        CHECK_SOUND(c);
+        CHECK_FINDING(c, bf16 ? SHEAF_WARNING : SHEAF_NOTE, bf16 ? "inferred" : "unsupported",
+                      bf16 ? "3 that fit several" : "its moments are not read");
+        const sheaf_dtype rounded = bf16 ? SHEAF_BF16 : SHEAF_F32;
+        for (size_t i = 0; i < ARRAY_LEN(unsure); i++)
+            assert_int_equal(sheaf__catalog_find(c, unsure[i])->told.dtype, rounded);
+        assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.dtype, SHEAF_F32);
+        assert_int_equal(c->count, m->count + (bf16 ? 2 * 9 : 0));
+        sheaf__catalog_free(c);
+    }
+    frozen_part = NULL;
     made_free(m);
 }
 
@@ -1272,6 +1312,7 @@ int main(void)
         cmocka_unit_test(test_golden__every_folder_gives_its_expected_tensors),
         cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
         cmocka_unit_test(test_made__wrapped_names_are_divided_as_their_own),
+        cmocka_unit_test(test_made__masters_that_fit_several_weights_are_not_taken),
         cmocka_unit_test(test_made__the_tag_a_file_and_the_folder_above_are_the_same),
         cmocka_unit_test(test_made__without_optimizer_files_the_rounded_weights_are_used),
         cmocka_unit_test(test_made__fused_parameters_are_taken_apart_as_stated),

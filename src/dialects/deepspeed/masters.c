@@ -6,8 +6,10 @@
  *   fp32_groups          a list for each group, of masters in the parameters' shapes
  *   fp32_groups_flat     for each group its masters end to end; moments lie so too
  *   optimizer_state_dict torch's: {state: {number: {step, exp_avg, exp_avg_sq}}, param_groups}
- * The values give the masters their names: each is of the next tensor of the module that has its
- * shape and to which it rounds. Frozen parameters have none. */
+ * A float32 model has that optimizer alone, and no masters. Values and shapes give the parameters
+ * their names: each is the next tensor of the module that has its shape and to which its master
+ * rounds. Frozen ones have no number, so a parameter is sure of its name only where counting from
+ * the end comes to the same: norms that are still 1 fit each other. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -85,11 +87,40 @@ typedef struct plain {
     ds_reading *r;
     sheaf_catalog *part;
     const ds_file *f;
-    int file;      /* its number in `part` */
-    int64_t count; /* tensors of the module */
-    bool *used;    /* which of them have a master */
+    int file;                    /* its number in `part` */
+    int64_t count;               /* tensors of the module */
+    bool *used;                  /* which of them have a master */
+    const sheaf_pickle *masters; /* for each group; NULL: the module is float32 */
     const sheaf_pickle *state;
 } plain;
+
+/* Parameters that are numbered one after the other. */
+typedef struct group {
+    const sheaf_pickle *list;        /* of masters in their shapes, or */
+    const sheaf_pickle_tensor *flat; /* of them all end to end; NULL both: no masters */
+    int64_t id, n;                   /* the first number, how many there are */
+    int64_t *tensor, *at;            /* of each: which it is, elements into `flat` or -1 */
+    int64_t found;
+    bool done;
+} group;
+
+static const sheaf_pickle *state_of(const sheaf_pickle *state, int64_t id)
+{
+    int64_t key, n = sheaf__pickle_count(state);
+    for (int64_t i = id < n ? id : n - 1; i >= 0; i--) /* they ascend; unused ones are left out */
+        if (sheaf__pickle_int(&key, sheaf__pickle_key(state, i)) && key <= id)
+            return key == id ? sheaf__pickle_value(state, i) : NULL;
+    return NULL;
+}
+
+/* exp_avg (k = 0) or exp_avg_sq of parameter `id`; NULL: it has none. */
+static const sheaf_pickle_tensor *moment_of(const plain *x, int64_t id, int k)
+{
+    char key[16];
+    snprintf(key, sizeof key, "%.*s", (int)strlen(sheaf__moment_words[k]) - 1,
+             sheaf__moment_words[k]);
+    return sheaf__pickle_tensor(x->f->torch->doc, sheaf__pickle_get(state_of(x->state, id), key));
+}
 
 /* `at` elements into a flat tensor of a group, or the tensor itself (at -1): a piece of the shape
  * of `l`. False when it does not fit. */
@@ -130,45 +161,102 @@ static bool rounds(const plain *x, const sheaf_piece *master, const sheaf_logica
             sheaf__ds_sample(x->part, &last, ndim, &l->piece[0]) != 0);
 }
 
-/* The tensor from number `from` on whose master this is; -1: none. */
-static int64_t next_of(sheaf_piece *out, const plain *x, int64_t from, const sheaf_pickle_tensor *t,
-                       int64_t at)
+/* Parameter i of a group as tensor `l`: its master, or of a float32 model its moment, in *piece. */
+static bool fits(sheaf_piece *piece, const plain *x, const group *g, int64_t i, int64_t at,
+                 const sheaf_logical *l)
 {
-    for (int64_t i = from; i < x->count; i++) {
-        const sheaf_logical *l = &x->part->tensor[i];
-        if (!x->used[i] && l->kind != SHEAF_BUFFER && l->npieces < 2 &&
-            piece_at(out, x, t, at, l) && rounds(x, out, l))
-            return i;
-    }
-    return -1;
+    const sheaf_pickle_tensor *t =
+        g->flat != NULL   ? g->flat
+        : g->list != NULL ? sheaf__pickle_tensor(x->f->torch->doc, sheaf__pickle_item(g->list, i))
+                          : moment_of(x, g->id + i, 0);
+    return piece_at(piece, x, t, at, l) && (x->masters == NULL || rounds(x, piece, l));
 }
 
-/* Numbers ascend; a parameter that made no step has none. */
-static const sheaf_pickle *state_of(const sheaf_pickle *state, int64_t id)
+/* Which tensors a group's parameters are, counted from its first one, or `back` from its last:
+ * *found of them. False: there is none for the next one. */
+static bool seek(int64_t *tensor, int64_t *place, int64_t *found, const plain *x, const group *g,
+                 bool back)
 {
-    int64_t key, n = sheaf__pickle_count(state);
-    for (int64_t i = id < n ? id : n - 1; i >= 0; i--)
-        if (sheaf__pickle_int(&key, sheaf__pickle_key(state, i)) && key <= id)
-            return key == id ? sheaf__pickle_value(state, i) : NULL;
+    const int64_t total = g->flat != NULL ? sheaf__elements(g->flat->ndim, g->flat->shape) : g->n;
+    int64_t left = total, n = 0;
+    for (int64_t k = 0; k < x->count && left > 0; k++) {
+        const int64_t j = back ? x->count - 1 - k : k;
+        const sheaf_logical *l = &x->part->tensor[j];
+        const int64_t size = g->flat != NULL ? sheaf__elements(l->told.ndim, l->told.shape) : 1;
+        const int64_t from = back ? left - size : total - left;
+        sheaf_piece piece;
+        if (x->used[j] || l->kind == SHEAF_BUFFER || l->npieces > 1 || size < 1 || size > left ||
+            !fits(&piece, x, g, from, g->flat != NULL ? from : -1, l))
+            continue;
+        tensor[n] = j;
+        place[n++] = g->flat != NULL ? from : -1;
+        left -= size;
+    }
+    *found = n;
+    return left == 0;
+}
+
+/* The tensors of a group that counting from both ends agrees on; -1: of the others. A group that
+ * has no others is done, and its tensors are no other group's. */
+static sheaf_status *settle(plain *x, group *g, int64_t number)
+{
+    int64_t n = 0, sure = 0;
+    if (!seek(g->tensor, g->at, &g->found, x, g, false))
+        return x->masters == NULL
+                   ? NULL
+                   : sheaf__catalog_notef(x->r->catalog, SHEAF_DEFECT, "conflict", x->f->path, "",
+                                          "masters that round to the weights in `module`",
+                                          "copy this file again, from a save that finished",
+                                          "number %" PRId64 " of group %" PRId64
+                                          " is that of none of them",
+                                          g->found, number);
+    int64_t *back = malloc(2 * (size_t)x->count * sizeof *back);
+    if (back == NULL)
+        return sheaf__no_memory(x->r->tag);
+    const bool all = seek(back, back + x->count, &n, x, g, true) && n == g->found;
+    for (int64_t i = 0; i < g->found; i++) {
+        const int64_t k = g->found - 1 - i;
+        const bool same = all && back[k] == g->tensor[i] && back[x->count + k] == g->at[i];
+        sure += same;
+        if (!same)
+            g->tensor[i] = -1;
+    }
+    free(back);
+    g->done = g->found > 0 && sure == g->found;
+    for (int64_t i = 0; g->done && i < g->found; i++)
+        x->used[g->tensor[i]] = true;
     return NULL;
 }
 
-/* The master in the place of the rounded weight, and the moments that lie as it does. */
-static sheaf_status *take(plain *x, int64_t index, const sheaf_piece *master, int64_t id,
-                          int64_t at)
+static sheaf_status *settle_all(plain *x, group *g, int64_t n)
 {
+    sheaf_status *st = NULL;
+    for (bool more = true; st == NULL && more;) { /* what one group takes may settle another */
+        more = false;
+        for (int64_t i = 0; st == NULL && i < n; i++)
+            if (!g[i].done) {
+                st = settle(x, &g[i], i);
+                more = more || g[i].done;
+            }
+    }
+    return st;
+}
+
+/* The master in the place of the rounded weight, and the moments that lie as it does. */
+static sheaf_status *take(plain *x, const group *g, int64_t i)
+{
+    const int64_t index = g->tensor[i], at = g->at[i];
     sheaf_logical *l = &x->part->tensor[index];
-    x->used[index] = true;
-    l->told.dtype = master->dtype;
-    l->npieces = 0;
-    sheaf_status *st = sheaf__catalog_piece(x->part, l, master);
+    sheaf_piece p;
+    sheaf_status *st = NULL;
+    if (x->masters != NULL && fits(&p, x, g, i, at, l)) {
+        l->told.dtype = p.dtype;
+        l->npieces = 0;
+        st = sheaf__catalog_piece(x->part, l, &p);
+    }
     for (int k = 0; st == NULL && k < 2; k++) {
-        char key[16], *name = NULL;
-        snprintf(key, sizeof key, "%.*s", (int)strlen(sheaf__moment_words[k]) - 1,
-                 sheaf__moment_words[k]);
-        const sheaf_pickle_tensor *t =
-            sheaf__pickle_tensor(x->f->torch->doc, sheaf__pickle_get(state_of(x->state, id), key));
-        sheaf_piece p;
+        char *name = NULL;
+        const sheaf_pickle_tensor *t = moment_of(x, g->flat != NULL ? g->id : g->id + i, k);
         sheaf_logical *moment;
         l = &x->part->tensor[index];
         if (!piece_at(&p, x, t, at, l))
@@ -185,60 +273,85 @@ static sheaf_status *take(plain *x, int64_t index, const sheaf_piece *master, in
     return st;
 }
 
-static sheaf_status *no_place(const plain *x, int64_t number, int64_t group)
+static sheaf_status *take_all(plain *x, const group *g, int64_t n)
 {
-    return sheaf__catalog_notef(x->r->catalog, SHEAF_DEFECT, "conflict", x->f->path, "",
-                                "masters that round to the weights in `module`",
-                                "copy this file again, from a save that finished",
-                                "number %" PRId64 " of group %" PRId64 " is that of none of them",
-                                number, group);
-}
-
-/* A group: a list of masters, or one flat tensor. *id: of its first parameter; then of the next
- * group's. */
-static sheaf_status *take_group(plain *x, const sheaf_pickle *masters, int64_t group, int64_t *id)
-{
-    const sheaf_pickle_doc *doc = x->f->torch->doc;
-    const sheaf_pickle_tensor *flat = sheaf__pickle_tensor(doc, masters);
-    const int64_t n = sheaf__pickle_count(masters);
+    sheaf_catalog *c = x->r->catalog;
     sheaf_status *st = NULL;
-    int64_t at = 0, from = 0;
-    for (int64_t i = 0;
-         st == NULL && (flat != NULL ? at < sheaf__elements(flat->ndim, flat->shape) : i < n);
-         i++) {
-        sheaf_piece master;
-        const sheaf_pickle_tensor *t =
-            flat != NULL ? flat : sheaf__pickle_tensor(doc, sheaf__pickle_item(masters, i));
-        const int64_t index = next_of(&master, x, from, t, flat != NULL ? at : -1);
-        if (index < 0)
-            return no_place(x, i, group);
-        st = take(x, index, &master, flat != NULL ? *id : *id + i, flat != NULL ? at : -1);
-        at += sheaf__elements(x->part->tensor[index].told.ndim, x->part->tensor[index].told.shape);
-        from = index + 1;
+    int64_t unsure = 0;
+    for (int64_t k = 0; k < n; k++) {
+        unsure += g[k].found == 0;
+        for (int64_t i = 0; i < g[k].found; i++)
+            unsure += g[k].tensor[i] < 0;
     }
-    *id += flat != NULL ? 1 : n;
-    return st;
+    const bool none = unsure > 0 && x->masters == NULL;
+    for (int64_t k = 0; st == NULL && !none && k < n; k++)
+        for (int64_t i = 0; st == NULL && i < g[k].found; i++)
+            if (g[k].tensor[i] >= 0)
+                st = take(x, &g[k], i);
+    if (st != NULL || x->f->mp > 0)
+        return st; /* said of rank 0 */
+    if (none)
+        return sheaf__catalog_note(
+            c, SHEAF_NOTE, "unsupported", x->f->path, "",
+            "numbers that fit one parameter each, by order and shape",
+            "an optimizer state whose numbers fit several parameters; its moments are not read",
+            "");
+    if (x->masters == NULL)
+        return sheaf__catalog_note(
+            c, SHEAF_NOTE, "inferred", x->f->path, "", "",
+            "the names of the moments, from the order and the shapes of the parameters", "");
+    st = sheaf__ds_tell_masters(x->r);
+    return st != NULL || unsure == 0
+               ? st
+               : sheaf__catalog_notef(
+                     c, SHEAF_WARNING, "inferred", x->f->path, "",
+                     "masters that round to one weight each", "",
+                     "%" PRId64
+                     " that fit several, frozen ones or those of another group; these have the rounded values of `module`, and no moments",
+                     unsure);
 }
 
-sheaf_status *sheaf__ds_masters(bool *any, ds_reading *r, sheaf_catalog *part, const ds_file *f)
+sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file *f)
 {
-    const sheaf_pickle *root = f->torch->doc->root,
-                       *groups = sheaf__pickle_path(root, "optimizer", "fp32_groups", NULL);
+    const sheaf_pickle *optimizer = sheaf__pickle_get(f->torch->doc->root, "optimizer");
     plain x = { .r = r, .part = part, .f = f, .count = part->count };
-    if (groups == NULL)
-        groups = sheaf__pickle_path(root, "optimizer", "fp32_groups_flat", NULL);
-    *any = sheaf__pickle_count(groups) > 0;
-    if (!*any)
+    if ((x.masters = sheaf__pickle_get(optimizer, "fp32_groups")) == NULL)
+        x.masters = sheaf__pickle_get(optimizer, "fp32_groups_flat");
+    if (x.masters != NULL)
+        optimizer = sheaf__pickle_get(optimizer, "optimizer_state_dict");
+    const sheaf_pickle *groups = sheaf__pickle_get(optimizer, "param_groups");
+    const int64_t n = sheaf__pickle_count(x.masters != NULL ? x.masters : groups);
+    x.state = sheaf__pickle_get(optimizer, "state");
+    if (n == 0 || (x.masters == NULL && sheaf__pickle_count(x.state) == 0))
         return NULL;
-    x.state = sheaf__pickle_path(root, "optimizer", "optimizer_state_dict", "state", NULL);
+    group *g = calloc((size_t)n, sizeof *g);
+    int64_t id = 0, *room = calloc(2 * (size_t)n, (size_t)(x.count + 1) * sizeof *room);
     x.used = calloc((size_t)x.count + 1, sizeof *x.used);
-    sheaf_status *st =
-        x.used == NULL ? sheaf__no_memory(r->tag) : sheaf__catalog_file(&x.file, part, f->path);
-    int64_t id = 0;
-    for (int64_t g = 0; st == NULL && g < sheaf__pickle_count(groups); g++)
-        st = take_group(&x, sheaf__pickle_item(groups, g), g, &id);
+    sheaf_status *st = x.used == NULL || g == NULL || room == NULL
+                           ? sheaf__no_memory(r->tag)
+                           : sheaf__catalog_file(&x.file, part, f->path);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const sheaf_pickle *list = sheaf__pickle_item(x.masters, i);
+        g[i].flat = sheaf__pickle_tensor(f->torch->doc, list);
+        g[i].list = g[i].flat == NULL ? list : NULL;
+        g[i].n =
+            g[i].flat != NULL ? 1
+            : x.masters != NULL
+                ? sheaf__pickle_count(list)
+                : sheaf__pickle_count(sheaf__pickle_get(sheaf__pickle_item(groups, i), "params"));
+        g[i].id = id;
+        g[i].tensor = &room[2 * i * (x.count + 1)];
+        g[i].at = g[i].tensor + x.count + 1;
+        id += g[i].n;
+    }
+    if (st == NULL)
+        st = settle_all(&x, g, n);
+    if (st == NULL)
+        st = take_all(&x, g, n);
+    free(room);
+    free(g);
     free(x.used);
-    return st != NULL || f->mp > 0 ? st : sheaf__ds_tell_masters(r);
+    return st;
 }
 
 sheaf_status *sheaf__ds_tell_masters(ds_reading *r)

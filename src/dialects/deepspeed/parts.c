@@ -211,71 +211,6 @@ static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_fi
     return st;
 }
 
-/* ---- moments of stage 0 ---- */
-
-/* The optimizer's parameters are numbered, not named. In one group they are numbered in the model's
- * order, which each shape must confirm. */
-static sheaf_status *add_plain_moments(ds_reading *r, sheaf_catalog *part, const ds_file *f)
-{
-    static const char *const keys[2] = { "exp_avg", "exp_avg_sq" };
-    const sheaf_pickle *root = f->torch->doc->root,
-                       *optimizer = sheaf__pickle_get(root, "optimizer");
-    const sheaf_pickle *state = sheaf__pickle_get(optimizer, "state"),
-                       *groups = sheaf__pickle_get(optimizer, "param_groups");
-    const int64_t count = part->count, n = sheaf__pickle_count(state);
-    int64_t weights = 0;
-    bool fits = sheaf__pickle_count(groups) == 1 && n > 0;
-    for (int64_t i = 0; fits && i < count; i++) {
-        if (part->tensor[i].kind == SHEAF_BUFFER)
-            continue;
-        int64_t id;
-        const sheaf_pickle *one = sheaf__pickle_value(state, weights);
-        const sheaf_pickle_tensor *t =
-            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_get(one, keys[0]));
-        fits =
-            sheaf__pickle_int(&id, sheaf__pickle_key(state, weights)) && id == weights &&
-            t != NULL && t->ndim == part->tensor[i].told.ndim &&
-            memcmp(t->shape, part->tensor[i].told.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
-        weights++;
-    }
-    if (n == 0 || (f->mp > 0 && (!fits || weights != n)))
-        return NULL; /* none, or said of rank 0 */
-    if (!fits || weights != n)
-        return sheaf__catalog_note(
-            r->catalog, SHEAF_NOTE, "unsupported", f->path, "",
-            "one group of parameters in the model's order",
-            "an optimizer state without names in another order; its moments are not read", "");
-    int file;
-    sheaf_status *st = sheaf__catalog_file(&file, part, f->path);
-    for (int64_t i = 0, id = 0; st == NULL && i < count; i++) {
-        if (part->tensor[i].kind == SHEAF_BUFFER)
-            continue;
-        for (int k = 0; st == NULL && k < 2; k++) {
-            const sheaf_pickle_tensor *t = sheaf__pickle_tensor(
-                f->torch->doc, sheaf__pickle_get(sheaf__pickle_value(state, id), keys[k]));
-            char *name = NULL;
-            sheaf_logical *l;
-            if (t == NULL)
-                continue;
-            if (asprintf(&name, "%s.%s", keys[k], part->tensor[i].told.name) < 0)
-                return sheaf__no_memory(r->tag);
-            st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
-            free(name);
-            if (st != NULL)
-                break;
-            l->kind = SHEAF_MOMENT;
-            const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
-            st = sheaf__catalog_piece(part, l, &p);
-        }
-        id++;
-    }
-    if (st == NULL && f->mp == 0)
-        st = sheaf__catalog_note(
-            r->catalog, SHEAF_NOTE, "inferred", f->path, "", "",
-            "the names of the moments, from the order and the shapes of the parameters", "");
-    return st;
-}
-
 /* ---- a rank ---- */
 
 /* The file that says what rank `mp` holds; NULL when there is none that can be read. */
@@ -298,7 +233,6 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     if (sheaf__pickle_get(root, "module") == NULL)
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "",
                                    "a model file of DeepSpeed, with `module`", "none", "");
-    bool masters = false;
     sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, f->path);
     if (st == NULL && any)
         st = sheaf__ds_zero(r, r->part[mp], f, mp);
@@ -308,9 +242,7 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     if (st == NULL)
         st = add_module(r, r->part[mp], f, f->dp >= 0);
     if (st == NULL && !any)
-        st = sheaf__ds_masters(&masters, r, r->part[mp], f);
-    if (st == NULL && !any && !masters)
-        st = add_plain_moments(r, r->part[mp], f);
+        st = sheaf__ds_plain(r, r->part[mp], f);
     if (st == NULL)
         st = add_aliases(r, r->part[mp], f);
     close_files(r->part[mp]);

@@ -42,9 +42,10 @@ sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file
                                const sheaf_pickle *shapes, int64_t i);
 sheaf_status *sheaf__ds_layers(ds_reading *r);
 sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *model, int mp);
-/* sheaf__ds_masters - those of stage 0, with their moments, in the place of the module's tensors in
- * `part`. *any: the file has some. sheaf__ds_tell_masters - notes that they are the weights. */
-sheaf_status *sheaf__ds_masters(bool *any, ds_reading *r, sheaf_catalog *part, const ds_file *f);
+/* sheaf__ds_plain - the optimizer of stage 0: of 16-bit models its masters, in the place of the
+ * module's tensors in `part`, and of all its moments. sheaf__ds_tell_masters - notes that masters
+ * are the weights. */
+sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file *f);
 sheaf_status *sheaf__ds_tell_masters(ds_reading *r);
 /* sheaf__ds_sample - do the first elements of a piece of the masters round to those of the tensor
  * that `stored` is, of the module? -1: cannot be told. */
