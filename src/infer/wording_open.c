@@ -14,12 +14,21 @@ static bool goes_without(const sheaf__wording_options *o, const sheaf_status *st
            sheaf_status_code(st) != SHEAF_E_MEMORY;
 }
 
+static void warn_unused(const sheaf__wording_options *o, sheaf_status *st)
+{
+    const char *expected = sheaf_status_expected(st), *found = sheaf_status_found(st),
+               *cure = sheaf_status_try(st);
+    sheaf_warn(o->events, "the model's tokenizer is not used: %s%s%s%s%s%s%s",
+               sheaf_status_where(st), *expected != '\0' ? ": expected " : "", expected,
+               *found != '\0' ? ", found " : "", found, *cure != '\0' ? "; try: " : "", cure);
+    sheaf_status_free(st);
+}
+
 static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
 {
     sheaf_status *st = sheaf__choose_tokenizer(&w->model, o->tokenizer, o->folder, w->config);
     if (!w->images && goes_without(o, st)) {
-        sheaf_warn(o->events, "the model's tokenizer is not used: %s", sheaf_status_where(st));
-        sheaf_status_free(st);
+        warn_unused(o, st);
         return NULL;
     }
     if (st != NULL || w->model == NULL)
@@ -83,10 +92,7 @@ static sheaf_status *find_text_tokenizer(sheaf__wording *w, const sheaf__wording
     if (st == NULL && path != NULL)
         st = open_tokenizer(w, path);
     if (goes_without(o, st)) {
-        const char *expected = sheaf_status_expected(st);
-        sheaf_warn(o->events, "the model's tokenizer is not used: %s%s%s", sheaf_status_where(st),
-                   expected[0] == '\0' ? "" : ": expected ", expected);
-        sheaf_status_free(st);
+        warn_unused(o, st);
         return NULL;
     }
     if (st != NULL || w->tokenizer == NULL)

@@ -11,6 +11,7 @@ static const struct {
 } words[] = {
     { "module.", false },
     { "_orig_mod.", true },
+    { "_forward_module.", true }, /* Lightning's strategies */
     { "_fsdp_wrapped_module.", true },
     { "_fpw_module.", true }, /* FSDP until torch 1.13 */
     { "_checkpoint_wrapped_module.", true },

@@ -60,6 +60,9 @@ for file in model.safetensors config.json; do
     runs "is not run" 3 "$file.*a pointer of git-lfs.*git lfs pull" eval --model "$m" --data "$llama/tiny_llama/fwd_inputs.safetensors"
 done
 runs "nor learnt from" 3 'a pointer of git-lfs.*git lfs pull' eval --model "$llama/tiny_llama/hf" --data "$work/pointer"
+m=$(copy_model tiny_llama)
+cp "$work/pointer" "$m/tokenizer.json"
+runs "nor a tokenizer" 3 "tokenizer is not used: .*a pointer of git-lfs.*git lfs pull" generate --model "$m" --prompt a
 
 # A head under a config that ties it to the table: verify, convert and merge give one answer.
 m=$(copy_model tiny_llama)

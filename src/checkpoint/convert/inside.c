@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/text.h"
+#include "dialects/common/model_folder.h"
+#include "dialects/common/wrapped.h"
 #include "dialects/peft/peft.h"
-
-enum { MOST_CONFIG = 16 << 20 };
 
 static sheaf_status *refused(const sheaf__converter *k, const char *name, const char *what)
 {
@@ -29,7 +28,7 @@ static sheaf_status *spell(const sheaf__converter *k, sheaf_catalog *c)
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         char *name = NULL;
         const char *stored = c->tensor[i].told.name;
-        if (strstr(stored, ".lora_") == NULL && strstr(stored, ".modules_to_save.") == NULL)
+        if (!sheaf__is_loras(stored, true))
             return refused(k, stored, "a tensor of another kind of adapter");
         st = sheaf__peft_name(&name, stored);
         if (st != NULL)
@@ -69,11 +68,12 @@ static sheaf_status *made_config(char **out, const sheaf_catalog *c, double alph
 {
     sheaf_text targets = { 0 }, ranks = { 0 }, saved = { 0 }, text = { 0 };
     int64_t all = 0, rank;
-    bool dora = false;
+    bool dora = false, bias = false;
     for (int64_t i = 0; i < c->count; i++) {
         const char *name = c->tensor[i].told.name + strlen("base_model.model.");
         char *module = module_of(&rank, &c->tensor[i]);
         dora = dora || strstr(name, ".lora_magnitude_vector") != NULL;
+        bias = bias || sheaf__ends_with(name, ".lora_B.bias");
         if (module != NULL) {
             all = all == 0 ? rank : all;
             add_item(&targets, module);
@@ -94,13 +94,13 @@ static sheaf_status *made_config(char **out, const sheaf_catalog *c, double alph
     sheaf__text_add(
         &text,
         ",\n  \"target_modules\": [%s],\n  \"rank_pattern\": {%s},\n  \"alpha_pattern\": "
-        "{},\n  \"modules_to_save\": %s%s%s,\n  \"use_dora\": %s,\n  \"use_rslora\": "
+        "{},\n  \"modules_to_save\": %s%s%s,\n  \"use_dora\": %s,\n  \"lora_bias\": %s,\n  \"use_rslora\": "
         "false,\n  \"fan_in_fan_out\": false,\n  \"bias\": \"none\",\n  "
         "\"lora_dropout\": 0.0,\n  \"inference_mode\": true,\n  "
         "\"base_model_name_or_path\": null,\n  \"task_type\": null\n}\n",
         targets.at != NULL ? targets.at : "", ranks.at != NULL ? ranks.at : "",
         saved.at != NULL ? "[" : "null", saved.at != NULL ? saved.at : "",
-        saved.at != NULL ? "]" : "", dora ? "true" : "false");
+        saved.at != NULL ? "]" : "", dora ? "true" : "false", bias ? "true" : "false");
     text.failed = text.failed || targets.failed || ranks.failed || saved.failed;
     sheaf__text_release(&targets);
     sheaf__text_release(&ranks);
@@ -108,43 +108,30 @@ static sheaf_status *made_config(char **out, const sheaf_catalog *c, double alph
     return sheaf__text_take(out, &text);
 }
 
-/* adapter_config.json in the checkpoint's folder or the one around it. */
-static sheaf_status *beside(char **out, const char *root)
-{
-    char *dir = NULL;
-    sheaf_status *st = NULL;
-    for (int up = 0; st == NULL && *out == NULL && up < 2; up++) {
-        char *path = NULL;
-        size_t size;
-        if (up == 0)
-            dir = strdup(root);
-        else
-            st = sheaf__path_parent(&dir, root);
-        if (st == NULL && dir == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s", root);
-        if (st == NULL)
-            st = sheaf__path_join(&path, dir, "adapter_config.json");
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            st = sheaf__file_read_all(out, &size, path, MOST_CONFIG);
-        free(path);
-        free(dir);
-        dir = NULL;
-    }
-    return st;
-}
-
 static sheaf_status *find_config(sheaf__converter *k, const sheaf_catalog *c)
 {
     char *config = NULL;
     const double alpha = k->o->lora_alpha;
-    sheaf_status *st = alpha > 0 ? made_config(&config, c, alpha) : beside(&config, k->root);
-    if (st == NULL && config == NULL)
+    sheaf_status *st = sheaf__adapter_config_of(&config, k->root);
+    if (st == NULL && (config != NULL) == (alpha > 0))
         st = sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", k->o->src),
-                           "the scale of its LoRA: adapter_config.json beside it, or --lora-alpha"),
-            "--lora-alpha, with the lora_alpha of the run that wrote it");
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", k->o->src),
+                                       "the scale of its LoRA: adapter_config.json beside it, or "
+                                       "--lora-alpha"),
+                        config != NULL ? "both" : "neither"),
+            config != NULL ? "leave --lora-alpha out, or move the config away if it is another's"
+                           : "--lora-alpha, with the lora_alpha of the run that wrote it");
+    for (int64_t i = 0; st == NULL && config == NULL && i < c->count; i++)
+        if (strstr(c->tensor[i].told.name, ".trainable_tokens_delta") != NULL)
+            st = refused(k, c->tensor[i].told.name,
+                         "rows of tokens that adapter_config.json alone numbers");
     free(k->config);
-    k->config = config;
+    k->config = NULL;
+    if (st == NULL && config == NULL)
+        st = made_config(&k->config, c, alpha);
+    else if (st == NULL) /* trained biases lie in the base */
+        st = sheaf_hf_config_set(&k->config, config, "bias", "\"none\"");
+    free(config);
     return st;
 }
 

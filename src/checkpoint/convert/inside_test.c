@@ -115,13 +115,14 @@ static void same_tensors(const char *what, const char *is, const char *want, int
     sheaf__safetensors_close(b);
 }
 
-static void check_unmerged(const char *path)
+static void check_unmerged(const char *path, bool config)
 {
     sheaf_verify_report r;
     CHECK_OK(sheaf_verify(&r, path, &(sheaf_verify_options){ 0 }));
     const sheaf_finding *f = sheaf__catalog_finding(r.catalog, "unmerged");
     assert_true(sheaf_verify_sound(&r) && f != NULL && f->severity == SHEAF_WARNING);
-    assert_non_null(strstr(f->cure, "--to peft --lora-alpha"));
+    assert_true((strstr(f->cure, "--to peft && sheaf") != NULL) == config &&
+                (strstr(f->cure, "--to peft --lora-alpha") != NULL) != config);
     sheaf_verify_release(&r);
 }
 
@@ -157,7 +158,7 @@ static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state
         put(at("whole/config.json"), config);
         gather(&a, &ways[i]);
         write_all(at("whole"), &a, &ways[i]);
-        check_unmerged(at("whole"));
+        check_unmerged(at("whole"), false);
         sheaf_convert_options how = {
             .src = at("whole"), .dst = at("base"), .to = "hf", .step = -1
         };
@@ -175,9 +176,12 @@ static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state
         check_config(at("adapter/adapter_config.json"), 4,
                      ways[i].saved ? "\"modules_to_save\": [\"lm_head\"]"
                                    : "\"modules_to_save\": null");
-        how.lora_alpha = 0; /* the config beside it says it */
-        how.dst = at("again");
-        put(at("whole/../adapter_config.json"), "{\"peft_type\": \"LORA\", \"r\": 4}");
+        how.dst = at("again"); /* the config beside it says the scale */
+        put(at(i % 2 == 0 ? "adapter_config.json" : "whole/adapter_config.json"),
+            "{\"peft_type\": \"LORA\", \"r\": 4}");
+        check_unmerged(at("whole"), true);
+        CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_ARG, "both");
+        how.lora_alpha = 0;
         CHECK_OK(sheaf_convert(&r, &how));
         CHECK_OK(sheaf__remove_tree(at("adapter_config.json"), NULL));
         sheaf__safetensors_close(a.file[0]);
@@ -197,6 +201,8 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
     } cases[] = {
         { "model.layers.0.self_attn.q_proj.lora_A.second.weight", "it in several adapters" },
         { "model.layers.0.self_attn.q_proj.ia3_l.default", "another kind of adapter" },
+        { "base_model.vera_A.default", "another kind of adapter" },
+        { "model.embed_tokens.token_adapter.trainable_tokens_delta.default", "rows of tokens" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         static const float x[4];
@@ -216,7 +222,7 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
         sheaf_verify_report v;
         CHECK_OK(sheaf_verify(&v, at("two"), &(sheaf_verify_options){ 0 }));
         const sheaf_finding *f = sheaf__catalog_finding(v.catalog, "unmerged");
-        assert_true(f != NULL && (strstr(f->cure, "merge_and_unload") != NULL) == (i == 1));
+        assert_true(f != NULL && strstr(f->cure, "merge_and_unload") != NULL);
         sheaf_verify_release(&v);
         const sheaf_convert_options how = {
             .src = at("two"), .dst = at("never"), .to = "peft", .lora_alpha = 8, .step = -1

@@ -13,10 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/file.h"
 #include "base/json.h"
+#include "base/no_memory.h"
 #include "schema/family.h"
 #include "schema/wrappers.h"
+
+enum { MOST_CONFIG = 16 << 20 };
 
 static char *base_of(const sheaf_logical *t)
 {
@@ -106,10 +109,17 @@ static bool beside(const sheaf_catalog *c, const char *name)
     return false;
 }
 
-static bool is_adapters(const sheaf_catalog *c, const char *name, bool layers)
+bool sheaf__is_loras(const char *name, bool rows)
 {
     return strstr(name, ".lora_") != NULL || strstr(name, ".modules_to_save.") != NULL ||
-           (layers && !has_part(name) && beside(c, name));
+           (rows && strstr(name, ".trainable_tokens_delta") != NULL);
+}
+
+static bool is_adapters(const sheaf_catalog *c, const char *name, bool layers)
+{
+    static const char whole[] = "base_model.", model[] = "base_model.model.";
+    return sheaf__is_loras(name, true) || (layers && !has_part(name) && beside(c, name)) ||
+           (strncmp(name, whole, strlen(whole)) == 0 && strncmp(name, model, strlen(model)) != 0);
 }
 
 static void cut(char *name, const char *part)
@@ -138,35 +148,103 @@ const char *sheaf__plain_name(char out[SHEAF__PLAIN_NAME], const char *name)
     return out;
 }
 
-/* What is no LoRA, or is not all in the tensors (which rows were trained), PEFT alone can merge. */
-static const char *cure_of(const sheaf_catalog *c, bool lora)
+/* The name of the adapter that a factor or a saved module is of; "" where it says none. */
+static const char *adapter_of(size_t *length, const char *name)
 {
-    if (!lora)
-        return "merge it with PEFT (merge_and_unload); the base alone: sheaf convert {} {+base} --to hf{config}";
-    return c->config != NULL
-               ? "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf{config} && sheaf merge {+base} {+adapter} {+merged}; ALPHA is the lora_alpha of the run, not needed where adapter_config.json lies here"
-               : "sheaf convert {} {+adapter} --to peft --lora-alpha ALPHA && sheaf convert {} {+base} --to hf --config CONFIG && sheaf merge {+base} {+adapter} {+merged}; CONFIG is the model's config.json, ALPHA the lora_alpha of the run, not needed where adapter_config.json lies here";
+    static const char *const words[] = { ".modules_to_save.", ".trainable_tokens_delta.",
+                                         ".lora_" };
+    const char *at = NULL;
+    for (size_t i = 0; at == NULL && i < sizeof words / sizeof *words; i++)
+        at = strstr(name, words[i]);
+    at = at != NULL ? strchr(at + 1, '.') : NULL;
+    *length = at != NULL ? strcspn(at + 1, ".") : 0;
+    if (at == NULL || strcmp(at, ".weight") == 0 || strcmp(at, ".bias") == 0)
+        *length = 0;
+    return *length > 0 ? at + 1 : "";
+}
+
+/* One LoRA, that convert --to peft can take out? Which rows of a table were trained the tensors do
+ * not say, `config` does. */
+static bool is_single(const sheaf_catalog *c, const char *config)
+{
+    const char *first = NULL;
+    size_t length = 0, n;
+    for (int64_t i = 0; i < c->count; i++) {
+        const char *name = c->tensor[i].told.name;
+        if (c->tensor[i].kind != SHEAF_LORA)
+            continue;
+        if (!sheaf__is_loras(name, config != NULL))
+            return false;
+        const char *adapter = adapter_of(&n, name);
+        if (first != NULL && (n != length || strncmp(adapter, first, n) != 0))
+            return false;
+        first = adapter;
+        length = n;
+    }
+    return true;
+}
+
+sheaf_status *sheaf__adapter_config_of(char **out, const char *root)
+{
+    char *above = NULL;
+    sheaf_status *st = sheaf__path_parent(&above, root);
+    *out = NULL;
+    for (int up = 0; st == NULL && *out == NULL && up < 2; up++) {
+        char *path = NULL;
+        size_t size;
+        st = sheaf__path_join(&path, up == 0 ? root : above, "adapter_config.json");
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = sheaf__file_read_all(out, &size, path, MOST_CONFIG);
+        free(path);
+    }
+    free(above);
+    return st;
+}
+
+/* What PEFT alone can merge it must. */
+static sheaf_status *make_cure(char **out, const sheaf_catalog *c)
+{
+    char *config = NULL;
+    const char *base = c->config != NULL ? "{config}" : " --config CONFIG";
+    sheaf_status *st = sheaf__adapter_config_of(&config, c->root);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* convert tells why */
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    const int n =
+        st != NULL ? -1
+        : !is_single(c, config)
+            ? asprintf(out,
+                       "merge it with PEFT (merge_and_unload); the base alone: sheaf "
+                       "convert {} {+base} --to hf%s",
+                       base)
+            : asprintf(out,
+                       "sheaf convert {} {+adapter} --to peft%s && sheaf convert {} "
+                       "{+base} --to hf%s && sheaf merge {+base} {+adapter} {+merged}%s%s",
+                       config != NULL ? "" : " --lora-alpha ALPHA", base,
+                       config != NULL ? "" : "; ALPHA is the lora_alpha of the run",
+                       c->config != NULL ? "" : "; CONFIG is the model's config.json");
+    free(config);
+    return st != NULL ? st : n < 0 ? sheaf__no_memory(c->root) : NULL;
 }
 
 static sheaf_status *tell_unmerged(sheaf_catalog *c)
 {
     const char *first = NULL;
-    bool lora = true;
+    char *cure = NULL;
     int64_t n = 0;
-    for (int64_t i = 0; i < c->count; i++) {
-        const char *name = c->tensor[i].told.name;
-        if (c->tensor[i].kind != SHEAF_LORA)
-            continue;
-        first = n++ == 0 ? name : first;
-        lora =
-            lora && (strstr(name, ".lora_") != NULL || strstr(name, ".modules_to_save.") != NULL);
-    }
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].kind == SHEAF_LORA)
+            first = n++ == 0 ? c->tensor[i].told.name : first;
     if (n == 0 || sheaf__catalog_finding(c, "unmerged") != NULL)
         return NULL;
-    return sheaf__catalog_notef(
-        c, SHEAF_WARNING, "unmerged", c->root, "", "weights with LoRA merged into them",
-        cure_of(c, lora),
-        "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'", n, first);
+    sheaf_status *st = make_cure(&cure, c);
+    if (st == NULL)
+        st = sheaf__catalog_notef(
+            c, SHEAF_WARNING, "unmerged", c->root, "", "weights with LoRA merged into them", cure,
+            "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'", n, first);
+    free(cure);
+    return st;
 }
 
 static sheaf_status *take_adapter(sheaf_catalog *c)

@@ -303,6 +303,7 @@ static void test_hf__words_of_wrappers_are_left_out(void **state)
           "_fsdp_wrapped_module." },
         { "module._orig_mod.", "_fpw_module.", "module." },
         { "_orig_mod.module.", "", "_orig_mod." },
+        { "_forward_module.", "", "_forward_module." },
         { NULL, "", "without 'model.'" }, /* the model inside, as models that embed texts are */
     };
     for (size_t p = 0; p < ARRAY_LEN(words); p++) {

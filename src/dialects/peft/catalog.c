@@ -17,16 +17,16 @@
 
 static bool peft_is(const char *path)
 {
-    static const char *const signs[] = { "adapter_config.json", "adapter_model.safetensors",
-                                         "adapter_model.bin" };
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        const char *name = sheaf__last_part(path);
-        return strcmp(name, signs[1]) == 0 || strcmp(name, signs[2]) == 0;
-    }
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (sheaf__has_file(path, signs[i]))
-            return true;
-    return false;
+    static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
+    static const char *const models[] = { "model.safetensors", "model.safetensors.index.json",
+                                          "pytorch_model.bin", "pytorch_model.bin.index.json" };
+    const char *name = sheaf__last_part(path);
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return strcmp(name, files[0]) == 0 || strcmp(name, files[1]) == 0;
+    bool yes = sheaf__has_file(path, "adapter_config.json");
+    for (int i = 0; yes && i < 4; i++) /* a whole model, with its adapter inside */
+        yes = !sheaf__has_file(path, models[i]);
+    return yes || sheaf__has_file(path, files[0]) || sheaf__has_file(path, files[1]);
 }
 
 static bool is_factor(const char *name)

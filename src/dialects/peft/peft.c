@@ -15,10 +15,11 @@ static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_
 /* In memory PEFT puts the adapter's name after these; the file may or may not have it. */
 static const char *const named_parts[] = {
     ".lora_A.",           ".lora_B.",           ".lora_magnitude_vector.",
-    ".lora_embedding_A.", ".lora_embedding_B.", ".modules_to_save."
+    ".lora_embedding_A.", ".lora_embedding_B.", ".trainable_tokens_delta.",
+    ".modules_to_save."
 };
 static const char first[] = "default."; /* what an adapter is called that nobody named */
-enum { PARTS = sizeof named_parts / sizeof *named_parts, BARE_FROM = 2, SAVED = 5 };
+enum { PARTS = sizeof named_parts / sizeof *named_parts, BARE_FROM = 2, SAVED = 6 };
 
 /* What follows the part: "default.weight" or "weight" give "weight"; "default" or "" give "". */
 static const char *after_adapter_name(const char *rest)

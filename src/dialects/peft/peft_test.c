@@ -35,6 +35,8 @@ static void test_name__every_spelling(void **state)
         { P "model.embed_tokens.lora_embedding_A", P "model.embed_tokens.lora_embedding_A" },
         { P "model.embed_tokens.lora_embedding_B.default",
           P "model.embed_tokens.lora_embedding_B" },
+        { P "e.token_adapter.trainable_tokens_delta.default",
+          P "e.token_adapter.trainable_tokens_delta" },
         { P "model.embed_tokens.base_layer.weight", P "model.embed_tokens.base_layer.weight" },
         { P "lm_head.weight", P "lm_head.weight" },
         { P "lm_head.modules_to_save.weight", P "lm_head.weight" },
