@@ -5,9 +5,10 @@
 #include "base/events.h"
 #include "sheaf/status.h"
 
-/* sheaf__adapters_base - sheaf__check_adapter_base() for each of n adapters; the base is opened
- * only where one carries a fingerprint. config  of the base, where its folder has none; NULL A base
- * that sheaf does not run has none to compare: a warning. Errors: SHEAF_E_LAYOUT. */
+/* sheaf__adapters_base - sheaf__compare_base() for each of n adapters. The base is opened, and all
+ * of it read, only where one carries a fingerprint.
+ *   config  of the base, where its folder has none; NULL
+ * A base that sheaf does not run has none to compare: a warning. Errors: SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__adapters_base(const char *base, const char *config,
                                    const char *const *adapters, int n, const sheaf_events *events);
 

@@ -72,6 +72,8 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
         st = sheaf__model_load(model, c->opened->weights, c->opened->adapter);
     st = sheaf_comm_agree(all, st);
     if (st == NULL)
+        st = sheaf__opened_check(c->opened, all);
+    if (st == NULL)
         st = c->body(c->self, model);
     sheaf__model_free(model);
     sheaf__device_close(device);

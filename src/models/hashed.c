@@ -11,7 +11,7 @@
 #include "base/no_memory.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
-#include "models/crew.h"
+#include "comm/process.h"
 
 enum {
     PARTS = 8,       /* of a row that is cut; part of the definition */
@@ -357,7 +357,7 @@ sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
 {
     pthread_t thread[MOST_THREADS];
     int n = 0;
-    const int want = sheaf__threads_of(threads, 1, 0);
+    const int want = sheaf__process_threads(threads);
     while (n + 1 < want && n < MOST_THREADS && n < p->blocks &&
            pthread_create(&thread[n], NULL, rest_thread, p) == 0)
         n++;
@@ -370,6 +370,43 @@ sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
         else
             sheaf_status_free(theirs);
     }
+    return st;
+}
+
+/* ---- several processes ---- */
+
+/* What the others hash counts here as seen. */
+void sheaf__hashed_share(sheaf__hashed *p)
+{
+    const int64_t parts = sheaf__process_count(), me = sheaf__process_number(),
+                  first = PARTS * me / parts, end = PARTS * (me + 1) / parts;
+    for (int64_t i = 0; i < p->count; i++) {
+        item *t = &p->item[i];
+        const int64_t of = t->units > 1 ? t->units : t->rows, n = t->rows * t->units;
+        for (int64_t u = 0; u < n; u++) {
+            const int64_t at = t->units > 1 ? u % t->units : u;
+            if (at < of * first / PARTS || at >= of * end / PARTS)
+                t->seen[u / 64] |= UINT64_C(1) << u % 64;
+        }
+    }
+}
+
+sheaf_status *sheaf__hashed_gather(sheaf__hashed *p)
+{
+    const int64_t parts = sheaf__process_count(), me = sheaf__process_number(), n = p->count;
+    if (parts == 1)
+        return NULL;
+    uint64_t(*all)[2] = calloc((size_t)(parts * n) + 1, sizeof *all);
+    sheaf_status *st = sheaf__process_agree(all == NULL ? sheaf__no_memory(memory_for) : NULL);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        for (int k = 0; k < 2; k++)
+            all[me * n + i][k] = atomic_load(&p->item[i].sum[k]);
+    if (st == NULL)
+        st = sheaf__process_gather(all, (size_t)n * sizeof *all);
+    for (int64_t i = 0; i < parts * n && st == NULL; i++)
+        for (int k = 0; k < 2 && i / n != me; k++)
+            atomic_fetch_add(&p->item[i % n].sum[k], all[i][k]);
+    free(all);
     return st;
 }
 

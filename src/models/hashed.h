@@ -34,6 +34,12 @@ sheaf_source *sheaf__hashed_source(sheaf__hashed *hashed);
 /* sheaf__hashed_stop - from now on reading hashes nothing. No thread may be reading. */
 void sheaf__hashed_stop(sheaf__hashed *hashed);
 
+/* sheaf__hashed_share - of several processes this one hashes its share alone, about what a rank of
+ * that number owns. Before anything is read. sheaf__hashed_gather - once each has hashed its own:
+ * collective of all processes, after which each has all. */
+void sheaf__hashed_share(sheaf__hashed *hashed);
+sheaf_status *sheaf__hashed_gather(sheaf__hashed *hashed);
+
 /* sheaf__hashed_rest - reads and hashes what was not read yet. As many threads as like may call it:
  * they share the work; once all of them have returned, all is hashed. */
 sheaf_status *sheaf__hashed_rest(sheaf__hashed *hashed);

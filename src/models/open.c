@@ -252,39 +252,51 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
     return st;
 }
 
-static sheaf_status *hash_base(char out[33], const sheaf__opened *o)
-{
-    sheaf__hashed *own = NULL;
-    sheaf_status *st = o->hashed == NULL ? sheaf__hashed_new(&own, o->base, &o->config) : NULL;
-    sheaf__hashed *hashed = o->hashed != NULL ? o->hashed : own;
-    if (st == NULL)
-        st = sheaf__hashed_all(hashed, 0);
-    if (st == NULL)
-        st = sheaf__hashed_weights(out, hashed);
-    sheaf__hashed_free(own);
-    return st;
-}
+/* ---- is it the adapter's base? ---- */
 
-sheaf_status *sheaf__check_adapter_base(const sheaf__opened *o, const char *model,
-                                        const char *adapter, const sheaf_events *events)
+sheaf_status *sheaf__adapter_print(char out[33], const char *model, const char *adapter,
+                                   const sheaf_events *events)
 {
-    char was[33], is[33] = "";
-    sheaf_status *st = sheaf_peft_base_print(was, adapter);
-    if (st == NULL && was[0] == '\0')
+    sheaf_status *st = sheaf_peft_base_print(out, adapter);
+    if (st == NULL && out[0] == '\0')
         sheaf_note(events,
                    "%s: it carries no fingerprint of its base, so whether that is %s is not known",
                    adapter, model);
-    if (st != NULL || was[0] == '\0')
-        return st;
-    st = hash_base(is, o);
-    if (st != NULL || strcmp(was, is) == 0)
-        return st;
-    st = sheaf_fail(SHEAF_E_LAYOUT, "%s: its base", adapter);
+    return st;
+}
+
+sheaf_status *sheaf__compare_base(const char *is, const char *was, const char *model,
+                                  const char *adapter)
+{
+    if (strcmp(was, is) == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: its base", adapter);
     sheaf_expected(st, "fingerprint %s, of the base that it was trained on", was);
     sheaf_found(st, "another, %s: %s", model, is);
     return sheaf_try_this(
         st, "give the base that it was trained on; to use it on this one all the same: "
             "sheaf convert ADAPTER COPY --to peft, whose copy carries no fingerprint");
+}
+
+sheaf_status *sheaf__opened_compare(const sheaf__opened *o, const char *is)
+{
+    return o->base_print[0] == '\0' ? NULL
+                                    : sheaf__compare_base(is, o->base_print, o->model, o->carrier);
+}
+
+sheaf_status *sheaf__opened_check(const sheaf__opened *o, sheaf_comm *all)
+{
+    char is[33];
+    if (o->base_print[0] == '\0')
+        return NULL;
+    sheaf_status *st = sheaf_comm_agree(all, sheaf__hashed_rest(o->hashed));
+    if (st == NULL)
+        st = sheaf__hashed_gather(o->hashed);
+    if (st == NULL)
+        st = sheaf__hashed_weights(is, o->hashed);
+    if (st == NULL)
+        st = sheaf__opened_compare(o, is);
+    return sheaf_comm_agree(all, st);
 }
 
 static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how,
@@ -307,8 +319,6 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
             st = sheaf_lora_take_copies(&table, o->lora, o->schema, o->adapter, o->base, untied);
         if (st == NULL)
             st = sheaf_lora_fit(&o->adapter, o->lora);
-        if (st == NULL && !how->base_known)
-            st = sheaf__check_adapter_base(o, how->model, how->adapter, how->events);
         if (st == NULL && how->for_training)
             st = sheaf_lora_check_trainable(o->lora);
         if (st == NULL && how->for_training && table != NULL)
@@ -391,8 +401,9 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
     return st;
 }
 
-/* From here on the base is read through its fingerprint. */
-static sheaf_status *lay_print(sheaf__opened *o)
+/* From here on the base is read through its fingerprint. Of processes that ask for no more than
+ * whether it is the adapter's, each hashes a share. */
+static sheaf_status *lay_print(sheaf__opened *o, bool shared)
 {
     sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
     if (st == NULL)
@@ -400,8 +411,21 @@ static sheaf_status *lay_print(sheaf__opened *o)
     if (st == NULL) {
         o->stored = o->base;
         o->base = sheaf__hashed_source(o->hashed);
+        if (shared)
+            sheaf__hashed_share(o->hashed);
     }
     return st;
+}
+
+static sheaf_status *read_print(sheaf__opened *o, const sheaf__open_options *how)
+{
+    if (how->adapter == NULL || how->adapter[0] == '\0' || how->base_known || how->config_only)
+        return NULL;
+    o->model = strdup(how->model);
+    o->carrier = strdup(how->adapter);
+    return o->model == NULL || o->carrier == NULL
+               ? sheaf_fail(SHEAF_E_MEMORY, "%s", how->adapter)
+               : sheaf__adapter_print(o->base_print, how->model, how->adapter, how->events);
 }
 
 /* *catalog as read_config() left it; the source takes it. */
@@ -457,8 +481,10 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
     if (st == NULL && !how->config_only)
         st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
-    if (st == NULL && how->hashed)
-        st = lay_print(out);
+    if (st == NULL)
+        st = read_print(out, how);
+    if (st == NULL && (how->hashed || out->base_print[0] != '\0'))
+        st = lay_print(out, !how->hashed);
     if (st == NULL)
         st = check_config(&out->config, how);
     if (st == NULL)
@@ -494,6 +520,8 @@ void sheaf__opened_close(sheaf__opened *o)
         free(o->file[i]);
     free(o->file);
     free(o->config_text);
+    free(o->model);
+    free(o->carrier);
     sheaf_lora_free(o->lora);
     sheaf_schema_free(o->schema);
     sheaf_config_release(&o->config);

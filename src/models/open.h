@@ -4,6 +4,7 @@
 #define SHEAF_MODELS_OPEN_H
 
 #include "base/events.h"
+#include "comm/comm.h"
 #include "lora/adapter.h"
 #include "models/hashed.h"
 #include "sheaf/schema.h"
@@ -19,6 +20,9 @@ typedef struct sheaf__opened {
                               place of its own; same as base without an adapter */
     sheaf__hashed *hashed; /* asked for: base is its source, which hashes what is read; else NULL */
     sheaf_source *stored;  /* what `hashed` reads from; else NULL */
+    char base_print[33];   /* fingerprint of its base that the adapter carries, to be compared once
+                              all is loaded; "" where there is none */
+    char *model, *carrier; /* paths of the base and of that adapter, where there is one */
     char *config_text; /* asked for with it: sheaf__config_text() of the config as it lies there */
     char **file;       /* [nfiles] paths of the files that hold the base's tensors */
     int64_t nfiles;    /* 0: not known */
@@ -33,7 +37,8 @@ typedef struct sheaf__open_options {
                             config_only */
     const char *adapter; /* PEFT folder, NULL = none */
     bool new_run;        /* what `fresh` excludes must be there, too */
-    bool base_known;   /* that the adapter is the base's; else its fingerprint of it is compared */
+    bool base_known;   /* that the adapter is the base's; else opened->base_print is to be compared,
+                          which turns `hashed` on */
     bool hashed;       /* fingerprint of the base, its config and its files */
     bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else
                           merged as they are read */
@@ -47,11 +52,20 @@ typedef struct sheaf__open_options {
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *options);
 void sheaf__opened_close(sheaf__opened *opened);
 
-/* sheaf__check_adapter_base - is the base that was opened, of the path `model`, the one that the
- * adapter in a folder carries the fingerprint of? Reads all of the base then; events hear where it
- * carries none. Errors: SHEAF_E_LAYOUT. */
-sheaf_status *sheaf__check_adapter_base(const sheaf__opened *opened, const char *model,
-                                        const char *adapter, const sheaf_events *events);
+/* sheaf__adapter_print - sheaf_peft_base_print(); events hear where the adapter carries none, as
+ * whether `model` is its base is then not known. */
+sheaf_status *sheaf__adapter_print(char out[33], const char *model, const char *adapter,
+                                   const sheaf_events *events);
+/* sheaf__compare_base - is the fingerprint `is` of the base `model` the one that the adapter
+ * carries, `was`? Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__compare_base(const char *is, const char *was, const char *model,
+                                  const char *adapter);
+/* sheaf__opened_compare - the same with `is` of the base that was opened; true without an adapter
+ * that carries one. */
+sheaf_status *sheaf__opened_compare(const sheaf__opened *opened, const char *is);
+/* sheaf__opened_check - the same, by what was read since it was opened: what no rank read is read
+ * now. Collective of all ranks, once they have loaded. */
+sheaf_status *sheaf__opened_check(const sheaf__opened *opened, sheaf_comm *all);
 
 /* sheaf__fingerprint - 32 hex digits from names, dtypes, shapes and the first and last row of
  * every tensor of the schema: tells one base from another without reading all of it. */

@@ -92,6 +92,8 @@ static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *
     if (st == NULL && (alone || sheaf_comm_rank(comm) == 0)) {
         st = sheaf__origin_end(&r->origin);
         if (st == NULL)
+            st = sheaf__opened_compare(r->opened, r->origin.weights);
+        if (st == NULL)
             st = sheaf__origin_text(&r->origin_text, &r->origin);
         sheaf__hashed_stop(r->opened->hashed);
     }

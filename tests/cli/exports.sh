@@ -10,6 +10,16 @@ model=$(copy_model tiny_llama)
 data=$llama/tiny_llama/fwd_inputs.safetensors
 flags=(--model "$model" --data "$data" --save-every 1 --keep 0 --export-every 2 --lr 1e-2 --micro-batch 1)
 
+# once FILE ARGUMENT...: the command succeeds and reads less than FILE and a half of it.
+once() {
+    local size read
+    size=$(stat -c %s "$1")
+    shift
+    read=$(bash -c '"$@" >/dev/null 2>&1 || exit; while read -r what n; do [ "$what" = rchar: ] && echo "$n"; done </proc/$$/io' . "$sheaf" "$@")
+    echo "read ${read:-nothing} bytes of $size"
+    [ "${read:-0}" -gt 0 ] && [ "${read:-0}" -lt $((size * 3 / 2)) ]
+}
+
 # ---- an adapter ----
 run=$work/lora
 step2=$run/checkpoints/step-00000002
@@ -73,9 +83,9 @@ other="adapter: its base .*expected: fingerprint [0-9a-f]{32}, of the base that 
 runs "another base of the same shape: merge" 3 "$other" merge "$work/other" "$adapter" "$work/none"
 runs "eval" 3 "$other" eval --model "$work/other" --adapter "$adapter" --data "$data"
 runs "generate" 3 "$other" generate --model "$work/other" --adapter "$adapter" "${ask[@]}"
-runs "chat" 3 "$other" chat --model "$work/other" --adapter "$adapter"
 runs "train" 3 "$other" train --model "$work/other" --adapter "$adapter" --data "$data" --steps 1 --out "$work/none"
 runs "verify" 1 "sound.*conflict: .*another.*not sound: 1 defect" verify "$work/other" "$adapter"
+runs "on ranks" 3 "$other" eval --model "$work/other" --adapter "$adapter" --data "$data" --tp 3 --slices 4
 runs "with adapters that carry none" 3 "$other" merge "$work/other" "$llama/tiny_llama/lora/adapter_final" "$adapter" "$work/none"
 absent "nothing was written" "$work/none"
 runs "its own: verify" 0 'sound.*sound' verify "$model" "$adapter"
@@ -83,6 +93,15 @@ check "without a word" test ! -s "$work/stderr"
 runs "in other files" 0 . convert "$model" "$work/shards" --to hf --shard-mb 1
 runs "eval" 0 loss eval --model "$work/shards" --adapter "$adapter" --data "$data"
 check "without a word" bash -c '! grep -q fingerprint "$1"' . "$work/stderr"
+runs "a larger base" 0 . init small-bytes "$work/large"
+echo '{"text": "once"}' >"$work/text.jsonl"
+runs "an adapter of it" 0 . train --model "$work/large" --data "$work/text.jsonl" --steps 1 --micro-batch 1 --out "$work/larger"
+for how in "generate ${ask[*]}" "generate ${ask[*]} --tp 3" "eval --data $work/text.jsonl --slices 16" "train --data $work/text.jsonl --steps 1 --micro-batch 1 --out $work/longer"; do
+    # shellcheck disable=SC2086
+    check "the base is read once: $how" once "$work/large/model.safetensors" $how --model "$work/large" --adapter "$work/larger/adapter"
+done
+runs "another" 0 . init small-bytes "$work/large2" --seed 1
+runs "chat" 3 "$other" chat --model "$work/large2" --adapter "$work/larger/adapter"
 runs "a copy without it" 0 . convert "$adapter" "$work/copy" --to peft
 runs "says so once: generate" 0 'it carries no fingerprint of its base' generate --model "$work/other" --adapter "$work/copy" "${ask[@]}"
 check "once" test "$(grep -c fingerprint "$work/stderr")" = 1

@@ -27,6 +27,15 @@ runs "one prompt over stages" 0 '^[0-9]+,' generate --model "$tiny" --tokens 5,6
 "$sheaf" generate --model "$tiny" --tokens 5,6 --max-new 3 --greedy >"$work/alone" 2>/dev/null
 same "is answered once, as on one" "$work/alone" "$work/stdout"
 
+runs "an adapter" 0 . train --model "$work/odd" --data "$work/rows.jsonl" --steps 1 --micro-batch 1 --out "$work/run"
+cp -r "$work/odd" "$work/changed"
+printf '\x3f' | dd of="$work/changed/model.safetensors" bs=1 seek=$(($(stat -c %s "$work/odd/model.safetensors") / 2)) conv=notrunc 2>/dev/null
+for n in 2 3; do
+    check "$n processes hash its base together" ranks $n "$sheaf" generate --model "$work/odd" --adapter "$work/run/adapter" --tokens 5,6 --max-new 1 --tp $n --transport mpi
+    ranks $n "$sheaf" generate --model "$work/changed" --adapter "$work/run/adapter" --tokens 5,6 --max-new 1 --tp $n --transport mpi >"$work/log" 2>&1
+    check "and know another" bash -c '[ "$(grep -c "^sheaf: .*adapter: its base" "$0")" = 1 ]' "$work/log"
+done
+
 cat >"$work/each" <<'END2'
 # each FIRST SECOND COMMAND...: the first process runs the command with the words FIRST, any other with SECOND
 [ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" = 0 ] && more=$1 || more=$2
