@@ -39,13 +39,16 @@ static sheaf_status *begin(sheaf__asked *out, int64_t n, const char *system, con
     return NULL;
 }
 
-/* An answer at the end is the one to compare with: prompts and answers are kept as C strings. */
+/* An answer at the end is the one to compare with, but an empty one, which training refuses, is
+ * none. Prompts and answers are kept as C strings. */
 static sheaf_status *take_expected(sheaf__asked *out, const char *field)
 {
     const sheaf__message *last = &out->said[out->n - 1];
+    sheaf__text_piece answer = { last->content, last->size };
     if (out->n < 2 || strcmp(last->role, SHEAF__ASSISTANT) != 0)
         return NULL;
-    out->expected = last->content;
+    sheaf__utf8_strip(&answer.at, &answer.size);
+    out->expected = answer.size == 0 ? NULL : last->content;
     out->n--;
     return sheaf__text_whole(last->content, last->size, field);
 }
@@ -83,7 +86,7 @@ static sheaf_status *take_pair(sheaf__asked *out, const char *system)
     if (st != NULL)
         return st;
     out->said[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
-    out->expected = r->text;
+    out->expected = r->text_size == 0 ? NULL : r->text;
     out->text = true;
     st = sheaf__text_whole(r->prompt, r->prompt_size, "field 'prompt'");
     return st == NULL ? sheaf__text_whole(r->text, r->text_size, "field 'completion'") : st;

@@ -127,6 +127,8 @@ static sheaf_status *add_file(lines *l, const char *path)
     while (st == NULL && l->complaints.fatal == NULL &&
            (st = sheaf__json_items_next(&more, &l->items)) == NULL && more)
         add_line(l);
+    if (st == NULL && l->from->leave_out)
+        sheaf__complaints_skip(NULL, &l->complaints, path, l->count, NULL);
     if (st == NULL)
         st = sheaf__complaints_verdict(&l->complaints, path, l->count);
     free(l->folder);
@@ -228,6 +230,8 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
         }
         sheaf__complain(&complaints, sheaf__record_in(bad, &records, i));
     }
+    if (st == NULL && from->leave_out)
+        sheaf__complaints_skip(NULL, &complaints, from->file, records.looked_at, NULL);
     if (st == NULL)
         st = sheaf__complaints_verdict(&complaints, from->file, records.looked_at);
     sheaf__complaints_release(&complaints);
@@ -273,13 +277,16 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
                               "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
     if (from->images > 0 && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
+    sheaf__prompts_from file = *from;
+    if (from->looked_at)
+        file.events = NULL;
     sheaf_status *st =
-        from->file != NULL ? read_file(out, w, from)
+        from->file != NULL ? read_file(out, w, &file)
         : from->tokens != NULL
             ? sheaf__prompts_add_list(out, from->tokens)
             : sheaf__prompts_text(out, w, from->text, from->system, from->image, from->images);
     if (st == NULL)
-        warn_of_written(out, from->events);
+        warn_of_written(out, file.events);
     const bool texts = from->tokens == NULL && w->templated;
     if (st == NULL)
         sheaf__wording_note_date(w, texts || out->laid_out, from->events);

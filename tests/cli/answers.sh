@@ -110,6 +110,11 @@ for data in "$work/marks.jsonl" "$work/texts.jsonl"; do
     runs "$of: by the flag" 0 '"exact_match":1.0' generate --model "$work/$of/model" --data "$data" --specials --greedy --max-new 9 --json $([[ $data = *texts* ]] || echo --template chatml)
 done
 
+# ---- records that are bad, or have a field that is not read, are named once, and left out of both ----
+{ cat "$work/talk.jsonl"; talk five '' | sed 's/^{/{"extra": 1, /'; echo '{bad'; talk '<s>' four; } >"$work/some.jsonl"
+runs "bad records are left out of what is answered" 0 '"exact_match":0.66[0-9]*,"exact_match_nocase":0.66[0-9]*,"answers":3' eval --model "$work/chatml" --data "$work/some.jsonl" --match --on-bad skip --json
+check "and named once" test "$(grep -cE '^warning: .*(left out|write special tokens)' "$work/stderr")" = 2
+
 # ---- rows of tokens: their labels say how the answer ends ----
 row() { # row END: <s> P a b END P, of which a b END P is learnt
     tokens_file "$work/rows.safetensors" 2 7 "0 40 41 42 $1 60 61  0 50 51 52 $1 60 61" "-100 -100 41 42 $1 60 -100  -100 -100 51 52 $1 60 -100"

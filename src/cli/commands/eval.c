@@ -294,6 +294,7 @@ static sheaf_status *read_answers(work *w)
                                                          .query = j->query,
                                                          .fields = j->fields,
                                                          .looked_at = true,
+                                                         .leave_out = j->on_bad == SHEAF_BAD_SKIP,
                                                          .events = j->events });
     }
     int64_t expected = 0;
