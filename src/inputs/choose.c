@@ -37,8 +37,10 @@ sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *gi
 {
     char *path = NULL;
     *out = NULL;
-    if (is_given(given))
-        return open_tokenizer(out, given, config);
+    if (is_given(given)) {
+        sheaf_status *st = open_tokenizer(out, given, config);
+        return st == NULL ? NULL : sheaf__path_hub(st, given);
+    }
     if (!is_given(folder) || sheaf__path_kind(folder) != SHEAF_PATH_DIR)
         return NULL;
     sheaf_status *st = sheaf__path_join(&path, folder, "tokenizer.model");

@@ -39,7 +39,8 @@ typedef struct sheaf__metrics_last {
 } sheaf__metrics_last;
 
 /* sheaf__metrics_read - the end of the file, also while a run writes it. Errors: SHEAF_E_IO, and
- * SHEAF_E_FORMAT where its last whole line is none of metrics.jsonl. */
+ * SHEAF_E_FORMAT where its last whole line is none of metrics.jsonl: `out` then is of those before.
+ */
 sheaf_status *sheaf__metrics_read(sheaf__metrics_last *out, const char *path);
 
 #endif

@@ -29,6 +29,8 @@ static sheaf_status *read_end(char **out, const char *path)
         return st;
     }
     text[size - begin] = '\0';
+    for (char *at = text; (at = memchr(at, '\0', (size_t)(text + size - begin - at))) != NULL;)
+        *at = '?'; /* a file system's zeros: a line that is none */
     char *last = strrchr(text, '\n'), *first = begin > 0 ? strchr(text, '\n') : NULL;
     if (last != NULL)
         last[1] = '\0';
@@ -82,7 +84,7 @@ sheaf_status *sheaf__metrics_read(sheaf__metrics_last *out, const char *path)
     sheaf_status *st = read_end(&text, path);
     double tokens = 0, seconds = 0;
     int steps = 0;
-    for (bool first = true; st == NULL && text[0] != '\0' && steps < STEPS; first = false) {
+    for (bool first = true; text != NULL && text[0] != '\0' && steps < STEPS; first = false) {
         text[strlen(text) - 1] = '\0';
         char *begin = strrchr(text, '\n');
         begin = begin == NULL ? text : begin + 1;

@@ -228,6 +228,14 @@ static void write_text(const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
+static void append_bytes(const char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "ab");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
 #define STEP(n, loss, rate)                                                                        \
     "{\"step\": " #n ", \"loss\": " #loss ", \"tokens\": 60, \"tokens_per_s\": " #rate "}\n"
 static void test_metrics__the_end_is_read(void **state)
@@ -250,8 +258,16 @@ static void test_metrics__the_end_is_read(void **state)
         CHECK_OK(sheaf__metrics_read(&last, path));
         assert_true(last.step == 0 && last.tokens_per_s == 0);
     }
-    write_text(STEP(1, 1, 60) "something else\n");
+    static const char other[] = "something else\n", zeros[] = "\0\0\0\n";
+    write_text(STEP(1, 1, 60));
+    append_bytes(other, sizeof other - 1);
     CHECK_FAILS(sheaf__metrics_read(&last, path), SHEAF_E_FORMAT, "the last line");
+    assert_true(last.step == 1 && last.loss == 1);
+    write_text(STEP(1, 1, 60));
+    append_bytes(zeros, sizeof zeros - 1);
+    append_bytes(STEP(2, 4, 60), strlen(STEP(2, 4, 60)));
+    CHECK_OK(sheaf__metrics_read(&last, path));
+    assert_true(last.step == 2 && last.loss == 4);
 }
 
 /* Of a file of any size only its end is looked at. */

@@ -54,6 +54,12 @@ runs "killed, it is no obstacle" 0 'killed: a run was ended here before its firs
 runs "info says that it is done" 0 'state +done  +last_step +1  +steps +1  +loss +[0-9.]+  +speed +[0-9.]+ k? ?tokens/s ' info "$work/killed"
 check "and shows no JSON" bash -c '! grep -q "[{]" "$1"' . "$work/stdout"
 runs "of the metrics alone" 0 '"kind": "metrics", "last_step": 1, "loss": [0-9.]+, "tokens_per_s": [0-9.]+[}]' info --json "$work/killed/metrics.jsonl"
+cp -r "$work/killed" "$work/copied"
+echo damaged >>"$work/copied/metrics.jsonl"
+runs "and what is odd about it" 0 '"last_step": 1, .*"odd": .".*metrics.jsonl: the last line' info --json "$work/copied/metrics.jsonl"
+for of in copied copied/metrics.jsonl; do
+    runs "info $of says what stands before a damaged line" 0 'last_step +1 .*loss +[0-9.]+ .*odd +[^ ]*metrics.jsonl: the last line' info "$work/$of"
+done
 runs "and is as if it had never been" 0 . train "${how[@]}" --out "$work/fresh" --micro-batch 2
 check "the same" test "$(digest "$work/killed")" = "$(digest "$work/fresh")"
 runs "a run that came to something stays" 2 'a folder with files in it' train "${how[@]}" --out "$work/killed" --micro-batch 2

@@ -111,7 +111,7 @@ done
 hub='try: +sheaf downloads nothing: hf download some-org/Model-0.5B --local-dir Model-0.5B .*then give Model-0.5B'
 echo '{"prompt": "a", "completion": "b"}' >pairs.jsonl
 "$sheaf" init tiny-bytes bytes --seed 1 2>/dev/null
-for words in "train --data pairs.jsonl --out none --steps 1 --model" "eval --data pairs.jsonl" "chat" "generate --prompt a" plan info verify "merge bytes" "diff bytes" "eval bytes --data" "generate bytes --prompt a --adapter"; do
+for words in "train --data pairs.jsonl --out none --steps 1 --model" "eval --data pairs.jsonl" "chat" "generate --prompt a" plan info verify "merge bytes" "diff bytes" "eval bytes --data" "generate bytes --prompt a --adapter" "generate bytes --prompt a --tokenizer" "tokenize pairs.jsonl --tokenizer"; do
     last=; case $words in merge*) last=none ;; esac
     # shellcheck disable=SC2086
     runs "a name of a hub: $words" 3 "$hub" $words some-org/Model-0.5B $last
@@ -125,6 +125,7 @@ runs "a file that is not there is no such name" 3 'nothing.jsonl: cannot open fo
 # A model as first word; a list with spaces.
 runs "a model as the first word" 0 '"tokens"' generate bytes --prompt a --max-new 1 --greedy --json
 runs "behind a prompt that ends in a comma" 0 '"tokens"' generate --prompt a, bytes --max-new 1 --greedy --json
+runs "a recipe as a word" 2 '^sheaf: my.recipe +expected: +a model +try: +--recipe my.recipe $' train my.recipe
 runs "as another word" 0 '"loss"' eval --data pairs.jsonl bytes --json
 runs "beside --model" 2 "expected: sheaf eval .*found: +'bytes' beside flags" eval --model bytes --data pairs.jsonl bytes
 runs "two of them" 2 "2 words beside flags" eval bytes bytes --data pairs.jsonl

@@ -82,6 +82,15 @@ void info_odd(info_teller *t, sheaf_status *st)
     sheaf_status_free(st);
 }
 
+void info_end(info_teller *t)
+{
+    if (t->cli->json && t->odd.size > 0)
+        info_list_of(t, "odd", &t->odd);
+    if (t->cli->json)
+        sheaf__json_close(&t->json, '}');
+    sheaf__text_release(&t->odd);
+}
+
 /* ---- tensors ---- */
 
 static void tell_tensor(info_teller *t, const sheaf_source_entry *e)
@@ -402,11 +411,7 @@ static sheaf_status *tell_path(info_teller *t, const char *path)
         info_run(t, path);
     if (!foreign && look.source != NULL)
         st = tell_tensors(t, look.source, NULL);
-    if (t->cli->json && t->odd.size > 0)
-        info_list_of(t, "odd", &t->odd);
-    if (t->cli->json)
-        sheaf__json_close(&t->json, '}');
-    sheaf__text_release(&t->odd);
+    info_end(t);
     sheaf_verify_release(&report);
     sheaf_look_close(&look);
     return st;

@@ -184,7 +184,7 @@ sheaf_status *info_metrics(info_teller *t, const char *path)
 {
     sheaf__metrics_last m;
     sheaf_status *st = sheaf__metrics_read(&m, path);
-    if (st != NULL)
+    if (st != NULL && m.step == 0 && m.eval_step == 0)
         return st;
     if (t->cli->json) {
         sheaf__json_open(&t->json, NULL, '{');
@@ -194,7 +194,7 @@ sheaf_status *info_metrics(info_teller *t, const char *path)
         sheaf__print(t->cli->out, "%s: metrics of a run\n", path);
     info_fact_int(t, "last_step", m.step);
     tell_last(t, &m);
-    if (t->cli->json)
-        sheaf__json_close(&t->json, '}');
+    info_odd(t, st);
+    info_end(t);
     return NULL;
 }

@@ -21,6 +21,8 @@ void info_fact_real(info_teller *t, const char *key, double value);
 void info_list_of(info_teller *t, const char *key, const sheaf_text *items);
 /* info_odd - what is odd, in the words of a status; frees it. */
 void info_odd(info_teller *t, sheaf_status *st);
+/* info_end - of a path: what was odd about it, as JSON. */
+void info_end(info_teller *t);
 /* info_trained_by - how many parameters a checkpoint of the run, or step, at `path` trains. */
 void info_trained_by(info_teller *t, sheaf_checkpoint *checkpoint, const char *path);
 

@@ -109,6 +109,9 @@ static sheaf_status *take_model(cli *cli, const cli_option *options, char *const
     if (cli->command->max_words != 0 || *count != 1 || o == NULL ||
         cli->settings.given[o - options])
         return NULL;
+    if (sheaf__ends_with(word[0], ".recipe") && sheaf__setting_find(options, "recipe") != NULL)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", word[0]), "a model"),
+                              "--recipe %s", word[0]);
     cli->settings.given[o - options] = true;
     *count = 0;
     return sheaf__setting_set(o, word[0], "the model");
