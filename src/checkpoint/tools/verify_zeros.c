@@ -1,7 +1,8 @@
 /* verify_zeros.c - see verify_zeros.h.
  *
  * Some matrices of a sound model may be zero (those of blocks that were added, biases often are).
- * All of them, norms, tables of embeddings, and neighbours in a file are not. */
+ * All of them, norms, tables of embeddings, neighbours in a file, all of a file and its end are
+ * not. */
 #include "checkpoint/tools/verify_zeros.h"
 
 #include <inttypes.h>
@@ -10,6 +11,8 @@
 
 #include "base/no_memory.h"
 #include "base/text.h"
+#include "catalog/boxes.h"
+#include "catalog/private.h"
 #include "dialects/common/vocabulary.h"
 
 void sheaf__look_for_numbers(_Atomic unsigned char *seen, const void *data, size_t bytes)
@@ -47,19 +50,36 @@ static sheaf_status *tell(sheaf_catalog *c, sheaf_severity severity, const char 
                                "download or copy the file again, unless they are meant");
 }
 
-static bool is_norm(const char *name)
+/* Norms of these models add 1 to their weights, which are 0 at the beginning. */
+static bool adds_one(const sheaf_catalog *c)
 {
-    return sheaf__ends_with(name, ".weight") &&
-           (strstr(name, "norm") != NULL || strstr(name, "ln_") != NULL);
+    static const char *const words[] = { "gemma", "qwen3_next", "qwen3_5", "nemotron" };
+    for (size_t i = 0; c->config != NULL && i < sizeof words / sizeof *words; i++)
+        if (strstr(c->config, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+static bool is_norm(const sheaf_source_entry *t)
+{
+    return t->ndim < 2 && sheaf__ends_with(t->name, ".weight") &&
+           (strcasestr(t->name, "norm") != NULL || strstr(t->name, "ln_") != NULL);
+}
+
+/* Biases of positions are tables too, and a table of one row is a vector. */
+static bool is_matrix(const sheaf_logical *t)
+{
+    return t->told.ndim > 1 && strstr(t->told.name, "bias") == NULL &&
+           sheaf__elements(t->told.ndim, t->told.shape) > t->told.shape[t->told.ndim - 1];
 }
 
 /* Norms and tables by themselves. */
 static sheaf_status *tell_single(sheaf_catalog *c, const place *p)
 {
     const sheaf_logical *t = p->tensor;
-    if (is_norm(t->told.name))
+    if (is_norm(&t->told) && !adds_one(c))
         return tell(c, SHEAF_WARNING, c->file[p->file].path, t->told.name, "a norm of zeros");
-    if (t->told.ndim == 2 && (sheaf__is_vocabulary(t->told.name) || strstr(t->told.name, "embed")))
+    if (is_matrix(t) && (sheaf__is_vocabulary(t->told.name) || strstr(t->told.name, "embed")))
         return tell(c, SHEAF_WARNING, c->file[p->file].path, t->told.name, "a table of zeros");
     return NULL;
 }
@@ -81,20 +101,49 @@ static sheaf_status *tell_runs(sheaf_catalog *c, const place *p, int64_t n)
         bool matrix = false;
         run = run_of(p, n, i);
         for (int64_t k = i; k < i + run; k++)
-            matrix = matrix || p[k].tensor->told.ndim > 1;
-        if (run < 2 || !matrix) { /* biases lie side by side, as q's, k's and v's do */
-            if (run > 0)
-                st = tell_single(c, &p[i]);
+            matrix = matrix || is_matrix(p[k].tensor);
+        const bool ends = i + run == n || p[i + run].file != p[i].file,
+                   whole = ends && (i == 0 || p[i - 1].file != p[i].file) && n > 2 * c->nfiles;
+        if (!matrix || run < 1 + !whole) { /* biases lie side by side, as q's, k's and v's do */
+            for (int64_t k = i; st == NULL && k < i + run; k++)
+                st = tell_single(c, &p[k]);
             continue;
         }
         snprintf(found, sizeof found,
                  "%" PRId64 " tensors side by side that are zero, %s, the last is '%.200s'", run,
-                 i + run == n || p[i + run].file != p[i].file ? "up to the end of the file"
-                                                              : "in the middle of the file",
+                 whole  ? "all of the file"
+                 : ends ? "up to the end of the file"
+                        : "in the middle of the file",
                  p[i + run - 1].tensor->told.name);
         st = tell(c, SHEAF_WARNING, c->file[p[i].file].path, p[i].tensor->told.name, found);
     }
     return st;
+}
+
+/* Of the last tensor of each file: is its second half zero? Padding is less. */
+static sheaf_status *tell_end(sheaf_catalog *c, const place *p)
+{
+    enum { MOST_ROW = 64 << 20 };
+    const sheaf_logical *t = p->tensor;
+    int64_t rows, cols, got, row;
+    sheaf__catalog_view(&rows, &cols, t);
+    const int64_t bytes = cols * (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    if (p->zero || !is_matrix(t) || t->npieces != 1 || rows < 4 || bytes > MOST_ROW)
+        return NULL;
+    char *data = calloc(1, (size_t)bytes + 1);
+    sheaf_status *st = data == NULL ? sheaf__no_memory(c->root) : NULL;
+    for (row = rows - 1; st == NULL && row >= rows / 2; row--) {
+        _Atomic unsigned char is = SHEAF__NOT_READ;
+        st = sheaf__piece_read(&got, c, t, &t->piece[0], row, 1, 0, cols, data);
+        sheaf__look_for_numbers(&is, data, (size_t)bytes);
+        if (is == SHEAF__HAS_NUMBERS)
+            break;
+    }
+    free(data);
+    return st != NULL || row >= rows / 2
+               ? st
+               : tell(c, SHEAF_WARNING, c->file[p->file].path, t->told.name,
+                      "the last tensor of the file, zero in its second half");
 }
 
 sheaf_status *sheaf__verify_zeros(sheaf_catalog *c, const _Atomic unsigned char *seen,
@@ -124,6 +173,9 @@ sheaf_status *sheaf__verify_zeros(sheaf_catalog *c, const _Atomic unsigned char 
     qsort(p, (size_t)n, sizeof *p, by_place);
     sheaf_status *st =
         numbers == 0 && zero > 1 ? tell(c, SHEAF_DEFECT, c->root, "", found) : tell_runs(c, p, n);
+    for (int64_t i = 0; st == NULL && numbers > 0 && i < n; i++)
+        if (i + 1 == n || p[i + 1].file != p[i].file)
+            st = tell_end(c, &p[i]);
     free(p);
     return st;
 }

@@ -80,10 +80,79 @@ static void test_verify__room_that_was_not_filled_is_told(void **state)
     }
 }
 
+/* A tensor beside six others that have numbers, in their file, behind them all, or by itself. */
+static const struct {
+    const char *what, *type, *name; /* model_type */
+    int64_t rows;                   /* 0: of one dimension */
+    int zero;                       /* of its eight parts, at its end */
+    bool own;                       /* in a file by itself */
+    const char *found;              /* NULL: nothing is told */
+} singles[] = {
+    { "a norm", "llama", "z.input_layernorm.weight", 0, 8, false, "a norm" },
+    { "BERT's norm", "bert", "z.LayerNorm.weight", 0, 8, false, "a norm" },
+    { "a norm to which 1 is added", "gemma2", "z.input_layernorm.weight", 0, 8, false, NULL },
+    { "its bias", "bert", "z.LayerNorm.bias", 0, 8, false, NULL },
+    { "positions", "bert", "z.position_embeddings.weight", 8, 8, false, "a table" },
+    { "token types, of which there is one", "roberta", "z.token_type_embeddings.weight", 1, 8,
+      false, NULL },
+    { "a table of biases", "swin", "z.relative_position_embed_bias", 8, 8, false, NULL },
+    { "a matrix", "llama", "z.o_proj.weight", 8, 8, false, NULL },
+    { "a matrix by itself", "llama", "z.o_proj.weight", 8, 8, true, "all of the file" },
+    { "half of one", "llama", "z.o_proj.weight", 8, 4, false, "zero in its second half" },
+    { "a table's half", "llama", "z.lm_head.weight", 8, 5, true, "zero in its second half" },
+    { "less than half: padding", "llama", "z.lm_head.weight", 8, 3, true, NULL },
+};
+
+static void write_one(const char *path, const sheaf_safetensors_spec *spec, int n, int zero)
+{
+    sheaf_safetensors_writer *w = NULL;
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0, NULL));
+    for (int i = 0; i < n; i++) {
+        char bytes[BYTES] = { 0 };
+        memset(bytes, 0x3f, BYTES - (size_t)(i == n - 1 ? zero * BYTES / 8 : 0));
+        CHECK_OK(sheaf__safetensors_write(w, i, 0, bytes, BYTES));
+    }
+    CHECK_OK(sheaf__safetensors_finish(w));
+}
+
+static void test_verify__zeros_that_are_meant_are_not_told(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(singles); i++) {
+        sheaf_safetensors_spec spec[MOST];
+        sheaf_verify_report r;
+        char config[64];
+        const int64_t rows = singles[i].rows;
+        for (int k = 0; k < MOST - 1; k++)
+            spec[k] = (sheaf_safetensors_spec){ names[k], SHEAF_F32, 1, { 16 } };
+        spec[MOST - 1] = (sheaf_safetensors_spec){
+            singles[i].name, SHEAF_F32, rows > 0 ? 2 : 1, { rows > 0 ? rows : 16, 0 }
+        };
+        if (rows > 0)
+            spec[MOST - 1].shape[1] = 16 / rows;
+        CHECK_OK(sheaf__make_dirs(at("m"), NULL));
+        snprintf(config, sizeof config, "{\"model_type\": \"%s\"}", singles[i].type);
+        put(at("m/config.json"), config);
+        write_one(at("m/model-00001-of-00002.safetensors"), spec, singles[i].own ? MOST - 1 : MOST,
+                  singles[i].own ? 0 : singles[i].zero);
+        if (singles[i].own)
+            write_one(at("m/model-00002-of-00002.safetensors"), &spec[MOST - 1], 1,
+                      singles[i].zero);
+        CHECK_OK(sheaf_verify(&r, at("m"), &(sheaf_verify_options){ 0 }));
+        const sheaf_finding *f = sheaf__catalog_finding(r.catalog, "zeros");
+        if ((f != NULL) != (singles[i].found != NULL) ||
+            (f != NULL && (strstr(f->found, singles[i].found) == NULL ||
+                           strcmp(f->tensor, singles[i].name) != 0)))
+            fail_msg("%s: %s", singles[i].what, f != NULL ? f->found : "nothing told");
+        sheaf_verify_release(&r);
+        CHECK_OK(sheaf__remove_tree(at("m"), NULL));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verify__room_that_was_not_filled_is_told),
+        cmocka_unit_test(test_verify__zeros_that_are_meant_are_not_told),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -38,6 +38,19 @@ static bool says_so(char how[SHEAF__QUANTIZATION], bool *inner, const char *conf
     return yes;
 }
 
+static bool is_scale(const char *name)
+{
+    static const char *const words[] = {
+        "scale", "absmax", "quant_map", "zero", "SCB", "codebook"
+    };
+    const char *last = strrchr(name, '.');
+    last = last != NULL ? last + 1 : name;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(last, words[i]) != NULL)
+            return true;
+    return false;
+}
+
 /* ---- a config that is stale ---- */
 
 static const char *name_of(const void *self, int64_t i)
@@ -71,7 +84,7 @@ sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
         sheaf__catalog_finding(c, "unread") != NULL)
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
-        if (is_packed(c->tensor[i].told.dtype))
+        if (is_packed(c->tensor[i].told.dtype) || is_scale(c->tensor[i].told.name))
             return NULL;
     sheaf_status *st = without(&edited, c->config, inner);
     if (st != NULL)
@@ -114,8 +127,8 @@ sheaf_status *sheaf__quantised_find(sheaf__quantised *out, sheaf_source *source,
         const char *dot = strrchr(e->name, '.');
         out->any = out->any || (is_packed(e->dtype) && e->dtype != SHEAF_U8 &&
                                 e->dtype != SHEAF_I8 && e->dtype != SHEAF_I32);
-        if (dot == NULL || !is_packed(e->dtype))
-            continue;
+        if (dot == NULL || !(is_packed(e->dtype) || (e->dtype == SHEAF_I64 && e->ndim > 1)))
+            continue; /* QuIP# indexes its codes in 64 bits */
         out->module[out->count] = strndup(e->name, (size_t)(dot - e->name));
         if (out->module[out->count++] == NULL) {
             out->count--;
@@ -129,17 +142,11 @@ sheaf_status *sheaf__quantised_find(sheaf__quantised *out, sheaf_source *source,
 
 bool sheaf__quantised_keeps(const sheaf__quantised *q, const char *name)
 {
-    static const char *const words[] = {
-        "scale", "absmax", "quant_map", "zero", "SCB", "codebook"
-    };
     char module[600], *at = module;
-    const char *last = strrchr(name, '.');
-    last = last != NULL ? last + 1 : name;
     if (!q->any)
         return false;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(last, words[i]) != NULL)
-            return true;
+    if (is_scale(name))
+        return true;
     snprintf(module, sizeof module, "%s", name);
     for (char *dot; (dot = strrchr(module, '.')) != NULL;) { /* beside packed numbers, or below */
         *dot = '\0';

@@ -4,13 +4,13 @@
 
 #include "catalog/catalog.h"
 
-/* sheaf__catalog_stale_quantization - a quantization_config over weights in floats is taken out of
- * the catalog's config, with a warning "conflict". */
+/* sheaf__catalog_stale_quantization - a quantization_config over weights in floats, without scales
+ * beside them (those of a KV cache), is taken out of the catalog's config, with a warning
+ * "conflict". */
 sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *catalog);
 
-/* sheaf__keeps_dtype - of a source with quantized weights: would the tensor mean something else in
- * another type? Those that hold packed numbers, and what they are read with: scales, tables, zero
- * points. False of all tensors of other sources. */
+/* The tensors of a source that mean something else in another type: packed numbers and what they
+ * are read with (scales, tables, zero points). None of a source without quantized weights. */
 typedef struct sheaf__quantised {
     char **module; /* of each packed tensor, sorted; owned */
     int64_t count;

@@ -51,6 +51,11 @@ static const struct {
       { { "a.W_q", SHEAF_U8, true },
         { "a.zero", SHEAF_F16, true },
         { "b.weight", SHEAF_F16, false } } },
+    { "QuIP#, whose codes look like positions",
+      "{\"quantization_config\": {\"quant_method\": \"quip\"}}",
+      { { "a.Qidxs", SHEAF_I64, true },
+        { "a.SU", SHEAF_F32, true },
+        { "b.weight", SHEAF_F16, false } } },
     { "masks and positions of a model in floats",
       "{}",
       { { "h.0.attn.bias", SHEAF_U8, false },
@@ -76,10 +81,31 @@ static void test_quantised__what_must_not_be_rounded(void **state)
     }
 }
 
+/* Scales of a KV cache lie beside weights in floats. */
+static void test_quantised__a_config_is_stale_over_weights_in_floats_alone(void **state)
+{
+    static const char *const names[] = { "a.v_proj.weight", "a.k_scale" };
+    static const sheaf_dialect dialect = { .name = "x" };
+    for (int n = 1; n <= 2; n++) {
+        sheaf_catalog *c = NULL;
+        CHECK_OK(sheaf__catalog_new(&c, &dialect, "x"));
+        for (int i = 0; i < n; i++) {
+            sheaf_logical *l;
+            CHECK_OK(sheaf__catalog_tensor(&l, c, names[i], SHEAF_BF16, 1, (int64_t[]){ 4 }));
+        }
+        c->config = strdup("{\"a\": 1, \"quantization_config\": {\"quant_method\": \"fp8\"}}");
+        CHECK_OK(sheaf__catalog_stale_quantization(c));
+        assert_int_equal(strstr(c->config, "quantization_config") == NULL, n == 1);
+        assert_int_equal(sheaf__catalog_finding(c, "conflict") != NULL, n == 1);
+        sheaf__catalog_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantised__what_must_not_be_rounded),
+        cmocka_unit_test(test_quantised__a_config_is_stale_over_weights_in_floats_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

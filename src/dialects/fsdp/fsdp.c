@@ -3,7 +3,8 @@
  * A DTensor in a pickle is _rebuild_wrapper_subclass(DTensor, dtype, sizes, strides, ...) with the
  * state (None, {_local_tensor, _spec: {mesh, placements}}). Shard(d) divides axis d as torch.chunk
  * does: ceil(n / ranks) to each, the last ones less or nothing. A mesh of several axes (HSDP:
- * Replicate, Shard) counts its ranks row by row. */
+ * Replicate, Shard; FSDP over tensor parallelism: _StridedShard, Shard) counts its ranks row by
+ * row; its placements divide from left to right, _StridedShard after them all. */
 #include "dialects/fsdp/fsdp.h"
 
 #include <inttypes.h>
@@ -123,28 +124,32 @@ static bool box_of(int64_t begin[SHEAF_CATALOG_MAX_DIMS], int64_t size[SHEAF_CAT
 {
     const sheaf_pickle *placements = sheaf__pickle_get(spec, "placements");
     const int64_t n = sheaf__pickle_count(placements);
-    int64_t mesh[MOST_AXES], rest = rank, axis;
-    bool cut[SHEAF_CATALOG_MAX_DIMS] = { false };
+    int64_t mesh[MOST_AXES], at[MOST_AXES], rest = rank, axis;
     *copy = false;
     *whole = true;
     if (n < 1 || n > MOST_AXES || !mesh_of(mesh, r, doc, sheaf__pickle_get(spec, "mesh"), n))
         return false;
-    for (int64_t i = n - 1; i >= 0; rest /= mesh[i--]) {
+    for (int64_t i = n - 1; i >= 0; rest /= mesh[i--])
+        at[i] = rest % mesh[i];
+    for (int64_t k = 0; k < 2 * n; k++) {
+        const int64_t i = k % n;
         const sheaf_pickle *p = sheaf__pickle_item(placements, i);
-        const int64_t at = rest % mesh[i];
+        const bool last = sheaf__pickle_is_object(p, NULL, "_StridedShard");
         if (sheaf__pickle_is_object(p, NULL, "Replicate")) {
-            *copy = *copy || at > 0;
+            *copy = *copy || at[i] > 0;
             continue;
         }
-        if (!sheaf__pickle_is_object(p, NULL, "Shard") ||
+        if ((!last && !sheaf__pickle_is_object(p, NULL, "Shard")) ||
             !sheaf__pickle_int(&axis, sheaf__pickle_get(p, "dim")) || axis < 0 ||
-            axis >= SHEAF_CATALOG_MAX_DIMS || cut[axis])
-            return false; /* twice along one axis: FSDP over tensor parallelism */
-        const int64_t all = size[axis], each = (all + mesh[i] - 1) / mesh[i];
-        cut[axis] = true;
-        begin[axis] = at * each < all ? at * each : all;
-        size[axis] = all - begin[axis] < each ? all - begin[axis] : each;
+            axis >= SHEAF_CATALOG_MAX_DIMS)
+            return false;
         *whole = false;
+        if (last != (k >= n))
+            continue;
+        const int64_t all = size[axis], each = (all + mesh[i] - 1) / mesh[i],
+                      from = at[i] * each < all ? at[i] * each : all;
+        begin[axis] += from;
+        size[axis] = all - from < each ? all - from : each;
     }
     return true;
 }
@@ -194,8 +199,8 @@ static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const cha
         return sheaf__catalog_note(
             r->c, SHEAF_DEFECT, "unsupported", path, name,
             "Shard along an axis, Replicate, and a mesh of as many ranks as there are files",
-            "other placements, as FSDP over tensor parallelism has them",
-            "merge it with the program that wrote it (verl: python -m verl.model_merger merge)");
+            "other placements",
+            "save it whole in the program that wrote it: full_tensor() of each DTensor");
     if (memcmp(size, t->shape, (size_t)ndim * sizeof *size) != 0)
         return misfit(r, path, name, "other sizes");
     return copy && !whole ? NULL /* one more of the same rows */

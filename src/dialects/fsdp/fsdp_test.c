@@ -47,8 +47,19 @@ static void local_tensor(sheaf_text *to, const char *key, int ndim, const int64_
     sheaf__text_add(to, "ccollections\nOrderedDict\n)RtR");
 }
 
-/* Shard of axis 0, after `copies` ranks that replicate where that is more than 1. */
-static void spec(sheaf_text *to, int copies, int ways, const char *placement)
+static void placement_of(sheaf_text *to, const char *name)
+{
+    sheaf__text_add(to, "ctorch.distributed.tensor.placement_types\n%s\n)\x81", name);
+    if (strcmp(name, "Replicate") == 0)
+        return;
+    sheaf__text_add(to, "}");
+    text(to, "dim");
+    number(to, 0);
+    sheaf__text_add(to, "sb");
+}
+
+/* Placements of axis 0, of a mesh of two axes where `copies` is more than 1. */
+static void spec(sheaf_text *to, int copies, int ways, const char *outer, const char *placement)
 {
     static const char object[] = ")\x81}";
     sheaf__text_add(to, "ctorch.distributed.tensor._dtensor_spec\nDTensorSpec\n%s(", object);
@@ -68,19 +79,25 @@ static void spec(sheaf_text *to, int copies, int ways, const char *placement)
     text(to, "placements");
     sheaf__text_add(to, "(");
     if (copies > 1)
-        sheaf__text_add(to, "ctorch.distributed.tensor.placement_types\nReplicate\n)\x81");
-    sheaf__text_add(to, "ctorch.distributed.tensor.placement_types\n%s\n%s", placement, object);
-    text(to, "dim");
-    number(to, 0);
-    sheaf__text_add(to, "sbtub");
+        placement_of(to, outer != NULL ? outer : "Replicate");
+    placement_of(to, placement);
+    sheaf__text_add(to, "tub");
 }
 
 /* What a test does to one file. */
 typedef struct how {
     int copies, ways;
     const char *placement;
-    bool plain; /* norms are tensors, whole in each */
+    bool plain;        /* norms are tensors, whole in each */
+    const char *outer; /* placement along the first axis of the mesh; NULL: Replicate */
 } how;
+
+static void take_part(int64_t *begin, int64_t *size, int ways, int at)
+{
+    const int64_t each = (*size + ways - 1) / ways, from = at * each < *size ? at * each : *size;
+    *begin += from;
+    *size = *size - from < each ? *size - from : each;
+}
 
 static void put_rank(const char *path, const made_model *m, const how *h, int rank)
 {
@@ -92,16 +109,14 @@ static void put_rank(const char *path, const made_model *m, const how *h, int ra
     for (int i = 0; i < m->count; i++) {
         const made_tensor *t = &m->tensor[i];
         const bool plain = h->plain && t->ndim == 1;
-        const int64_t n = t->shape[0], each = (n + h->ways - 1) / h->ways,
-                      at = rank % h->ways * each;
-        const int64_t cols = t->ndim > 1 ? t->shape[1] : 1,
-                      begin[2] = { plain    ? 0
-                                   : at < n ? at
-                                            : n },
-                      size[2] = { plain                 ? n
-                                  : n - begin[0] < each ? n - begin[0]
-                                                        : each,
-                                  cols };
+        const int64_t cols = t->ndim > 1 ? t->shape[1] : 1;
+        int64_t begin[2] = { 0 }, size[2] = { t->shape[0], cols };
+        if (!plain && h->outer != NULL && strcmp(h->outer, "Shard") == 0)
+            take_part(begin, size, h->copies, rank / h->ways);
+        if (!plain)
+            take_part(begin, size, h->ways, rank % h->ways);
+        if (!plain && h->outer != NULL && strcmp(h->outer, "_StridedShard") == 0)
+            take_part(begin, size, h->copies, rank / h->ways);
         char key[16];
         snprintf(key, sizeof key, "%03d", i);
         text(&f, t->name);
@@ -118,7 +133,7 @@ static void put_rank(const char *path, const made_model *m, const how *h, int ra
         local_tensor(&f, key, t->ndim, size);
         if (!plain) {
             text(&f, "_spec");
-            spec(&f, h->copies, h->ways, h->placement);
+            spec(&f, h->copies, h->ways, h->outer, h->placement);
             sheaf__text_add(&f, "uttR");
         }
         const int64_t count = size[0] * size[1];
@@ -159,10 +174,14 @@ static const char *made_folder(const made_model *m, const how *h)
 /* 37 rows over 5 ranks are 8, 8, 8, 8, 5; 4 rows are 1, 1, 1, 1, 0. */
 static void test_made__every_mesh_gives_the_model_back(void **state)
 {
-    static const how ways[] = {
-        { 1, 1, "Shard" }, { 1, 3, "Shard", true }, { 1, 5, "Shard" },
-        { 2, 2, "Shard" }, { 3, 1, "Shard" },       { 2, 5, "Shard", true }
-    };
+    static const how ways[] = { { 1, 1, "Shard" },
+                                { 1, 3, "Shard", true },
+                                { 1, 5, "Shard" },
+                                { 2, 2, "Shard" },
+                                { 3, 1, "Shard" },
+                                { 2, 5, "Shard", true },
+                                { 2, 3, "Shard", false, "Shard" },
+                                { 3, 2, "Shard", true, "_StridedShard" } };
     made_model *m = made_llama(37, 12, 23, 2, 6, 2, 2, false);
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         char file[500];
@@ -209,7 +228,7 @@ static void test_harm__is_named(void **state)
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "rows 26..36 of 37");
     check_no_source(c);
 
-    h.placement = "_StridedShard";
+    h.placement = "Partial";
     c = read_made(&sheaf__dialect_fsdp, made_folder(m, &h), NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "other placements");
     check_no_source(c);
