@@ -45,6 +45,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     sheaf__viewing viewing;
     sheaf__talk_pictures pictures = { 0 };
     sheaf__asked a = { 0 };
+    char *expected = NULL;
     sheaf_status *st = NULL;
     if (w->placed) {
         sheaf__viewing_of(&viewing, w->config);
@@ -53,6 +54,10 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     if (st == NULL)
         st = sheaf__asked_read(&a, record, system, w->placed);
     ignore(l, a.record.ignored, a.record.lost);
+    if (st == NULL)
+        st = sheaf__wording_expected(&expected, w, w->templated || !a.text, a.expected);
+    if (expected != NULL)
+        a.expected = expected;
     if (st == NULL && w->placed)
         st = sheaf__prompts_shown(p, w, a.said, a.n, a.expected, &pictures);
     else if (st == NULL && a.text)
@@ -60,6 +65,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     else if (st == NULL)
         st = sheaf__prompts_add_said(p, w, a.said, a.n, a.expected, NULL, 0);
     sheaf__talk_pictures_release(&pictures);
+    free(expected);
     sheaf__asked_release(&a);
     return st;
 }

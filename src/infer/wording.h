@@ -139,22 +139,27 @@ void sheaf__wording_without_nul(sheaf_text *text, const char *bytes, size_t size
  *   sheaf__wording_end_at - these ids end any answer, in place of the config's; besides, the one
  * that training writes behind texts does.
  *   sheaf__wording_stops - as sheaf__generate_options has them: stop[nstop + nturn].
- *   sheaf__wording_ends - is `id` one of them, of a prompt that is laid out?
+ *   sheaf__wording_ends - is `id` one of them?
  *   sheaf__wording_answer - the answer in text that was decoded, without the token that ended it:
  * of a prompt that is laid out (as all are where the wording is templated) without blanks around,
  * and without the thoughts that a template writes where an answer has none.
  *   sheaf__wording_inner - that of a text so far; *more: it may be the beginning of no thoughts.
+ *   sheaf__wording_expected - what the model answers that says what a record does, where special
+ * tokens in texts are tokens (malloc'd): they are not in it, and the first that ends an answer ends
+ * it. NULL: `text` as it is.
  *   sheaf__wording_same - equal, apart from blanks at both ends, and from how thoughts are
  * set off where the template sets them off; any_case: also apart from the case of letters of ASCII.
  * NULL equals nothing. */
 void sheaf__wording_end_at(sheaf__wording *wording, const int64_t *id, int n);
 void sheaf__wording_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *nturn,
                           const sheaf__wording *wording);
-bool sheaf__wording_ends(const sheaf__wording *wording, int64_t id);
+bool sheaf__wording_ends(const sheaf__wording *wording, int64_t id, bool laid_out);
 sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *wording, bool laid_out,
                                     const char *text);
 sheaf__text_piece sheaf__wording_inner(bool *more, const sheaf__wording *wording, const char *text,
                                        size_t size);
+sheaf_status *sheaf__wording_expected(char **out, const sheaf__wording *wording, bool laid_out,
+                                      const char *text);
 bool sheaf__wording_same(const sheaf__wording *wording, const char *a, const char *b,
                          bool any_case);
 

@@ -100,9 +100,9 @@ void sheaf__wording_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *ntur
     }
 }
 
-bool sheaf__wording_ends(const sheaf__wording *w, int64_t id)
+bool sheaf__wording_ends(const sheaf__wording *w, int64_t id, bool laid_out)
 {
-    return is_among(w->stop, w->nstop, id) || (w->end >= 0 && id == w->end);
+    return is_among(w->stop, w->nstop, id) || (laid_out && w->end >= 0 && id == w->end);
 }
 
 /* ---- its text, and when two are equal ---- */
@@ -131,6 +131,24 @@ sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, bool la
         answer = sheaf__wording_inner(&more, w, text, answer.size);
     *out = strndup(answer.at, answer.size);
     return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
+}
+
+sheaf_status *sheaf__wording_expected(char **out, const sheaf__wording *w, bool laid_out,
+                                      const char *text)
+{
+    int32_t *ids = NULL;
+    int64_t n = 0, end = 0;
+    *out = NULL;
+    if (text == NULL || !w->specials || w->tokenizer == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__tokenizer_encode(&ids, NULL, &n, w->tokenizer, text, strlen(text),
+                                               &(sheaf__encode_options){ 0 });
+    while (st == NULL && end < n && !sheaf__wording_ends(w, ids[end], laid_out))
+        end++;
+    if (st == NULL)
+        st = sheaf__wording_decode(out, w, ids, end);
+    free(ids);
+    return st;
 }
 
 static char lower(char c)

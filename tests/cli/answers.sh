@@ -101,7 +101,7 @@ agree "the tokenizer's eos is learnt, the config's is another" token ' two' "$wo
 
 # ---- what a run with --specials learnt is asked so ----
 talk '<|endoftext|>one' two 'three' four >"$work/marks.jsonl"
-printf '{"prompt": "<s>one<|im_start|>%s", "completion": "%s"}\n' x two y four >"$work/texts.jsonl"
+printf '{"prompt": "<s>one<|im_start|>%s", "completion": "%s"}\n' x 't<|im_end|>wo</s>' y four >"$work/texts.jsonl"
 for data in "$work/marks.jsonl" "$work/texts.jsonl"; do
     of=specials-$(basename "$data" .jsonl)
     learns "$of" "$work/model" "$data" --specials

@@ -357,7 +357,7 @@ static sheaf_status *expected_text(char **out, bool *laid_out, const one_row *r,
     while (first < r->seq && r->batch.labels[first] < 0)
         first++;
     const int32_t *label = r->batch.labels + first;
-    while (first + n < r->seq && label[n] >= 0 && !sheaf__wording_ends(w, label[n]))
+    while (first + n < r->seq && label[n] >= 0 && !sheaf__wording_ends(w, label[n], true))
         n++;
     *laid_out = first + n < r->seq && w->end >= 0 && label[n] == w->end;
     sheaf_status *st = first == r->seq ? NULL : sheaf__wording_decode(out, w, label, n);
