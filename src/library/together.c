@@ -119,7 +119,7 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
                     j->tp, j->dp, j->opened.schema == NULL ? 0 : j->opened.schema->slices,
                     sheaf_dtype_name(j->dtype), j->micro_batch, j->positions,
                     j->place == NULL ? "" : j->place, j->padded, j->asking != NULL);
-    if (j->asking != NULL)
+    if (st == NULL && j->asking != NULL)
         add_answers(&t, j->asking);
     if (st == NULL)
         add(&t, "the data", sheaf_data_hash(j->rows));
@@ -198,9 +198,10 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
                                         .isa = m->isa,
                                         .dtype = m->dtype,
                                         .sums = m->sums });
-    add_asking(&t, m, a);
-    if (st == NULL)
+    if (st == NULL) { /* else the failure is all that processes learn */
+        add_asking(&t, m, a);
         st = hash_prompts(hash, prompts, a, &m->opened.config);
+    }
     add(&t, "the template", st == NULL ? sheaf__wording_template(a->wording) : NULL);
     add(&t, "the prompts", hash);
     return compare(st, &t);

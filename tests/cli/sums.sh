@@ -130,12 +130,13 @@ same "to the byte" "$work/once.alone/checkpoints/step-00000003/replicated.safete
 same "the one slice too" "$work/once.alone/checkpoints/step-00000003/slice_000.safetensors" "$work/slices.alone/checkpoints/step-00000003/slice_000.safetensors"
 runs "another way is refused" 2 'lora-sums cannot change.*expected: once.*found: +slices' train --resume --out "$work/once" --lora-sums slices
 # What was written before there was a choice names none: adapters are in every slice.
+numbers() { tail -c +"$((9 + $(od -An -tu8 -N8 "$1")))" "$1"; } # of a .safetensors file, behind its header
 began=$SHEAF_SOURCE_ROOT/tests/data/runs/version2 base=$SHEAF_SOURCE_ROOT/tests/data/llama/tiny_llama
 for tp in 1 2; do
     mkdir "$work/began.$tp"
     cp -r "$began"/[cmrs]* "$work/began.$tp"
     runs "a run of version 2 goes on, $tp ranks" 0 . train --resume --out "$work/began.$tp" --model "$base/hf" --data "$base/fwd_inputs.safetensors" --steps 3 --tp $tp
-    check "to the adapter that it would have had" cmp "$began/adapter_after_3_steps.safetensors" "$work/began.$tp/adapter/adapter_model.safetensors"
+    check "to the adapter that it would have had" cmp <(numbers "$began/adapter_after_3_steps.safetensors") <(numbers "$work/began.$tp/adapter/adapter_model.safetensors")
 done
 check "as version 2" grep -q '"contract": 2' "$work/began.1/checkpoints/step-00000003/manifest.json"
 runs "once is refused there" 2 'lora-sums cannot change.*expected: slices, as the run began.*found: +once' train --resume --out "$work/began.1" --steps 4 --lora-sums once
