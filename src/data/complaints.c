@@ -50,12 +50,9 @@ static void count_rest(sheaf__complaints *c)
 }
 
 /* A warning is one line: what the list begins lines with becomes a semicolon. */
-void sheaf__complaints_skip(int64_t *left_out, sheaf__complaints *c, const char *path,
-                            int64_t records, const sheaf_events *events)
+static void warn_of_left_out(sheaf__complaints *c, const char *path, int64_t records)
 {
     sheaf_text line = { 0 };
-    if (c->fatal != NULL || c->count == 0 || c->count >= records)
-        return;
     count_rest(c);
     for (const char *at = c->list.failed ? NULL : c->list.at, *end; at != NULL; at = end) {
         end = strchr(at, '\n');
@@ -65,13 +62,11 @@ void sheaf__complaints_skip(int64_t *left_out, sheaf__complaints *c, const char 
         end = end == NULL ? NULL : end + 1 + strspn(end + 1, " ");
     }
     sheaf__text_bytes(&line, "", 0);
-    sheaf_warn(events,
+    sheaf_warn(c->events,
                "%s: %" PRId64 " of %" PRId64 " records are bad and left out (--on-bad skip): %s",
                path, c->count, records, line.at == NULL ? "(no memory to list them)" : line.at);
     sheaf__text_release(&line);
-    if (left_out != NULL)
-        *left_out = c->count;
-    sheaf__complaints_release(c);
+    c->left_out = c->count;
 }
 
 sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, int64_t records)
@@ -80,6 +75,8 @@ sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, 
     if (c->fatal != NULL) {
         st = sheaf_in(c->fatal, "%s", path);
         c->fatal = NULL;
+    } else if (c->skip && c->count > 0 && c->count < records) {
+        warn_of_left_out(c, path, records);
     } else if (c->count == 1) {
         st = sheaf_in(c->first, "%s", path);
         c->first = NULL;
@@ -102,7 +99,7 @@ void sheaf__complaints_release(sheaf__complaints *c)
     sheaf__text_release(&c->cure);
     sheaf_status_free(c->first);
     sheaf_status_free(c->fatal);
-    *c = (sheaf__complaints){ 0 };
+    *c = (sheaf__complaints){ .skip = c->skip, .events = c->events, .left_out = c->left_out };
 }
 
 sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...)

@@ -3,6 +3,7 @@
 #ifndef SHEAF_DATA_COMPLAINTS_H
 #define SHEAF_DATA_COMPLAINTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/events.h"
@@ -15,6 +16,9 @@ typedef struct sheaf__complaints {
     int64_t count;
     sheaf_text list, cure;       /* cure: what the first that knows one says to try */
     sheaf_status *first, *fatal; /* fatal: a failure that is not one record's */
+    bool skip; /* bad records are left out, with a warning, where not all are bad */
+    const sheaf_events *events; /* of that warning; may be NULL */
+    int64_t left_out;           /* by the last verdict */
 } sheaf__complaints;
 
 enum { SHEAF__COMPLAINTS_LISTED = 20 };
@@ -23,15 +27,10 @@ enum { SHEAF__COMPLAINTS_LISTED = 20 };
  * SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED nor SHEAF_E_IO is not about a record: it is kept as the
  * verdict. */
 void sheaf__complain(sheaf__complaints *complaints, sheaf_status *st);
-/* sheaf__complaints_verdict - NULL without complaints; empties them. `records`: how many were
- * looked at. */
+/* sheaf__complaints_verdict - NULL without complaints, or where they are left out; empties them.
+ * `records`: how many were looked at. */
 sheaf_status *sheaf__complaints_verdict(sheaf__complaints *complaints, const char *path,
                                         int64_t records);
-/* sheaf__complaints_skip - before the verdict, where bad records are left out: *left_out of
- * `records` are, a warning lists the first of them, and there is no complaint any more. Nothing
- * where all are bad, or where something else failed. left_out  may be NULL */
-void sheaf__complaints_skip(int64_t *left_out, sheaf__complaints *complaints, const char *path,
-                            int64_t records, const sheaf_events *events);
 void sheaf__complaints_release(sheaf__complaints *complaints);
 
 /* sheaf__bad_field - SHEAF_E_DATA "field 'NAME'" with `expected` and what was found. */

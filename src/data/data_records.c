@@ -250,9 +250,6 @@ static sheaf_status *take_records(reader *in, const char *path)
         in->out[i] = in->complaints.count > complaints;
         in->left_out += in->out[i];
     }
-    if (in->options->on_bad == SHEAF_BAD_SKIP)
-        sheaf__complaints_skip(NULL, &in->complaints, path, in->records.looked_at,
-                               in->options->events);
     sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->records.looked_at);
     if (st != NULL && in->too_long)
         sheaf_try_this(
@@ -306,7 +303,10 @@ static sheaf_status *keep_images(reader *in)
 sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
                                        const sheaf_data_options *options)
 {
-    reader in = { .data = data, .options = options };
+    reader in = { .data = data,
+                  .options = options,
+                  .complaints = { .skip = options->on_bad == SHEAF_BAD_SKIP,
+                                  .events = options->events } };
     const sheaf__records_options how = {
         .query = options->query != NULL && options->query[0] != '\0' ? options->query : NULL,
         .fields = options->fields,
@@ -315,9 +315,8 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__records_read(&in.records, path, &how, &in.complaints);
     if (st == NULL)
         st = sheaf_in(choose_words(&in), "%s", path);
-    if (st != NULL &&
-        in.complaints.count >
-            0) { /* the file is no data set at all: that comes before a tokenizer for it */
+    if (st != NULL && in.complaints.count > 0 && !in.complaints.skip) {
+        /* the file is no data set at all: that comes before a tokenizer for it */
         sheaf_status_free(st);
         st = sheaf__complaints_verdict(&in.complaints, path, in.records.looked_at);
     }

@@ -365,8 +365,6 @@ static sheaf_status *read_all(reader *in, const char *path)
             st = run_all(in);
         drop_all(in);
     }
-    if (st == NULL && in->options->on_bad == SHEAF_BAD_SKIP)
-        sheaf__complaints_skip(NULL, &in->complaints, path, in->records, in->options->events);
     if (st == NULL)
         st = sheaf__complaints_verdict(&in->complaints, path, in->records);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA && in->across > 0)
@@ -463,6 +461,8 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
     }
     in->data = data;
     in->options = options;
+    in->complaints.skip = options->on_bad == SHEAF_BAD_SKIP;
+    in->complaints.events = options->events;
     in->counts.limit = sheaf__data_limit(options);
     pthread_mutex_init(&in->pictures->large, NULL);
     sheaf__viewing_of(&in->talks.viewing, options->config);

@@ -59,6 +59,7 @@ typedef struct reader {
     /* what is told at the end */
     sheaf__row_cache_facts facts;
     sheaf__complaints complaints;
+    bool known; /* of the file that is read: a record told what it needs */
     sheaf__ignored ignored, lost, written;
 } reader;
 
@@ -197,7 +198,7 @@ static sheaf_status *look_at_first(reader *in)
     const job *j = &in->job[0];
     sheaf_status *bad =
         sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
-    while (bad != NULL && in->options->on_bad == SHEAF_BAD_SKIP && j + 1 < in->job + in->jobs) {
+    while (bad != NULL && in->complaints.skip && j + 1 < in->job + in->jobs) {
         sheaf_status_free(bad);
         sheaf__text_record_release(&record);
         j++;
@@ -206,6 +207,11 @@ static sheaf_status *look_at_first(reader *in)
     const bool talks = record.form != SHEAF__FORM_NONE && record.messages > 0,
                object = json_is_object(record.json), speaks = in->sources.encoder.config != NULL;
     sheaf__text_record_release(&record);
+    in->known = bad == NULL || !in->complaints.skip;
+    if (!in->known) { /* none of these jobs comes to the tokenizer */
+        sheaf_status_free(bad);
+        return NULL;
+    }
     if (!speaks && bad != NULL && !object)
         return sheaf_in(bad, "%s: %s %" PRId64, in->path, in->items.unit, j->place);
     sheaf_status_free(bad);
@@ -255,13 +261,13 @@ static sheaf_status *open_file(reader *in, const char *path)
 
 static sheaf_status *read_file(reader *in, int64_t file)
 {
-    bool more = true, first = true;
+    bool more = true;
     sheaf_status *st = open_file(in, in->sources.path[file]);
+    in->known = false;
     while (st == NULL && more && in->complaints.fatal == NULL) {
         st = gather(&more, in);
-        if (st == NULL && first)
+        if (st == NULL && !in->known)
             st = look_at_first(in);
-        first = false;
         if (st == NULL)
             st = encode_all(in);
         if (st == NULL)
@@ -294,10 +300,8 @@ static sheaf_status *verdict(reader *in, const char *path)
 {
     sheaf__text_counts *c = &in->facts.counts;
     const char *unit = in->sources.paths > 1 ? "record" : in->items.unit;
-    if (in->options->on_bad == SHEAF_BAD_SKIP)
-        sheaf__complaints_skip(&c->bad, &in->complaints, path, in->facts.records,
-                               in->options->events);
     sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->facts.records);
+    c->bad = in->complaints.left_out;
     if (st == NULL)
         st = sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path);
     if (st == NULL && c->rows == 0)
@@ -421,6 +425,8 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     reader in = { .options = options,
                   .threads = sheaf__cores(options->threads),
                   .rows = { .data = data },
+                  .complaints = { .skip = options->on_bad == SHEAF_BAD_SKIP,
+                                  .events = options->events },
                   .facts.counts.limit = sheaf__data_limit(options) };
     bool found = false;
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);

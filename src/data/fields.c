@@ -49,7 +49,8 @@ static sheaf_status *add(sheaf__fields *out, const char *item, size_t size)
     out->of[out->n].inside = own == NULL;
     const char *to = out->of[out->n++].to;
     for (int i = 0; i < out->n - 1; i++)
-        if (strcmp(out->of[i].to, to) == 0)
+        if (strcmp(out->of[i].to, to) == 0 ||
+            strcmp(out->of[i].from, out->of[out->n - 1].from) == 0)
             return bad(item, size);
     return NULL;
 }
@@ -59,6 +60,7 @@ sheaf_status *sheaf__fields_read(sheaf__fields *out, const char *list)
     sheaf_status *st = NULL;
     *out = (sheaf__fields){ 0 };
     for (const char *at = list; at != NULL && *at != '\0' && st == NULL;) {
+        at += strspn(at, " "); /* behind a comma */
         const size_t size = strcspn(at, ",");
         st = add(out, at, size);
         at += size;

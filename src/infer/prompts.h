@@ -41,8 +41,8 @@ typedef struct sheaf__prompts_from {
     const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
     const char *fields; /* of records, by other names (data/fields.h); NULL: none */
     const char *system; /* system message of texts, and of messages that have none; NULL */
+    bool skip_bad;      /* bad records are left out, with a warning */
     bool looked_at;     /* by the caller, as data: images are sound, what to warn of is said */
-    bool leave_out;     /* bad records, which the caller has named */
     const sheaf_events *events;
 } sheaf__prompts_from;
 

@@ -133,8 +133,6 @@ static sheaf_status *add_file(lines *l, const char *path)
     while (st == NULL && l->complaints.fatal == NULL &&
            (st = sheaf__json_items_next(&more, &l->items)) == NULL && more)
         add_line(l);
-    if (st == NULL && l->from->leave_out)
-        sheaf__complaints_skip(NULL, &l->complaints, path, l->count, NULL);
     if (st == NULL)
         st = sheaf__complaints_verdict(&l->complaints, path, l->count);
     free(l->folder);
@@ -148,7 +146,10 @@ static sheaf_status *add_file(lines *l, const char *path)
 static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
-    lines l = { .prompts = p, .wording = w, .from = from };
+    lines l = { .prompts = p,
+                .wording = w,
+                .from = from,
+                .complaints = { .skip = from->skip_bad, .events = from->events } };
     sheaf__text_sources sources = { 0 };
     sheaf_status *st = sheaf__fields_read(&l.fields, from->fields);
     if (st == NULL)
@@ -177,7 +178,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
     char *text = NULL;
     size_t size = 0;
     int64_t number = 0;
-    sheaf__complaints complaints = { 0 };
+    sheaf__complaints complaints = { .skip = from->skip_bad, .events = from->events };
     sheaf_status *st = sheaf__file_read_all(&text, &size, from->file, SHEAF__RECORD_MAX);
     if (st != NULL)
         return st;
@@ -212,7 +213,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
                                  const sheaf__prompts_from *from)
 {
     sheaf__records records = { 0 };
-    sheaf__complaints complaints = { 0 };
+    sheaf__complaints complaints = { .skip = from->skip_bad, .events = from->events };
     sheaf_status *st = sheaf__records_read(&records, from->file,
                                            &(sheaf__records_options){ .query = from->query,
                                                                       .fields = from->fields,
@@ -221,7 +222,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
                                            &complaints);
     for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
         const sheaf__record *r = &records.record[i];
-        const bool look = r->image != NULL && !from->looked_at;
+        const bool look = r->image != NULL && (!from->looked_at || from->skip_bad);
         sheaf_status *bad = look ? sheaf__prompts_check_picture(r->image) : NULL;
         if (look)
             sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
@@ -236,8 +237,6 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
         }
         sheaf__complain(&complaints, sheaf__record_in(bad, &records, i));
     }
-    if (st == NULL && from->leave_out)
-        sheaf__complaints_skip(NULL, &complaints, from->file, records.looked_at, NULL);
     if (st == NULL)
         st = sheaf__complaints_verdict(&complaints, from->file, records.looked_at);
     sheaf__complaints_release(&complaints);

@@ -82,7 +82,7 @@ void sheaf__rates_resumed(const sheaf_train_options *o, const sheaf_train_option
         return;
     const double before = sheaf_schedule_rate(&then, o->lr, done - 1),
                  next = sheaf_schedule_rate(&now, o->lr, done);
-    if (before != sheaf_schedule_rate(&now, o->lr, done - 1))
+    if (before != next && before != sheaf_schedule_rate(&now, o->lr, done - 1))
         sheaf_warn(events,
                    "--steps %" PRId64 ", after %" PRId64 " steps of a run of %" PRId64
                    ": --schedule %s follows the number of steps, so that the learning rate goes "

@@ -59,6 +59,8 @@ same "are the same data" "$work/talk/adapter" "$work/named/adapter"
 runs "also where they are judged" 0 '"loss"' eval --model "$work/named" --data "$work/named.jsonl" --fields $names --json
 runs "and asked" 0 . generate --model "$work/model" --data "$work/named.jsonl" --fields $names --max-new 1
 runs "a name that is none of a record's" 2 '--fields.*expected: THEIRS=OURS.*found: +a=prompts' train --model "$work/model" --out "$work/none" --steps 1 --data "$work/talk.jsonl" --fields a=prompts
+runs "names behind blanks" 0 '"loss"' eval --model "$work/named" --data "$work/named.jsonl" --fields "${names//,/, }" --json
+runs "one name for two" 2 '--fields.*found: +dialog=text' train --model "$work/model" --out "$work/none" --steps 1 --data "$work/talk.jsonl" --fields dialog=messages,dialog=text
 { echo 'no record'; head -n 5 "$work/talk.jsonl"; echo '{"messages": []}'; tail -n +6 "$work/talk.jsonl"; } >"$work/some.jsonl"
 runs "bad records" 3 'some.jsonl: line 1: not a record' train --model "$work/model" --out "$work/none" --steps 1 --data "$work/some.jsonl"
 train "that are left out" 'warning: .*/some.jsonl: 2 of 26 records are bad and left out .--on-bad skip.: line 1: .*; line 7: ' some --data "$work/some.jsonl" --on-bad skip
@@ -66,8 +68,12 @@ same "leave the same data" "$work/talk/adapter" "$work/some/adapter"
 train "into a cache" '2 of 26 records are bad and left out' some_cached --data "$work/some.jsonl" --on-bad skip --data-cache "$work/caches"
 train "which says so again" '2 of 26 records are bad and left out.*tokenised before|tokenised before.*2 of 26 records are bad and left out' some_again --data "$work/some.jsonl" --on-bad skip --data-cache "$work/caches"
 same "with the same rows" "$work/talk/adapter" "$work/some_again/adapter"
-echo "no record" >"$work/nothing.jsonl"
-runs "none but bad ones" 3 "line 1" train --model "$work/model" --out "$work/none" --steps 1 --data "$work/nothing.jsonl" --on-bad skip
+runs "or answered" 0 '2 of 26 records are bad and left out' generate --model "$work/model" --data "$work/some.jsonl" --max-new 1 --on-bad skip
+runs "and compared" 0 '2 of 26 records are bad and left out' eval --model "$work/model" --data "$work/some.jsonl" --match --max-new 1 --on-bad skip
+{ yes no | head -n 66000; head -n 3 "$work/talk.jsonl"; } >"$work/late.jsonl"
+train "however many come first" '66000 of 66003 records are bad and left out' late --data "$work/late.jsonl" --on-bad skip --threads 1
+printf 'no record\nnor this\n' >"$work/nothing.jsonl"
+runs "none but bad ones" 3 "2 of 2 records are bad" train --model "$work/model" --out "$work/none" --steps 1 --data "$work/nothing.jsonl" --on-bad skip
 printf 'why?\n\nwhat "else"?\r\n' >"$work/plain.txt"
 printf '"why?"\n"what \\"else\\"?"\n' >"$work/plain.jsonl"
 runs "prompts as plain lines" 0 . generate --model "$work/model" --data "$work/plain.txt" --max-new 3

@@ -163,11 +163,14 @@ echo '{"prompt": "a", "completion": "b"}' >"$work/one.jsonl"
 for schedule in linear constant; do
     runs "$schedule: four steps" 0 . train --model "$work/small" --data "$work/one.jsonl" --steps 4 --lr 1e-4 --schedule $schedule --out "$work/more.$schedule"
 done
+runs "constant after a share: four steps" 0 . train --model "$work/small" --data "$work/one.jsonl" --steps 4 --schedule constant --warmup-ratio 0.5 --out "$work/more.share"
 runs "goes on to eight: the rate jumps" 0 'warning: --steps 8, after 4 steps of a run of 4: --schedule linear .*goes from 2.5e-05 to 5e-05' train --resume --out "$work/more.linear" --steps 8
 runs "which is of eight now" 0 . train --resume --out "$work/more.linear"
 check "and nothing to warn of" sh -c '! grep -q warning "$1"' . "$work/stderr"
 runs "fewer than are done" 0 'warning: --steps 3: 8 steps are done already.*all 8 steps were done before|all 8 .*warning: --steps 3: 8 steps' train --resume --out "$work/more.linear" --steps 3
-runs "one rate stays" 0 . train --resume --out "$work/more.constant" --steps 8
-check "without a warning" sh -c '! grep -q warning "$1"' . "$work/stderr"
+for name in constant share; do
+    runs "one rate stays" 0 . train --resume --out "$work/more.$name" --steps 8
+    check "without a warning" sh -c '! grep -q warning "$1"' . "$work/stderr"
+done
 
 finish

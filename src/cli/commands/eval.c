@@ -293,8 +293,8 @@ static sheaf_status *read_answers(work *w)
                                  &(sheaf__prompts_from){ .file = j->data,
                                                          .query = j->query,
                                                          .fields = j->fields,
+                                                         .skip_bad = j->on_bad == SHEAF_BAD_SKIP,
                                                          .looked_at = true,
-                                                         .leave_out = j->on_bad == SHEAF_BAD_SKIP,
                                                          .events = j->events });
     }
     int64_t expected = 0;

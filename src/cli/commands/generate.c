@@ -26,6 +26,7 @@ const char cmd_generate_usage[] =
 typedef struct settings {
     const char *prompt, *tokens, *data, *prompts, *query, *fields;
     sheaf__texts image;
+    sheaf_on_bad on_bad;
     int64_t batch;
     ask_model model;
     ask_flags ask;
@@ -232,6 +233,7 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sh
                                                            .images = s->image.n,
                                                            .query = s->query,
                                                            .fields = s->fields,
+                                                           .skip_bad = s->on_bad == SHEAF_BAD_SKIP,
                                                            .system = s->ask.system,
                                                            .events = w->events });
     sheaf_status *st = sheaf_data_open(
@@ -327,6 +329,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "data", CLI_PATH, &s.data,
           "the same, a folder of images, or .safetensors whose rows are cut at the first label",
           "PATH" },
+        { "on-bad", CLI_CHOICE, &s.on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
         { "fields", CLI_TEXT, &s.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
