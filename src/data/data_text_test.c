@@ -680,7 +680,7 @@ static void test_fields__are_read_by_the_names_given(void **state)
     sheaf__text_record r;
     CHECK_OK(sheaf__fields_read(&fields, "q=prompt"));
     CHECK_FAILS(sheaf__text_record_read(&r, both, sizeof both - 1, &fields), SHEAF_E_DATA,
-                "field 'prompt' | one: --fields gives this name to another | both");
+                "field 'prompt' | no field of this name, which --fields gives to another | one");
     sheaf__text_record_release(&r);
     sheaf__fields_release(&fields);
 }

@@ -90,7 +90,8 @@ static sheaf_status *rename_all(const sheaf__fields *f, json_t *object, bool ins
             json_object_del(object, f->of[i].from);
     for (int i = 0; i < f->n; i++) {
         if (value[i] != NULL && st == NULL && json_object_get(object, f->of[i].to) != NULL)
-            st = sheaf__bad_field(f->of[i].to, "one: --fields gives this name to another", "both");
+            st = sheaf__bad_field(f->of[i].to,
+                                  "no field of this name, which --fields gives to another", "one");
         if (value[i] != NULL && st == NULL && json_object_set(object, f->of[i].to, value[i]) != 0)
             st = sheaf__no_memory("data set");
         json_decref(value[i]);

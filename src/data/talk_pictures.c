@@ -120,11 +120,16 @@ const char *sheaf__talk_pictures_meant(const json_t *record)
     return NULL;
 }
 
+bool sheaf__talk_pictures_spells(const char *text)
+{
+    const char *at = strstr(text, "<img>");
+    return at != NULL && strstr(at, "</img>") != NULL;
+}
+
 /* Also of a list of parts, or of messages that are no answers. */
 static bool spells(const json_t *value)
 {
-    const char *text = json_string_value(value), *at = text == NULL ? NULL : strstr(text, "<img>");
-    if (at != NULL && strstr(at, "</img>") != NULL)
+    if (json_is_string(value) && sheaf__talk_pictures_spells(json_string_value(value)))
         return true;
     for (size_t i = 0; i < json_array_size(value); i++) {
         static const char *const keys[] = { "content", "value", "text" };

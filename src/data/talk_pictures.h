@@ -50,6 +50,7 @@ const char *sheaf__talk_pictures_meant(const json_t *record);
 /* sheaf__talk_pictures_spelled - does a question of a record spell a picture out,
  * "<img>a.png</img>", as programs of other families have it? It is read as text. */
 bool sheaf__talk_pictures_spelled(const json_t *record);
+bool sheaf__talk_pictures_spells(const char *text); /* the same of one text */
 #define SHEAF__PICTURE_SPELLED "<img>"
 #define SHEAF__PICTURE_IS_TEXT                                                                     \
     "'<img>...</img>' in a question is read as text: a picture stands in a field \"image\""

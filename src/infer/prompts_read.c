@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/json_items.h"
 #include "data/records.h"
+#include "data/talk_pictures.h"
 #include "data/text_rows.h"
 #include "data/text_sources.h"
 #include "infer/asked.h"
@@ -171,20 +172,26 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
 
 /* ---- plain lines ---- */
 
-/* A prompt a line, as it stands; empty lines are none. */
-static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
-                               const sheaf__prompts_from *from)
+/* Named as text, but JSON Lines or an array of objects by its first bytes, which say what it is? */
+static bool holds_objects(const char *text)
 {
-    char *text = NULL;
-    size_t size = 0;
+    static const char blanks[] = " \t\r\n";
+    text += strspn(text, blanks);
+    if (*text == '[')
+        text += 1 + strspn(text + 1, blanks);
+    return *text == '{';
+}
+
+/* A prompt a line of `text`, as it stands; empty lines are none. */
+static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__prompts_from *from, char *text, const char *behind)
+{
     int64_t number = 0;
+    sheaf__ignored lost = { 0 };
     sheaf__complaints complaints = { .skip = from->skip_bad, .events = from->events };
-    sheaf_status *st = sheaf__file_read_all(&text, &size, from->file, SHEAF__RECORD_MAX);
-    if (st != NULL)
-        return st;
-    for (char *line = text, *end; line < text + size; line = end + 1) {
-        end = memchr(line, '\n', (size_t)(text + size - line));
-        end = end == NULL ? text + size : end;
+    for (char *line = text, *end; line < behind; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(behind - line));
+        end = end == NULL ? text + (behind - text) : end;
         size_t n = (size_t)(end - line);
         n -= n > 0 && line[n - 1] == '\r';
         number++;
@@ -196,10 +203,13 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
             bad = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "UTF-8");
         if (bad == NULL)
             bad = sheaf__prompts_add_text(p, w, line, NULL, from->system, NULL, 0);
+        if (bad == NULL && sheaf__talk_pictures_spells(line))
+            sheaf__ignored_keep(&lost, SHEAF__PICTURE_SPELLED, "line", number);
         sheaf__complain(&complaints, sheaf_in(bad, "line %" PRId64, number));
     }
-    free(text);
-    st = sheaf__complaints_verdict(&complaints, from->file, number);
+    sheaf_status *st = sheaf__complaints_verdict(&complaints, from->file, number);
+    if (st == NULL)
+        sheaf__lost_warn(&lost, w->config, from->events);
     return st != NULL || p->count > 0
                ? st
                : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file),
@@ -267,8 +277,20 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
-    if (sheaf__ends_with(from->file, ".txt") && sheaf__path_kind(from->file) == SHEAF_PATH_FILE)
-        return add_plain(p, w, from);
+    if (sheaf__ends_with(from->file, ".txt") && sheaf__path_kind(from->file) == SHEAF_PATH_FILE) {
+        char *text = NULL;
+        size_t size = 0;
+        sheaf_status *st = sheaf__file_read_all(&text, &size, from->file, SHEAF__RECORD_MAX);
+        if (st != NULL)
+            return st;
+        char *behind_mark = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
+        const bool plain = !holds_objects(behind_mark);
+        if (plain)
+            st = add_plain(p, w, from, behind_mark, text + size);
+        free(text);
+        if (plain)
+            return st;
+    }
     return w->images && sheaf__family_for(w->config)->pictures == NULL ? add_records(p, w, from)
                                                                        : add_lines(p, w, from);
 }

@@ -76,8 +76,8 @@ static sheaf_status *take_base(void *self, const char *json)
     return s->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "run.json") : NULL;
 }
 
-/* The rates of a run that goes on, beside those it was begun with: how many steps that are its data
- * say. */
+/* Compares the rates of a resumed run with those it began with. Where --epochs gave the number of
+ * steps, it follows from the data. */
 static sheaf_status *check_resumed(const session *s, const struct sheaf__job *job,
                                    const sheaf_events *events)
 {

@@ -1,4 +1,4 @@
-/* exclude.c - does what is to be excluded from LoRA mean anything? */
+/* exclude.c - does each entry of --lora-exclude match a module of the model? */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* rates.h - what the learning rates of a run come to: some above 0, and those that were meant? */
+/* rates.h - checks the learning rates of a run: is any above 0, and does a run that goes on keep
+ * those it began with? */
 #ifndef SHEAF_TRAIN_RATES_H
 #define SHEAF_TRAIN_RATES_H
 

@@ -74,12 +74,17 @@ runs "and compared" 0 '2 of 26 records are bad and left out' eval --model "$work
 train "however many come first" '66000 of 66003 records are bad and left out' late --data "$work/late.jsonl" --on-bad skip --threads 1
 printf 'no record\nnor this\n' >"$work/nothing.jsonl"
 runs "none but bad ones" 3 "2 of 2 records are bad" train --model "$work/model" --out "$work/none" --steps 1 --data "$work/nothing.jsonl" --on-bad skip
-printf 'why?\n\nwhat "else"?\r\n' >"$work/plain.txt"
+printf '\357\273\277why?\n\nwhat "else"?\r\n' >"$work/plain.txt"
 printf '"why?"\n"what \\"else\\"?"\n' >"$work/plain.jsonl"
 runs "prompts as plain lines" 0 . generate --model "$work/model" --data "$work/plain.txt" --max-new 3
 cp "$work/stdout" "$work/plain"
 runs "are those of JSON" 0 . generate --model "$work/model" --prompts "$work/plain.jsonl" --max-new 3
 same "the same answers" "$work/stdout" "$work/plain"
+printf '{"prompt": "why?"}\n{"prompt": "what \\"else\\"?"}\n' >"$work/objects.txt"
+runs "JSON by another name" 0 . generate --model "$work/model" --data "$work/objects.txt" --max-new 3
+same "is JSON" "$work/stdout" "$work/plain"
+echo '<img>a.png</img>what?' >"$work/spelled.txt"
+runs "a picture that a line spells out" 0 "warning: line 1: '<img>...</img>' in a question is read as text" generate --model "$work/model" --data "$work/spelled.txt" --max-new 1
 
 # ---- pictures, which this model does not read ----
 asks='{"role": "assistant", "content": "a"}]'
