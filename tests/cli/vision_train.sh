@@ -96,6 +96,8 @@ cp "$pictures/rgb8.png" "$work/cut.png" && head -c 60 "$work/cut.png" >"$work/cu
 echo '{"image": "cut2.png", "prompt": "Q", "completion": "0"}' >>"$work/some.jsonl"
 runs "bad ones are left out" 0 'warning: .*3 of 4 records are bad and left out' eval --model "$model" "${words[@]}" --data "$work/some.jsonl" --on-bad skip --json
 check "and the others are as alone" test "$(json_number "$work/stdout" loss)" = "$loss"
+runs "also of what is asked" 0 '"exact_match"' eval --model "$model" "${words[@]}" --data "$work/some.jsonl" --on-bad skip --match --max-new 2 --json
+check "said once" test "$(grep -c 'left out' "$work/stderr")" = 1
 runs "and not unasked" 3 '3 of 4 records are bad' eval --model "$model" "${words[@]}" --data "$work/some.jsonl"
 sed 's/prompt/question/; s/completion/answer/' "$work/bare.jsonl" >"$work/named.jsonl"
 runs "fields by other names" 0 '"loss"' eval --model "$model" "${words[@]}" --data "$work/named.jsonl" --fields question=prompt --json
