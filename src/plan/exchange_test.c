@@ -363,6 +363,9 @@ static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
                 assert_true(all->to[p] == result.rank[p].from[r]);
             }
             assert_int_equal(all->steps, STEPS);
+            CHECK_NEAR("what a step's time is made of",
+                       all->sum.compute + all->sum.wait + all->sum.exchange + all->sum.read,
+                       all->seconds, all->sum.read / 2);
             assert_true(all->sum.sent == t.sum[r].sent && all->sum.compute == t.sum[r].compute);
             assert_true(to >= all->sum.sent && all->sum.save > 0);
             assert_true(all->most[SHEAF_MEM_WEIGHTS] > 0);

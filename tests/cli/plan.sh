@@ -295,6 +295,10 @@ peak_planned --micro-batch 16 --lora-rank 2
 check "LoRA of the text: few pictures need more" test "$few" -gt "$peak"
 peak_planned --micro-batch 16 --lora-rank 2 --data "$work/half.jsonl"
 check "and are among the many" test "$peak" -ge "$few"
+peak_planned --micro-batch 2 --lora-rank 2 --data "$work/texts.jsonl"; texts=$held
+peak_planned --micro-batch 2 --lora-rank 2; pictures=$held
+peak_planned --micro-batch 2 --lora-rank 2 --data "$work/half.jsonl"
+check "of two at most, one needs more than none and than two" test "$held" -gt "$texts" -a "$held" -gt "$pictures"
 peak_planned --micro-batch 16 "${lora[@]:0:4}"; pictures=$peak
 peak_planned --micro-batch 16 "${lora[@]:0:4}" --data "$work/texts.jsonl"
 check "LoRA of all: texts need less" test "$peak" -lt "$pictures"
