@@ -1,6 +1,9 @@
 /* families_test.c - the table, and what a descriptor must say for the others to ask it. */
 #include "tests/check.h"
 
+#include "catalog/catalog.h"
+#include "families/cogagent/cogagent.h"
+#include "families/common/vision.h"
 #include "schema/family.h"
 
 static void test_table__a_family_stands_at_its_number(void **state)
@@ -68,12 +71,50 @@ static void test_towers__each_has_its_own_size(void **state)
     assert_int_equal(sheaf__image_experts(&c), 0);
 }
 
+/* Blocks by their numbers, not by how many names come last; none leave what was said. */
+static void test_towers__blocks_are_counted_by_name(void **state)
+{
+    static const int blocks[] = { 0, 10, 9 };
+    sheaf_config config = { .encoder = { .layers = 5 } };
+    sheaf_catalog *c = NULL;
+    CHECK_OK(sheaf__catalog_new(&c, NULL, "tower"));
+    sheaf__cogagent_sizes(&config, c);
+    assert_int_equal(config.encoder.layers, 5);
+    for (size_t i = 0; i < ARRAY_LEN(blocks); i++) {
+        char name[80];
+        sheaf_logical *t;
+        snprintf(name, sizeof name, "mixins.encoder.vit.model.blocks.%d.mlp.w2.weight", blocks[i]);
+        CHECK_OK(sheaf__catalog_tensor(&t, c, name, SHEAF_F32, 1, (int64_t[]){ 4 }));
+    }
+    sheaf__cogagent_sizes(&config, c);
+    assert_int_equal(config.encoder.layers, 11);
+    sheaf__catalog_free(c);
+}
+
+static void test_towers__a_square_table_is_advised(void **state)
+{
+    static const struct {
+        int64_t rows;
+        const char *advice;
+    } cases[] = { { -1, "" }, { 0, "" }, { 5, "" }, { 1, "1 x 1 places" }, { 16, "4 x 4 places" } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_status *st =
+            sheaf__advise_grid(sheaf_fail(SHEAF_E_LAYOUT, "table"), cases[i].rows, "size", 14);
+        assert_true(*cases[i].advice == '\0'
+                        ? *sheaf_status_try(st) == '\0'
+                        : strstr(sheaf_status_try(st), cases[i].advice) != NULL);
+        sheaf_status_free(st);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table__a_family_stands_at_its_number),
         cmocka_unit_test(test_descriptor__says_what_others_ask),
         cmocka_unit_test(test_towers__each_has_its_own_size),
+        cmocka_unit_test(test_towers__blocks_are_counted_by_name),
+        cmocka_unit_test(test_towers__a_square_table_is_advised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

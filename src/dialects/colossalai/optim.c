@@ -76,11 +76,6 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
 
 /* ---- names ---- */
 
-static bool decays(const sheaf_safetensors_spec *s)
-{
-    return s->ndim > 1 && !sheaf__ends_with(s->name, ".bias");
-}
-
 typedef enum order { ONE_GROUP, DECAYED_FIRST, DECAYED_LAST, ORDERS } order;
 static const char *const order_text[] = { "one group in the model's order",
                                           "first the decayed group, then norms and biases",
@@ -94,7 +89,7 @@ static bool arrange(reading *r, order how)
         for (int64_t i = 0; i < r->count; i++) {
             const bool now = how == ONE_GROUP
                                  ? pass == 0
-                                 : decays(&r->spec[i]) == ((how == DECAYED_FIRST) == (pass == 0));
+                                 : (r->spec[i].ndim > 1) == ((how == DECAYED_FIRST) == (pass == 0));
             if (now)
                 r->at[n++] = i;
             first += now && pass == 0;

@@ -146,11 +146,103 @@ static void test_optimizer__groups_count_from_0(void **state)
     sheaf__catalog_free(c);
 }
 
+/* ---- with the model's config ---- */
+
+static const char config[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 8, "
+    "\"intermediate_size\": 11, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "
+    "\"num_hidden_layers\": 1, \"vocab_size\": 13, \"max_position_embeddings\": 64, "
+    "\"rms_norm_eps\": 1e-05, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}";
+/* embed_tokens, then q, k, v, o, gate, up, down, two norms, the last norm, lm_head */
+static const int64_t shapes[][2] = {
+    { 13, 8 }, { 8, 8 },  { 8, 8 }, { 8, 8 }, { 8, 8 }, { 11, 8 },
+    { 11, 8 }, { 8, 11 }, { 8 },    { 8 },    { 8 },    { 13, 8 }
+};
+enum { ALL = ARRAY_LEN(shapes), NORMS = 3 };
+
+/* Moments of the whole model in the order of `id`, tables with so many rows and columns, in groups
+ * of these sizes. */
+static sheaf_catalog *read_named(const int *id, const int *groups, int64_t rows, int64_t columns)
+{
+    char dir[400], path[600];
+    snprintf(dir, sizeof dir, "%s/named", scratch.dir);
+    CHECK_OK(sheaf__remove_tree(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    snprintf(path, sizeof path, "%s/config.json", scratch.dir);
+    put(path, config);
+    made_file *f = made_begin(), *g = made_begin();
+    g->root = sheaf__pickle_make(g->doc, SHEAF_PICKLE_LIST);
+    for (int i = 0; i < ALL; i++) {
+        const bool table = id[i] == 0 || id[i] == ALL - 1;
+        const int64_t shape[2] = { table ? rows : shapes[id[i]][0],
+                                   table ? columns : shapes[id[i]][1] };
+        sheaf_pickle *state = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
+        for (int k = 0; k < 2; k++)
+            sheaf__pickle_set(f->doc, state, k == 0 ? "exp_avg" : "exp_avg_sq",
+                              made_put(f, SHEAF_F32, shape[1] > 0 ? 2 : 1, shape,
+                                       calloc((size_t)(shape[0] * (shape[1] + 1)), 4)));
+        assert_true(sheaf__pickle_push(f->doc, f->root, sheaf__pickle_make_int(f->doc, i), state));
+    }
+    for (int n = 0, i = 0; groups[n] > 0; n++) {
+        sheaf_pickle *group = sheaf__pickle_make(g->doc, SHEAF_PICKLE_DICT),
+                     *params = made_set(g, group, "params", SHEAF_PICKLE_LIST);
+        for (const int end = i + groups[n]; i < end; i++)
+            sheaf__pickle_append(g->doc, params, sheaf__pickle_make_int(g->doc, i));
+        sheaf__pickle_append(g->doc, g->root, group);
+    }
+    snprintf(path, sizeof path, "%s/pytorch_optim-00001.bin", dir);
+    made_write(f, path);
+    snprintf(path, sizeof path, "%s/pytorch_optim_group.bin", dir);
+    made_write(g, path);
+    snprintf(path, sizeof path, "%s/config.json", scratch.dir);
+    return read_made(&sheaf__dialect_colossalai, dir, path);
+}
+
+static void test_names__follow_from_groups_and_shapes(void **state)
+{
+    static const int plain[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 },
+                     decayed[] = { 0, 1, 2, 3, 4, 5, 6, 7, 11, 8, 9, 10 },
+                     last[] = { 8, 9, 10, 0, 1, 2, 3, 4, 5, 6, 7, 11 };
+    static const struct {
+        const int *id;
+        int groups[4];
+        int64_t rows, columns;
+        const char *order; /* NULL: none fits */
+    } cases[] = {
+        { plain, { ALL }, 13, 8, "one group in the model's order" },
+        { decayed, { ALL - NORMS, NORMS }, 13, 8, "first the decayed group" },
+        { last, { NORMS, ALL - NORMS }, 13, 8, "first norms and biases" },
+        { decayed, { ALL - NORMS, NORMS - 1, 1 }, 13, 8, NULL },
+        { decayed, { ALL - NORMS - 1, NORMS + 1 }, 13, 8, NULL },
+        { plain, { ALL - 1, 1 }, 13, 8, NULL },
+        { decayed, { ALL }, 13, 8, NULL },
+        { plain, { ALL }, 64, 8, "one group in the model's order" }, /* rows that pad */
+        { plain, { ALL }, 13, 9, NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_catalog *c =
+            read_named(cases[i].id, cases[i].groups, cases[i].rows, cases[i].columns);
+        const sheaf_logical *t = sheaf__catalog_find(c, "exp_avg.lm_head.weight");
+        if (cases[i].order == NULL) {
+            CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "shapes that fit in no order");
+            assert_null(t);
+        } else {
+            CHECK_SOUND(c);
+            CHECK_FINDING(c, SHEAF_NOTE, "inferred", cases[i].order);
+            assert_true(t != NULL && t->told.shape[0] == 13);
+            assert_true((finding(c, SHEAF_WARNING, "padded", "51 of them") != NULL) ==
+                        (cases[i].rows == 64));
+        }
+        sheaf__catalog_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_optimizer__steps_are_whole_and_alike),
         cmocka_unit_test(test_optimizer__its_step_comes_before_the_runs),
+        cmocka_unit_test(test_names__follow_from_groups_and_shapes),
         cmocka_unit_test(test_optimizer__groups_count_from_0),
         cmocka_unit_test(test_optimizer__without_a_config_groups_and_index_tell),
     };

@@ -114,12 +114,6 @@ static bool megatron_is(const char *path)
 
 /* ---- files ---- */
 
-static int by_place(const void *a, const void *b)
-{
-    const part *p = a, *q = b;
-    return p->pp != q->pp ? p->pp - q->pp : p->tp - q->tp;
-}
-
 /* *path: the file with the model in the folder `name`, or where it should be. *moments: there is
  * none, but an optimizer's part. */
 static sheaf_status *model_file(char **path, bool *moments, const reading *r, const char *name)
@@ -165,15 +159,14 @@ static sheaf_status *find_parts(reading *r)
             r->part[r->nparts++] = p;
             continue;
         }
-        r->optimizer = r->optimizer || moments;
-        if (st == NULL && !moments)
+        if (moments)
+            r->optimizer = true;
+        else if (st == NULL)
             st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "",
                                      "a model without experts", "a part of expert parallelism", "");
         free(p.path);
     }
     sheaf__names_free(names, n);
-    if (r->nparts > 1)
-        qsort(r->part, (size_t)r->nparts, sizeof *r->part, by_place);
     return st;
 }
 
@@ -453,12 +446,11 @@ static sheaf_status *count_layers(reading *r)
             *n = -1;
             for (int t = 0; t < r->tp; t++) {
                 const part *p = part_of(r, t, s);
-                if (p != NULL && p->torch != NULL && chunk_of(p, v) != NULL) {
-                    *n = *n < 0 ? 0 : *n;
-                    sheaf_status *st = walk(r, p, chunk_of(p, v), "", 0, count_layer, n);
-                    if (st != NULL)
-                        return st;
-                }
+                sheaf_status *st = p != NULL && p->torch != NULL
+                                       ? walk(r, p, chunk_of(p, v), "", 0, count_layer, n)
+                                       : NULL;
+                if (st != NULL)
+                    return st;
             }
             unknown += *n < 0;
             sum += *n > 0 ? *n : 0;

@@ -223,13 +223,10 @@ static sheaf_status *read_numbers(sheaf__sat_folder *f)
     sheaf_status *st = sheaf__json_load(&object, f->config);
     if (st != NULL)
         return only_memory(st);
-    const json_t *vocab = json_object_get(object, "vocab_size"),
-                 *ways = json_object_get(object, "model_parallel_size");
-    if (json_is_integer(vocab) && json_integer_value(vocab) > 0)
-        f->vocab = json_integer_value(vocab);
-    if (json_is_integer(ways) && json_integer_value(ways) > 0 &&
-        json_integer_value(ways) <= SHEAF_SAT_MOST_RANKS)
-        f->ways = json_integer_value(ways);
+    const int64_t vocab = json_integer_value(json_object_get(object, "vocab_size")),
+                  ways = json_integer_value(json_object_get(object, "model_parallel_size"));
+    f->vocab = vocab < 0 ? 0 : vocab;
+    f->ways = ways < 0 || ways > SHEAF_SAT_MOST_RANKS ? 0 : ways;
     json_decref(object);
     return NULL;
 }
@@ -458,33 +455,14 @@ static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char 
     return st;
 }
 
-/* "dir/" and "dir" are one. */
-static sheaf_status *without_slash(char **out, const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    *out = strndup(path, n);
-    return *out != NULL ? NULL : sheaf__no_memory(path);
-}
-
 sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *c, const char *path,
                               const char *const *also)
 {
     const bool several = also != NULL && also[0] != NULL;
-    char *plain = NULL;
     *set = (sheaf__sat_set){ .anchor = -1, .named = several };
-    sheaf_status *st = without_slash(&plain, path);
-    if (st == NULL)
-        st = add_path(set, c, plain, several);
-    free(plain);
-    for (int i = 0; several && st == NULL && also[i] != NULL; i++) {
-        plain = NULL;
-        st = without_slash(&plain, also[i]);
-        if (st == NULL)
-            st = add_path(set, c, plain, true);
-        free(plain);
-    }
+    sheaf_status *st = add_path(set, c, path, several);
+    for (int i = 0; several && st == NULL && also[i] != NULL; i++)
+        st = add_path(set, c, also[i], true);
     if (st == NULL && set->nparts == 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                                         "parts of a SAT checkpoint"),

@@ -37,9 +37,8 @@ static bool table_is_copied(const reading *r, const char *name, int64_t rows)
                     ? head->shape[0] * r->set->ways
                     : 0;
     }
-    if (vocab > 0 && rows == vocab)
-        return true;
-    return rows < LEAST_SPLIT_VOCAB / r->set->ways && !(vocab > 0 && rows == vocab / r->set->ways);
+    return rows == vocab ||
+           (rows < LEAST_SPLIT_VOCAB / r->set->ways && rows != vocab / r->set->ways);
 }
 
 /* Are the factors of all parts the same? They are small: read whole. */

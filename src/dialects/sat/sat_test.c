@@ -199,6 +199,10 @@ static void test_read__joins_folders_whose_clocks_differ(void **state)
             equals(path, &m.source);
         }
         equals(at("runs"), &m.source);
+        sheaf_catalog *c = sat_read_at(at("runs")); /* in order of ranks, not of clocks */
+        assert_non_null(strstr(c->file[0].path, "mp_rank_00"));
+        assert_non_null(strstr(c->file[3].path, "mp_rank_03"));
+        sheaf__catalog_free(c);
         char was[500];
         assert_non_null(getcwd(was, sizeof was));
         assert_int_equal(chdir(at(pairs[i][0])), 0);
@@ -802,6 +806,44 @@ static void test_config__contradictions_are_found(void **state)
     made_release(&m);
 }
 
+/* As many ranks and parts as there may be, and one more. (Files that are empty are no parts that
+ * could be read.) */
+static void test_limits__ranks_and_parts(void **state)
+{
+    const char *also[5] = { NULL };
+    char path[600];
+    put(at("empty"), "");
+    CHECK_OK(sheaf__make_dirs(at("wide"), NULL));
+    put(at("wide/mp_rank_00_model_states.pt"), "");
+    for (int more = 0; more < 2; more++) {
+        put(at("wide/model_config.json"),
+            more ? "{\"model_parallel_size\": 1025}" : "{\"model_parallel_size\": 1024}");
+        sheaf_catalog *c = sat_read_at(at("wide"));
+        const sheaf_finding *f = c->nfindings > 1 ? &c->finding[16] : NULL;
+        assert_true(more ? finding(c, "missing") == NULL
+                         : f != NULL && strcmp(f->found, "1007 more parts") == 0);
+        sheaf__catalog_free(c);
+    }
+    for (int i = 0; i < 4 * 1024; i++) {
+        snprintf(path, sizeof path, "%s/many-%d", at("."), i / 1024);
+        if (i % 1024 == 0) {
+            CHECK_OK(sheaf__make_dirs(path, NULL));
+            also[i / 1024] = strdup(path);
+        }
+        snprintf(path + strlen(path), 40, "/mp_rank_%02d_model_states.pt", i % 1024);
+        assert_int_equal(link(at("empty"), path), 0);
+    }
+    const sheaf_dialect_hints hints = { .also = also + 1 };
+    sheaf_catalog *c = NULL;
+    CHECK_OK(sheaf__dialect_sat.read(&c, also[0], &hints));
+    sheaf__catalog_free(c);
+    const char *const first[] = { also[0], also[1], also[2], also[3], NULL };
+    CHECK_FAILS(sheaf__dialect_sat.read(&c, at("wide"), &(sheaf_dialect_hints){ .also = first }),
+                SHEAF_E_UNSUPPORTED, "at most 4096 parts");
+    for (int i = 0; i < 4; i++)
+        free((char *)also[i]);
+}
+
 /* The sizes of the tower are upstream's code's business: files need not state them. */
 static void test_tower__is_described_by_its_tensors(void **state)
 {
@@ -852,6 +894,11 @@ static void test_latest__is_followed_and_doubted(void **state)
     c = sat_read_at(at("zero"));
     want_defects(c, 0);
     assert_int_equal(c->step, 0);
+    sheaf__catalog_free(c);
+    CHECK_OK(sheaf__rename(at("save/9"), at("zero/00"), NULL)); /* of two of one step the first */
+    CHECK_OK(sheaf__remove_tree(at("zero/latest"), NULL));
+    c = sat_read_at(at("zero"));
+    assert_non_null(strstr(finding(c, "inferred")->found, "step 0 is the greatest"));
     sheaf__catalog_free(c);
     put(at("save/latest"), "40");
     c = sat_read_at(at("save"));
@@ -1104,6 +1151,7 @@ int main(void)
         cmocka_unit_test(test_class__sees_a_tower_that_was_lost),
         cmocka_unit_test(test_config__what_is_not_named_is_counted),
         cmocka_unit_test(test_config__contradictions_are_found),
+        cmocka_unit_test(test_limits__ranks_and_parts),
         cmocka_unit_test(test_tower__is_described_by_its_tensors),
         cmocka_unit_test(test_latest__is_followed_and_doubted),
         cmocka_unit_test(test_read__looks_at_what_the_writer_says),
