@@ -45,6 +45,10 @@ static bool is_hub_name(const char *path)
         strspn(slash + 1, HUB_LETTERS) < strlen(slash + 1) ||
         strspn(path, HUB_LETTERS) < (size_t)(slash - path))
         return false;
+    static const char *const ours[] = { "adapter", "model", "checkpoints" }; /* of a run */
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (strcmp(slash + 1, ours[i]) == 0)
+            return false;
     char *org = strndup(path, (size_t)(slash - path));
     const bool here = org == NULL || sheaf__path_kind(org) != SHEAF_PATH_NONE;
     free(org);

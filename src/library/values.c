@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text.h"
 #include "library/settings.h"
@@ -127,11 +128,14 @@ static const char *whole_name(const char *text)
 {
     static const char *const names[][2] = { { "bf16", "bfloat16" },
                                             { "fp16", "float16" },
-                                            { "fp32", "float32" } };
+                                            { "half", "float16" },
+                                            { "fp32", "float32" },
+                                            { "float", "float32" } };
+    const char *name = strncmp(text, "torch.", 6) == 0 ? text + 6 : text;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i][0], text) == 0)
+        if (strcasecmp(names[i][0], name) == 0)
             return names[i][1];
-    return text;
+    return name;
 }
 
 static sheaf_status *set_choice(const sheaf__setting *o, const char *text, const char *from)

@@ -115,7 +115,9 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
         st = sheaf_fail(SHEAF_E_IO, "%s", how->model);
         sheaf_expected(st, "a model folder");
         sheaf_found(st, "nothing there");
-        return sheaf__path_hub(sheaf_try_this(st, "check the path given to --model"), how->model);
+        return sheaf__path_hub(
+            sheaf_try_this(st, "check the path given to --model; sheaf downloads nothing"),
+            how->model);
     }
     st = sheaf__open(catalog, how->model, &hints);
     return st == NULL && !given ? sheaf__open_config(&o->config, *catalog) : st;
@@ -258,7 +260,7 @@ sheaf_status *sheaf__adapter_print(char out[33], const char *model, const char *
                                    const sheaf_events *events)
 {
     sheaf_status *st = sheaf_peft_base_print(out, adapter);
-    if (st == NULL && out[0] == '\0')
+    if (st == NULL && out[0] == '\0' && sheaf__path_kind(adapter) != SHEAF_PATH_NONE)
         sheaf_note(events,
                    "%s: it carries no fingerprint of its base, so whether that is %s is not known",
                    adapter, model);

@@ -120,6 +120,8 @@ for address in https://huggingface.co/ hf://; do
     runs "its address, $address" 3 "$hub" chat ${address}some-org/Model-0.5B
 done
 runs "nor is one of another kind" 3 'some-org/hosts: cannot open for reading +found: +No such file or directory $' train --recipe some-org/hosts
+runs "an old name of one has no owner" 3 'try: +check the path given to --model; sheaf downloads nothing $' chat gpt2
+runs "the folder of a run is no such name" 3 '^sheaf: run9/adapter +expected: +an adapter: .*try: +check the path; a run of method lora' merge bytes run9/adapter none
 runs "a file that is not there is no such name" 3 'nothing.jsonl: cannot open for reading +found: +No such file or directory $' eval bytes --data nowhere/nothing.jsonl
 
 # A model as first word; a list with spaces.
@@ -137,6 +139,9 @@ runs "with commas they are one list" 0 '"trained":14336,' train --out spaced --l
 runs "also --train" 0 '"trained":' train --out head --method head --train 'model.norm.weight, lm_head.weight' bytes --data pairs.jsonl --steps 1 --json
 
 # Short names.
+for name in "BF16 bfloat16" "half float16" "float float32" "torch.float16 float16"; do
+    runs "plan --dtype ${name% *}" 0 "${name#* }" plan bytes --dtype "${name% *}"
+done
 for name in "bf16 bfloat16" "fp16 float16" "fp32 float32"; do
     runs "--dtype ${name% *}" 0 "${name#* }" plan bytes --dtype "${name% *}"
     runs "convert --dtype ${name% *}" 0 . convert bytes "to-${name% *}" --to hf --dtype "${name% *}"
