@@ -265,8 +265,6 @@ sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
 sheaf_status *sheaf__answering_begin(sheaf__answering *w)
 {
     const sheaf__asking *a = w->a;
-    for (int64_t i = 0; i < w->count; i++)
-        w->out[i] = NULL;
     if (a->max_new > INT64_MAX / 64 / (a->best + 1) / w->count)
         return sheaf_fail(SHEAF_E_MEMORY, "%lld answers of %lld tokens", (long long)w->count,
                           (long long)a->max_new);

@@ -80,7 +80,8 @@ typedef struct sheaf__answering {
     const sheaf__asking *a;
     const sheaf__prompt *prompt; /* [count] */
     int64_t count;
-    sheaf_answer **out;         /* [count]; the caller's to free, also after a failure */
+    sheaf_answer **out;         /* [count], NULL at first; the caller's to free, also after a
+                                   failure */
     sheaf_model *m;             /* whose ranks keep what they read; NULL: nothing is kept */
     sheaf__continuation *first; /* [count] of the first rank */
     sheaf__spoken *spoken;      /* [count] of it */
