@@ -662,6 +662,11 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
     st = sheaf_fail(SHEAF_E_LAYOUT, "%d tensor%s of the adapter", n, n == 1 ? "" : "s");
     sheaf_expected(st, "tensors that adapter_config.json and this base model ask for");
     sheaf_found(st, "%s%s", foreign.at != NULL ? foreign.at : "", n > 8 ? ", ..." : "");
+    const bool tie =
+        lora->options.keep_tie && foreign.at != NULL && strstr(foreign.at, "lm_head.") != NULL;
     sheaf__text_release(&foreign);
-    return sheaf_try_this(st, "the base model this adapter was made for");
+    return sheaf_try_this(
+        st,
+        tie ? "LoRA on a table that stays tied (ensure_weight_tying) is merged, not run: sheaf merge BASE ADAPTER MERGED, then MERGED without the adapter"
+            : "the base model this adapter was made for");
 }

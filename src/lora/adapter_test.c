@@ -531,6 +531,10 @@ static void test_check__every_way_a_file_can_be_another(void **state)
         "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight", SHEAF_F32, 2, { 8, 8 }
     };
     CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "layers.9");
+    lora->options.keep_tie =
+        true; /* LoRA on a table that stays tied: PEFT writes it under both names */
+    f.entry[f.n - 1].name = "base_model.model.lm_head.lora_embedding_A";
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "sheaf merge BASE ADAPTER");
     f = fake_of(lora);
     f.entry[0].shape[1] = 48;
     CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT,

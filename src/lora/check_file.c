@@ -474,30 +474,43 @@ static sheaf_status *check_target(const checking *x, const char *item)
     return tell(x, "missing", item, st);
 }
 
-/* Has the place before the module of `name`, in layer `to`, an adapted module of its own? */
-static bool has_siblings(sheaf_source *adapter, const char *name, const char *number, int64_t to)
+enum { DIRECT = 1, FURTHER_IN = 2 };
+
+/* What is adapted in the place before the module of `name`, in that layer: modules of the place
+ * itself, and of modules in it. */
+static int siblings(sheaf_source *adapter, const char *name, const char *number, int64_t layer)
 {
     const char *path, *rest = number + strspn(number, "0123456789");
     size_t length;
     char *place = NULL;
-    bool met = false;
+    int kinds = 0;
     sheaf__lora_part(&path, &length, name);
     const char *end = path + length;
     while (end > rest && end[-1] != '.')
         end--;
-    if (asprintf(&place, "%.*s%" PRId64 "%.*s", (int)(number - name), name, to, (int)(end - rest),
-                 rest) < 0)
-        return false;
+    if (asprintf(&place, "%.*s%" PRId64 "%.*s", (int)(number - name), name, layer,
+                 (int)(end - rest), rest) < 0)
+        return 0;
     const size_t n = strlen(place);
-    for (int64_t i = first_from(adapter, place); i < adapter->count(adapter) && !met; i++) {
+    for (int64_t i = first_from(adapter, place); i < adapter->count(adapter); i++) {
         const char *other = adapter->entry(adapter, i)->name;
         if (strncmp(other, place, n) != 0)
             break;
-        met = sheaf__lora_part(&path, &length, other) == SHEAF_PART_A &&
-              memchr(other + n, '.', (size_t)(path + length - (other + n))) == NULL;
+        if (sheaf__lora_part(&path, &length, other) == SHEAF_PART_A)
+            kinds |= memchr(other + n, '.', (size_t)(path + length - (other + n))) == NULL
+                         ? DIRECT
+                         : FURTHER_IN;
     }
     free(place);
-    return met;
+    return kinds;
+}
+
+/* A place that holds experts in one of the layers alone is of another kind there. */
+static bool alike(sheaf_source *adapter, const char *name, const char *number, int64_t to)
+{
+    const int here = siblings(adapter, name, number, strtoll(number, NULL, 10)),
+              there = siblings(adapter, name, number, to);
+    return (there & DIRECT) != 0 && (here & FURTHER_IN) == (there & FURTHER_IN);
 }
 
 static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry *e, int64_t to)
@@ -507,7 +520,7 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
     char *other = NULL;
     bool yes = false;
     if (in_layer(x->adapter, e->name, number, to) != NULL ||
-        !has_siblings(x->adapter, e->name, number, to))
+        !alike(x->adapter, e->name, number, to))
         return NULL;
     if (asprintf(&other, "%.*s%" PRId64 "%s", (int)(number - e->name), e->name, to,
                  number + strspn(number, "0123456789")) < 0)

@@ -479,6 +479,8 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
     sheaf_source *source = adapter->source;
     const int64_t n = source->count(source);
     sheaf_status *st = sheaf__merge_settle_names(&m, events);
+    for (int64_t i = 0; i < n && !m.experts; i++)
+        m.experts = strstr(source->entry(source, i)->name, ".experts.") != NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = match_whole(&m, source->entry(source, i));
     for (int64_t i = 0; i < n && st == NULL; i++)

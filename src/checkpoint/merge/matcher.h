@@ -27,6 +27,7 @@ typedef struct sheaf__matcher {
     sheaf_renames *renames; /* that made them; the adapter's names may be older than they, too */
     bool old_names;         /* some are */
     bool leaves_named;      /* sheaf__lora_leaves_named() */
+    bool experts;           /* the adapter has LoRA on experts */
     sheaf_text lost;        /* tensors without a place */
     int nlost;
     char packed[256]; /* of a quantized base: the first tensor that stands where a weight is wanted;

@@ -180,7 +180,9 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
     } else if (!lacks && strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
         sheaf_hit hit;
         st = sheaf__lora_hit(&hit, o, module);
-        if (st == NULL && hit == SHEAF_HIT_TARGET && step_of(t, m->number) == NULL)
+        /* transformers 5 holds the experts as bare parameters, which no target_modules reach */
+        const bool fused = !m->experts && strstr(name, ".experts.") != NULL;
+        if (st == NULL && hit == SHEAF_HIT_TARGET && !fused && step_of(t, m->number) == NULL)
             st = sheaf_lora_missing(name, (size_t)(dot - name), ".lora_A.weight");
     }
     free(module);

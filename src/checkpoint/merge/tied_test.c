@@ -277,6 +277,30 @@ static void test_layers__behind_the_last_need_no_factors(void **state)
     }
 }
 
+/* Nor are the experts, where transformers holds them as bare parameters: then none has factors. */
+static void test_layers__experts_need_none_or_all(void **state)
+{
+    static const thing base[] = {
+        { "model.layers.0.mlp.up.weight", SHEAF_F32, 2, { 4, 4 } },
+        { "model.layers.1.mlp.experts.0.up.weight", SHEAF_F32, 2, { 4, 4 } },
+        { "model.layers.1.mlp.experts.1.up.weight", SHEAF_F32, 2, { 4, 4 } }
+    };
+    static const thing mine[] = {
+        { P "model.layers.0.mlp.up.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+        { P "model.layers.0.mlp.up.lora_B.weight", SHEAF_F32, 2, { 4, 2 } },
+        { P "model.layers.1.mlp.experts.0.up.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+        { P "model.layers.1.mlp.experts.0.up.lora_B.weight", SHEAF_F32, 2, { 4, 2 } }
+    };
+    sheaf_merge_report report;
+    write_folder(at("base"), "model.safetensors", "config.json", "{\"model_type\": \"odd\"}", base,
+                 3);
+    write_adapter(at("one"), LORA "\"target_modules\": [\"up\"]}", mine, 2);
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    write_adapter(at("two"), LORA "\"target_modules\": [\"up\"]}", mine, 4);
+    CHECK_FAILS(merge(at("base"), at("two"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT,
+                "experts.1.up.lora_A.weight");
+}
+
 /* Every row is one that the code can read: groups of names, none of which is in two. */
 static void test_ties__the_table_is_well_formed(void **state)
 {
@@ -299,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_tied__every_name_has_its_own_values),
         cmocka_unit_test(test_tied__what_is_not_known_is_refused),
         cmocka_unit_test(test_layers__behind_the_last_need_no_factors),
+        cmocka_unit_test(test_layers__experts_need_none_or_all),
         cmocka_unit_test(test_ties__the_table_is_well_formed),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
