@@ -495,6 +495,9 @@ static void test_safetensors__positions_that_restart_are_records_apart(void **st
     assert_int_equal(p[12], 0);
     assert_non_null(strstr(said, "1 labels stand where position_ids restart")); /* not "rows of" */
     sheaf_data_close(data);
+    const sheaf_config shorter = { .vocab = 100, .pad = 3, .bos = -1, .max_position = 2 };
+    CHECK_FAILS(sheaf_data_open(&data, tensors_file(list, 3), &(sheaf_data_options){ &shorter }),
+                SHEAF_E_DATA, "row 2");
     CHECK_FAILS(sheaf_data_open(&data, tensors_file(list, 4), &options), SHEAF_E_DATA,
                 "'position_ids': row 1, position 3 | more than 1, the one before it: only "
                 "without attention_mask records of one row are kept apart | 0 | leave");

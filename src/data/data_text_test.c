@@ -657,11 +657,15 @@ static void test_fields__are_read_by_the_names_given(void **state)
         { "dialog=conversations,speaker=from,text=value",
           "{\"dialog\": [{\"speaker\": \"human\", \"text\": \"Q\"}, {\"speaker\": \"gpt\", \"text\": \"A\"}]}",
           "Q", "A" },
+        { "said=content", /* of entries: the record has both */
+          "{\"said\": 1, \"content\": 2, \"messages\": [{\"role\": \"user\", \"said\": \"Q\"}, "
+          "{\"role\": \"assistant\", \"said\": \"A\"}]}",
+          "Q", "A" },
         { "", "{\"prompt\": \"Q\", \"completion\": \"A\"}", "Q", "A" },
     };
-    static const char *const bad[] = { "question",         "=prompt",   "question=",
-                                       "question=prompts", "a=prompt,", "a=prompt,b=prompt",
-                                       ",a=prompt" };
+    static const char *const bad[] = { "question",         "=prompt",        "question=",
+                                       "question=prompts", "a=prompt,",      "a=prompt,b=prompt",
+                                       ",a=prompt",        "a=prompt,a=text" };
     sheaf__fields fields;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         sheaf__text_record r;

@@ -140,6 +140,7 @@ static void test_folder__labels_beside_images_are_the_records(void **state)
                                           "sft/one",
                                           "sft/one/images",
                                           "sft/one/labels",
+                                          "sft/one/labels_zh",
                                           "sft/two",
                                           "sft/two/images",
                                           "sft/two/labels_en",
@@ -153,6 +154,7 @@ static void test_folder__labels_beside_images_are_the_records(void **state)
     put(at("sft/one/images/1.jpg"), "");
     put(at("sft/one/images/2.x.png"), "");
     put(at("sft/one/labels/1.json"), TALK);
+    put(at("sft/one/labels_zh/9.json"), TALK); /* beside labels: not read */
     put(at("sft/one/labels/2.x.json"),
         "{\"captions\": [{\"role\": \"caption\", \"content\": \"C\"}]}");
     put(at("sft/two/images/sub/3.jpg"), "");

@@ -834,6 +834,11 @@ static void test_compose__the_mark_of_a_picture_is_no_text(void **state)
     CHECK_OK(sheaf__compose(&s, &record, &options));
     assert_int_equal(s.context, 1 + 6 + 2);
     sheaf__sequence_release(&s);
+    static const sheaf__turn later[] = { { "a", "b" }, { "<image>c", NULL } };
+    record = (sheaf__record){ .image = "x.jpg", .turn = later, .turns = 2 };
+    options.version = SHEAF__CHAT_OLD;
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA,
+                "question 2 | '<image>' once, in the first question");
 }
 
 int main(void)
