@@ -233,11 +233,46 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
     }
 }
 
+/* Factors of two ranks, with a bias and magnitudes: the config that is made says so. */
+static void test_convert__the_made_config_says_what_the_tensors_are(void **state)
+{
+    static const float x[4] = { 1, 2, 3, 4 };
+    static const sheaf_safetensors_spec spec[] = {
+        { "a.k.base_layer.weight", SHEAF_F32, 2, { 2, 2 } },
+        { "a.k.lora_A.default.weight", SHEAF_F32, 2, { 1, 2 } },
+        { "a.k.lora_B.default.weight", SHEAF_F32, 2, { 2, 1 } },
+        { "a.v.base_layer.weight", SHEAF_F32, 2, { 2, 2 } },
+        { "a.v.lora_A.default.weight", SHEAF_F32, 2, { 2, 2 } },
+        { "a.v.lora_B.default.bias", SHEAF_F32, 1, { 2 } },
+        { "a.v.lora_B.default.weight", SHEAF_F32, 2, { 2, 2 } },
+        { "a.v.lora_magnitude_vector.default.weight", SHEAF_F32, 1, { 2 } },
+    };
+    static const char *const says[] = { "\"target_modules\": [\"a.k\", \"a.v\"]",
+                                        "\"rank_pattern\": {\"a.v\": 2}", "\"use_dora\": true",
+                                        "\"lora_bias\": true" };
+    const int n = ARRAY_LEN(spec);
+    sheaf_safetensors_writer *w = NULL;
+    sheaf_convert_report r;
+    CHECK_OK(sheaf__make_dirs(at("two"), NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, n, NULL, 0, NULL));
+    for (int i = 0; i < n; i++)
+        CHECK_OK(sheaf__safetensors_write(
+            w, i, 0, x, 4 * spec[i].shape[0] * (spec[i].ndim > 1 ? spec[i].shape[1] : 1)));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    const sheaf_convert_options how = {
+        .src = at("two"), .dst = at("made"), .to = "peft", .lora_alpha = 7.5, .step = -1
+    };
+    CHECK_OK(sheaf_convert(&r, &how));
+    for (size_t i = 0; i < ARRAY_LEN(says); i++)
+        check_config(at("made/adapter_config.json"), 1, says[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convert__base_and_adapter_come_out_of_a_whole_save),
         cmocka_unit_test(test_convert__what_is_no_single_adapter_is_refused),
+        cmocka_unit_test(test_convert__the_made_config_says_what_the_tensors_are),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -122,11 +122,15 @@ static bool stated_shape(int *ndim, int64_t *shape, const sheaf_pickle *shapes, 
     return false;
 }
 
-/* What ZeRO 3 left flat gets the shape that a model's file or the config says. False: none does
- * that fits. */
-static bool shape_of_flat(int *ndim, int64_t *shape, const ds_reading *r, const char *name,
-                          const sheaf_pickle_tensor *t)
+/* What ZeRO 3 left flat gets the shape that a model's file or the config says. *n: the elements of
+ * it, -1 where none does. */
+static sheaf_status *shape_of_flat(int *ndim, int64_t *shape, int64_t *n, const ds_reading *r,
+                                   const char *path, const char *name, const sheaf_pickle_tensor *t)
 {
+    char want[128], is[128];
+    *n = -1;
+    if (t->ndim != 1 || (t->shape[0] > 1 && t->stride[0] != 1))
+        return NULL;
     bool found = false;
     for (int64_t i = 0; i < r->nfiles && !found; i++)
         found = r->file[i].what == DS_MODEL && r->file[i].torch != NULL &&
@@ -140,11 +144,45 @@ static bool shape_of_flat(int *ndim, int64_t *shape, const ds_reading *r, const 
         *ndim = known->ndim;
         memcpy(shape, known->shape, (size_t)known->ndim * sizeof *shape);
     }
-    int64_t n = 1;
-    for (int k = 0; (found || known != NULL) && k < *ndim; k++)
-        if (__builtin_mul_overflow(n, shape[k], &n))
-            return false;
-    return (found || known != NULL) && n == t->shape[0];
+    if (!found && known == NULL)
+        return NULL;
+    *n = 1;
+    for (int k = 0; *n >= 0 && k < *ndim; k++)
+        if (__builtin_mul_overflow(*n, shape[k], n))
+            *n = -1;
+    return *n == t->shape[0] || !found /* a config is held against all tensors later */
+               ? NULL
+               : sheaf__catalog_note(
+                     r->catalog, SHEAF_DEFECT, "shape", path, name,
+                     sheaf__show_shape(want, *ndim, shape),
+                     sheaf__show_shape(is, t->ndim, t->shape),
+                     "copy the files of this parameter again from where the checkpoint was written");
+}
+
+/* `full`: the name with what stands before a moment's. */
+static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
+                               const sheaf_pickle_tensor *t, const char *path, const char *full,
+                               const char *name, int kind)
+{
+    sheaf_logical *out;
+    int file, ndim = 0;
+    int64_t n, shape[SHEAF_PICKLE_MAX_DIMS];
+    sheaf_status *st = sheaf__catalog_file(&file, r->catalog, path);
+    if (st == NULL)
+        st = shape_of_flat(&ndim, shape, &n, r, path, name, t);
+    if (st != NULL)
+        return st;
+    const bool flat = n == t->shape[0];
+    st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? ndim : t->ndim,
+                               flat ? shape : t->shape);
+    if (st != NULL)
+        return st;
+    const sheaf_piece p =
+        flat ? sheaf__piece_dense(file, -1, t->dtype, sheaf__torch_offset(torch, t), ndim, shape)
+             : sheaf__piece_of(file, -1, torch, t);
+    out->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
+    out->alone = !sheaf__is_vocabulary(name); /* a head may be tied to the table */
+    return sheaf__catalog_piece(r->catalog, out, &p);
 }
 
 /* zero/NAME/STATE.pt as a tensor; a missing file is a defect for the weights, nothing for
@@ -153,8 +191,6 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
 {
     char *path = NULL, *full = NULL;
     sheaf_torch *torch = NULL;
-    sheaf_logical *out;
-    int file;
     sheaf_status *st = NULL;
     if (asprintf(&path, "%s/%s.pt", dir, states[kind]) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
@@ -175,22 +211,7 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
         asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
-        st = sheaf__catalog_file(&file, r->catalog, path);
-    int ndim = 0;
-    int64_t shape[SHEAF_PICKLE_MAX_DIMS];
-    const bool flat = st == NULL && t->ndim == 1 && (t->shape[0] < 2 || t->stride[0] == 1) &&
-                      shape_of_flat(&ndim, shape, r, name, t);
-    if (st == NULL)
-        st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? ndim : t->ndim,
-                                   flat ? shape : t->shape);
-    if (st == NULL) {
-        const sheaf_piece p = flat ? sheaf__piece_dense(file, -1, t->dtype,
-                                                        sheaf__torch_offset(torch, t), ndim, shape)
-                                   : sheaf__piece_of(file, -1, torch, t);
-        out->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
-        out->alone = !sheaf__is_vocabulary(name); /* a head may be tied to the table */
-        st = sheaf__catalog_piece(r->catalog, out, &p);
-    }
+        st = add_state(r, torch, t, path, full, name, kind);
     st = sheaf__catalog_defect(r->catalog, path, st);
     if (st == NULL)
         st = check_kind(r, path, name, kind);
