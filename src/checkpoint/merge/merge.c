@@ -110,7 +110,7 @@ static sheaf_status *same_result(bool *same, merger *m, sheaf__merge_tensor *fir
 static sheaf_status *join_if_equal(merger *m)
 {
     sheaf__merge_plan *p = &m->plan;
-    bool same = true;
+    bool same = !p->tied_inside;
     sheaf_status *st = NULL;
     for (int i = 0; i < p->nties && same && st == NULL; i++)
         st = same_result(&same, m, sheaf__merge_find(p, p->tie[i].first),
@@ -458,6 +458,14 @@ static void tell_order(const merger *m)
                    sheaf__peft_cpu_name(r->cpu), unknown, odd->a->name, odd->rank);
 }
 
+/* transformers 4 has one module for them, or ties T5's head by the flag that stays. */
+static void warn_of_older(const merger *m)
+{
+    const sheaf__ties *ties = m->plan.ties;
+    if (m->report->untied && (ties->keeps_flag || strstr(ties->groups, "encoder.") != NULL))
+        sheaf_warn(m->events, "tied tensors differ now, which transformers 5 loads, and 4 may not");
+}
+
 static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_plan_open(&m->plan, o);
@@ -468,6 +476,7 @@ static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
     if (st == NULL)
         st = join_if_equal(m);
     m->report->untied = st == NULL && m->plan.nties > 0;
+    warn_of_older(m);
     if (st == NULL)
         st = sheaf__merge_plan_finish(&m->plan);
     int64_t chunks = 1;

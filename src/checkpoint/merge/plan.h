@@ -37,8 +37,9 @@ typedef struct sheaf__merge_plan {
     sheaf__ties own_ties;
     char *own_groups;
     bool said_yes, said_no; /* tie_word_embeddings, in any part of the config */
-    bool tied;              /* the base has tensors of several names */
-    int nties;              /* 0 also once all of them came out alike */
+    bool tied_inside; /* only a part says so: transformers 5 looks at the whole's, 4 at that */
+    bool tied;        /* the base has tensors of several names */
+    int nties;        /* 0 also once all of them came out alike */
     sheaf__merge_tie tie[SHEAF__TIES_MOST];
     int nmade;
     char *made_name[SHEAF__TIES_MOST];

@@ -337,6 +337,9 @@ sheaf_status *sheaf__merge_find_ties(sheaf__merge_plan *p, const json_t *config)
         return NULL;
     read_flags(&p->said_yes, &p->said_no, config);
     sheaf_status *st = take_row(p, config);
+    const json_t *at_top = json_object_get(config, flag_key);
+    p->tied_inside = p->said_yes && p->ties != NULL &&
+                     (at_top != NULL ? json_is_false(at_top) : !p->ties->unsaid);
     const char *at = p->ties != NULL ? p->ties->groups : "";
     for (int64_t i = 0; i < p->count && *at == '\0'; i++)
         p->tensor[i].table = sheaf__lora_is_table(p->tensor[i].name, p->tensor[i].ndim);

@@ -99,6 +99,23 @@ static const struct {
       10,
       { "language_model.model.embed_tokens.weight=mine", "language_model.lm_head.weight=base" },
       "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": false}" },
+    { "a tie that only a part of the config has: transformers 5 wants the head, 4 takes it",
+      CLASS("LlavaForConditionalGeneration",
+            "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": true}"),
+      { "language_model.model.embed_tokens.weight" },
+      LORA "\"target_modules\": [\"x\"]}",
+      { NULL },
+      10,
+      { "language_model.model.embed_tokens.weight=base", "language_model.lm_head.weight=base" },
+      "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": false}" },
+    { "PEFT's copies of a head and of its bias",
+      CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"),
+      { "model.embed_tokens.weight", "lm_head.weight", "lm_head.bias" },
+      LORA "\"target_modules\": [\"x\"]}",
+      { "lm_head.bias" },
+      10,
+      { "model.embed_tokens.weight=base", "lm_head.weight=own", "lm_head.bias=mine" },
+      "\"tie_word_embeddings\": false" },
     { "a vocabulary of 12 in a model of several parts",
       CLASS("LlavaForConditionalGeneration", "\"text_config\": {\"vocab_size\": 10}"),
       { "model.language_model.embed_tokens.weight" },
@@ -186,7 +203,7 @@ static void check_written(const char *written, const thing *base, const thing *m
     }
     if (strchr(written, '=') != NULL) {
         assert_int_equal(n, (new ? mine : base)->shape[0]);
-        assert_memory_equal(got, want, (size_t)n * 16);
+        assert_memory_equal(got, want, (size_t)n * (strstr(name, ".bias") != NULL ? 4 : 16));
     }
     free(got), free(want);
 }
@@ -200,6 +217,12 @@ static void check_config(const char *flag)
     if (strstr(text, flag) == NULL)
         fail_msg("no %s in %s", flag, text);
     free(text);
+}
+
+static void hear(void *context, const sheaf_event *event)
+{
+    *(bool *)context |=
+        event->kind == SHEAF_EVENT_WARNING && strstr(event->text, "transformers 5") != NULL;
 }
 
 static sheaf_status *merge_row(size_t i, const char *config, thing *base, thing *mine)
@@ -229,6 +252,35 @@ static void test_tied__every_name_has_its_own_values(void **state)
     }
 }
 
+/* transformers 4 has one module for BART's tables, and ties T5's head by a flag that stays. */
+static void test_tied__a_warning_where_transformers_4_ties_all_the_same(void **state)
+{
+    static const struct {
+        size_t row;
+        const char *config;
+        bool want;
+    } warned[] = {
+        { 0, CLASS("BartForConditionalGeneration", TIED), true },
+        { 1, CLASS("BartForConditionalGeneration", TIED), false }, /* all rows: still one tensor */
+        { 3, CLASS("T5ForConditionalGeneration", TIED), true },
+        { 5, CLASS("WhisperForConditionalGeneration", TIED), false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(warned); i++) {
+        thing base[MOST + 1], mine[MOST + 2];
+        bool heard = false;
+        sheaf_merge_report report;
+        CHECK_OK(merge_row(warned[i].row, warned[i].config, base, mine));
+        CHECK_OK(sheaf__remove_tree(at("out"), NULL));
+        CHECK_OK(sheaf_merge(&report,
+                             &(sheaf_merge_options){ .base = at("base"),
+                                                     .adapters = (const char *const[]){ at("one") },
+                                                     .nadapters = 1,
+                                                     .dst = at("out"),
+                                                     .events = &(sheaf_events){ hear, &heard } }));
+        assert_int_equal(heard, warned[i].want);
+    }
+}
+
 /* Classes of which it is not known what they tie, with BART's tensors. */
 static void test_tied__what_is_not_known_is_refused(void **state)
 {
@@ -250,6 +302,26 @@ static void test_tied__what_is_not_known_is_refused(void **state)
                     unknown[i].found);
         assert_int_equal(sheaf__path_kind(at("out")), SHEAF_PATH_NONE);
     }
+}
+
+/* PEFT writes both tensors of a head that LoRA changes, under its own names for them. */
+static void test_head__with_a_bias_takes_pefts_copies(void **state)
+{
+    static const thing base[] = { { "lm_head.bias", SHEAF_F32, 1, { 10 } },
+                                  { "lm_head.weight", SHEAF_F32, 2, { 10, 4 } } },
+                       mine[] = { { P "lm_head.base_layer.bias", SHEAF_F32, 1, { 10 } },
+                                  { P "lm_head.base_layer.weight", SHEAF_F32, 2, { 10, 4 } },
+                                  { P "lm_head.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+                                  { P "lm_head.lora_B.weight", SHEAF_F32, 2, { 10, 2 } } };
+    sheaf_merge_report report;
+    write_folder(at("base"), "model.safetensors", "config.json",
+                 CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"), base, 2);
+    write_adapter(at("one"), LORA "\"target_modules\": [\"lm_head\"]}", mine, 4);
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    float *got = result(at("out"), "lm_head.bias", NULL), *want = values(&mine[0], 1);
+    assert_memory_equal(got, want, 10 * sizeof *got);
+    free(got), free(want);
+    assert_int_equal(report.adapted, 1);
 }
 
 /* transformers leaves layers out that predict further tokens, so no adapter has them. */
@@ -321,7 +393,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tied__every_name_has_its_own_values),
+        cmocka_unit_test(test_tied__a_warning_where_transformers_4_ties_all_the_same),
         cmocka_unit_test(test_tied__what_is_not_known_is_refused),
+        cmocka_unit_test(test_head__with_a_bias_takes_pefts_copies),
         cmocka_unit_test(test_layers__behind_the_last_need_no_factors),
         cmocka_unit_test(test_layers__experts_need_none_or_all),
         cmocka_unit_test(test_ties__the_table_is_well_formed),
