@@ -462,11 +462,9 @@ static bool has_target(sheaf_source *adapter, const char *item)
 
 static sheaf_status *check_target(const checking *x, const char *item)
 {
-    sheaf_hit hit;
-    sheaf_status *st = sheaf__lora_hit(&hit, x->options, item);
-    if (st != NULL || hit == SHEAF_HIT_EXCLUDED || has_target(x->adapter, item))
-        return st;
-    st = sheaf_fail(SHEAF_E_LAYOUT, "target_modules");
+    if (has_target(x->adapter, item))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "target_modules");
     sheaf_expected(st, "factors of '%s', which target_modules names", item);
     sheaf_found(st, "none");
     sheaf_try_this(st, "use a complete copy of the adapter; where the model has no module of this "
@@ -542,7 +540,8 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *
 {
     const checking x = { o, adapter, teller, self };
     sheaf_status *st = NULL;
-    for (int i = 0; i < o->ntargets && st == NULL; i++)
+    const bool excludes = o->nexclude > 0 || o->exclude_regex != NULL; /* all of a name, perhaps */
+    for (int i = 0; i < o->ntargets && st == NULL && !excludes; i++)
         st = check_target(&x, o->targets[i]);
     for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
         const sheaf_source_entry *e = adapter->entry(adapter, i);

@@ -15,11 +15,13 @@ enum { MOST = 8 };
 /* `modules` have A and B, ascending; `missing` is what is told of them, one after the other. */
 static const struct {
     const char *name, *targets, *modules[MOST], *missing;
+    const char *exclude; /* an expression; NULL */
 } rows[] = {
     { "the same in both layers", "q,v", { "0.attn.q", "0.attn.v", "1.attn.q", "1.attn.v" }, "" },
     { "one in one layer alone", "q,v", { "0.attn.q", "0.attn.v", "1.attn.q" }, L "1.attn.v" },
     { "none in the last layers", "q,v", { "0.attn.q", "0.attn.v" }, "" },
     { "a target that is nowhere", "q,v", { "0.attn.q", "1.attn.q" }, "v" },
+    { "one that is excluded wherever it is", "q,v", { "0.attn.q", "1.attn.q" }, "", ".*tower.*" },
     { "experts in all layers but the first, and a gate beside them",
       "up,down,gate",
       { "0.mlp.down", "0.mlp.up", "1.mlp.expert.down", "1.mlp.expert.up", "1.mlp.gate" },
@@ -55,6 +57,7 @@ static void test_alone__gaps_between_layers_of_one_kind(void **state)
                 f.n++;
             }
         CHECK_OK(sheaf__lora_set_targets(&options, rows[i].targets));
+        options.exclude_regex = rows[i].exclude != NULL ? strdup(rows[i].exclude) : NULL;
         CHECK_OK(sheaf_lora_check_alone(&options, &f.source, tell, told));
         if (strcmp(told, rows[i].missing) != 0)
             fail_msg("%s: told '%s'", rows[i].name, told);
