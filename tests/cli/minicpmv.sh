@@ -21,6 +21,9 @@ for name in minicpmv-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny; do
     runs "init makes $name" 0 "$name: " init "$name" "$work/$name"
     runs "which is sound" 0 'sound' verify "$work/$name"
 done
+printf '{"messages": [%s, %s, %s, %s]}\n' '{"role": "user", "content": "a"}' '{"role": "assistant", "content": "b"}' \
+    '{"role": "user", "content": "c"}' '{"role": "assistant", "content": "d", "weight": 0}' >"$work/unweighted.jsonl"
+runs "a last answer of weight 0 teaches nothing" 3 'messages.3..weight.*1: with --loss-on last nothing else is learned +found: +0' train "$work/minicpmv-tiny" --data "$work/unweighted.jsonl" --loss-on last --steps 1 --out "$work/unweighted"
 for how in "--tp 2" "--place 2" "--place 0-0,1-3 --tp 2"; do
     # shellcheck disable=SC2086
     check "the same tokens of more layers with $how" test \

@@ -82,8 +82,10 @@ runs "or one that is given" 0 'Today Date: 26 Jul 2024.*"template": "llama3.2", 
     render --tokenizer "$work/dated" --date 2024-07-26 "$work/good.jsonl"
 runs "a day that there is not" 2 "^sheaf: --date +expected: a day as YYYY-MM-DD, or .*found: +'2023-02-29'" \
     render --tokenizer "$work/dated" --date 2023-02-29 "$work/good.jsonl"
-runs "a day that is another one tomorrow" 2 "found: +'today' +try: +--date ..date \+%F., the day itself" \
-    render --tokenizer "$work/dated" --date today "$work/good.jsonl"
+for day in today Now; do
+    runs "a day that is another one tomorrow" 2 "found: +'$day' +try: +--date ..date \+%F., the day itself" \
+        render --tokenizer "$work/dated" --date $day "$work/good.jsonl"
+done
 runs "a date for a template that writes none" 2 '^sheaf: --date 2024-07-26 +expected: .*llama3.2 or smollm3 +found: +zephyr' \
     render --tokenizer "$work/dated" --template zephyr --date 2024-07-26 "$work/good.jsonl"
 stores number 5
