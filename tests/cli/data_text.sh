@@ -73,7 +73,7 @@ runs "and compared" 0 '2 of 26 records are bad and left out' eval --model "$work
 { yes no | head -n 66000; head -n 3 "$work/talk.jsonl"; } >"$work/late.jsonl"
 train "however many come first" '66000 of 66003 records are bad and left out' late --data "$work/late.jsonl" --on-bad skip --threads 1
 printf 'no record\nnor this\n' >"$work/nothing.jsonl"
-runs "none but bad ones" 3 "2 of 2 records are bad" train --model "$work/model" --out "$work/none" --steps 1 --data "$work/nothing.jsonl" --on-bad skip
+runs "none but bad ones" 3 "2 of 2 records are bad +found" train --model "$work/model" --out "$work/none" --steps 1 --data "$work/nothing.jsonl" --on-bad skip
 printf '\357\273\277why?\n\nwhat "else"?\r\n' >"$work/plain.txt"
 printf '"why?"\n"what \\"else\\"?"\n' >"$work/plain.jsonl"
 runs "prompts as plain lines" 0 . generate --model "$work/model" --data "$work/plain.txt" --max-new 3
