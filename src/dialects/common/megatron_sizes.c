@@ -30,7 +30,6 @@ sheaf_status *sheaf__megatron_of_config(sheaf__megatron *m, sheaf_catalog *c, co
         m->groups = config.kv_heads;
         m->head_dim = config.head_dim;
         m->vocab = config.vocab;
-        m->tied = config.tied;
     }
     sheaf_config_release(&config);
     return sheaf__catalog_defect(c, c->config_path, st);
