@@ -144,7 +144,8 @@ static bool is_spare(const sheaf__merge_plan *p, const char *name)
                                           "language_model.",
                                           "model.language_model.",
                                           "language_model.model." };
-    if (strncmp(name, "mtp.", 4) == 0 || strstr(name, ".mtp.") != NULL)
+    if (strncmp(name, "mtp", 3) == 0 ||
+        strstr(name, ".mtp") != NULL) /* mtp_block, mtp_layers too */
         return true;
     for (size_t i = 0; i < sizeof before / sizeof *before && p->layers > 0; i++) {
         long long layer = -1;

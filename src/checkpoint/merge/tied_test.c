@@ -304,6 +304,44 @@ static void test_tied__what_is_not_known_is_refused(void **state)
     }
 }
 
+/* A table of 12 rows for a vocabulary of 10 whose other tensors of 10 rows the adapter lacks. */
+static void test_resized__what_lacks_rows_is_refused(void **state)
+{
+    static const struct {
+        const char *config, *table;
+        thing lacks;
+        const char *found;
+    } lacking[] = {
+        { CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"),
+          "model.embed_tokens.weight",
+          { "lm_head.weight", SHEAF_F32, 2, { 10, 4 } },
+          "'lm_head.weight' | as many rows" },
+        { CLASS("BertForMaskedLM", TIED),
+          "bert.embeddings.word_embeddings.weight",
+          { "cls.predictions.bias", SHEAF_F32, 1, { 10 } },
+          "bias' | as many rows" },
+        { CLASS("OddForCausalLM", "\"tie_word_embeddings\": false"),
+          "lm_head.weight",
+          { "lm_head.bias", SHEAF_F32, 1, { 10 } },
+          "'lm_head.bias' | as many rows" },
+        { CLASS("BartForConditionalGeneration", TIED),
+          "model.shared.weight",
+          { "final_logits_bias", SHEAF_F32, 2, { 1, 10 } },
+          "'final_logits_bias' | as many rows" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(lacking); i++) {
+        char name[200];
+        sheaf_merge_report report;
+        const thing base[] = { lacking[i].lacks, { lacking[i].table, SHEAF_F32, 2, { 10, 4 } } };
+        snprintf(name, sizeof name, P "%s", lacking[i].table);
+        const thing mine = { name, SHEAF_F32, 2, { 12, 4 } };
+        write_folder(at("base"), "model.safetensors", "config.json", lacking[i].config, base, 2);
+        write_adapter(at("one"), LORA "\"target_modules\": [\"x\"]}", &mine, 1);
+        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT,
+                    lacking[i].found);
+    }
+}
+
 /* PEFT writes both tensors of a head that LoRA changes, under its own names for them. */
 static void test_head__with_a_bias_takes_pefts_copies(void **state)
 {
@@ -329,6 +367,7 @@ static void test_layers__behind_the_last_need_no_factors(void **state)
 {
     static const thing base[] = { { "model.layers.0.q.weight", SHEAF_F32, 2, { 4, 4 } },
                                   { "model.layers.1.q.weight", SHEAF_F32, 2, { 4, 4 } },
+                                  { "model.mtp_block.0.q.weight", SHEAF_F32, 2, { 4, 4 } },
                                   { "mtp.layers.0.q.weight", SHEAF_F32, 2, { 4, 4 } } },
                        mine[] = { { P "model.layers.0.q.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
                                   { P "model.layers.0.q.lora_B.weight", SHEAF_F32, 2, { 4, 2 } } };
@@ -340,7 +379,7 @@ static void test_layers__behind_the_last_need_no_factors(void **state)
     sheaf_merge_report report;
     write_adapter(at("one"), LORA "\"target_modules\": [\"q\"]}", mine, 2);
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-        write_folder(at("base"), "model.safetensors", "config.json", counts[i], base, 3);
+        write_folder(at("base"), "model.safetensors", "config.json", counts[i], base, 4);
         sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report);
         if (i < 2)
             CHECK_OK(st);
@@ -395,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_tied__every_name_has_its_own_values),
         cmocka_unit_test(test_tied__a_warning_where_transformers_4_ties_all_the_same),
         cmocka_unit_test(test_tied__what_is_not_known_is_refused),
+        cmocka_unit_test(test_resized__what_lacks_rows_is_refused),
         cmocka_unit_test(test_head__with_a_bias_takes_pefts_copies),
         cmocka_unit_test(test_layers__behind_the_last_need_no_factors),
         cmocka_unit_test(test_layers__experts_need_none_or_all),
