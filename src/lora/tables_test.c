@@ -266,7 +266,7 @@ static void test_tables__copies_of_the_base_count_where_they_differ(void **state
         const char *name, *targets;
         bool untied;
         table file[3];
-        const char *odd, *tensors[2], *names[2];
+        const char *odd, *tensors[2], *names[2], *saved;
     } rows[] = {
         { "the same", "embed_tokens", false, { { COPY, 2, VOCAB, 0 } }, NULL, { NULL }, { NULL } },
         { "in half precision",
@@ -290,6 +290,14 @@ static void test_tables__copies_of_the_base_count_where_they_differ(void **state
           COPY,
           { "model.embed_tokens.weight", "lm_head.weight" },
           { COPY, COPY } },
+        { "of a tied one whose head is saved",
+          "embed_tokens",
+          true,
+          { { COPY, 2, VOCAB, 0 }, { HEAD, 2, VOCAB, 0 } },
+          COPY,
+          { "model.embed_tokens.weight", "lm_head.weight" },
+          { COPY, HEAD },
+          "lm_head" },
         { "of a layer",
           "lm_head",
           false,
@@ -317,6 +325,7 @@ static void test_tables__copies_of_the_base_count_where_they_differ(void **state
         int n = 0;
         CHECK_OK(sheaf__lora_options_default(&o));
         CHECK_OK(sheaf__lora_set_targets(&o, rows[i].targets));
+        CHECK_OK(sheaf__lora_set_saved(&o, rows[i].saved));
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
         file_of(&f, lora, rows[i].file, rows[i].odd);
         file_of(&base, lora, tables, NULL);

@@ -133,8 +133,9 @@ mv "$work/spoken/model_fp32.safetensors" "$work/spoken/model.safetensors"
 rm "$work/spoken"/model_*
 edited known trainable_tokens ''
 edited usual plain_all_linear ''
+edited tables modules_to_save ''
 for file in tokenizer.json tokenizer.model special_tokens_map.json generation_config.json; do echo '{"of": "base"}' >"$work/spoken/$file"; done
-for file in tokenizer.json tokenizer_config.json generation_config.json; do echo '{"of": "adapter"}' | tee "$work/known/$file" >"$work/usual/$file"; done
+for file in tokenizer.json tokenizer_config.json generation_config.json; do echo '{"of": "adapter"}' | tee "$work/known/$file" "$work/tables/$file" >"$work/usual/$file"; done
 runs "trained rows of tokens" 0 'the tokenizer is that of .*known' merge "$work/spoken" "$work/known" "$work/speaks"
 same "the adapter's tokenizer" "$work/known/tokenizer.json" "$work/speaks/tokenizer.json"
 same "all of it" "$work/known/tokenizer_config.json" "$work/speaks/tokenizer_config.json"
@@ -143,6 +144,9 @@ absent "nor what it has of special tokens" "$work/speaks/special_tokens_map.json
 same "what is no tokenizer's is the base's" "$work/spoken/generation_config.json" "$work/speaks/generation_config.json"
 runs "rows as they were" 0 'read back' merge "$work/spoken" "$work/usual" "$work/silent"
 same "the base's tokenizer" "$work/spoken/tokenizer.json" "$work/silent/tokenizer.json"
+for name in known tables; do
+    runs "of two adapters that of $name" 0 "the tokenizer is that of .*$name, " merge "$work/spoken" "$work/$name" "$work/usual" "$work/two-$name"
+done
 rm "$work/known"/tokenizer*
 runs "no tokenizer beside the adapter" 0 'read back' merge "$work/spoken" "$work/known" "$work/unspoken"
 same "the base's" "$work/spoken/tokenizer.json" "$work/unspoken/tokenizer.json"
