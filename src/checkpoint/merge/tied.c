@@ -507,16 +507,6 @@ static sheaf_status *refuse_size(const sheaf__merge_plan *p, const char *name)
         st, "the base this adapter was made for, its vocabulary resized as it was before training");
 }
 
-/* Of a table X.weight of another size: X.bias, and what BART adds to logits. */
-static sheaf_status *check_beside(sheaf__merge_plan *p, const sheaf__merge_tensor *table)
-{
-    const sheaf__merge_tensor *bias = bias_of(p, table->name),
-                              *added = sheaf__merge_find(p, "final_logits_bias");
-    if (bias != NULL && bias->rows != p->resized)
-        return refuse_size(p, bias->name);
-    return added != NULL ? refuse_size(p, added->name) : NULL;
-}
-
 /* A table of another size is another vocabulary, which all that has rows of it must share. */
 static sheaf_status *check_resized(sheaf__merge_plan *p)
 {
@@ -535,10 +525,9 @@ static sheaf_status *check_resized(sheaf__merge_plan *p)
         const sheaf__merge_tensor *t = &p->tensor[i];
         if (t->table && t->base->shape[0] == was && t->rows != p->resized)
             st = refuse_size(p, t->name);
-        if (t->table && t->ndim == 2 && st == NULL)
-            st = check_beside(p, t);
     }
-    return st;
+    const sheaf__merge_tensor *added = sheaf__merge_find(p, "final_logits_bias"); /* BART's */
+    return st == NULL && p->resized > 0 && added != NULL ? refuse_size(p, added->name) : st;
 }
 
 sheaf_status *sheaf__merge_check_tables(sheaf__merge_plan *p)
