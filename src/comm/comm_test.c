@@ -297,8 +297,10 @@ static struct {
     struct wish {
         int from, to, tag, n, room, asked;
         char *bytes; /* NULL: of a send, which is over once it is asked for */
+        bool done;
     } wish[LETTERS];
     int letters, wishes, largest, pieces;
+    int open;  /* of a run: sends and receives that never came to an end */
     int lost;  /* bytes of each piece that is as large as can be */
     bool over; /* a rank has failed: MPI ends the others */
 } post = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -347,7 +349,7 @@ static int post_test(bool *done, int *size, sheaf__mpi_request *request)
 {
     pthread_mutex_lock(&post.lock);
     struct wish *w = &post.wish[request->bits];
-    const int error = post.over;
+    int error = post.over;
     const bool late = w->asked++ < (int)(request->bits % 3);
     *done = w->bytes == NULL && !late;
     *size = 0;
@@ -356,9 +358,11 @@ static int post_test(bool *done, int *size, sheaf__mpi_request *request)
         if (l->from != w->from || l->to != w->to || l->tag != w->tag || l->n != w->n)
             continue;
         *done = true;
+        error |= l->size > w->room;
         *size = l->size - (l->size == PIECE ? post.lost : 0);
         memcpy(w->bytes, l->bytes, (size_t)(l->size < w->room ? l->size : w->room));
     }
+    w->done = *done;
     pthread_mutex_unlock(&post.lock);
     return error;
 }
@@ -433,6 +437,9 @@ static void run_posted(sheaf_status *st[POST_RANKS], int ranks)
         pthread_join(thread[r], (void **)&st[r]);
     for (int i = 0; i < post.letters; i++)
         free(post.letter[i].bytes);
+    post.open = 0;
+    for (int i = 0; i < post.wishes; i++)
+        post.open += !post.wish[i].done;
     post.letters = post.wishes = 0;
 }
 
@@ -454,6 +461,7 @@ static void test_comm__what_is_larger_than_an_mpi_counts_comes_in_pieces(void **
         run_posted(st, ranks);
         for (int r = 0; r < ranks; r++)
             CHECK_OK(st[r]);
+        assert_int_equal(post.open, 0);
         assert_int_equal(post.largest, PIECE);
         assert_true(post.pieces >= 61 + 200);
         post.largest = post.pieces = 0;

@@ -307,9 +307,10 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sh
     m->nsend = count;
     for (int i = 1; i < comm->ranks && st == NULL; i++) {
         const int r = (comm->rank + i) % comm->ranks;
-        if (!m->peer[r].left)
-            st = begin_receive(m, r);
-        if (st == NULL && !m->peer[r].left)
+        if (m->peer[r].left)
+            continue;
+        st = begin_receive(m, r);
+        if (st == NULL)
             st = begin_send(m, &self->heading, r);
     }
     return st == NULL ? wait_for_messages(m) : st;

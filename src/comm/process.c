@@ -147,8 +147,8 @@ bool sheaf__process_asks(double *share)
 {
     int number;
     const int here = neighbours(&number, false);
-    *share = process_view.count == 1 ? 1 : (double)here / process_view.count;
-    return process_view.count == 1 || number == 0;
+    *share = (double)here / process_view.count;
+    return number == 0;
 }
 
 const char *sheaf__process_launched(int *count, int *number)

@@ -3,10 +3,12 @@
  * run it, the same calls are trivial. */
 #include "tests/check.h"
 
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "comm/grid.h"
+#include "comm/plugins.h"
 #include "comm/run_test.h"
 
 static unsigned char byte_of(size_t i, int rank)
@@ -41,6 +43,8 @@ static sheaf_status *pieces_body(void *context, sheaf_comm *comm)
         st = sheaf_comm_broadcast(comm, bytes, much, 1);
     if (st == NULL && !is_pattern(bytes, much, 1))
         st = sheaf_fail(SHEAF_E_NUMBER, "broadcast, rank %d", rank);
+    for (size_t n = (16 << 10) - 64; st == NULL && n <= 16 << 10; n++) /* as fits a message */
+        st = sheaf_comm_broadcast(comm, bytes, n, 1);
     for (size_t i = 0; st == NULL && i < size[rank]; i++)
         bytes[mine + i] = byte_of(i, rank);
     if (st == NULL)
@@ -135,9 +139,11 @@ static void test_process__a_grid_of_groups(void **state)
 static void test_process__what_the_first_tells(void **state)
 {
     const int last = sheaf__process_count() - 1;
-    char *text = strdup(sheaf__process_first() ? "of the first" : "of another");
+    /* as long as the memory that is taken for it, so that its end has to be sent, too */
+    char *text =
+        strdup(sheaf__process_first() ? "told by the first one" : "told by another one, x");
     CHECK_OK(sheaf__process_share(&text));
-    assert_string_equal(text, "of the first");
+    assert_string_equal(text, "told by the first one");
     free(text);
     text = sheaf__process_first() ? NULL : strdup("of another");
     CHECK_OK(sheaf__process_share(&text));
@@ -149,8 +155,71 @@ static void test_process__what_the_first_tells(void **state)
         sheaf__process_number() == last ? sheaf_fail(SHEAF_E_IO, "%02000d", 7) : NULL;
     char want[200]; /* a text that is too long for a message is cut, and names rank and host */
     snprintf(want, sizeof want, "rank %d on %s: 0000", last, sheaf__process_host(last));
-    CHECK_FAILS(sheaf__process_agree(mine), SHEAF_E_IO,
-                sheaf__process_number() == last ? "0000" : want);
+    sheaf_status *st = sheaf__process_agree(mine);
+    if (sheaf__process_number() != last)
+        assert_int_equal(strlen(sheaf_status_where(st)), strlen(want) - 4 + 1000);
+    CHECK_FAILS(st, SHEAF_E_IO, sheaf__process_number() == last ? "0000" : want);
+}
+
+/* Messages to the next process and from the one before, in the order of their tags; one that is
+ * too large for its room is an error, and not the end. */
+static void test_process__what_a_module_does(void **state)
+{
+    static const int tags[] = { 30002, 30001, 30003 };
+    static const char bytes[] = "abcdefgh";
+    const int count = sheaf__process_count(), next = (sheaf__process_number() + 1) % count,
+              before = (sheaf__process_number() + count - 1) % count;
+    const sheaf__mpi *mpi = NULL;
+    char *path = NULL, got[3][8] = { "" }, text[SHEAF__MPI_TEXT] = "";
+    sheaf__mpi_request to[3], from[3];
+    if (count == 1)
+        return;
+    CHECK_OK(sheaf__plugin_find(&path, NULL));
+    CHECK_OK(sheaf__plugin_load(&mpi, path));
+    free(path);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mpi->receive(&from[i], got[i], 5, before, tags[i]), 0);
+    bool done = true;
+    int size = -1, error = 0;
+    assert_int_equal(mpi->test(&done, &size, &from[0]), 0);
+    assert_true(!done && size == 0); /* nothing has been sent */
+    CHECK_OK(sheaf__process_agree(NULL));
+    for (int i = 0; i < 3; i++) /* 1, 5 and 8 bytes */
+        assert_int_equal(mpi->send(&to[i], bytes, i == 0 ? 1 : 3 * i + 2, next, 30001 + i), 0);
+    for (int i = 0; i < 6; i++) {
+        do
+            error = mpi->test(&done, &size, i < 3 ? &from[i] : &to[i - 3]);
+        while (!done && error == 0);
+        assert_true((error != 0) == (i == 2)); /* of tag 30003 */
+        if (i < 2)
+            assert_int_equal(size, i == 0 ? 5 : 1);
+        if (i == 2)
+            mpi->explain(text, error);
+    }
+    assert_memory_equal(got[0], "abcde", 5);
+    assert_string_equal(got[1], "a");
+    assert_true(text[0] != '\0');
+}
+
+/* All on one machine, as here, with the same cores. The last test: it leaves each its own. */
+static void test_process__neighbours_share_cores(void **state)
+{
+    cpu_set_t cores;
+    int number = -1;
+    const int count = sheaf__process_count(), mine = sheaf__process_number();
+    assert_int_equal(sheaf__process_local(&number), count);
+    assert_int_equal(number, mine);
+    assert_int_equal(sheaf__process_threads(1), 1);
+    assert_int_equal(sheaf__process_threads(2 * count + 1), mine == count - 1 ? 3 : 2);
+    assert_int_equal(sheaf__process_done(3, 1000), 3 * count);
+    assert_int_equal(sheaf__process_done(3, 4), count == 1 ? 3 : 4);
+    assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
+    const int all = CPU_COUNT(&cores);
+    assert_int_equal(sheaf__process_pin(), count > 1 && all >= count);
+    assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
+    assert_int_equal(CPU_COUNT(&cores), count == 1 || all < count
+                                            ? all
+                                            : all * (mine + 1) / count - all * mine / count);
 }
 
 int main(void)
@@ -162,6 +231,8 @@ int main(void)
         cmocka_unit_test(test_process__a_grid_of_groups),
         cmocka_unit_test(test_process__messages_of_several_pieces),
         cmocka_unit_test(test_process__waiting_takes_no_processor),
+        cmocka_unit_test(test_process__what_a_module_does),
+        cmocka_unit_test(test_process__neighbours_share_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
