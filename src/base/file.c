@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -310,6 +311,30 @@ static sheaf_status *refuse_pointer(int fd, int64_t size, const char *path)
     sheaf_found(st, "a pointer of git-lfs to %lld bytes",
                 bytes == NULL ? 0 : strtoll(bytes + 6, NULL, 10));
     return sheaf_try_this(st, "git lfs pull, in the repository that it lies in");
+}
+
+int sheaf__file_lock(int fd, int most_ms)
+{
+    enum { NAP_MS = 20 };
+    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
+    int error;
+    for (; (error = flock(fd, LOCK_EX | LOCK_NB)) != 0 && errno == EWOULDBLOCK && most_ms > 0;
+         most_ms -= NAP_MS)
+        nanosleep(&nap, NULL);
+    return error;
+}
+
+void sheaf__file_mark(sheaf_file_mark *mark, int fd)
+{
+    struct stat is = { 0 };
+    (void)!fstat(fd, &is); /* of an open file it does not fail */
+    *mark = (sheaf_file_mark){ is.st_dev, is.st_ino, is.st_size, is.st_mtim };
+}
+
+bool sheaf__file_mark_equal(const sheaf_file_mark *a, const sheaf_file_mark *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           a->written.tv_sec == b->written.tv_sec && a->written.tv_nsec == b->written.tv_nsec;
 }
 
 sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/fault.h"
 #include "sheaf/status.h"
@@ -66,6 +67,15 @@ void sheaf__names_free(char **names, int64_t count);
 
 /* ---- reading ---- */
 
+/* A file and what it holds: another where it was replaced or written to meanwhile. */
+typedef struct sheaf_file_mark {
+    uint64_t device, inode;
+    int64_t size;
+    struct timespec written;
+} sheaf_file_mark;
+void sheaf__file_mark(sheaf_file_mark *mark, int fd);
+bool sheaf__file_mark_equal(const sheaf_file_mark *a, const sheaf_file_mark *b);
+
 /* sheaf__file_open_read - opens a regular file (a folder, pipe or device is refused
  * without blocking). The caller closes *fd. Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__file_open_read(int *fd, int64_t *size, const char *path);
@@ -118,6 +128,10 @@ sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_
 /* sheaf__file_may_write - can it begin to? For commands that work long before they do: makes the
  * file that it would write into, and removes it. Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__file_may_write(const char *path, sheaf_faults *faults);
+
+/* sheaf__file_lock - flock() of its own, of a file or folder, waiting `most_ms` at most: 0, or -1
+ * and errno, which is EWOULDBLOCK where another holds it. */
+int sheaf__file_lock(int fd, int most_ms);
 
 /* sheaf__io_fail - SHEAF_E_IO for error number `error`: "path: doing", with the space left when
  * the disk is full. For this layer. */

@@ -1,7 +1,9 @@
 /* dialogue_file.c - a dialogue as a file: sheaf__dialogue_save() and _load() of dialogue.h. */
 #include <inttypes.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -92,7 +94,7 @@ static sheaf_status *check_own(const sheaf__dialogue *d, const char *path)
     return sheaf_try_this(st, "another name");
 }
 
-sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
+static sheaf_status *save(sheaf__dialogue *d, const char *path)
 {
     char *text = NULL, *own = strdup(path);
     sheaf_status *st = own == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
@@ -122,6 +124,23 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
     } else {
         free(own);
     }
+    return st;
+}
+
+/* Its folder is locked, so that nothing comes between the look at the file and the new one. */
+sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
+{
+    enum { MOST_MS = 5000 };
+    char *dir = NULL;
+    sheaf_status *st = sheaf__path_parent(&dir, path);
+    const int lock = st == NULL ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (lock >= 0)
+        sheaf__file_lock(lock, MOST_MS); /* without one where the file system has none */
+    if (st == NULL)
+        st = save(d, path);
+    if (lock >= 0)
+        close(lock);
+    free(dir);
     return st;
 }
 

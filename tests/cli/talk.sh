@@ -203,6 +203,14 @@ beside | "$sheaf" chat --model "$bytes" --max-new 8 --greedy --load "$work/both.
 same "what another chat saved stays" "$work/theirs.json" "$work/both.json"
 check "which is told" grep -q 'something that another one wrote meanwhile' "$work/stderr"
 check "and all is saved elsewhere" grep -q '"content": "five".*"content": "seven"' "$work/seven.json"
+# Two save at once: the first looks, and puts its file there a second later; meanwhile the other looks.
+cp "$work/greedy.json" "$work/both.json"
+printf 'eight\n' | SHEAF_FAULT=rename:1:slow "$faulty" chat --model "$bytes" --max-new 8 --greedy --load "$work/both.json" --save "$work/both.json" >"$work/eight" 2>&1 & first=$!
+waits bash -c 'ls "$0"/both.json.*partial*' "$work" >"$work/stdout"
+export nine=0 eight=0
+printf 'nine\n' | "$sheaf" chat --model "$bytes" --max-new 8 --greedy --load "$work/both.json" --save "$work/both.json" >"$work/stdout" 2>"$work/stderr" || nine=$?
+wait $first || eight=$?
+check "what was saved at the same time is there, or its chat ends with an error" bash -c 'for n in eight nine; do grep -q $n "$0" || test ${!n} = 3 || exit 1; done' "$work/both.json"
 printf '{"messages": [{"role": "assistant", "content": "x"}]}' >"$work/bad.json"
 chat "commands" 1 '/system \[TEXT\].*/save \[FILE\].*/load FILE.*something there already.*message 1: role' "/help\n/load $work/greedy.json\nmore\n/save $work/new.json\nmore\n/save $work/talk.json\n/load $work/bad.json\n" --json
 check "saved at once, and after each answer" test "$(grep -o '"user"' "$work/new.json" | wc -l)" -eq 5

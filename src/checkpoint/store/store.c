@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -57,17 +56,7 @@ static sheaf_status *is_locked(const char *path)
 }
 
 /* Who looks whether a run goes on (hold.h) holds it for a moment. */
-static int lock_soon(int fd)
-{
-    enum { TRIES = 5, NAP_MS = 20 };
-    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
-    int error = flock(fd, LOCK_EX | LOCK_NB);
-    for (int i = 1; i < TRIES && error != 0 && errno == EWOULDBLOCK; i++) {
-        nanosleep(&nap, NULL);
-        error = flock(fd, LOCK_EX | LOCK_NB);
-    }
-    return error;
-}
+enum { LOOK_MS = 100 };
 
 static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *events)
 {
@@ -84,7 +73,7 @@ static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *e
             "a symbolic link");
     else if (*lock < 0)
         st = sheaf__io_fail(errno, path, "cannot open the lock");
-    else if (lock_soon(*lock) != 0) {
+    else if (sheaf__file_lock(*lock, LOOK_MS) != 0) {
         if (errno == EWOULDBLOCK)
             st = is_locked(path);
         else
