@@ -129,18 +129,33 @@ END2
         done
     done
 fi
-# mpirun is killed after the last step, and what the ranks say goes with it: who began it says so, and begins again if told to.
-for restarts in 0 2; do
+# Who began the processes is killed after the last step, mpirun or the process that waits for it; before their word of the
+# end, which then goes with it, or (mpirun is stopped, so that they stay) after it. It is told, and begun again if asked to.
+late() { # late RESTARTS mpirun|launcher [told]
+    local killed code=0 mpirun
     SHEAF_FAULT=rename:2+:slow "$faulty" train --model "$work/odd" --data "$data" --micro-batch 1 --accumulate 1 --steps 1 --tp 2 --transport mpi --mpi "$mpi" \
-        --restarts $restarts --out "$work/late$restarts" --json >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
-    check "the last step is done" waits test -s "$work/late$restarts/metrics.jsonl"
-    killed=$process code=0
-    for _ in $(seq $((1 + (restarts > 0)))); do killed=$(pgrep -P "$killed"); done
+        --restarts "$1" --out "$work/late" --json >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
+    check "the last step is done" waits test -s "$work/late/metrics.jsonl"
+    killed=$process
+    [ "$1" = 0 ] || killed=$(pgrep -P "$killed")
+    mpirun=$(pgrep -P "$killed")
+    [ "$2" != mpirun ] || killed=$mpirun
+    if [ -n "${3:-}" ]; then
+        kill -STOP "$mpirun"
+        check "its result is there" waits test -e "$work/late/adapter/adapter_model.safetensors"
+        sleep 1
+    fi
     kill -KILL "$killed"
     wait $process || code=$?
-    check "mpirun is killed late, --restarts $restarts: its code" test $code = $((restarts > 0 ? 0 : 3))
-    check "which is told" bash -c 'grep -q "^sheaf: the processes that .* started" "$0" && grep -q "^{.error.: " "$1"' "$work/stderr" "$work/stdout"
+    check "$2 is killed late, --restarts $1${3:+, after their word}: its code" test $code = $(($1 > 0 ? 0 : 3))
+}
+late 0 mpirun
+check "which is told" bash -c 'grep -q "^sheaf: the processes that .* started" "$0" && grep -q "^{.error.: " "$1"' "$work/stderr" "$work/stdout"
+for late in "launcher" "mpirun told"; do
+    rm -rf "$work/late"
+    # shellcheck disable=SC2086
+    late 2 $late
+    check "and goes on" grep -q '^restart 1 of 2: ' "$work/stderr"
+    check "to its result" test -e "$work/late/adapter/adapter_model.safetensors"
 done
-check "and goes on" grep -q '^restart 1 of 2: ' "$work/stderr"
-check "to its result" test -e "$work/late2/adapter/adapter_model.safetensors"
 finish
