@@ -1,12 +1,10 @@
 /* catalog.c - see catalog.h: growing the catalog, names, findings. */
 #include "catalog/catalog.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -94,30 +92,24 @@ static uint64_t hash_of(const char *name)
     return h ^ h >> 29;
 }
 
-sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
+static sheaf_status *find_file(int *file, sheaf_catalog *c, const char *path)
 {
     const uint64_t hash = hash_of(path);
-    for (int i = c->nfiles; i-- > 0;) /* the newest is asked for most */
-        if (c->file[i].hash == hash && strcmp(c->file[i].path, path) == 0) {
-            *file = i;
+    int64_t size;
+    for (*file = c->nfiles; (*file)-- > 0;) /* the newest is asked for most */
+        if (c->file[*file].hash == hash && strcmp(c->file[*file].path, path) == 0)
             return NULL;
-        }
     if (!SHEAF_GROW(&c->file, &c->files_capacity, c->nfiles + 1))
         return sheaf__no_memory(c->root);
     sheaf_catalog_file f = { .path = strdup(path), .hash = hash, .fd = -1 };
     if (f.path == NULL)
         return sheaf__no_memory(c->root);
-    struct stat about;
-    sheaf_status *st = sheaf__file_open_read(&f.fd, &f.size, path);
-    if (st == NULL && fstat(f.fd, &about) != 0)
-        st = sheaf__io_fail(errno, path, "looking at it");
+    sheaf_status *st = sheaf__file_open_read(&f.fd, &size, path);
     if (st != NULL) {
-        if (f.fd >= 0)
-            close(f.fd);
         free(f.path);
         return st;
     }
-    f.written = about.st_mtim;
+    sheaf__file_mark(&f.mark, f.fd);
     if (c->nfiles >= MAX_OPEN) { /* opened again for each read */
         close(f.fd);
         f.fd = -1;
@@ -127,6 +119,22 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
     return NULL;
 }
 
+static sheaf_status *has_changed(const char *path)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s: changed while it was read", path);
+    sheaf_found(sheaf_expected(st, "a file that stays as it is"), "written to meanwhile");
+    return sheaf_try_this(st, "try again once whatever writes it is done");
+}
+
+sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path,
+                                  const sheaf_file_mark *as)
+{
+    sheaf_status *st = find_file(file, c, path);
+    if (st == NULL && as != NULL && !sheaf__file_mark_equal(as, &c->file[*file].mark))
+        st = has_changed(path);
+    return st;
+}
+
 sheaf_status *sheaf__catalog_open(int *fd, const sheaf_catalog_file *file)
 {
     int64_t size;
@@ -134,21 +142,14 @@ sheaf_status *sheaf__catalog_open(int *fd, const sheaf_catalog_file *file)
     return *fd >= 0 ? NULL : sheaf__file_open_read(fd, &size, file->path);
 }
 
-static bool is_as_it_was(int fd, const sheaf_catalog_file *file)
-{
-    struct stat now;
-    return fstat(fd, &now) != 0 ||
-           (now.st_size == file->size && now.st_mtim.tv_sec == file->written.tv_sec &&
-            now.st_mtim.tv_nsec == file->written.tv_nsec);
-}
-
 sheaf_status *sheaf__catalog_done(int fd, const sheaf_catalog_file *file, sheaf_status *st)
 {
-    if (fd >= 0 && !is_as_it_was(fd, file)) {
+    sheaf_file_mark now = file->mark;
+    if (fd >= 0)
+        sheaf__file_mark(&now, fd);
+    if (!sheaf__file_mark_equal(&now, &file->mark)) {
         sheaf_status_free(st);
-        st = sheaf_fail(SHEAF_E_DATA, "%s: changed while it was read", file->path);
-        sheaf_found(sheaf_expected(st, "a file that stays as it is"), "written to meanwhile");
-        sheaf_try_this(st, "try again once whatever writes it is done");
+        st = has_changed(file->path);
     }
     if (fd >= 0 && file->fd < 0)
         close(fd);
@@ -299,20 +300,21 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s': elements below a byte", file->path,
                           t->told.name);
     const int64_t end = piece_end(p, t->told.ndim);
-    if (end < 0 || end > file->size) {
+    if (end < 0 || end > file->mark.size) {
         sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: tensor '%s'", file->path, t->told.name);
         sheaf_expected(st, "data up to byte %" PRId64, end);
-        return sheaf_found(st, "a file of %" PRId64 " bytes", file->size);
+        return sheaf_found(st, "a file of %" PRId64 " bytes", file->mark.size);
     }
     const int64_t bytes = elements * (int64_t)sheaf_dtype_bytes(p->dtype);
-    c->expanded += bytes > file->size && c->expanded < INT64_MAX - bytes ? bytes : 0;
-    if (bytes > file->size && c->expanded > MOST_EXPANDED && c->expanded / 64 > file->size) {
+    c->expanded += bytes > file->mark.size && c->expanded < INT64_MAX - bytes ? bytes : 0;
+    if (bytes > file->mark.size && c->expanded > MOST_EXPANDED &&
+        c->expanded / 64 > file->mark.size) {
         sheaf_status *st =
             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", file->path, t->told.name);
         sheaf_expected(st, "tensors that are at most 64 times their file, or %d MiB",
                        MOST_EXPANDED >> 20);
         sheaf_found(st, "%" PRId64 " bytes, expanded from a file of %" PRId64, c->expanded,
-                    file->size);
+                    file->mark.size);
         return sheaf_try_this(st, "save it with .contiguous(), if that many values are meant");
     }
     if (t->npieces == t->capacity) { /* most tensors have one: not SHEAF_GROW, which gives more */
@@ -369,9 +371,15 @@ sheaf_status *sheaf__catalog_notef(sheaf_catalog *c, sheaf_severity severity, co
     return st;
 }
 
+bool sheaf__catalog_is_finding(const sheaf_status *st)
+{
+    return st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
+           sheaf_status_code(st) != SHEAF_E_DATA;
+}
+
 sheaf_status *sheaf__catalog_defect(sheaf_catalog *c, const char *path, sheaf_status *st)
 {
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+    if (!sheaf__catalog_is_finding(st))
         return st;
     const sheaf_code code = sheaf_status_code(st);
     const char *word = code == SHEAF_E_UNSUPPORTED ? "unsupported"

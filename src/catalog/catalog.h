@@ -11,8 +11,8 @@
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
+#include "base/file.h"
 #include "catalog/dialect.h"
 #include "sheaf/dtype.h"
 #include "sheaf/finding.h"
@@ -65,8 +65,7 @@ typedef struct sheaf_catalog_file {
     uint64_t hash; /* of it: paths of shards are alike for long */
     int fd; /* open for reading until the catalog is freed; -1: there are too many, it is opened for
                each read */
-    int64_t size;
-    struct timespec written; /* when it was, as it was opened first */
+    sheaf_file_mark mark; /* before anything of it was read */
 } sheaf_catalog_file;
 
 /* A zip file of PyTorch that lies inside a file of the catalog. */
@@ -115,12 +114,14 @@ sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const sheaf_dialect *diale
 void sheaf__catalog_free(sheaf_catalog *catalog);
 
 /* sheaf__catalog_file - opens a file for reading and gives its number; the same path twice is
- * the same file. Errors: SHEAF_E_IO. */
-sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *catalog, const char *path);
+ * the same file. `as`: the mark of the file whose header or pickle was read; NULL: nothing of it
+ * was read yet. Errors: SHEAF_E_IO; SHEAF_E_DATA where it is another than `as`. */
+sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *catalog, const char *path,
+                                  const sheaf_file_mark *as);
 
 /* sheaf__catalog_open - to read it, thread-safe; *fd is sheaf__catalog_done()'s in any case, which
- * passes `st` on. Errors: SHEAF_E_DATA where the file is not what it was when the catalog first
- * opened it: what was read then, and what now, may be of two models. */
+ * passes `st` on. Errors: SHEAF_E_DATA where the file is not what its mark says: what was read
+ * then, and what now, may be of two models. */
 sheaf_status *sheaf__catalog_open(int *fd, const sheaf_catalog_file *file);
 sheaf_status *sheaf__catalog_done(int fd, const sheaf_catalog_file *file, sheaf_status *st);
 
@@ -156,8 +157,12 @@ sheaf_status *sheaf__catalog_notef(sheaf_catalog *catalog, sheaf_severity severi
                                    const char *code, const char *path, const char *tensor,
                                    const char *expected, const char *cure, const char *found, ...)
     SHEAF_PRINTF(8, 9);
-/* sheaf__catalog_defect - turns a failure into a finding (code by the status: "damaged" for
- * SHEAF_E_FORMAT, ...) and frees it. Passes SHEAF_E_MEMORY through; NULL stays NULL. */
+/* sheaf__catalog_is_finding - does this failure say something about the files? Not SHEAF_E_MEMORY,
+ * nor SHEAF_E_DATA of a file that changes meanwhile, which is neither sound nor damaged; nor NULL.
+ */
+bool sheaf__catalog_is_finding(const sheaf_status *st);
+/* sheaf__catalog_defect - turns a finding into one (code by the status: "damaged" for
+ * SHEAF_E_FORMAT, ...) and frees it. Passes other failures and NULL through. */
 sheaf_status *sheaf__catalog_defect(sheaf_catalog *catalog, const char *path, sheaf_status *st);
 int64_t sheaf__catalog_defects(const sheaf_catalog *catalog);
 /* sheaf__catalog_finding - the first of this code; NULL when there is none. */

@@ -8,6 +8,7 @@
 #include "tests/files.h"
 
 #include "catalog/catalog.h"
+#include "formats/safetensors.h"
 
 static const sheaf_dialect test_dialect = { .name = "test" };
 
@@ -35,7 +36,7 @@ static sheaf_catalog *new_catalog(int *file)
     sheaf_catalog *c = NULL;
     write_numbers();
     CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
-    CHECK_OK(sheaf__catalog_file(file, c, at("numbers")));
+    CHECK_OK(sheaf__catalog_file(file, c, at("numbers"), NULL));
     return c;
 }
 
@@ -424,7 +425,7 @@ static void test_read__of_a_file_that_is_written_to_meanwhile(void **state)
         const int fd = open(at("numbers"), O_WRONLY);
         CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
         assert_int_equal(futimens(fd, old), 0);
-        CHECK_OK(sheaf__catalog_file(&file, c, at("numbers")));
+        CHECK_OK(sheaf__catalog_file(&file, c, at("numbers"), NULL));
         CHECK_OK(sheaf__catalog_tensor(&t, c, "t", SHEAF_F32, 1, shape));
         const sheaf_piece whole = sheaf__piece_dense(file, -1, SHEAF_F32, 40, 1, shape);
         CHECK_OK(sheaf__catalog_piece(c, t, &whole));
@@ -439,6 +440,41 @@ static void test_read__of_a_file_that_is_written_to_meanwhile(void **state)
         sheaf__catalog_free(c);
         close(fd);
     }
+}
+
+/* A header was read of what is no longer there: written over in place, or replaced by name. */
+static void test_file__is_another_than_the_one_whose_header_was_read(void **state)
+{
+    static const char bytes[] = "\x2\0\0\0\0\0\0\0{}";
+    static const struct timespec old[2] = { { 1000, 1 }, { 1000, 1 } };
+    for (int replaced = 0; replaced <= 1; replaced++)
+        for (int known = 0; known <= 1; known++) { /* to the catalog, before the header was read */
+            sheaf_safetensors *header = NULL;
+            int file;
+            CHECK_OK(sheaf__file_write_whole(at("headed"), bytes, sizeof bytes - 1, NULL));
+            const int fd = open(at("headed"), O_WRONLY);
+            assert_int_equal(futimens(fd, old), 0);
+            sheaf_catalog *c = NULL;
+            CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
+            CHECK_OK(sheaf__safetensors_open(&header, at("headed")));
+            if (known)
+                CHECK_OK(sheaf__catalog_file(&file, c, at("headed"), &header->mark));
+            if (replaced) {
+                CHECK_OK(sheaf__file_write_whole(at("another"), bytes, sizeof bytes - 1, NULL));
+                assert_int_equal(utimensat(AT_FDCWD, at("another"), old, 0), 0);
+                assert_int_equal(rename(at("another"), at("headed")), 0);
+            } else
+                assert_int_equal(pwrite(fd, bytes, 1, 0), 1);
+            if (known) { /* of what the catalog holds open */
+                sheaf__safetensors_close(header);
+                CHECK_OK(sheaf__safetensors_open(&header, at("headed")));
+            }
+            CHECK_FAILS(sheaf__catalog_file(&file, c, at("headed"), &header->mark), SHEAF_E_DATA,
+                        "headed: changed while it was read");
+            sheaf__safetensors_close(header);
+            sheaf__catalog_free(c);
+            close(fd);
+        }
 }
 
 static void test_names__many(void **state)
@@ -475,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_source__shows_weights_by_name_and_the_rest_on_request),
         cmocka_unit_test(test_source__refuses_in_the_words_of_the_first_defect),
         cmocka_unit_test(test_read__of_a_file_that_is_written_to_meanwhile),
+        cmocka_unit_test(test_file__is_another_than_the_one_whose_header_was_read),
         cmocka_unit_test(test_names__many),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

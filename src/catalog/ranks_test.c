@@ -94,7 +94,7 @@ static sheaf_catalog *make(const world *w)
         }
         snprintf(path, sizeof path, "part%d", r);
         CHECK_OK(sheaf__file_write_whole(at(path), bytes, end, NULL));
-        CHECK_OK(sheaf__catalog_file(&file, c, at(path)));
+        CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < tensors; t++) {
             char name[32];
             sheaf_logical *l;
@@ -610,7 +610,7 @@ static sheaf_catalog *make_doubles(const doubles *d)
         }
         snprintf(path, sizeof path, "part%d", r);
         CHECK_OK(sheaf__file_write_whole(at(path), value, sizeof value, NULL));
-        CHECK_OK(sheaf__catalog_file(&file, c, at(path)));
+        CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < 5; t++) {
             sheaf_logical *l;
             snprintf(name, sizeof name, "t%d.%d", d->stages ? r : 0, t);
@@ -660,7 +660,7 @@ static void check_twins(int same, const char *found)
                 bytes[t][i] = 0x3f000000u + (uint32_t)(i * 77 + t * 1001 + (t < same ? 0 : r) * 13);
         snprintf(path, sizeof path, "twin%d", r);
         CHECK_OK(sheaf__file_write_whole(at(path), bytes, sizeof bytes, NULL));
-        CHECK_OK(sheaf__catalog_file(&file, c, at(path)));
+        CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < TENSORS; t++) {
             char name[32];
             sheaf_logical *l;

@@ -58,6 +58,7 @@ sheaf_status *sheaf__safetensors_open(sheaf_safetensors **out, const char *path)
         free(file);
         return st;
     }
+    sheaf__file_mark(&file->mark, file->fd);
     st = read_header(file, size);
     if (st != NULL) {
         sheaf__safetensors_close(file);

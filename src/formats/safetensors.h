@@ -52,6 +52,7 @@ void sheaf__safetensors_header_release(sheaf_safetensors_header *header);
 typedef struct sheaf_safetensors {
     char *path; /* owned */
     int fd;
+    sheaf_file_mark mark; /* before anything of it was read */
     sheaf_safetensors_header header;
 } sheaf_safetensors;
 

@@ -122,8 +122,10 @@ static sheaf_status *open_file(sheaf_torch **out, const char *path)
     sheaf_status *st = sheaf__file_open_read(&file->fd, &file->size, path);
     if (st != NULL)
         sheaf__torch_close(file);
-    else
+    else {
+        sheaf__file_mark(&file->mark, file->fd);
         *out = file;
+    }
     return st;
 }
 

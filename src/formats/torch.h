@@ -28,9 +28,10 @@ typedef struct sheaf_torch_storage {
 } sheaf_torch_storage;
 
 typedef struct sheaf_torch {
-    char *path;   /* owned */
-    int fd;       /* open for reading; -1 after sheaf__torch_close_file() */
-    int64_t size; /* of the whole file */
+    char *path;           /* owned */
+    int fd;               /* open for reading; -1 after sheaf__torch_close_file() */
+    int64_t size;         /* of the whole file */
+    sheaf_file_mark mark; /* before anything of it was read */
     bool legacy;
     sheaf_pickle_doc *doc;        /* doc->root is the value, doc->tensor its tensors */
     sheaf_torch_storage *storage; /* doc->nstorages of them, side by side with doc->storage */

@@ -117,7 +117,7 @@ static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, con
 {
     const sheaf_manifest *m = r->checkpoint->manifest;
     int number = 0;
-    sheaf_status *st = sheaf__catalog_file(&number, r->c, path);
+    sheaf_status *st = sheaf__catalog_file(&number, r->c, path, &file->mark);
     for (int64_t i = 0; st == NULL && i < m->count; i++) {
         const sheaf_manifest_tensor *t = &m->tensor[i];
         if ((t->cut.nparts > 0) != (slice < m->slices))
@@ -210,7 +210,7 @@ static sheaf_status *note_manifest(sheaf_catalog *c, const char *dir)
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, "manifest.json");
     if (st == NULL)
-        st = sheaf__catalog_file(&number, c, path);
+        st = sheaf__catalog_file(&number, c, path, NULL);
     free(path);
     return st;
 }

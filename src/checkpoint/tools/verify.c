@@ -200,8 +200,8 @@ static sheaf_status *list_files(verifier *v)
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && v->c->nzips == 0 && i < v->c->nfiles; i++)
         if (sheaf__torch_is(v->c->file[i].path))
-            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].size, 0 },
-                          v->c->file[i].size);
+            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].mark.size, 0 },
+                          v->c->file[i].mark.size);
     for (int64_t i = 0; st == NULL && i < v->c->nzips; i++) {
         const sheaf_catalog_zip *zip = &v->c->zip[i];
         st = add_task(v,
@@ -327,8 +327,7 @@ static void do_task(void *context, int64_t index, int worker)
 static sheaf_status *tell_task(verifier *v, const task *t, sheaf_status *st)
 {
     sheaf_catalog *c = v->c;
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY ||
-        sheaf_status_code(st) == SHEAF_E_DATA) /* it changed meanwhile: neither sound nor damaged */
+    if (!sheaf__catalog_is_finding(st))
         return st;
     const char *tensor =
         t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].told.name;

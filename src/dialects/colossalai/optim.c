@@ -200,7 +200,7 @@ static sheaf_status *take_file(reading *r, const char *path)
     int number = 0;
     sheaf_status *st = sheaf__torch_open(&file, path);
     if (st == NULL)
-        st = sheaf__catalog_file(&number, r->c, path);
+        st = sheaf__catalog_file(&number, r->c, path, &file->mark);
     if (st != NULL)
         st = sheaf__catalog_defect(r->c, path, st);
     const sheaf_pickle *root = file != NULL ? file->doc->root : NULL;

@@ -327,7 +327,8 @@ static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p,
     const sheaf_catalog *held = p->held; /* `to` stays where it is: no tensor is added meanwhile */
     for (int64_t i = 0; st == NULL && i < from->npieces; i++) {
         sheaf_piece piece = from->piece[i];
-        st = sheaf__catalog_file(&piece.file, j->c, held->file[piece.file].path);
+        st = sheaf__catalog_file(&piece.file, j->c, held->file[piece.file].path,
+                                 &held->file[piece.file].mark);
         piece.rank = p->rank;
         for (int d = 0; d < to->told.ndim; d++)
             piece.begin[d] += begin[d];

@@ -115,7 +115,7 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
     if (st != NULL)
         return st;
     const char *format = sheaf__safetensors_metadata(file, "format");
-    st = sheaf__catalog_file(&t->file, t->whole->catalog, path);
+    st = sheaf__catalog_file(&t->file, t->whole->catalog, path, &file->mark);
     if (st == NULL && format != NULL &&
         (strcmp(format, "tf") == 0 || strcmp(format, "flax") == 0 || strcmp(format, "np") == 0))
         st = sheaf__catalog_note(
@@ -197,7 +197,7 @@ static sheaf_status *take_torch(taking *t, const char *path)
     if (st != NULL)
         return st;
     t->torch = torch;
-    st = sheaf__catalog_file(&t->file, t->whole->catalog, path);
+    st = sheaf__catalog_file(&t->file, t->whole->catalog, path, &torch->mark);
     if (st == NULL)
         st = take_value(t, "", weights_of(torch->doc->root), 0);
     sheaf__torch_close(torch);
@@ -211,7 +211,7 @@ sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const cha
                        (!sheaf__ends_with(path, ".safetensors") && sheaf__torch_is(path));
     sheaf_status *st = torch ? take_torch(&t, path) : take_safetensors(&t, path);
     *read = st == NULL;
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+    if (!sheaf__catalog_is_finding(st))
         return st;
     const sheaf_code code = sheaf_status_code(st);
     const bool absent = sheaf__path_kind(path) == SHEAF_PATH_NONE;

@@ -203,7 +203,7 @@ static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the item at byte %" PRId64, item->begin),
                             "the chunk of '%s' that .metadata says", item->key);
     if (st == NULL)
-        st = sheaf__catalog_file(&file, r->catalog, f->path);
+        st = sheaf__catalog_file(&file, r->catalog, f->path, &torch->mark);
     if (st == NULL)
         st = sheaf__catalog_zip(r->catalog, file, item->begin, item->length);
     if (st == NULL) {

@@ -20,7 +20,8 @@ static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_cat
     for (int64_t i = 0; st == NULL && i < local->npieces; i++) {
         const sheaf_piece *p = &local->piece[i];
         int file;
-        st = sheaf__catalog_file(&file, r->catalog, part->file[p->file].path);
+        st = sheaf__catalog_file(&file, r->catalog, part->file[p->file].path,
+                                 &part->file[p->file].mark);
         for (int64_t k = 0; st == NULL && k < moves->count; k++) {
             sheaf_piece moved;
             if (!sheaf__piece_move(&moved, p, local->told.ndim, moves->at[k].from,
@@ -167,7 +168,7 @@ static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
     sheaf_logical *out;
     int file, ndim = 0;
     int64_t n, shape[SHEAF_PICKLE_MAX_DIMS];
-    sheaf_status *st = sheaf__catalog_file(&file, r->catalog, path);
+    sheaf_status *st = sheaf__catalog_file(&file, r->catalog, path, &torch->mark);
     if (st == NULL)
         st = shape_of_flat(&ndim, shape, &n, r, path, name, t);
     if (st != NULL)
@@ -310,7 +311,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
                                      "copy it from where this checkpoint was written");
             continue;
         }
-        st = sheaf__catalog_file(&file, r->catalog, f->path);
+        st = sheaf__catalog_file(&file, r->catalog, f->path, &f->torch->mark);
         if (st == NULL)
             st = sheaf__catalog_tensor(&out, r->catalog, name, t->dtype, t->ndim, t->shape);
         if (st != NULL)

@@ -70,7 +70,7 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
     const sheaf_pickle *root = f->torch->doc->root;
     sheaf_catalog *part = r->part[f->mp];
     int file;
-    sheaf_status *st = sheaf__catalog_file(&file, part, f->path);
+    sheaf_status *st = sheaf__catalog_file(&file, part, f->path, &f->torch->mark);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(root); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(root, i));
         const sheaf_pickle_tensor *t =

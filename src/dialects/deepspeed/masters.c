@@ -329,7 +329,7 @@ sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file 
     x.used = calloc((size_t)x.count + 1, sizeof *x.used);
     sheaf_status *st = x.used == NULL || g == NULL || room == NULL
                            ? sheaf__no_memory(r->tag)
-                           : sheaf__catalog_file(&x.file, part, f->path);
+                           : sheaf__catalog_file(&x.file, part, f->path, &f->torch->mark);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const sheaf_pickle *list = sheaf__pickle_item(x.masters, i);
         g[i].flat = sheaf__pickle_tensor(f->torch->doc, list);

@@ -95,7 +95,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", f->path, name,
                                    "a shape in param_shapes", "only an empty stand-in in `module`",
                                    "");
-    sheaf_status *st = sheaf__catalog_file(&file, part, f->path);
+    sheaf_status *st = sheaf__catalog_file(&file, part, f->path, &f->torch->mark);
     if (st == NULL)
         st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
     if (st != NULL)
@@ -158,7 +158,7 @@ sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file
             return sheaf_expected(
                 sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_fragments '%s'", f->path, name),
                 "%" PRId64 " elements, dense", left);
-        st = sheaf__catalog_file(&file, part, f->path);
+        st = sheaf__catalog_file(&file, part, f->path, &f->torch->mark);
         const sheaf_piece first = { .file = file,
                                     .rank = model->mp,
                                     .dtype = t->dtype,

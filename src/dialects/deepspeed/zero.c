@@ -525,7 +525,7 @@ static sheaf_status *open_optims(zero *z)
         ds_file *f = sheaf__ds_file_of(z->r, DS_OPTIM, z->mp, d);
         if (f == NULL || f->torch == NULL)
             continue;
-        sheaf_status *st = sheaf__catalog_file(&z->file[d], z->part, f->path);
+        sheaf_status *st = sheaf__catalog_file(&z->file[d], z->part, f->path, &f->torch->mark);
         if (st != NULL)
             return st;
         z->optim[d] = f;
@@ -551,7 +551,7 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
     if (st == NULL)
         st = check_steps(&z);
     if (st == NULL && z.stage < 3)
-        st = sheaf__catalog_file(&file, part, model->path);
+        st = sheaf__catalog_file(&file, part, model->path, &model->torch->mark);
     if (st == NULL && z.stage < 3)
         st = check_module(&z, file);
     if (st == NULL)

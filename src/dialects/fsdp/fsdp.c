@@ -160,7 +160,7 @@ static sheaf_status *add(reading *r, const sheaf_torch *torch, const char *path,
 {
     sheaf_logical *out;
     int file;
-    sheaf_status *st = sheaf__catalog_file(&file, r->c, path);
+    sheaf_status *st = sheaf__catalog_file(&file, r->c, path, &torch->mark);
     if (st == NULL)
         st = sheaf__catalog_tensor(&out, r->c, name, t->dtype, ndim, shape);
     if (st != NULL)

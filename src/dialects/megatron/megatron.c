@@ -501,7 +501,7 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
                                   t->shape[0], r->tp, r->model.padded);
     else if (st == NULL && word == SHEAF_MEGATRON_MAPPED) {
         int file;
-        st = sheaf__catalog_file(&file, r->catalog, p->path);
+        st = sheaf__catalog_file(&file, r->catalog, p->path, &p->torch->mark);
         const sheaf_piece piece = sheaf__piece_of(file, p->tp, p->torch, t);
         if (st == NULL)
             st = sheaf__megatron_add(r->catalog, &targets, &piece);

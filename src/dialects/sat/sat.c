@@ -277,7 +277,7 @@ static sheaf_status *add_parts(reading *r)
         const sheaf__sat_part *part = r->part[i];
         const int64_t n = sheaf__pickle_count(part->module);
         int file;
-        st = sheaf__catalog_file(&file, r->catalog, part->path);
+        st = sheaf__catalog_file(&file, r->catalog, part->path, &part->file->mark);
         for (int64_t k = 0; st == NULL && k < n; k++)
             st = add_tensor(r, part, file, k);
     }
