@@ -52,6 +52,7 @@ absent() { if [ -e "$2" ]; then fail "$1" "$2 exists"; else pass "$1"; fi; }
 interrupted() {
     local what=$1 process
     shift
+    rm -f "$work/stdout"
     mkfifo "$work/questions"
     "$sheaf" chat "$@" --max-new 100000 --max-length 200000 <"$work/questions" >"$work/stdout" 2>"$work/stderr" &
     process=$!

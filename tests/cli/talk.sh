@@ -166,7 +166,7 @@ check "an answer that was saved nowhere is an error at the end" test "$got" -eq 
 hung_up() { # hung_up NAME COMMAND...: SIGHUP to COMMAND, a chat, in the middle of an answer
     local name=$1 process
     shift
-    rm -f "$work/hung.json" "$work/hung.in"
+    rm -f "$work/hung.json" "$work/hung.in" "$work/stdout"
     mkfifo "$work/hung.in"
     "$@" <"$work/hung.in" >"$work/stdout" 2>"$work/stderr" &
     process=$!

@@ -80,6 +80,14 @@ static sheaf_status *listen_to_signals(void)
     return NULL;
 }
 
+/* A press that came with no answer to end, or ended one. An order to end stays: it ends what begins
+ * next, and then the chat. */
+static void forget_press(void)
+{
+    int once = 1;
+    atomic_compare_exchange_strong(&pressed, &once, 0);
+}
+
 /* ---- lines ---- */
 
 typedef struct reader {
@@ -238,7 +246,7 @@ static sheaf_status *keep_at_last(const session *t)
 static sheaf_status *answer(session *t, const char *query)
 {
     sheaf_answer *said = NULL;
-    atomic_store(&pressed, 0);
+    forget_press();
     sheaf_status *st = sheaf__chat_ask(&said, t->chat, query, &t->how);
     if (st != NULL && is_about_question(st)) {
         advise(t, query, st);
@@ -441,9 +449,7 @@ static sheaf_status *lead(session *t)
                 break;
         } else if (line[0] != '\0') {
             st = answer(t, line[0] == '/' ? line + 1 : line);
-            if (atomic_load(&pressed) > 1)
-                break;
-            atomic_store(&pressed, 0);
+            forget_press();
         }
     }
     if (t->terminal)
