@@ -176,7 +176,7 @@ hung_up() { # hung_up NAME COMMAND...: SIGHUP to COMMAND, a chat, in the middle 
     kill -HUP "$process"
 }
 long=("$sheaf" chat --model "$bytes" --max-new 100000 --max-length 200000 --temperature 3 --save "$work/hung.json")
-hung_up "SIGHUP" "${long[@]}"
+hung_up "SIGHUP" env --default-signal=HUP "${long[@]}" # which the tests themselves may pass over
 wait "$!"
 exec 9>&-
 check "saves what came of it" grep -q '"role": "assistant", "content": "..*"' "$work/hung.json"
