@@ -396,6 +396,9 @@ static sheaf_status *large_body(sheaf_comm *comm)
     return NULL;
 }
 
+/* Those that could not be closed: an MPI may still write into them, so that they are not freed. */
+static sheaf_comm *unclosed[POST_RANKS];
+
 static void *large_rank(void *ranks)
 {
     static const int process[POST_RANKS] = { 0, 1, 2, 3, 4 };
@@ -417,6 +420,8 @@ static void *large_rank(void *ranks)
     post.over |= st != NULL;
     pthread_mutex_unlock(&post.lock);
     sheaf_status *closed = sheaf__messages_close(&comm, 1);
+    if (closed != NULL)
+        unclosed[here] = comm;
     if (st == NULL)
         return closed;
     sheaf_status_free(closed);
