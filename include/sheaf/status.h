@@ -49,6 +49,9 @@ SHEAF_API sheaf_status *sheaf_in(sheaf_status *st, const char *fmt, ...) SHEAF_P
 SHEAF_API sheaf_status *sheaf_status_copy(const sheaf_status *st);
 
 SHEAF_API sheaf_code sheaf_status_code(const sheaf_status *st);
+/* sheaf_status_errno - the error of the operating system behind `st` (errno), 0 where there is
+ * none. */
+SHEAF_API int sheaf_status_errno(const sheaf_status *st);
 /* Borrowed strings; empty when the line was never set. */
 SHEAF_API const char *sheaf_status_where(const sheaf_status *st);
 SHEAF_API const char *sheaf_status_expected(const sheaf_status *st);

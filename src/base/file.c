@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/text.h"
@@ -197,8 +198,7 @@ sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path)
     if (st == NULL && from != NULL && real != NULL) {
         st = sheaf__path_join(&whole, real,
                               strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1);
-        if (st == NULL)
-            st = climb(out, from, whole);
+        TRY(st, climb(out, from, whole));
     } else if (st == NULL && (*out = strdup(path)) == NULL) {
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     }
@@ -263,9 +263,9 @@ sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
 {
     DIR *list = opendir(path);
     if (list == NULL)
-        return sheaf_found(sheaf_fail(errno == ENOMEM ? SHEAF_E_MEMORY : SHEAF_E_IO,
-                                      "%s: cannot list the folder", path),
-                           "%s", strerror(errno));
+        return sheaf__found_errno(sheaf_fail(errno == ENOMEM ? SHEAF_E_MEMORY : SHEAF_E_IO,
+                                             "%s: cannot list the folder", path),
+                                  errno);
     char **names = NULL;
     int64_t count = 0, capacity = 0;
     sheaf_status *st = NULL;
@@ -344,12 +344,12 @@ sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path), "%s",
-                           strerror(errno));
+        return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path),
+                                  errno);
     struct stat about;
     sheaf_status *st = NULL;
     if (fstat(fd, &about) != 0)
-        st = sheaf_found(sheaf_fail(SHEAF_E_IO, "%s", path), "%s", strerror(errno));
+        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s", path), errno);
     else if (!S_ISREG(about.st_mode))
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a regular file"),
                          S_ISDIR(about.st_mode) ? "a folder" : "a pipe, socket or device");

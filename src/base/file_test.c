@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/output.h"
 
@@ -151,6 +152,21 @@ static void test_read__names_offset_expected_and_found(void **state)
                 "ten: reading at byte -5");
     close(fd);
     CHECK_FAILS(sheaf__file_read_at(fd, bytes, 1, 0, "ten"), SHEAF_E_IO, "Bad file descriptor");
+}
+
+static void test_read__a_status_keeps_the_error_of_the_system(void **state)
+{
+    int fd;
+    int64_t size;
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, "no-such-folder/file");
+    assert_non_null(st);
+    sheaf_status *copy = sheaf_status_copy(sheaf_in(st, "opening"));
+    assert_int_equal(sheaf_status_errno(copy), ENOENT);
+    sheaf_status_free(copy);
+    sheaf_status_free(st);
+    st = sheaf_found(sheaf_fail(SHEAF_E_ARG, "a flag"), "%s", strerror(ENOENT));
+    assert_int_equal(sheaf_status_errno(st), 0);
+    sheaf_status_free(st);
 }
 
 static void test_read__only_regular_files(void **state)
@@ -382,8 +398,7 @@ static sheaf_status *make_output(const char *dst, bool replace, sheaf_faults *fa
     if (st != NULL)
         return st;
     st = sheaf__output_write(output, "a", "new a", 5);
-    if (st == NULL)
-        st = sheaf__output_write(output, "b", "new b", 5);
+    TRY(st, sheaf__output_write(output, "b", "new b", 5));
     if (st != NULL) {
         sheaf__output_abandon(output);
         return st;
@@ -842,6 +857,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths__parents_and_joins),
+        cmocka_unit_test(test_read__a_status_keeps_the_error_of_the_system),
         cmocka_unit_test(test_write_whole__an_error_of_close_is_one_of_the_write),
         cmocka_unit_test(test_rename_new__replaces_nothing),
         cmocka_unit_test(test_paths__whole_and_seen_from_a_folder),

@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include "file.h"
+#include "base/status.h"
 
 enum { MOST_PER_CALL = 1 << 30, DEEPEST_TREE = 64, TRIES = 1000 };
 
 sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: %s", path, doing);
-    sheaf_found(st, "%s", strerror(error));
+    sheaf__found_errno(st, error);
     if (error != ENOSPC && error != EDQUOT)
         return st;
     struct statvfs about;
@@ -212,8 +213,7 @@ static sheaf_status *sync_parent(const char *path, sheaf_faults *faults)
 {
     char *parent = NULL;
     sheaf_status *st = sheaf__path_parent(&parent, path);
-    if (st == NULL)
-        st = sheaf__dir_sync(parent, faults);
+    TRY(st, sheaf__dir_sync(parent, faults));
     free(parent);
     return st;
 }
@@ -376,8 +376,7 @@ sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_
     if (st != NULL)
         return st;
     st = sheaf__file_write_at(&file, bytes, size, 0);
-    if (st == NULL)
-        st = sheaf__file_sync(&file);
+    TRY(st, sheaf__file_sync(&file));
     if (st != NULL)
         sheaf_status_free(sheaf__remove_tree(temporary, faults));
     keep_first(&st, sheaf__file_close(&file));

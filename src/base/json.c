@@ -9,7 +9,8 @@
 
 #include "file.h"
 #include "json_scan.h"
-#include "no_memory.h"
+#include "status.h"
+#include "base/status.h"
 
 static const char memory_for[] = "out of memory while reading JSON";
 
@@ -101,8 +102,7 @@ static sheaf_status *parse_all(json_t **out, sheaf_json_scan *scan)
 {
     json_t *root = NULL;
     sheaf_status *st = parse_value(&root, scan, 0);
-    if (st == NULL)
-        st = sheaf__scan_end(scan);
+    TRY(st, sheaf__scan_end(scan));
     if (st == NULL)
         *out = root;
     else
@@ -115,8 +115,7 @@ sheaf_status *sheaf__json_parse(json_t **out, const char *text, size_t size)
     sheaf_json_scan scan;
     json_t *root = NULL;
     sheaf_status *st = sheaf__scan_init(&scan, text, size, true);
-    if (st == NULL)
-        st = parse_all(&root, &scan);
+    TRY(st, parse_all(&root, &scan));
     if (st != NULL)
         return st;
     if (json_is_object(root)) {
@@ -156,8 +155,7 @@ sheaf_status *sheaf__json_load(json_t **out, const char *path)
     char *text = NULL;
     size_t size = 0;
     sheaf_status *st = sheaf__file_read_all(&text, &size, path, SHEAF_JSON_MAX_BYTES);
-    if (st == NULL)
-        st = sheaf_in(sheaf__json_parse(out, text, size), "%s", path);
+    TRY(st, sheaf_in(sheaf__json_parse(out, text, size), "%s", path));
     free(text);
     return st;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/output_fill.h"
 
 struct sheaf_output {
@@ -111,8 +112,7 @@ sheaf_status *sheaf__output_check(const char *dst)
 {
     char *settled = NULL;
     sheaf_status *st = settle_dst(&settled, dst, false);
-    if (st == NULL)
-        st = check_dst(settled, false);
+    TRY(st, check_dst(settled, false));
     free(settled);
     return st;
 }
@@ -175,8 +175,7 @@ static sheaf_status *settled_path(char **out, const char *path)
     char *once = NULL;
     *out = NULL;
     sheaf_status *st = real_path(&once, path);
-    if (st == NULL)
-        st = real_path(out, once);
+    TRY(st, real_path(out, once));
     free(once);
     return st;
 }
@@ -186,8 +185,7 @@ sheaf_status *sheaf__output_inside(char **out, const char *path, const char *fol
     char *to = NULL, *from = NULL;
     *out = NULL;
     sheaf_status *st = settled_path(&to, path);
-    if (st == NULL)
-        st = settled_path(&from, folder);
+    TRY(st, settled_path(&from, folder));
     const size_t n = st == NULL ? strlen(from) : 0;
     if (st == NULL && strncmp(to, from, n) == 0 &&
         (to[n] == '/' || to[n] == '\0' || from[n - 1] == '/')) {
@@ -276,12 +274,9 @@ sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, s
 {
     char *settled = NULL, *parent = NULL;
     sheaf_status *st = settle_dst(&settled, dst, false);
-    if (st == NULL)
-        st = sheaf__path_parent(&parent, settled);
-    if (st == NULL)
-        st = sweep_folder(parent, last_of(settled), events, faults);
-    if (st == NULL)
-        st = sweep_folder(settled, last_of(settled), events, faults);
+    TRY(st, sheaf__path_parent(&parent, settled));
+    TRY(st, sweep_folder(parent, last_of(settled), events, faults));
+    TRY(st, sweep_folder(settled, last_of(settled), events, faults));
     free(settled);
     free(parent);
     return st;
@@ -318,16 +313,14 @@ static sheaf_status *make_partial(sheaf_output *output)
         output->partial = NULL;
         sheaf_status *st =
             output->inside ? sheaf__path_join(&path, output->dst, last_of(output->dst)) : NULL;
-        if (st == NULL)
-            st = sheaf__partial_path(&output->partial, output->inside ? path : output->dst,
-                                     "partial", i);
+        TRY(st, sheaf__partial_path(&output->partial, output->inside ? path : output->dst,
+                                    "partial", i));
         free(path);
         if (st != NULL)
             return st;
         st = sheaf__make_dir(output->partial, output->faults);
         bool taken = st != NULL && sheaf__path_kind(output->partial) != SHEAF_PATH_NONE;
-        if (st == NULL)
-            st = lock_partial(output, &taken);
+        TRY(st, lock_partial(output, &taken));
         if (!taken || i == TRIES)
             return st != NULL || !taken
                        ? st
@@ -353,12 +346,9 @@ static sheaf_status *begin(sheaf_output *output)
     const bool there = !output->replace && sheaf__path_kind(output->dst) == SHEAF_PATH_DIR;
     if (st == NULL && there && sheaf__path_is_mount(output->dst))
         return begin_inside(output);
-    if (st == NULL)
-        st = sheaf__path_parent(&output->parent, output->dst);
-    if (st == NULL)
-        st = sheaf__make_dirs(output->parent, output->faults);
-    if (st == NULL)
-        st = make_partial(output);
+    TRY(st, sheaf__path_parent(&output->parent, output->dst));
+    TRY(st, sheaf__make_dirs(output->parent, output->faults));
+    TRY(st, make_partial(output));
     if (st == NULL || !there || sheaf_status_code(st) != SHEAF_E_IO)
         return st;
     sheaf_status_free(st); /* nothing can be made beside it */
@@ -375,8 +365,7 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
     output->replace = replace;
     output->faults = faults;
     sheaf_status *st = settle_dst(&output->dst, dst, replace);
-    if (st == NULL)
-        st = begin(output);
+    TRY(st, begin(output));
     if (st == NULL)
         *out = output;
     else
@@ -393,8 +382,7 @@ sheaf_status *sheaf__output_create(sheaf_file *file, sheaf_output *output, const
 {
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, output->partial, name);
-    if (st == NULL)
-        st = sheaf__file_create(file, path, output->faults);
+    TRY(st, sheaf__file_create(file, path, output->faults));
     free(path);
     return st;
 }
@@ -407,8 +395,7 @@ sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const 
     if (st != NULL)
         return st;
     st = sheaf__file_write_at(&file, bytes, size, 0);
-    if (st == NULL)
-        st = sheaf__file_sync(&file);
+    TRY(st, sheaf__file_sync(&file));
     sheaf_status *closed = sheaf__file_close(&file);
     if (st != NULL)
         sheaf_status_free(closed);
@@ -517,8 +504,7 @@ sheaf_status *sheaf__output_commit(sheaf_output *output)
     sheaf_status *st = sheaf__dir_sync(output->partial, output->faults);
     if (st == NULL && output->inside) {
         st = check_dst(output->dst, false); /* no other process wrote there meanwhile */
-        if (st == NULL)
-            st = sheaf__fill(output->dst, output->partial, output->faults);
+        TRY(st, sheaf__fill(output->dst, output->partial, output->faults));
     } else if (st == NULL)
         st = put_in_place(output, &old_left);
     if (st != NULL || output->inside) {

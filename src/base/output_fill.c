@@ -1,4 +1,5 @@
 /* output_fill.c - see output_fill.h. */
+#include "base/status.h"
 #include "base/output_fill.h"
 
 #include <errno.h>
@@ -39,8 +40,7 @@ static int move(const char *to_dir, const char *from_dir, const char *name, shea
 {
     char *from = NULL, *to = NULL;
     sheaf_status *st = sheaf__path_join(&from, from_dir, name);
-    if (st == NULL)
-        st = sheaf__path_join(&to, to_dir, name);
+    TRY(st, sheaf__path_join(&to, to_dir, name));
     int error = st != NULL ? ENOMEM : 0;
     if (error == 0)
         do

@@ -1,20 +1,21 @@
 /* status.c - see sheaf/status.h. */
-#include "sheaf/status.h"
+#include "base/status.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHERE, EXPECTED, FOUND, TRY, LINES };
+enum { WHERE, EXPECTED, FOUND, REMEDY, LINES };
 
 struct sheaf_status {
     sheaf_code code;
+    int error;         /* of the operating system, or 0 */
     char *line[LINES]; /* owned; NULL reads as "" */
 };
 
 /* Returned when not even a status can be allocated; never written, never freed. */
-static struct sheaf_status no_memory = { SHEAF_E_MEMORY, { "out of memory", 0, 0, 0 } };
+static struct sheaf_status no_memory = { SHEAF_E_MEMORY, 0, { "out of memory", 0, 0, 0 } };
 
 static char *format(const char *fmt, va_list args)
 {
@@ -57,7 +58,14 @@ sheaf_status *sheaf_fail(sheaf_code code, const char *where, ...)
     }
 LINE_SETTER(sheaf_expected, EXPECTED)
 LINE_SETTER(sheaf_found, FOUND)
-LINE_SETTER(sheaf_try_this, TRY)
+LINE_SETTER(sheaf_try_this, REMEDY)
+
+sheaf_status *sheaf__found_errno(sheaf_status *st, int error)
+{
+    if (st != NULL && st != &no_memory)
+        st->error = error;
+    return sheaf_found(st, "%s", strerror(error));
+}
 
 sheaf_status *sheaf_in(sheaf_status *st, const char *fmt, ...)
 {
@@ -82,6 +90,7 @@ sheaf_status *sheaf_status_copy(const sheaf_status *st)
     if (copy == NULL)
         return &no_memory;
     copy->code = st->code;
+    copy->error = st->error;
     for (int i = 0; i < LINES; i++)
         copy->line[i] = st->line[i] == NULL ? NULL : strdup(st->line[i]);
     return copy;
@@ -106,6 +115,10 @@ sheaf_code sheaf_status_code(const sheaf_status *st)
 {
     return st->code;
 }
+int sheaf_status_errno(const sheaf_status *st)
+{
+    return st->error;
+}
 const char *sheaf_status_where(const sheaf_status *st)
 {
     return line_of(st, WHERE);
@@ -120,7 +133,7 @@ const char *sheaf_status_found(const sheaf_status *st)
 }
 const char *sheaf_status_try(const sheaf_status *st)
 {
-    return line_of(st, TRY);
+    return line_of(st, REMEDY);
 }
 
 void sheaf_status_free(sheaf_status *st)

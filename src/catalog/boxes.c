@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 
 int64_t sheaf__elements(int ndim, const int64_t *shape)
@@ -134,8 +135,7 @@ void sheaf__torch_stem(char stem[128], const char *path)
     stem[0] = '\0';
     sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
     const size_t n = size < (int64_t)sizeof head ? (size_t)size : sizeof head;
-    if (st == NULL)
-        st = sheaf__file_read_at(fd, head, n, 0, path);
+    TRY(st, sheaf__file_read_at(fd, head, n, 0, path));
     if (fd >= 0)
         close(fd);
     const bool read = st == NULL;

@@ -9,7 +9,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "catalog/private.h"
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/private.h"
@@ -161,8 +162,7 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
         st = read_transposed(&r, p, row0, rows, col0, cols);
     else
         st = read_rows(&r, t, p, row0, rows, col0, cols);
-    if (st == NULL)
-        st = flush(&r);
+    TRY(st, flush(&r));
     *elements = r.elements;
     return sheaf__catalog_done(r.fd, r.file, st);
 }
@@ -229,8 +229,7 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *on
             for (int64_t k = 0; same && k < cols; k += wide) {
                 const int64_t h = least(tall, rows - r), w = least(wide, cols - k);
                 sheaf_status *st = read_copy(&n, c, t, 0, r, h, k, w, one);
-                if (st == NULL)
-                    st = read_copy(&n, c, t, i, r, h, k, w, two);
+                TRY(st, read_copy(&n, c, t, i, r, h, k, w, two));
                 if (st != NULL)
                     return sheaf__catalog_defect(c, c->file[t->piece[i].file].path, st);
                 same = n == h * w && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
@@ -369,8 +368,7 @@ sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *c)
 sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *c, bool all)
 {
     sheaf_status *st = sheaf__catalog_sort(c);
-    if (st == NULL)
-        st = sheaf__catalog_refusal(c);
+    TRY(st, sheaf__catalog_refusal(c));
     catalog_source *s = st == NULL ? calloc(1, sizeof *s) : NULL;
     int64_t *index = s != NULL ? calloc((size_t)c->count + 1, sizeof *index) : NULL;
     if (st == NULL && index == NULL)

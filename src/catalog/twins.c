@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "catalog/private.h"
 
@@ -79,8 +80,7 @@ static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const
     const sheaf_catalog_file *file = &c->file[p->file];
     int fd;
     sheaf_status *st = sheaf__catalog_open(&fd, file);
-    if (st == NULL)
-        st = sheaf__file_read_at(fd, buffer, bytes, p->offset, file->path);
+    TRY(st, sheaf__file_read_at(fd, buffer, bytes, p->offset, file->path));
     st = sheaf__catalog_done(fd, file, st);
     const bool varied = st == NULL && is_varied(buffer, bytes, each, least);
     *digest =
@@ -291,8 +291,7 @@ sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
     bool any = false;
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         w.part[i].twin = w.part[i].rank = -1;
-    if (st == NULL)
-        st = look(&w, false);
+    TRY(st, look(&w, false));
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         if (w.part[i].twin >= 0)
             any = w.part[w.part[i].twin].told = true; /* sampled again */
@@ -300,8 +299,7 @@ sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
         st = look(&w, true);
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         w.part[i].told = false;
-    if (st == NULL)
-        st = tell_twins(&w);
+    TRY(st, tell_twins(&w));
     free(w.part);
     free(w.sample);
     free(w.last);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "comm/transport.h"
 
 static const char *const op_names[] = {
@@ -238,8 +238,7 @@ static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const
                                 int nsend, const sheaf__move *receive, int nreceive)
 {
     sheaf_status *st = sheaf__comm_enter(comm, heading, send, nsend);
-    if (st == NULL)
-        st = sheaf__comm_collect(comm, heading->op, receive, nreceive);
+    TRY(st, sheaf__comm_collect(comm, heading->op, receive, nreceive));
     return sheaf__comm_left(comm, st);
 }
 
@@ -348,8 +347,7 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
                                .size = (uint64_t)nrows * row_bytes,
                                .digest = sheaf__comm_digest(0, row_bytes) };
     sheaf_status *st = check_owners(comm, nrows, owner, &heading.digest);
-    if (st == NULL)
-        st = reserve_moves(comm, nrows);
+    TRY(st, reserve_moves(comm, nrows));
     if (st != NULL)
         return st;
     int nsend, nreceive;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/thread.h"
 #include "comm/messages.h"
 #include "comm/run_test.h"
@@ -36,7 +37,7 @@ static sheaf_status *broadcast_body(void *context, sheaf_comm *comm)
         for (int size = 0; size <= 40; size += 8) {
             char bytes[48];
             memset(bytes, 'a' + rank, sizeof bytes);
-            TRY(sheaf_comm_broadcast(comm, bytes, (size_t)size, root));
+            OR_RETURN(sheaf_comm_broadcast(comm, bytes, (size_t)size, root));
             for (int i = 0; i < 48; i++)
                 EXPECT("broadcast", bytes[i] == 'a' + (i < size ? root : rank));
         }
@@ -56,7 +57,7 @@ static sheaf_status *gather_body(void *context, sheaf_comm *comm)
         }
         for (size_t i = 0; i < size[rank]; i++)
             all[offset[rank] + i] = (unsigned char)(rank * 16 + round + (int)i);
-        TRY(sheaf_comm_gather(comm, all, size));
+        OR_RETURN(sheaf_comm_gather(comm, all, size));
         for (int r = 0; r < ranks; r++)
             for (size_t i = 0; i < size[r]; i++)
                 EXPECT("gather", all[offset[r] + i] == (unsigned char)(r * 16 + round + (int)i));
@@ -76,7 +77,7 @@ static sheaf_status *select_body(void *context, sheaf_comm *comm)
             for (int i = 0; i < 3; i++)
                 rows[r][i] = owner[r] == rank ? (int32_t)(r * 1000 + owner[r] * 10 + i) : -1;
         }
-        TRY(sheaf_comm_select(comm, rows, sizeof rows[0], nrows, owner));
+        OR_RETURN(sheaf_comm_select(comm, rows, sizeof rows[0], nrows, owner));
         for (int64_t r = 0; r < nrows; r++)
             for (int i = 0; i < 3; i++)
                 EXPECT("select", rows[r][i] == r * 1000 + owner[r] * 10 + i);
@@ -115,7 +116,7 @@ static sheaf_status *max_body(void *context, sheaf_comm *comm)
         }
         if (st != NULL || !good) {
             free(x);
-            TRY(st);
+            OR_RETURN(st);
             EXPECT("max", good);
         }
     }
@@ -129,7 +130,7 @@ static sheaf_status *max_body(void *context, sheaf_comm *comm)
                      rank == 0 ? -INFINITY : -INFINITY,
                      rank == last ? INFINITY : 3 };
     const float want[6] = { __builtin_nanf(""), __builtin_nanf(""), 0, 0, -INFINITY, INFINITY };
-    TRY(sheaf_comm_max(comm, odd, 6));
+    OR_RETURN(sheaf_comm_max(comm, odd, 6));
     for (int i = 0; i < 6; i++)
         EXPECT("max of odd values", bits_of(odd[i]) == bits_of(want[i]));
     return NULL;
@@ -141,9 +142,9 @@ static sheaf_status *any_body(void *context, sheaf_comm *comm)
     for (int who = -1; who < ranks; who++)
         for (int repeat = 0; repeat < 3; repeat++) {
             int flag = rank == who ? 8 : 0;
-            TRY(sheaf_comm_any(comm, &flag));
+            OR_RETURN(sheaf_comm_any(comm, &flag));
             EXPECT("any", (flag != 0) == (who >= 0));
-            TRY(sheaf_comm_barrier(comm));
+            OR_RETURN(sheaf_comm_barrier(comm));
         }
     return NULL;
 }
@@ -173,7 +174,7 @@ static sheaf_status *agree_body(void *context, sheaf_comm *comm)
         EXPECT("found", strcmp(sheaf_status_found(st), "trouble") == 0);
         sheaf_status_free(st);
         int flag = 0;
-        TRY(sheaf_comm_any(comm, &flag)); /* the group goes on */
+        OR_RETURN(sheaf_comm_any(comm, &flag)); /* the group goes on */
     }
     return NULL;
 }
@@ -232,7 +233,7 @@ static sheaf_status *barrier_body(void *context, sheaf_comm *comm)
     const int ranks = sheaf_comm_ranks(comm);
     for (int round = 1; round <= 300; round++) {
         came[sheaf_comm_rank(comm)] = round;
-        TRY(sheaf_comm_barrier(comm));
+        OR_RETURN(sheaf_comm_barrier(comm));
         for (int r = 0; r < ranks; r++)
             EXPECT("barrier", came[r] == round || came[r] == round + 1);
     }
@@ -257,13 +258,13 @@ static sheaf_status *sent_body(void *context, sheaf_comm *comm)
         owner[i] = i % 2; /* ranks 0 and 1 own four rows each */
         size[i] = (size_t)i + 1;
     }
-    TRY(sheaf_comm_broadcast(comm, bytes, 100, 1));
+    OR_RETURN(sheaf_comm_broadcast(comm, bytes, 100, 1));
     double want = rank == 1 ? 100 * others : 0;
     EXPECT("broadcast", sheaf_comm_sent(comm) == want);
-    TRY(sheaf_comm_select(comm, bytes, 10, 8, owner));
+    OR_RETURN(sheaf_comm_select(comm, bytes, 10, 8, owner));
     want += rank < 2 ? 40 * others : 0;
     EXPECT("select", sheaf_comm_sent(comm) == want);
-    TRY(sheaf_comm_gather(comm, bytes, size));
+    OR_RETURN(sheaf_comm_gather(comm, bytes, size));
     want += (rank + 1) * others;
     EXPECT("gather", sheaf_comm_sent(comm) == want);
     return NULL;
@@ -384,13 +385,13 @@ static sheaf_status *large_body(sheaf_comm *comm)
         at += size[r];
     for (size_t i = 0; i < size[rank]; i++)
         all[at + i] = (unsigned char)(rank * 31 + (int)(i % 251));
-    TRY(sheaf_comm_gather(comm, all, size));
+    OR_RETURN(sheaf_comm_gather(comm, all, size));
     at = 0;
     for (int r = 0; r < ranks; at += size[r++])
         for (size_t i = 0; i < size[r]; i++)
             EXPECT("gather", all[at + i] == (unsigned char)(r * 31 + (int)(i % 251)));
     memset(all, rank, sizeof all);
-    TRY(sheaf_comm_broadcast(comm, all, sizeof all, ranks - 1));
+    OR_RETURN(sheaf_comm_broadcast(comm, all, sizeof all, ranks - 1));
     for (size_t i = 0; i < sizeof all; i++)
         EXPECT("broadcast", all[i] == ranks - 1);
     return NULL;
@@ -414,8 +415,7 @@ static void *large_rank(void *ranks)
                                                                                .process = process,
                                                                                .piece = PIECE,
                                                                                .crowded = true });
-    if (st == NULL)
-        st = large_body(comm);
+    TRY(st, large_body(comm));
     pthread_mutex_lock(&post.lock);
     post.over |= st != NULL;
     pthread_mutex_unlock(&post.lock);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "comm/run_test.h"
+#include "base/status.h"
 
 enum { CALLS = 7 }; /* of one_call, round robin */
 
@@ -151,8 +152,7 @@ static sheaf_status *odd_body(void *context, sheaf_comm *comm)
     const odd_call *o = context;
     const bool me = sheaf_comm_rank(comm) == o->rank;
     sheaf_status *st = sheaf_comm_barrier(comm);
-    if (st == NULL)
-        st = one_call(comm, me ? o->b : o->a);
+    TRY(st, one_call(comm, me ? o->b : o->a));
     return sheaf_comm_agree(comm, st);
 }
 

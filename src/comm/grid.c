@@ -9,6 +9,7 @@
 #include "comm/link.h"
 #include "comm/process.h"
 #include "comm/threads.h"
+#include "base/status.h"
 
 /* What a grid on threads is made of; lists hold NULL where a group has one rank. */
 typedef struct parts {
@@ -53,8 +54,7 @@ static sheaf_status *run_body(const parts *p, const sheaf__grid *grid)
     sheaf_status *st = sheaf__link_read(&how, text);
     for (int i = 0; i < 3 && st == NULL; i++)
         st = sheaf__link_put(&link[i], comm[i], &how);
-    if (st == NULL)
-        st = p->body(p->context, grid);
+    TRY(st, p->body(p->context, grid));
     for (int i = 0; i < 3; i++)
         sheaf__link_take(link[i]);
     return st;
@@ -156,10 +156,8 @@ sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
     st = make(p.group, &p, groups, in_group);
     if (st == NULL && p.stages > 1)
         st = make(p.stage, &p, groups * p.stages, p.ranks);
-    if (st == NULL)
-        st = make(p.peers, &p, in_group, groups);
-    if (st == NULL)
-        st = sheaf__run_threads(in_group * groups, options->messages, rank_main, &p);
+    TRY(st, make(p.peers, &p, in_group, groups));
+    TRY(st, sheaf__run_threads(in_group * groups, options->messages, rank_main, &p));
     for (int i = 0; i < SHEAF_MAX_SLICES; i++) {
         sheaf__threads_free(p.group[i]);
         sheaf__threads_free(p.stage[i]);

@@ -39,7 +39,7 @@ static sheaf_status *gathers(const sheaf__grid *grid, sheaf_comm *comm, int base
     for (int i = 0; i < count; i++)
         size[i] = sizeof *world;
     world[sheaf_comm_rank(comm)] = sheaf_comm_rank(grid->all);
-    TRY(sheaf_comm_gather(comm, world, size));
+    OR_RETURN(sheaf_comm_gather(comm, world, size));
     for (int i = 0; i < count; i++)
         EXPECT("who is in it", world[i] == base + i * stride);
     return NULL;
@@ -52,8 +52,8 @@ static sheaf_status *places_body(void *context, const sheaf__grid *grid)
               in_group = stages * o->ranks, mine = world % in_group;
     EXPECT("all", sheaf_comm_ranks(grid->all) == in_group * o->groups);
     EXPECT("groups", grid->groups == o->groups && grid->number == world / in_group);
-    TRY(gathers(grid, grid->group, world - mine, 1, in_group));
-    TRY(gathers(grid, grid->stage, world - world % o->ranks, 1, o->ranks));
+    OR_RETURN(gathers(grid, grid->group, world - mine, 1, in_group));
+    OR_RETURN(gathers(grid, grid->stage, world - world % o->ranks, 1, o->ranks));
     return gathers(grid, grid->peers, mine, in_group, o->groups);
 }
 
@@ -85,19 +85,19 @@ static sheaf_status *calls(shape *s, const sheaf__grid *grid)
     for (int round = 0; round < 3; round++) {
         int value = grid->number;
         if (round == 1)
-            TRY(fails_here(s, grid, 0));
+            OR_RETURN(fails_here(s, grid, 0));
         if (grid->group != NULL)
-            TRY(sheaf_comm_broadcast(grid->group, &value, sizeof value, 0));
+            OR_RETURN(sheaf_comm_broadcast(grid->group, &value, sizeof value, 0));
         EXPECT("within a group", value == grid->number);
         if (round == 1)
-            TRY(fails_here(s, grid, 1));
+            OR_RETURN(fails_here(s, grid, 1));
         if (grid->peers != NULL)
-            TRY(sheaf_comm_broadcast(grid->peers, &value, sizeof value, grid->groups - 1));
+            OR_RETURN(sheaf_comm_broadcast(grid->peers, &value, sizeof value, grid->groups - 1));
         EXPECT("among peers", value == grid->groups - 1);
         if (!s->lives) {
             if (round == 1)
-                TRY(fails_here(s, grid, 2));
-            TRY(sheaf_comm_barrier(grid->all));
+                OR_RETURN(fails_here(s, grid, 2));
+            OR_RETURN(sheaf_comm_barrier(grid->all));
         }
     }
     return NULL;

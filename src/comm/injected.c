@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "comm/transport.h"
 
 /* Calls by name, then by what they are for, then by what the rank is at. */

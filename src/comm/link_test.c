@@ -3,6 +3,7 @@
 
 #include "comm/link.h"
 #include "comm/transport.h"
+#include "base/status.h"
 
 enum { N = 80 };
 
@@ -36,13 +37,10 @@ static sheaf_status *body(void *context, sheaf_comm *comm)
     if (r->linked)
         st = sheaf__link_put(&link, comm, &how);
     const sheaf_comm_adder adder = { .add = plain_add };
-    if (st == NULL)
-        st = sheaf_comm_sum(comm, &tree, r->sum[me], roots, 1, N, &adder);
+    TRY(st, sheaf_comm_sum(comm, &tree, r->sum[me], roots, 1, N, &adder));
     char bytes[128] = { 0 };
-    if (st == NULL)
-        st = sheaf_comm_broadcast(comm, bytes, sizeof bytes, 1);
-    if (st == NULL)
-        st = sheaf_comm_barrier(comm);
+    TRY(st, sheaf_comm_broadcast(comm, bytes, sizeof bytes, 1));
+    TRY(st, sheaf_comm_barrier(comm));
     r->seconds[me] = sheaf__link_take(link);
     return st == NULL ? sheaf_comm_barrier(comm) : st; /* as it was before */
 }

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/thread.h"
 
 enum {
@@ -310,8 +310,7 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sh
         if (m->peer[r].left)
             continue;
         st = begin_receive(m, r);
-        if (st == NULL)
-            st = begin_send(m, &self->heading, r);
+        TRY(st, begin_send(m, &self->heading, r));
     }
     return st == NULL ? wait_for_messages(m) : st;
 }

@@ -11,7 +11,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "comm/doing.h"
 #include "comm/injected.h"
@@ -372,8 +372,7 @@ static sheaf_status *meet(void)
                                                                         .process = process,
                                                                         .crowded = true });
     process_view.place[process_view.number] = here();
-    if (st == NULL)
-        st = sheaf_comm_gather(process_view.comm, process_view.place, size);
+    TRY(st, sheaf_comm_gather(process_view.comm, process_view.place, size));
     for (int i = 0; i < process_view.count; i++)
         process_view.host[i] = process_view.place[i].host;
     if (st == NULL)
@@ -416,11 +415,9 @@ sheaf_status *sheaf__process_start(const char *mpi)
         return NULL;
     process_view.number = launcher.number; /* whoever is not the first fails in silence */
     sheaf_status *st = sheaf__plugin_find(&path, mpi);
-    if (st == NULL)
-        st = sheaf__plugin_load(&process_view.mpi, path);
+    TRY(st, sheaf__plugin_load(&process_view.mpi, path));
     free(path);
-    if (st == NULL)
-        st = join(&launcher);
+    TRY(st, join(&launcher));
     if (st != NULL) {
         process_view.mpi = NULL;
         return st;
@@ -525,8 +522,7 @@ sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
     for (int k = 0; k < groups && st == NULL; k++)
         st = open_group(&comm[k], color + k * ranks, tag + 2 * k, ranks);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = body(context, comm);
+    TRY(st, body(context, comm));
     for (int k = 0; k < groups; k++)
         if (comm[k] != NULL)
             sheaf__messages_leave(comm[k], st);

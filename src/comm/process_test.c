@@ -10,6 +10,7 @@
 #include "comm/grid.h"
 #include "comm/plugins.h"
 #include "comm/run_test.h"
+#include "base/status.h"
 
 static unsigned char byte_of(size_t i, int rank)
 {
@@ -39,16 +40,14 @@ static sheaf_status *pieces_body(void *context, sheaf_comm *comm)
     sheaf_status *st = bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "test") : NULL;
     for (size_t i = 0; st == NULL && i < much; i++)
         bytes[i] = rank == 1 ? byte_of(i, 1) : 0;
-    if (st == NULL)
-        st = sheaf_comm_broadcast(comm, bytes, much, 1);
+    TRY(st, sheaf_comm_broadcast(comm, bytes, much, 1));
     if (st == NULL && !is_pattern(bytes, much, 1))
         st = sheaf_fail(SHEAF_E_NUMBER, "broadcast, rank %d", rank);
     for (size_t n = (16 << 10) - 64; st == NULL && n <= 16 << 10; n++) /* as fits a message */
         st = sheaf_comm_broadcast(comm, bytes, n, 1);
     for (size_t i = 0; st == NULL && i < size[rank]; i++)
         bytes[mine + i] = byte_of(i, rank);
-    if (st == NULL)
-        st = sheaf_comm_gather(comm, bytes, size);
+    TRY(st, sheaf_comm_gather(comm, bytes, size));
     for (int r = 0, from = 0; r < ranks && st == NULL; from += (int)size[r++])
         if (!is_pattern(bytes + from, size[r], r))
             st = sheaf_fail(SHEAF_E_NUMBER, "gather of rank %d, rank %d", r, rank);
@@ -78,8 +77,7 @@ static sheaf_status *late_body(void *context, sheaf_comm *comm)
     const double before = processor_seconds();
     if (sheaf_comm_rank(comm) == 0)
         usleep((useconds_t)(late * 1e6));
-    if (st == NULL)
-        st = sheaf_comm_barrier(comm);
+    TRY(st, sheaf_comm_barrier(comm));
     *spent = (processor_seconds() - before) / late;
     return st;
 }

@@ -10,7 +10,7 @@
 #include "comm/transport.h"
 
 /* Cmocka's assertions may not leave a rank's thread: bodies return a status instead. */
-#define TRY(call)                                                                                  \
+#define OR_RETURN(call)                                                                            \
     do {                                                                                           \
         sheaf_status *failed = call;                                                               \
         if (failed != NULL)                                                                        \

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/thread.h"
 #include "comm/transport.h"
 
@@ -277,8 +277,7 @@ static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, flo
             move_results(&f, &before);
         st = first ? sheaf__comm_enter(comm, heading, f.send, f.nsend)
                    : sheaf__comm_again(comm, heading, f.send, f.nsend);
-        if (st == NULL)
-            st = sheaf__comm_collect(comm, heading->op, f.receive, f.nreceive);
+        TRY(st, sheaf__comm_collect(comm, heading->op, f.receive, f.nreceive));
         if (st == NULL && !last) {
             const double began = sheaf__seconds();
             combine_share(&f, &next);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/thread.h"
 #include "comm/run_test.h"
 
@@ -137,8 +138,7 @@ static sheaf_status *sum_body(void *context, sheaf_comm *comm)
     const sheaf_comm_adder adder = { plain_add, c->pooled ? run_backwards : NULL, &pooled };
     sheaf_status *st =
         sheaf_comm_sum(comm, &tree, out, count > 0 ? roots : NULL, c->rows, c->cols, &adder);
-    if (st == NULL)
-        st = check_bytes("sum", comm, out, c->want, (size_t)n * sizeof *out);
+    TRY(st, check_bytes("sum", comm, out, c->want, (size_t)n * sizeof *out));
     if (st == NULL && out[n] != 12345)
         st = sheaf_fail(SHEAF_E_NUMBER, "written behind the end");
     if (st == NULL && comm->transport->posted != NULL && c->pooled &&
@@ -274,8 +274,7 @@ static sheaf_status *counted_body(void *context, sheaf_comm *comm)
         roots[i] = calloc((size_t)c->n + 1, sizeof **roots);
     const sheaf_comm_adder adder = { .add = plain_add };
     sheaf_status *st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, &adder);
-    if (st == NULL)
-        st = sheaf_comm_max(comm, roots[0], c->n);
+    TRY(st, sheaf_comm_max(comm, roots[0], c->n));
     for (int i = 0; i < 8; i++)
         free(roots[i]);
     c->of[sheaf_comm_rank(comm)] = *sheaf_comm_counters(comm);

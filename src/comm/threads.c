@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "base/patience.h"
 #include "base/thread.h"
@@ -298,7 +299,7 @@ static int start(group *g)
     for (int r = started; r < g->ranks; r++) {
         sheaf_status *st =
             sheaf_fail(SHEAF_E_MEMORY, "starting a thread for rank %d of %d", r, g->ranks);
-        sheaf_found(st, "%s", strerror(error));
+        sheaf__found_errno(st, error);
         g->member[r].result =
             sheaf_try_this(st, "a higher limit on processes (ulimit -u), or fewer ranks");
         member_leave(&g->member[r]);

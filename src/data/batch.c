@@ -1,6 +1,7 @@
 /* batch.c - rows of a data set as dense arrays, packed ones too. */
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/random.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
@@ -194,8 +195,7 @@ static sheaf_status *fill_packed(const sheaf_batch *batch, const sheaf_data *dat
         put_records(batch, data, p.row[k], used, at);
         at += used;
     }
-    if (st == NULL)
-        st = fill(batch, data, -1, end - at, at);
+    TRY(st, fill(batch, data, -1, end - at, at));
     put_segment(batch, at, end - at);
     return st;
 }

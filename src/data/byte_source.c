@@ -9,7 +9,7 @@
 #include <zstd_errors.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 
 enum { WINDOW = 1 << 20, RAW = 1 << 18 };
@@ -127,8 +127,7 @@ sheaf_status *sheaf__byte_source_open(sheaf__byte_source *s, const char *path)
 {
     *s = (sheaf__byte_source){ .path = path, .fd = -1 };
     sheaf_status *st = sheaf__file_open_read(&s->fd, &s->size, path);
-    if (st == NULL)
-        st = recognise(s);
+    TRY(st, recognise(s));
     return st == NULL ? start(s) : st;
 }
 

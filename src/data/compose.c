@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "inputs/places.h"
+#include "base/status.h"
 
 static sheaf_status *encode(sheaf__ids *out, const sheaf__sentencepiece *model, const char *text)
 {
@@ -106,22 +107,18 @@ sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
     char *text = NULL, *first = NULL;
     sheaf__turn *turn = malloc((size_t)record->turns * sizeof *turn);
     sheaf_status *st = turn == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompt") : NULL;
-    if (st == NULL)
-        st = check_turns(record, options);
-    if (st == NULL)
-        st = take_mark(&first, record, options);
+    TRY(st, check_turns(record, options));
+    TRY(st, take_mark(&first, record, options));
     if (st == NULL) {
         memcpy(turn, record->turn, (size_t)record->turns * sizeof *turn);
         turn[0].query = first != NULL ? first : turn[0].query;
         st = sheaf__template_prompt(&text, options->version, turn, record->turns - 1,
                                     turn[record->turns - 1].query);
     }
-    if (st == NULL)
-        st = encode(&prompt, options->model, text);
+    TRY(st, encode(&prompt, options->model, text));
     if (st == NULL && !options->no_answer)
         st = encode(&answer, options->model, last->answer);
-    if (st == NULL)
-        st = lay_out(out, prompt, answer, record->image != NULL, options);
+    TRY(st, lay_out(out, prompt, answer, record->image != NULL, options));
     free((int32_t *)prompt.id);
     free((int32_t *)answer.id);
     free(text);

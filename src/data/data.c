@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
@@ -276,8 +277,7 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
     sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
-    if (st == NULL)
-        st = check_order(data, options);
+    TRY(st, check_order(data, options));
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
         if (options->fields != NULL && options->fields[0] != '\0')
@@ -285,18 +285,13 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
                        options->fields);
         st = check_unused_tokenizer(options);
     }
-    if (st == NULL)
-        st = sheaf__ends_with(path, ".safetensors")
-                 ? sheaf__data_read_safetensors(data, path, options)
-                 : read_texts(data, path, options);
-    if (st == NULL)
-        st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
-    if (st == NULL)
-        st = sheaf_in(sheaf__data_count(data, options->prompts), "%s", path);
-    if (st == NULL)
-        st = sheaf_in(check_positions(data, options), "%s", path);
-    if (st == NULL)
-        st = hash(data);
+    TRY(st, sheaf__ends_with(path, ".safetensors")
+                ? sheaf__data_read_safetensors(data, path, options)
+                : read_texts(data, path, options));
+    TRY(st, sheaf_in(sheaf__data_images_check(data, options->config), "%s", path));
+    TRY(st, sheaf_in(sheaf__data_count(data, options->prompts), "%s", path));
+    TRY(st, sheaf_in(check_positions(data, options), "%s", path));
+    TRY(st, hash(data));
     if (st != NULL) {
         sheaf_data_close(data);
         return st;

@@ -4,6 +4,7 @@
 
 #include "data/data_images.h"
 #include "data/data_read.h"
+#include "base/status.h"
 
 static sheaf_status *load_gray(void *self, int64_t row, const sheaf__picture *picture)
 {
@@ -79,12 +80,10 @@ sheaf_status *sheaf_data_made(sheaf_data **out, const sheaf_config *config, int6
         return sheaf__data_no_memory(0);
     data->vocab = config->vocab;
     sheaf_status *st = sheaf__data_images_new(&data->images, config);
-    if (st == NULL)
-        st = fill(data, rows, seq);
+    TRY(st, fill(data, rows, seq));
     if (st == NULL && data->images != NULL)
         st = place_images(data, config);
-    if (st == NULL)
-        st = sheaf__data_count(data, true);
+    TRY(st, sheaf__data_count(data, true));
     if (st != NULL) {
         sheaf_data_close(data);
         return st;

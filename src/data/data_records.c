@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "inputs/choose.h"
 #include "data/compose.h"
@@ -67,8 +68,7 @@ static sheaf_status *choose_words(reader *in)
     sheaf_status *st = sheaf__choose_template(&in->how.version, &from_model, o->prompt_template,
                                               o->config, o->events);
     in->data->prompt_template = sheaf__template_name(in->how.version);
-    if (st == NULL)
-        st = sheaf__choose_tokenizer(&in->model, o->tokenizer, o->folder, o->config);
+    TRY(st, sheaf__choose_tokenizer(&in->model, o->tokenizer, o->folder, o->config));
     if (st == NULL && in->model == NULL && !o->config->byte_vocab) {
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "texts");
         sheaf_expected(
@@ -277,8 +277,7 @@ static sheaf_status *leave_out(reader *in, const char *path)
     in->data->rows = in->data->tokens = in->left_out = in->longest = 0;
     release_rows(in);
     sheaf_status *st = make_rows(in);
-    if (st == NULL)
-        st = check_images(in);
+    TRY(st, check_images(in));
     return st == NULL ? take_records(in, path) : st;
 }
 
@@ -313,23 +312,17 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
         .events = options->events
     };
     sheaf_status *st = sheaf__records_read(&in.records, path, &how, &in.complaints);
-    if (st == NULL)
-        st = sheaf_in(choose_words(&in), "%s", path);
+    TRY(st, sheaf_in(choose_words(&in), "%s", path));
     if (st != NULL && in.complaints.count > 0 && !in.complaints.skip) {
         /* the file is no data set at all: that comes before a tokenizer for it */
         sheaf_status_free(st);
         st = sheaf__complaints_verdict(&in.complaints, path, in.records.looked_at);
     }
-    if (st == NULL)
-        st = make_rows(&in);
-    if (st == NULL)
-        st = check_images(&in);
-    if (st == NULL)
-        st = take_records(&in, path);
-    if (st == NULL)
-        st = leave_out(&in, path);
-    if (st == NULL)
-        st = keep_images(&in);
+    TRY(st, make_rows(&in));
+    TRY(st, check_images(&in));
+    TRY(st, take_records(&in, path));
+    TRY(st, leave_out(&in, path));
+    TRY(st, keep_images(&in));
     release_rows(&in);
     sheaf__complaints_release(&in.complaints);
     sheaf__records_release(&in.records);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "data/data_read.h"
 #include "data/data_tensors.h"
@@ -98,8 +99,7 @@ static sheaf_status *check_tensors(sheaf__tensors *in)
             in->rows = entry->shape[0];
             in->length = entry->shape[1];
         }
-        if (st == NULL)
-            st = check_shape(in, entry);
+        TRY(st, check_shape(in, entry));
         if (st != NULL)
             return st;
     }
@@ -304,8 +304,7 @@ static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
     if (st != NULL)
         return sheaf_in(st, "%s", path);
     st = make_rows(in);
-    if (st == NULL)
-        st = sheaf__tensors_each(in, "input_ids", take_token);
+    TRY(st, sheaf__tensors_each(in, "input_ids", take_token));
     if (st == NULL && sheaf__safetensors_find(in->file, "labels") != NULL)
         st = sheaf__tensors_each(in, "labels", take_label);
     if (st == NULL && sheaf__safetensors_find(in->file, known[SHIFTED].name) != NULL)
@@ -314,18 +313,13 @@ static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
         st = sheaf__tensors_mask(in, "attention_mask", in->data->mask);
     if (st == NULL && in->data->position != NULL)
         st = sheaf__tensors_each(in, "position_ids", take_position);
-    if (st == NULL)
-        st = sheaf__tensors_image_places(in);
+    TRY(st, sheaf__tensors_image_places(in));
     if (st == NULL && in->data->seq == 0)
         in->data->seq = in->length;
-    if (st == NULL)
-        st = check_hidden(in);
-    if (st == NULL)
-        st = find_records(in, options->events);
-    if (st == NULL)
-        st = check_length(in, options);
-    if (st == NULL)
-        st = sheaf__tensors_image_keep(in);
+    TRY(st, check_hidden(in));
+    TRY(st, find_records(in, options->events));
+    TRY(st, check_length(in, options));
+    TRY(st, sheaf__tensors_image_keep(in));
     return st != NULL && sheaf_status_code(st) == SHEAF_E_DATA ? sheaf_in(st, "%s", path) : st;
 }
 

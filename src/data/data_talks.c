@@ -13,7 +13,7 @@
 #include "base/array.h"
 #include "base/cores.h"
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "data/complaints.h"
 #include "data/data_images.h"
 #include "data/data_pictures.h"
@@ -100,10 +100,8 @@ static sheaf_status *open_sources(reader *in, const char *path)
                             "(of JSON Lines), in the folder that paths of pictures start from",
                             in->sources.path[0]);
     }
-    if (st == NULL)
-        st = sheaf__text_sources_open(&in->sources, o);
-    if (st == NULL)
-        st = choose_chat(in);
+    TRY(st, sheaf__text_sources_open(&in->sources, o));
+    TRY(st, choose_chat(in));
     if (st != NULL)
         return st;
     const sheaf__text_encoder *e = &in->sources.encoder;
@@ -208,8 +206,7 @@ static sheaf_status *keep_row(reader *in, sheaf__talk_row *row)
     sheaf_data *d = in->data;
     const size_t n = (size_t)row->count;
     sheaf_status *st = reserve(d, row->count);
-    if (st == NULL)
-        st = keep_pictures(in, row);
+    TRY(st, keep_pictures(in, row));
     if (st != NULL)
         return st;
     memcpy(d->token + d->tokens, row->id, n * sizeof *d->token);
@@ -361,20 +358,17 @@ static sheaf_status *read_all(reader *in, const char *path)
     sheaf_status *st = sheaf__json_items_open(&in->items, path);
     while (st == NULL && more && in->complaints.fatal == NULL) {
         st = gather(&more, in);
-        if (st == NULL)
-            st = run_all(in);
+        TRY(st, run_all(in));
         drop_all(in);
     }
-    if (st == NULL)
-        st = sheaf__complaints_verdict(&in->complaints, path, in->records);
+    TRY(st, sheaf__complaints_verdict(&in->complaints, path, in->records));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA && in->across > 0)
         sheaf_try_this(st,
                        "--seq %" PRId64 " or more, --on-long skip, or fewer pictures in a record; "
                        "what else is bad must be repaired or taken out",
                        in->across);
-    if (st == NULL)
-        st = sheaf_in(sheaf__text_counts_verdict(&in->counts, in->options, in->items.unit), "%s",
-                      path);
+    TRY(st,
+        sheaf_in(sheaf__text_counts_verdict(&in->counts, in->options, in->items.unit), "%s", path));
     if (st == NULL && in->counts.rows == 0)
         st = empty(in, path);
     if (st != NULL)
@@ -471,17 +465,13 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
     in->talks.loss_on = options->loss_on;
     in->talks.config = options->config;
     sheaf_status *st = sheaf__fields_read(&in->talks.fields, options->fields);
-    if (st == NULL)
-        st = open_sources(in, path);
+    TRY(st, open_sources(in, path));
     if (st == NULL) /* the one file of a folder */
         st = sheaf__path_parent(&folder, path = in->sources.path[0]);
     in->talks.folder = folder;
-    if (st == NULL)
-        st = sheaf__pool_new(&in->pool, sheaf__cores(options->threads));
-    if (st == NULL)
-        st = read_all(in, path);
-    if (st == NULL)
-        st = finish(in);
+    TRY(st, sheaf__pool_new(&in->pool, sheaf__cores(options->threads)));
+    TRY(st, read_all(in, path));
+    TRY(st, finish(in));
     close_pictures(in->pictures);
     sheaf__pool_free(in->pool);
     sheaf__json_items_close(&in->items);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/cores.h"
 #include "base/file.h"
@@ -268,10 +269,8 @@ static sheaf_status *read_file(reader *in, int64_t file)
         st = gather(&more, in);
         if (st == NULL && !in->known)
             st = look_at_first(in);
-        if (st == NULL)
-            st = encode_all(in);
-        if (st == NULL)
-            st = check_stop(in);
+        TRY(st, encode_all(in));
+        TRY(st, check_stop(in));
         st = take_all(in, st);
         tell_progress(in, false);
     }
@@ -302,8 +301,7 @@ static sheaf_status *verdict(reader *in, const char *path)
     const char *unit = in->sources.paths > 1 ? "record" : in->items.unit;
     sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->facts.records);
     c->bad = in->complaints.left_out;
-    if (st == NULL)
-        st = sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path);
+    TRY(st, sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path));
     if (st == NULL && c->rows == 0)
         st = empty(in, path);
     if (st != NULL)
@@ -388,8 +386,7 @@ static sheaf_status *finish_cache(reader *in)
         snprintf(in->facts.prompt_template, sizeof in->facts.prompt_template, "%s",
                  sheaf__chat_template_name(in->sources.chat));
     sheaf_status *st = sheaf__row_cache_commit(writer, &in->facts);
-    if (st == NULL)
-        st = use_cache(&found, in);
+    TRY(st, use_cache(&found, in));
     if (st == NULL && !found)
         st = sheaf_found(sheaf_fail(SHEAF_E_IO, "%s/%s", in->cache, in->key),
                          "other bytes than were written");
@@ -410,8 +407,7 @@ static sheaf_status *read_all(reader *in, const char *path)
         st = sheaf__text_sources_open(&in->sources, in->options);
     if (st == NULL)
         tell_progress(in, true);
-    if (st == NULL)
-        st = verdict(in, path);
+    TRY(st, verdict(in, path));
     if (st == NULL && in->cache != NULL)
         st = finish_cache(in);
     else if (st == NULL && in->sources.chat != NULL)
@@ -430,12 +426,10 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
                   .facts.counts.limit = sheaf__data_limit(options) };
     bool found = false;
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
-    if (st == NULL)
-        st = sheaf__text_sources_files(&in.sources, path);
+    TRY(st, sheaf__text_sources_files(&in.sources, path));
     if (st == NULL)
         tell_passed(&in, path);
-    if (st == NULL)
-        st = choose_cache(&in);
+    TRY(st, choose_cache(&in));
     if (st == NULL && in.cache != NULL)
         st = use_cache(&found, &in);
     if (st == NULL && found) {

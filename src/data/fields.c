@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "data/complaints.h"
 
 static const char *const records[] = { "prompt",   "completion",    "answer",      "text",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "data/dataset_info.h"
 #include "data/records_read.h"
@@ -35,10 +36,8 @@ sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
     sheaf__records_reader in = { out, path, options, complaints == NULL ? &own : complaints };
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
     sheaf_status *st = sheaf__dataset_info_check(path);
-    if (st == NULL)
-        st = sheaf__fields_read(&in.fields, options->fields);
-    if (st == NULL)
-        st = folder ? sheaf__records_read_folder(&in) : sheaf__records_read_json(&in);
+    TRY(st, sheaf__fields_read(&in.fields, options->fields));
+    TRY(st, folder ? sheaf__records_read_folder(&in) : sheaf__records_read_json(&in));
     sheaf__fields_release(&in.fields);
     if (st == NULL && out->looked_at == 0) {
         st = sheaf_fail(SHEAF_E_DATA, "%s", path);

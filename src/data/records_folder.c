@@ -12,6 +12,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
 
@@ -129,8 +130,7 @@ static sheaf_status *read_folder(walk *w, const char *path, int depth)
     for (int64_t i = 0; i < n && st == NULL; i++) {
         char *inside;
         st = sheaf__path_join(&inside, path, names[i]);
-        if (st == NULL)
-            st = read_entry(w, inside, names[i], depth);
+        TRY(st, read_entry(w, inside, names[i], depth));
     }
     sheaf__names_free(names, n);
     return st;
@@ -148,8 +148,8 @@ static sheaf_status *check_image(const char *path, const char *answer, bool answ
 {
     struct stat about;
     if (stat(path, &about) != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"), "%s",
-                           strerror(errno));
+        return sheaf__found_errno(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"),
+                                  errno);
     if (!S_ISREG(about.st_mode))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"),
                            "neither a file nor a folder");
@@ -378,8 +378,7 @@ sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
     sheaf_status *st = stat(in->path, &about) != 0
                            ? sheaf__io_fail(errno, in->path, "cannot look at")
                            : remember(&is_new, &w, &about);
-    if (st == NULL)
-        st = read_folder(&w, in->path, 0);
+    TRY(st, read_folder(&w, in->path, 0));
     w.used = calloc((size_t)w.labels.count + 1, sizeof *w.used);
     if (st == NULL && w.used == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "list of images");
@@ -389,10 +388,8 @@ sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
             qsort(lists[k]->at, (size_t)lists[k]->count, sizeof *lists[k]->at, sheaf__by_name);
     for (int64_t i = 0; i < w.images.count && st == NULL; i++)
         st = take_path(in, &w, w.images.at[i]);
-    if (st == NULL)
-        st = take_left(in, &w);
-    if (st == NULL)
-        st = tell_passed(in, &w);
+    TRY(st, take_left(in, &w));
+    TRY(st, tell_passed(in, &w));
     release(&w);
     return st;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "data/json_items.h"
@@ -224,8 +225,7 @@ static sheaf_status *take_content(const char **out, draft *d, const json_t *valu
             st = sheaf__bad_field(name, "at most 1048576 bytes", "%zu", text.size);
     }
     char *whole = NULL;
-    if (st == NULL)
-        st = sheaf__text_take(&whole, &text);
+    TRY(st, sheaf__text_take(&whole, &text));
     sheaf__text_release(&text);
     *out = whole;
     return st;
@@ -432,8 +432,7 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
     if (given != 1)
         return sheaf__bad_field(NULL, forms, given == 0 ? "none of them" : "more than one of them");
     st = take_image_field(d, record, "image");
-    if (st == NULL)
-        st = take_image_field(d, record, "images");
+    TRY(st, take_image_field(d, record, "images"));
     if (st != NULL)
         return st;
     if (which == 0 || which == FORMS - 1) {
@@ -451,8 +450,7 @@ static sheaf_status *take_record(json_reader *r, json_t *record)
     draft d = { 0 };
     char *image = NULL;
     sheaf_status *st = fill(r, &d, record);
-    if (st == NULL)
-        st = check_image(&image, r, &d);
+    TRY(st, check_image(&image, r, &d));
     if (st == NULL) {
         note_other_fields(r, record);
         st = sheaf__records_put(r->in->out, r->place, image, d.turn, d.turns);
@@ -468,8 +466,7 @@ static sheaf_status *take_text(json_reader *r, const char *text, size_t size)
     json_t *record = NULL;
     r->in->out->looked_at++;
     sheaf_status *st = sheaf__record_parse(&record, text, size, &r->in->fields);
-    if (st == NULL)
-        st = take_record(r, record);
+    TRY(st, take_record(r, record));
     json_decref(record);
     if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
         return st;
@@ -485,8 +482,7 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
     sheaf__json_items items;
     bool more = true;
     sheaf_status *st = sheaf__json_items_open(&items, in->path);
-    if (st == NULL)
-        st = sheaf__path_parent(&r.folder, in->path);
+    TRY(st, sheaf__path_parent(&r.folder, in->path));
     in->out->unit = items.unit;
     while (st == NULL && (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
         r.place = items.place;
@@ -516,12 +512,9 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
     d.image = strdup(image);
     sheaf_status *st = d.image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set")
                                        : sheaf__file_read_all(&text, &size, label, MOST_LABEL);
-    if (st == NULL)
-        st = sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label);
-    if (st == NULL)
-        st = sheaf_in(fill(&r, &d, record), "%s", label);
-    if (st == NULL)
-        st = sheaf__records_put(in->out, 0, image, d.turn, d.turns);
+    TRY(st, sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label));
+    TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));
+    TRY(st, sheaf__records_put(in->out, 0, image, d.turn, d.turns));
     if (st == NULL && !in->told) {
         note_other_fields(&r, record);
         in->told = r.ignored[0] != '\0' || r.spelled_place != 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -146,14 +147,10 @@ sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *
         w->part[i].file.fd = -1;
     snprintf(w->key, sizeof w->key, "%s", key);
     sheaf_status *st = make_folder(w, dir);
-    if (st == NULL)
-        st = sheaf__path_join(&path, dir, key);
-    if (st == NULL)
-        st = sheaf__output_sweep(path, events, NULL);
-    if (st == NULL)
-        st = sheaf__output_begin(&w->output, path, true, NULL);
-    if (st == NULL)
-        st = start(w);
+    TRY(st, sheaf__path_join(&path, dir, key));
+    TRY(st, sheaf__output_sweep(path, events, NULL));
+    TRY(st, sheaf__output_begin(&w->output, path, true, NULL));
+    TRY(st, start(w));
     free(path);
     if (st != NULL)
         sheaf__row_cache_abandon(w);
@@ -177,10 +174,8 @@ sheaf_status *sheaf__row_cache_put(sheaf__row_cache_writer *w, const int32_t *id
     w->tokens += count;
     w->rows++;
     sheaf_status *st = add(&w->part[BEGIN], &w->tokens, sizeof w->tokens);
-    if (st == NULL)
-        st = add(&w->part[LABELS], &labels, sizeof labels);
-    if (st == NULL)
-        st = add(&w->part[TOKEN], id, (size_t)count * sizeof *id);
+    TRY(st, add(&w->part[LABELS], &labels, sizeof labels));
+    TRY(st, add(&w->part[TOKEN], id, (size_t)count * sizeof *id));
     return st == NULL ? add(&w->part[TRAINED], trained, (size_t)count) : st;
 }
 
@@ -253,11 +248,9 @@ sheaf_status *sheaf__row_cache_commit(sheaf__row_cache_writer *w,
     sheaf_status *st = NULL;
     for (int i = 0; i < PARTS && st == NULL; i++) {
         st = flush(&w->part[i]);
-        if (st == NULL)
-            st = sheaf__file_sync(&w->part[i].file);
+        TRY(st, sheaf__file_sync(&w->part[i].file));
     }
-    if (st == NULL)
-        st = write_manifest(w, facts);
+    TRY(st, write_manifest(w, facts));
     if (st != NULL) {
         sheaf__row_cache_abandon(w);
         return st;
@@ -310,8 +303,7 @@ sheaf_status *sheaf__row_cache_read(int32_t *token, uint8_t *trained, const shea
     const struct sheaf__row_files *f = data->files;
     const int64_t at = data->begin[row], n = data->begin[row + 1] - at;
     sheaf_status *st = sheaf__file_read_at(f->fd[0], token, (size_t)n * 4, at * 4, f->path[0]);
-    if (st == NULL)
-        st = sheaf__file_read_at(f->fd[1], trained, (size_t)n, at, f->path[1]);
+    TRY(st, sheaf__file_read_at(f->fd[1], trained, (size_t)n, at, f->path[1]));
     for (int64_t i = 0; i < n && st == NULL; i++)
         if (token[i] < 0 || token[i] >= data->vocab) {
             st =
@@ -362,14 +354,12 @@ static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder
     int fd = -1;
     int64_t is = 0;
     sheaf_status *st = sheaf__path_join(&path, folder, names[which]);
-    if (st == NULL)
-        st = sheaf__file_open_read(&fd, &is, path);
+    TRY(st, sheaf__file_open_read(&fd, &is, path));
     if (st == NULL && is != size)
         st = differs("files of the sizes in the manifest", "another size");
     if (st == NULL && into != NULL && (*into = malloc((size_t)size)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    if (st == NULL)
-        st = read_hashed(fd, size, path, hash, into == NULL ? NULL : *into, options);
+    TRY(st, read_hashed(fd, size, path, hash, into == NULL ? NULL : *into, options));
     if (st == NULL && into == NULL) {
         data->files->fd[which - TOKEN] = fd;
         data->files->path[which - TOKEN] = path;
@@ -431,10 +421,8 @@ static sheaf_status *open_all(sheaf_data *data, sheaf__row_cache_facts *facts, c
     }
     data->files->fd[0] = data->files->fd[1] = -1;
     sheaf_status *st = sheaf__path_join(&path, folder, "manifest.json");
-    if (st == NULL)
-        st = sheaf__json_load(&json, path);
-    if (st == NULL)
-        st = take_manifest(facts, &tokens, hash, json, key);
+    TRY(st, sheaf__json_load(&json, path));
+    TRY(st, take_manifest(facts, &tokens, hash, json, key));
     const int64_t rows = facts->counts.rows,
                   size[PARTS] = { (rows + 1) * 8, rows * 4, tokens * 4, tokens };
     for (int i = 0; i < PARTS && st == NULL; i++)

@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
@@ -73,8 +73,7 @@ static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const j
     sheaf_status *st = sheaf__picture_path(&told, json_string_value(path), in->field);
     if (st == NULL && in->folder != NULL && told[0] != '/')
         st = sheaf__path_join(&whole, in->folder, told);
-    if (st == NULL)
-        st = add(p, name, whole == NULL ? told : whole, in->viewing);
+    TRY(st, add(p, name, whole == NULL ? told : whole, in->viewing));
     if (st != NULL && whole != NULL && sheaf_status_code(st) == SHEAF_E_IO &&
         sheaf__path_kind(whole) == SHEAF_PATH_NONE)
         sheaf_try_this(st, "paths are seen from the folder of the file; give absolute ones or "
@@ -97,8 +96,7 @@ static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const pl
         if (st == NULL && !sound)
             st = sheaf__bad_field(in->field, "names as \"<image_00>\", or one \"<image>\" alone",
                                   "'%.60s'", name);
-        if (st == NULL)
-            st = add_path(p, name, path, in);
+        TRY(st, add_path(p, name, path, in));
     }
     return st;
 }

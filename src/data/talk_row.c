@@ -9,6 +9,7 @@
 #include "data/data_rows.h"
 #include "data/talk_pictures.h"
 #include "data/text_record.h"
+#include "base/status.h"
 
 /* A record on its way. */
 typedef struct talk {
@@ -85,12 +86,9 @@ static sheaf_status *make_row(sheaf__talk_row *out, talk *t)
     sheaf__said said = { 0 };
     sheaf_status *st = sheaf__talk_pictures_place(&placed, &r->speech.form, t->message, t->messages,
                                                   &t->pictures, false);
-    if (st == NULL)
-        st = sheaf__say(&said, &r->speech, &placed, false);
-    if (st == NULL)
-        st = label_row(out, t, &said);
-    if (st == NULL)
-        st = sheaf__talk_pictures_take(&out->picture, &t->pictures, placed.order);
+    TRY(st, sheaf__say(&said, &r->speech, &placed, false));
+    TRY(st, label_row(out, t, &said));
+    TRY(st, sheaf__talk_pictures_take(&out->picture, &t->pictures, placed.order));
     if (st == NULL)
         out->pictures = placed.pictures;
     sheaf__said_release(&said);
@@ -107,10 +105,8 @@ sheaf_status *sheaf__talk_row_read(sheaf__talk_row *out, const sheaf__talk_reade
     if (st == NULL)
         st =
             sheaf__talk_pictures_read(&t.pictures, t.record.json, reader->folder, &reader->viewing);
-    if (st == NULL)
-        st = take_messages(&t);
-    if (st == NULL)
-        st = make_row(out, &t);
+    TRY(st, take_messages(&t));
+    TRY(st, make_row(out, &t));
     memcpy(out->ignored, t.record.ignored, sizeof out->ignored);
     out->lost = t.record.lost;
     sheaf__talk_pictures_release(&t.pictures);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "data/data_tensors.h"
+#include "base/status.h"
 
 static const char per_row[] = "images_per_row";
 enum { MOST_SIDE = 1 << 20 }; /* pixels */
@@ -162,10 +163,8 @@ static sheaf_status *find(sheaf__tensors *in, int64_t (*bound)[2], int64_t *coun
 {
     const sheaf_safetensors_entry *e = bounds_of(in);
     sheaf_status *st = n == 0 ? NULL : sheaf__tensors_numbers_in(bound[0], in, e, 0, 2 * n);
-    if (st == NULL)
-        st = count_rows(count, in, n);
-    if (st == NULL)
-        st = check_placed(in, count);
+    TRY(st, count_rows(count, in, n));
+    TRY(st, check_placed(in, count));
     for (int64_t r = 0; r < in->rows && st == NULL; r++)
         st = find_in_row(in, (const int64_t(*)[2])bound + in->images, r, count[r]);
     return st;

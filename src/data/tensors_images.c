@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/data_tensors.h"
+#include "base/status.h"
 
 static bool by_masks(const sheaf__tensors *in)
 {
@@ -56,8 +57,7 @@ sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
         return sheaf__masked_places(in);
     sheaf_status *st = sheaf__data_images_rows_new(in->data);
     in->data->pads_seen = in->data->images->place.file == SHEAF__IMAGES_BOUND;
-    if (st == NULL)
-        st = in->data->pads_seen ? sheaf__bound_find(in) : sheaf__marked_find(in);
+    TRY(st, in->data->pads_seen ? sheaf__bound_find(in) : sheaf__marked_find(in));
     return st == NULL ? place(in) : st;
 }
 
@@ -102,8 +102,7 @@ static sheaf_status *hash_row(sheaf_hash *out, const pixels *p, float *room, int
     for (int64_t i = p->images->first[row]; i < p->images->first[row + 1] && st == NULL; i++) {
         const int64_t n = numbers_of(p->images, i);
         st = sheaf__pixels_read(room, p->file, p->image[i].pixels, p->image[i].item, n);
-        if (st == NULL)
-            st = sheaf__pixels_check(room, p->image[i].pixels, p->image[i].item, n);
+        TRY(st, sheaf__pixels_check(room, p->image[i].pixels, p->image[i].item, n));
         sheaf__hasher_add(hasher, &p->images->size[i], sizeof p->images->size[i]);
         if (st == NULL)
             sheaf__hasher_add(hasher, room, (size_t)n * sizeof *room);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "data/data_tensors.h"
 
@@ -98,8 +99,7 @@ sheaf_status *sheaf__marked_find(sheaf__tensors *in)
             "im_start_token, im_patch_token and im_end_token in config.json");
     for (int64_t r = 0; r < in->rows && known && st == NULL; r++)
         st = find_in_row(in, &m, &capacity, r);
-    if (st == NULL)
-        st = check_pixels(in);
+    TRY(st, check_pixels(in));
     for (int64_t i = 0; i < in->images && st == NULL; i++) {
         in->image[i].pixels = e;
         in->image[i].item = i;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/data_tensors.h"
+#include "base/status.h"
 
 static const char *const masks[] = { "image_embed_mask", "token_type_ids", "vision_expert_mask",
                                      "image_rope_mask", "context_length" };
@@ -105,8 +106,7 @@ sheaf_status *sheaf__masked_places(sheaf__tensors *in)
     sheaf_status *st = sheaf__data_images_rows_new(data);
     if (st == NULL && embed_name(in) != NULL)
         st = sheaf__tensors_mask(in, embed_name(in), images->embed);
-    if (st == NULL)
-        st = check_types(in);
+    TRY(st, check_types(in));
     const bool expert = sheaf__safetensors_find(in->file, "vision_expert_mask") != NULL;
     if (st == NULL && expert)
         st = sheaf__tensors_mask(in, "vision_expert_mask", images->expert);
@@ -189,8 +189,7 @@ sheaf_status *sheaf__masked_keep(sheaf__tensors *in)
     sheaf_status *st = room == NULL ? sheaf__data_no_memory(n) : NULL;
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
         st = load(p, r, room);
-        if (st == NULL)
-            st = check_row(in, p, r, room);
+        TRY(st, check_row(in, p, r, room));
         if (st == NULL)
             images->hash[r] = sheaf__hash(room->of[0].pixels, (size_t)n * sizeof(float));
     }

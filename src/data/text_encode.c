@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "data/complaints.h"
 
 /* ---- ids, and where they come from ---- */
@@ -176,10 +176,8 @@ static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text
     if (e->chat == NULL)
         return no_template(e, record);
     sheaf_status *st = render(&text, e, record);
-    if (st == NULL)
-        st = encode_rendered(&x, &out->written, e, &text);
-    if (st == NULL)
-        st = give(out, &x);
+    TRY(st, encode_rendered(&x, &out->written, e, &text));
+    TRY(st, give(out, &x));
     if (st == NULL && e->loss_on == SHEAF_LOSS_ALL)
         memset(out->trained, 1, (size_t)out->count);
     else if (st == NULL)
@@ -222,17 +220,15 @@ static sheaf_status *encode_text(sheaf__text_row *out, const sheaf__text_encoder
     ids x = { 0 };
     int64_t first = 0, end;
     sheaf_status *st = joined(&text, &size, record);
-    if (st == NULL)
-        st = encode(&x, e, text, size,
-                    &(sheaf__encode_options){ .add_special = true, .plain = !e->specials });
+    TRY(st, encode(&x, e, text, size,
+                   &(sheaf__encode_options){ .add_special = true, .plain = !e->specials }));
     if (st == NULL && e->specials)
         sheaf__text_leave_second(x.id, x.where, &x.count);
     if (st == NULL && record->prompt != NULL && e->loss_on != SHEAF_LOSS_ALL)
         across(&first, &end, &x, record->prompt_size, size, 0);
     if (st == NULL && e->eos_id >= 0 && (x.count == 0 || x.id[x.count - 1] != e->eos_id))
         st = put(&x, e->eos_id, size, size);
-    if (st == NULL)
-        st = give(out, &x);
+    TRY(st, give(out, &x));
     if (st == NULL) {
         memset(out->trained + first, 1, (size_t)(out->count - first));
         out->written = written(e, text, (sheaf__text_range){ 0, size });

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "data/data_rows.h"
 #include "inputs/tokenizer/beside.h"
@@ -85,8 +86,7 @@ static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o
     const char *slash = strrchr(from, '/');
     add_text(to, !file ? "" : slash == NULL ? from : slash + 1);
     sheaf_status *st = file ? sheaf__path_parent(&folder, from) : NULL;
-    if (st == NULL)
-        st = add_class(to, file ? folder : from);
+    TRY(st, add_class(to, file ? folder : from));
     for (size_t i = 0; i <= sizeof names / sizeof *names && st == NULL; i++) {
         const bool last = i == sizeof names / sizeof *names; /* the given file itself */
         char *path = NULL;
@@ -144,8 +144,7 @@ sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_
     sheaf_status *st = hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data") : NULL;
     if (st == NULL)
         add_options(hasher, options);
-    if (st == NULL)
-        st = add_tokenizer(hasher, options);
+    TRY(st, add_tokenizer(hasher, options));
     for (int64_t i = 0; i < sources->paths && st == NULL; i++) {
         st = hash_file(&file[i], sources->path[i], options);
         if (st == NULL)

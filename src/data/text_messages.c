@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
@@ -97,8 +97,7 @@ static sheaf_status *take_content(sheaf__text_piece *out, sheaf__text_record *r,
         snprintf(part, sizeof part, "%s[%zu]", name, i);
         st = add_part(&whole, json_array_get(value, i), part, r->pictures);
     }
-    if (st == NULL)
-        st = sheaf__text_keep(out, r, &whole);
+    TRY(st, sheaf__text_keep(out, r, &whole));
     sheaf__text_release(&whole);
     return st;
 }
@@ -240,11 +239,9 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
                                                       : sheaf__text_kind(entry));
     const char *given = json_string_value(value), *role = sheaf__text_role(given);
     sheaf_status *st = check_turn(r, role, given, w, name, index == 0);
-    if (st == NULL)
-        st = check_beside(entry, list, index);
+    TRY(st, check_beside(entry, list, index));
     snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);
-    if (st == NULL)
-        st = take_content(&content, r, json_object_get(entry, w->content), name);
+    TRY(st, take_content(&content, r, json_object_get(entry, w->content), name));
     if (st == NULL && role[0] == 'a' && sheaf__text_blank(content.at, content.size))
         st = sheaf__bad_field(name, "an answer",
                               content.size == 0 ? "an empty string" : "nothing but blanks");
@@ -332,7 +329,6 @@ sheaf_status *sheaf__text_conversation(sheaf__text_record *r, const json_t *reco
                                        const char *name, const sheaf__text_words *w)
 {
     sheaf_status *st = sheaf__text_beside(r, record);
-    if (st == NULL)
-        st = sheaf__text_list(r, json_object_get(record, name), w, name);
+    TRY(st, sheaf__text_list(r, json_object_get(record, name), w, name));
     return st == NULL ? sheaf__text_end(r, name, w) : st;
 }

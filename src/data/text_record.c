@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
@@ -80,10 +81,8 @@ static sheaf_status *take_instruction(sheaf__text_record *r, const json_t *recor
 {
     sheaf__text_piece question, answer;
     sheaf_status *st = sheaf__text_beside(r, record);
-    if (st == NULL)
-        st = take_history(r, record);
-    if (st == NULL)
-        st = take_question(&question, r, record);
+    TRY(st, take_history(r, record));
+    TRY(st, take_question(&question, r, record));
     if (st == NULL && lacks(r, json_object_get(record, "output")))
         answer = (sheaf__text_piece){ "", 0 };
     else if (st == NULL)
@@ -92,8 +91,7 @@ static sheaf_status *take_instruction(sheaf__text_record *r, const json_t *recor
     if (blank && !r->asked)
         st = sheaf__bad_field("output", "an answer",
                               answer.size == 0 ? "an empty string" : "nothing but blanks");
-    if (st == NULL)
-        st = sheaf__text_room(r, 2);
+    TRY(st, sheaf__text_room(r, 2));
     if (st == NULL) {
         sheaf__text_put(r, "user", question, false);
         if (!blank)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -82,8 +83,7 @@ sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *pa
             continue;
         }
         st = sheaf__path_join(&file, path, name[i]);
-        if (st == NULL)
-            st = add_file(out, file);
+        TRY(st, add_file(out, file));
         free(file);
     }
     sheaf__names_free(name, count);
@@ -168,14 +168,10 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
         return st;
     }
     sheaf_status *st = find_tokenizer(&path, s, options);
-    if (st == NULL)
-        st = sheaf__tokenizer_open(&s->tokenizer, path);
-    if (st == NULL)
-        st = check_size(s->tokenizer, path, options);
-    if (st == NULL)
-        st = sheaf__stored_chat_read(&s->stored, path);
-    if (st == NULL)
-        st = sheaf__stored_chat_complete(&s->stored, s->tokenizer);
+    TRY(st, sheaf__tokenizer_open(&s->tokenizer, path));
+    TRY(st, check_size(s->tokenizer, path, options));
+    TRY(st, sheaf__stored_chat_read(&s->stored, path));
+    TRY(st, sheaf__stored_chat_complete(&s->stored, s->tokenizer));
     if (st != NULL)
         return st;
     const int64_t end = options->config->neos > 0 ? options->config->eos[0] : -1;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <jansson.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/compose.h"
@@ -352,8 +353,7 @@ static void check_damage(const recording *r)
                 int64_t n = 0;
                 char *text = NULL;
                 st = sheaf__sentencepiece_encode(&ids, &n, model, "Question: a", 11);
-                if (st == NULL)
-                    st = sheaf__sentencepiece_decode(&text, model, ids, n);
+                TRY(st, sheaf__sentencepiece_decode(&text, model, ids, n));
                 free(text);
                 free(ids);
             }

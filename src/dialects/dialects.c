@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "dialects/common/model.h"
 #include "dialects/common/tied_head.h"
@@ -119,8 +120,7 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
         return st == NULL && sheaf__catalog_defects(c) > 0 ? sheaf__dialect_denied(c->root, c) : st;
     }
     st = sheaf__catalog_check(c);
-    if (st == NULL)
-        st = sheaf__catalog_ranks(c);
+    TRY(st, sheaf__catalog_ranks(c));
     for (int64_t i = 0; hints != NULL && hints->drop_unread && i < c->nfindings; i++)
         if (strcmp(c->finding[i].code, "unread") == 0)
             c->finding[i].severity = SHEAF_WARNING;
@@ -129,10 +129,8 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
                                  "use a complete copy");
     if (st == NULL && c->dialect->training && sheaf__catalog_defects(c) == 0)
         st = check_trained(c);
-    if (st == NULL)
-        st = sheaf__catalog_tied_head(c);
-    if (st == NULL)
-        st = check_extras(c);
+    TRY(st, sheaf__catalog_tied_head(c));
+    TRY(st, check_extras(c));
     if (st == NULL && sheaf__catalog_defects(c) > 0)
         st = sheaf__dialect_denied(c->root, c);
     return st != NULL ? st : check_dtypes(c);

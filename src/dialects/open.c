@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/save.h"
@@ -175,22 +176,18 @@ sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dia
     const sheaf_dialect *dialect = NULL;
     *out = NULL;
     sheaf_status *st = check_config(h->config);
-    if (st == NULL)
-        st = find_dialect(&dialect, path, h);
+    TRY(st, find_dialect(&dialect, path, h));
     if (st == NULL && (dialect == NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE))
         st = sheaf__dialect_denied(path, NULL);
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
         st = sheaf__path_hub(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
                                             "a folder or file of a checkpoint"),
                              path);
-    if (st == NULL)
-        st = check_wanted(&dialect, path, h);
+    TRY(st, check_wanted(&dialect, path, h));
     if (st == NULL && dialect == NULL)
         st = not_known(path, h);
-    if (st == NULL)
-        st = dialect->read(out, path, h);
-    if (st == NULL)
-        st = sheaf__dialect_check(*out, h);
+    TRY(st, dialect->read(out, path, h));
+    TRY(st, sheaf__dialect_check(*out, h));
     if (st != NULL) {
         sheaf__catalog_free(*out);
         *out = NULL;

@@ -10,6 +10,7 @@
 
 #include "pickle_machine.h"
 #include "zip.h"
+#include "base/status.h"
 
 enum { HIGHEST_PROTOCOL = 5, BIG_MOST = 1 << 16, SMALLEST_LIMIT = 64 << 10, LIMIT_PER_BYTE = 96 };
 
@@ -135,8 +136,7 @@ static sheaf_status *read_name(sheaf__machine *r)
 {
     sheaf_pickle_text module, name;
     sheaf_status *st = sheaf__machine_line(&module, r);
-    if (st == NULL)
-        st = sheaf__machine_line(&name, r);
+    TRY(st, sheaf__machine_line(&name, r));
     return st != NULL ? st : push_name(r, module, name);
 }
 
@@ -301,9 +301,8 @@ static sheaf_status *persistent(sheaf__machine *r)
 {
     sheaf_pickle *out = NULL;
     sheaf_status *st = sheaf__machine_need(r, 1);
-    if (st == NULL)
-        st = sheaf_in(sheaf__pickle_persistent(&out, r->doc, sheaf__machine_pop(r)),
-                      "pickle, byte %zu", r->op);
+    TRY(st, sheaf_in(sheaf__pickle_persistent(&out, r->doc, sheaf__machine_pop(r)),
+                     "pickle, byte %zu", r->op));
     if (st == NULL)
         sheaf__machine_push(r, out);
     return st;

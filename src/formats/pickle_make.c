@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "pickle_inner.h"
 
@@ -300,8 +301,7 @@ sheaf_status *sheaf__pickle_encode(char **out, size_t *size, const sheaf_pickle_
     sheaf_status *st = put(&e, doc->root);
     put_byte(&e, '.');
     *size = e.out.size;
-    if (st == NULL)
-        st = sheaf__text_take(out, &e.out);
+    TRY(st, sheaf__text_take(out, &e.out));
     sheaf__text_release(&e.out);
     return st;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "safetensors_box.h"
+#include "base/status.h"
 
 enum { LENGTH_BYTES = 8 };
 
@@ -38,8 +39,7 @@ static sheaf_status *read_header(sheaf_safetensors *file, int64_t size)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a header of %" PRIu64 " bytes", n);
     text[n] = '\0';
     st = sheaf__file_read_at(file->fd, text, (size_t)n, LENGTH_BYTES, file->path);
-    if (st == NULL)
-        st = sheaf__safetensors_parse(&file->header, text, (size_t)n, size);
+    TRY(st, sheaf__safetensors_parse(&file->header, text, (size_t)n, size));
     free(text);
     return st;
 }

@@ -5,7 +5,7 @@
 
 #include "base/array.h"
 #include "base/json_scan.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "safetensors.h"
 
 /* A tensor as the JSON tells it. */
@@ -65,8 +65,7 @@ static sheaf_status *take_shape(sheaf_json_scan *scan, told *t)
         sheaf_status *st = sheaf__scan_next_item(scan, first, &more);
         if (st == NULL && !more)
             break;
-        if (st == NULL)
-            st = sheaf__scan_count(scan, &d);
+        TRY(st, sheaf__scan_count(scan, &d));
         if (st != NULL)
             return sheaf_in(st, "shape");
         t->overflow = __builtin_mul_overflow(elements, d, &elements) || t->overflow;
@@ -87,10 +86,8 @@ static sheaf_status *take_offsets(sheaf_json_scan *scan, told *t)
     if (!sheaf__scan_take(scan, '['))
         return sheaf__scan_fail(scan, "data_offsets, a list of two numbers");
     sheaf_status *st = sheaf__scan_count(scan, &t->begin);
-    if (st == NULL)
-        st = sheaf__scan_next_item(scan, false, &more);
-    if (st == NULL)
-        st = more ? sheaf__scan_count(scan, &t->end) : sheaf__scan_fail(scan, "a second number");
+    TRY(st, sheaf__scan_next_item(scan, false, &more));
+    TRY(st, more ? sheaf__scan_count(scan, &t->end) : sheaf__scan_fail(scan, "a second number"));
     if (st == NULL && !sheaf__scan_take(scan, ']'))
         st = sheaf__scan_fail(scan, "']' after two numbers");
     return sheaf_in(st, "data_offsets");
@@ -389,16 +386,13 @@ sheaf_status *sheaf__safetensors_parse(sheaf_safetensors_header *out, const char
     int64_t kept = 0;
     *out = (sheaf_safetensors_header){ 0 };
     sheaf_status *st = sheaf__scan_init(&r.scan, text, size, false);
-    if (st == NULL)
-        st = take_all(&r);
+    TRY(st, take_all(&r));
     if (st == NULL) {
         drop_duplicates(&r, &kept);
         st = check_tiling(&r, kept, size, file_size);
     }
-    if (st == NULL)
-        st = tidy_metadata(&r);
-    if (st == NULL)
-        st = hand_over(out, &r, kept, size);
+    TRY(st, tidy_metadata(&r));
+    TRY(st, hand_over(out, &r, kept, size));
     for (int64_t i = 0; i < r.count; i++)
         free(r.tensor[i].name);
     free(r.tensor);

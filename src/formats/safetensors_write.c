@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
 #include "joined_file.h"
@@ -123,17 +124,14 @@ static sheaf_status *make_header(char **out, size_t *size, int64_t *total,
     sheaf_status *st = check_names(sorted, w->count);
     qsort(sorted, (size_t)w->count, sizeof *sorted, by_dtype_then_name);
     sheaf__text_bytes(&text, "\0\0\0\0\0\0\0\0{", LENGTH_BYTES + 1);
-    if (st == NULL)
-        st = add_metadata(&text, metadata, npairs);
-    if (st == NULL)
-        st = add_targets(&text, sorted, w->count, npairs > 0, total);
+    TRY(st, add_metadata(&text, metadata, npairs));
+    TRY(st, add_targets(&text, sorted, w->count, npairs > 0, total));
     free(sorted);
     sheaf__text_add(&text, "}");
     while (text.size % ALIGNMENT != 0 && !text.failed)
         sheaf__text_bytes(&text, " ", 1);
     *size = text.size;
-    if (st == NULL)
-        st = sheaf__text_take(out, &text);
+    TRY(st, sheaf__text_take(out, &text));
     sheaf__text_release(&text);
     if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"),
@@ -187,8 +185,7 @@ static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, si
     w->count = count;
     *header = NULL;
     sheaf_status *st = copy_specs(w, specs);
-    if (st == NULL)
-        st = make_header(header, size, &total, w, metadata, npairs);
+    TRY(st, make_header(header, size, &total, w, metadata, npairs));
     if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, whole))
         st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
     if (st != NULL) {
@@ -237,8 +234,7 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
         return st;
     }
     st = sheaf__file_reserve(&w->file, whole);
-    if (st == NULL)
-        st = sheaf__file_write_at(&w->file, header, size, 0);
+    TRY(st, sheaf__file_write_at(&w->file, header, size, 0));
     free(header);
     if (st != NULL)
         sheaf__safetensors_abandon(w);
@@ -263,8 +259,7 @@ sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char
     free(header);
     w->joined = true;
     st = sheaf__file_open_write(&w->file, path, faults);
-    if (st == NULL)
-        st = sheaf__joined_length(&w->file, whole);
+    TRY(st, sheaf__joined_length(&w->file, whole));
     if (st == NULL)
         *out = w;
     else
@@ -360,8 +355,7 @@ static sheaf_status *check_written(const sheaf_safetensors_writer *w)
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *w)
 {
     sheaf_status *st = check_written(w);
-    if (st == NULL)
-        st = sheaf__file_sync(&w->file);
+    TRY(st, sheaf__file_sync(&w->file));
     if (st != NULL) {
         sheaf__safetensors_abandon(w);
         return st;

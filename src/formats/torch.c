@@ -9,6 +9,7 @@
 
 #include "torch_inner.h"
 #include "zip.h"
+#include "base/status.h"
 
 enum { TAR_MARK = 257, HEAD_BYTES = TAR_MARK + 5, KEY_MOST = 512, SMALL_ENTRY = 4096 };
 
@@ -61,8 +62,7 @@ static sheaf_status *read_pickle(sheaf_torch *file, const sheaf_zip *zip)
     }
     sheaf_status *st =
         sheaf__zip_read(&text, &size, zip, entry, file->fd, SHEAF_TORCH_MAX_PICKLE, file->path);
-    if (st == NULL)
-        st = sheaf_in(sheaf__pickle_parse(&file->doc, text, size, NULL), "%s", file->path);
+    TRY(st, sheaf_in(sheaf__pickle_parse(&file->doc, text, size, NULL), "%s", file->path));
     free(text);
     return st;
 }
@@ -99,12 +99,9 @@ static sheaf_status *read_zip(sheaf_torch *file, int64_t base, int64_t length)
 {
     sheaf_zip zip = { 0 };
     sheaf_status *st = sheaf__zip_open(&zip, file->fd, base, length, file->path);
-    if (st == NULL)
-        st = check_byte_order(file, &zip);
-    if (st == NULL)
-        st = read_pickle(file, &zip);
-    if (st == NULL)
-        st = place_storages(file, &zip);
+    TRY(st, check_byte_order(file, &zip));
+    TRY(st, read_pickle(file, &zip));
+    TRY(st, place_storages(file, &zip));
     sheaf__zip_release(&zip);
     return st;
 }
@@ -202,8 +199,7 @@ bool sheaf__torch_is(const char *path)
     unsigned char head[HEAD_BYTES];
     sheaf_torch *file = NULL;
     sheaf_status *st = open_file(&file, path);
-    if (st == NULL)
-        st = read_head(head, file, 0, file->size);
+    TRY(st, read_head(head, file, 0, file->size));
     const bool is = st == NULL && (sheaf__torch_is_legacy(head) || memcmp(head, "PK\3\4", 4) == 0);
     sheaf_status_free(st);
     sheaf__torch_close(file);

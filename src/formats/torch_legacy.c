@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "torch_inner.h"
 #include "zip.h"
@@ -203,14 +204,10 @@ sheaf_status *sheaf__torch_read_legacy(sheaf_torch *file)
     sheaf_status *st = widen(&w);
     for (int i = 0; st == NULL && i < HEADS; i++)
         st = read_one(&head[i], &w, &at);
-    if (st == NULL)
-        st = check_heads(file, head);
-    if (st == NULL)
-        st = read_one(&file->doc, &w, &at);
-    if (st == NULL)
-        st = read_one(&keys, &w, &at);
-    if (st == NULL)
-        st = place_storages(file, keys->root, (int64_t)at);
+    TRY(st, check_heads(file, head));
+    TRY(st, read_one(&file->doc, &w, &at));
+    TRY(st, read_one(&keys, &w, &at));
+    TRY(st, place_storages(file, keys->root, (int64_t)at));
     for (int i = 0; i < HEADS; i++)
         sheaf__pickle_free(head[i]);
     sheaf__pickle_free(keys);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/torch.h"
+#include "base/status.h"
 #include "joined_file.h"
 #include "safetensors_box.h"
 #include "zip.h"
@@ -112,8 +113,7 @@ static sheaf_status *plan_file(sheaf_torch_writer **out, char **pickle, const ch
     size_t size = 0;
     sheaf_torch_writer *w = NULL;
     sheaf_status *st = sheaf_in(sheaf__pickle_encode(pickle, &size, doc), "%s", path);
-    if (st == NULL)
-        st = writer_new(&w, path, doc->ntensors, faults);
+    TRY(st, writer_new(&w, path, doc->ntensors, faults));
     if (st == NULL && (st = sheaf_in(place(w, doc, size), "%s", path)) != NULL)
         writer_free(w);
     if (st == NULL)
@@ -142,14 +142,10 @@ static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char 
         return st;
     }
     st = whole_size(&bytes, w);
-    if (st == NULL)
-        st = sheaf__file_reserve(&w->file, bytes);
-    if (st == NULL)
-        st = write_small(w, 0, pickle);
-    if (st == NULL)
-        st = write_small(w, 1, "little");
-    if (st == NULL)
-        st = write_small(w, w->entries - 1, "3\n");
+    TRY(st, sheaf__file_reserve(&w->file, bytes));
+    TRY(st, write_small(w, 0, pickle));
+    TRY(st, write_small(w, 1, "little"));
+    TRY(st, write_small(w, w->entries - 1, "3\n"));
     if (st != NULL)
         sheaf__torch_abandon(w);
     return st;
@@ -161,8 +157,7 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
     char *pickle = NULL;
     sheaf_torch_writer *w = NULL;
     sheaf_status *st = plan_file(&w, &pickle, path, doc, faults);
-    if (st == NULL)
-        st = create(w, path, pickle, faults);
+    TRY(st, create(w, path, pickle, faults));
     free(pickle);
     if (st == NULL)
         *out = w;
@@ -190,8 +185,7 @@ sheaf_status *sheaf__torch_join(sheaf_torch_writer **out, const char *path,
         return st;
     w->joined = true;
     st = sheaf__file_open_write(&w->file, path, faults);
-    if (st == NULL)
-        st = check_length(w);
+    TRY(st, check_length(w));
     if (st == NULL)
         *out = w;
     else
@@ -301,9 +295,8 @@ static sheaf_status *write_headers(sheaf_torch_writer *w)
         const bool tail = i == w->entries;
         st = tail ? sheaf__zip_tail(&bytes, &size, w->entry, w->entries, w->directory)
                   : sheaf__zip_local(&bytes, &size, &w->entry[i]);
-        if (st == NULL)
-            st = sheaf__file_write_at(&w->file, bytes, size,
-                                      tail ? w->directory : w->entry[i].header);
+        TRY(st,
+            sheaf__file_write_at(&w->file, bytes, size, tail ? w->directory : w->entry[i].header));
         free(bytes);
     }
     return st;
@@ -312,10 +305,8 @@ static sheaf_status *write_headers(sheaf_torch_writer *w)
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *w)
 {
     sheaf_status *st = check_written(w);
-    if (st == NULL)
-        st = write_headers(w);
-    if (st == NULL)
-        st = sheaf__file_sync(&w->file);
+    TRY(st, write_headers(w));
+    TRY(st, sheaf__file_sync(&w->file));
     if (st != NULL) {
         sheaf__torch_abandon(w);
         return st;

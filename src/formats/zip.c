@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "zip_crc.h"
 
@@ -321,10 +322,8 @@ sheaf_status *sheaf__zip_open(sheaf_zip *out, int fd, int64_t base, int64_t leng
     reading r = { fd, base, length, path, 0, 0, 0, 0 };
     sheaf_zip zip = { 0 };
     sheaf_status *st = read_ends(&r);
-    if (st == NULL)
-        st = read_directory(&zip, &r);
-    if (st == NULL)
-        st = check_entries(&zip, &r);
+    TRY(st, read_directory(&zip, &r));
+    TRY(st, check_entries(&zip, &r));
     if (st != NULL)
         sheaf__zip_release(&zip);
     else

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "infer/wording.h"
+#include "base/status.h"
 
 static bool has(const json_t *record, const char *name)
 {
@@ -69,8 +70,7 @@ static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *sy
 {
     const sheaf__messages *m = &out->list;
     sheaf_status *st = sheaf__messages_read(&out->list, record);
-    if (st == NULL)
-        st = begin(out, m->count, system, m->message[0].role);
+    TRY(st, begin(out, m->count, system, m->message[0].role));
     if (st != NULL)
         return st;
     sheaf__text_list_ignored(&out->record, record, pictures);
@@ -99,8 +99,7 @@ static sheaf_status *take_record(sheaf__asked *out, json_t *record, const char *
     sheaf_status *st = sheaf__text_record_ask(&out->record, record, pictures);
     if (st == NULL && r->messages == 0)
         return take_pair(out, system);
-    if (st == NULL)
-        st = begin(out, r->messages, system, r->message[0].role);
+    TRY(st, begin(out, r->messages, system, r->message[0].role));
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < r->messages; i++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -90,8 +91,7 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
     if (st != NULL)
         return st;
     st = sheaf__dialogue_whole(&d->shown.viewed[d->shown.count - 1].path);
-    if (st == NULL)
-        st = sheaf__dialogue_pieces(d, 1, &viewing);
+    TRY(st, sheaf__dialogue_pieces(d, 1, &viewing));
     if (st != NULL) {
         sheaf__viewed_release(&d->shown.viewed[--d->shown.count]);
         return st;
@@ -141,8 +141,7 @@ sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t
                                           sheaf_family_name(config->family)),
                            "one");
     sheaf_status *st = sheaf__path_whole(&image, path);
-    if (st == NULL)
-        st = load_picture(&picture, config, path);
+    TRY(st, load_picture(&picture, config, path));
     if (st != NULL) {
         free(image);
         return st;
@@ -279,10 +278,8 @@ sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const 
     const int64_t before = d->count;
     char *question = NULL;
     sheaf_status *st = with_pictures(&question, d, query);
-    if (st == NULL)
-        st = sheaf__dialogue_add(d, SHEAF__USER, question);
-    if (st == NULL)
-        st = sheaf__dialogue_add(d, SHEAF__ASSISTANT, answer);
+    TRY(st, sheaf__dialogue_add(d, SHEAF__USER, question));
+    TRY(st, sheaf__dialogue_add(d, SHEAF__ASSISTANT, answer));
     if (st != NULL)
         forget(d, before);
     else

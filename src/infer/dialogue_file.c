@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -36,8 +37,7 @@ static sheaf_status *write_pictures(sheaf_text *text, const sheaf__dialogue *d, 
     char *folder = NULL;
     const int64_t shown = d->shown.count - d->waiting;
     sheaf_status *st = sheaf__path_parent(&folder, file);
-    if (st == NULL)
-        st = sheaf__dialogue_whole(&folder);
+    TRY(st, sheaf__dialogue_whole(&folder));
     for (int64_t i = 0; i < shown && st == NULL; i++) {
         sheaf__text_add(text, "%s", i == 0 ? ", \"images\": [" : ", ");
         st = write_path(text, folder, d->shown.viewed[i].path);
@@ -111,10 +111,8 @@ static sheaf_status *save(sheaf__dialogue *d, const char *path)
     if (st == NULL && d->count == 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "something to save"),
                          "nothing was said yet");
-    if (st == NULL)
-        st = write_down(&text, d, path);
-    if (st == NULL)
-        st = sheaf__file_write_whole(path, text, strlen(text), NULL);
+    TRY(st, write_down(&text, d, path));
+    TRY(st, sheaf__file_write_whole(path, text, strlen(text), NULL));
     const sheaf_hash held = sheaf__hash(text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
     free(text);
     if (st == NULL) {
@@ -136,8 +134,7 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
     const int lock = st == NULL ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (lock >= 0)
         sheaf__file_lock(lock, MOST_MS); /* without one where the file system has none */
-    if (st == NULL)
-        st = save(d, path);
+    TRY(st, save(d, path));
     if (lock >= 0)
         close(lock);
     free(dir);
@@ -166,8 +163,7 @@ static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const
     sheaf_status *st = sheaf__path_parent(&folder, file);
     if (st == NULL && name[0] != '/')
         st = sheaf__path_join(&path, folder, name);
-    if (st == NULL)
-        st = sheaf__dialogue_look(d, path == NULL ? name : path, number);
+    TRY(st, sheaf__dialogue_look(d, path == NULL ? name : path, number));
     free(folder);
     free(path);
     return st;
@@ -178,8 +174,7 @@ static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, con
 {
     char *folder = NULL;
     sheaf_status *st = sheaf__path_parent(&folder, file);
-    if (st == NULL)
-        st = sheaf__talk_pictures_read(&d->shown, record, folder, viewing);
+    TRY(st, sheaf__talk_pictures_read(&d->shown, record, folder, viewing));
     for (int64_t i = 0; i < d->shown.count && st == NULL; i++)
         st = sheaf__dialogue_whole(&d->shown.viewed[i].path);
     free(folder);
@@ -243,9 +238,8 @@ static sheaf_status *load_all(sheaf__dialogue *d, const json_t *record, const sh
     sheaf_status *st = system ? sheaf__wording_system(d->wording) : NULL;
     if (placed)
         sheaf__viewing_of(&viewing, d->wording->config);
-    if (st == NULL)
-        st = placed ? read_pictures(d, record, file, &viewing)
-                    : look_at_one(d, record, file, number);
+    TRY(st,
+        placed ? read_pictures(d, record, file, &viewing) : look_at_one(d, record, file, number));
     for (int64_t i = 0; i < m->count && st == NULL; i++)
         st = sheaf__dialogue_add(d,
                                  i < system              ? SHEAF__SYSTEM
@@ -266,19 +260,16 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
     sheaf__messages m = { 0 };
     json_t *record = NULL;
     sheaf_status *st = hash_of(&loaded.held, path);
-    if (st == NULL)
-        st = sheaf__json_load(&record, path);
+    TRY(st, sheaf__json_load(&record, path));
     if (st != NULL)
         return st;
     sheaf__record_tidy(record);
     st = sheaf__messages_read(&m, record);
-    if (st == NULL)
-        st = sheaf__wording_turns(m.message, m.count);
+    TRY(st, sheaf__wording_turns(m.message, m.count));
     if (st == NULL && strcmp(m.message[m.count - 1].role, SHEAF__USER) == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.count),
                             "an answer after the last question");
-    if (st == NULL)
-        st = load_all(&loaded, record, &m, path, number);
+    TRY(st, load_all(&loaded, record, &m, path, number));
     if (st == NULL && (loaded.file = strdup(path)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
     sheaf__messages_release(&m);

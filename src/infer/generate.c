@@ -4,6 +4,7 @@
 #include "infer/past.h"
 #include "infer/share.h"
 #include "models/rope.h"
+#include "base/status.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -261,10 +262,8 @@ static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run 
     const sheaf__images_in images = { .picture = b->image.picture,
                                       .image_row = b->image.row,
                                       .stream = { b->image.stream[0], b->image.stream[1] } };
-    if (st == NULL)
-        st = record(&tape, b, b->longest - b->begin, in, head, b->begin > 0 ? NULL : &images);
-    if (st == NULL)
-        st = sheaf__tape_run(tape);
+    TRY(st, record(&tape, b, b->longest - b->begin, in, head, b->begin > 0 ? NULL : &images));
+    TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
     if (st == NULL && b->sight != NULL && b->begin == 0 && b->image.count > 0)
         b->sight->full = true;
@@ -304,10 +303,8 @@ static sheaf_status *read_again(batch *b, sheaf__head_run *head)
         }
         b->pick[i] = (int32_t)(i * longest + b->keys[i] - 1);
     }
-    if (st == NULL)
-        st = record(&tape, b, longest, &in, head, NULL);
-    if (st == NULL)
-        st = sheaf__tape_run(tape);
+    TRY(st, record(&tape, b, longest, &in, head, NULL));
+    TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
     free(ids);
     free(position);
@@ -322,12 +319,10 @@ static sheaf_status *run_batch(batch *b)
     };
     sheaf__tape *decode = NULL;
     sheaf_status *st = find_cache(b);
-    if (st == NULL)
-        st = read_prompts(b, &in, &head);
+    TRY(st, read_prompts(b, &in, &head));
     in.keys = b->length;
     in.keys_of = b->keys;
-    if (st == NULL)
-        st = record(&decode, b, 1, &in, &head, NULL);
+    TRY(st, record(&decode, b, 1, &in, &head, NULL));
     while (st == NULL && !all_done(b) && (st = stopped(b)) == NULL) {
         lay_out_next(b);
         st = turns(b) ? read_again(b, &head) : sheaf__tape_run(decode);

@@ -4,6 +4,7 @@
 
 #include "infer/past.h"
 #include "models/crew.h"
+#include "base/status.h"
 
 enum { PROMPTS = 5, LONGEST = 37, NEW = 9, BEST = 3, SIDE = 28, PATCHES = 4 };
 
@@ -297,13 +298,12 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
             }
             if (keep)
                 assert_int_equal(reused, looks[i].reused);
-            if (st == NULL)
-                st = sheaf__generate(&out, model, &p, 1,
-                                     &(sheaf__generate_options){ .sampling = { .greedy = true },
-                                                                 .max_new = NEW,
-                                                                 .batch = 1,
-                                                                 .best = BEST,
-                                                                 .past = keep ? &past : NULL });
+            TRY(st, sheaf__generate(&out, model, &p, 1,
+                                    &(sheaf__generate_options){ .sampling = { .greedy = true },
+                                                                .max_new = NEW,
+                                                                .batch = 1,
+                                                                .best = BEST,
+                                                                .past = keep ? &past : NULL }));
         }
     }
     sheaf__past_release(&past, model);

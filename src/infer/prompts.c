@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "infer/asked.h"
 #include "infer/prompts_inner.h"
@@ -122,8 +123,7 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
         order == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : sheaf__wording_turns(said, n);
     if (st == NULL && (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0))
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
-    if (st == NULL)
-        st = sheaf__wording_shown(&prompt, &about.block, order, w, said, n, pictures);
+    TRY(st, sheaf__wording_shown(&prompt, &about.block, order, w, said, n, pictures));
     if (st == NULL && pictures->count > 0)
         st = take_pictures(&about, &prompt, pictures, order);
     if (st == NULL) {
@@ -191,8 +191,7 @@ sheaf_status *sheaf__prompts_add_said(sheaf__prompts *p, const sheaf__wording *w
         return add_shown(p, w, said, n, expected, image, images);
     sheaf_status *st = sheaf__wording_said(&prompt, &block, w, said, n, images > 0);
     p->laid_out |= w->chat != NULL;
-    if (st == NULL)
-        st = add(p, &prompt, block, said[n - 1].content, expected, images > 0 ? image[0] : NULL);
+    TRY(st, add(p, &prompt, block, said[n - 1].content, expected, images > 0 ? image[0] : NULL));
     return st == NULL ? check_images(w, image, images) : st;
 }
 
@@ -208,8 +207,7 @@ sheaf_status *sheaf__prompts_add_text(sheaf__prompts *p, const sheaf__wording *w
         return add_shown(p, w, said + (system == NULL), system == NULL ? 1 : 2, expected, image,
                          images);
     sheaf_status *st = sheaf__wording_text(&prompt, &block, w, text, system, images > 0);
-    if (st == NULL)
-        st = add(p, &prompt, block, text, expected, images > 0 ? image[0] : NULL);
+    TRY(st, add(p, &prompt, block, text, expected, images > 0 ? image[0] : NULL));
     return st == NULL ? check_images(w, image, images) : st;
 }
 
@@ -282,8 +280,7 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w
 {
     sheaf__asked a;
     sheaf_status *st = sheaf__asked_read(&a, record, system, w->placed);
-    if (st == NULL)
-        st = sheaf__prompts_add_said(p, w, a.said, a.n, a.expected, image, images);
+    TRY(st, sheaf__prompts_add_said(p, w, a.said, a.n, a.expected, image, images));
     sheaf__asked_release(&a);
     return st;
 }

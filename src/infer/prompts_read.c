@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -52,11 +53,9 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         sheaf__viewing_of(&viewing, w->config);
         st = sheaf__talk_pictures_read(&pictures, record, l->folder, &viewing);
     }
-    if (st == NULL)
-        st = sheaf__asked_read(&a, record, system, w->placed);
+    TRY(st, sheaf__asked_read(&a, record, system, w->placed));
     ignore(l, a.record.ignored, a.record.lost);
-    if (st == NULL)
-        st = sheaf__wording_expected(&expected, w, w->templated || !a.text, a.expected);
+    TRY(st, sheaf__wording_expected(&expected, w, w->templated || !a.text, a.expected));
     if (expected != NULL)
         a.expected = expected;
     if (st == NULL && w->placed)
@@ -116,8 +115,7 @@ static void add_line(lines *l)
     json_t *record = NULL;
     const sheaf__json_items *items = &l->items;
     sheaf_status *st = sheaf__record_parse(&record, items->text, items->size, &l->fields);
-    if (st == NULL)
-        st = add_json(l, record);
+    TRY(st, add_json(l, record));
     json_decref(record);
     l->count++;
     sheaf__complain(&l->complaints, sheaf_in(st, "%s %" PRId64, items->unit, items->place));
@@ -129,13 +127,11 @@ static sheaf_status *add_file(lines *l, const char *path)
     bool more = true;
     l->count = 0;
     sheaf_status *st = sheaf__json_items_open(&l->items, path);
-    if (st == NULL)
-        st = sheaf__path_parent(&l->folder, path);
+    TRY(st, sheaf__path_parent(&l->folder, path));
     while (st == NULL && l->complaints.fatal == NULL &&
            (st = sheaf__json_items_next(&more, &l->items)) == NULL && more)
         add_line(l);
-    if (st == NULL)
-        st = sheaf__complaints_verdict(&l->complaints, path, l->count);
+    TRY(st, sheaf__complaints_verdict(&l->complaints, path, l->count));
     free(l->folder);
     l->folder = NULL;
     sheaf__complaints_release(&l->complaints);
@@ -153,8 +149,7 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
                 .complaints = { .skip = from->skip_bad, .events = from->events } };
     sheaf__text_sources sources = { 0 };
     sheaf_status *st = sheaf__fields_read(&l.fields, from->fields);
-    if (st == NULL)
-        st = sheaf__text_sources_files(&sources, from->file);
+    TRY(st, sheaf__text_sources_files(&sources, from->file));
     for (int64_t i = 0; i < sources.paths && st == NULL; i++)
         st = add_file(&l, sources.path[i]);
     if (st == NULL && p->count == 0)
@@ -247,8 +242,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
         }
         sheaf__complain(&complaints, sheaf__record_in(bad, &records, i));
     }
-    if (st == NULL)
-        st = sheaf__complaints_verdict(&complaints, from->file, records.looked_at);
+    TRY(st, sheaf__complaints_verdict(&complaints, from->file, records.looked_at));
     sheaf__complaints_release(&complaints);
     sheaf__records_release(&records);
     return st;

@@ -8,6 +8,7 @@
 #include "data/compose.h"
 #include "data/text_encode.h"
 #include "schema/family.h"
+#include "base/status.h"
 
 static bool speaks(const sheaf__wording *w)
 {
@@ -72,8 +73,7 @@ static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wordi
     if (st == NULL && w->specials && how->add_special)
         sheaf__text_leave_second(ids, where, &n);
     free(where);
-    if (st == NULL)
-        st = check_length(w, n);
+    TRY(st, check_length(w, n));
     if (st != NULL) {
         free(ids);
         return st;
@@ -151,8 +151,7 @@ sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const shea
                                     const sheaf__turn *turn, int64_t turns, bool image)
 {
     sheaf_status *st = check_sight(w, image);
-    if (st == NULL)
-        st = sheaf__wording_needed(w);
+    TRY(st, sheaf__wording_needed(w));
     if (st != NULL)
         return st;
     return w->templated ? laid_out(out, block, w, turn, turns, image)
@@ -212,11 +211,10 @@ static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wordi
     for (int64_t i = 0; i < text.spans && st == NULL && !w->specials; i++)
         if (text.span[i].kind == SHEAF__CONTENT && text.span[i].begin < text.span[i].end)
             plain_range[ranges++] = (sheaf__text_range){ text.span[i].begin, text.span[i].end };
-    if (st == NULL)
-        st = w->tokenizer == NULL ? rendered_bytes(out, block, w, &text)
-                                  : encode(out, block, w, text.text, text.size,
-                                           &(sheaf__encode_options){ .plain_range = plain_range,
-                                                                     .plain_ranges = ranges });
+    TRY(st, w->tokenizer == NULL ? rendered_bytes(out, block, w, &text)
+                                 : encode(out, block, w, text.text, text.size,
+                                          &(sheaf__encode_options){ .plain_range = plain_range,
+                                                                    .plain_ranges = ranges }));
     out->laid_out = st == NULL;
     free(plain_range);
     sheaf__rendered_release(&text);
@@ -258,12 +256,9 @@ sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *or
     if (st == NULL && !w->placed)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures in a text"),
                             "a tokenizer, or a config, that knows the marks of pictures");
-    if (st == NULL)
-        st = sheaf__talk_pictures_place(&placed, &w->speech.form, said, n, pictures, true);
-    if (st == NULL)
-        st = sheaf__say(&all, &w->speech, &placed, true);
-    if (st == NULL)
-        st = take_said(out, block, w, &all);
+    TRY(st, sheaf__talk_pictures_place(&placed, &w->speech.form, said, n, pictures, true));
+    TRY(st, sheaf__say(&all, &w->speech, &placed, true));
+    TRY(st, take_said(out, block, w, &all));
     for (int64_t i = 0; i < pictures->count && st == NULL; i++)
         order[i] = placed.order[i];
     sheaf__said_release(&all);

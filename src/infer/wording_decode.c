@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "infer/wording.h"
 
@@ -145,8 +146,7 @@ sheaf_status *sheaf__wording_expected(char **out, const sheaf__wording *w, bool 
                                                &(sheaf__encode_options){ 0 });
     while (st == NULL && end < n && !sheaf__wording_ends(w, ids[end], laid_out))
         end++;
-    if (st == NULL)
-        st = sheaf__wording_decode(out, w, ids, end);
+    TRY(st, sheaf__wording_decode(out, w, ids, end));
     free(ids);
     return st;
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "infer/wording.h"
 #include "inputs/choose.h"
@@ -72,12 +73,9 @@ static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path,
 static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
 {
     sheaf_status *st = sheaf__tokenizer_open(&w->tokenizer, path);
-    if (st == NULL)
-        st = check_size(w->tokenizer, path, w->config);
-    if (st == NULL)
-        st = sheaf__stored_chat_read(&w->stored, path);
-    if (st == NULL)
-        st = sheaf__stored_chat_complete(&w->stored, w->tokenizer);
+    TRY(st, check_size(w->tokenizer, path, w->config));
+    TRY(st, sheaf__stored_chat_read(&w->stored, path));
+    TRY(st, sheaf__stored_chat_complete(&w->stored, w->tokenizer));
     if (st != NULL) {
         sheaf__tokenizer_close(w->tokenizer);
         w->tokenizer = NULL;

@@ -1,6 +1,7 @@
 /* image_decode_webp.c - WebP by libwebp: a still picture, or the first frame of an animation on its
  * canvas, which is black around it; see image.h. */
 #include "inputs/image_decode.h"
+#include "base/status.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,7 @@ static sheaf_status *decode(sheaf_image *out, int *orientation, const WebPDemuxe
                                         WebPDemuxGetI(file, WEBP_FF_CANVAS_HEIGHT), in);
     if (st == NULL && !WebPDemuxGetFrame(file, 1, &frame))
         st = damaged(in, VP8_STATUS_BITSTREAM_ERROR);
-    if (st == NULL)
-        st = decode_frame(&canvas, &frame, in);
+    TRY(st, decode_frame(&canvas, &frame, in));
     WebPDemuxReleaseIterator(&frame);
     if (st != NULL) {
         sheaf_image_release(&canvas);

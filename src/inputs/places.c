@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 
 enum { NAME_MOST = 64 }; /* bytes of a name, where they must not be counted to the end */
@@ -274,8 +274,7 @@ sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_for
         return sheaf__place_pictures(out, form, message, messages, shown, pictures,
                                      &(sheaf__place_options){ .number_all = options->number_all });
     }
-    if (st == NULL)
-        st = p.failed ? sheaf__no_memory("conversation") : check_used(&p);
+    TRY(st, p.failed ? sheaf__no_memory("conversation") : check_used(&p));
     free(p.used);
     return st;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 
 static const char BYTE_BOS[] = "<s>", BYTE_EOS[] = "</s>"; /* as a template writes them */
 
@@ -192,10 +192,9 @@ static sheaf_status *encode(sheaf__said *out, const sheaf__speech *s,
     sheaf__text_range *plain = NULL;
     int64_t n = 0;
     sheaf_status *st = s->specials ? NULL : plain_ranges(&plain, &n, &out->text, mark, marks);
-    if (st == NULL)
-        st = sheaf__tokenizer_encode(
-            &out->id, &out->where, &out->count, s->tokenizer, out->text.text, out->text.size,
-            &(sheaf__encode_options){ .plain_range = plain, .plain_ranges = n });
+    TRY(st, sheaf__tokenizer_encode(
+                &out->id, &out->where, &out->count, s->tokenizer, out->text.text, out->text.size,
+                &(sheaf__encode_options){ .plain_range = plain, .plain_ranges = n }));
     for (int64_t i = 0; i < n && st == NULL && out->written == NULL; i++)
         out->written = sheaf__tokenizer_written(s->tokenizer, out->text.text + plain[i].begin,
                                                 plain[i].end - plain[i].begin);
@@ -275,16 +274,12 @@ sheaf_status *sheaf__say(sheaf__said *out, const sheaf__speech *s, const sheaf__
     *out = (sheaf__said){ 0 };
     sheaf__placed_mark *mark = malloc(((size_t)p->marks + 1) * sizeof *mark);
     sheaf_status *st = mark == NULL ? sheaf__no_memory("conversation") : NULL;
-    if (st == NULL)
-        st = render(&out->text, s, p, prompt);
+    TRY(st, render(&out->text, s, p, prompt));
     if (st == NULL)
         move_marks(mark, p, &out->text);
-    if (st == NULL)
-        st = encode(out, s, mark, p->marks);
-    if (st == NULL)
-        st = put_bos(out, s);
-    if (st == NULL)
-        st = find_rows(out, mark, p->marks);
+    TRY(st, encode(out, s, mark, p->marks));
+    TRY(st, put_bos(out, s));
+    TRY(st, find_rows(out, mark, p->marks));
     free(mark);
     return st;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/thread.h"
 
 static const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };
@@ -55,11 +55,9 @@ sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf
     if (st == NULL && viewing->tower.channels != 3)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
                             "a model that reads 3 channels: red, green, blue");
-    if (st == NULL)
-        st = decode(&image, &out->hash, path, viewing);
-    if (st == NULL)
-        st = sheaf_in(sheaf__view_divide(&out->pieces, image.width, image.height, viewing), "%s",
-                      path);
+    TRY(st, decode(&image, &out->hash, path, viewing));
+    TRY(st,
+        sheaf_in(sheaf__view_divide(&out->pieces, image.width, image.height, viewing), "%s", path));
     sheaf_image_release(&image);
     if (st != NULL)
         sheaf__viewed_release(out);
@@ -88,8 +86,7 @@ sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
     sheaf_status *st = decode(&image, &hash, viewed->path, viewing);
     if (st == NULL && !sheaf__hash_equal(hash, viewed->hash))
         st = changed(viewed->path);
-    if (st == NULL)
-        st = sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%s", viewed->path);
+    TRY(st, sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%s", viewed->path));
     sheaf_image_release(&image);
     sheaf__compute_mode_leave(mode);
     return st;

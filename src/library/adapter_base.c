@@ -2,6 +2,7 @@
 #include "library/adapter_base.h"
 
 #include "models/open.h"
+#include "base/status.h"
 
 static sheaf_status *hash_base(char out[33], const char *base, const char *config)
 {
@@ -9,10 +10,8 @@ static sheaf_status *hash_base(char out[33], const char *base, const char *confi
     sheaf_status *st = sheaf__open_model(
         &opened,
         &(sheaf__open_options){ .model = base, .config = config, .slices = 8, .hashed = true });
-    if (st == NULL)
-        st = sheaf__hashed_all(opened.hashed, 0);
-    if (st == NULL)
-        st = sheaf__hashed_weights(out, opened.hashed);
+    TRY(st, sheaf__hashed_all(opened.hashed, 0));
+    TRY(st, sheaf__hashed_weights(out, opened.hashed));
     sheaf__opened_close(&opened);
     return st;
 }
@@ -35,8 +34,7 @@ sheaf_status *sheaf__adapters_base(const char *base, const char *config,
             sheaf_status_free(st);
             return NULL;
         }
-        if (st == NULL)
-            st = sheaf__compare_base(is, was, base, adapters[i]);
+        TRY(st, sheaf__compare_base(is, was, base, adapters[i]));
     }
     return st;
 }

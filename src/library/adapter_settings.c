@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "lora/options.h"
 #include "models/open.h"
@@ -283,8 +284,7 @@ sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf_
                              .rank = (int64_t)usual(opened.lora, rank_of, (double)is->rank),
                              .alpha = usual(opened.lora, alpha_of, is->alpha) };
         st = check_numbers(&c);
-        if (st == NULL)
-            st = check_lists(&c);
+        TRY(st, check_lists(&c));
         if (st == NULL) {
             note_recipe(&c, events);
             take(o, &c);

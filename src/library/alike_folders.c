@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "comm/doing.h"
 #include "comm/process.h"
@@ -77,8 +77,7 @@ static void add_file(look *l, const char *path, const char *name)
     int fd = -1;
     sheaf__doing_item(sheaf__process_doing(), name);
     sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
-    if (st == NULL)
-        st = sample(hash, l, fd, size, path);
+    TRY(st, sample(hash, l, fd, size, path));
     if (fd >= 0)
         close(fd);
     add_name(l, name);
@@ -159,8 +158,7 @@ sheaf_status *sheaf__alike_folders(const sheaf__alike_folder *folder, int count)
         return NULL;
     sheaf__doing_phase(sheaf__process_doing(), "comparing");
     sheaf_status *st = sheaf__process_agree(describe(&text, folder, count));
-    if (st == NULL)
-        st = sheaf__alike_lines(text.at);
+    TRY(st, sheaf__alike_lines(text.at));
     sheaf__text_release(&text);
     sheaf__doing_phase(sheaf__process_doing(), "reading");
     return st;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "library/model.h"
+#include "base/status.h"
 
 /* ---- answers ---- */
 
@@ -184,8 +185,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
         .events = r->first ? a->events : NULL
     };
     sheaf_status *st = sheaf__agree_groups(model->context, find_past(&how, w, model));
-    if (st == NULL)
-        st = sheaf__generate(out, model, w->prompt, w->count, &how);
+    TRY(st, sheaf__generate(out, model, w->prompt, w->count, &how));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && a->partial) {
         sheaf_status_free(st); /* on all ranks alike */
         st = NULL;
@@ -247,8 +247,7 @@ sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
             st = keep_logprobs(own, &logprobs, w);
     }
     st = sheaf__agree_groups(model->context, st);
-    if (st == NULL)
-        st = generate(&r, r.keeps ? w->first : own, model);
+    TRY(st, generate(&r, r.keeps ? w->first : own, model));
     sheaf_status_free(r.failed);
     for (int64_t i = 0; i < w->count && !r.keeps && r.spoken != NULL; i++)
         sheaf__spoken_release(&r.spoken[i]);
@@ -301,8 +300,7 @@ static sheaf_status *finish(const sheaf__answering *w)
 
 sheaf_status *sheaf__answering_end(sheaf__answering *w, sheaf_status *st)
 {
-    if (st == NULL)
-        st = finish(w);
+    TRY(st, finish(w));
     for (int64_t i = 0; i < w->count && w->spoken != NULL; i++)
         sheaf__spoken_release(&w->spoken[i]);
     free(w->spoken);
@@ -319,12 +317,10 @@ sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const shea
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
     sheaf_status *st = sheaf__model_ready(m, prompt, count, a);
-    if (st == NULL)
-        st = sheaf__answering_begin(&w);
+    TRY(st, sheaf__answering_begin(&w));
     if (st == NULL && a->begin != NULL)
         st = a->begin(a->context);
-    if (st == NULL)
-        st = sheaf__crowd_do(m->crowd, sheaf__answering_on_rank, &w);
+    TRY(st, sheaf__crowd_do(m->crowd, sheaf__answering_on_rank, &w));
     st = sheaf__answering_end(&w, st);
     for (int64_t i = 0; i < count && st != NULL; i++) {
         sheaf_answer_free(out[i]);

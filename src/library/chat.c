@@ -1,6 +1,7 @@
 /* chat.c - a conversation with a loaded model: sheaf/generate.h. */
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/inside.h"
 #include "comm/process.h"
 #include "infer/dialogue.h"
@@ -27,10 +28,8 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     c->talk.wording = &c->wording;
     /* the first alone lays prompts out: there are no clocks that could differ */
     sheaf_status *st = sheaf__wording_today(&m->wording);
-    if (st == NULL)
-        st = sheaf__wording_converse(&c->wording, &m->wording, m->events);
-    if (st == NULL)
-        st = sheaf__wording_needed(&c->wording);
+    TRY(st, sheaf__wording_converse(&c->wording, &m->wording, m->events));
+    TRY(st, sheaf__wording_needed(&c->wording));
     if (st == NULL && image != NULL)
         st = sheaf_chat_look(c, image);
     if (st == NULL)
@@ -115,12 +114,9 @@ sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *c, const char *que
     a.wording = &c->wording;
     a.number = c->answers;
     sheaf_status *st = sheaf__dialogue_ask(&prompt, &block, &c->talk, question);
-    if (st == NULL)
-        st = sheaf__model_room(c->model, &prompt, &a);
-    if (st == NULL)
-        st = sheaf__led_ask(&c->led, &c->model->opened.config, &prompt, a.number);
-    if (st == NULL)
-        st = sheaf__process_agree(sheaf__model_answer(out, c->model, &prompt, 1, &a));
+    TRY(st, sheaf__model_room(c->model, &prompt, &a));
+    TRY(st, sheaf__led_ask(&c->led, &c->model->opened.config, &prompt, a.number));
+    TRY(st, sheaf__process_agree(sheaf__model_answer(out, c->model, &prompt, 1, &a)));
     free(block);
     if (st != NULL)
         return st;
@@ -140,8 +136,7 @@ static bool has_room(const sheaf_chat *c, const char *question, const sheaf__ask
     void *block = NULL;
     sheaf_status *st = alone ? sheaf__dialogue_ask_alone(&prompt, &block, &c->talk, question)
                              : sheaf__dialogue_ask(&prompt, &block, &c->talk, question);
-    if (st == NULL)
-        st = sheaf__model_room(c->model, &prompt, asking);
+    TRY(st, sheaf__model_room(c->model, &prompt, asking));
     const bool fits = st == NULL;
     free(block);
     sheaf_status_free(st);
@@ -168,8 +163,7 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
                             "neither text nor tokens nor images nor system: the chat has them");
     if (st == NULL && question == NULL)
         st = missing("a question");
-    if (st == NULL)
-        st = sheaf__model_asking(&a, c->model, &o);
+    TRY(st, sheaf__model_asking(&a, c->model, &o));
     if (st != NULL)
         return st;
     sheaf__model_hear(&a, &hearer, &o);

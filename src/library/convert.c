@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/inside.h"
@@ -52,8 +53,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     sheaf_status *st = sheaf__run_export_beside(&between, how->dst, how->together);
     from->dst = between;
     from->between = true;
-    if (st == NULL)
-        st = sheaf__run_export(&e, from);
+    TRY(st, sheaf__run_export(&e, from));
     if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
                             "CogVLM or CogAgent, for SAT's form");
@@ -65,8 +65,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     next.src = e.adapter ? e.base : between;
     next.adapter = e.adapter ? between : NULL;
     next.config = e.adapter ? e.config : NULL;
-    if (st == NULL)
-        st = e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next);
+    TRY(st, e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next));
     r->step = e.step;
     st = sheaf__run_export_remove(st, between, how->together);
     sheaf__run_exported_release(&e);
@@ -152,8 +151,7 @@ sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_conve
     bool run = false, lora = false;
     *report = (sheaf_convert_report){ .step = -1 };
     sheaf_status *st = how->together ? alike(how, base) : NULL;
-    if (st == NULL)
-        st = is_run(&run, &lora, how);
+    TRY(st, is_run(&run, &lora, how));
     if (st == NULL && base != NULL && !run)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
                             "a run or a checkpoint of training as SRC");
@@ -161,8 +159,7 @@ sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_conve
         st = sheaf__adapters_base(how->src, how->config, &how->adapter, 1, how->events);
     if (how->together)
         st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = run ? convert_run(report, how, base, lora) : sheaf_convert(report, how);
+    TRY(st, run ? convert_run(report, how, base, lora) : sheaf_convert(report, how));
     return how->together ? sheaf__process_agree(st) : st;
 }
 
@@ -174,14 +171,10 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     sheaf_status *st = NULL;
     if (o->src == NULL || o->dst == NULL || o->to == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "src, dst and to");
-    if (st == NULL)
-        st = sheaf__take_count(what, "tp", o->tp, SHEAF__MOST_PARTS);
-    if (st == NULL)
-        st = sheaf__take_count(what, "slices", o->slices, SHEAF_MAX_SLICES);
-    if (st == NULL)
-        st = sheaf__take_count(what, "step", o->step, INT64_MAX);
-    if (st == NULL)
-        st = sheaf__take_count(what, "shard_bytes", o->shard_bytes, INT64_MAX);
+    TRY(st, sheaf__take_count(what, "tp", o->tp, SHEAF__MOST_PARTS));
+    TRY(st, sheaf__take_count(what, "slices", o->slices, SHEAF_MAX_SLICES));
+    TRY(st, sheaf__take_count(what, "step", o->step, INT64_MAX));
+    TRY(st, sheaf__take_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
     return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 
@@ -194,12 +187,9 @@ sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
     sheaf_convert_report r = { 0 };
     sheaf_dtype held;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_convert_options");
-    if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_weights_convert_report");
-    if (st == NULL)
-        st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
-    if (st == NULL)
-        st = check(&o);
+    TRY(st, sheaf__take_report(report, "sheaf_weights_convert_report"));
+    TRY(st, sheaf__take_dtype(&how.dtype, &held, o.dtype));
+    TRY(st, check(&o));
     if (st != NULL)
         return st;
     how.src = o.src;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/status.h"
 #include "base/inside.h"
 #include "library/judge.h"
 #include "library/model.h"
@@ -86,10 +87,8 @@ static sheaf_status *fill(work *w)
                                .events = o->events,
                                .told = o->events };
     sheaf_status *st = sheaf__take_activations(&w->judge.dtype, o->dtype);
-    if (st == NULL)
-        st = choose(&loss_on, o->loss_on, sheaf__loss_choices, "loss_on");
-    if (st == NULL)
-        st = choose(&on_long, o->on_long, sheaf__long_choices, "on_long");
+    TRY(st, choose(&loss_on, o->loss_on, sheaf__loss_choices, "loss_on"));
+    TRY(st, choose(&on_long, o->on_long, sheaf__long_choices, "on_long"));
     w->judge.loss_on = (sheaf_loss_on)loss_on;
     w->judge.on_long = (sheaf_on_long)on_long;
     return st;
@@ -102,16 +101,11 @@ sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
     sheaf_model_evaluate_options o;
     work w = { .o = &o };
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_evaluate_options");
-    if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_model_evaluate_report");
-    if (st == NULL)
-        st = check(&o);
-    if (st == NULL)
-        st = fill(&w);
-    if (st == NULL)
-        st = sheaf__judge_open(&w.judge);
-    if (st == NULL)
-        st = sheaf__judge_run(&w.judge);
+    TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
+    TRY(st, check(&o));
+    TRY(st, fill(&w));
+    TRY(st, sheaf__judge_open(&w.judge));
+    TRY(st, sheaf__judge_run(&w.judge));
     if (st == NULL)
         sheaf__give_report(report,
                            &(sheaf_model_evaluate_report){ .loss = w.judge.result.loss,

@@ -1,5 +1,6 @@
 /* fit.c - see fit.h. */
 #include "library/fit.h"
+#include "base/status.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -192,8 +193,7 @@ static sheaf_status *shorten(bool *fits, search *s)
         q->sets.train = train;
         q->sets.eval = eval;
     }
-    if (st == NULL)
-        st = attempt(fits, s, q->o.micro_batch); /* the plan of just that one */
+    TRY(st, attempt(fits, s, q->o.micro_batch)); /* the plan of just that one */
     q->sets.train = train;
     q->sets.eval = eval;
     return st;
@@ -219,8 +219,7 @@ static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_o
     other.o.eval_data = q->o.eval_data;
     other.sets = q->sets;
     other.data_bytes = q->data_bytes;
-    if (st == NULL)
-        st = sheaf__question_answer(&plan, &other);
+    TRY(st, sheaf__question_answer(&plan, &other));
     const bool known = st == NULL;
     if (known)
         *need = need_of(&plan, slots);

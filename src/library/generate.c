@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/inside.h"
 #include "base/json.h"
 #include "infer/prompts.h"
@@ -89,19 +90,16 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
     sheaf__prompts prompts = { .config = &m->opened.config };
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
-    if (st == NULL)
-        st = sheaf__model_asking(&a, m, &o);
-    if (st == NULL)
-        st = read_prompt(&prompts, m,
-                         &(sheaf_model_prompt){ .text = o.text,
-                                                .tokens = o.tokens,
-                                                .ntokens = o.ntokens,
-                                                .image = o.image,
-                                                .images = o.images,
-                                                .nimages = o.nimages },
-                         o.system);
-    if (st == NULL)
-        st = ask(out, m, &prompts, &a, &o);
+    TRY(st, sheaf__model_asking(&a, m, &o));
+    TRY(st, read_prompt(&prompts, m,
+                        &(sheaf_model_prompt){ .text = o.text,
+                                               .tokens = o.tokens,
+                                               .ntokens = o.ntokens,
+                                               .image = o.image,
+                                               .images = o.images,
+                                               .nimages = o.nimages },
+                        o.system));
+    TRY(st, ask(out, m, &prompts, &a, &o));
     sheaf__prompts_release(&prompts);
     return st;
 }
@@ -123,17 +121,14 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
                             "neither text nor tokens nor images: the prompts have them");
     if (st == NULL && count < 1)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "at least one");
-    if (st == NULL)
-        st = sheaf__model_asking(&a, m, &o);
+    TRY(st, sheaf__model_asking(&a, m, &o));
     for (int64_t i = 0; i < count && st == NULL; i++) {
         sheaf_model_prompt p;
         st = sheaf__take_options(&p, sizeof p, (const char *)prompt + (size_t)i * prompt->size,
                                  "sheaf_model_prompt");
-        if (st == NULL)
-            st = sheaf_in(read_prompt(&prompts, m, &p, o.system), "prompt %" PRId64, i + 1);
+        TRY(st, sheaf_in(read_prompt(&prompts, m, &p, o.system), "prompt %" PRId64, i + 1));
     }
-    if (st == NULL)
-        st = ask(out, m, &prompts, &a, &o);
+    TRY(st, ask(out, m, &prompts, &a, &o));
     sheaf__prompts_release(&prompts);
     return st;
 }

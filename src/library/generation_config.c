@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -132,8 +133,7 @@ sheaf_status *sheaf__generation_config_read(sheaf__generation_config *g, const c
             g->there = i == 0;
             g->name = names[i];
             st = sheaf__json_load(&file, path);
-            if (st == NULL)
-                st = sheaf_in(take(g, file), "%s", path);
+            TRY(st, sheaf_in(take(g, file), "%s", path));
             if (st == NULL)
                 warn(file, g->name, events);
         }

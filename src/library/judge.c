@@ -1,6 +1,7 @@
 /* judge.c - see judge.h. */
 #include "library/judge.h"
 
+#include "base/status.h"
 #include "base/text.h"
 #include "comm/process.h"
 #include "inputs/template.h"
@@ -42,8 +43,7 @@ sheaf_status *sheaf__judge_open(sheaf__judge *j)
                                                                      .slices = j->slices,
                                                                      .adapter = j->adapter,
                                                                      .events = j->told });
-    if (st == NULL)
-        st = sheaf__run_model_ranks(&j->run, j->slices, j->tp);
+    TRY(st, sheaf__run_model_ranks(&j->run, j->slices, j->tp));
     if (st != NULL)
         return st;
     j->given_template = j->prompt_template;
@@ -127,14 +127,13 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     sheaf_status *st = j->before == NULL ? NULL : j->before(j->self, model);
     if (j->before != NULL)
         st = sheaf__agree_groups(model->context, st);
-    if (st == NULL)
-        st = sheaf__evaluate(&result, model, j->rows,
-                             &(sheaf__evaluate_options){ .micro_batch = j->micro_batch,
-                                                         .padded = j->padded,
-                                                         .take = takes ? j->take : NULL,
-                                                         .self = j->self,
-                                                         .stop = j->stop,
-                                                         .events = first ? j->events : NULL });
+    TRY(st, sheaf__evaluate(&result, model, j->rows,
+                            &(sheaf__evaluate_options){ .micro_batch = j->micro_batch,
+                                                        .padded = j->padded,
+                                                        .take = takes ? j->take : NULL,
+                                                        .self = j->self,
+                                                        .stop = j->stop,
+                                                        .events = first ? j->events : NULL }));
     if (st == NULL && sheaf__crew_keeps(model->context))
         j->result = result;
     return st == NULL && j->after != NULL ? j->after(j->self, model) : st;
@@ -143,8 +142,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
 sheaf_status *sheaf__judge_run(sheaf__judge *j)
 {
     sheaf_status *st = open_rows(j);
-    if (st == NULL)
-        st = check_memory(j);
+    TRY(st, check_memory(j));
     if (st == NULL) {
         j->positions = sheaf_data_seq(j->rows);
         st = j->ready == NULL ? NULL : j->ready(j->self);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "comm/process.h"
 
 enum { WAIT, ASK, END };
@@ -112,13 +112,12 @@ static sheaf_status *share(int32_t **block, const sheaf__picture **picture, shea
     sheaf_status *st = o->sends ? make_room(led, o, config, mine) : NULL;
     *block = calloc(block_size(o->n), 1);
     *picture = mine == NULL ? led->picture : mine->picture;
-    if (st == NULL)
-        st = sheaf__process_agree(
-            *block == NULL || (o->sends && *picture == NULL) ? sheaf__no_memory(memory_for) : NULL);
+    TRY(st, sheaf__process_agree(*block == NULL || (o->sends && *picture == NULL)
+                                     ? sheaf__no_memory(memory_for)
+                                     : NULL));
     if (st == NULL && mine != NULL)
         pack(*block, mine);
-    if (st == NULL)
-        st = sheaf__process_broadcast(*block, block_size(o->n));
+    TRY(st, sheaf__process_broadcast(*block, block_size(o->n)));
     if (st == NULL && o->sends)
         st = send_pixels(*picture, o->pictures, config);
     if (st == NULL && o->sends)
@@ -142,8 +141,7 @@ sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config, const 
     if (sheaf__process_count() == 1)
         return NULL;
     sheaf_status *st = sheaf__process_broadcast(&o, sizeof o);
-    if (st == NULL)
-        st = share(&block, &picture, led, &o, config, p);
+    TRY(st, share(&block, &picture, led, &o, config, p));
     free(block);
     return st;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/inside.h"
@@ -45,14 +46,13 @@ static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_m
         s->written[i] = NULL;
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
     }
-    if (st == NULL)
-        st = sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
-                                                                 .base = how->base,
-                                                                 .config = how->config,
-                                                                 .dst = s->written[i],
-                                                                 .together = how->together,
-                                                                 .between = true,
-                                                                 .events = how->events });
+    TRY(st, sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
+                                                                .base = how->base,
+                                                                .config = how->config,
+                                                                .dst = s->written[i],
+                                                                .together = how->together,
+                                                                .between = true,
+                                                                .events = how->events }));
     s->adapters[i] = s->written[i];
     if (st == NULL && s->base == NULL) {
         s->base = e.base;
@@ -154,8 +154,7 @@ static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
                                         .stop = o->stop };
     sheaf_convert_report r;
     sheaf_status *st = sheaf_merge_check_base(o);
-    if (st == NULL)
-        st = sheaf_convert(&r, &how);
+    TRY(st, sheaf_convert(&r, &how));
     if (st == NULL) {
         out->report.tensors = r.tensors;
         out->report.bytes = r.bytes;
@@ -204,8 +203,7 @@ sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *as
     steps taken = { 0 };
     *out = (sheaf__merged){ 0 };
     sheaf_status *st = how.together ? alike(&how) : NULL;
-    if (st == NULL)
-        st = take_steps(&taken, &how, &out->report);
+    TRY(st, take_steps(&taken, &how, &out->report));
     out->whole = taken.whole;
     out->own = how.nadapters == 0;
     if (st == NULL && !taken.whole && out->own)
@@ -276,12 +274,9 @@ sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
     for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++)
         ones[i] = 1;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_merge_options");
-    if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_weights_merge_report");
-    if (st == NULL)
-        st = check(&o);
-    if (st == NULL)
-        st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
+    TRY(st, sheaf__take_report(report, "sheaf_weights_merge_report"));
+    TRY(st, check(&o));
+    TRY(st, sheaf__take_dtype(&how.dtype, &held, o.dtype));
     if (st == NULL && o.combine != NULL)
         st = sheaf_in(sheaf_combine_parse(&how.combine, o.combine), "combine");
     if (st != NULL)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/inside.h"
 #include "comm/process.h"
 #include "infer/batch_images.h"
@@ -63,8 +64,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                                      .slices = o->slices,
                                                                      .adapter = o->adapter,
                                                                      .events = o->events });
-    if (st == NULL)
-        st = sheaf__run_model_ranks(&m->run, o->slices, m->tp);
+    TRY(st, sheaf__run_model_ranks(&m->run, o->slices, m->tp));
     if (st != NULL)
         return st;
     const bool of_run =
@@ -83,10 +83,8 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                         .today = sheaf__process_count() <= 1,
                                                         .max_length = m->positions,
                                                         .events = o->events });
-    if (st == NULL)
-        st = sheaf__generation_config_read(&m->generation, m->run.folder, o->events);
-    if (st == NULL)
-        st = sheaf_in(sheaf__placement_read(&m->placement, o->place, m->opened.schema), "place");
+    TRY(st, sheaf__generation_config_read(&m->generation, m->run.folder, o->events));
+    TRY(st, sheaf_in(sheaf__placement_read(&m->placement, o->place, m->opened.schema), "place"));
     if (st == NULL)
         sheaf__generation_config_stops(&m->wording, &m->generation);
     return st;
@@ -99,20 +97,15 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     sheaf_model *m = NULL;
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
-    if (st == NULL)
-        st = sheaf__model_check_open(&o, false);
+    TRY(st, sheaf__model_check_open(&o, false));
     if (st == NULL && (m = calloc(1, sizeof *m)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", o.model);
     if (m != NULL)
         pthread_mutex_init(&m->loading, NULL);
-    if (st == NULL)
-        st = sheaf__take_activations(&m->dtype, o.dtype);
-    if (st == NULL)
-        st = take_sums(&m->sums, o.bf16_sums);
-    if (st == NULL)
-        st = copy_text(&m->place, o.place);
-    if (st == NULL)
-        st = copy_text(&m->isa, o.isa);
+    TRY(st, sheaf__take_activations(&m->dtype, o.dtype));
+    TRY(st, take_sums(&m->sums, o.bf16_sums));
+    TRY(st, copy_text(&m->place, o.place));
+    TRY(st, copy_text(&m->isa, o.isa));
     if (st == NULL) {
         m->tp = o.tp > 0 ? o.tp : 1;
         m->dp = o.dp > 0 ? o.dp : 1;
@@ -188,8 +181,7 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
         if (m->positions == 0)
             m->positions = sheaf_plan_seq(&m->opened.config);
         st = fits(m, 1, m->positions, 0, m->wording.images, own);
-        if (st == NULL)
-            st = load(m, 1);
+        TRY(st, load(m, 1));
     }
     pthread_mutex_unlock(&m->loading);
     return st;

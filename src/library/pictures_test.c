@@ -7,6 +7,7 @@
 #include "library/made_source.h"
 #include "models/crew.h"
 #include "models/open.h"
+#include "base/status.h"
 
 enum { LONGEST = 90, NEW = 5, PICTURES = 3, PROMPTS = 4, WAYS = 4, MOST_RANKS = 4 };
 
@@ -111,8 +112,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
             out[w][i] = into(&a->out[world][w][i]);
     sheaf_status *st = sheaf__generate(out[0], model, a->prompt, PROMPTS, &how);
     how.batch = PROMPTS;
-    if (st == NULL)
-        st = sheaf__generate(out[1], model, a->prompt, PROMPTS, &how);
+    TRY(st, sheaf__generate(out[1], model, a->prompt, PROMPTS, &how));
     memcpy(sizes, a->picture, sizeof sizes);
     memcpy(loaded, a->prompt, sizeof loaded);
     for (int k = 0; k < PICTURES; k++)
@@ -122,13 +122,11 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     how.batch = 2;
     how.load = load;
     how.self = a;
-    if (st == NULL)
-        st = sheaf__generate(out[2], model, loaded, PROMPTS, &how);
+    TRY(st, sheaf__generate(out[2], model, loaded, PROMPTS, &how));
     how.load = NULL;
     how.past = &past;
     how.sight = &sight;
-    if (st == NULL)
-        st = sheaf__sight_new(&sight, model, PICTURES);
+    TRY(st, sheaf__sight_new(&sight, model, PICTURES));
     for (int i = 0; i < PROMPTS && st == NULL; i++) { /* the last two have the same pictures */
         sheaf__prompt p = a->prompt[i];
         p.look = p.pictures;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/inside.h"
 #include "library/model.h"
 #include "library/question.h"
@@ -38,16 +39,14 @@ static sheaf_status *ask_run(asked *a, const sheaf_run_train_options *options)
     sheaf_run_train_options o;
     sheaf__question *q = &a->q;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
-    if (st == NULL)
-        st = sheaf__train_take(&a->state, a->table, &q->o, &o, true);
+    TRY(st, sheaf__train_take(&a->state, a->table, &q->o, &o, true));
     q->whole = q->o.steps == 0 && q->o.epochs == 0;
     if (q->whole)
         q->o.steps = 1;
     if (st == NULL && q->o.model == NULL && q->o.config == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_run_train_options"),
                             "a model, or the setting config");
-    if (st == NULL)
-        st = sheaf__train_settings_check(&a->state, a->table, &q->o);
+    TRY(st, sheaf__train_settings_check(&a->state, a->table, &q->o));
     a->events = o.events;
     return st == NULL ? sheaf__question_open(q, o.events) : st;
 }
@@ -59,12 +58,9 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
     sheaf__question *q = &a->q;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
     sheaf_train_options_default(&q->o);
-    if (st == NULL)
-        st = sheaf__model_check_open(&o, true);
-    if (st == NULL)
-        st = sheaf__take_activations(&q->o.dtype, o.dtype == NULL ? "float32" : o.dtype);
-    if (st == NULL)
-        st = sheaf__run_model_base(&a->base, &a->config, o.model);
+    TRY(st, sheaf__model_check_open(&o, true));
+    TRY(st, sheaf__take_activations(&q->o.dtype, o.dtype == NULL ? "float32" : o.dtype));
+    TRY(st, sheaf__run_model_base(&a->base, &a->config, o.model));
     q->o.model = a->base != NULL ? a->base : o.model;
     q->o.config = o.config != NULL ? o.config : a->config;
     q->o.adapter = o.adapter;
@@ -87,8 +83,7 @@ static sheaf_status *answer(sheaf_needs **out, asked *a, sheaf_status *st)
     sheaf_needs *needs = st == NULL ? calloc(1, sizeof *needs) : NULL;
     if (st == NULL && needs == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "plan");
-    if (st == NULL)
-        st = sheaf__question_answer(&needs->plan, &a->q);
+    TRY(st, sheaf__question_answer(&needs->plan, &a->q));
     if (st == NULL) {
         needs->seq = a->q.seq;
         *out = needs;
@@ -209,8 +204,7 @@ static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_f
                                  const sheaf_timing_options *how)
 {
     sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
-    if (st == NULL)
-        st = sheaf__take_options(out, sizeof *out, how, "sheaf_timing_options");
+    TRY(st, sheaf__take_options(out, sizeof *out, how, "sheaf_timing_options"));
     if (st == NULL && out->batch > 0)
         st = sheaf__take_count("sheaf_timing_options", "batch", out->batch, SHEAF__MOST_ROWS);
     if (st == NULL && out->max_new > 0)
@@ -239,15 +233,14 @@ static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a,
             "tp of 2 or more, or no link: one rank waits for none");
     if (st == NULL && how->link != NULL)
         st = sheaf_cluster_link_read(&link, how->link, from);
-    if (st == NULL)
-        st = sheaf__timing_find(
-            &found, &a->q,
-            &(sheaf__timing_asked){
-                .profile = how->profile,
-                .save = how->save_profile,
-                .how = { .machine = how->machine != NULL ? how->machine : "this machine",
-                         .link = how->link != NULL ? &link : NULL,
-                         .events = a->events } });
+    TRY(st, sheaf__timing_find(
+                &found, &a->q,
+                &(sheaf__timing_asked){
+                    .profile = how->profile,
+                    .save = how->save_profile,
+                    .how = { .machine = how->machine != NULL ? how->machine : "this machine",
+                             .link = how->link != NULL ? &link : NULL,
+                             .events = a->events } }));
     if (st == NULL) {
         const sheaf_timing_facts got = facts_of(&found);
         sheaf__give_report(facts, &got, sizeof got);
@@ -266,8 +259,7 @@ sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_
     asked a = { 0 };
     sheaf_timing_options h = { 0 };
     sheaf_status *st = take_timing(&h, facts, how);
-    if (st == NULL)
-        st = ask_run(&a, options);
+    TRY(st, ask_run(&a, options));
     st = time_question(facts, &a, &h, st);
     release(&a);
     return st;
@@ -280,8 +272,7 @@ sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_op
     asked a = { 0 };
     sheaf_timing_options h = { 0 };
     sheaf_status *st = take_timing(&h, facts, how);
-    if (st == NULL)
-        st = ask_model(&a, options, h.batch, h.max_new);
+    TRY(st, ask_model(&a, options, h.batch, h.max_new));
     if (st == NULL && a.q.o.dp > 1) /* each group's prompts take the time of one group */
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options: dp"),
                                         "one group, and `batch` of its prompts"),

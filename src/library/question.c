@@ -5,6 +5,7 @@
 
 #include "library/train_settings.h"
 #include "train/rates.h"
+#include "base/status.h"
 
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
                            const sheaf_events *events)
@@ -78,8 +79,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     how.events = events;
     if (generates)
         how.fresh = NULL;
-    if (st == NULL)
-        st = sheaf__open_model(&q->opened, &how);
+    TRY(st, sheaf__open_model(&q->opened, &how));
     if (st == NULL && generates)
         st = sheaf_in(sheaf__placement_read(&q->place, q->place_text, q->opened.schema),
                       q->flags ? "--place" : "place");
@@ -95,8 +95,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
             q->data_bytes = sheaf__sets_memory(&q->sets);
         }
     } else {
-        if (st == NULL)
-            st = sheaf__question_images(q, events);
+        TRY(st, sheaf__question_images(q, events));
         if (st == NULL) /* sheaf_plan_seq() counts one image */
             q->seq = o->seq > 0
                          ? o->seq

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/output.h"
 #include "comm/process.h"
@@ -85,15 +86,13 @@ static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_readi
     const sheaf_train_options *o = &r->options;
     const char *name = o->base_name != NULL && o->base_name[0] != '\0' ? o->base_name : out->base;
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
-    if (st == NULL)
-        st = sheaf_in(sheaf__run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened,
-                                            &(sheaf__origin_from){ .model = out->base,
-                                                                   .tokenizer = o->tokenizer,
-                                                                   .out = r->out },
-                                            NULL, false),
-                      "%s", r->step);
-    if (st == NULL)
-        st = sheaf__checkpoint_source(&masters, checkpoint);
+    TRY(st, sheaf_in(sheaf__run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened,
+                                           &(sheaf__origin_from){ .model = out->base,
+                                                                  .tokenizer = o->tokenizer,
+                                                                  .out = r->out },
+                                           NULL, false),
+                     "%s", r->step));
+    TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
     if (out->adapter)
         st = write_adapter(t, name, masters, sheaf_checkpoint_progress(checkpoint), how, st);
     else if (st == NULL)
@@ -116,14 +115,10 @@ sheaf_status *sheaf__run_export(sheaf__run_exported *out, const sheaf__run_expor
     if (st == NULL && !is)
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", how->path),
                             "a run, or a checkpoint of training");
-    if (st == NULL)
-        st = find_base(out, &r, how);
-    if (st == NULL)
-        st = sheaf__output_outside(how->dst, how->path);
-    if (st == NULL)
-        st = sheaf__output_outside(how->dst, out->base);
-    if (st == NULL)
-        st = sheaf__run_trained_open(&trained, &r, out->base, out->config);
+    TRY(st, find_base(out, &r, how));
+    TRY(st, sheaf__output_outside(how->dst, how->path));
+    TRY(st, sheaf__output_outside(how->dst, out->base));
+    TRY(st, sheaf__run_trained_open(&trained, &r, out->base, out->config));
     out->adapter = r.options.method == SHEAF_METHOD_LORA;
     if (st == NULL) {
         sheaf_note(how->events, "%s, on %s", r.step, out->base);

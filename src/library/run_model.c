@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/temporary.h"
@@ -66,8 +67,7 @@ static sheaf_status *find_out(char **out, const char *step)
         return NULL;
     }
     sheaf_status *st = sheaf__path_parent(&checkpoints, whole);
-    if (st == NULL)
-        st = sheaf__path_parent(out, checkpoints);
+    TRY(st, sheaf__path_parent(out, checkpoints));
     if (st == NULL && !is_run(*out)) {
         free(*out);
         *out = NULL;
@@ -96,11 +96,9 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
         st = sheaf__settings_resume(&r->state, r->table, all, path);
     else if (st == NULL && !r->alone)
         st = sheaf__settings_beside(&r->state, r->table, all, path);
-    if (st == NULL)
-        st = sheaf__train_settings_resumed(&r->state, r->table, &r->options);
+    TRY(st, sheaf__train_settings_resumed(&r->state, r->table, &r->options));
     r->options.base_name = r->options.model; /* as it was given */
-    if (st == NULL)
-        st = sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false);
+    TRY(st, sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false));
     free(progress);
     free(all);
     free(path);
@@ -121,10 +119,8 @@ static sheaf_status *read_checkpoint(sheaf__run_reading *r)
         sheaf_status_free(st);
         st = NULL;
     }
-    if (st == NULL)
-        st = sheaf__json_parse(&progress, text, strlen(text));
-    if (st == NULL)
-        st = copy_text(&r->fixed, json_string_value(json_object_get(progress, "settings")));
+    TRY(st, sheaf__json_parse(&progress, text, strlen(text)));
+    TRY(st, copy_text(&r->fixed, json_string_value(json_object_get(progress, "settings"))));
     if (r->fixed != NULL)
         r->contract = sheaf_checkpoint_contract(checkpoint);
     json_decref(progress);
@@ -139,8 +135,7 @@ sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path,
         return NULL;
     const bool run = is_run(path);
     sheaf_status *st = run ? copy_text(&r->out, path) : find_out(&r->out, path);
-    if (st == NULL)
-        st = run ? sheaf__step_newest(&r->step, &r->held, path) : copy_text(&r->step, path);
+    TRY(st, run ? sheaf__step_newest(&r->step, &r->held, path) : copy_text(&r->step, path));
     if (st == NULL && r->step != NULL && r->held == NULL)
         r->held = sheaf__step_hold(r->step);
     if (st == NULL && r->step != NULL)
@@ -212,13 +207,11 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
     sheaf_status *st = sheaf__origin_begin(&origin, opened, from);
     if (st == NULL && origin.weights[0] == '\0')
         st = sheaf__hashed_all(opened->hashed, 0);
-    if (st == NULL)
-        st = sheaf__origin_end(&origin);
+    TRY(st, sheaf__origin_end(&origin));
     if (st == NULL && progress != NULL)
         st = sheaf__json_parse(&root, progress, strlen(progress));
-    if (st == NULL)
-        st = progress != NULL ? sheaf__origin_check(&origin, root, &words, NULL)
-                              : sheaf__origin_check_known(&origin, &words);
+    TRY(st, progress != NULL ? sheaf__origin_check(&origin, root, &words, NULL)
+                             : sheaf__origin_check_known(&origin, &words));
     sheaf__hashed_stop(opened->hashed);
     sheaf__origin_release(&origin);
     sheaf__text_release(&cure);
@@ -262,15 +255,11 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__run_readi
                                                                   .out = r->out },
                                            r->step, false),
                      "%s", r->step);
-    if (st == NULL)
-        st = sheaf__checkpoint_source(&masters, checkpoint);
-    if (st == NULL)
-        st = make_temporary(run);
-    if (st == NULL)
-        st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
-    if (st == NULL)
-        st = sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base,
-                                   sheaf_checkpoint_progress(checkpoint));
+    TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
+    TRY(st, make_temporary(run));
+    TRY(st, sheaf__path_join(&run->adapter, run->temporary, "adapter"));
+    TRY(st, sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base,
+                                  sheaf_checkpoint_progress(checkpoint)));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);
@@ -287,10 +276,8 @@ sheaf_status *sheaf__run_trained_open(sheaf__run_trained *t, const sheaf__run_re
     how.model = model;
     how.config = config;
     how.for_training = how.hashed = true;
-    if (st == NULL)
-        st = sheaf__open_model(&t->opened, &how);
-    if (st == NULL)
-        st = sheaf__select(&t->selection, t->opened.schema, t->opened.lora, o, NULL);
+    TRY(st, sheaf__open_model(&t->opened, &how));
+    TRY(st, sheaf__select(&t->selection, t->opened.schema, t->opened.lora, o, NULL));
     return st == NULL && o->method == SHEAF_METHOD_LORA
                ? sheaf_lora_save_also(t->opened.lora, t->opened.schema, sheaf__selected,
                                       &t->selection)
@@ -309,8 +296,7 @@ static sheaf_status *export_step(sheaf__run_model *run, const sheaf__run_reading
 {
     sheaf__run_trained trained = { 0 };
     sheaf_status *st = sheaf__run_trained_open(&trained, r, run->folder, config_of(r, how));
-    if (st == NULL)
-        st = write_adapter(run, r, &trained.opened);
+    TRY(st, write_adapter(run, r, &trained.opened));
     sheaf__run_trained_release(&trained);
     return st;
 }
@@ -324,10 +310,8 @@ static sheaf_status *lay_step(sheaf__opened *opened, sheaf__run_model *run)
         sheaf_checkpoint_progress(run->step), opened,
         &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
         sheaf_checkpoint_dir(run->step), false);
-    if (st == NULL)
-        st = sheaf__checkpoint_source(&run->masters, run->step);
-    if (st == NULL)
-        st = sheaf__stepped_source(&stepped, run->masters, opened->base);
+    TRY(st, sheaf__checkpoint_source(&run->masters, run->step));
+    TRY(st, sheaf__stepped_source(&stepped, run->masters, opened->base));
     if (st == NULL)
         opened->weights = stepped;
     return sheaf_in(st, "%s", sheaf_checkpoint_dir(run->step));
@@ -344,13 +328,12 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
     if (st == NULL && step != NULL)
         sheaf_status_free(
             sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
-    if (st == NULL)
-        st = sheaf_in(sheaf__run_check_base(
-                          checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
-                          &(sheaf__origin_from){
-                              .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
-                          run->out, true),
-                      "%s", run->out);
+    TRY(st, sheaf_in(sheaf__run_check_base(
+                         checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
+                         &(sheaf__origin_from){
+                             .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+                         run->out, true),
+                     "%s", run->out));
     sheaf_checkpoint_close(checkpoint);
     if (held != NULL)
         closedir(held);
@@ -369,10 +352,8 @@ static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options
     run->slices = o->slices;
     run->dtype = o->dtype;
     run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
-    if (st == NULL)
-        st = copy_text(&run->version, o->prompt_template);
-    if (st == NULL)
-        st = copy_text(&run->date, o->date);
+    TRY(st, copy_text(&run->version, o->prompt_template));
+    TRY(st, copy_text(&run->date, o->date));
     return st == NULL ? copy_text(&run->query, o->query) : st;
 }
 
@@ -438,10 +419,8 @@ static sheaf_status *take_run(sheaf__run_model *run, sheaf__run_reading *r,
     sheaf_status *st = check_contract(r);
     run->held = r->held;
     r->held = NULL;
-    if (st == NULL)
-        st = take_words(run, &r->options);
-    if (st == NULL)
-        st = copy_text(&run->out, r->out);
+    TRY(st, take_words(run, &r->options));
+    TRY(st, copy_text(&run->out, r->out));
     if (st == NULL && as_adapter && whole) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out),
                             "a run of method lora, or a checkpoint");
@@ -513,8 +492,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
         replaced.config = run->config;
         replaced.for_training = true;
     }
-    if (st == NULL)
-        st = sheaf__open_model(out, &replaced);
+    TRY(st, sheaf__open_model(out, &replaced));
     remove_temporary(run);
     if (st == NULL && result)
         st = check_result(out, run);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -36,8 +37,7 @@ sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__settin
         if (!is_path(x) || !state->given[x - table] || !is_relative(*value))
             continue;
         st = sheaf__path_join(&whole, here, *value);
-        if (st == NULL)
-            st = sheaf__settings_hold(state, whole);
+        TRY(st, sheaf__settings_hold(state, whole));
         if (st != NULL)
             return st;
         *value = whole;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "comm/process.h"
 #include "library/adapter_settings.h"
@@ -158,8 +159,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
         provenance = NULL;
         st = sheaf_fail(SHEAF_E_MEMORY, "run.json");
     }
-    if (st == NULL)
-        st = sheaf_provenance_add(provenance, &run, s->how->events);
+    TRY(st, sheaf_provenance_add(provenance, &run, s->how->events));
     free(provenance);
     free(path);
     return st;
@@ -233,8 +233,7 @@ static sheaf_status *look_back(session *s)
             st = sheaf__run_paths_none(o->out);
     }
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__process_decide(&anew);
+    TRY(st, sheaf__process_decide(&anew));
     if (anew)
         s->how->options->resume = false;
     return st != NULL ? st : sheaf__process_share(&s->stored);
@@ -252,10 +251,8 @@ static sheaf_status *take_stored(const session *s)
         free(path);
         st = sheaf__path_join(&path, o->out, "checkpoints: settings");
     }
-    if (st == NULL)
-        st = sheaf__settings_resume(how->state, how->table, s->stored, path);
-    if (st == NULL)
-        st = sheaf__train_settings_resumed(how->state, how->table, o);
+    TRY(st, sheaf__settings_resume(how->state, how->table, s->stored, path));
+    TRY(st, sheaf__train_settings_resumed(how->state, how->table, o));
     if (st == NULL) {
         st = sheaf_in(sheaf__settings_required(how->state, how->table, true), "%s", path);
         if (st != NULL)
@@ -272,12 +269,10 @@ static sheaf_status *settle(session *s)
     sheaf_train_options *o = how->options;
     const sheaf_bf16_sums asked = o->sums;
     sheaf_status *st = join(o);
-    if (st == NULL)
-        st = look_back(s);
+    TRY(st, look_back(s));
     if (st == NULL && s->stored != NULL)
         st = take_stored(s);
-    if (st == NULL)
-        st = sheaf__train_settings_check(how->state, how->table, o);
+    TRY(st, sheaf__train_settings_check(how->state, how->table, o));
     if (st == NULL)
         sheaf__sums_note(asked, o->dtype, how->events);
     if (st == NULL && s->stored == NULL)
@@ -289,14 +284,11 @@ static sheaf_status *settle(session *s)
         (o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL))
         /* else those that this process starts do */
         st = sheaf__rates_check(o, sheaf__process_first() ? how->events : NULL);
-    if (st == NULL)
-        st = sheaf__run_paths_begin(how->state, how->table, o);
-    if (st == NULL)
-        st = write_settings(s);
+    TRY(st, sheaf__run_paths_begin(how->state, how->table, o));
+    TRY(st, write_settings(s));
     if (st == NULL && s->stored != NULL)
         st = sheaf__run_paths_find(how->state, how->table, o, o->out, true);
-    if (st == NULL)
-        st = join(o); /* the stored settings may say so */
+    TRY(st, join(o)); /* the stored settings may say so */
     return sheaf__process_agree(st);
 }
 
@@ -319,23 +311,20 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     sheaf_status *st = settle(&s);
     if (st == NULL && how->ready != NULL)
         st = how->ready(how->self);
-    if (st == NULL)
-        st = sheaf_monitor_open(
-            &s.early,
-            &(sheaf_monitor_options){ .progress = sheaf__process_first() ? how->progress : NULL });
-    if (st == NULL)
-        st = sheaf__watched_open(
-            &watched,
-            &(sheaf__watched_options){ .ranks = how->options->tp * how->options->dp,
-                                       .in_group = how->options->tp,
-                                       .heartbeat = how->options->heartbeat,
-                                       .hang_after = how->options->hang_after,
-                                       .hooks = how->watch,
-                                       .stop = how->signals == NULL ? NULL : &how->signals->stop,
-                                       .events = &events });
+    TRY(st, sheaf_monitor_open(&s.early,
+                               &(sheaf_monitor_options){
+                                   .progress = sheaf__process_first() ? how->progress : NULL }));
+    TRY(st,
+        sheaf__watched_open(&watched, &(sheaf__watched_options){
+                                          .ranks = how->options->tp * how->options->dp,
+                                          .in_group = how->options->tp,
+                                          .heartbeat = how->options->heartbeat,
+                                          .hang_after = how->options->hang_after,
+                                          .hooks = how->watch,
+                                          .stop = how->signals == NULL ? NULL : &how->signals->stop,
+                                          .events = &events }));
     hooks.doing = watched.doing;
-    if (st == NULL)
-        st = sheaf_train(result, how->options, s.fixed, s.all, &hooks);
+    TRY(st, sheaf_train(result, how->options, s.fixed, s.all, &hooks));
     sheaf__watched_close(&watched);
     sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */
     sheaf_status *closed = sheaf_monitor_close(s.monitor);

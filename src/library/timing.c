@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "comm/process.h"
 #include "library/made_source.h"
@@ -213,8 +214,7 @@ static sheaf_status *take_turns(timing *t, sheaf__rank *rank, sheaf_comm *comm)
         }
         turns++;
         over = first_rank && is_enough(t, steps, turns, sheaf__work_now(&clock) - began);
-        if (st == NULL)
-            st = sheaf_comm_any(comm, &over);
+        TRY(st, sheaf_comm_any(comm, &over));
     }
     if (st == NULL && first_rank)
         st = collect(t, rank, steps, turns);
@@ -228,8 +228,7 @@ static sheaf_status *time_rank(void *arg, const sheaf__grid *grid)
     sheaf_status *st = sheaf__rank_open(&rank, SHEAF_CPU, t->alone ? NULL : grid,
                                         t->alone ? t->rank : sheaf_comm_rank(grid->all), &t->job);
     st = sheaf_comm_agree(grid->all, st);
-    if (st == NULL)
-        st = take_turns(t, &rank, grid->all);
+    TRY(st, take_turns(t, &rank, grid->all));
     sheaf__rank_close(&rank);
     return st;
 }
@@ -246,11 +245,10 @@ static sheaf_status *run_short(timing *t, const sheaf__question *q, const sheaf_
     if (sheaf__timing_fits(&fits, q, how) && st == NULL)
         st = sheaf_fits_train(&t->job, &fits);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__grid_run(&(sheaf__grid_options){ .transport = sheaf__timing_transport(),
-                                                     .groups = t->alone ? 1 : o->dp,
-                                                     .ranks = t->alone ? 1 : o->tp },
-                             time_rank, t);
+    TRY(st, sheaf__grid_run(&(sheaf__grid_options){ .transport = sheaf__timing_transport(),
+                                                    .groups = t->alone ? 1 : o->dp,
+                                                    .ranks = t->alone ? 1 : o->tp },
+                            time_rank, t));
     if (weights != NULL)
         weights->close(weights);
     return sheaf_in(st, "measuring a model of %d layers", SHEAF__TIMED_LAYERS);
@@ -266,16 +264,13 @@ static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf__t
     shorter.config_only = true;
     shorter.layers = SHEAF__TIMED_LAYERS;
     fresh.nlayers = 0; /* of the whole model: what is adapted of the others is priced by these */
-    if (st == NULL)
-        st = sheaf__open_model(&opened, &shorter);
-    if (st == NULL)
-        st = sheaf__select(&selection, opened.schema, opened.lora, &q->o, NULL);
+    TRY(st, sheaf__open_model(&opened, &shorter));
+    TRY(st, sheaf__select(&selection, opened.schema, opened.lora, &q->o, NULL));
     st = sheaf_in(st, "measuring a model of %d layers", SHEAF__TIMED_LAYERS);
     t->job.schema = opened.schema;
     t->job.lora = opened.lora;
     t->job.selection = &selection;
-    if (st == NULL)
-        st = run_short(t, q, &opened, how);
+    TRY(st, run_short(t, q, &opened, how));
     sheaf__selection_release(&selection);
     sheaf__opened_close(&opened);
     sheaf_lora_options_release(&fresh);
@@ -291,8 +286,7 @@ sheaf_status *sheaf__timing_measure(sheaf_profile *out, const sheaf__question *q
     *out = (sheaf_profile){ .cores = sheaf__cores(0) };
     timing *t = calloc(1, sizeof *t);
     sheaf_status *st = t == NULL ? sheaf_fail(SHEAF_E_MEMORY, "measuring") : NULL;
-    if (st == NULL)
-        st = choose_data(&set, &made, q);
+    TRY(st, choose_data(&set, &made, q));
     if (st != NULL) {
         free(t);
         return st;
@@ -364,15 +358,13 @@ sheaf_status *sheaf__timing_predict(sheaf_time *out, const sheaf__question *q,
         add_all(&asked_of, &work, sheaf_data_is_packed(set.data));
         if (st == NULL && asked_of.no_memory)
             st = sheaf_fail(SHEAF_E_MEMORY, "list of ops");
-        if (st == NULL)
-            st = sheaf_time_predict(&one, profile, &asked_of, &size, micros);
+        TRY(st, sheaf_time_predict(&one, profile, &asked_of, &size, micros));
         if (st == NULL)
             add_time(out, &one, 1.0 / steps);
         sheaf__work_release(&work);
         sheaf__work_release(&asked_of);
     }
-    if (st == NULL)
-        st = add_exchange(out, q, &set, how);
+    TRY(st, add_exchange(out, q, &set, how));
     sheaf_data_close(made);
     return st;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "comm/process.h"
 #include "library/made_source.h"
@@ -147,8 +148,7 @@ static sheaf_status *time_reading(timing *t, sheaf_passes *p)
         st = sheaf__timed_leave(&now, st);
         over = timed && sheaf__turns_enough(&t->read.turns, 1, turn + 1, SHEAF__MOST_STEPS,
                                             sheaf__work_now(&clock) - began);
-        if (st == NULL)
-            st = agree_over(c, &over);
+        TRY(st, agree_over(c, &over));
     }
     return st;
 }
@@ -179,8 +179,7 @@ static sheaf_status *time_tokens(timing *t, sheaf_passes *p, const sweep *s)
         over = timed && t->next.turns.n > 0 && t->plain.n > 0 &&
                sheaf__turns_enough(&t->plain, 1, turn + 1, 2 * SHEAF__MOST_TURNS,
                                    sheaf__work_now(&clock) - began);
-        if (st == NULL)
-            st = agree_over(c, &over);
+        TRY(st, agree_over(c, &over));
     }
     return st;
 }
@@ -209,15 +208,12 @@ static sheaf_status *time_model(void *self, sheaf__model *model)
     sheaf_passes passes;
     sweep between = { 0 };
     sheaf_status *st = sheaf_passes_open(&passes, model, &t->asked, t->data);
-    if (st == NULL)
-        st = open_sweep(&between, c, t->left_out);
+    TRY(st, open_sweep(&between, c, t->left_out));
     st = sheaf__agree_all(c, st);
-    if (st == NULL)
-        st = time_reading(t, &passes);
+    TRY(st, time_reading(t, &passes));
     if (st == NULL && is_timed(t, c))
         t->fresh = (double)(c->device->peak - loaded);
-    if (st == NULL)
-        st = time_tokens(t, &passes, &between);
+    TRY(st, time_tokens(t, &passes, &between));
     if (st == NULL && is_timed(t, c))
         collect(t);
     sheaf_passes_release(&passes);
@@ -273,12 +269,9 @@ static sheaf_status *measure(timing *t, const sheaf__question *q, const sheaf__t
     shorter.config_only = true;
     shorter.layers = SHEAF__TIMED_LAYERS;
     shorter.fresh = NULL;
-    if (st == NULL)
-        st = sheaf__open_model(&opened, &shorter);
-    if (st == NULL)
-        st = sheaf__placement_read(&place, NULL, opened.schema);
-    if (st == NULL)
-        st = ask(&t->asked, q, opened.schema, opened.lora, &place);
+    TRY(st, sheaf__open_model(&opened, &shorter));
+    TRY(st, sheaf__placement_read(&place, NULL, opened.schema));
+    TRY(st, ask(&t->asked, q, opened.schema, opened.lora, &place));
     if (st == NULL) {
         t->left_out = (sheaf__parameters(q->opened.schema) - sheaf__parameters(opened.schema)) /
                       q->o.tp * (int64_t)sheaf_dtype_bytes(q->o.dtype);
@@ -337,14 +330,10 @@ sheaf_status *sheaf__timing_predict_answers(sheaf__timing_answers *out, const sh
     sheaf_data *made;
     *out = (sheaf__timing_answers){ 0 };
     sheaf_status *st = make_prompts(&made, &asked, q);
-    if (st == NULL)
-        st = sheaf_profile_check(profile, &setting, q->flags);
-    if (st == NULL)
-        st = sheaf_passes_work(&read, &next, &size.fresh, &asked, how->rank, made);
-    if (st == NULL)
-        st = sheaf_time_predict(&out->read, profile, &read.work, &size, 1);
-    if (st == NULL)
-        st = sheaf_time_next(&out->next, profile, &next.work);
+    TRY(st, sheaf_profile_check(profile, &setting, q->flags));
+    TRY(st, sheaf_passes_work(&read, &next, &size.fresh, &asked, how->rank, made));
+    TRY(st, sheaf_time_predict(&out->read, profile, &read.work, &size, 1));
+    TRY(st, sheaf_time_next(&out->next, profile, &next.work));
     sheaf_time_exchange(&out->read, read.exchange, how->link);
     sheaf_time_exchange(&out->next, next.exchange, how->link);
     sheaf__work_release(&read.work);

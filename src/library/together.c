@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 
 #include "base/hash.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "comm/process.h"
 #include "schema/config_text.h"
@@ -47,12 +47,10 @@ static sheaf_status *add_model(sheaf_text *t, const compared *c)
     struct utsname machine;
     char probe[33] = "", *config = NULL;
     sheaf_status *st = sheaf__probe(probe, &how);
-    if (st == NULL)
-        st = sheaf__config_text(&config, &c->opened->config);
-    if (st == NULL)
-        st = sheaf__origin_begin(
-            &origin, c->opened,
-            &(sheaf__origin_from){ .model = c->folder, .tokenizer = c->tokenizer });
+    TRY(st, sheaf__config_text(&config, &c->opened->config));
+    TRY(st, sheaf__origin_begin(
+                &origin, c->opened,
+                &(sheaf__origin_from){ .model = c->folder, .tokenizer = c->tokenizer }));
     add(t, "the version of sheaf", SHEAF_VERSION);
     add(t, "the kind of processor", uname(&machine) == 0 ? machine.machine : "unknown");
     add_hash(t, "the model's config", config);
@@ -74,8 +72,7 @@ static sheaf_status *compare(sheaf_status *st, sheaf_text *t)
     if (st == NULL && t->failed)
         st = sheaf__no_memory(memory_for);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__alike_lines(t->at);
+    TRY(st, sheaf__alike_lines(t->at));
     sheaf__text_release(t);
     return st;
 }
@@ -106,13 +103,12 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
     sheaf_text t = { 0 };
     if (sheaf__process_count() == 1)
         return st;
-    if (st == NULL)
-        st = add_model(&t, &(compared){ .opened = &j->opened,
-                                        .folder = j->run.folder,
-                                        .tokenizer = j->tokenizer,
-                                        .isa = j->isa,
-                                        .dtype = j->dtype,
-                                        .sums = j->sums });
+    TRY(st, add_model(&t, &(compared){ .opened = &j->opened,
+                                       .folder = j->run.folder,
+                                       .tokenizer = j->tokenizer,
+                                       .isa = j->isa,
+                                       .dtype = j->dtype,
+                                       .sums = j->sums }));
     sheaf__text_add(&t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, micro-batch %" PRId64
                     ", positions %" PRId64 ", place %s, logits %d, answers %d\n",
@@ -192,12 +188,11 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
     char hash[33] = "";
     if (sheaf__process_count() == 1)
         return st;
-    if (st == NULL)
-        st = add_model(&t, &(compared){ .opened = &m->opened,
-                                        .folder = m->run.folder,
-                                        .isa = m->isa,
-                                        .dtype = m->dtype,
-                                        .sums = m->sums });
+    TRY(st, add_model(&t, &(compared){ .opened = &m->opened,
+                                       .folder = m->run.folder,
+                                       .isa = m->isa,
+                                       .dtype = m->dtype,
+                                       .sums = m->sums }));
     if (st == NULL) { /* else the failure is all that processes learn */
         add_asking(&t, m, a);
         st = hash_prompts(hash, prompts, a, &m->opened.config);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/events.h"
 #include "base/inside.h"
 #include "library/session.h"
@@ -95,20 +96,16 @@ sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
     listener l = { .o = &o };
     const sheaf_events events = { hear, &l };
-    if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_run_train_report");
-    if (st == NULL)
-        st = sheaf__train_take(&state, table, &t, &o, false);
-    if (st == NULL)
-        st = sheaf__settings_required(&state, table, !t.resume);
-    if (st == NULL)
-        st = sheaf__session_run(
-            &r, &(sheaf__session_options){ .state = &state,
-                                           .table = table,
-                                           .options = &t,
-                                           .events = &events,
-                                           .signals = sheaf__control_signals(o.control),
-                                           .enough = &l.enough });
+    TRY(st, sheaf__take_report(report, "sheaf_run_train_report"));
+    TRY(st, sheaf__train_take(&state, table, &t, &o, false));
+    TRY(st, sheaf__settings_required(&state, table, !t.resume));
+    TRY(st, sheaf__session_run(
+                &r, &(sheaf__session_options){ .state = &state,
+                                               .table = table,
+                                               .options = &t,
+                                               .events = &events,
+                                               .signals = sheaf__control_signals(o.control),
+                                               .enough = &l.enough }));
     if (st == NULL)
         sheaf__give_report(report,
                            &(sheaf_run_train_report){ .step = r.step,

@@ -8,6 +8,7 @@
 #include "sheaf/cut.h"
 #include "train/rank.h"
 #include "train/scaler.h"
+#include "base/status.h"
 
 static const sheaf__choice methods[] = {
     { "lora", SHEAF_METHOD_LORA },
@@ -387,10 +388,8 @@ sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
 {
     bool padding = false, lora = false;
     sheaf_status *st = sheaf__settings_unnamed(&padding, state, table, "padding", "file");
-    if (st == NULL)
-        st = sheaf__settings_unnamed(&lora, state, table, "lora-sums", "slices");
-    if (st == NULL)
-        st = resumed_accumulators(state, table, o);
+    TRY(st, sheaf__settings_unnamed(&lora, state, table, "lora-sums", "slices"));
+    TRY(st, resumed_accumulators(state, table, o));
     if (padding)
         o->padding = SHEAF_PAD_UNNAMED;
     if (lora)
@@ -558,10 +557,8 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
 {
     sheaf_status *st = sheaf__settings_required(state, table, true);
     let_flag_win(state, table, o);
-    if (st == NULL)
-        st = check_length(state, table, o);
-    if (st == NULL)
-        st = check_judging(o);
+    TRY(st, check_length(state, table, o));
+    TRY(st, check_judging(o));
     if (st != NULL)
         return st;
     if ((o->slices & (o->slices - 1)) != 0)
@@ -592,7 +589,6 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"),
                               "--method lora or head beside it");
     st = check_schedule(state, table, o);
-    if (st == NULL)
-        st = check_scale(state, table, o);
+    TRY(st, check_scale(state, table, o));
     return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(state, table);
 }

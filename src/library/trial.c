@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "library/train_settings.h"
@@ -37,8 +38,7 @@ static sheaf_status *take_steps(trial *t, sheaf__rank *rank, sheaf_comm *comm)
         }
         over = first_rank && (done + 1 >= o->steps || done >= MOST ||
                               (done > 0 && sheaf__seconds() - begin >= t->seconds));
-        if (st == NULL)
-            st = sheaf_comm_any(comm, &over);
+        TRY(st, sheaf_comm_any(comm, &over));
     }
     return st;
 }
@@ -51,8 +51,7 @@ static sheaf_status *trial_rank(void *arg, const sheaf__grid *grid)
     const int me = sheaf_comm_rank(comm);
     sheaf_status *st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &t->job);
     st = sheaf_comm_agree(comm, st);
-    if (st == NULL)
-        st = take_steps(t, &rank, comm);
+    TRY(st, take_steps(t, &rank, comm));
     sheaf__rank_close(&rank);
     return st;
 }
@@ -70,8 +69,7 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
     trial t = { .out = out, .seconds = seconds };
     sheaf_status *st = sheaf__train_options_open(&how, &fresh, &o);
     how.for_training = true;
-    if (st == NULL)
-        st = sheaf__open_model(&opened, &how);
+    TRY(st, sheaf__open_model(&opened, &how));
     if (st == NULL && opened.lora != NULL)
         st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected,
                                   (void *)&q->selection);
@@ -84,11 +82,9 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
                           .base = opened.weights,
                           .adapter = opened.adapter,
                           .seq = q->seq };
-    if (st == NULL)
-        st = sheaf_fits_train(&t.job, &(sheaf_fits_how){ .force = o.force, .events = events });
-    if (st == NULL)
-        st = sheaf__grid_run(&(sheaf__grid_options){ .groups = o.dp, .ranks = o.tp }, trial_rank,
-                             &t);
+    TRY(st, sheaf_fits_train(&t.job, &(sheaf_fits_how){ .force = o.force, .events = events }));
+    TRY(st,
+        sheaf__grid_run(&(sheaf__grid_options){ .groups = o.dp, .ranks = o.tp }, trial_rank, &t));
     sheaf__opened_close(&opened);
     sheaf_lora_options_release(&fresh);
     return st;

@@ -1,6 +1,7 @@
 /* verify.c - what is wrong with a checkpoint: sheaf/checkpoint.h. */
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "base/inside.h"
 #include "library/take.h"
@@ -21,20 +22,18 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
     *out = NULL;
     if (st == NULL && path == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_verify"), "a path");
-    if (st == NULL)
-        st = sheaf__take_count("sheaf_weights_verify_options", "threads", o.threads,
-                               SHEAF__MOST_THREADS);
+    TRY(st, sheaf__take_count("sheaf_weights_verify_options", "threads", o.threads,
+                              SHEAF__MOST_THREADS));
     if (st == NULL && (v = calloc(1, sizeof *v)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    if (st == NULL)
-        st = sheaf__verify_all(
-            &v->report, path,
-            &(sheaf_verify_options){
-                .quick = o.quick,
-                .hints = { .from = o.dialect, .config = o.config, .also = o.also },
-                .threads = sheaf__cores(o.threads),
-                .events = o.events,
-                .stop = sheaf__control_stop(o.control) });
+    TRY(st,
+        sheaf__verify_all(&v->report, path,
+                          &(sheaf_verify_options){
+                              .quick = o.quick,
+                              .hints = { .from = o.dialect, .config = o.config, .also = o.also },
+                              .threads = sheaf__cores(o.threads),
+                              .events = o.events,
+                              .stop = sheaf__control_stop(o.control) }));
     if (st == NULL)
         *out = v;
     else

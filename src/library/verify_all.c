@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "checkpoint/merge/merge.h"
 #include "checkpoint/tools/verify_adapter.h"
@@ -120,8 +121,7 @@ static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *confi
     }
     if (st == NULL && !other)
         return tell(c, folder, bad);
-    if (st == NULL)
-        st = note_kind(c, folder, bad);
+    TRY(st, note_kind(c, folder, bad));
     sheaf_status_free(bad);
     return st;
 }
@@ -174,8 +174,7 @@ static sheaf_status *check_beside(sheaf_catalog *c, const char *folder)
         return NULL;
     }
     st = check_tokenizer(c, &config, folder);
-    if (st == NULL)
-        st = tell(c, folder, sheaf__generation_config_read(&generation, folder, NULL));
+    TRY(st, tell(c, folder, sheaf__generation_config_read(&generation, folder, NULL)));
     sheaf_config_release(&config);
     return st;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "comm/process.h"
 #include "comm/watch/self.h"
 
@@ -64,22 +64,21 @@ static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watched_option
         (o->hang_after == 0 && (processes == 1 || o->heartbeat == 0)))
         return st;
     st = meet(&listens, &place);
-    if (st == NULL)
-        st = sheaf__watch_open(
-            &out->watch, listens, &place,
-            &(sheaf__watch_options){ .process = sheaf__process_number(),
-                                     .processes = processes,
-                                     .ranks = processes > 1 ? processes : o->ranks,
-                                     .in_group = o->in_group,
-                                     .doing = out->doing,
-                                     .heartbeat = o->heartbeat,
-                                     .hang_after = o->hang_after,
-                                     .stop = o->stop,
-                                     .cure = o->cure,
-                                     .end = hooks->end,
-                                     .say = hooks->say,
-                                     .stack = hooks->stack,
-                                     .self = hooks->self });
+    TRY(st,
+        sheaf__watch_open(&out->watch, listens, &place,
+                          &(sheaf__watch_options){ .process = sheaf__process_number(),
+                                                   .processes = processes,
+                                                   .ranks = processes > 1 ? processes : o->ranks,
+                                                   .in_group = o->in_group,
+                                                   .doing = out->doing,
+                                                   .heartbeat = o->heartbeat,
+                                                   .hang_after = o->hang_after,
+                                                   .stop = o->stop,
+                                                   .cure = o->cure,
+                                                   .end = hooks->end,
+                                                   .say = hooks->say,
+                                                   .stack = hooks->stack,
+                                                   .self = hooks->self }));
     st = sheaf__process_agree(st);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_IO) {
         if (sheaf__process_first())

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "base/inside.h"
 #include "checkpoint/store/look.h"
@@ -72,9 +73,8 @@ sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_open"), "a path");
     if (st == NULL && (w = calloc(1, sizeof *w)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    if (st == NULL)
-        st = o.dialect == NULL && o.config == NULL ? sheaf_look_open(&w->look, path)
-                                                   : open_told(&w->look, path, &o);
+    TRY(st, o.dialect == NULL && o.config == NULL ? sheaf_look_open(&w->look, path)
+                                                  : open_told(&w->look, path, &o));
     if (st != NULL) {
         sheaf_weights_close(w);
         return st;
@@ -169,8 +169,7 @@ sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *
     sheaf_status *st = sheaf__take_report(report, "sheaf_weights_diff_report");
     if (st == NULL && (a == NULL || b == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_diff"), "two paths");
-    if (st == NULL)
-        st = sheaf_diff(&r, a, b, tell, &t);
+    TRY(st, sheaf_diff(&r, a, b, tell, &t));
     if (st == NULL)
         sheaf__give_report(report,
                            &(sheaf_weights_diff_report){ .tensors = r.tensors,
@@ -196,13 +195,10 @@ sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
     sheaf_init_report r;
     sheaf_dtype held;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_init_options");
-    if (st == NULL)
-        st = sheaf__take_report(report, "sheaf_weights_init_report");
-    if (st == NULL)
-        st = sheaf__take_dtype(&how.dtype, &held, o.dtype);
-    if (st == NULL)
-        st = sheaf__take_count("sheaf_weights_init_options", "threads", o.threads,
-                               SHEAF__MOST_THREADS);
+    TRY(st, sheaf__take_report(report, "sheaf_weights_init_report"));
+    TRY(st, sheaf__take_dtype(&how.dtype, &held, o.dtype));
+    TRY(st,
+        sheaf__take_count("sheaf_weights_init_options", "threads", o.threads, SHEAF__MOST_THREADS));
     if (st == NULL && (o.spec == NULL || o.dst == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_init_options"), "spec and dst");
     how.spec = o.spec;
@@ -211,8 +207,7 @@ sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
     how.threads = sheaf__cores(o.threads);
     how.events = o.events;
     how.stop = sheaf__control_stop(o.control);
-    if (st == NULL)
-        st = sheaf_init(&r, &how);
+    TRY(st, sheaf_init(&r, &how));
     if (st == NULL)
         sheaf__give_report(report,
                            &(sheaf_weights_init_report){

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "lora/paths.h"
 #include "lora/match.h"
@@ -242,9 +242,8 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
     double rank, alpha;
     sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern,
                                                  base->module, (double)o->rank);
-    if (st == NULL)
-        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, base->module,
-                                       o->alpha);
+    TRY(st, sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, base->module,
+                                      o->alpha));
     if (st != NULL)
         return st;
     const int slices = base->cut.slices;
@@ -472,18 +471,13 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     lora->saved_name = calloc((size_t)schema->count + 1, sizeof *lora->saved_name);
     if (st == NULL && (lora->module == NULL || lora->saved == NULL || lora->saved_name == NULL))
         st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
-    if (st == NULL)
-        st = check_layers(schema, options);
-    if (st == NULL)
-        st = check_tied(schema, options);
-    if (st == NULL)
-        st = check_items(schema, options);
+    TRY(st, check_layers(schema, options));
+    TRY(st, check_tied(schema, options));
+    TRY(st, check_items(schema, options));
     if (st == NULL && options->target_regex != NULL && !sheaf__lora_by_paths(schema))
         st = check_containers(schema, options);
-    if (st == NULL)
-        st = find_modules(lora, schema);
-    if (st == NULL)
-        st = find_saved(lora, schema);
+    TRY(st, find_modules(lora, schema));
+    TRY(st, find_saved(lora, schema));
     const bool narrowed =
         options->nexclude > 0 || options->exclude_regex != NULL || options->nlayers > 0;
     if (st == NULL && lora->nmodules == 0 && narrowed) {
@@ -641,8 +635,7 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
         const int64_t a_shape[] = { m->file_rank, m->a_shape[1] },
                       b_shape[] = { m->b_shape[0], m->file_rank };
         st = check_shape(adapter, m->a_name, a_shape, 2, true, false);
-        if (st == NULL)
-            st = check_shape(adapter, m->b_name, b_shape, 2, false, true);
+        TRY(st, check_shape(adapter, m->b_name, b_shape, 2, false, true));
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
         if (!is_fixed(lora->saved[i]) || adapter->find(adapter, lora->saved_name[i]) != NULL)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
 
@@ -91,8 +91,7 @@ sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
             continue;
         const bool module = !is_adapted(lora, t) && whole_module(schema, i, &c);
         st = tell(&lora->options, module ? t->module : t->name);
-        if (st == NULL)
-            st = save(lora, t);
+        TRY(st, save(lora, t));
     }
     return st;
 }

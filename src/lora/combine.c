@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
 #include "lora/match.h"
@@ -214,9 +215,8 @@ static sheaf_status *scales(part *p, bool a, const char *path, size_t length,
         return sheaf_fail(SHEAF_E_MEMORY, "combine");
     sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
                                                  (double)o->rank);
-    if (st == NULL)
-        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module,
-                                       o->alpha);
+    TRY(st,
+        sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module, o->alpha));
     free(module);
     const double scale = o->rslora ? alpha / sqrt(rank) : alpha / rank;
     *p = (part){ .by = 1, .then = 1 };
@@ -406,8 +406,7 @@ sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options
                 "adapter %d", i + 1);
     for (int64_t i = 0; i < c->count && st == NULL; i++)
         st = c->item[i].copy ? NULL : set_shape(&c->item[i], how);
-    if (st == NULL)
-        st = make_options(options, c, from, n, how);
+    TRY(st, make_options(options, c, from, n, how));
     if (st != NULL) {
         sheaf_lora_options_release(options);
         source_close(&c->source);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/regex.h"
 #include "base/text.h"
 
@@ -72,8 +73,7 @@ sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, 
         return sheaf_fail(SHEAF_E_MEMORY, "pattern '%s'", pattern);
     pcre2_code *code = NULL;
     sheaf_status *st = compile(&code, text, whole);
-    if (st == NULL)
-        st = run(out, group, code, text, subject);
+    TRY(st, run(out, group, code, text, subject));
     pcre2_code_free(code);
     free(text);
     return st;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "schema/family.h"
 #include "schema/paths.h"
@@ -136,8 +136,7 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
               (o->all_linear && t->role != SHEAF_HEAD);
     for (int i = 0; i < o->ntargets && !yes; i++)
         yes = means(schema, o->targets[i], t);
-    if (st == NULL)
-        st = layer_wanted(&wanted, o, t);
+    TRY(st, layer_wanted(&wanted, o, t));
     for (int i = 0; i < o->ntargets; i++) /* a whole path counts in any layer */
         wanted |= strcmp(o->targets[i], t->module) == 0;
     if (st == NULL && yes && wanted)

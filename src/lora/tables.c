@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "lora/adapter.h"
 #include "lora/names.h"
 #include "ops/kernels.h"
@@ -73,8 +73,7 @@ static sheaf_status *same_numbers(bool *same, stored a, stored b)
         const int64_t n = rows - at < most ? rows - at : most;
         float *other = numbers + most * cols, *buffer = other + most * cols;
         st = read_numbers(numbers, buffer, a, at, n, cols);
-        if (st == NULL)
-            st = read_numbers(other, buffer, b, at, n, cols);
+        TRY(st, read_numbers(other, buffer, b, at, n, cols));
         *same = st == NULL && memcmp(numbers, other, (size_t)(n * cols) * sizeof *numbers) == 0;
     }
     free(numbers);
@@ -132,8 +131,7 @@ sheaf_status *sheaf_lora_take_tables(const char **taken, sheaf_lora *lora,
     char *table = NULL, *head = NULL;
     *taken = NULL;
     sheaf_status *st = find_table(&table, adapter, family->table);
-    if (st == NULL)
-        st = find_table(&head, adapter, family->head);
+    TRY(st, find_table(&head, adapter, family->head));
     if (st == NULL && schema->config.tied && t != NULL && !is_known(lora, t))
         st = join(lora, adapter, &table, &head);
     if (st == NULL) {

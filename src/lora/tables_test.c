@@ -5,6 +5,7 @@
 #include "tests/files.h"
 
 #include "lora/options.h"
+#include "base/status.h"
 
 #define P "base_model.model."
 #define TABLE P "model.embed_tokens.weight"
@@ -232,8 +233,7 @@ static void test_tables__what_is_taken_and_what_is_not(void **state)
         sheaf_source *adapter = &f.it.source;
         const int asked = lora->nsaved;
         sheaf_status *st = sheaf_lora_take_tables(&taken, lora, schema, adapter);
-        if (st == NULL)
-            st = sheaf_lora_fit(&adapter, lora);
+        TRY(st, sheaf_lora_fit(&adapter, lora));
         if (cases[i].complaint != NULL) {
             CHECK_FAILS(st,
                         cases[i].odd == NULL && f.it.entry[2].dtype == SHEAF_F64

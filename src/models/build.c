@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/random.h"
 #include "catalog/boxes.h"
 #include "models/rope.h"
@@ -269,18 +270,15 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
         l->out = t->cut.part[piece].units * t->cut.part[piece].rows_per_unit;
     const bool trained = is_saved(m, t);
     sheaf_status *st = lay_out_slices(m, l, t, piece);
-    if (st == NULL)
-        st = hold(m, (sheaf__held){ SHEAF__LINEAR, l, t, bias, piece });
-    if (st == NULL)
-        st = take_panels(m, l, t, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
+    TRY(st, hold(m, (sheaf__held){ SHEAF__LINEAR, l, t, bias, piece }));
+    TRY(st, take_panels(m, l, t, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS));
     if (st == NULL && bias != NULL)
         st = take_floats(&l->bias, m, l->rows ? l->out : l->owned);
     if (st == NULL && trained)
         st = add_trained_pieces(&l->weight_trained, l->weight_at, m, t, piece, in);
     if (st == NULL && bias != NULL && is_saved(m, bias))
         st = add_trained_pieces(&l->bias_trained, l->bias_at, m, bias, piece, 1);
-    if (st == NULL)
-        st = build_lora(m, &l->lora, t, piece);
+    TRY(st, build_lora(m, &l->lora, t, piece));
     note_trained(m, l->weight_trained);
     note_trained(m, l->bias_trained);
     note_trained(m, l->lora == NULL ? NULL : l->lora->a);
@@ -294,8 +292,7 @@ sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_
 {
     *norm = (sheaf__norm){ .name = t->name, .width = t->shape[0], .eps = (float)eps, .once = once };
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__RMSNORM, norm, t, NULL, 0 });
-    if (st == NULL)
-        st = take_floats(&norm->weight, m, norm->width);
+    TRY(st, take_floats(&norm->weight, m, norm->width));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&norm->trained, m, t, t->shape[0], 1);
     note_trained(m, norm->trained);
@@ -319,12 +316,9 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
     norm->tree = like.tree;
     memcpy(norm->begin, like.begin, sizeof norm->begin);
     memcpy(norm->extent, like.extent, sizeof norm->extent);
-    if (st == NULL)
-        st = hold(m, (sheaf__held){ SHEAF__LAYERNORM, norm, t, bias, 0 });
-    if (st == NULL)
-        st = take_floats(&norm->weight, m, norm->owned);
-    if (st == NULL)
-        st = take_floats(&norm->bias, m, norm->owned);
+    TRY(st, hold(m, (sheaf__held){ SHEAF__LAYERNORM, norm, t, bias, 0 }));
+    TRY(st, take_floats(&norm->weight, m, norm->owned));
+    TRY(st, take_floats(&norm->bias, m, norm->owned));
     if (st == NULL && norm->plain && m->context->device->kind != SHEAF_DRY)
         memset(norm->bias, 0, (size_t)norm->owned * sizeof(float));
     if (st == NULL && is_saved(m, t))
@@ -342,8 +336,7 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
     const int64_t numel = sheaf__elements(t->ndim, t->shape);
     *v = (sheaf__vector){ .name = t->name, .rows = numel / width, .width = width };
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__VECTOR, v, t, NULL, 0 });
-    if (st == NULL)
-        st = take_floats(&v->data, m, numel);
+    TRY(st, take_floats(&v->data, m, numel));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&v->trained, m, t, v->rows, width);
     note_trained(m, v->trained);
@@ -363,8 +356,7 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
         return NULL;
     }
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__TABLE, table, t, NULL, 0 });
-    if (st == NULL)
-        st = build_lora(m, &table->lora, t, 0);
+    TRY(st, build_lora(m, &table->lora, t, 0));
     if (st != NULL)
         return st;
     note_trained(m, table->lora == NULL ? NULL : table->lora->a);
@@ -391,8 +383,7 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
     t->positions = m->options.positions;
     t->rot = rot;
     sheaf_status *st = take_floats(&t->cos, m, t->positions * (rot / 2));
-    if (st == NULL)
-        st = take_floats(&t->sin, m, t->positions * (rot / 2));
+    TRY(st, take_floats(&t->sin, m, t->positions * (rot / 2)));
     t->other_length = -1;
     if (st == NULL && t == &m->rope && sheaf__rope_looks(&m->schema->config))
         st = take_floats(&t->other_cos, m, t->positions * (rot / 2));

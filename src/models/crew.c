@@ -1,6 +1,7 @@
 /* crew.c - see crew.h. */
 #include "models/crew.h"
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "comm/doing.h"
 #include "comm/grid.h"
@@ -66,15 +67,11 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
                                            .place = &c->place };
     if (st == NULL)
         device->sums = o->sums;
-    if (st == NULL)
-        st = sheaf__model_new(&model, &context, c->opened->schema, &options);
-    if (st == NULL)
-        st = sheaf__model_load(model, c->opened->weights, c->opened->adapter);
+    TRY(st, sheaf__model_new(&model, &context, c->opened->schema, &options));
+    TRY(st, sheaf__model_load(model, c->opened->weights, c->opened->adapter));
     st = sheaf_comm_agree(all, st);
-    if (st == NULL)
-        st = sheaf__opened_check(c->opened, all);
-    if (st == NULL)
-        st = c->body(c->self, model);
+    TRY(st, sheaf__opened_check(c->opened, all));
+    TRY(st, c->body(c->self, model));
     sheaf__model_free(model);
     sheaf__device_close(device);
     return st;

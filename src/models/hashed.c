@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
 #include "comm/process.h"
@@ -266,8 +266,7 @@ sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner,
     p->source = (sheaf_source){ find, count, entry, read_box, close_nothing };
     p->inner = inner;
     sheaf_status *st = config == NULL ? NULL : sheaf_schema_new(&eight, config, PARTS);
-    if (st == NULL)
-        st = add_items(p, eight);
+    TRY(st, add_items(p, eight));
     sheaf_schema_free(eight);
     if (st == NULL)
         *out = p;
@@ -401,8 +400,7 @@ sheaf_status *sheaf__hashed_gather(sheaf__hashed *p)
     for (int64_t i = 0; i < n && st == NULL; i++)
         for (int k = 0; k < 2; k++)
             all[me * n + i][k] = atomic_load(&p->item[i].sum[k]);
-    if (st == NULL)
-        st = sheaf__process_gather(all, (size_t)n * sizeof *all);
+    TRY(st, sheaf__process_gather(all, (size_t)n * sizeof *all));
     for (int64_t i = 0; i < parts * n && st == NULL; i++)
         for (int k = 0; k < 2 && i / n != me; k++)
             atomic_fetch_add(&p->item[i % n].sum[k], all[i][k]);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/lowest.h"
 #include "base/random.h"
 #include "models/rope.h"
@@ -271,8 +272,7 @@ static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
 {
     sheaf_status *st = keep_panels(m, base, l);
     compress(m, l);
-    if (st == NULL)
-        st = read_panels(m, base, l);
+    TRY(st, read_panels(m, base, l));
     if (!as_wanted(l) && st == NULL)
         st = read_panels(m, base, l);
     tell_parts(l);
@@ -353,8 +353,7 @@ static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__tabl
         return read_trained(m->context, base, t->name, t->trained);
     sheaf_range rows = { 0, 0 }, last = { 0, 0 };
     sheaf_status *st = sheaf_cut_rows(&rows, &t->cut, 0, (int)m->context->own.begin);
-    if (st == NULL)
-        st = sheaf_cut_rows(&last, &t->cut, 0, (int)m->context->own.end - 1);
+    TRY(st, sheaf_cut_rows(&last, &t->cut, 0, (int)m->context->own.end - 1));
     if (st != NULL)
         return st;
     box all = { .c = m->context,
@@ -455,16 +454,15 @@ static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const c
          s++) {
         if (!whole)
             st = sheaf_cut_rows(cut->axis == 0 ? &rows : &cols, cut, piece, s);
-        if (st == NULL)
-            st = read_box(&(box){ .c = c,
-                                  .source = adapter,
-                                  .name = name,
-                                  .row0 = rows.begin,
-                                  .rows = rows.end - rows.begin,
-                                  .col0 = cols.begin,
-                                  .cols = cols.end - cols.begin,
-                                  .dst = copy[s],
-                                  .to = c->dtype });
+        TRY(st, read_box(&(box){ .c = c,
+                                 .source = adapter,
+                                 .name = name,
+                                 .row0 = rows.begin,
+                                 .rows = rows.end - rows.begin,
+                                 .col0 = cols.begin,
+                                 .cols = cols.end - cols.begin,
+                                 .dst = copy[s],
+                                 .to = c->dtype }));
     }
     return st;
 }
@@ -478,10 +476,9 @@ static sheaf_status *load_part(sheaf__model *m, sheaf_source *adapter,
                            : load_copies(m, adapter, module->a_name, &module->a_cut, 0,
                                          (sheaf_range){ first, first + part->rank },
                                          (sheaf_range){ 0, module->a_shape[1] }, part->a_copy);
-    if (st == NULL)
-        st = load_copies(m, adapter, module->b_name, &module->b_cut, piece,
-                         (sheaf_range){ 0, module->b_shape[0] },
-                         (sheaf_range){ 0, module->b_shape[1] }, part->b_copy);
+    TRY(st, load_copies(m, adapter, module->b_name, &module->b_cut, piece,
+                        (sheaf_range){ 0, module->b_shape[0] },
+                        (sheaf_range){ 0, module->b_shape[1] }, part->b_copy));
     return st;
 }
 
@@ -501,8 +498,7 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
             fresh_factor(f->a, m->options.seed); /* B stays as allocated: zero */
         else {
             st = read_trained(m->context, adapter, module->a_name, f->a);
-            if (st == NULL)
-                st = read_trained(m->context, adapter, module->b_name, f->b);
+            TRY(st, read_trained(m->context, adapter, module->b_name, f->b));
         }
     }
     return st;
@@ -515,10 +511,8 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
     sheaf_status *st = NULL;
     for (int i = 0; i < m->nheld && st == NULL; i++)
         st = load_held(m, base, &m->held[i]);
-    if (st == NULL)
-        st = load_frequencies(m, base);
-    if (st == NULL)
-        st = load_lora(m, adapter);
+    TRY(st, load_frequencies(m, base));
+    TRY(st, load_lora(m, adapter));
     if (st == NULL) {
         if (m->trained != NULL)
             sheaf__trained_take(m->trained);

@@ -1,5 +1,6 @@
 /* named.c - see named.h. */
 #include "models/named.h"
+#include "base/status.h"
 
 #include <stdio.h>
 
@@ -26,8 +27,7 @@ sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
 {
     const sheaf_tensor *w = NULL, *b = NULL;
     sheaf_status *st = find(&w, m, prefix, name, ".weight");
-    if (st == NULL)
-        st = find(&b, m, prefix, name, ".bias");
+    TRY(st, find(&b, m, prefix, name, ".bias"));
     return st == NULL ? sheaf__build_layernorm(m, norm, w, b, eps) : st;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"
@@ -138,8 +139,7 @@ static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_op
         return NULL;
     const char *targets = sheaf__family_for(config)->lora_targets;
     sheaf_status *st = sheaf__lora_options_copy(filled, how->fresh);
-    if (st == NULL)
-        st = sheaf__lora_set_targets(filled, targets);
+    TRY(st, sheaf__lora_set_targets(filled, targets));
     *out = filled;
     if (st == NULL)
         sheaf_note(how->events, "LoRA on %s, the default for %s (--lora-targets changes it)",
@@ -245,10 +245,8 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
     if (how->adapter == NULL || how->adapter[0] == '\0')
         return fresh_options(out, read, config, how);
     sheaf_status *st = sheaf_peft_config_path(&path, how->adapter);
-    if (st == NULL)
-        st = sheaf_lora_options_read(read, path, how->events);
-    if (st == NULL)
-        st = sheaf_in(sheaf_lora_check_runs(read), "%s", path);
+    TRY(st, sheaf_lora_options_read(read, path, how->events));
+    TRY(st, sheaf_in(sheaf_lora_check_runs(read), "%s", path));
     free(path);
     *out = read;
     return st;
@@ -292,12 +290,9 @@ sheaf_status *sheaf__opened_check(const sheaf__opened *o, sheaf_comm *all)
     if (o->base_print[0] == '\0')
         return NULL;
     sheaf_status *st = sheaf_comm_agree(all, sheaf__hashed_rest(o->hashed));
-    if (st == NULL)
-        st = sheaf__hashed_gather(o->hashed);
-    if (st == NULL)
-        st = sheaf__hashed_weights(is, o->hashed);
-    if (st == NULL)
-        st = sheaf__opened_compare(o, is);
+    TRY(st, sheaf__hashed_gather(o->hashed));
+    TRY(st, sheaf__hashed_weights(is, o->hashed));
+    TRY(st, sheaf__opened_compare(o, is));
     return sheaf_comm_agree(all, st);
 }
 
@@ -313,14 +308,10 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
         st = sheaf__open_source(
             &o->adapter, how->adapter,
             &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
-        if (st == NULL)
-            st = sheaf_lora_check_file(options, o->adapter);
-        if (st == NULL)
-            st = sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter);
-        if (st == NULL)
-            st = sheaf_lora_take_copies(&table, o->lora, o->schema, o->adapter, o->base, untied);
-        if (st == NULL)
-            st = sheaf_lora_fit(&o->adapter, o->lora);
+        TRY(st, sheaf_lora_check_file(options, o->adapter));
+        TRY(st, sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter));
+        TRY(st, sheaf_lora_take_copies(&table, o->lora, o->schema, o->adapter, o->base, untied));
+        TRY(st, sheaf_lora_fit(&o->adapter, o->lora));
         if (st == NULL && how->for_training)
             st = sheaf_lora_check_trainable(o->lora);
         if (st == NULL && how->for_training && table != NULL)
@@ -408,8 +399,7 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
 static sheaf_status *lay_print(sheaf__opened *o, bool shared)
 {
     sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
-    if (st == NULL)
-        st = sheaf__hashed_new(&o->hashed, o->base, &o->config);
+    TRY(st, sheaf__hashed_new(&o->hashed, o->base, &o->config));
     if (st == NULL) {
         o->stored = o->base;
         o->base = sheaf__hashed_source(o->hashed);
@@ -440,12 +430,9 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
         return st;
     *catalog = NULL;
     st = take_weights(&o->base, c, how);
-    if (st == NULL)
-        st = check_tower(o, how->model, SHEAF_PLAN_TOWER);
-    if (st == NULL)
-        st = check_tower(o, how->model, SHEAF_PLAN_VIT);
-    if (st == NULL)
-        st = sheaf_hf_compute(&o->base, o->schema, how->events);
+    TRY(st, check_tower(o, how->model, SHEAF_PLAN_TOWER));
+    TRY(st, check_tower(o, how->model, SHEAF_PLAN_VIT));
+    TRY(st, sheaf_hf_compute(&o->base, o->schema, how->events));
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
 }
 
@@ -479,29 +466,23 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     sheaf_status *st = read_config(out, &catalog, how);
     if (st == NULL && how->layers > 0)
         shorten(&out->config, how->layers);
-    if (st == NULL)
-        st = sheaf_schema_new(&out->schema, &out->config, how->slices);
+    TRY(st, sheaf_schema_new(&out->schema, &out->config, how->slices));
     if (st == NULL && !how->config_only)
         st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
-    if (st == NULL)
-        st = read_print(out, how);
+    TRY(st, read_print(out, how));
     if (st == NULL && (how->hashed || out->base_print[0] != '\0'))
         st = lay_print(out, !how->hashed);
-    if (st == NULL)
-        st = check_config(&out->config, how);
+    TRY(st, check_config(&out->config, how));
     if (st == NULL)
         tell_disagreement(&out->config, how);
-    if (st == NULL)
-        st = adapter_options(&options, &read, &out->config, how);
+    TRY(st, adapter_options(&options, &read, &out->config, how));
     if (st == NULL && options != NULL) {
         untied = sheaf_lora_unties(options, &out->config);
         if (untied)
             st = untie(out, how->slices);
-        if (st == NULL)
-            st = open_adapter(out, how, options, untied);
+        TRY(st, open_adapter(out, how, options, untied));
     }
-    if (st == NULL)
-        st = lay_over(out, untied);
+    TRY(st, lay_over(out, untied));
     sheaf_lora_options_release(&read);
     sheaf__catalog_free(catalog);
     return st;
@@ -574,8 +555,7 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
         XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
         XXH3_128bits_update(state, facts, sizeof facts);
         st = add_row(state, source, t->name, e, 0, buffer, cols);
-        if (st == NULL)
-            st = add_row(state, source, t->name, e, rows - 1, buffer, cols);
+        TRY(st, add_row(state, source, t->name, e, rows - 1, buffer, cols));
     }
     if (st == NULL) {
         XXH128_canonical_t canonical;

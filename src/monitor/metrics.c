@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_write.h"
@@ -20,7 +21,7 @@ enum { MOST_LINE = 1 << 20 };
 
 static sheaf_status *io_error(const char *path, const char *doing, int error)
 {
-    return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: %s", path, doing), "%s", strerror(error));
+    return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s: %s", path, doing), error);
 }
 
 /* ---- what stays of an earlier run ---- */
@@ -90,7 +91,7 @@ static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int6
     free(text);
     return st != NULL || !ferror(file)
                ? st
-               : sheaf_found(sheaf_fail(SHEAF_E_IO, "reading"), "%s", strerror(errno));
+               : sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "reading"), errno);
 }
 
 /* The same of the file at `path`. */

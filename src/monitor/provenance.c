@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_write.h"
@@ -105,10 +106,8 @@ sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run
         sheaf__text_add(&text, ",\n\"base\": %s", run->base != NULL ? run->base : base);
     sheaf__text_add(&text, "}\n");
     const size_t size = text.size;
-    if (st == NULL)
-        st = sheaf__text_take(&all, &text);
-    if (st == NULL)
-        st = sheaf__file_write_whole(path, all, size, NULL);
+    TRY(st, sheaf__text_take(&all, &text));
+    TRY(st, sheaf__file_write_whole(path, all, size, NULL));
     sheaf__text_release(&text);
     free(base);
     free(all);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/patience.h"
 #include "base/thread.h"
 
@@ -232,7 +233,7 @@ sheaf_status *sheaf__pool_new(sheaf__pool **out, int threads)
     if (error != 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "starting compute thread %d of %d",
                                       pool->started + 2, threads);
-        sheaf_found(st, "%s", strerror(error));
+        sheaf__found_errno(st, error);
         sheaf__pool_free(pool);
         return sheaf_try_this(
             st, "fewer threads (--threads), or a higher limit on processes (ulimit -u)");

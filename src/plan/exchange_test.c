@@ -13,6 +13,7 @@
 #include "tests/golden.h"
 #include "train/spent.h"
 #include "train/train.h"
+#include "base/status.h"
 
 enum { SLICES = 8, ROWS = 7, LENGTH = 23, STEPS = 2, MAX_RANKS = SLICES };
 
@@ -132,8 +133,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         sheaf__link *link[2] = { NULL };
         for (int i = 0; i < 2 && a->link != NULL && st == NULL; i++)
             st = sheaf__link_put(&link[i], comm[i], a->link);
-        if (st == NULL)
-            st = sheaf__stepper_run(&unused, rank.stepper, done, 1e-3);
+        TRY(st, sheaf__stepper_run(&unused, rank.stepper, done, 1e-3));
         a->simulated[me] = sheaf__link_take(link[0]) + sheaf__link_take(link[1]);
         for (int i = 0; i < 2; i++)
             if (comm[i] != NULL)

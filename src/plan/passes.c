@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "infer/sampling.h"
+#include "base/status.h"
 
 /* As generation has it: the sampler changes a copy. */
 static sheaf_status *sample(void *self, int64_t row0, const int32_t *row, int64_t n,
@@ -92,10 +93,8 @@ sheaf_status *sheaf_passes_open(sheaf_passes *p, sheaf__model *model,
                          .prompt = asked->prompt,
                          .keys = (asked->prompt + asked->seq + 1) / 2 };
     sheaf_status *st = take_rows(p);
-    if (st == NULL)
-        st = sheaf__kept_new(&p->kept, model, p->batch, asked->seq);
-    if (st == NULL)
-        st = open_prompts(p, data);
+    TRY(st, sheaf__kept_new(&p->kept, model, p->batch, asked->seq));
+    TRY(st, open_prompts(p, data));
     return st == NULL ? record_next(p) : st;
 }
 
@@ -160,11 +159,9 @@ static sheaf_status *list_passes(void *self, sheaf__model *model)
     const size_t loaded = model->context->device->peak;
     sheaf_passes passes;
     sheaf_status *st = sheaf_passes_open(&passes, model, l->asked, l->data);
-    if (st == NULL)
-        st = list_pass(l->read, &passes, sheaf_passes_read);
+    TRY(st, list_pass(l->read, &passes, sheaf_passes_read));
     *l->fresh = (double)(model->context->device->peak - loaded);
-    if (st == NULL)
-        st = list_pass(l->next, &passes, sheaf_passes_next);
+    TRY(st, list_pass(l->next, &passes, sheaf_passes_next));
     sheaf_passes_release(&passes);
     return st;
 }

@@ -7,6 +7,7 @@
 #include "catalog/boxes.h"
 #include "models/build.h"
 #include "models/crew.h"
+#include "base/status.h"
 
 const char *sheaf_plan_kind(sheaf_memory kind)
 {
@@ -229,8 +230,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
     sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, job);
-    if (st == NULL)
-        st = run_steps(&before, &held, job);
+    TRY(st, run_steps(&before, &held, job));
     if (st == NULL) {
         sheaf__costs_of(&after, &held.context);
         st = run_judging(&held, job);
@@ -368,8 +368,7 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
         pass.patches[t] = images > 0 && patches[t] > 0 ? patches[t] : pass.patches[t];
     sheaf__model_record(m, tape, &pass);
     st = sheaf__tape_compile(tape, false, false);
-    if (st == NULL)
-        st = sheaf__tape_run(tape);
+    TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
     return st;
 }
@@ -379,10 +378,8 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
     const int64_t prompt = g->prompt > 0 ? g->prompt : g->seq;
     sheaf__kept kept = { 0 };
     sheaf_status *st = sheaf__kept_new(&kept, model, g->batch, g->seq);
-    if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, prompt, prompt, g->images, g->patches);
-    if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, 1, g->seq, 0, g->patches);
+    TRY(st, run_tokens(model, &kept, g->batch, prompt, prompt, g->images, g->patches));
+    TRY(st, run_tokens(model, &kept, g->batch, 1, g->seq, 0, g->patches));
     sheaf__kept_release(&kept, model);
     return st;
 }
@@ -431,12 +428,10 @@ sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *g, const sheaf_plan_
     const sheaf__model_options options = {
         .lora = g->lora, .positions = g->seq, .sequences = g->batch, .place = g->place
     };
-    if (st == NULL)
-        st = sheaf__model_new(&model, &context, g->schema, &options);
+    TRY(st, sheaf__model_new(&model, &context, g->schema, &options));
     if (st == NULL && one->base != NULL)
         st = sheaf__model_load(model, one->base, one->adapter);
-    if (st == NULL)
-        st = body(self, model);
+    TRY(st, body(self, model));
     sheaf__model_free(model);
     sheaf__device_close(device);
     sheaf_comm_dry_free(group);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_write.h"
@@ -103,8 +104,7 @@ sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
     sheaf__json_end(&j);
     sheaf__text_add(&j.text, "\n");
     sheaf_status *st = sheaf__text_take(&text, &j.text);
-    if (st == NULL)
-        st = sheaf__file_write_whole(path, text, strlen(text), NULL);
+    TRY(st, sheaf__file_write_whole(path, text, strlen(text), NULL));
     free(text);
     return st;
 }

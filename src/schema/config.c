@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/inside.h"
 #include "schema/family.h"
@@ -274,8 +275,7 @@ sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t siz
     sheaf_json_reader r = { root, NULL, NULL };
     reader_of(root)->read(&r, &c, &unknown);
     st = r.st;
-    if (st == NULL)
-        st = keep_text(&c, text, size, &unknown);
+    TRY(st, keep_text(&c, text, size, &unknown));
     sheaf__text_release(&unknown);
     json_decref(root);
     if (st == NULL)
@@ -290,8 +290,7 @@ sheaf_status *sheaf_config_read(sheaf_config *out, const char *path)
     char *text = NULL;
     size_t size = 0;
     sheaf_status *st = sheaf__file_read_all(&text, &size, path, SHEAF_JSON_MAX_BYTES);
-    if (st == NULL)
-        st = sheaf_in(sheaf_config_parse(out, text, size), "%s", path);
+    TRY(st, sheaf_in(sheaf_config_parse(out, text, size), "%s", path));
     free(text);
     return st;
 }

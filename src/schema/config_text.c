@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/json.h"
 #include "schema/family.h"
 
@@ -98,8 +99,7 @@ sheaf_status *sheaf__config_text(char **out, const sheaf_config *c)
     sheaf__family_for(c)->text(&t, c);
     add_tokens(&t, c);
     sheaf_status *st = add_template(&t, c);
-    if (st == NULL)
-        st = sheaf__text_take(out, &t);
+    TRY(st, sheaf__text_take(out, &t));
     sheaf__text_release(&t);
     return st;
 }

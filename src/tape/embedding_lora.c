@@ -12,6 +12,7 @@
 
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
+#include "base/status.h"
 
 typedef struct lora_params {
     const sheaf__table *table;
@@ -86,8 +87,7 @@ static sheaf_status *lora_forward(sheaf__tape *tape, sheaf__op *op)
     const int64_t width = p->table->width;
     sheaf__batch *b = NULL;
     sheaf_status *st = select_rows(&a);
-    if (st == NULL)
-        st = sheaf__batch_new(&b);
+    TRY(st, sheaf__batch_new(&b));
     if (st != NULL)
         return st;
     sheaf__product *job =

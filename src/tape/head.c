@@ -9,6 +9,7 @@
 #include "tape/hand.h"
 #include "tape/layers.h"
 #include "tape/wanted.h"
+#include "base/status.h"
 
 typedef struct head_params {
     sheaf__linear *head;
@@ -470,8 +471,7 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
     sheaf_status *st = NULL;
     if (run->label != NULL) {
         st = block_statistics(b);
-        if (st == NULL)
-            st = block_targets(b);
+        TRY(st, block_targets(b));
         if (st == NULL && run->judge)
             st = block_first(b);
         if (st == NULL)
@@ -573,17 +573,14 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf_status *st =
         takes ? sheaf__take(&b.all, c, (size_t)(most * p->vocab) * sizeof(float), SHEAF_MEM_SCRATCH)
               : NULL;
-    if (st == NULL)
-        st = sheaf__take(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH);
-    if (st == NULL)
-        st = sheaf__take(&b.label, c, SHEAF__HEAD_BLOCK * sizeof *b.label, SHEAF_MEM_SCRATCH);
+    TRY(st, sheaf__take(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH));
+    TRY(st, sheaf__take(&b.label, c, SHEAF__HEAD_BLOCK * sizeof *b.label, SHEAF_MEM_SCRATCH));
     for (int64_t i = 0, done = 0; i < candidates && st == NULL && takes && !dry; done += b.n) {
         i = next_block(&b, run, i, candidates, false);
         if (b.n > 0)
             st = give_rows(c, run, done, b.row, b.n, b.all, p->vocab);
     }
-    if (st == NULL)
-        st = give_loss(c, run);
+    TRY(st, give_loss(c, run));
     give_block(&b);
     return st;
 }

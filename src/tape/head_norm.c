@@ -10,6 +10,7 @@
 
 #include "tape/linear.h"
 #include "tape/rows.h"
+#include "base/status.h"
 
 enum { COLUMNS = 16 }; /* of the weight that a thread sums at a time */
 
@@ -107,11 +108,9 @@ static sheaf_status *weight_gradient(head_args *a)
     float *part[SHEAF_MAX_SLICES], *spare = NULL, *total = NULL;
     sheaf_status *st = sheaf__take(&a->part, a->c, (size_t)(like->count * width) * sizeof(float),
                                    SHEAF_MEM_SCRATCH);
-    if (st == NULL)
-        st = sheaf__take(&spare, a->c, (size_t)width * sizeof(float), SHEAF_MEM_SCRATCH);
-    if (st == NULL)
-        st = sheaf__take(&a->rstd, a->c, (size_t)((a->heads + 1) * p->x->rows) * sizeof(float),
-                         SHEAF_MEM_SCRATCH);
+    TRY(st, sheaf__take(&spare, a->c, (size_t)width * sizeof(float), SHEAF_MEM_SCRATCH));
+    TRY(st, sheaf__take(&a->rstd, a->c, (size_t)((a->heads + 1) * p->x->rows) * sizeof(float),
+                        SHEAF_MEM_SCRATCH));
     if (st == NULL) {
         sheaf__rows(a->c, a->heads + 1, 1, turn_scales, a);
         sheaf__rows(a->c, like->count * blocks, 1, weight_items, a);

@@ -10,6 +10,7 @@
 #include "tape/linear_inner.h"
 #include "tape/row_map.h"
 #include "tape/rows.h"
+#include "base/status.h"
 
 typedef struct columns_params {
     sheaf__linear *linear[SHEAF__MAX_TOGETHER];
@@ -246,8 +247,7 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
     for (int s = 0; s < p->linear[0]->count && st == NULL; s++)
         if (all->g[s] != NULL)
             st = take_rows(&some.g[s], c, all->g[s], map, count, l->width);
-    if (st == NULL)
-        st = columns_dx(c, p, l, &some, b, dx);
+    TRY(st, columns_dx(c, p, l, &some, b, dx));
     if (st == NULL)
         sheaf__scatter_gradient(c, p->x, dx, map, count);
     for (int i = 0; i < p->n; i++)
@@ -275,8 +275,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
                            ? NULL
                            : sheaf__take(&apart, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
                                          SHEAF_MEM_SCRATCH);
-    if (st == NULL)
-        st = columns_dx(c, p, l, &all, b, fresh ? p->x->grad : apart);
+    TRY(st, columns_dx(c, p, l, &all, b, fresh ? p->x->grad : apart));
     if (st == NULL && apart != NULL)
         sheaf__accumulate(c, p->x->grad, apart, m * in, c->dtype);
     sheaf__give(c, apart);
@@ -330,17 +329,14 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
         return st;
     if (l.width > 0) {
         st = sheaf__lora_back_take(c, &l, p->linear[0]->count, m);
-        if (st == NULL)
-            st = columns_lora_inner(c, p, &l, b);
+        TRY(st, columns_lora_inner(c, p, &l, b));
     }
     if (st == NULL && p->x->needs_grad)
         st = columns_input_gradient(c, p, &l, b);
     if (st == NULL && p->x->needs_grad)
         st = columns_dropped_gradient(c, p, &l, b);
-    if (st == NULL)
-        st = sheaf__tape_remake(tape, p->x);
-    if (st == NULL)
-        st = columns_weight_gradients(c, p, &l, b);
+    TRY(st, sheaf__tape_remake(tape, p->x));
+    TRY(st, columns_weight_gradients(c, p, &l, b));
     sheaf__lora_back_give(c, &l);
     sheaf__batch_free(b);
     return st;

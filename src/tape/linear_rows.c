@@ -7,6 +7,7 @@
 
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
+#include "base/status.h"
 
 typedef struct rows_params {
     sheaf__linear *linear;
@@ -72,8 +73,7 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
                          p->info, c->dtype);
     if (layer->lora != NULL) {
         st = sheaf__lora_back_take(c, &l, layer->count, m);
-        if (st == NULL)
-            st = rows_lora_inner(c, p, &l, b);
+        TRY(st, rows_lora_inner(c, p, &l, b));
     }
     sheaf__batch_begin_tree(b);
     for (int s = layer->first; s < layer->first + layer->count; s++) {
@@ -95,9 +95,8 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
                                                   .ldb = l.width,
                                                   .k = l.width };
     }
-    if (st == NULL)
-        st = sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data,
-                                      layer->bias, p->residual == NULL ? NULL : p->residual->data);
+    TRY(st, sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data,
+                                     layer->bias, p->residual == NULL ? NULL : p->residual->data));
     sheaf__lora_back_give(c, &l);
     sheaf__batch_free(b);
     return st;
@@ -215,10 +214,8 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     }
     if (st == NULL && p->x->needs_grad)
         st = rows_input_gradient(c, p, g, b);
-    if (st == NULL)
-        st = sheaf__tape_remake(tape, p->x);
-    if (st == NULL)
-        st = rows_weight_gradients(c, p, g, b);
+    TRY(st, sheaf__tape_remake(tape, p->x));
+    TRY(st, rows_weight_gradients(c, p, g, b));
     sheaf__give(c, g);
     sheaf__batch_free(b);
     if (st == NULL && p->residual != NULL && p->residual->needs_grad) {

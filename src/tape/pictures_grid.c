@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/elementary.h"
 #include "schema/grid.h"
 #include "tape/pictures_inner.h"
@@ -242,8 +243,7 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
         at[i].across = at[i + 1].first - at[i].first;
         at[i].down = 1;
     }
-    if (st == NULL)
-        st = p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(&a) : find_axes(&a, &down, &across);
+    TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(&a) : find_axes(&a, &down, &across));
     if (st == NULL)
         sheaf__rows(c, n, grain, body, &a);
     free_axes(down);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "comm/doing.h"
 
@@ -584,8 +585,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
         tape->now = s;
         sheaf_status *st = reserve(tape, s);
         sheaf__purpose_of(tape->context, s->backward ? SHEAF__FOR_BACKWARD : SHEAF__FOR_FORWARD);
-        if (st == NULL)
-            st = (s->backward ? s->op->backward : s->op->forward)(tape, s->op);
+        TRY(st, (s->backward ? s->op->backward : s->op->forward)(tape, s->op));
         if (st != NULL) {
             for (int64_t v = 0; v < tape->nvalues; v++)
                 drop_value(tape, tape->value[v]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 
 enum { ALIGN = 16, CHUNK = 1 << 15 };
@@ -168,13 +169,10 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     set->kept = set->common + sheaf__trained_stretch(set, set->context->group % groups_of(set));
     const size_t bytes = (size_t)set->kept * sizeof(float);
     sheaf_status *st = sheaf__take(&set->master, set->context, bytes, SHEAF_MEM_TRAINED);
-    if (st == NULL)
-        st = sheaf__take(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER);
-    if (st == NULL)
-        st = sheaf__take(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER);
-    if (st == NULL)
-        st = sheaf__take(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
-                         SHEAF_MEM_GRADIENTS);
+    TRY(st, sheaf__take(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+    TRY(st, sheaf__take(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+    TRY(st, sheaf__take(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
+                        SHEAF_MEM_GRADIENTS));
     if (st != NULL)
         return sheaf_in(st, "trained tensors");
     set->nsums = 1;

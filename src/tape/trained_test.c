@@ -3,6 +3,7 @@
 
 #include "comm/grid.h"
 #include "tape/trained.h"
+#include "base/status.h"
 
 enum { N = 70, MOST = 16 };
 
@@ -187,12 +188,9 @@ static sheaf_status *meet_body(void *context, const sheaf__grid *grid)
     sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0);
     sheaf__context c = context_of(grid, g, device);
     const sheaf_range own = sheaf__accumulators_own(&c, g->count);
-    if (st == NULL)
-        st = sheaf__trained_set_new(&set, &c);
-    if (st == NULL)
-        st = sheaf__trained_add(&t, set, "x", 1, (int64_t[]){ N }, NULL, true);
-    if (st == NULL)
-        st = sheaf__trained_allocate(set);
+    TRY(st, sheaf__trained_set_new(&set, &c));
+    TRY(st, sheaf__trained_add(&t, set, "x", 1, (int64_t[]){ N }, NULL, true));
+    TRY(st, sheaf__trained_allocate(set));
     sheaf__accumulators_open(&stack, g->count);
     for (int a = 0; a < g->count && st == NULL; a++) {
         present[a] = g->micros * (a + 1) / g->count > g->micros * a / g->count;
@@ -243,12 +241,9 @@ static sheaf_status *fill(sheaf__trained_set **out, sheaf__trained *t[3], sheaf_
     const sheaf_cut few = { .slices = ALL_SLICES, .nparts = 1, .part = { { 7, 5 } } },
                     wide = { .slices = ALL_SLICES, .nparts = 1, .part = { { WIDE, 1 } } };
     sheaf_status *st = sheaf__trained_set_new(out, c);
-    if (st == NULL)
-        st = sheaf__trained_add(&t[0], *out, "few", 1, (int64_t[]){ 35 }, &few, true);
-    if (st == NULL)
-        st = sheaf__trained_add(&t[1], *out, "wide", 1, (int64_t[]){ WIDE }, &wide, true);
-    if (st == NULL)
-        st = sheaf__trained_add(&t[2], *out, "whole", 1, (int64_t[]){ 19 }, NULL, false);
+    TRY(st, sheaf__trained_add(&t[0], *out, "few", 1, (int64_t[]){ 35 }, &few, true));
+    TRY(st, sheaf__trained_add(&t[1], *out, "wide", 1, (int64_t[]){ WIDE }, &wide, true));
+    TRY(st, sheaf__trained_add(&t[2], *out, "whole", 1, (int64_t[]){ 19 }, NULL, false));
     if (st != NULL)
         return st;
     (*out)->divided = divided;
@@ -288,10 +283,8 @@ static sheaf_status *divide_body(void *context, const sheaf__grid *grid)
     sheaf__context c = context_of(grid, g, device), own = c;
     own.groups = own.group = 0;
     own.peers = NULL;
-    if (st == NULL)
-        st = fill(&set, t, &c, true);
-    if (st == NULL)
-        st = fill(&alone, want, &own, false);
+    TRY(st, fill(&set, t, &c, true));
+    TRY(st, fill(&alone, want, &own, false));
     if (st == NULL)
         sheaf__trained_take(set);
     for (int n = 0; n < 2 && st == NULL; n++) {

@@ -3,6 +3,7 @@
 #include "tape/linear.h"
 #include "tape/problem_test.h"
 #include "tape/vision.h"
+#include "base/status.h"
 
 /* ---- images ---- */
 
@@ -845,8 +846,7 @@ static sheaf_status *cut_body(void *arg, sheaf_comm *comm, int rank)
             sink_of(tape, x, r->second, r->seen, r->width, norm.logical0);
         st = sheaf__tape_compile(tape, true, r->twice);
     }
-    if (st == NULL)
-        st = sheaf__tape_run(tape);
+    TRY(st, sheaf__tape_run(tape));
     r->sent[rank] = c.comm == NULL ? 0 : sheaf_comm_sent(c.comm);
     memcpy(r->peak[rank], device->peak_of, sizeof r->peak[rank]);
     sheaf__tape_free(tape);

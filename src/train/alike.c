@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
@@ -109,8 +110,7 @@ sheaf_status *sheaf__alike_lines(const char *mine)
     char *first = strdup(mine);
     sheaf_status *st = first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what processes compare") : NULL;
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__process_share(&first);
+    TRY(st, sheaf__process_share(&first));
     const char *a = first, *b = mine;
     while (st == NULL && a != NULL && *a != '\0' && *b != '\0' &&
            strcspn(a, "\n") == strcspn(b, "\n") && strncmp(a, b, strcspn(a, "\n")) == 0) {
@@ -167,10 +167,8 @@ sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of)
     if (sheaf__process_count() == 1)
         return NULL;
     sheaf_status *st = sheaf__process_agree(describe(&mine, of));
-    if (st == NULL)
-        st = sheaf__alike_lines(mine);
-    if (st == NULL)
-        st = note_machines(of);
+    TRY(st, sheaf__alike_lines(mine));
+    TRY(st, note_machines(of));
     free(mine);
     return st;
 }

@@ -7,6 +7,7 @@
 #include "comm/doing.h"
 #include "models/crew.h"
 #include "train/bad.h"
+#include "base/status.h"
 
 typedef struct pass {
     const sheaf__evaluate_options *options;
@@ -139,8 +140,7 @@ static sheaf_status *run_micro(course *c, pass *p, int64_t micro)
                         : -1;
     if (sheaf__crew_keeps(c->model->context))
         sheaf_data_announce(c->data, c->row, 2 * n);
-    if (st == NULL)
-        st = sheaf__runner_run(&c->runner, c->row);
+    TRY(st, sheaf__runner_run(&c->runner, c->row));
     c->found[micro] =
         (found){ c->runner.head.loss_sum, c->runner.head.labels, c->runner.head.correct };
     if (st == NULL && !p->warned && !isfinite(c->found[micro].loss))
@@ -214,8 +214,7 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
     sheaf_status *st = c.row == NULL || c.found == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch)
                            : run_course(&c, &p);
-    if (st == NULL)
-        st = share(&c, &p);
+    TRY(st, share(&c, &p));
     for (int64_t i = 0; i < micros && st == NULL; i++) {
         out->loss += c.found[i].loss;
         out->tokens += c.found[i].tokens;

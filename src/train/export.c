@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/same.h"
@@ -123,12 +124,9 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     sheaf_lora_options options = lora->options;
     options.base_name = (char *)model;
     sheaf_status *st = list_adapter(&l, lora);
-    if (st == NULL)
-        st = sheaf_lora_options_json(&config, &options);
-    if (st == NULL)
-        st = sheaf__origin_weights(print, progress);
-    if (st == NULL)
-        st = sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace, NULL);
+    TRY(st, sheaf_lora_options_json(&config, &options));
+    TRY(st, sheaf__origin_weights(print, progress));
+    TRY(st, sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace, NULL));
     if (st == NULL) {
         origin from = { masters, base, l.spec, l.name, l.fused, sheaf__kernels_for(NULL) };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
@@ -171,22 +169,18 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     sheaf_folder *folder = NULL;
     sheaf_source *stepped = NULL;
     sheaf_status *st = sheaf__stepped_source(&stepped, masters, opened->base);
-    if (st == NULL)
-        st = sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32);
-    if (st == NULL)
-        st = sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false);
+    TRY(st, sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32));
+    TRY(st, sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false));
     if (together)
         st = sheaf__same_sources(st, &stepped, 1, config);
-    if (st == NULL)
-        st = sheaf_hf_begin(&folder, dst, config, spec, count,
-                            &(sheaf_folder_options){ .replace = replace, .together = together });
+    TRY(st, sheaf_hf_begin(&folder, dst, config, spec, count,
+                           &(sheaf_folder_options){ .replace = replace, .together = together }));
     if (together)
         st = sheaf__process_agree(st); /* the config, too, is there */
     if (st == NULL) {
         whole from = { stepped, spec, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model, NULL);
-        if (st == NULL)
-            st = sheaf__folder_write_all(folder, whole_rows, &from, CHUNK);
+        TRY(st, sheaf__folder_write_all(folder, whole_rows, &from, CHUNK));
         if (together)
             st = sheaf__process_agree(st);
     }
@@ -209,15 +203,12 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     sheaf_source *masters = NULL;
     const char *name = o->base_name != NULL ? o->base_name : o->model;
     sheaf_status *st = sheaf_checkpoint_open(&from, checkpoint);
-    if (st == NULL)
-        st = sheaf__checkpoint_source(&masters, from);
-    if (st == NULL)
-        st = sheaf__output_sweep(dst, events, NULL);
-    if (st == NULL)
-        st = o->method == SHEAF_METHOD_LORA
-                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
-                                         sheaf_checkpoint_progress(from))
-                 : sheaf__export_model(dst, true, opened, o->model, masters, false);
+    TRY(st, sheaf__checkpoint_source(&masters, from));
+    TRY(st, sheaf__output_sweep(dst, events, NULL));
+    TRY(st, o->method == SHEAF_METHOD_LORA
+                ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
+                                        sheaf_checkpoint_progress(from))
+                : sheaf__export_model(dst, true, opened, o->model, masters, false));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(from);
@@ -280,8 +271,7 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
         *checkpoint = NULL;
     if (*result == NULL || *checkpoint == NULL || trained == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "result of the run");
-    if (st == NULL)
-        st = export_from(*result, trained, o, opened, events);
+    TRY(st, export_from(*result, trained, o, opened, events));
     if (st != NULL && from != step && trained != NULL)
         st = best_is_lost(st, trained, o->out);
     free(trained);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/doing.h"
@@ -256,8 +257,7 @@ static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool 
     int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0 || is_lost(r, comm),
         stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
     sheaf_status *st = sheaf_comm_any(comm, &save_flag);
-    if (st == NULL)
-        st = sheaf_comm_any(comm, &stop_flag);
+    TRY(st, sheaf_comm_any(comm, &stop_flag));
     *to_save = save_flag != 0;
     *to_stop = stop_flag != 0;
     return st;
@@ -328,8 +328,7 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
         found = (verdict){ 0 };
         if (evaluation_due(r, s, done))
             st = evaluate(&found, r, rank, comm, &s->judged, done);
-        if (st == NULL)
-            st = asked(r, comm, &save_now, &stop);
+        TRY(st, asked(r, comm, &save_now, &stop));
         stop = stop || found.stopped;
         if (st == NULL && (save_now || stop || found.best || is_due(o->save_every, done) ||
                            is_due(o->export_every, done))) {

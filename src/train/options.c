@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lora/options.h"
+#include "base/status.h"
 
 void sheaf_train_options_default(sheaf_train_options *options)
 {
@@ -60,22 +61,16 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
     out->dropout = o->lora_dropout;
     out->rslora = o->lora_rslora;
     out->bias = o->lora_bias;
-    if (st == NULL)
-        st = sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "--lora-targets");
-    if (st == NULL)
-        st = sheaf_in(sheaf__lora_set_exclude(out, o->lora_exclude), "--lora-exclude");
-    if (st == NULL)
-        st = sheaf_in(sheaf__lora_set_layers(out, o->lora_layers), "--lora-layers");
-    if (st == NULL)
-        st = sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern,
-                                              o->lora_rank_pattern, true),
-                      "--lora-rank-pattern");
-    if (st == NULL)
-        st = sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
-                                              o->lora_alpha_pattern, false),
-                      "--lora-alpha-pattern");
-    if (st == NULL)
-        st = sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save");
+    TRY(st, sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "--lora-targets"));
+    TRY(st, sheaf_in(sheaf__lora_set_exclude(out, o->lora_exclude), "--lora-exclude"));
+    TRY(st, sheaf_in(sheaf__lora_set_layers(out, o->lora_layers), "--lora-layers"));
+    TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern,
+                                             o->lora_rank_pattern, true),
+                     "--lora-rank-pattern"));
+    TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
+                                             o->lora_alpha_pattern, false),
+                     "--lora-alpha-pattern"));
+    TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save"));
     if (st == NULL && o->model != NULL && (out->base_name = strdup(o->model)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "name of the base model");
     if (st != NULL)

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "lora/options.h"
 
@@ -148,10 +148,8 @@ static sheaf_status *hash_adapter(sheaf__origin *o)
     sheaf_lora_options options = o->opened->lora->options;
     options.base_name = NULL; /* where the base lay */
     sheaf_status *st = sheaf_lora_options_json(&o->adapter_config, &options);
-    if (st == NULL)
-        st = sheaf__hashed_new(&o->adapter_print, o->opened->adapter, NULL);
-    if (st == NULL)
-        st = sheaf__hashed_all(o->adapter_print, 1);
+    TRY(st, sheaf__hashed_new(&o->adapter_print, o->opened->adapter, NULL));
+    TRY(st, sheaf__hashed_all(o->adapter_print, 1));
     return st == NULL ? sheaf__hashed_weights(o->adapter, o->adapter_print) : st;
 }
 
@@ -160,18 +158,15 @@ sheaf_status *sheaf__origin_begin(sheaf__origin *o, const sheaf__opened *opened,
 {
     *o = (sheaf__origin){ .opened = opened };
     sheaf_status *st = take_stamps(o);
-    if (st == NULL)
-        st = read_known(o, from->out);
+    TRY(st, read_known(o, from->out));
     if (st == NULL && same_files(o)) {
         const char *weights = json_string_value(json_object_get(o->known, "weights"));
         snprintf(o->weights, sizeof o->weights, "%s", weights == NULL ? "" : weights);
         if (o->weights[0] != '\0')
             sheaf__hashed_stop(opened->hashed);
     }
-    if (st == NULL)
-        st = sheaf__fingerprint(o->first_and_last, opened->schema, opened->weights);
-    if (st == NULL)
-        st = hash_tokenizer(o, from);
+    TRY(st, sheaf__fingerprint(o->first_and_last, opened->schema, opened->weights));
+    TRY(st, hash_tokenizer(o, from));
     return st == NULL ? hash_adapter(o) : st;
 }
 
@@ -257,8 +252,7 @@ sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *o)
     bool hold = false;
     sheaf_status *st = stamps_hold(&hold, o);
     add_origin(&t, o);
-    if (st == NULL)
-        st = add_hashes(&t, o);
+    TRY(st, add_hashes(&t, o));
     sheaf__text_add(&t, ", \"files\": [");
     for (int64_t i = 0; hold && i < o->opened->nfiles; i++) {
         sheaf__text_add(&t, i == 0 ? "[" : ", [");
@@ -266,8 +260,7 @@ sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *o)
         sheaf__text_add(&t, ", \"%s\"]", o->stamp[i]);
     }
     sheaf__text_add(&t, "]}");
-    if (st == NULL)
-        st = sheaf__text_take(out, &t);
+    TRY(st, sheaf__text_take(out, &t));
     sheaf__text_release(&t);
     return st;
 }

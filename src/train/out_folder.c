@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
@@ -38,8 +39,7 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     sheaf_checkpoint *latest = NULL;
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, p->out,
                                               &(sheaf_checkpoints_options){ .locked = p->locked });
-    if (st == NULL)
-        st = sheaf_checkpoints_latest(&latest, store, comm);
+    TRY(st, sheaf_checkpoints_latest(&latest, store, comm));
     json_t *progress = NULL;
     if (st == NULL && latest != NULL) {
         p->step = sheaf_checkpoint_step(latest);
@@ -241,8 +241,7 @@ static sheaf_status *take(sheaf__out_folder *f)
         sheaf_checkpoints_lock(&f->lock, f->options->out, f->events); /* which makes OUT */
     if (st == NULL) /* one that cannot be read by its owner is not followed */
         f->dir = open(f->options->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (st == NULL)
-        st = sheaf__out_check(f);
+    TRY(st, sheaf__out_check(f));
     f->anew = anew; /* what was just made is no run that was ended */
     return st;
 }
@@ -257,12 +256,9 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
         sheaf_note(f->events,
                    "%s: a run was ended here before its first step was done; this one begins anew",
                    o->out);
-    if (st == NULL)
-        st = take(f);
-    if (st == NULL)
-        st = sheaf__path_join(&path, o->out, "settings");
-    if (st == NULL)
-        st = sheaf__file_write_whole(path, recipe, strlen(recipe), NULL);
+    TRY(st, take(f));
+    TRY(st, sheaf__path_join(&path, o->out, "settings"));
+    TRY(st, sheaf__file_write_whole(path, recipe, strlen(recipe), NULL));
     if (st != NULL && f->lock >= 0 && !o->resume && !f->anew)
         sheaf__out_leave_no_trace(f);
     free(path);
@@ -314,8 +310,7 @@ sheaf_status *sheaf__out_follow(sheaf__out_folder *f)
     const bool removed = fstat(f->dir, &held) == 0 && held.st_nlink == 0;
     if (!removed && !sheaf__path_holds(f->options->out, f->dir))
         st = find_again(f);
-    if (st == NULL)
-        st = sheaf__path_join(&lock, f->options->out, "checkpoints/lock");
+    TRY(st, sheaf__path_join(&lock, f->options->out, "checkpoints/lock"));
     if (st == NULL && !sheaf__path_holds(lock, f->lock))
         st = is_gone(f, lock);
     free(lock);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/hash.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/random.h"
 #include "base/thread.h"
 #include "ops/matmul/matmul.h"

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/json.h"
 #include "train/run.h"
 
@@ -89,12 +90,9 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
     const char *settings = json_string_value(json_object_get(progress, "settings"));
     st = sheaf__origin_check(&r->origin, progress, &of_resume, &weak);
     atomic_store(&r->weak, weak);
-    if (st == NULL)
-        st = same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data));
-    if (st == NULL)
-        st = same_data(progress, "eval_data", "the data of evaluations", sheaf__saved_eval_hash(r));
-    if (st == NULL)
-        st = same_settings(settings, r->settings);
+    TRY(st, same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data)));
+    TRY(st, same_data(progress, "eval_data", "the data of evaluations", sheaf__saved_eval_hash(r)));
+    TRY(st, same_settings(settings, r->settings));
     sheaf__judged_read(l->judged, json_object_get(progress, "evaluation"));
     sheaf__scaler_read(l->scaler, json_object_get(progress, "loss_scale"));
     sheaf_checkpoints_protect(l->store, l->judged->best);

@@ -1,5 +1,6 @@
 /* row_kinds.c - see row_kinds.h. */
 #include "train/row_kinds.h"
+#include "base/status.h"
 
 /* What of an image the rows of a kind are; -1: tokens, or nothing. */
 static int tower_of(const sheaf__model *m, int kind)
@@ -39,8 +40,7 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
         if (n == 0)
             continue;
         st = sheaf__take(&out->sample[k], model->context, n * 8, SHEAF_MEM_INPUTS);
-        if (st == NULL)
-            st = sheaf__take(&out->position[k], model->context, n * 8, SHEAF_MEM_INPUTS);
+        TRY(st, sheaf__take(&out->position[k], model->context, n * 8, SHEAF_MEM_INPUTS));
     }
     return st;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/doing.h"
@@ -108,8 +109,7 @@ sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_
     char *text = NULL;
     sheaf__doing_phase(sheaf_comm_doing(comm), "saving");
     sheaf_status *st = check_weights(s, comm, done);
-    if (st == NULL)
-        st = progress_text(&text, r, s, done);
+    TRY(st, progress_text(&text, r, s, done));
     s->state.progress = text;
     s->state.step = done;
     sheaf_checkpoints_protect(store, s->judged.best);
@@ -120,8 +120,7 @@ sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_
     if (st == NULL && sheaf_comm_rank(comm) == 0 && r->hooks->before_save != NULL)
         st = r->hooks->before_save(r->hooks->self);
     st = sheaf_comm_agree(comm, st);
-    if (st == NULL)
-        st = sheaf_checkpoints_save(store, comm, &s->state);
+    TRY(st, sheaf_checkpoints_save(store, comm, &s->state));
     sheaf__spent_saved(&s->spent, sheaf__seconds() - began);
     return st;
 }

@@ -1,5 +1,6 @@
 /* scaler.c - see scaler.h. */
 #include "train/scaler.h"
+#include "base/status.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -43,8 +44,7 @@ sheaf_status *sheaf__scaler_options_read(sheaf__scaler_options *out, const char 
         out->least = out->scale;
     }
     sheaf_status *st = check_power(dynamic ? "loss-scale-init" : "loss-scale", out->scale);
-    if (st == NULL)
-        st = check_power("loss-scale-min", out->least);
+    TRY(st, check_power("loss-scale-min", out->least));
     if (st == NULL && out->least > out->scale)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--loss-scale-min"),
                                         "at most %g, the first scale", out->scale),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
 #include "train/pattern.h"
@@ -269,10 +270,8 @@ sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
                                .family = sheaf__family_for(&schema->config) };
     sheaf_status *st =
         options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
-    if (st == NULL)
-        st = read_scales(out, schema, lora, options->lr_scale, events);
-    if (st == NULL)
-        st = check_scales(out, schema, lora, options->adapter);
+    TRY(st, read_scales(out, schema, lora, options->lr_scale, events));
+    TRY(st, check_scales(out, schema, lora, options->adapter));
     if (st != NULL)
         sheaf__selection_release(out);
     return st;

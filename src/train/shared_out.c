@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "base/file.h"
 
@@ -76,21 +77,16 @@ static sheaf_status *write_proof(char **path, made *folders, proof *p, const cha
 {
     char *base = NULL;
     sheaf_status *st = make_token(p->token);
-    if (st == NULL)
-        st = list_missing(folders, out);
-    if (st == NULL)
-        st = sheaf__make_dirs(out, NULL);
-    if (st == NULL)
-        st = sheaf__path_join(&base, out, "seen");
-    if (st == NULL)
-        st = sheaf__partial_path(path, base, "partial", 0);
+    TRY(st, list_missing(folders, out));
+    TRY(st, sheaf__make_dirs(out, NULL));
+    TRY(st, sheaf__path_join(&base, out, "seen"));
+    TRY(st, sheaf__partial_path(path, base, "partial", 0));
     if (st == NULL) {
         const char *name = strrchr(*path, '/') + 1;
         if (snprintf(p->name, sizeof p->name, "%s", name) >= (int)sizeof p->name)
             st = sheaf_fail(SHEAF_E_IO, "%s: its name is too long", *path);
     }
-    if (st == NULL)
-        st = sheaf__file_write_whole(*path, p->token, TOKEN, NULL);
+    TRY(st, sheaf__file_write_whole(*path, p->token, TOKEN, NULL));
     free(base);
     return sheaf_in(st, "--out %s", out);
 }
@@ -157,13 +153,10 @@ sheaf_status *sheaf__out_shared(bool seen[SHEAF_MAX_SLICES], sheaf_comm *all, co
     char *path = NULL;
     sheaf_status *st =
         sheaf_comm_agree(all, me == 0 ? write_proof(&path, &folders, &p, out) : NULL);
-    if (st == NULL)
-        st = sheaf_comm_broadcast(all, &p, sizeof p, 0);
+    TRY(st, sheaf_comm_broadcast(all, &p, sizeof p, 0));
     seen[me] = me == 0;
-    if (st == NULL)
-        st = sheaf_comm_agree(all, me == 0 ? NULL : look(&seen[me], &p, out, wait));
-    if (st == NULL)
-        st = gather(seen, all);
+    TRY(st, sheaf_comm_agree(all, me == 0 ? NULL : look(&seen[me], &p, out, wait)));
+    TRY(st, gather(seen, all));
     if (path != NULL)
         unlink(path);
     free(path);
@@ -187,8 +180,7 @@ static sheaf_status *has_run(bool *has, const char *out)
     if (out == NULL || out[0] == '\0') /* which is refused later */
         return NULL;
     sheaf_status *st = sheaf__path_join(&settings, out, "settings");
-    if (st == NULL)
-        st = sheaf__path_join(&checkpoints, out, "checkpoints");
+    TRY(st, sheaf__path_join(&checkpoints, out, "checkpoints"));
     if (st == NULL && sheaf__path_kind(settings) == SHEAF_PATH_FILE)
         *has = true;
     else if (st == NULL && sheaf__path_kind(checkpoints) == SHEAF_PATH_DIR)
@@ -207,8 +199,7 @@ sheaf_status *sheaf__out_kept(bool kept[SHEAF_MAX_SLICES], sheaf_comm *all, cons
     const int me = sheaf_comm_rank(all);
     bool by_another = false;
     sheaf_status *st = sheaf_comm_agree(all, has_run(&kept[me], out));
-    if (st == NULL)
-        st = gather(kept, all);
+    TRY(st, gather(kept, all));
     if (st != NULL)
         return st;
     for (int r = 1; r < sheaf_comm_ranks(all); r++)

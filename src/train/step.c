@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "comm/doing.h"
 #include "ops/math/math.h"
@@ -58,8 +59,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                   .backward = true,
                                   .rerun = options->checkpointing,
                                   .noise = options->neftune_alpha > 0 ? &s->noise : NULL });
-    if (st == NULL)
-        st = take_random(s);
+    TRY(st, take_random(s));
     s->noise = (sheaf__noise_in){ &s->runner.info, s->half };
     s->runner.head.smoothing = options->label_smoothing;
     s->runner.info = (sheaf__step_info){
@@ -248,9 +248,8 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     if (st == NULL && all)
         /* what is run again is added to it */
         st = sheaf__bad_trained(&gradient, s->model->trained, s->context->comm, true);
-    if (st == NULL)
-        st = find_source(&bad, &micro, s, done, all ? 0 : micro,
-                         all ? s->options.accumulate : micro + 1, row, sample);
+    TRY(st, find_source(&bad, &micro, s, done, all ? 0 : micro,
+                        all ? s->options.accumulate : micro + 1, row, sample));
     if (st != NULL)
         return st;
     sheaf__text_add(&text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
@@ -367,8 +366,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
         if (!present[g] || g < own.begin || g >= own.end)
             continue;
         st = sheaf__accumulator_begin(s->model->trained, &stack, (int)g);
-        if (st == NULL)
-            st = run_accumulator(s, done, micros, row, sample, loss);
+        TRY(st, run_accumulator(s, done, micros, row, sample, loss));
         if (st == NULL)
             sheaf__accumulator_end(s->model->trained, &stack);
     }
@@ -377,8 +375,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
         sheaf__accumulators_close(s->model->trained, &stack);
         st = sheaf__accumulators_meet(s->model->trained, (int)count, present);
     }
-    if (st == NULL)
-        st = add_losses(&sum, s, loss);
+    TRY(st, add_losses(&sum, s, loss));
     add_update(s->context, began, waited);
     out->loss = sum / (double)out->labels; /* without a label NaN: there is none */
     free(loss);
@@ -451,8 +448,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     sheaf__doing_step(s->context->doing, done + 1, 0);
     sheaf__doing_phase(s->context->doing, "update");
     const double began = time_of(s->context), waited = waiting_of(s->context);
-    if (st == NULL)
-        st = judge(out, s, done, row, sample);
+    TRY(st, judge(out, s, done, row, sample));
     if (st == NULL && !out->skipped)
         st = sheaf_in(update(s, updates, lr, out), "update");
     add_update(s->context, began, waited);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "comm/doing.h"
 #include "comm/grid.h"
@@ -86,15 +87,12 @@ static void note_sets(const sheaf__run *r)
 static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *st)
 {
     const bool alone = sheaf__process_count() > 1; /* it knows what it read itself */
-    if (st == NULL)
-        st = sheaf__hashed_rest(r->opened->hashed);
+    TRY(st, sheaf__hashed_rest(r->opened->hashed));
     st = sheaf_comm_agree(comm, st);
     if (st == NULL && (alone || sheaf_comm_rank(comm) == 0)) {
         st = sheaf__origin_end(&r->origin);
-        if (st == NULL)
-            st = sheaf__opened_compare(r->opened, r->origin.weights);
-        if (st == NULL)
-            st = sheaf__origin_text(&r->origin_text, &r->origin);
+        TRY(st, sheaf__opened_compare(r->opened, r->origin.weights));
+        TRY(st, sheaf__origin_text(&r->origin_text, &r->origin));
         sheaf__hashed_stop(r->opened->hashed);
     }
     st = sheaf_comm_agree(comm, st);
@@ -153,8 +151,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf__doing_phase(sheaf_comm_doing(comm), "loading");
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     rank.context.doing = sheaf_comm_doing(comm);
-    if (st == NULL)
-        st = sheaf__saved_init(&s, &rank, o, r->contract);
+    TRY(st, sheaf__saved_init(&s, &rank, o, r->contract));
     sheaf__spent_open(&s.spent, &rank, grid);
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)
@@ -187,10 +184,8 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
                        (long long)done);
     }
     st = sheaf_comm_agree(comm, st);
-    if (st == NULL)
-        st = sheaf__loop(r, &rank, store, comm, &s, done);
-    if (st == NULL)
-        st = sheaf__loop_account(r, comm, &s);
+    TRY(st, sheaf__loop(r, &rank, store, comm, &s, done));
+    TRY(st, sheaf__loop_account(r, comm, &s));
 done:
     sheaf__saved_release(&s);
     sheaf__rank_close(&rank);
@@ -232,10 +227,8 @@ static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
     how.for_training = how.hashed = true;
     how.new_run = !o->resume;
     how.events = events;
-    if (st == NULL)
-        st = sheaf__open_model(&in->opened, &how);
-    if (st == NULL)
-        st = sheaf__select(&in->selection, in->opened.schema, in->opened.lora, o, events);
+    TRY(st, sheaf__open_model(&in->opened, &how));
+    TRY(st, sheaf__select(&in->selection, in->opened.schema, in->opened.lora, o, events));
     if (st == NULL && in->opened.lora != NULL)
         st = sheaf_lora_save_also(in->opened.lora, in->opened.schema, sheaf__selected,
                                   &in->selection);
@@ -338,23 +331,20 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     bool pads = false;
     sheaf_status *st =
         hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job, r->footprint);
-    if (st == NULL)
-        st = sheaf__pads(&pads, &r->job, in->sets.data);
+    TRY(st, sheaf__pads(&pads, &r->job, in->sets.data));
     r->contract = sheaf__contract_of(&r->job, pads);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings, &recipe);
-    if (st == NULL)
-        st = sheaf__origin_begin(
-            &r->origin, &in->opened,
-            &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
+    TRY(st, sheaf__origin_begin(&r->origin, &in->opened,
+                                &(sheaf__origin_from){
+                                    .model = o->model, .tokenizer = o->tokenizer, .out = o->out }));
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__alike_begin(&(sheaf__alike_of){ .options = o,
-                                                    .settings = r->settings,
-                                                    .contract = r->contract,
-                                                    .origin = &r->origin,
-                                                    .sets = &in->sets,
-                                                    .events = hooks->events });
+    TRY(st, sheaf__alike_begin(&(sheaf__alike_of){ .options = o,
+                                                   .settings = r->settings,
+                                                   .contract = r->contract,
+                                                   .origin = &r->origin,
+                                                   .sets = &in->sets,
+                                                   .events = hooks->events }));
     if (st == NULL && sheaf__process_first())
         st = sheaf__out_prepare(&r->folder, recipe);
     return sheaf__process_agree(st);
@@ -371,8 +361,7 @@ static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
     sheaf_status *st = r->options->inject == NULL || r->options->inject[0] == '\0'
                            ? NULL
                            : sheaf__inject(&injected, grid, r->options->inject);
-    if (st == NULL)
-        st = train_rank(context, grid);
+    TRY(st, train_rank(context, grid));
     sheaf__injected_free(injected);
     return st;
 }
@@ -399,12 +388,9 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = look_at_out(&r);
-    if (st == NULL)
-        st = sheaf__process_agree(open_model(&in, o, hooks->events));
-    if (st == NULL)
-        st = open_sets(&in, &r, &with);
+    TRY(st, look_at_out(&r));
+    TRY(st, sheaf__process_agree(open_model(&in, o, hooks->events)));
+    TRY(st, open_sets(&in, &r, &with));
     if (st == NULL) {
         with.steps = sheaf__subset_steps(&in.sets.train, o);
         r.job = (sheaf__job){ .options = o,

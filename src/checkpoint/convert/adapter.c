@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
 #include "checkpoint/convert/copy.h"
@@ -215,29 +216,21 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
     char *path = NULL;
     const char *copy = NULL;
     sheaf_status *st = sheaf_peft_config_path(&path, dir);
-    if (st == NULL)
-        st = sheaf_lora_options_read(&options, path, events);
-    if (st == NULL)
-        st = sheaf_lora_check_runs(&options);
-    if (st == NULL)
-        st = sheaf_lora_resolve(&a->lora, schema, &options);
-    if (st == NULL)
-        st = sheaf__open_source(
-            &a->adapter, dir,
-            &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
-    if (st == NULL)
-        st = sheaf_lora_check_file(&options, a->adapter);
-    if (st == NULL)
-        st = sheaf_lora_take_tables(&copy, a->lora, schema, a->adapter);
-    if (st == NULL)
-        st = sheaf_lora_take_copies(&copy, a->lora, schema, a->adapter, a->base, false);
+    TRY(st, sheaf_lora_options_read(&options, path, events));
+    TRY(st, sheaf_lora_check_runs(&options));
+    TRY(st, sheaf_lora_resolve(&a->lora, schema, &options));
+    TRY(st, sheaf__open_source(
+                &a->adapter, dir,
+                &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
+    TRY(st, sheaf_lora_check_file(&options, a->adapter));
+    TRY(st, sheaf_lora_take_tables(&copy, a->lora, schema, a->adapter));
+    TRY(st, sheaf_lora_take_copies(&copy, a->lora, schema, a->adapter, a->base, false));
     if (st == NULL && copy != NULL)
         sheaf_note(events,
                    "%s: its '%s' is used in place of the base's, as PEFT does, though its config "
                    "does not ask for it",
                    dir, copy);
-    if (st == NULL)
-        st = sheaf_lora_fit(&a->adapter, a->lora);
+    TRY(st, sheaf_lora_fit(&a->adapter, a->lora));
     sheaf_lora_options_release(&options);
     free(path);
     return sheaf_in(st, "%s", dir);
@@ -309,10 +302,8 @@ sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_sou
                 sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->lora->saved[i]->name),
                                "it in the base"),
                 "none of this name");
-    if (st == NULL)
-        st = list_factors(a);
-    if (st == NULL)
-        st = list_entries(a);
+    TRY(st, list_factors(a));
+    TRY(st, list_entries(a));
     if (st != NULL) {
         adapted_close(&a->source);
         return st;

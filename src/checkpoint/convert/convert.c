@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/output.h"
 #include "base/text.h"
@@ -207,8 +208,7 @@ static sheaf_status *open_source(sheaf__converter *k)
                                           : sheaf__catalog_source(&inner, c, false);
     if (st == NULL && k->o->adapter != NULL)
         st = adapt(k, &inner);
-    if (st == NULL)
-        st = sheaf__cast_source(&k->source, inner, k->o->dtype, k->config, k->o->stop);
+    TRY(st, sheaf__cast_source(&k->source, inner, k->o->dtype, k->config, k->o->stop));
     if (st == NULL && k->o->dtype != NULL)
         tell_kept(k);
     return st;
@@ -296,10 +296,8 @@ static sheaf_status *check_dst(const sheaf_convert_options *o)
     sheaf_status *st = sheaf__output_outside(o->dst, o->src);
     for (const char *const *also = o->also; st == NULL && also != NULL && *also != NULL; also++)
         st = sheaf__output_outside(o->dst, *also);
-    if (st == NULL)
-        st = sheaf__output_check(o->dst); /* before hours of work */
-    if (st == NULL)
-        st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    TRY(st, sheaf__output_check(o->dst)); /* before hours of work */
+    TRY(st, sheaf__output_sweep(o->dst, o->events, o->faults));
     return st;
 }
 
@@ -339,20 +337,14 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
     const target *to = NULL;
     *report = (sheaf_convert_report){ .step = -1 };
     sheaf_status *st = find_target(&to, o);
-    if (st == NULL)
-        st = check_dtypes(&k);
-    if (st == NULL)
-        st = check_also(o);
+    TRY(st, check_dtypes(&k));
+    TRY(st, check_also(o));
     if (st == NULL && (!o->together || sheaf__process_first()))
         st = check_dst(o);
-    if (st == NULL)
-        st = read_catalog(&k);
-    if (st == NULL)
-        st = check_own_lora(&k);
-    if (st == NULL)
-        st = read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES);
-    if (st == NULL)
-        st = open_moments(&k);
+    TRY(st, read_catalog(&k));
+    TRY(st, check_own_lora(&k));
+    TRY(st, read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES));
+    TRY(st, open_moments(&k));
     if (st == NULL && writes(to, SHEAF_WRITES_MODEL))
         st = open_source(&k);
     if (st == NULL && writes(to, SHEAF_WRITES_MODEL)) {
@@ -364,8 +356,7 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
                            : -1;
     }
     st = together(st, &k);
-    if (st == NULL)
-        st = to->write(&k);
+    TRY(st, to->write(&k));
     converter_release(&k);
     return st;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
@@ -376,9 +377,8 @@ static void do_job(void *context, int64_t i, int worker)
     sheaf__doing_item(sheaf__process_doing(), e->name);
     sheaf_status *st =
         k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
-    if (st == NULL)
-        st = k->put(k->context, k->copy[j->copy].index, j->row0, j->rows, j->col0, j->cols,
-                    c->buffer[worker]);
+    TRY(st, k->put(k->context, k->copy[j->copy].index, j->row0, j->rows, j->col0, j->cols,
+                   c->buffer[worker]));
     if (st != NULL)
         sheaf__stream_keep(&c->failure, st, index);
     else
@@ -409,8 +409,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     for (int i = 0; st == NULL && i < threads; i++)
         if ((c.buffer[i] = malloc(CHUNK)) == NULL)
             st = sheaf_fail(SHEAF_E_MEMORY, "room to copy");
-    if (st == NULL)
-        st = sheaf__pool_new(&pool, threads);
+    TRY(st, sheaf__pool_new(&pool, threads));
     if (st == NULL)
         sheaf__pool_run(pool, take_share(&c), do_job, &c);
     sheaf__pool_free(pool);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/wrapped.h"
@@ -144,8 +145,7 @@ sheaf_status *sheaf__convert_inside(sheaf__converter *k)
         return st;
     sheaf__catalog_keep(c, SHEAF_LORA);
     st = spell(k, c);
-    if (st == NULL)
-        st = find_config(k, c);
+    TRY(st, find_config(k, c));
     if (st != NULL)
         return st;
     k->catalog = NULL;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/output.h"
 #include "catalog/catalog.h"
 #include "checkpoint/store/look.h"
@@ -128,8 +128,7 @@ static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *sp
     }
     sheaf_status *st =
         sheaf__path_join(&path, w->dir, sheaf__manifest_file(name, m->slices, slice));
-    if (st == NULL)
-        st = sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0, w->how->faults);
+    TRY(st, sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0, w->how->faults));
     if (st != NULL && w->output == NULL && sheaf_status_code(st) == SHEAF_E_IO)
         sheaf_try_this(st, "an output on a file system that all hosts share, or one process: "
                            "without --transport mpi");
@@ -173,8 +172,7 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
             const int64_t h = rows - r < tall ? rows - r : tall,
                           c = cols - k < wide ? cols - k : wide, n = h * c * s->bytes;
             st = w->how->source->read(w->how->source, s->e->name, row0 + r, h, col0 + k, c, buffer);
-            if (st == NULL)
-                st = sheaf__safetensors_write(w->file[s->j->slice], s->j->index, s->at, buffer, n);
+            TRY(st, sheaf__safetensors_write(w->file[s->j->slice], s->j->index, s->at, buffer, n));
             if (st != NULL)
                 break;
             sheaf__hasher_add(w->hasher[s->worker], buffer, (size_t)n);
@@ -231,8 +229,7 @@ static sheaf_status *stream_all(writer *w)
         w->hasher[i] = sheaf__hasher_new();
         st = w->buffer[i] == NULL || w->hasher[i] == NULL ? sheaf__no_memory(memory_for) : NULL;
     }
-    if (st == NULL)
-        st = sheaf__pool_new(&pool, threads);
+    TRY(st, sheaf__pool_new(&pool, threads));
     if (st == NULL)
         sheaf__pool_run(pool, w->njobs, do_job, w);
     sheaf__pool_free(pool);
@@ -278,8 +275,7 @@ static sheaf_status *hear_files(writer *w, sheaf_status *st)
         memcpy(bytes + me * files, w->m->bytes, (size_t)files * sizeof *bytes);
         st = sheaf__process_gather(bytes, (size_t)files * sizeof *bytes);
     }
-    if (st == NULL)
-        st = sheaf__process_gather(digest, n * sizeof *digest);
+    TRY(st, sheaf__process_gather(digest, n * sizeof *digest));
     for (int s = 0; s < files && st == NULL; s++)
         take_file(w, s, bytes + owner_of(w, s) * files, digest + n * (size_t)owner_of(w, s));
     free(bytes);
@@ -298,10 +294,8 @@ static sheaf_status *finish_files(writer *w)
             continue;
         w->file[s] = NULL;
         st = sheaf__safetensors_finish(file);
-        if (st == NULL)
-            st = sheaf__path_join(&path, w->dir, sheaf__manifest_file(name, w->m->slices, s));
-        if (st == NULL)
-            st = sheaf__file_open_read(&fd, &w->m->bytes[s], path);
+        TRY(st, sheaf__path_join(&path, w->dir, sheaf__manifest_file(name, w->m->slices, s)));
+        TRY(st, sheaf__file_open_read(&fd, &w->m->bytes[s], path));
         if (fd >= 0)
             close(fd);
         free(path);
@@ -321,8 +315,7 @@ static sheaf_status *write_manifest(writer *w)
     char *text = NULL;
     size_t size = 0;
     sheaf_status *st = sheaf__manifest_write(&text, &size, w->m);
-    if (st == NULL)
-        st = sheaf__output_write(w->output, "manifest.json", text, size);
+    TRY(st, sheaf__output_write(w->output, "manifest.json", text, size));
     free(text);
     return st;
 }
@@ -360,19 +353,15 @@ sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how
     sheaf_status *st = draft(&w);
     if (how->together)
         st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = begin_output(&w, dst, first);
-    if (st == NULL)
-        st = begin_files(&w);
+    TRY(st, begin_output(&w, dst, first));
+    TRY(st, begin_files(&w));
     sheaf__doing_phase(sheaf__process_doing(), "converting");
-    if (st == NULL)
-        st = stream_all(&w);
+    TRY(st, stream_all(&w));
     sheaf__doing_item(sheaf__process_doing(), NULL);
     sheaf__doing_phase(sheaf__process_doing(), "finishing");
     if (how->together)
         st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = finish_files(&w);
+    TRY(st, finish_files(&w));
     if (st == NULL && first)
         st = write_manifest(&w);
     release(&w);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
@@ -167,11 +168,11 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
         st = sheaf__joined_begin(&file, path, true, spec, n, pairs, npairs, k->o->faults);
     else if (st == NULL)
         st = sheaf__safetensors_begin(&file, path, spec, n, pairs, npairs, k->o->faults);
-    if (st == NULL)
-        st = copy_all(
-            k,
-            (sheaf_copying){
-                .source = source, .copy = copy, .count = n, .put = put_in_file, .context = file });
+    TRY(st, copy_all(k, (sheaf_copying){ .source = source,
+                                         .copy = copy,
+                                         .count = n,
+                                         .put = put_in_file,
+                                         .context = file }));
     if (k->o->together && file != NULL)
         st = sheaf__joined_finish(st, file, n);
     else if (st == NULL)
@@ -200,11 +201,10 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
         return sheaf__folder_begin(out, o->dst, specs, count, &options);
     }
     sheaf_status *st = hf_config(&config, k);
-    if (st == NULL)
-        st = sheaf_hf_begin(out, o->dst, config, specs, count,
-                            &(sheaf_folder_options){ .shard_bytes = o->shard_bytes,
-                                                     .together = o->together,
-                                                     .faults = o->faults });
+    TRY(st, sheaf_hf_begin(out, o->dst, config, specs, count,
+                           &(sheaf_folder_options){ .shard_bytes = o->shard_bytes,
+                                                    .together = o->together,
+                                                    .faults = o->faults }));
     free(config);
     return st;
 }
@@ -216,8 +216,7 @@ static sheaf_status *write_moments_alone(sheaf__converter *k)
     const bool first = is_first(k);
     sheaf_status *st =
         all_of(k, first ? sheaf__output_begin(&output, k->o->dst, false, k->o->faults) : NULL);
-    if (st == NULL)
-        st = write_moments(k, first ? sheaf__output_dir(output) : NULL);
+    TRY(st, write_moments(k, first ? sheaf__output_dir(output) : NULL));
     if (st == NULL && first && k->config != NULL)
         st = sheaf__output_write(output, "config.json", k->config, strlen(k->config));
     if (st == NULL && first)
@@ -236,17 +235,14 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
     int64_t count = 0;
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
     st = all_of(k, st);
-    if (st == NULL)
-        st = begin_folder(&folder, k, specs, count);
+    TRY(st, begin_folder(&folder, k, specs, count));
     st = all_of(k, st); /* the config, too, is there */
-    if (st == NULL)
-        st = copy_all(k, (sheaf_copying){ .source = k->source,
-                                          .copy = copy,
-                                          .count = count,
-                                          .put = put_in_folder,
-                                          .context = folder });
-    if (st == NULL)
-        st = sheaf_hf_copy_extras(folder, k->root, NULL);
+    TRY(st, copy_all(k, (sheaf_copying){ .source = k->source,
+                                         .copy = copy,
+                                         .count = count,
+                                         .put = put_in_folder,
+                                         .context = folder }));
+    TRY(st, sheaf_hf_copy_extras(folder, k->root, NULL));
     st = all_of(k, st);
     if (st == NULL && k->moments != NULL)
         st = write_moments(k, sheaf__folder_dir(folder));
@@ -346,8 +342,7 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
         how.source = both;
     }
     how.progress = progress;
-    if (st == NULL)
-        st = sheaf__slices_write(k->o->dst, &how);
+    TRY(st, sheaf__slices_write(k->o->dst, &how));
     if (both != NULL)
         both->close(both);
     free(progress);
@@ -361,10 +356,8 @@ static sheaf_status *write_sat_adapter(sheaf__converter *k)
     sheaf_sat_lora *lora = NULL;
     sheaf_source *adapter = NULL;
     sheaf_status *st = sheaf__catalog_refusal(k->catalog);
-    if (st == NULL)
-        st = sheaf_sat_lora_open(&lora, k->catalog);
-    if (st == NULL)
-        st = sheaf_sat_adapter(&adapter, lora);
+    TRY(st, sheaf_sat_lora_open(&lora, k->catalog));
+    TRY(st, sheaf_sat_adapter(&adapter, lora));
     sheaf__convert_count(k, adapter, false);
     if (adapter != NULL)
         adapter->close(adapter);
@@ -382,15 +375,13 @@ static sheaf_status *write_adapter(sheaf__converter *k)
     sheaf_folder *folder = NULL;
     int64_t count = 0;
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
-    if (st == NULL)
-        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, specs,
-                              count, false, k->o->faults);
-    if (st == NULL)
-        st = copy_alone(k, (sheaf_copying){ .source = k->source,
-                                            .copy = copy,
-                                            .count = count,
-                                            .put = put_in_folder,
-                                            .context = folder });
+    TRY(st, sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, specs,
+                             count, false, k->o->faults));
+    TRY(st, copy_alone(k, (sheaf_copying){ .source = k->source,
+                                           .copy = copy,
+                                           .count = count,
+                                           .put = put_in_folder,
+                                           .context = folder }));
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else

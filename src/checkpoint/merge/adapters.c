@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/merge/plan.h"
@@ -87,12 +88,9 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
         specs == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "combine") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = make_spec(&specs[i], source, source->entry(source, i));
-    if (st == NULL)
-        st = sheaf_lora_options_json(&json, &a->options);
-    if (st == NULL)
-        st = sheaf__output_sweep(o->dst, o->events, o->faults);
-    if (st == NULL)
-        st = sheaf_peft_begin(&folder, o->dst, json, print, specs, n, false, o->faults);
+    TRY(st, sheaf_lora_options_json(&json, &a->options));
+    TRY(st, sheaf__output_sweep(o->dst, o->events, o->faults));
+    TRY(st, sheaf_peft_begin(&folder, o->dst, json, print, specs, n, false, o->faults));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         if (o->stop != NULL && atomic_load(o->stop) != 0)
             st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
@@ -121,14 +119,10 @@ sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *o)
     if (o->combine == SHEAF_COMBINE_NONE)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "combination"), "linear or cat");
     sheaf_status *st = sheaf__merge_check_dst(o);
-    if (st == NULL)
-        st = sheaf__merge_open_adapters(&plan, o);
-    if (st == NULL)
-        st = find_base(&print, &plan);
-    if (st == NULL)
-        st = sheaf__merge_combine(&plan, o);
-    if (st == NULL)
-        st = write_adapter(&plan.combined, print, o);
+    TRY(st, sheaf__merge_open_adapters(&plan, o));
+    TRY(st, find_base(&print, &plan));
+    TRY(st, sheaf__merge_combine(&plan, o));
+    TRY(st, write_adapter(&plan.combined, print, o));
     sheaf__merge_plan_close(&plan);
     return st;
 }

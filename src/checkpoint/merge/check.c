@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/random.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"
@@ -42,8 +43,7 @@ static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written
         st = sheaf__merge_tile(&change, s, &crew->rows, row0, rows);
     else
         st = sheaf__lora_read_view(m->base, m->t->base, row0, rows, m->col0, m->cols, s->out);
-    if (st == NULL)
-        st = sheaf__lora_read_view(written, e, row0, rows, m->col0, m->cols, s->w);
+    TRY(st, sheaf__lora_read_view(written, e, row0, rows, m->col0, m->cols, s->w));
     if (st != NULL || memcmp(s->w, s->out, bytes) == 0)
         return st;
     st = sheaf_fail(SHEAF_E_IO, "'%s', rows %" PRId64 " to %" PRId64, m->t->name, row0,
@@ -62,8 +62,7 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
     sheaf_status *st = NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_stopped(crew);
-        if (st == NULL)
-            st = sheaf__merge_rows_panel(&crew->rows, col);
+        TRY(st, sheaf__merge_rows_panel(&crew->rows, col));
         for (int i = 0; i < 3 && st == NULL; i++)
             if (i == 0 || picks[i] != picks[i - 1]) {
                 st = compare_rows(crew, written, picks[i], some);
@@ -177,8 +176,7 @@ static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0
             p->wide == p->width ? 0 : col; /* x repeats, or is as wide as the tensor */
         for (int64_t i = 0; i < rows && st == NULL; i++)
             sheaf__lora_dot(&sum[i * 3], &ignored, s->w + i * m.cols, p->x[0] + at, m.cols);
-        if (st == NULL)
-            st = sheaf__lora_read_view(p->written, p->entry, row0, rows, col, m.cols, s->stored);
+        TRY(st, sheaf__lora_read_view(p->written, p->entry, row0, rows, col, m.cols, s->stored));
         if (st == NULL)
             m.kernels->convert(s->w, SHEAF_F32, s->stored, p->entry->dtype, rows * m.cols);
         for (int64_t i = 0; i < rows && st == NULL; i++)
@@ -196,8 +194,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     sheaf_status *st = sheaf__merge_stopped(p->crew);
     if (st == NULL && index % p->every != p->phase)
         return NULL;
-    if (st == NULL)
-        st = row_sums(p, s, row0, rows);
+    TRY(st, row_sums(p, s, row0, rows));
     double *sum = s->sums, *bound = s->sums + rows * 3, worst = 0;
     memset(bound, 0, (size_t)rows * sizeof *bound);
     for (int k = 0; k < t->nsteps && st == NULL; k++) {
@@ -315,14 +312,12 @@ static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_
                            : NULL;
     if (st == NULL && p.entry == NULL)
         st = sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", t->name);
-    if (st == NULL)
-        st = make_vectors(&p);
+    TRY(st, make_vectors(&p));
     int64_t chunk = SHEAF__MERGE_TILE / (p.width > 8 ? p.width : 8); /* four sums a row */
     chunk = chunk < t->chunk ? chunk : t->chunk;
     p.every = sheaf__stream_chunks(t->rows, chunk) > FEW_CHUNKS ? SPARSE : 1;
     p.phase = (int64_t)(sheaf__name_key(t->name) % (uint64_t)p.every);
-    if (st == NULL)
-        st = sheaf__stream_rows(crew->pool, t->rows, chunk, one_chunk, &p);
+    TRY(st, sheaf__stream_rows(crew->pool, t->rows, chunk, one_chunk, &p));
     pthread_mutex_destroy(&p.lock);
     *worst = p.worst;
     *rows += p.rows;

@@ -3,6 +3,7 @@
 
 #include "checkpoint/merge/work.h"
 #include "comm/process.h"
+#include "base/status.h"
 
 enum { MOST_THREADS = 16 };
 
@@ -27,8 +28,7 @@ sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge
     crew->rows.other_copy = &crew->other_copy;
     crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
     sheaf_status *st = crew->scratch == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
-    if (st == NULL)
-        st = sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, o->peft_cpu);
+    TRY(st, sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, o->peft_cpu));
     for (int i = 0; i < crew->threads && st == NULL; i++)
         st = sheaf__merge_scratch_init(&crew->scratch[i]);
     return st != NULL ? st : sheaf__pool_new(&crew->pool, crew->threads);

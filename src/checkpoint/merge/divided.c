@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm/process.h"
+#include "base/status.h"
 
 void sheaf__merge_take_share(sheaf__merge_crew *crew, const sheaf__merge_plan *plan, int64_t total)
 {
@@ -34,8 +35,7 @@ sheaf_status *sheaf__merge_hear_outcomes(sheaf__merge_outcome *outcome, int64_t 
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
     st = sheaf__process_agree(st);
     done[me] = atomic_load(sum);
-    if (st == NULL)
-        st = sheaf__process_gather(done, sizeof *done);
+    TRY(st, sheaf__process_gather(done, sizeof *done));
     if (st == NULL) {
         memcpy(all + n * (size_t)me, outcome, n * sizeof *all);
         st = sheaf__process_gather(all, n * sizeof *all);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
 #include "checkpoint/merge/matcher.h"
@@ -101,8 +102,7 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
                              bool saved)
 {
     sheaf_status *st = check_type(e);
-    if (st == NULL)
-        st = check_base_type(m, t);
+    TRY(st, check_base_type(m, t));
     if (st != NULL)
         return st;
     if (saved && (t->nsteps > 0 || t->saved))
@@ -189,12 +189,10 @@ static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const ch
     char *module = NULL;
     double rank = 0, alpha = 0;
     sheaf_status *st = sheaf__merge_module(&module, path, length, "");
-    if (st == NULL)
-        st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
-                                       (double)o->rank);
-    if (st == NULL)
-        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module,
-                                       o->alpha);
+    TRY(st, sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
+                                      (double)o->rank));
+    TRY(st,
+        sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module, o->alpha));
     free(module);
     if (st != NULL)
         return st;
@@ -284,8 +282,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     sheaf__merge_step *s = NULL;
     bool yes = false;
     sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
-    if (st == NULL)
-        st = targeted(&yes, m, t, path, length);
+    TRY(st, targeted(&yes, m, t, path, length));
     if (st != NULL || t == NULL || !yes) {
         lose(m, a->name);
         return st != NULL ? st : find_packed(m, path, length);
@@ -296,18 +293,15 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     if (a->ndim < 2 || a->shape[0] < 1)
         return wrong_shape(a, t, "two axes or more, the first the rank, for");
     st = check_type(a);
-    if (st == NULL)
-        st = check_type(b);
-    if (st == NULL)
-        st = add_step(&s, m, t);
+    TRY(st, check_type(b));
+    TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
     s->a = a;
     s->b = b;
     s->rank = a->shape[0];
     st = set_shape(s, t, table);
-    if (st == NULL)
-        st = set_scale(m, s, path, length);
+    TRY(st, set_scale(m, s, path, length));
     return st != NULL ? st : set_magnitude(m, s, t, path, length);
 }
 
@@ -328,12 +322,10 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
                     "a layer without bias");
         return sheaf_try_this(st, "this adapter was made for another base model");
     }
-    if (st == NULL)
-        st = check_type(e);
+    TRY(st, check_type(e));
     if (st == NULL && !same_shape(e, t))
         st = wrong_shape(e, t, "the shape of");
-    if (st == NULL)
-        st = add_step(&s, m, t);
+    TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
     s->kind = SHEAF__MERGE_BIAS;
@@ -382,8 +374,7 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
         sheaf_try_this(st, "adapter_config.json names %" PRId64 " rows in trainable_token_indices",
                        tokens->nrows);
     }
-    if (st == NULL)
-        st = add_step(&s, m, t);
+    TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
     s->kind = SHEAF__MERGE_PICKS;
@@ -414,8 +405,7 @@ static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b,
     sheaf__merge_tensor *t = NULL;
     bool yes = false;
     sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
-    if (st == NULL)
-        st = targeted(&yes, m, t, path, length);
+    TRY(st, targeted(&yes, m, t, path, length));
     if (st != NULL)
         return st;
     if (t == NULL || !yes)
@@ -488,8 +478,7 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
     if (st == NULL && m.nlost > 0)
         st = tell_lost(&m);
     sheaf__text_release(&m.lost);
-    if (st == NULL)
-        st = sheaf__merge_settle_squares(&m);
+    TRY(st, sheaf__merge_settle_squares(&m));
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &plan->tensor[i];
         if (!adapter->made && m.ndrop == 0 && m.add == NULL && !m.old_names)

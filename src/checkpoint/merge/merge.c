@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "checkpoint/merge/divided.h"
@@ -66,16 +67,13 @@ static sheaf_status *same_panel(bool *same, merger *m, sheaf__merge_rows *other,
     sheaf__merge_rows *rows = &m->crew.rows;
     sheaf__lora_change ignored;
     sheaf_status *st = sheaf__merge_rows_panel(rows, col);
-    if (st == NULL)
-        st = sheaf__merge_rows_panel(other, col);
+    TRY(st, sheaf__merge_rows_panel(other, col));
     for (int64_t row = 0; row < rows->t->rows && *same && st == NULL; row += rows->t->chunk) {
         const int64_t n =
             rows->t->rows - row < rows->t->chunk ? rows->t->rows - row : rows->t->chunk;
         st = sheaf__merge_stopped(&m->crew);
-        if (st == NULL)
-            st = sheaf__merge_tile(&ignored, &m->crew.scratch[0], rows, row, n);
-        if (st == NULL)
-            st = sheaf__merge_tile(&ignored, &m->other, other, row, n);
+        TRY(st, sheaf__merge_tile(&ignored, &m->crew.scratch[0], rows, row, n));
+        TRY(st, sheaf__merge_tile(&ignored, &m->other, other, row, n));
         if (st == NULL)
             *same = memcmp(m->crew.scratch[0].out, m->other.out,
                            (size_t)(n * rows->cols) * sheaf_dtype_bytes(rows->t->out_dtype)) == 0;
@@ -94,10 +92,8 @@ static sheaf_status *same_result(bool *same, merger *m, sheaf__merge_tensor *fir
     sheaf__merge_rows rows = { .other_copy = &m->crew.other_copy };
     *same = true;
     sheaf_status *st = sheaf__merge_norms(&m->crew, other);
-    if (st == NULL)
-        st = sheaf__merge_norms(&m->crew, first);
-    if (st == NULL)
-        st = sheaf__merge_rows_init(&rows, p->base, m->crew.rows.mode, m->crew.rows.cpu);
+    TRY(st, sheaf__merge_norms(&m->crew, first));
+    TRY(st, sheaf__merge_rows_init(&rows, p->base, m->crew.rows.mode, m->crew.rows.cpu));
     m->crew.rows.t = first;
     rows.t = other;
     for (int64_t col = 0; col < first->cols && *same && st == NULL; col += first->panel)
@@ -162,8 +158,7 @@ static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
         st = edit(&json, set_dtype, o->dtype);
     if (st == NULL && json != NULL && m->plan.resized > 0)
         st = edit(&json, set_vocab, &m->plan);
-    if (st == NULL)
-        st = sheaf__merge_output_begin(&m->output, &m->plan, json, o);
+    TRY(st, sheaf__merge_output_begin(&m->output, &m->plan, json, o));
     free(json);
     return st;
 }
@@ -204,8 +199,7 @@ static void copy_task(void *context, int64_t index, int worker)
             const int64_t h = j->row + j->rows - row < high ? j->row + j->rows - row : high;
             const int64_t w = cols - col < wide ? cols - col : wide;
             st = base->read(base, t->base->name, row, h, col, w, buffer);
-            if (st == NULL)
-                st = sheaf__merge_put(&m->output, j->tensor, row, h, col, w, buffer);
+            TRY(st, sheaf__merge_put(&m->output, j->tensor, row, h, col, w, buffer));
         }
     if (st != NULL)
         sheaf__stream_keep(failure, st, index);
@@ -268,10 +262,8 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     sheaf__merge_scratch *s = &m->crew.scratch[worker];
     sheaf__lora_change change;
     sheaf_status *st = sheaf__merge_stopped(&m->crew);
-    if (st == NULL)
-        st = sheaf__merge_tile(&change, s, &m->crew.rows, row0, rows);
-    if (st == NULL)
-        st = write_tile(m, s, row0, rows);
+    TRY(st, sheaf__merge_tile(&change, s, &m->crew.rows, row0, rows));
+    TRY(st, write_tile(m, s, row0, rows));
     if (st != NULL)
         return st;
     sheaf__lora_change *sum = &m->change[index];
@@ -331,8 +323,7 @@ static sheaf_status *one_tensor(merger *m)
     memset(m->change, 0, (size_t)chunks * sizeof *m->change);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(&m->crew.rows, col);
-        if (st == NULL)
-            st = sheaf__stream_rows(m->crew.pool, t->rows, t->chunk, one_chunk, m);
+        TRY(st, sheaf__stream_rows(m->crew.pool, t->rows, t->chunk, one_chunk, m));
     }
     sheaf__merge_outcome *o = &m->outcome[m->at];
     for (int64_t i = 0; i < chunks && st == NULL; i++) {
@@ -377,10 +368,8 @@ static sheaf_status *check_output(merger *m, const char *dst)
     sheaf__doing_item(sheaf__process_doing(), NULL);
     sheaf__doing_phase(sheaf__process_doing(), "checking");
     sheaf_status *st = sheaf__merge_output_open(&written, &m->output);
-    if (st == NULL)
-        st = sheaf__merge_check_rows(&m->crew, &m->plan, written, m->report);
-    if (st == NULL)
-        st = sheaf__merge_check_products(&m->crew, &m->plan, written, m->report);
+    TRY(st, sheaf__merge_check_rows(&m->crew, &m->plan, written, m->report));
+    TRY(st, sheaf__merge_check_products(&m->crew, &m->plan, written, m->report));
     if (written != NULL)
         written->close(written);
     sheaf__doing_item(sheaf__process_doing(), NULL);
@@ -393,12 +382,9 @@ static sheaf_status *finish_together(merger *m, const char *dst)
 {
     sheaf__doing_phase(sheaf__process_doing(), "finishing");
     sheaf_status *st = sheaf__merge_output_finish(&m->output);
-    if (st == NULL)
-        st = sheaf__merge_output_sync(&m->output);
-    if (st == NULL)
-        st = check_output(m, dst);
-    if (st == NULL)
-        st = sheaf__merge_stopped(&m->crew);
+    TRY(st, sheaf__merge_output_sync(&m->output));
+    TRY(st, check_output(m, dst));
+    TRY(st, sheaf__merge_stopped(&m->crew));
     return sheaf__merge_hear_checks(m->report, st);
 }
 
@@ -420,8 +406,7 @@ static sheaf_status *finish(merger *m, const char *dst)
         sheaf_status_free(sync.st);
     else
         st = sync.st;
-    if (st == NULL)
-        st = sheaf__merge_stopped(&m->crew);
+    TRY(st, sheaf__merge_stopped(&m->crew));
     return st != NULL ? st : sheaf__merge_output_commit(&m->output);
 }
 
@@ -469,16 +454,12 @@ static void warn_of_older(const merger *m)
 static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_plan_open(&m->plan, o);
-    if (st == NULL)
-        st = sheaf__merge_crew_init(&m->crew, &m->plan, o);
-    if (st == NULL)
-        st = sheaf__merge_scratch_init(&m->other);
-    if (st == NULL)
-        st = join_if_equal(m);
+    TRY(st, sheaf__merge_crew_init(&m->crew, &m->plan, o));
+    TRY(st, sheaf__merge_scratch_init(&m->other));
+    TRY(st, join_if_equal(m));
     m->report->untied = st == NULL && m->plan.nties > 0;
     warn_of_older(m);
-    if (st == NULL)
-        st = sheaf__merge_plan_finish(&m->plan);
+    TRY(st, sheaf__merge_plan_finish(&m->plan));
     int64_t chunks = 1;
     for (int64_t i = 0; i < m->plan.count && st == NULL; i++) {
         const sheaf__merge_tensor *t = &m->plan.tensor[i];
@@ -523,8 +504,7 @@ static sheaf_status *same_in_all(const merger *m, sheaf_status *st)
         return st;
     for (int i = 0; i < m->plan.nread && m->plan.read != NULL; i++)
         source[i + 1] = m->plan.read[i].source;
-    if (st == NULL)
-        st = describe(&text, &m->plan);
+    TRY(st, describe(&text, &m->plan));
     st = sheaf__same_sources(st, source, SHEAF_MERGE_ADAPTERS + 1, text);
     free(text);
     return st;
@@ -571,8 +551,7 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
     sheaf_status *st = choose_cpu(&with, sheaf_merge_check_base(options));
     if (st == NULL && first)
         st = sheaf__merge_check_dst(options);
-    if (st == NULL)
-        st = merger_open(&m, options);
+    TRY(st, merger_open(&m, options));
     st = same_in_all(&m, st);
     if (st == NULL) {
         tell_order(&m);
@@ -581,8 +560,7 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
     if (options->together)
         st = sheaf__process_agree(st);
     sheaf__doing_phase(sheaf__process_doing(), "merging");
-    if (st == NULL)
-        st = copy_untouched(&m);
+    TRY(st, copy_untouched(&m));
     for (m.at = m.crew.begin; m.at < m.crew.end && st == NULL; m.at++)
         st = one_tensor(&m);
     sheaf__doing_item(sheaf__process_doing(), NULL);
@@ -590,8 +568,7 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
         st = sheaf__merge_hear_outcomes(m.outcome, m.plan.count, &m.done, st);
     if (st == NULL)
         count_all(&m);
-    if (st == NULL)
-        st = finish(&m, options->dst);
+    TRY(st, finish(&m, options->dst));
     if (st == NULL)
         tell_loss(&m);
     merger_close(&m);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "checkpoint/merge/matcher.h"
 #include "lora/names.h"
@@ -65,8 +66,7 @@ sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, c
         length -= m->ndrop;
     }
     sheaf_status *st = sheaf__merge_module(&name, path, length, end);
-    if (st == NULL)
-        st = find(out, m, name);
+    TRY(st, find(out, m, name));
     free(name);
     if (st != NULL || *out != NULL || m->add == NULL)
         return st;

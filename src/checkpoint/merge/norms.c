@@ -5,6 +5,7 @@
 
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"
+#include "base/status.h"
 
 enum {
     GROUP = 16, /* chunks whose sums of columns are held at a time */
@@ -64,8 +65,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     const int64_t cols = m->cols;
     row0 += n->group;
     sheaf_status *st = sheaf__merge_stopped(n->crew);
-    if (st == NULL)
-        st = sheaf__merge_sum(s, m, row0, rows, n->step);
+    TRY(st, sheaf__merge_sum(s, m, row0, rows, n->step));
     if (st != NULL)
         return st;
     if (n->lane != NULL) {
@@ -146,11 +146,9 @@ static sheaf_status *one_step(sheaf__merge_crew *crew, sheaf__merge_tensor *t, i
                                       : make_space(&work, t, s->across);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(&crew->rows, col);
-        if (st == NULL)
-            st = one_panel(&work);
+        TRY(st, one_panel(&work));
     }
-    if (st == NULL)
-        st = read_magnitudes(factor, crew, s, n);
+    TRY(st, read_magnitudes(factor, crew, s, n));
     for (int64_t i = 0; i < n && st == NULL; i++)
         factor[i] /= work.lane != NULL ? norm_as_torch(&work, i) : (float)sqrt(work.squares[i]);
     free(work.lane);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/output.h"
 #include "comm/process.h"
 #include "dialects/hf/hf.h"
@@ -59,8 +60,7 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
     };
     if (o->together)
         st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf_sat_begin(&out->sat, o->dst, &l.source, &how);
+    TRY(st, sheaf_sat_begin(&out->sat, o->dst, &l.source, &how));
     for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */
         out->index[listing_find(&l.source, sheaf_sat_name(out->sat, i)) - l.entry] = i;
     free(l.entry);
@@ -114,8 +114,7 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
     const sheaf_dialect *to = o->to != NULL ? sheaf__dialect_named(o->to) : NULL;
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);
-    if (st == NULL)
-        st = sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how);
+    TRY(st, sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how));
     if (st == NULL && config != NULL)
         st = sheaf__folder_text(out->folder, "config.json", config);
     if (st == NULL && o->base != NULL)

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/output.h"
 #include "checkpoint/merge/tied.h"
 #include "checkpoint/store/own_catalog.h"
@@ -107,8 +107,7 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
             o->events,
             "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
             o->base, o->dst);
-    if (st == NULL)
-        st = sheaf_in(sheaf__merge_find_ties(p, object), "%s", o->base != NULL ? o->base : "base");
+    TRY(st, sheaf_in(sheaf__merge_find_ties(p, object), "%s", o->base != NULL ? o->base : "base"));
     json_decref(object);
     return st;
 }
@@ -165,8 +164,7 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_merge_options 
     const sheaf_finding *stale = st == NULL ? sheaf__catalog_finding(c, "conflict") : NULL;
     if (stale != NULL && stale->severity == SHEAF_WARNING)
         sheaf_warn(o->events, "%s: %s", stale->path, stale->found);
-    if (st == NULL)
-        st = take_config(p, c, o);
+    TRY(st, take_config(p, c, o));
     if (st != NULL) {
         sheaf__catalog_free(c);
         return st;
@@ -180,10 +178,8 @@ static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *
     p->base_borrowed = o->source != NULL;
     p->base = o->source;
     sheaf_status *st = o->source == NULL ? open_files(p, o) : NULL;
-    if (st == NULL)
-        st = list_base(p);
-    if (st == NULL)
-        st = read_config(p, o);
+    TRY(st, list_base(p));
+    TRY(st, read_config(p, o));
     if (st == NULL && p->config != NULL && !p->base_borrowed && !p->checked &&
         p->quantized[0] == '\0')
         st = sheaf_in(check_known(p), "%s", o->base);
@@ -198,17 +194,13 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
     char *path = NULL;
     a->path = dir;
     sheaf_status *st = sheaf_peft_config_path(&path, dir);
-    if (st == NULL)
-        st = sheaf_lora_options_read(&a->options, path, events);
+    TRY(st, sheaf_lora_options_read(&a->options, path, events));
     free(path);
-    if (st == NULL)
-        st = sheaf__open_source(
-            &a->source, dir,
-            &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
-    if (st == NULL)
-        st = sheaf_peft_base_print(a->base_print, dir);
-    if (st == NULL)
-        st = sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir);
+    TRY(st, sheaf__open_source(
+                &a->source, dir,
+                &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
+    TRY(st, sheaf_peft_base_print(a->base_print, dir));
+    TRY(st, sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir));
     return st;
 }
 
@@ -343,8 +335,7 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_merge_options *
     const int n = o->combine == SHEAF_COMBINE_NONE ? p->nread : 1;
     for (int i = 0; i < n && st == NULL; i++) {
         st = sheaf__merge_match(p, &adapter[i], i, o->events);
-        if (st == NULL)
-            st = sheaf__merge_settle_ties(p, &adapter[i], i);
+        TRY(st, sheaf__merge_settle_ties(p, &adapter[i], i));
     }
     return st == NULL ? sheaf__merge_check_tables(p) : st;
 }
@@ -353,10 +344,8 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_opt
 {
     *p = (sheaf__merge_plan){ 0 };
     sheaf_status *st = open_base(p, o);
-    if (st == NULL)
-        st = match_all(p, o);
-    if (st == NULL)
-        st = set_types(p, o->dtype);
+    TRY(st, match_all(p, o));
+    TRY(st, set_types(p, o->dtype));
     if (st != NULL)
         sheaf__merge_plan_close(p);
     return st;
@@ -397,8 +386,7 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
     config.tied = p->tied && p->nties == 0;
     sheaf__merge_tensor *sorted = calloc((size_t)p->count + 1, sizeof *sorted);
     st = sorted == NULL ? sheaf__no_memory(memory_for) : sheaf_schema_new(&schema, &config, 1);
-    if (st == NULL)
-        st = sheaf_hf_specs(&specs, &n, schema, NULL, SHEAF_F32);
+    TRY(st, sheaf_hf_specs(&specs, &n, schema, NULL, SHEAF_F32));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf__merge_tensor *t = sheaf__merge_find(p, specs[i].name);
         if (t != NULL && placed < p->count)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "dialects/common/model_folder.h"
@@ -181,8 +181,7 @@ static sheaf_status *spell(char **out, const spelling *s, const char *name)
         st = sheaf__renames_new(&renames, s->group);
         if (st == NULL && asprintf(out, "%s.%s", s->first, name) < 0)
             st = sheaf__no_memory(name);
-        if (st == NULL)
-            st = sheaf__renames_apply(&memory, renames, *out);
+        TRY(st, sheaf__renames_apply(&memory, renames, *out));
         sheaf__renames_free(renames);
         if (st == NULL && strcmp(memory, name) == 0) {
             free(memory);
@@ -240,8 +239,7 @@ static sheaf_status *same_values(bool *same, sheaf_source *base, const sheaf_sou
     for (int64_t at = 0; at < rows && *same && st == NULL; at += most) {
         const int64_t n = rows - at < most ? rows - at : most;
         st = base->read(base, a->name, at, n, 0, cols, buffer);
-        if (st == NULL)
-            st = base->read(base, b->name, at, n, 0, cols, buffer + n * line);
+        TRY(st, base->read(base, b->name, at, n, 0, cols, buffer + n * line));
         *same = st == NULL && memcmp(buffer, buffer + n * line, (size_t)(n * line)) == 0;
     }
     free(buffer);
@@ -555,8 +553,7 @@ sheaf_status *sheaf__merge_untie(char **out, const char *json, const sheaf__merg
     if (p->ties->keeps_flag)
         return (*out = strdup(json)) != NULL ? NULL : sheaf__no_memory("config.json");
     sheaf_status *st = sheaf_hf_config_set_in(&inner, json, "text_config", flag_key, "false");
-    if (st == NULL)
-        st = sheaf_hf_config_set(out, inner, flag_key, "false");
+    TRY(st, sheaf_hf_config_set(out, inner, flag_key, "false"));
     free(inner);
     return st;
 }

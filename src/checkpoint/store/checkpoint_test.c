@@ -11,6 +11,7 @@
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/store/manifest.h"
 #include "tests/faults/tiny_state.h"
+#include "base/status.h"
 
 static char folder[80];
 
@@ -602,8 +603,7 @@ static sheaf_status *save_progress(void *context, sheaf_comm *comm)
     t.state.progress = context;
     sheaf_status *st =
         sheaf_checkpoints_open(&store, comm, folder, &(sheaf_checkpoints_options){ 0 });
-    if (st == NULL)
-        st = sheaf_checkpoints_save(store, comm, &t.state);
+    TRY(st, sheaf_checkpoints_save(store, comm, &t.state));
     sheaf_checkpoints_close(store);
     return st;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "checkpoint/store/store.h"
 #include "formats/safetensors.h"
@@ -78,8 +79,7 @@ static sheaf_status *plan(examined *e, char **header, size_t *size)
             memcpy(specs[e->count].shape, t->shape, sizeof t->shape);
         e->tensor[e->count++] = t;
     }
-    if (st == NULL)
-        st = sheaf__safetensors_plan(header, size, e->offset, specs, e->count, NULL, 0);
+    TRY(st, sheaf__safetensors_plan(header, size, e->offset, specs, e->count, NULL, 0));
     free(specs);
     return st;
 }
@@ -169,8 +169,7 @@ sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_chec
     size_t size = 0;
     sheaf__manifest_file(e.name, checkpoint->manifest->slices, slice);
     sheaf_status *st = sheaf__path_join(&e.path, checkpoint->dir, e.name);
-    if (st == NULL)
-        st = report(damages, e.name, "", sheaf__file_open_read(&e.fd, &e.size, e.path));
+    TRY(st, report(damages, e.name, "", sheaf__file_open_read(&e.fd, &e.size, e.path)));
     if (st == NULL && e.fd >= 0) {
         e.buffer = malloc(CHUNK);
         st = e.buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", e.path)

@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "checkpoint/store/step.h"
 
@@ -40,8 +41,7 @@ static sheaf_status *find_newest(char **path, const char *out)
     char *dir = NULL, **names = NULL;
     int64_t n = 0, newest = -1, most = -1, step;
     sheaf_status *st = sheaf__path_join(&dir, out, "checkpoints");
-    if (st == NULL)
-        st = sheaf__list_dir(&names, &n, dir);
+    TRY(st, sheaf__list_dir(&names, &n, dir));
     for (int64_t i = 0; st == NULL && i < n; i++)
         if (sheaf__step_of(&step, names[i], false) && step > most) {
             most = step;

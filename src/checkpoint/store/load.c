@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "checkpoint/store/store.h"
 #include "formats/safetensors.h"
@@ -25,8 +26,7 @@ sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, ch
     c->size = size;
     c->dir = strdup(dir);
     sheaf_status *st = c->dir == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dir) : NULL;
-    if (st == NULL)
-        st = sheaf_in(sheaf__manifest_read(&c->manifest, text, size), "%s/manifest.json", dir);
+    TRY(st, sheaf_in(sheaf__manifest_read(&c->manifest, text, size), "%s/manifest.json", dir));
     if (st == NULL)
         *out = c;
     else
@@ -47,8 +47,7 @@ static sheaf_status *check_file(const sheaf_checkpoint *c, int slice)
     int fd = -1;
     int64_t size = 0;
     sheaf_status *st = path_of(&path, c, slice);
-    if (st == NULL)
-        st = sheaf__file_open_read(&fd, &size, path);
+    TRY(st, sheaf__file_open_read(&fd, &size, path));
     if (fd >= 0)
         close(fd);
     if (st == NULL && size != c->manifest->bytes[slice]) {
@@ -65,10 +64,8 @@ sheaf_status *sheaf__checkpoint_open_manifest(sheaf_checkpoint **out, const char
     char *path = NULL, *text = NULL;
     size_t size = 0;
     sheaf_status *st = sheaf__path_join(&path, dir, "manifest.json");
-    if (st == NULL)
-        st = sheaf__file_read_all(&text, &size, path, MAX_MANIFEST);
-    if (st == NULL)
-        st = sheaf__checkpoint_from(out, dir, text, size);
+    TRY(st, sheaf__file_read_all(&text, &size, path, MAX_MANIFEST));
+    TRY(st, sheaf__checkpoint_from(out, dir, text, size));
     free(path);
     return st;
 }
@@ -259,12 +256,10 @@ static sheaf_status *load_file(const sheaf_checkpoint *c, const sheaf_state *sta
             continue;
         if (file == NULL) {
             st = path_of(&path, c, slice);
-            if (st == NULL)
-                st = sheaf__safetensors_open(&file, path);
+            TRY(st, sheaf__safetensors_open(&file, path));
         }
-        if (st == NULL)
-            st = read_part(t->slice[slice == state->slices ? 0 : slice], file,
-                           sheaf__manifest_find(c->manifest, t->name), slice);
+        TRY(st, read_part(t->slice[slice == state->slices ? 0 : slice], file,
+                          sheaf__manifest_find(c->manifest, t->name), slice));
     }
     if (file != NULL)
         sheaf__safetensors_close(file);
@@ -382,8 +377,7 @@ sheaf_status *sheaf__checkpoint_load_collected(sheaf_checkpoint *c, sheaf_comm *
     if (st == NULL && (k.buffer = malloc((size_t)piece)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", c->dir);
     st = sheaf_comm_agree(comm, st);
-    if (st == NULL)
-        st = carry_all(&k);
+    TRY(st, carry_all(&k));
     free(k.buffer);
     free(k.path);
     if (st == NULL)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -116,8 +117,7 @@ static sheaf_status *write_progress(sheaf_text *text, const char *progress)
     json_t *object = NULL;
     char *line = NULL;
     sheaf_status *st = sheaf__json_parse(&object, progress, strlen(progress));
-    if (st == NULL)
-        st = sheaf__json_text(&line, object, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    TRY(st, sheaf__json_text(&line, object, JSON_SORT_KEYS | JSON_ENSURE_ASCII));
     json_decref(object);
     if (st != NULL)
         return sheaf_in(st, "progress");
@@ -354,10 +354,8 @@ static sheaf_status *read_all(sheaf_manifest **out, const json_t *root)
         return bad("'tensors'", "an object");
     sheaf_manifest *m = NULL;
     sheaf_status *st = sheaf__manifest_new(&m, (int)slices, (int64_t)json_object_size(tensors));
-    if (st == NULL)
-        st = read_head(m, root);
-    if (st == NULL)
-        st = read_tensors(m, (int)version, tensors);
+    TRY(st, read_head(m, root));
+    TRY(st, read_tensors(m, (int)version, tensors));
     if (st == NULL)
         *out = m;
     else
@@ -372,8 +370,7 @@ sheaf_status *sheaf__manifest_read(sheaf_manifest **out, const char *text, size_
         return st;
     json_t *root = NULL;
     st = sheaf__json_parse(&root, text, size);
-    if (st == NULL)
-        st = read_all(out, root);
+    TRY(st, read_all(out, root));
     json_decref(root);
     return st;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -78,8 +79,7 @@ static sheaf_status *take_entry(reading *r, int file, const sheaf_manifest_tenso
     sheaf_kind kind;
     sheaf_logical *to = NULL;
     sheaf_status *st = logical_name(&name, &kind, t->name, r->raw);
-    if (st == NULL)
-        st = sheaf__catalog_tensor(&to, r->c, name, t->dtype, t->ndim, t->shape);
+    TRY(st, sheaf__catalog_tensor(&to, r->c, name, t->dtype, t->ndim, t->shape));
     free(name);
     if (st != NULL)
         return st;
@@ -94,8 +94,7 @@ static sheaf_status *take_entry(reading *r, int file, const sheaf_manifest_tenso
         st = sheaf_cut_rows(&range, &t->cut, part, slice);
         piece.begin[t->cut.axis] = range.begin;
         piece.size[t->cut.axis] = range.end - range.begin;
-        if (st == NULL)
-            st = sheaf__catalog_piece(r->c, to, &piece);
+        TRY(st, sheaf__catalog_piece(r->c, to, &piece));
         piece.offset += (range.end - range.begin) * piece.stride[t->cut.axis] * bytes;
     }
     return st;
@@ -209,8 +208,7 @@ static sheaf_status *note_manifest(sheaf_catalog *c, const char *dir)
     int number;
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, "manifest.json");
-    if (st == NULL)
-        st = sheaf__catalog_file(&number, c, path, NULL);
+    TRY(st, sheaf__catalog_file(&number, c, path, NULL));
     free(path);
     return st;
 }
@@ -246,10 +244,8 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
 sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw)
 {
     sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_own, dir);
-    if (st == NULL)
-        st = read_folder(*out, dir, raw);
-    if (st == NULL)
-        st = sheaf__catalog_check(*out);
+    TRY(st, read_folder(*out, dir, raw));
+    TRY(st, sheaf__catalog_check(*out));
     if (st != NULL) {
         sheaf__catalog_free(*out);
         *out = NULL;
@@ -270,10 +266,9 @@ static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
         if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
             continue;
         st = sheaf__path_join(&inner, dir, names[i]);
-        if (st == NULL)
-            st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints",
-                                     "a save that was never finished",
-                                     "the next sheaf train --resume removes it");
+        TRY(st, sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints",
+                                    "a save that was never finished",
+                                    "the next sheaf train --resume removes it"));
         free(inner);
     }
     sheaf__names_free(names, n);
@@ -288,8 +283,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
     sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
     if (st == NULL && !writing)
         st = note_unfinished(c, dir);
-    if (st == NULL)
-        st = sheaf__step_newest(&newest, &c->held, path);
+    TRY(st, sheaf__step_newest(&newest, &c->held, path));
     if (st == NULL && newest == NULL)
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", "a checkpoint",
                                  "none was saved yet", "");
@@ -304,10 +298,9 @@ static sheaf_status *own_read(sheaf_catalog **out, const char *path,
                               const sheaf_dialect_hints *hints)
 {
     sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_own, path);
-    if (st == NULL)
-        st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
-                 ? read_folder(*out, path, false)
-                 : read_run(*out, path);
+    TRY(st, is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
+                ? read_folder(*out, path, false)
+                : read_run(*out, path));
     if (st == NULL && hints->config != NULL)
         st = sheaf__catalog_take_config(*out, hints->config);
     bool model = false;

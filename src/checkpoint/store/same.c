@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "checkpoint/store/look.h"
 #include "comm/doing.h"
 #include "comm/process.h"
@@ -65,8 +65,7 @@ sheaf_status *sheaf__same_sources(sheaf_status *st, sheaf_source *const *source,
     sheaf__hasher_free(hasher);
     sheaf__doing_item(sheaf__process_doing(), NULL);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__process_gather(hash, sizeof *hash);
+    TRY(st, sheaf__process_gather(hash, sizeof *hash));
     if (st == NULL && strcmp(hash[0], hash[me]) != 0)
         st = differs(hash[0], hash[me]);
     return sheaf__process_agree(st);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/output.h"
@@ -142,12 +143,9 @@ static sheaf_status *prepare(saver *s)
                           s->state->step);
     for (int64_t i = 0; i < s->state->count && st == NULL; i++)
         st = check_tensor(s, &s->state->tensor[i]);
-    if (st == NULL)
-        st = sort_names(s);
-    if (st == NULL)
-        st = draft(s);
-    if (st == NULL)
-        st = sheaf__store_path(&s->path, s->store, s->state->step);
+    TRY(st, sort_names(s));
+    TRY(st, draft(s));
+    TRY(st, sheaf__store_path(&s->path, s->store, s->state->step));
     return st;
 }
 
@@ -177,8 +175,7 @@ static sheaf_status *compare_identities(saver *s)
     st = sheaf_comm_agree(s->comm, st);
     for (int r = 0; r < ranks && st == NULL; r++)
         size[r] = sizeof *all;
-    if (st == NULL)
-        st = sheaf_comm_gather(s->comm, all, size);
+    TRY(st, sheaf_comm_gather(s->comm, all, size));
     for (int r = 1; r < ranks && st == NULL; r++)
         if (!sheaf__digest_equal(all[0].layout, all[r].layout))
             st = sheaf_fail(SHEAF_E_LAYOUT,
@@ -285,8 +282,7 @@ static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, sa
         specs[n] = (sheaf_safetensors_spec){ .name = t->name, .dtype = SHEAF_F32, .ndim = t->ndim };
         sheaf__manifest_box(specs[n++].shape, t, slice);
     }
-    if (st == NULL)
-        st = sheaf__safetensors_begin(file, *path, specs, n, NULL, 0, s->store->options.faults);
+    TRY(st, sheaf__safetensors_begin(file, *path, specs, n, NULL, 0, s->store->options.faults));
     free(specs);
     return st;
 }
@@ -299,8 +295,7 @@ static sheaf_status *finish_file(saver *s, sheaf_safetensors_writer *file, const
         st = sheaf__safetensors_finish(file);
     else
         sheaf__safetensors_abandon(file);
-    if (st == NULL)
-        st = sheaf__file_open_read(&fd, &s->manifest->bytes[slice], path);
+    TRY(st, sheaf__file_open_read(&fd, &s->manifest->bytes[slice], path));
     if (fd >= 0)
         close(fd);
     return st;
@@ -312,8 +307,7 @@ static sheaf_status *write_file(saver *s, int slice)
     char *path = NULL;
     sheaf_safetensors_writer *file = NULL;
     sheaf_status *st = begin_file(&file, &path, s, slice);
-    if (st == NULL)
-        st = finish_file(s, file, path, slice, write_parts(s, file, slice));
+    TRY(st, finish_file(s, file, path, slice, write_parts(s, file, slice)));
     free(path);
     return st;
 }
@@ -512,10 +506,8 @@ static sheaf_status *commit(saver *s)
     size_t size = 0;
     bool equal = false;
     sheaf_status *st = collect(s);
-    if (st == NULL)
-        st = sheaf__manifest_write(&text, &size, s->manifest);
-    if (st == NULL)
-        st = meet_existing(&equal, s, text, size);
+    TRY(st, sheaf__manifest_write(&text, &size, s->manifest));
+    TRY(st, meet_existing(&equal, s, text, size));
     if (st == NULL && !equal)
         st = sheaf__output_write(s->output, "manifest.json", text, size);
     if (st == NULL && !equal) {
@@ -533,16 +525,11 @@ sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
     saver s = { .store = store, .comm = comm, .state = state };
     const bool first = sheaf_comm_rank(comm) == 0;
     sheaf_status *st = sheaf_comm_agree(comm, prepare(&s));
-    if (st == NULL)
-        st = sheaf_comm_agree(comm, compare_identities(&s));
-    if (st == NULL)
-        st = begin(&s);
-    if (st == NULL)
-        st = sheaf_comm_agree(comm, write_files(&s));
-    if (st == NULL)
-        st = gather(&s);
-    if (st == NULL)
-        st = sheaf_comm_agree(comm, first ? commit(&s) : NULL);
+    TRY(st, sheaf_comm_agree(comm, compare_identities(&s)));
+    TRY(st, begin(&s));
+    TRY(st, sheaf_comm_agree(comm, write_files(&s)));
+    TRY(st, gather(&s));
+    TRY(st, sheaf_comm_agree(comm, first ? commit(&s) : NULL));
     sheaf__output_abandon(s.output); /* NULL once committed and on other ranks */
     if (st == NULL && first) {
         sheaf_note(store->options.events, "saved %s", s.path);

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "checkpoint/store/hold.h"
 #include "checkpoint/store/step.h"
@@ -132,12 +133,9 @@ static sheaf_status *make_folder(const char *dir, const char *out_dir, sheaf_fau
 {
     char *parent = NULL;
     sheaf_status *st = sheaf__make_dirs(dir, faults);
-    if (st == NULL)
-        st = sheaf__path_parent(&parent, out_dir);
-    if (st == NULL)
-        st = sheaf__dir_sync(parent, faults);
-    if (st == NULL)
-        st = sheaf__dir_sync(out_dir, faults);
+    TRY(st, sheaf__path_parent(&parent, out_dir));
+    TRY(st, sheaf__dir_sync(parent, faults));
+    TRY(st, sheaf__dir_sync(out_dir, faults));
     free(parent);
     return st;
 }
@@ -147,10 +145,8 @@ sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf
     char *dir = NULL;
     *lock = -1;
     sheaf_status *st = sheaf__path_join(&dir, out_dir, "checkpoints");
-    if (st == NULL)
-        st = make_folder(dir, out_dir, NULL);
-    if (st == NULL)
-        st = take_lock(lock, dir, events);
+    TRY(st, make_folder(dir, out_dir, NULL));
+    TRY(st, take_lock(lock, dir, events));
     free(dir);
     if (st != NULL && *lock >= 0) {
         close(*lock);
@@ -186,8 +182,7 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
         st = make_folder(store->dir, out_dir, options->faults);
         if (st == NULL && !options->locked)
             st = take_lock(&store->lock, store->dir, options->events);
-        if (st == NULL)
-            st = remove_unfinished(store);
+        TRY(st, remove_unfinished(store));
     }
     st = sheaf_comm_agree(comm, st);
     if (st == NULL)
@@ -292,10 +287,8 @@ static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, sheaf_check
         memcpy(text, mine->text, sizes[1]);
     }
     st = sheaf_comm_agree(comm, st);
-    if (st == NULL)
-        st = sheaf_comm_broadcast(comm, path, sizes[0], 0);
-    if (st == NULL)
-        st = sheaf_comm_broadcast(comm, text, sizes[1], 0);
+    TRY(st, sheaf_comm_broadcast(comm, path, sizes[0], 0));
+    TRY(st, sheaf_comm_broadcast(comm, text, sizes[1], 0));
     if (st == NULL && mine == NULL) {
         st = sheaf__checkpoint_from(out, path, text, sizes[1]);
         text = NULL;
@@ -311,8 +304,7 @@ static sheaf_status *choose(sheaf_checkpoint **out, const sheaf_checkpoints *sto
     sheaf_checkpoint *mine = NULL, *theirs = NULL;
     const bool chooses = sheaf_comm_rank(comm) == 0;
     sheaf_status *st = sheaf_comm_agree(comm, chooses ? find_latest(&mine, store, below) : NULL);
-    if (st == NULL)
-        st = share(&theirs, comm, mine);
+    TRY(st, share(&theirs, comm, mine));
     if (st != NULL) {
         sheaf_checkpoint_close(mine);
         sheaf_checkpoint_close(theirs);

@@ -7,7 +7,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
 #include "schema/config_text.h"
@@ -106,8 +106,7 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
     for (int64_t row = 0; row < rows && st == NULL; row += chunk) {
         const int64_t n = rows - row < chunk ? rows - row : chunk;
         st = d->a.source->read(d->a.source, item->a->name, row, n, 0, cols, d->x);
-        if (st == NULL)
-            st = d->b.source->read(d->b.source, item->b->name, row, n, 0, cols, d->y);
+        TRY(st, d->b.source->read(d->b.source, item->b->name, row, n, 0, cols, d->y));
         if (st == NULL &&
             (item->a->dtype != item->b->dtype || memcmp(d->x, d->y, (size_t)(n * cols) * p) != 0))
             compare_elements(item, d, row * cols, n * cols);
@@ -354,8 +353,7 @@ static void drop_spellings(json_t *x, json_t *y, const sheaf_look *a, const shea
     static const char *const dtype[] = { "dtype", "torch_dtype" };
     sheaf_config p = { 0 }, q = { 0 };
     sheaf_status *st = sheaf_config_read(&p, a->config);
-    if (st == NULL)
-        st = sheaf_config_read(&q, b->config);
+    TRY(st, sheaf_config_read(&q, b->config));
     const bool read = st == NULL;
     bool same_rope = false;
     if (read)
@@ -382,24 +380,18 @@ static sheaf_status *compare_configs(differ *d)
                    *q = sheaf_checkpoint_progress(d->b.checkpoint);
         st = compare_numbers(d, "slices", sheaf_checkpoint_slices(d->a.checkpoint),
                              sheaf_checkpoint_slices(d->b.checkpoint));
-        if (st == NULL)
-            st = compare_numbers(d, "step", sheaf_checkpoint_step(d->a.checkpoint),
-                                 sheaf_checkpoint_step(d->b.checkpoint));
-        if (st == NULL)
-            st = compare_numbers(d, "contract", sheaf_checkpoint_contract(d->a.checkpoint),
-                                 sheaf_checkpoint_contract(d->b.checkpoint));
-        if (st == NULL)
-            st = sheaf__json_parse(&x, p, strlen(p));
-        if (st == NULL)
-            st = sheaf__json_parse(&y, q, strlen(q));
+        TRY(st, compare_numbers(d, "step", sheaf_checkpoint_step(d->a.checkpoint),
+                                sheaf_checkpoint_step(d->b.checkpoint)));
+        TRY(st, compare_numbers(d, "contract", sheaf_checkpoint_contract(d->a.checkpoint),
+                                sheaf_checkpoint_contract(d->b.checkpoint)));
+        TRY(st, sheaf__json_parse(&x, p, strlen(p)));
+        TRY(st, sheaf__json_parse(&y, q, strlen(q)));
     } else if (d->a.config != NULL && d->b.config != NULL && configs_alike(&d->a, &d->b)) {
         st = sheaf__json_load(&x, d->a.config);
-        if (st == NULL)
-            st = sheaf__json_load(&y, d->b.config);
+        TRY(st, sheaf__json_load(&y, d->b.config));
         if (st == NULL && json_is_object(x) && json_is_object(y)) {
             st = drop_division(x);
-            if (st == NULL)
-                st = drop_division(y);
+            TRY(st, drop_division(y));
             drop_override(x, y);
             if (st == NULL && d->a.kind == SHEAF_LOOK_MODEL && d->b.kind == SHEAF_LOOK_MODEL)
                 drop_spellings(x, y, &d->a, &d->b);
@@ -428,18 +420,13 @@ sheaf_status *sheaf_diff(sheaf_diff_report *report, const char *a, const char *b
     differ d = { .report = report, .found = found, .context = context };
     *report = (sheaf_diff_report){ .same = true };
     sheaf_status *st = sheaf__look_open_all(&d.a, a);
-    if (st == NULL)
-        st = sheaf__look_open_all(&d.b, b);
-    if (st == NULL)
-        st = refuse_run(&d.a, a);
-    if (st == NULL)
-        st = refuse_run(&d.b, b);
+    TRY(st, sheaf__look_open_all(&d.b, b));
+    TRY(st, refuse_run(&d.a, a));
+    TRY(st, refuse_run(&d.b, b));
     if (st == NULL)
         look_for_moments(&d);
-    if (st == NULL)
-        st = compare_all(&d);
-    if (st == NULL)
-        st = compare_configs(&d);
+    TRY(st, compare_all(&d));
+    TRY(st, compare_configs(&d));
     sheaf_look_close(&d.a);
     sheaf_look_close(&d.b);
     free(d.x);

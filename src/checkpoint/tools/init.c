@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
@@ -68,8 +69,7 @@ static sheaf_status *read_spec(char **json, const char *spec)
         st = (path = strdup(spec)) != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s", spec);
     else
         return unknown_spec(spec);
-    if (st == NULL)
-        st = sheaf__file_read_all(json, &size, path, 1 << 24);
+    TRY(st, sheaf__file_read_all(json, &size, path, 1 << 24));
     free(path);
     return st;
 }
@@ -147,8 +147,7 @@ static sheaf_status *write_generation(maker *m)
     sheaf__text_add(&text, "  \"_from_model_config\": true\n}\n");
     char *written = NULL;
     sheaf_status *st = sheaf__text_take(&written, &text);
-    if (st == NULL)
-        st = sheaf__folder_text(m->folder, "generation_config.json", written);
+    TRY(st, sheaf__folder_text(m->folder, "generation_config.json", written));
     free(written);
     return st;
 }
@@ -157,32 +156,22 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
 {
     char *json = NULL, *whole = NULL, *with_dtype = NULL;
     sheaf_status *st = sheaf__output_check(o->dst);
-    if (st == NULL)
-        st = read_spec(&json, o->spec);
-    if (st == NULL)
-        st = sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec);
+    TRY(st, read_spec(&json, o->spec));
+    TRY(st, sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec));
     m->dtype = o->dtype != NULL ? *o->dtype : m->config.dtype;
     if (st == NULL && m->dtype != SHEAF_F32 && m->dtype != SHEAF_BF16 && m->dtype != SHEAF_F16)
         st = sheaf_expected(
             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: dtype %s", o->spec, sheaf_dtype_name(m->dtype)),
             "float32, bfloat16 or float16");
-    if (st == NULL)
-        st = sheaf_schema_new(&m->schema, &m->config, 1);
-    if (st == NULL)
-        st = sheaf_hf_specs(&m->specs, &m->count, m->schema, NULL, m->dtype);
-    if (st == NULL)
-        st = sheaf_hf_config_whole(&whole, json, &m->config, false);
-    if (st == NULL)
-        st = sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype);
-    if (st == NULL)
-        st = make_buffers(m);
-    if (st == NULL)
-        st = sheaf__output_sweep(o->dst, o->events, o->faults);
-    if (st == NULL)
-        st = sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count,
-                            &(sheaf_folder_options){ .faults = o->faults });
-    if (st == NULL)
-        st = write_generation(m);
+    TRY(st, sheaf_schema_new(&m->schema, &m->config, 1));
+    TRY(st, sheaf_hf_specs(&m->specs, &m->count, m->schema, NULL, m->dtype));
+    TRY(st, sheaf_hf_config_whole(&whole, json, &m->config, false));
+    TRY(st, sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype));
+    TRY(st, make_buffers(m));
+    TRY(st, sheaf__output_sweep(o->dst, o->events, o->faults));
+    TRY(st, sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count,
+                           &(sheaf_folder_options){ .faults = o->faults }));
+    TRY(st, write_generation(m));
     free(json);
     free(whole);
     free(with_dtype);

@@ -10,7 +10,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/store.h"
@@ -228,8 +228,7 @@ static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
     const size_t bytes = (size_t)t->count * sheaf_dtype_bytes(p->dtype);
     int fd;
     sheaf_status *st = sheaf__catalog_open(&fd, file);
-    if (st == NULL)
-        st = sheaf__file_read_at(fd, buffer, bytes, t->offset, file->path);
+    TRY(st, sheaf__file_read_at(fd, buffer, bytes, t->offset, file->path));
     st = sheaf__catalog_done(fd, file, st);
     if (st == NULL) {
         count_special(&v->seen[t->tensor], buffer, bytes, p->dtype);
@@ -266,8 +265,7 @@ static sheaf_status *check_file(verifier *v, const task *t)
     const char *path = v->c->file[t->file].path;
     sheaf_status *st = t->kind == CHECK_ZIP ? sheaf__torch_open_at(&file, path, t->begin, t->count)
                                             : sheaf__torch_open(&file, path);
-    if (st == NULL)
-        st = sheaf__torch_check_data(file);
+    TRY(st, sheaf__torch_check_data(file));
     sheaf__torch_close(file);
     return st;
 }
@@ -450,18 +448,15 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
                         : options->threads > MOST_THREADS ? MOST_THREADS
                                                           : options->threads;
     sheaf_status *st = make_counts(&v);
-    if (st == NULL)
-        st = list_all(&v);
+    TRY(st, list_all(&v));
     if (st == NULL && v.ntasks > 0)
         st = run_all(&v, threads);
     if (st == NULL && stopped(&v))
         st = sheaf_fail(SHEAF_E_STOPPED, "%s: stopped before all was read", c->root);
     if (st == NULL && !c->copies_contradict)
         st = sheaf__catalog_compare(c);
-    if (st == NULL)
-        st = tell_special(&v);
-    if (st == NULL)
-        st = sheaf__verify_zeros(c, v.zeros, v.first);
+    TRY(st, tell_special(&v));
+    TRY(st, sheaf__verify_zeros(c, v.zeros, v.first));
     report->read = atomic_load(&v.done);
     report->full = true;
     release(&v, threads);

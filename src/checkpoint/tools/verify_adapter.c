@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lora/check_file.h"
+#include "base/status.h"
 
 /* A catalog's tensors as a source without values. */
 typedef struct listing {
@@ -54,8 +55,7 @@ static sheaf_status *run(check *of, sheaf_catalog *c, const sheaf_lora_options *
 {
     listing l = { .source = { .find = find, .count = count, .entry = entry }, .catalog = c };
     sheaf_status *st = sheaf__catalog_sort(c);
-    if (st == NULL)
-        st = of(options, &l.source, tell, c);
+    TRY(st, of(options, &l.source, tell, c));
     return st != NULL && sheaf_status_code(st) == SHEAF_E_ARG /* an expression that is none */
                ? sheaf__catalog_defect(c, c->config_path, st)
                : st;
@@ -82,8 +82,7 @@ sheaf_status *sheaf__verify_adapter(sheaf_catalog *c)
         st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", c->config_path, "",
                                   "keys of an adapter's config", "",
                                   "keys that sheaf does not know: %s", options.unknown_keys);
-    if (st == NULL)
-        st = run(sheaf_lora_check_parts, c, &options);
+    TRY(st, run(sheaf_lora_check_parts, c, &options));
     sheaf_lora_options_release(&options);
     return st;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
 #include "catalog/private.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "infer/batch_images.h"
 #include "cli/lib/shared.h"
@@ -381,17 +382,14 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     r->images = images.images;
     r->image_rows = images.images * sheaf__image_positions(w->config);
     r->expert_rows = images.image_rows;
-    if (st == NULL)
-        st = find_context(r);
+    TRY(st, find_context(r));
     if (st == NULL && w->max_length > 0 && r->context - r->begin >= w->max_length)
         st =
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
                                        "fewer positions than --max-length %" PRId64, w->max_length),
                         "%" PRId64, r->context - r->begin);
-    if (st == NULL)
-        st = expected_text(&about.expected, &laid_out, r, w);
-    if (st == NULL)
-        st = copy_context(&prompt, &about.block, r, w->config, data, row);
+    TRY(st, expected_text(&about.expected, &laid_out, r, w));
+    TRY(st, copy_context(&prompt, &about.block, r, w->config, data, row));
     prompt.laid_out = laid_out;
     if (st == NULL)
         return sheaf__prompts_put(out, &prompt, &about);

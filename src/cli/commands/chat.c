@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "base/status.h"
 #include "base/file.h"
 #include "base/print.h"
 #include "base/text.h"
@@ -74,8 +75,7 @@ static sheaf_status *listen_to_signals(void)
         action.sa_handler = handled[i] == SIGPIPE || others ? SIG_IGN : on_interrupt;
         sigemptyset(&action.sa_mask);
         if (sigaction(handled[i], &action, NULL) != 0)
-            return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
-                               strerror(errno));
+            return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), errno);
     }
     return NULL;
 }
@@ -538,16 +538,14 @@ static sheaf_status *run(session *t, const cli_option *table)
     t->in.buffer = malloc(SHEAF__TEXT_MAX + 1);
     if (st == NULL && t->in.buffer == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a line");
-    if (st == NULL)
-        st = ask_asking(&t->how, t->cli, table, &s->ask, t->model, true);
+    TRY(st, ask_asking(&t->how, t->cli, table, &s->ask, t->model, true));
     if (st == NULL)
         t->how.wording = sheaf__chat_wording(t->chat);
     st = sheaf__together_ask(st, t->model, &none, &t->how);
     if (st == NULL && !sheaf__wording_remembers(sheaf__chat_wording(t->chat)))
         sheaf_note(&t->cli->events, "template %s: every question is asked alone",
                    sheaf__wording_template(sheaf__chat_wording(t->chat)));
-    if (st == NULL)
-        st = sheaf__process_agree(sheaf_model_load(t->model));
+    TRY(st, sheaf__process_agree(sheaf_model_load(t->model)));
     if (st == NULL && t->terminal)
         sheaf__print(t->cli->err, "%s: /help lists what can be said besides questions\n",
                      sheaf_family_name(config->family));
@@ -587,18 +585,16 @@ int cmd_chat(cli *cli, int argc, char **argv)
     if (st == NULL && s.ask.max_length < 2)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"),
                             "2 or more: it bounds what a conversation may need");
-    if (st == NULL)
-        st = cli_processes_begin(&s.processes, cli,
-                                 &(cli_processes_how){ .table = table,
-                                                       .argc = argc,
-                                                       .argv = argv,
-                                                       .ranks = s.model.tp,
-                                                       .place = s.model.place,
-                                                       .talks = true });
+    TRY(st, cli_processes_begin(&s.processes, cli,
+                                &(cli_processes_how){ .table = table,
+                                                      .argc = argc,
+                                                      .argv = argv,
+                                                      .ranks = s.model.tp,
+                                                      .place = s.model.place,
+                                                      .talks = true }));
     if (st == NULL && sheaf__process_count() > 1) /* before a large model is loaded */
         st = listen_to_signals();
-    if (st == NULL)
-        st = ask_open(&t.model, cli, &s.model, &s.ask, s.ask.max_length);
+    TRY(st, ask_open(&t.model, cli, &s.model, &s.ask, s.ask.max_length));
     st = sheaf__process_agree(st);
     if (st == NULL) {
         t.model->transport = s.processes.transport;

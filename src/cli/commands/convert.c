@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "base/print.h"
 #include "commands.h"
@@ -99,13 +100,11 @@ int cmd_convert(cli *cli, int argc, char **argv)
     const char **also = NULL;
     cli_processes_table(options, &processes);
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    if (st == NULL)
-        st = cli_processes_begin(
-            &processes, cli, &(cli_processes_how){ .table = options, .argc = argc, .argv = argv });
-    if (st == NULL)
-        st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
-    if (st == NULL)
-        st = cli_signals_stop(&how.stop);
+    TRY(st,
+        cli_processes_begin(&processes, cli,
+                            &(cli_processes_how){ .table = options, .argc = argc, .argv = argv }));
+    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
+    TRY(st, cli_signals_stop(&how.stop));
     if (st == NULL && (also = calloc((size_t)paths.count, sizeof *also)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "convert");
     const double begin = sheaf__seconds();

@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "library/generation_config.h"
 #include "library/judge.h"
+#include "base/status.h"
 #include "base/output.h"
 #include "base/print.h"
 #include "cli/lib/processes.h"
@@ -87,9 +88,8 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
     st = sheaf__process_agree(st);
     if (st == NULL && first)
         cli_signals_unfinished(w->partial);
-    if (st == NULL)
-        st = sheaf__joined_begin(&w->writer, w->partial, sheaf__is_first_of_group(model->context),
-                                 &spec, 1, NULL, 0, NULL);
+    TRY(st, sheaf__joined_begin(&w->writer, w->partial, sheaf__is_first_of_group(model->context),
+                                &spec, 1, NULL, 0, NULL));
     w->begun = st == NULL;
     return st;
 }
@@ -114,8 +114,7 @@ static sheaf_status *finish_logits(work *w, sheaf_status *st)
     w->writer = NULL;
     if (st == NULL && sheaf__process_first()) {
         st = check_logits(w); /* nothing is replaced, whatever came there meanwhile */
-        if (st == NULL)
-            st = sheaf__rename_new(w->partial, w->save_logits, NULL);
+        TRY(st, sheaf__rename_new(w->partial, w->save_logits, NULL));
         if (st != NULL)
             unlink(w->partial);
     }
@@ -330,9 +329,8 @@ static sheaf_status *ready(void *self)
     sheaf_status *st = read_answers(w);
     if (st == NULL) /* rows that are too long were refused, or asked for */
         st = ask_reach(&j->opened.config, &w->prompts, w->max_new, INT64_MAX, j->events);
-    if (st == NULL)
-        st = ask_fits(&layout, &j->opened, w->prompts.prompt, w->prompts.count, j->micro_batch,
-                      w->max_new);
+    TRY(st, ask_fits(&layout, &j->opened, w->prompts.prompt, w->prompts.count, j->micro_batch,
+                     w->max_new));
     const int64_t asked = st == NULL ? ask_positions(&w->prompts, w->max_new) : 0;
     j->positions = asked > j->positions ? asked : j->positions;
     return st;
@@ -435,14 +433,13 @@ int cmd_eval(cli *cli, int argc, char **argv)
     };
     cli_processes_table(table, &w.processes);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    if (st == NULL)
-        st = cli_processes_begin(&w.processes, cli,
-                                 &(cli_processes_how){ .table = table,
-                                                       .argc = argc,
-                                                       .argv = argv,
-                                                       .ranks = j->tp * j->dp,
-                                                       .in_group = j->tp,
-                                                       .place = j->place });
+    TRY(st, cli_processes_begin(&w.processes, cli,
+                                &(cli_processes_how){ .table = table,
+                                                      .argc = argc,
+                                                      .argv = argv,
+                                                      .ranks = j->tp * j->dp,
+                                                      .in_group = j->tp,
+                                                      .place = j->place }));
     if (st == NULL && sheaf__process_first())
         st = check_logits(&w);
     st = sheaf__process_agree(st);
@@ -460,8 +457,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         j->self = &w;
         st = sheaf__process_agree(sheaf__judge_open(j));
     }
-    if (st == NULL)
-        st = run(cli, &w);
+    TRY(st, run(cli, &w));
     sheaf__judge_close(j);
     return cli_processes_report(&w.processes, cli, st);
 }

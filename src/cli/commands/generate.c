@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "ask.h"
@@ -239,8 +240,7 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sh
     sheaf_status *st = sheaf_data_open(
         data, s->data,
         &(sheaf_data_options){ .config = &m->opened.config, .events = w->events, .prompts = true });
-    if (st == NULL)
-        st = sheaf_in(ask_data(prompts, w->wording, *data), "%s", s->data);
+    TRY(st, sheaf_in(ask_data(prompts, w->wording, *data), "%s", s->data));
     a->load = ask_data_load;
     a->self = *data;
     return st;
@@ -250,13 +250,11 @@ static sheaf_status *answer(work *w, sheaf_model *m, sheaf__prompts *prompts, sh
 {
     sheaf_data *data = NULL;
     sheaf_status *st = read_prompts(prompts, &data, a, w, m);
-    if (st == NULL)
-        st = ask_reach(&m->opened.config, prompts, a->max_new, a->max_length, w->events);
+    TRY(st, ask_reach(&m->opened.config, prompts, a->max_new, a->max_length, w->events));
     st = sheaf__together_ask(st, m, prompts, a);
     if (st == NULL && (w->out = calloc((size_t)prompts->count, sizeof *w->out)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", prompts->count);
-    if (st == NULL)
-        st = sheaf__model_answer(w->out, m, prompts->prompt, prompts->count, a);
+    TRY(st, sheaf__model_answer(w->out, m, prompts->prompt, prompts->count, a));
     sheaf_data_close(data);
     return st;
 }
@@ -275,9 +273,8 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
             : sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (monitor != NULL) /* one prompt is no progress */
         m->events = w.events = sheaf_monitor_events(monitor);
-    if (st == NULL)
-        st = ask_asking(&a, cli, table, &s->ask, m,
-                        s->tokens == NULL && (s->data == NULL || !ask_is_tokens(s->data)));
+    TRY(st, ask_asking(&a, cli, table, &s->ask, m,
+                       s->tokens == NULL && (s->data == NULL || !ask_is_tokens(s->data))));
     if (st == NULL) {
         a.batch = s->batch;
         a.events = w.events;
@@ -345,18 +342,15 @@ int cmd_generate(cli *cli, int argc, char **argv)
     const char *tokenizer = "", *version = "", *date = "";
     sheaf_model *m = NULL;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    if (st == NULL)
-        st = check_files(&s);
-    if (st == NULL)
-        st = cli_processes_begin(&s.processes, cli,
-                                 &(cli_processes_how){ .table = table,
-                                                       .argc = argc,
-                                                       .argv = argv,
-                                                       .ranks = s.model.tp * s.model.dp,
-                                                       .in_group = s.model.tp,
-                                                       .place = s.model.place });
-    if (st == NULL)
-        st = ask_open(&m, cli, &s.model, &s.ask, 0);
+    TRY(st, check_files(&s));
+    TRY(st, cli_processes_begin(&s.processes, cli,
+                                &(cli_processes_how){ .table = table,
+                                                      .argc = argc,
+                                                      .argv = argv,
+                                                      .ranks = s.model.tp * s.model.dp,
+                                                      .in_group = s.model.tp,
+                                                      .place = s.model.place }));
+    TRY(st, ask_open(&m, cli, &s.model, &s.ask, 0));
     st = sheaf__process_agree(st);
     if (st == NULL) {
         sheaf_data_note_unused(NULL, s.data, NULL, NULL, s.query,

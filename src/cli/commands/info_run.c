@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/print.h"
@@ -66,8 +67,7 @@ static void tell_saved(info_teller *t, const char *dir, const char *path_of_run)
         char *path = NULL;
         sheaf_checkpoint *c = NULL; /* whatever else lies beside its manifest */
         sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
-        if (st == NULL)
-            st = sheaf_checkpoint_open(&c, path);
+        TRY(st, sheaf_checkpoint_open(&c, path));
         free(path);
         if (st != NULL) {
             info_odd(t, st);

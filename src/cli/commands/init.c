@@ -1,6 +1,7 @@
 /* init.c - `sheaf init`: a new model with seeded random weights. */
 #include <inttypes.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "base/print.h"
 #include "checkpoint/tools/init.h"
@@ -41,8 +42,7 @@ int cmd_init(cli *cli, int argc, char **argv)
     sheaf_init_report report;
     sheaf_dtype as;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    if (st == NULL)
-        st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
     if (st == NULL) {
         as = (sheaf_dtype)dtype;
         how.spec = paths.word[0];
@@ -52,8 +52,7 @@ int cmd_init(cli *cli, int argc, char **argv)
         how.events = sheaf_monitor_events(monitor);
         st = cli_signals_stop(&how.stop);
     }
-    if (st == NULL)
-        st = cli_signals_explain(sheaf_init(&report, &how));
+    TRY(st, cli_signals_explain(sheaf_init(&report, &how)));
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL && cli->json) {
         sheaf_json_writer j = { 0 };

@@ -5,6 +5,7 @@
 
 #include "machine.h"
 #include "ops/matmul/matmul.h"
+#include "base/status.h"
 
 enum { M = 512, N = 1024, K = 1024, TURNS = 8 };
 
@@ -45,15 +46,11 @@ static sheaf_status *measure(double *gflops, const char *isa, sheaf_dtype dtype,
     sheaf__packed w = { .dtype = dtype, .n = N, .k = K };
     void *a = NULL, *b = NULL, *y = NULL;
     sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, isa, 0);
-    if (st == NULL)
-        st = sheaf__device_alloc(&a, device, (size_t)M * K * 4, SHEAF_MEM_INPUTS);
-    if (st == NULL)
-        st = sheaf__device_alloc(&b, device, (size_t)N * K * 4, SHEAF_MEM_INPUTS);
-    if (st == NULL)
-        st = sheaf__device_alloc(&y, device, (size_t)M * N * 4, SHEAF_MEM_INPUTS);
-    if (st == NULL)
-        st = sheaf__device_alloc(&w.ahead, device, sheaf__packed_bytes(dtype, N, K),
-                                 SHEAF_MEM_WEIGHTS);
+    TRY(st, sheaf__device_alloc(&a, device, (size_t)M * K * 4, SHEAF_MEM_INPUTS));
+    TRY(st, sheaf__device_alloc(&b, device, (size_t)N * K * 4, SHEAF_MEM_INPUTS));
+    TRY(st, sheaf__device_alloc(&y, device, (size_t)M * N * 4, SHEAF_MEM_INPUTS));
+    TRY(st,
+        sheaf__device_alloc(&w.ahead, device, sheaf__packed_bytes(dtype, N, K), SHEAF_MEM_WEIGHTS));
     if (st == NULL) {
         fill(a, (int64_t)M * K, dtype);
         fill(b, (int64_t)N * K, dtype);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
@@ -236,15 +237,12 @@ int cmd_merge(cli *cli, int argc, char **argv)
     sheaf_dtype as;
     cli_processes_table(options, &processes);
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    if (st == NULL)
-        st = settle(&how, &w, &paths, weights);
-    if (st == NULL)
-        st = cli_processes_begin(
-            &processes, cli, &(cli_processes_how){ .table = options, .argc = argc, .argv = argv });
-    if (st == NULL)
-        st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
-    if (st == NULL)
-        st = cli_signals_stop(&how.stop);
+    TRY(st, settle(&how, &w, &paths, weights));
+    TRY(st,
+        cli_processes_begin(&processes, cli,
+                            &(cli_processes_how){ .table = options, .argc = argc, .argv = argv }));
+    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
+    TRY(st, cli_signals_stop(&how.stop));
     if (st == NULL) {
         as = (sheaf_dtype)w.dtype;
         how.dtype = w.dtype >= 0 ? &as : NULL;

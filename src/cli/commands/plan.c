@@ -7,6 +7,7 @@
 #include "cli/lib/processes.h"
 #include "models/balance.h"
 #include "library/train_settings.h"
+#include "base/status.h"
 
 const char cmd_plan_usage[] =
     "usage: sheaf plan --model DIR [flags of train]\n"
@@ -93,12 +94,10 @@ static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
         sheaf_note(&cli->events, "--dp %d has no effect with --place: generation has no groups",
                    q->groups);
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
-    if (st == NULL)
-        st = find_slots(q);
-    if (st == NULL)
-        st = q->memory > 0
-                 ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, q->slots, &cli->events)
-                 : sheaf__question_answer(&plan, &q->ask);
+    TRY(st, find_slots(q));
+    TRY(st, q->memory > 0
+                ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, q->slots, &cli->events)
+                : sheaf__question_answer(&plan, &q->ask));
     *fits = q->memory == 0 || q->fit.fits;
     if (st == NULL && q->ask.sets.data != NULL && q->ask.place_text == NULL)
         count_work(q);
@@ -106,8 +105,7 @@ static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
         st = try_speed(q, &cli->events);
     if (st == NULL && q->time.asked && *fits)
         st = find_time(q, cli);
-    if (st == NULL)
-        st = count_first(q, &plan, cli);
+    TRY(st, count_first(q, &plan, cli));
     if (st != NULL)
         return st;
     sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
@@ -178,10 +176,8 @@ static sheaf_status *check_flags(cli_plan *q, bool cluster)
                           : table         ? "--table"
                           : q->memory > 0 ? "--memory"
                                           : "--trial");
-    if (st == NULL)
-        st = check_trial(q);
-    if (st == NULL)
-        st = check_time(q, cluster);
+    TRY(st, check_trial(q));
+    TRY(st, check_time(q, cluster));
     if (st != NULL)
         return st;
     if (q->ask.max_new > 0 && !place)
@@ -290,16 +286,13 @@ int cmd_plan(cli *cli, int argc, char **argv)
         q.groups = q.ask.o.dp;
         q.ask.o.dp = 1;
     }
-    if (st == NULL)
-        st = sheaf__train_settings_check(&cli->settings, table, &q.ask.o);
+    TRY(st, sheaf__train_settings_check(&cli->settings, table, &q.ask.o));
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);
     if (st == NULL && cluster != NULL)
         st = sheaf_cluster_read(&q.cluster, cluster);
-    if (st == NULL)
-        st = check_flags(&q, cluster != NULL);
-    if (st == NULL)
-        st = join(&processes, cli, table, &q, argc, argv);
+    TRY(st, check_flags(&q, cluster != NULL));
+    TRY(st, join(&processes, cli, table, &q, argc, argv));
     if (st == NULL && cluster != NULL)
         st = cli_plan_cluster(&q, cli);
     else if (st == NULL && q.table != CLI_PLAN_NO_TABLE)

@@ -1,6 +1,7 @@
 /* plan_tables.c - `sheaf plan --table` and `--cluster`: see plan_print.h. */
 #include <string.h>
 
+#include "base/status.h"
 #include "base/print.h"
 #include "machine.h"
 #include "plan_print.h"
@@ -180,11 +181,9 @@ sheaf_status *cli_plan_cluster(cli_plan *q, const cli *cli)
     sheaf_cluster_row row[SHEAF_CLUSTER_ROWS];
     int n = 0;
     sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
-    if (st == NULL)
-        st = measure_rate(&q->cluster, q, cli);
+    TRY(st, measure_rate(&q->cluster, q, cli));
     const sheaf__job job = sheaf__question_job(&q->ask);
-    if (st == NULL)
-        st = sheaf_cluster_plan(row, &n, &q->cluster, &job, (size_t)q->ask.data_bytes);
+    TRY(st, sheaf_cluster_plan(row, &n, &q->cluster, &job, (size_t)q->ask.data_bytes));
     if (st == NULL)
         print_rows(cli, q, &q->cluster, row, n);
     return st;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/status.h"
 #include "base/print.h"
 #include "comm/process.h"
 #include "machine.h"
@@ -52,8 +53,7 @@ sheaf_status *cli_time_check(cli_time *t, const sheaf_train_options *o, bool gen
                         "no --time"),
             "--time beside it, or no --%s", alone);
     sheaf_status *st = check_file("--profile", t->profile);
-    if (st == NULL)
-        st = check_file("--save-profile", t->save);
+    TRY(st, check_file("--save-profile", t->save));
     if (st != NULL)
         return st;
     if (t->profile != NULL && t->save != NULL)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/json.h"
 #include "base/print.h"
 #include "commands.h"
@@ -88,10 +89,8 @@ static sheaf_status *render(rendering *r, const char *line, size_t size)
     sheaf__messages c = { 0 };
     sheaf__rendered text = { 0 };
     sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
-    if (st == NULL)
-        st = sheaf__messages_read(&c, record);
-    if (st == NULL)
-        st = sheaf__chat_render(&text, r->template, c.message, c.count, &r->options);
+    TRY(st, sheaf__messages_read(&c, record));
+    TRY(st, sheaf__chat_render(&text, r->template, c.message, c.count, &r->options));
     if (st == NULL) {
         r->left_out += text.left_out > 0;
         st = print_record(r, &text);
@@ -122,8 +121,7 @@ static sheaf_status *render_all(rendering *r, const char *path, const char *name
             sheaf__complain(&complaints, sheaf_in(bad, "%s %" PRId64, items.unit, items.place));
     }
     sheaf__json_items_close(&items);
-    if (st == NULL)
-        st = sheaf__complaints_verdict(&complaints, name, records);
+    TRY(st, sheaf__complaints_verdict(&complaints, name, records));
     sheaf__complaints_release(&complaints);
     return st;
 }
@@ -138,7 +136,7 @@ static sheaf_status *take_input(FILE **file, char path[32])
     for (size_t n; good && (n = fread(block, 1, sizeof block, stdin)) > 0;)
         good = fwrite(block, 1, n, *file) == n;
     if (!good || ferror(stdin) || fflush(*file) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_IO, "standard input"), "%s", strerror(errno));
+        return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "standard input"), errno);
     snprintf(path, 32, "/proc/self/fd/%d", fileno(*file));
     return NULL;
 }
@@ -193,22 +191,17 @@ int cmd_render(cli *cli, int argc, char **argv)
     char unnamed[32];
     sheaf__stored_chat stored = { 0 };
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    if (st == NULL)
-        st = sheaf__stored_chat_read(&stored, tokenizer);
-    if (st == NULL)
-        st = complete(&stored, tokenizer);
-    if (st == NULL)
-        st = sheaf__chat_template_choose(&r.template, name, &stored);
-    if (st == NULL)
-        st = take_date(&r, date);
+    TRY(st, sheaf__stored_chat_read(&stored, tokenizer));
+    TRY(st, complete(&stored, tokenizer));
+    TRY(st, sheaf__chat_template_choose(&r.template, name, &stored));
+    TRY(st, take_date(&r, date));
     r.options.bos = stored.bos;
     r.options.eos = stored.eos;
     const bool piped = st == NULL && strcmp(paths.word[0], "-") == 0;
     if (piped)
         st = take_input(&input, unnamed);
-    if (st == NULL)
-        st = render_all(&r, piped ? unnamed : paths.word[0],
-                        piped ? "standard input" : paths.word[0]);
+    TRY(st,
+        render_all(&r, piped ? unnamed : paths.word[0], piped ? "standard input" : paths.word[0]));
     if (r.left_out > 0)
         sheaf_warn(&cli->events,
                    "%" PRId64 " record%s with a message that chat template %s leaves out",

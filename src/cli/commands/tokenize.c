@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "cli/lib/shared.h"
@@ -113,8 +114,7 @@ static sheaf_status *decode_text(tokenizing *t, const char *line, size_t bytes)
     char *text = NULL;
     size_t size = 0;
     sheaf_status *st = read_ids(&ids, &count, line, bytes);
-    if (st == NULL)
-        st = sheaf__tokenizer_decode(&text, &size, t->tokenizer, ids, count, t->skip_special);
+    TRY(st, sheaf__tokenizer_decode(&text, &size, t->tokenizer, ids, count, t->skip_special));
     if (st == NULL && t->cli->json)
         sheaf__text_json_bytes(&t->out, text, size);
     else if (st == NULL)
@@ -168,7 +168,7 @@ static sheaf_status *read_more(reading *r)
     }
     const ssize_t n = read(r->fd, r->buffer + r->held, READ_AT_ONCE);
     if (n < 0 && errno != EINTR)
-        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s", r->name), "%s", strerror(errno));
+        return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s", r->name), errno);
     r->ended = n == 0;
     r->held += n > 0 ? (size_t)n : 0;
     return NULL;
@@ -265,12 +265,9 @@ int cmd_tokenize(cli *cli, int argc, char **argv)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--decode"),
                             "neither --specials nor --add-special beside it");
     t.how.plain = !specials;
-    if (st == NULL)
-        st = sheaf__tokenizer_open(&t.tokenizer, path);
-    if (st == NULL)
-        st = tokenize(&t, paths.word[0]);
-    if (st == NULL)
-        st = cli_written(cli);
+    TRY(st, sheaf__tokenizer_open(&t.tokenizer, path));
+    TRY(st, tokenize(&t, paths.word[0]));
+    TRY(st, cli_written(cli));
     sheaf__tokenizer_close(t.tokenizer);
     sheaf__text_release(&t.out);
     return cli_report(cli, st);

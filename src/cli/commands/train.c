@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "ask.h"
+#include "base/status.h"
 #include "base/print.h"
 #include "commands.h"
 #include "comm/process.h"
@@ -215,21 +216,20 @@ int cmd_train(cli *cli, int argc, char **argv)
         st = cli_supervise(&code, cli, &o, argc, argv);
         return st == NULL ? code : cli_report(cli, st);
     }
-    if (st == NULL)
-        st = sheaf__session_run(&result,
-                                &(sheaf__session_options){ .state = &cli->settings,
-                                                           .table = table,
-                                                           .options = &o,
-                                                           .progress = cli->err,
-                                                           .events = &cli->events,
-                                                           .nwords = argc,
-                                                           .word = (const char *const *)argv,
-                                                           .signals = cli_signals(),
-                                                           .ready = ready,
-                                                           .again = cli_is_begun_again(),
-                                                           .spent = cli_spent_before(),
-                                                           .self = &begun,
-                                                           .watch = &watch });
+    TRY(st,
+        sheaf__session_run(&result, &(sheaf__session_options){ .state = &cli->settings,
+                                                               .table = table,
+                                                               .options = &o,
+                                                               .progress = cli->err,
+                                                               .events = &cli->events,
+                                                               .nwords = argc,
+                                                               .word = (const char *const *)argv,
+                                                               .signals = cli_signals(),
+                                                               .ready = ready,
+                                                               .again = cli_is_begun_again(),
+                                                               .spent = cli_spent_before(),
+                                                               .self = &begun,
+                                                               .watch = &watch }));
     if (begun.elsewhere) {
         sheaf_status_free(st);
         sheaf_train_result_release(&result);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/print.h"
 #include "base/text.h"
@@ -329,8 +330,7 @@ int cmd_translate(cli *cli, int argc, char **argv)
     cli_yaml yaml = { 0 };
     translation t = { .yaml = &yaml };
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    if (st == NULL)
-        st = cli_yaml_read(&yaml, paths.word[0]);
+    TRY(st, cli_yaml_read(&yaml, paths.word[0]));
     if (st == NULL && (t.from = program_of(&yaml)) == NULL) {
         st = sheaf_expected(
             sheaf_fail(SHEAF_E_DATA, "%s", paths.word[0]),

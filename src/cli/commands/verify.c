@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/cores.h"
 #include "base/print.h"
 #include "commands.h"
@@ -92,10 +93,8 @@ int cmd_verify(cli *cli, int argc, char **argv)
     sheaf_monitor *monitor = NULL;
     bool sound = true;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    if (st == NULL)
-        st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
-    if (st == NULL)
-        st = cli_signals_stop(&how.stop);
+    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
+    TRY(st, cli_signals_stop(&how.stop));
     if (st == NULL && (t.report = calloc((size_t)paths.count, sizeof *t.report)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "verify");
     how.threads = sheaf__cores(how.threads);
@@ -104,8 +103,7 @@ int cmd_verify(cli *cli, int argc, char **argv)
     if (st == NULL && also == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "verify");
     bool joint = false;
-    if (st == NULL)
-        st = sheaf_verify_joint(&joint, (const char *const *)paths.word, paths.count, &how);
+    TRY(st, sheaf_verify_joint(&joint, (const char *const *)paths.word, paths.count, &how));
     for (int i = 1; joint && i < paths.count; i++)
         also[i - 1] = paths.word[i];
     if (joint)

@@ -35,7 +35,7 @@ static bool may_pass(const sheaf_status *st)
     static const int passing[] = { EIO,       ESTALE,      ETIMEDOUT,    ECONNRESET,
                                    EHOSTDOWN, ENETUNREACH, EHOSTUNREACH, ENODEV };
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
-        if (strstr(sheaf_status_found(st), strerror(passing[i])) != NULL)
+        if (sheaf_status_errno(st) == passing[i])
             return true;
     return false;
 }

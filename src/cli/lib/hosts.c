@@ -15,7 +15,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "launch.h"

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -454,12 +455,10 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
         if (w.failed)
             st = sheaf_fail(SHEAF_E_MEMORY, "the command of mpirun");
     }
-    if (st == NULL)
-        st = cli_signals_install();
+    TRY(st, cli_signals_install());
     if (st == NULL && o->talks)
         st = cli_relay_open(&relay);
-    if (st == NULL)
-        st = make_note(note, &fd);
+    TRY(st, make_note(note, &fd));
     cli_launch_reap();
     const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
@@ -467,7 +466,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
         cli_signals_unfinished(note);
     if (st == NULL && child < 0)
-        st = sheaf_found(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), "%s", strerror(errno));
+        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), errno);
     if (st == NULL)
         watch(&e, child, is_open, fd, o->talks ? &relay : NULL);
     cli_relay_close(&relay);

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -263,18 +264,12 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
         }
     }
     sheaf_status *st = check_empty(cli, words, count);
-    if (st == NULL)
-        st = take_model(cli, options, words, &count);
-    if (st == NULL)
-        st = check_settings(cli, options, words, count);
-    if (st == NULL)
-        st = check_words(cli, words, count);
-    if (st == NULL)
-        st = take_recipe(cli, options);
-    if (st == NULL)
-        st = sheaf__settings_required(&cli->settings, options, !resuming(options));
-    if (st == NULL)
-        st = check_build(cli->command);
+    TRY(st, take_model(cli, options, words, &count));
+    TRY(st, check_settings(cli, options, words, count));
+    TRY(st, check_words(cli, words, count));
+    TRY(st, take_recipe(cli, options));
+    TRY(st, sheaf__settings_required(&cli->settings, options, !resuming(options)));
+    TRY(st, check_build(cli->command));
     if (st == NULL && paths != NULL)
         *paths = (cli_paths){ .count = count,
                               .word = words,

@@ -11,6 +11,7 @@
 #include "linger.h"
 #include "meeting.h"
 #include "ops/units.h"
+#include "base/status.h"
 #include "signals.h"
 #include "stack.h"
 
@@ -158,8 +159,7 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
     const int processes = how->ranks * stages_of(how->place);
     const bool launched = sheaf__process_launched(NULL, NULL) != NULL;
     sheaf_status *st = sheaf__transport_check(&cli->settings, how->table, p->transport);
-    if (st == NULL)
-        st = check_watch(cli, p, how->table);
+    TRY(st, check_watch(cli, p, how->table));
     if (st != NULL)
         return st;
     if (p->transport == SHEAF_TRANSPORT_THREADS)
@@ -170,12 +170,10 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
     st = sheaf__process_start(p->mpi);
     if (st == NULL && !sheaf__process_first())
         cli_hush(cli);
-    if (st == NULL)
-        st = check_count(processes);
+    TRY(st, check_count(processes));
     if (st == NULL && cli->command->computes)
         st = sheaf__sums_agree(sheaf__process_first() && sheaf__units_prefer_tiles());
-    if (st == NULL)
-        st = sheaf__process_agree(cli_signals_stop(&p->stop));
+    TRY(st, sheaf__process_agree(cli_signals_stop(&p->stop)));
     return st == NULL ? watch(p, cli, how->in_group * stages_of(how->place)) : st;
 }
 

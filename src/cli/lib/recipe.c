@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "cli.h"
 #include "yaml.h"
@@ -24,8 +25,7 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
 {
     char *path, *text = NULL;
     sheaf_status *st = cli_recipe_find(&path, name);
-    if (st == NULL)
-        st = read_text(&text, path);
+    TRY(st, read_text(&text, path));
     if (st != NULL) {
         free(path);
         return sheaf_in(st, "--recipe");

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "cli.h"
 
@@ -28,8 +28,7 @@ static sheaf_status *beside_binary(char **out, const char *name)
     binary[n] = '\0';
     char *dir = NULL;
     sheaf_status *st = sheaf__path_parent(&dir, binary);
-    if (st == NULL)
-        st = sheaf__path_join(out, dir, name);
+    TRY(st, sheaf__path_join(out, dir, name));
     free(dir);
     return st;
 }

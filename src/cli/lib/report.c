@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/print.h"
 #include "comm/process.h"
 #include "launch.h"
@@ -62,8 +63,7 @@ static const char output[] = "standard output";
 
 sheaf_status *cli_written(const cli *cli)
 {
-    return ferror(cli->out) ? sheaf_found(sheaf_fail(SHEAF_E_IO, output), "%s", strerror(errno))
-                            : NULL;
+    return ferror(cli->out) ? sheaf__found_errno(sheaf_fail(SHEAF_E_IO, output), errno) : NULL;
 }
 
 /* A file that is missing here may be there where the first process is, and where they cannot meet

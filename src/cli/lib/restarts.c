@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/print.h"
 #include "base/temporary.h"
 #include "comm/process.h"
@@ -194,8 +194,8 @@ static sheaf_status *run(int *status, supervised *s, bool resume)
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(words);
     return pid > 0 ? NULL
-                   : sheaf_found(sheaf_fail(SHEAF_E_IO, "--restarts: beginning a process"), "%s",
-                                 strerror(error));
+                   : sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "--restarts: beginning a process"),
+                                        error);
 }
 
 /* ---- and again? ---- */
@@ -355,8 +355,7 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
     if (st != NULL)
         return st;
     st = cli_hosts_read(&s.hosts, o->hosts, o->hostfile);
-    if (st == NULL)
-        st = supervise(code, &s);
+    TRY(st, supervise(code, &s));
     unlink(s.verdict);
     close(lock);
     if (s.file[0] != '\0')

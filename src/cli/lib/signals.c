@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "comm/process.h"
+#include "base/status.h"
 #include "launch.h"
 
 static sheaf_signals asked;
@@ -94,8 +95,7 @@ static sheaf_status *install(size_t count, void (*handler)(int number))
         if (handled[i] == SIGHUP && cli_under_nohup())
             continue;
         if (sigaction(handled[i], &action, NULL) != 0)
-            return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
-                               strerror(errno));
+            return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), errno);
     }
     return NULL;
 }

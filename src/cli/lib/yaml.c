@@ -6,6 +6,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -91,11 +92,9 @@ static sheaf_status *read_map(reader *r, const char *key, int depth)
         sheaf__text_add(&name, "%s%s%s", key, key[0] != '\0' ? "." : "",
                         (const char *)r->event.data.scalar.value);
         st = name.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->path) : next(r);
-        if (st == NULL)
-            st = read_value(r, name.at, line, depth + 1);
+        TRY(st, read_value(r, name.at, line, depth + 1));
         sheaf__text_release(&name);
-        if (st == NULL)
-            st = next(r);
+        TRY(st, next(r));
     }
     return st;
 }
@@ -117,8 +116,7 @@ static sheaf_status *read_list(reader *r, const char *key, size_t line, int dept
             sheaf__text_release(&name);
         }
         count++;
-        if (st == NULL)
-            st = next(r);
+        TRY(st, next(r));
     }
     if (st == NULL && (plain > 0 || count == 0))
         st = all.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->path)
@@ -152,12 +150,9 @@ static sheaf_status *read_document(reader *r)
     }
     if (st == NULL && r->event.type != YAML_MAPPING_START_EVENT)
         return at_line(r, r->event.start_mark.line, "a map of settings", "something else");
-    if (st == NULL)
-        st = read_map(r, "", 0);
-    if (st == NULL)
-        st = next(r); /* the document's end */
-    if (st == NULL)
-        st = next(r);
+    TRY(st, read_map(r, "", 0));
+    TRY(st, next(r)); /* the document's end */
+    TRY(st, next(r));
     if (st == NULL && r->event.type != YAML_STREAM_END_EVENT)
         st = at_line(r, r->event.start_mark.line, "one document", "another one");
     return st;

@@ -1,5 +1,6 @@
 /* line.c - see line.h. */
 #include "comm/watch/line.h"
+#include "base/status.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,8 +28,7 @@ typedef struct head {
 
 static sheaf_status *failed(const char *what)
 {
-    return sheaf_found(sheaf_fail(SHEAF_E_IO, "watching the processes: %s", what), "%s",
-                       strerror(errno));
+    return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "watching the processes: %s", what), errno);
 }
 
 /* ---- where ---- */

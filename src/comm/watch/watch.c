@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "base/thread.h"
 
@@ -199,8 +200,8 @@ static sheaf_status *start(sheaf__watch *w)
     const int error = sheaf__thread_start(&w->thread, watch_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error == 0 ? NULL
-                      : sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "starting the watching thread"),
-                                    "%s", strerror(error));
+                      : sheaf__found_errno(
+                            sheaf_fail(SHEAF_E_MEMORY, "starting the watching thread"), error);
 }
 
 sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__line_place *place,
@@ -233,8 +234,7 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__li
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     sheaf__self_look(&w->self);
     sheaf_status *st = sheaf__watch_is_first(w) ? NULL : sheaf__watch_call_first(w);
-    if (st == NULL)
-        st = start(w);
+    TRY(st, start(w));
     if (st != NULL) {
         release(w);
         return st;

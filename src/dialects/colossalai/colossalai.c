@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/common/model.h"
@@ -39,12 +40,11 @@ static sheaf_status *note_leftovers(sheaf_catalog *c, const char *dir, const she
     const bool merged = sheaf__names_has(names, "model.safetensors.index.json") ||
                         sheaf__names_has(names, "pytorch_model.bin.index.json");
     sheaf_status *st = sheaf__path_join(&path, dir, "tmp_index_files");
-    if (st == NULL)
-        st = sheaf__catalog_note(
-            c, SHEAF_WARNING, "stale", path, "", "no such folder once a save is complete",
-            merged ? "left by a save that was killed; the index is there all the same"
-                   : "left by a save that was killed before it wrote its index",
-            merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}");
+    TRY(st, sheaf__catalog_note(
+                c, SHEAF_WARNING, "stale", path, "", "no such folder once a save is complete",
+                merged ? "left by a save that was killed; the index is there all the same"
+                       : "left by a save that was killed before it wrote its index",
+                merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}"));
     free(path);
     return st;
 }
@@ -69,8 +69,7 @@ static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
         st = sheaf__catalog_find_config(c, hints, dir, "config.json");
     if (st == NULL && (weights || !optimizer))
         st = sheaf__whole_folder(damaged, &whole, dir, &names);
-    if (st == NULL)
-        st = note_leftovers(c, dir, &names);
+    TRY(st, note_leftovers(c, dir, &names));
     if (st == NULL && optimizer)
         st = sheaf__colossalai_optimizer(c, dir, &names);
     sheaf__names_free(names.at, names.count);
@@ -139,10 +138,8 @@ static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
         if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
             st = sheaf__path_parent(&dir, path);
     }
-    if (st == NULL)
-        st = sheaf__catalog_find_config(c, hints, dir != NULL ? dir : path, "config.json");
-    if (st == NULL)
-        st = sheaf__rank_parts_join(c, all);
+    TRY(st, sheaf__catalog_find_config(c, hints, dir != NULL ? dir : path, "config.json"));
+    TRY(st, sheaf__rank_parts_join(c, all));
     free(dir);
     free(all);
     return st;
@@ -191,10 +188,9 @@ static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_di
         return st != NULL ? st : sheaf__catalog_check_model(c, false);
     }
     st = sheaf__path_join(&modeling, path, "modeling");
-    if (st == NULL)
-        st = sheaf__path_kind(modeling) == SHEAF_PATH_DIR
-                 ? read_training(&damaged, c, path, hints)
-                 : read_dir(&damaged, c, path, hints, true);
+    TRY(st, sheaf__path_kind(modeling) == SHEAF_PATH_DIR
+                ? read_training(&damaged, c, path, hints)
+                : read_dir(&damaged, c, path, hints, true));
     free(modeling);
     if (st == NULL && hints->also != NULL)
         st = read_also(&damaged, c, hints);
@@ -208,8 +204,7 @@ static sheaf_status *colossalai_read(sheaf_catalog **out, const char *path,
                                      const sheaf_dialect_hints *hints)
 {
     sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_colossalai, path);
-    if (st == NULL)
-        st = read_all(*out, path, hints);
+    TRY(st, read_all(*out, path, hints));
     if (st != NULL) {
         sheaf__catalog_free(*out);
         *out = NULL;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -44,8 +45,7 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
                                    "pytorch_optim_group.bin", "no groups of parameters",
                                    "copy it too");
     sheaf_status *st = sheaf__path_join(&path, r->dir, "pytorch_optim_group.bin");
-    if (st == NULL)
-        st = sheaf__torch_open(&file, path);
+    TRY(st, sheaf__torch_open(&file, path));
     if (st != NULL) {
         st = sheaf__catalog_defect(r->c, path, st);
         free(path);
@@ -110,8 +110,7 @@ static sheaf_status *find_names(reading *r)
     }
     st = sheaf_schema_new(&r->schema, &config, 1);
     sheaf_config_release(&config);
-    if (st == NULL)
-        st = sheaf_hf_specs(&r->spec, &n, r->schema, NULL, SHEAF_F32);
+    TRY(st, sheaf_hf_specs(&r->spec, &n, r->schema, NULL, SHEAF_F32));
     if (st != NULL)
         return sheaf__catalog_defect(r->c, r->dir, st);
     if (n != r->count)
@@ -199,8 +198,7 @@ static sheaf_status *take_file(reading *r, const char *path)
     sheaf_torch *file = NULL;
     int number = 0;
     sheaf_status *st = sheaf__torch_open(&file, path);
-    if (st == NULL)
-        st = sheaf__catalog_file(&number, r->c, path, &file->mark);
+    TRY(st, sheaf__catalog_file(&number, r->c, path, &file->mark));
     if (st != NULL)
         st = sheaf__catalog_defect(r->c, path, st);
     const sheaf_pickle *root = file != NULL ? file->doc->root : NULL;
@@ -354,8 +352,7 @@ static sheaf_status *give_names(reading *r)
             continue;
         sheaf_status *st =
             sheaf__catalog_note(r->c, SHEAF_NOTE, "inferred", r->dir, "", "", order_text[how], "");
-        if (st == NULL)
-            st = rename_all(r);
+        TRY(st, rename_all(r));
         return st != NULL ? st : check_tables(r);
     }
     return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", r->dir, "",
@@ -369,8 +366,7 @@ sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *c, const char *dir,
 {
     reading r = { .c = c, .dir = dir };
     sheaf_status *st = open_group(&r, names);
-    if (st == NULL)
-        st = find_names(&r);
+    TRY(st, find_names(&r));
     for (int64_t i = 0; st == NULL && i < names->count; i++) {
         char *path = NULL;
         if (!sheaf__colossalai_is_optimizer(names->at[i]) ||
@@ -378,16 +374,12 @@ sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *c, const char *dir,
             strcmp(names->at[i], "pytorch_optim_group.bin") == 0)
             continue;
         st = sheaf__path_join(&path, dir, names->at[i]);
-        if (st == NULL)
-            st = take_file(&r, path);
+        TRY(st, take_file(&r, path));
         free(path);
     }
-    if (st == NULL)
-        st = check_index(&r, names);
-    if (st == NULL)
-        st = check_numbers(&r);
-    if (st == NULL)
-        st = give_names(&r);
+    TRY(st, check_index(&r, names));
+    TRY(st, check_numbers(&r));
+    TRY(st, give_names(&r));
     free(r.at);
     free(r.spec);
     sheaf_schema_free(r.schema);

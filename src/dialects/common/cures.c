@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
@@ -32,8 +33,7 @@ static bool fits(const sheaf_catalog *c, const char *path)
         (c->config_path != NULL && strcmp(path, c->config_path) == 0))
         return false;
     sheaf_status *st = sheaf_config_read(&config, path);
-    if (st == NULL)
-        st = sheaf_schema_new(&schema, &config, 1);
+    TRY(st, sheaf_schema_new(&schema, &config, 1));
     bool yes = st == NULL;
     for (int64_t i = 0; yes && i < c->count; i++) {
         if (c->tensor[i].kind != SHEAF_WEIGHT)
@@ -93,8 +93,7 @@ sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *c)
     sheaf_text text = { 0 };
     *out = NULL;
     sheaf_status *st = folder ? below(&found, c, c->root) : NULL;
-    if (st == NULL)
-        st = sheaf__path_parent(&beside, c->root);
+    TRY(st, sheaf__path_parent(&beside, c->root));
     if (st == NULL && found == NULL)
         st = below(&found, c, beside);
     if (st == NULL && found != NULL) {
@@ -107,8 +106,7 @@ sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *c)
                         c->dialect->config != NULL ? c->dialect->config : "config.json");
         sheaf__text_word(&text, folder ? c->root : beside);
     }
-    if (st == NULL)
-        st = sheaf__text_take(out, &text);
+    TRY(st, sheaf__text_take(out, &text));
     sheaf__text_release(&text);
     free(found);
     free(beside);
@@ -121,8 +119,7 @@ sheaf_status *sheaf__config_note(sheaf_catalog *c, sheaf_severity severity, cons
 {
     char *cure = NULL;
     sheaf_status *st = sheaf__config_cure(&cure, c);
-    if (st == NULL)
-        st = sheaf__catalog_note(c, severity, code, path, tensor, expected, found, cure);
+    TRY(st, sheaf__catalog_note(c, severity, code, path, tensor, expected, found, cure));
     free(cure);
     return st;
 }

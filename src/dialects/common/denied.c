@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "dialects/common/dialects.h"
 
@@ -21,7 +22,7 @@ static sheaf_status *refuse(const char *path)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: cannot be read", path);
     sheaf_expected(st, "permission to read it");
-    sheaf_found(st, "%s", strerror(EACCES));
+    sheaf__found_errno(st, EACCES);
     return sheaf_try_this(
         st, "ask its owner, or run as one who may read it; nothing is known of what lies there");
 }
@@ -38,8 +39,7 @@ static sheaf_status *search(const char *path, int level, int *left)
     for (int64_t i = 0; st == NULL && i < n && --*left > 0; i++) {
         char *inner = NULL;
         st = sheaf__path_join(&inner, path, names[i]);
-        if (st == NULL)
-            st = search(inner, level + 1, left);
+        TRY(st, search(inner, level + 1, left));
         free(inner);
     }
     sheaf__names_free(names, n);

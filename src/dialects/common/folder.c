@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "comm/process.h"
 #include "dialects/common/joined.h"
@@ -128,8 +128,7 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
             some[n++] = specs[i];
         }
     sheaf_status *st = shard_name(&name, f, shard);
-    if (st == NULL)
-        st = sheaf__path_join(&path, sheaf__folder_dir(f), name);
+    TRY(st, sheaf__path_join(&path, sheaf__folder_dir(f), name));
     if (f->together)
         st = sheaf__process_agree(st);
     if (st == NULL && f->together)
@@ -172,12 +171,10 @@ static sheaf_status *write_index(sheaf_folder *f)
     }
     sheaf__text_add(&text, "  }\n}\n");
     free(sorted);
-    if (st == NULL)
-        st = sheaf__text_take(&json, &text);
+    TRY(st, sheaf__text_take(&json, &text));
     if (st == NULL && asprintf(&name, "%s.safetensors.index.json", f->stem) < 0)
         st = sheaf__no_memory(memory_for);
-    if (st == NULL)
-        st = sheaf__output_write(f->output, name, json, strlen(json));
+    TRY(st, sheaf__output_write(f->output, name, json, strlen(json)));
     sheaf__text_release(&text);
     free(json);
     free(name);
@@ -191,8 +188,7 @@ static sheaf_status *tell_dir(sheaf_status *st, sheaf_folder *f)
     if (st == NULL && f->output != NULL && (dir = strdup(sheaf__output_dir(f->output))) == NULL)
         st = sheaf__no_memory(memory_for);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__process_share(&dir);
+    TRY(st, sheaf__process_share(&dir));
     if (f != NULL && f->output == NULL)
         f->dir = dir;
     else
@@ -274,8 +270,7 @@ static sheaf_status *copy_bytes(sheaf_file *to, int fd, int64_t size, const char
     for (int64_t done = 0; st == NULL && done < size; done += COPY_CHUNK) {
         const size_t n = size - done < COPY_CHUNK ? (size_t)(size - done) : COPY_CHUNK;
         st = sheaf__file_read_at(fd, chunk, n, done, path);
-        if (st == NULL)
-            st = sheaf__file_write_at(to, chunk, n, done);
+        TRY(st, sheaf__file_write_at(to, chunk, n, done));
     }
     free(chunk);
     return st != NULL ? st : sheaf__file_sync(to);
@@ -295,8 +290,7 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
         return st;
     }
     st = sheaf__file_open_read(&fd, &size, path);
-    if (st == NULL)
-        st = sheaf__output_create(&to, f->output, name);
+    TRY(st, sheaf__output_create(&to, f->output, name));
     if (st == NULL) {
         keep_private(&to, fd);
         st = copy_bytes(&to, fd, size, path);
@@ -337,8 +331,7 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
             if (turn++ % parts != 0)
                 continue;
             st = rows(context, i, r, n, buffer);
-            if (st == NULL)
-                st = sheaf__folder_write(f, i, r, n, 0, p->width, buffer);
+            TRY(st, sheaf__folder_write(f, i, r, n, 0, p->width, buffer));
         }
     }
     free(buffer);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dialects/common/folder.h"
+#include "base/status.h"
 
 static sheaf_status *zeros(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
 {
@@ -211,12 +212,9 @@ static sheaf_status *make(const char *dst, bool replace, sheaf_faults *faults)
     if (st != NULL)
         return st;
     st = sheaf__folder_text(folder, "config.json", "{}");
-    if (st == NULL)
-        st = sheaf__folder_copy(folder, at("extras"), "tokenizer.json");
-    if (st == NULL)
-        st = sheaf__folder_copy(folder, at("extras"), "not there");
-    if (st == NULL)
-        st = sheaf__folder_write_all(folder, zeros, NULL, 0);
+    TRY(st, sheaf__folder_copy(folder, at("extras"), "tokenizer.json"));
+    TRY(st, sheaf__folder_copy(folder, at("extras"), "not there"));
+    TRY(st, sheaf__folder_write_all(folder, zeros, NULL, 0));
     if (st == NULL)
         return sheaf__folder_commit(folder);
     sheaf__folder_abandon(folder);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "comm/process.h"
 
 static const char memory_for[] = "a file of several processes";
@@ -61,8 +61,7 @@ static sheaf_status *begin(file *out, const char *path, bool writes, const openi
     if (st == NULL && first && (told = strdup(path)) == NULL)
         st = sheaf__no_memory(memory_for);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__process_share(&told);
+    TRY(st, sheaf__process_share(&told));
     if (st == NULL && !first && writes) {
         st = how->open(out, told, true, how);
         if (st != NULL)
@@ -114,8 +113,7 @@ static sheaf_status *gather(file f, size_t each)
         sheaf__safetensors_tell(all + each * (size_t)me, f.safetensors);
     if (st == NULL && f.torch != NULL)
         sheaf__torch_tell(all + each * (size_t)me, f.torch);
-    if (st == NULL)
-        st = sheaf__process_gather(all, each * sizeof *all);
+    TRY(st, sheaf__process_gather(all, each * sizeof *all));
     for (int i = 1; i < processes && st == NULL && me == 0; i++) {
         if (f.safetensors != NULL)
             sheaf__safetensors_hear(f.safetensors, all + each * (size_t)i);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -290,15 +291,13 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const she
     sheaf_config config = { 0 };
     size_t size;
     sheaf_status *st = sheaf__file_read_all(&c->config, &size, config_path, 1 << 24);
-    if (st == NULL)
-        st = sheaf_config_parse(&config, c->config, size);
+    TRY(st, sheaf_config_parse(&config, c->config, size));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
         free(c->config);
         c->config = NULL;
         return sheaf__catalog_defect(c, config_path, st);
     }
-    if (st == NULL)
-        st = hold_against(m, c, &config, args, path, config_path);
+    TRY(st, hold_against(m, c, &config, args, path, config_path));
     free(c->model);
     c->model = strdup(sheaf_family_name(config.family));
     free(c->config_path);
@@ -357,8 +356,7 @@ static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const s
     char *beside = NULL, *file = NULL;
     int64_t rows = -1;
     sheaf_status *st = ask_args(m, c, args, path);
-    if (st == NULL)
-        st = sheaf__path_parent(&beside, path);
+    TRY(st, sheaf__path_parent(&beside, path));
     const char *const dirs[] = { c->root, beside };
     for (int i = 0; st == NULL && rows < 0 && i < 2; i++)
         st = sheaf__tokenizer_rows(&rows, &file, dirs[i]);
@@ -429,9 +427,8 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
             "args without them, or that contradict themselves", "");
     }
     st = check_wanted(c, args, path);
-    if (st == NULL)
-        st = config_path != NULL ? read_config(m, c, args, path, config_path)
-                                 : ask_tokenizer(m, c, args, path);
+    TRY(st, config_path != NULL ? read_config(m, c, args, path, config_path)
+                                : ask_tokenizer(m, c, args, path));
     if (st == NULL && c->config == NULL)
         st = make_config(&c->config, m, args);
     if (st == NULL && c->model == NULL) {
@@ -778,8 +775,7 @@ sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *
     if (st != NULL || c->config == NULL)
         return st;
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
-    if (st == NULL)
-        st = sheaf_schema_new(&schema, &config, 1);
+    TRY(st, sheaf_schema_new(&schema, &config, 1));
     if (st != NULL)
         st = sheaf__catalog_defect(c, path, sheaf_in(st, "what the args say about the model"));
     for (int64_t i = 0; st == NULL && schema != NULL && i < schema->count; i++)

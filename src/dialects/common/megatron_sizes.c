@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dialects/common/partition.h"
+#include "base/status.h"
 
 sheaf_status *sheaf__megatron_of_config(sheaf__megatron *m, sheaf_catalog *c, const char *path)
 {
@@ -20,8 +21,7 @@ sheaf_status *sheaf__megatron_of_config(sheaf__megatron *m, sheaf_catalog *c, co
                          "neither: Megatron-Bridge and NeMo keep them elsewhere",
                          "give the config.json of the model with --config");
     sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
-    if (st == NULL)
-        st = sheaf__partition_new(&m->rows, &config);
+    TRY(st, sheaf__partition_new(&m->rows, &config));
     if (st == NULL) {
         m->layers = config.layers;
         m->hidden = config.hidden;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -336,10 +337,8 @@ static sheaf_status *check_schema(checking *x)
         st = check_tensor(x, &x->schema->tensor[i]);
     for (int64_t i = 0; st == NULL && i < x->c->count; i++)
         st = check_foreign(x, &x->c->tensor[i]);
-    if (st == NULL)
-        st = note_more(x, "missing", x->missing);
-    if (st == NULL)
-        st = note_more(x, "foreign", x->foreign);
+    TRY(st, note_more(x, "missing", x->missing));
+    TRY(st, note_more(x, "foreign", x->foreign));
     return st != NULL ? st : note_more(x, "shape", x->shapes);
 }
 
@@ -356,12 +355,11 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
     char *cure = NULL;
     sheaf_status *st =
         text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : sheaf__config_cure(&cure, c);
-    if (st == NULL)
-        st = sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
-            family->variant_of != NULL ? family->variant_of(&schema->config) : family->name, cure,
-            "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors, lost,
-            text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : "");
+    TRY(st, sheaf__catalog_notef(
+                c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
+                family->variant_of != NULL ? family->variant_of(&schema->config) : family->name,
+                cure, "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors, lost,
+                text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : ""));
     free(cure);
     sheaf__text_release(&text);
     return st;
@@ -421,8 +419,7 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
 {
     sheaf_config config;
     sheaf_status *st = sheaf__catalog_unwrap(c);
-    if (st == NULL)
-        st = sheaf__catalog_stale_quantization(c);
+    TRY(st, sheaf__catalog_stale_quantization(c));
     if (st != NULL)
         return st;
     const char *by_tensors = sheaf__family_of(c);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/json_scan.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/save.h"
@@ -85,8 +85,7 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
         options.shard_bytes = default_shard_bytes;
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
-    if (st == NULL)
-        st = sheaf__folder_text(folder, "config.json", config_json);
+    TRY(st, sheaf__folder_text(folder, "config.json", config_json));
     if (st == NULL)
         *out = folder;
     else
@@ -105,8 +104,7 @@ sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *
                                            .faults = faults };
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
-    if (st == NULL)
-        st = sheaf__folder_text(folder, "adapter_config.json", config_json);
+    TRY(st, sheaf__folder_text(folder, "adapter_config.json", config_json));
     if (st == NULL)
         *out = folder;
     else
@@ -194,8 +192,7 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
                                 : dir != NULL                                          ? dir
                                                                                        : from,
                                 sheaf_hf_extras[i]);
-    if (st == NULL)
-        st = copy_code(folder, dir != NULL ? dir : from);
+    TRY(st, copy_code(folder, dir != NULL ? dir : from));
     free(dir);
     return st;
 }
@@ -315,8 +312,7 @@ sheaf_status *sheaf_hf_config_set_in(char **out, const char *json, const char *p
     if ((inner = strndup(begin, (size_t)(end - begin))) == NULL)
         return sheaf__no_memory("config.json");
     st = sheaf_hf_config_set(&edited, inner, key, value);
-    if (st == NULL)
-        st = sheaf_hf_config_set(out, json, part, edited);
+    TRY(st, sheaf_hf_config_set(out, json, part, edited));
     free(inner);
     free(edited);
     return st;
@@ -332,8 +328,7 @@ sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dty
     snprintf(value, sizeof value, "\"%s\"", name);
     sheaf_status *st = find_value(json, "torch_dtype", &begin, &end, &inside, &empty);
     const bool old = st == NULL && begin != NULL;
-    if (st == NULL)
-        st = find_value(json, "dtype", &begin, &end, &inside, &empty);
+    TRY(st, find_value(json, "dtype", &begin, &end, &inside, &empty));
     const bool new = st == NULL &&begin != NULL;
     if (st == NULL && old) /* a file may have both */
         st = sheaf_hf_config_set(&first, json, "torch_dtype", value);
@@ -374,8 +369,7 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
         char type[64];
         snprintf(type, sizeof type, "\"%s\"", sheaf_family_name(config->family));
         st = set_key(&text, "model_type", type, false);
-        if (st == NULL)
-            st = set_key(&text, "model_parallel_size", "1", true);
+        TRY(st, set_key(&text, "model_parallel_size", "1", true));
         if (st == NULL && !adapted)
             st = set_key(&text, "use_lora", "false", true);
     }

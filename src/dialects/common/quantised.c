@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/common/model_folder.h"
 #include "schema/config_keys.h"
 
@@ -65,10 +65,8 @@ static sheaf_status *without(char **out, const char *config, bool inner)
     sheaf_status *st = inner ? sheaf_hf_config_get(&text, config, "text_config") : NULL;
     if (!inner)
         return sheaf_hf_config_without(out, config, key);
-    if (st == NULL)
-        st = sheaf_hf_config_without(&part, text, key);
-    if (st == NULL)
-        st = sheaf_hf_config_set(&edited, config, "text_config", part);
+    TRY(st, sheaf_hf_config_without(&part, text, key));
+    TRY(st, sheaf_hf_config_set(&edited, config, "text_config", part));
     free(text);
     free(part);
     *out = edited;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/private.h"
@@ -80,8 +81,7 @@ static sheaf_status *add_part(joining *j, const char *path, int rank)
         sheaf__names names = { 0 };
         sheaf__whole folder = whole;
         st = sheaf__list_dir(&names.at, &names.count, path);
-        if (st == NULL)
-            st = sheaf__whole_folder(&damaged, &folder, path, &names);
+        TRY(st, sheaf__whole_folder(&damaged, &folder, path, &names));
         sheaf__names_free(names.at, names.count);
     } else
         st = sheaf__whole_file(&damaged, &whole, path); /* true: it was read */
@@ -110,8 +110,7 @@ static sheaf_status *add_path(joining *j, const char *path)
             continue;
         ranks = true;
         st = sheaf__path_join(&inner, path, names.at[i]);
-        if (st == NULL)
-            st = add_part(j, inner, rank_of_name(inner));
+        TRY(st, add_part(j, inner, rank_of_name(inner)));
         free(inner);
     }
     sheaf__names_free(names.at, names.count);
@@ -201,8 +200,7 @@ static sheaf_status *same_box(bool *same, joining *j, const sheaf_catalog *in,
             const int64_t h = rows - r < tall ? rows - r : tall,
                           w = cols - k < wide ? cols - k : wide;
             sheaf_status *st = sheaf__catalog_read(in, whole, row0 + r, h, col0 + k, w, j->one);
-            if (st == NULL)
-                st = sheaf__catalog_read(held, piece, r, h, k, w, j->two);
+            TRY(st, sheaf__catalog_read(held, piece, r, h, k, w, j->two));
             if (st != NULL)
                 return st;
             *same = memcmp(j->one, j->two, (size_t)(h * w * bytes)) == 0;
@@ -332,8 +330,7 @@ static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p,
         piece.rank = p->rank;
         for (int d = 0; d < to->told.ndim; d++)
             piece.begin[d] += begin[d];
-        if (st == NULL)
-            st = sheaf__catalog_piece(j->c, to, &piece);
+        TRY(st, sheaf__catalog_piece(j->c, to, &piece));
     }
     return st;
 }
@@ -491,8 +488,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
                                  "another part of the tensor in each file",
                                  "the same values in all of them: it was not divided",
                                  "join the files by the rule of the program that wrote them");
-    if (st == NULL)
-        st = sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape);
+    TRY(st, sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape));
     if (st == NULL)
         to->replicated = axis < 0;
     for (int r = 0; st == NULL && r < j->ways; r++) {
@@ -539,8 +535,7 @@ static sheaf_status *join_all(joining *j)
     const sheaf_catalog *first = part_of(j, 0)->held;
     for (int64_t i = 0; st == NULL && i < first->count; i++)
         st = join_tensor(j, first->tensor[i].told.name);
-    if (st == NULL)
-        st = check_first(j);
+    TRY(st, check_first(j));
     j->c->tp = j->ways;
     const sheaf_logical *table = a_table(j->c);
     if (st == NULL && j->vocab < 0 && table != NULL) {
@@ -632,11 +627,9 @@ sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
     j->two = malloc(COMPARE_BYTES);
     if (j->one == NULL || j->two == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
-    if (st == NULL)
-        st = sheaf__partition_new(&j->cuts, NULL);
+    TRY(st, sheaf__partition_new(&j->cuts, NULL));
     bool twice = false;
-    if (st == NULL)
-        st = check_twice(&twice, j, paths);
+    TRY(st, check_twice(&twice, j, paths));
     for (; st == NULL && !twice && *paths != NULL; paths++)
         st = add_path(j, *paths);
     if (st == NULL)

@@ -7,6 +7,7 @@
 
 #include "catalog/private.h"
 #include "ops/kernels.h"
+#include "base/status.h"
 
 enum { CHUNK = 1 << 18 }; /* elements at once */
 
@@ -83,8 +84,7 @@ static sheaf_status *compare_all(numbers *x, const void *from, read_rows read,
     for (int64_t row = 0; st == NULL && row < table->shape[0]; row += most) {
         const int64_t n = table->shape[0] - row < most ? table->shape[0] - row : most;
         st = read(from, table->name, row, n, width, x->a);
-        if (st == NULL)
-            st = read(from, sheaf__head_name, row, n, width, x->b);
+        TRY(st, read(from, sheaf__head_name, row, n, width, x->b));
         if (st == NULL)
             compare(x, n * width);
         if (st == NULL && !x->same && !x->as_bf16 && !x->as_f16) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "dialects/common/dialects.h"
@@ -50,8 +51,7 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
                         name != NULL ? name : stored);
     free(name);
     name = NULL;
-    if (st == NULL)
-        st = sheaf__text_take(&name, &text);
+    TRY(st, sheaf__text_take(&name, &text));
     sheaf_logical *tensor = NULL;
     if (st == NULL && (tensor = sheaf__catalog_find(w->catalog, name)) != NULL) {
         const char *other =
@@ -122,8 +122,7 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
             t->whole->catalog, SHEAF_DEFECT, "unsupported", path, "", "metadata 'format': pt",
             format,
             "other frameworks use other names and transpose weights: convert it with transformers");
-    if (st == NULL)
-        st = check_divided(t, file, path);
+    TRY(st, check_divided(t, file, path));
     for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
         const sheaf_piece p =
@@ -198,8 +197,7 @@ static sheaf_status *take_torch(taking *t, const char *path)
         return st;
     t->torch = torch;
     st = sheaf__catalog_file(&t->file, t->whole->catalog, path, &torch->mark);
-    if (st == NULL)
-        st = take_value(t, "", weights_of(torch->doc->root), 0);
+    TRY(st, take_value(t, "", weights_of(torch->doc->root), 0));
     sheaf__torch_close(torch);
     return st;
 }

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "dialects/common/save.h"
 #include "dialects/common/whole.h"
@@ -147,15 +147,13 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
                 return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", index),
                                       "at most %d files", MOST_SHARDS);
             st = sheaf__path_join(&path, dir, file);
-            if (st == NULL)
-                st = sheaf__whole_file(&read, &x->whole, path);
+            TRY(st, sheaf__whole_file(&read, &x->whole, path));
             *damaged = *damaged || !read;
             if (st == NULL && json_object_set_new(files, file, json_boolean(read)) != 0)
                 st = sheaf__no_memory(index);
         }
         free(path);
-        if (st == NULL)
-            st = x->st;
+        TRY(st, x->st);
         if (st != NULL)
             return st;
     }
@@ -217,15 +215,14 @@ static sheaf_status *note_strangers(const indexed *x, const json_t *files, const
         if (end == NULL || !sheaf__ends_with(names->at[i], end))
             continue; /* the same weights in the other format */
         st = sheaf__path_join(&path, dir, names->at[i]);
-        if (st == NULL)
-            st = is.of != of.of
-                     ? sheaf__catalog_notef(x->whole.catalog, SHEAF_WARNING, "stale", path, "",
-                                            "the files that the index names", "delete it",
-                                            "a shard of another save, of %" PRId64 " files", is.of)
-                     : sheaf__catalog_note(x->whole.catalog, SHEAF_WARNING, "foreign", path, "",
-                                           "the files that the index names",
-                                           "a file that the index does not name",
-                                           "delete it, or copy the index again");
+        TRY(st, is.of != of.of
+                    ? sheaf__catalog_notef(x->whole.catalog, SHEAF_WARNING, "stale", path, "",
+                                           "the files that the index names", "delete it",
+                                           "a shard of another save, of %" PRId64 " files", is.of)
+                    : sheaf__catalog_note(x->whole.catalog, SHEAF_WARNING, "foreign", path, "",
+                                          "the files that the index names",
+                                          "a file that the index does not name",
+                                          "delete it, or copy the index again"));
         free(path);
     }
     return st;
@@ -253,10 +250,8 @@ static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const 
         x.whole.context = &x;
         files = json_object();
         st = files == NULL ? sheaf__no_memory(path) : read_mapped(&x, files, damaged, dir, path);
-        if (st == NULL)
-            st = note_promised(&x, files, dir);
-        if (st == NULL)
-            st = note_strangers(&x, files, dir, names);
+        TRY(st, note_promised(&x, files, dir));
+        TRY(st, note_strangers(&x, files, dir, names));
     }
     json_decref(files);
     json_decref(root);
@@ -272,8 +267,7 @@ static sheaf_status *read_one(bool *damaged, const sheaf__whole *whole, const ch
     char *path = NULL;
     bool read = false;
     sheaf_status *st = sheaf__path_join(&path, dir, name);
-    if (st == NULL)
-        st = sheaf__whole_file(&read, whole, path);
+    TRY(st, sheaf__whole_file(&read, whole, path));
     *damaged = *damaged || !read;
     free(path);
     return st;
@@ -365,20 +359,17 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
         if (is.of != of) {
             char *path = NULL;
             st = sheaf__path_join(&path, dir, names->at[i]);
-            if (st == NULL)
-                st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "stale", path, "",
-                                          "shards of one save", "move it away",
-                                          "one of %" PRId64 " files, beside others of %" PRId64,
-                                          is.of, of);
+            TRY(st, sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "stale", path, "",
+                                         "shards of one save", "move it away",
+                                         "one of %" PRId64 " files, beside others of %" PRId64,
+                                         is.of, of));
             free(path);
             continue;
         }
         read++;
         st = note_gaps(damaged, whole->catalog, dir, names, names->at[i], &is);
-        if (st == NULL)
-            st = note_stages(damaged, whole->catalog, dir, names, names->at[i], &is);
-        if (st == NULL)
-            st = read_one(damaged, whole, dir, names->at[i]);
+        TRY(st, note_stages(damaged, whole->catalog, dir, names, names->at[i], &is));
+        TRY(st, read_one(damaged, whole, dir, names->at[i]));
     }
     if (st == NULL && read > 0)
         st = sheaf__catalog_notef(whole->catalog, SHEAF_WARNING, "missing", dir, "",

@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "schema/family.h"
 #include "schema/wrappers.h"
 
@@ -239,10 +239,10 @@ static sheaf_status *tell_unmerged(sheaf_catalog *c)
     if (n == 0 || sheaf__catalog_finding(c, "unmerged") != NULL)
         return NULL;
     sheaf_status *st = make_cure(&cure, c);
-    if (st == NULL)
-        st = sheaf__catalog_notef(
+    TRY(st,
+        sheaf__catalog_notef(
             c, SHEAF_WARNING, "unmerged", c->root, "", "weights with LoRA merged into them", cure,
-            "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'", n, first);
+            "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'", n, first));
     free(cure);
     return st;
 }
@@ -325,7 +325,6 @@ sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *c)
     if (c->dialect->adapter || c->dialect->own_lora || c->dialect->manifest)
         return NULL;
     sheaf_status *st = take_words(c);
-    if (st == NULL)
-        st = take_adapter(c);
+    TRY(st, take_adapter(c));
     return st != NULL ? st : put_in_front(c);
 }

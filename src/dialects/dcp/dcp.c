@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/dcp/private.h"
@@ -94,8 +95,7 @@ static sheaf_status *tell_files(dcp_reading *r)
     }
     char **names = NULL;
     int64_t n = 0;
-    if (st == NULL)
-        st = sheaf__list_dir(&names, &n, r->dir);
+    TRY(st, sheaf__list_dir(&names, &n, r->dir));
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const dcp_file want = { .name = names[i] };
         const bool known = !is_items(names[i]) || bsearch(&want, r->file, (size_t)r->nfiles,
@@ -118,8 +118,7 @@ static sheaf_status *read_common(dcp_reading *r)
     char *json = NULL, *common = NULL;
     json_t *object = NULL;
     sheaf_status *st = sheaf__path_join(&json, r->dir, "metadata.json");
-    if (st == NULL)
-        st = sheaf__path_join(&common, r->dir, "common.pt");
+    TRY(st, sheaf__path_join(&common, r->dir, "common.pt"));
     if (st == NULL && sheaf__path_kind(json) == SHEAF_PATH_FILE) {
         st = sheaf__catalog_defect(r->catalog, json, sheaf__json_load(&object, json));
         const char *backend =
@@ -150,8 +149,7 @@ static sheaf_status *read_common(dcp_reading *r)
     if (st == NULL && r->megatron && r->model.layers == 0 && r->model.vocab == 0) {
         st = sheaf__catalog_know(NULL, r->catalog, r->hints,
                                  (const char *const[]){ r->dir, r->catalog->root, NULL });
-        if (st == NULL)
-            st = sheaf__megatron_of_config(&r->model, r->catalog, common);
+        TRY(st, sheaf__megatron_of_config(&r->model, r->catalog, common));
     }
     json_decref(object);
     free(json);
@@ -214,8 +212,7 @@ static sheaf_status *recognise(sheaf_catalog *c)
 static sheaf_status *read_all(dcp_reading *r)
 {
     sheaf_status *st = sheaf__dcp_metadata(r);
-    if (st == NULL)
-        st = read_common(r);
+    TRY(st, read_common(r));
     if (st != NULL || r->meta == NULL)
         return st;
     st = sheaf__dcp_items(r);
@@ -223,14 +220,10 @@ static sheaf_status *read_all(dcp_reading *r)
         sheaf__dcp_wrapper(r);
     if (st == NULL && r->catalog->config == NULL)
         st = sheaf__catalog_know(NULL, r->catalog, r->hints, (const char *const[]){ r->dir, NULL });
-    if (st == NULL)
-        st = read_values(r);
-    if (st == NULL)
-        st = check_step(r);
-    if (st == NULL)
-        st = sheaf__dcp_tensors(r);
-    if (st == NULL)
-        st = tell_files(r);
+    TRY(st, read_values(r));
+    TRY(st, check_step(r));
+    TRY(st, sheaf__dcp_tensors(r));
+    TRY(st, tell_files(r));
     return st != NULL || r->megatron ? st : recognise(r->catalog);
 }
 
@@ -259,8 +252,7 @@ static sheaf_status *dcp_read(sheaf_catalog **out, const char *path,
     if (st == NULL && (r.dir = folder_of(path)) == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
                             "a folder with .metadata and __0_0.distcp");
-    if (st == NULL)
-        st = read_all(&r);
+    TRY(st, read_all(&r));
     release(&r);
     if (st != NULL) {
         sheaf__catalog_free(r.catalog);

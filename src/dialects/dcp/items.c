@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/dcp/private.h"
 
 enum { MAX_METADATA = 1 << 30 };
@@ -28,8 +28,7 @@ sheaf_status *sheaf__dcp_metadata(dcp_reading *r)
             "copy it from where this checkpoint was written");
     } else {
         st = sheaf__file_read_all(&bytes, &size, path, MAX_METADATA);
-        if (st == NULL)
-            st = sheaf__pickle_parse(&r->meta, bytes, size, NULL);
+        TRY(st, sheaf__pickle_parse(&r->meta, bytes, size, NULL));
         if (st == NULL && sheaf__pickle_get(r->meta->root, "state_dict_metadata") == NULL)
             st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a Metadata object");
         st = sheaf__catalog_defect(r->catalog, path, st);
@@ -202,10 +201,8 @@ static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item
                        memcmp(t->shape, sizes, (size_t)ndim * sizeof *sizes) != 0))
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the item at byte %" PRId64, item->begin),
                             "the chunk of '%s' that .metadata says", item->key);
-    if (st == NULL)
-        st = sheaf__catalog_file(&file, r->catalog, f->path, &torch->mark);
-    if (st == NULL)
-        st = sheaf__catalog_zip(r->catalog, file, item->begin, item->length);
+    TRY(st, sheaf__catalog_file(&file, r->catalog, f->path, &torch->mark));
+    TRY(st, sheaf__catalog_zip(r->catalog, file, item->begin, item->length));
     if (st == NULL) {
         *out = sheaf__piece_of(file, -1, torch, t);
         *dtype = t->dtype;

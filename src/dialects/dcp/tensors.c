@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/dcp/private.h"
 
 /* ---- keys ---- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
@@ -185,10 +186,9 @@ static sheaf_status *find_files(ds_reading *r)
         } else if (sheaf__ends_with(names[i], ".pt")) {
             char *path = NULL;
             st = sheaf__path_join(&path, r->tag, names[i]);
-            if (st == NULL)
-                st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "foreign", path, "",
-                                         "files that DeepSpeed writes",
-                                         "a file of another name; it is not read", "");
+            TRY(st, sheaf__catalog_note(r->catalog, SHEAF_NOTE, "foreign", path, "",
+                                        "files that DeepSpeed writes",
+                                        "a file of another name; it is not read", ""));
             free(path);
         }
     }
@@ -207,10 +207,9 @@ static sheaf_status *check_twice(ds_reading *r)
         ds_file *f = &r->file[i], *last = kept > 0 ? &r->file[kept - 1] : NULL;
         if (last != NULL && last->what == f->what && last->mp == f->mp && last->dp == f->dp &&
             last->layer == f->layer) {
-            if (st == NULL)
-                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "duplicate", f->path, "",
-                                          "one file for each part", "", "%s is the same part",
-                                          last->path);
+            TRY(st, sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "duplicate", f->path, "",
+                                         "one file for each part", "", "%s is the same part",
+                                         last->path));
             free(f->path);
             continue;
         }
@@ -364,8 +363,7 @@ static sheaf_status *check_sizes(ds_reading *r)
     int most_mp = -1, most_dp = -1;
     bool zero3 = false, layers = false;
     sheaf_status *st = agree(&tp, r, "mp_world_size", "conflict", "model-parallel size");
-    if (st == NULL)
-        st = agree(&dp, r, "dp_world_size", "conflict", "data-parallel size");
+    TRY(st, agree(&dp, r, "dp_world_size", "conflict", "data-parallel size"));
     for (int64_t i = 0; i < r->nfiles; i++) {
         const ds_file *f = &r->file[i];
         most_mp = f->what != DS_EXPERT && f->mp > most_mp ? f->mp : most_mp;
@@ -424,11 +422,9 @@ static sheaf_status *find_config(ds_reading *r)
 {
     char *above = NULL, *top = NULL;
     sheaf_status *st = sheaf__path_join(&above, r->tag, "..");
-    if (st == NULL)
-        st = sheaf__path_join(&top, above, "..");
-    if (st == NULL)
-        st = sheaf__catalog_know(&r->schema, r->catalog, r->hints,
-                                 (const char *const[]){ r->tag, above, top, NULL });
+    TRY(st, sheaf__path_join(&top, above, ".."));
+    TRY(st, sheaf__catalog_know(&r->schema, r->catalog, r->hints,
+                                (const char *const[]){ r->tag, above, top, NULL }));
     free(above);
     free(top);
     return st;
@@ -454,12 +450,9 @@ static sheaf_status *read_all(ds_reading *r)
 {
     char *zero = NULL;
     sheaf_status *st = open_files(r);
-    if (st == NULL)
-        st = check_step(r);
-    if (st == NULL)
-        st = find_config(r);
-    if (st == NULL)
-        st = sheaf__path_join(&zero, r->tag, "zero");
+    TRY(st, check_step(r));
+    TRY(st, find_config(r));
+    TRY(st, sheaf__path_join(&zero, r->tag, "zero"));
     if (st == NULL && sheaf__path_kind(zero) == SHEAF_PATH_DIR)
         st = sheaf__ds_universal(r);
     else if (st == NULL && r->nfiles == 0)
@@ -467,12 +460,9 @@ static sheaf_status *read_all(ds_reading *r)
                                  "mp_rank_XX_model_states.pt and the like",
                                  "no such file in this folder", "");
     else {
-        if (st == NULL)
-            st = check_sizes(r);
-        if (st == NULL)
-            st = sheaf__ds_parts(r);
-        if (st == NULL)
-            st = sheaf__ds_join(r);
+        TRY(st, check_sizes(r));
+        TRY(st, sheaf__ds_parts(r));
+        TRY(st, sheaf__ds_join(r));
     }
     free(zero);
     return st;
@@ -484,16 +474,11 @@ static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path,
     ds_reading r = { .hints = hints, .step = -1 };
     *out = NULL;
     sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_deepspeed, path);
-    if (st == NULL)
-        st = find_tag(&r, path);
-    if (st == NULL)
-        st = find_files(&r);
-    if (st == NULL)
-        st = check_twice(&r);
-    if (st == NULL)
-        st = read_all(&r);
-    if (st == NULL)
-        st = sheaf__catalog_recognise(r.catalog);
+    TRY(st, find_tag(&r, path));
+    TRY(st, find_files(&r));
+    TRY(st, check_twice(&r));
+    TRY(st, read_all(&r));
+    TRY(st, sheaf__catalog_recognise(r.catalog));
     release(&r);
     if (st != NULL) {
         sheaf__catalog_free(r.catalog);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "dialects/common/wrapped.h"
 #include "dialects/deepspeed/rule.h"
@@ -46,8 +47,7 @@ static sheaf_status *same_bytes(bool *same, const ds_rules *rules, const ds_loca
             const int64_t h = rows - r < tall ? rows - r : tall,
                           w = last - c < wide ? last - c : wide;
             st = sheaf__catalog_read(rules->r->part[ra], a->of, r, h, c, w, one);
-            if (st == NULL)
-                st = sheaf__catalog_read(rules->r->part[rb], b->of, r, h, c, w, two);
+            TRY(st, sheaf__catalog_read(rules->r->part[rb], b->of, r, h, c, w, two));
             *same = st == NULL && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
         }
     free(one);

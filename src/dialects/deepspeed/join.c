@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/deepspeed/private.h"
@@ -87,8 +88,7 @@ sheaf_status *sheaf__ds_join(ds_reading *r)
             if (!done)
                 st = join_one(r, rules, &r->part[mp]->tensor[i]);
         }
-    if (st == NULL)
-        st = sheaf__ds_rules_tell(rules);
+    TRY(st, sheaf__ds_rules_tell(rules));
     sheaf__ds_rules_free(rules);
     return st;
 }
@@ -169,8 +169,7 @@ static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
     int file, ndim = 0;
     int64_t n, shape[SHEAF_PICKLE_MAX_DIMS];
     sheaf_status *st = sheaf__catalog_file(&file, r->catalog, path, &torch->mark);
-    if (st == NULL)
-        st = shape_of_flat(&ndim, shape, &n, r, path, name, t);
+    TRY(st, shape_of_flat(&ndim, shape, &n, r, path, name, t));
     if (st != NULL)
         return st;
     const bool flat = n == t->shape[0];
@@ -211,11 +210,9 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     if (st == NULL &&
         asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    if (st == NULL)
-        st = add_state(r, torch, t, path, full, name, kind);
+    TRY(st, add_state(r, torch, t, path, full, name, kind));
     st = sheaf__catalog_defect(r->catalog, path, st);
-    if (st == NULL)
-        st = check_kind(r, path, name, kind);
+    TRY(st, check_kind(r, path, name, kind));
     sheaf__torch_close(torch);
     free(full);
     free(path);
@@ -312,8 +309,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
             continue;
         }
         st = sheaf__catalog_file(&file, r->catalog, f->path, &f->torch->mark);
-        if (st == NULL)
-            st = sheaf__catalog_tensor(&out, r->catalog, name, t->dtype, t->ndim, t->shape);
+        TRY(st, sheaf__catalog_tensor(&out, r->catalog, name, t->dtype, t->ndim, t->shape));
         if (st != NULL)
             break;
         const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
@@ -370,22 +366,18 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
     char *zero = NULL, **names = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__path_join(&zero, r->tag, "zero");
-    if (st == NULL)
-        st = sheaf__list_dir(&names, &n, zero);
+    TRY(st, sheaf__list_dir(&names, &n, zero));
     for (int64_t i = 0; st == NULL && i < n; i++) {
         char *dir = NULL;
         st = sheaf__path_join(&dir, zero, names[i]);
         for (int kind = 0; st == NULL && kind < 3 && sheaf__path_kind(dir) == SHEAF_PATH_DIR;
              kind++)
             st = read_state(r, dir, names[i], kind);
-        if (st == NULL)
-            st = check_states(r, dir, names[i]);
+        TRY(st, check_states(r, dir, names[i]));
         free(dir);
     }
-    if (st == NULL)
-        st = add_frozen(r);
-    if (st == NULL)
-        st = tell_flat(r, zero);
+    TRY(st, add_frozen(r));
+    TRY(st, tell_flat(r, zero));
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++)
         if (r->file[i].what == DS_MODEL && r->file[i].torch != NULL)
             st = compare_module(r, &r->file[i], zero);

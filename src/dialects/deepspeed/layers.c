@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "dialects/common/save.h"
 #include "dialects/deepspeed/deepspeed.h"
@@ -125,8 +126,7 @@ static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
                  r->tp > 1 ? "layer_%02d-model_%02d-model_states.pt" : "layer_%02d-model_states.pt",
                  n, absent);
         st = sheaf__path_join(&path, r->tag, name);
-        if (st == NULL)
-            st = sheaf__not_there(r->catalog, path, "", "every part of every layer");
+        TRY(st, sheaf__not_there(r->catalog, path, "", "every part of every layer"));
     }
     return st;
 }
@@ -173,14 +173,13 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
         else
             st = sheaf__catalog_defect(r->catalog, f->path, add_layer(r, f, is, decoders));
     }
-    if (st == NULL)
-        st = check_layers(r, decoder, layers);
-    if (st == NULL)
-        st = sheaf__catalog_notef(
+    TRY(st, check_layers(r, decoder, layers));
+    TRY(st,
+        sheaf__catalog_notef(
             r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "", "",
             "which layer is which, from what the files hold: %d decoder layers; masters and moments of a pipeline "
             "are not read, its weights are those rounded to the training dtype",
-            decoders + (is == IS_DECODER));
+            decoders + (is == IS_DECODER)));
     free(decoder);
     return st;
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/deepspeed/private.h"
 
 /* ---- rounding ---- */
@@ -68,9 +68,8 @@ int sheaf__ds_sample(const sheaf_catalog *part, const sheaf_piece *p, int ndim,
         offset += p->begin[i] * stored->stride[i] * bytes;
     sheaf_status *st =
         sheaf__file_read_at(part->file[p->file].fd, master, (size_t)n * 4, p->offset, "masters");
-    if (st == NULL)
-        st = sheaf__file_read_at(part->file[stored->file].fd, weight, (size_t)(n * bytes), offset,
-                                 "module");
+    TRY(st, sheaf__file_read_at(part->file[stored->file].fd, weight, (size_t)(n * bytes), offset,
+                                "module"));
     const bool failed = st != NULL;
     sheaf_status_free(st);
     if (failed)
@@ -344,10 +343,8 @@ sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file 
         g[i].at = g[i].tensor + x.count + 1;
         id += g[i].n;
     }
-    if (st == NULL)
-        st = settle_all(&x, g, n);
-    if (st == NULL)
-        st = take_all(&x, g, n);
+    TRY(st, settle_all(&x, g, n));
+    TRY(st, take_all(&x, g, n));
     free(room);
     free(g);
     free(x.used);

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/deepspeed/deepspeed.h"
 #include "dialects/deepspeed/private.h"
 
@@ -96,8 +96,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
                                    "a shape in param_shapes", "only an empty stand-in in `module`",
                                    "");
     sheaf_status *st = sheaf__catalog_file(&file, part, f->path, &f->torch->mark);
-    if (st == NULL)
-        st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
+    TRY(st, sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape));
     if (st != NULL)
         return st;
     l->kind = kind_of(sheaf__pickle_get(root, "buffer_names"), name);
@@ -239,12 +238,10 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(frozen); i++)
         st = sheaf__catalog_defect(r->catalog, f->path,
                                    sheaf__ds_frozen(r, r->part[mp], f, frozen, i));
-    if (st == NULL)
-        st = add_module(r, r->part[mp], f, f->dp >= 0);
+    TRY(st, add_module(r, r->part[mp], f, f->dp >= 0));
     if (st == NULL && !any)
         st = sheaf__ds_plain(r, r->part[mp], f);
-    if (st == NULL)
-        st = add_aliases(r, r->part[mp], f);
+    TRY(st, add_aliases(r, r->part[mp], f));
     close_files(r->part[mp]);
     return st;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/deepspeed/rule.h"
 
 /* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes
@@ -150,8 +150,7 @@ sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
     pcre2_set_match_limit(rules->context, MATCH_STEPS);
     sheaf_status *st = sheaf__partition_new(&rules->cuts, NULL);
-    if (st == NULL)
-        st = find_info(rules);
+    TRY(st, find_info(rules));
     if (st != NULL || rules->info == NULL)
         return st;
     sheaf__pickle_int(&rules->original_vocab,
@@ -169,12 +168,10 @@ sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r)
     };
     for (size_t i = 0; st == NULL && i < sizeof lists / sizeof *lists; i++)
         st = patterns_read(lists[i].out, rules, sheaf__pickle_get(rules->info, lists[i].key));
-    if (st == NULL)
-        st = patterns_read(&rules->affine, rules,
-                           sheaf__pickle_path(rules->info, "affine_map", "params", NULL));
-    if (st == NULL)
-        st = subs_read(&rules->subs, rules,
-                       sheaf__pickle_get(rules->info, "parameter_with_sub_params"));
+    TRY(st, patterns_read(&rules->affine, rules,
+                          sheaf__pickle_path(rules->info, "affine_map", "params", NULL)));
+    TRY(st, subs_read(&rules->subs, rules,
+                      sheaf__pickle_get(rules->info, "parameter_with_sub_params")));
     return st;
 }
 

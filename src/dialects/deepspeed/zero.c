@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/deepspeed/private.h"
 
 ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
@@ -283,9 +283,8 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
             int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 0;
             sheaf_logical *t;
             sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
-            if (st == NULL)
-                st = add_tensor(&t, z, kind, name, s->n > 0 ? s->at[0].dtype : SHEAF_F32, ndim,
-                                shape);
+            TRY(st,
+                add_tensor(&t, z, kind, name, s->n > 0 ? s->at[0].dtype : SHEAF_F32, ndim, shape));
             if (st != NULL)
                 return st;
             const int64_t each = (n + dp - 1) / dp, first = d * each,
@@ -446,14 +445,14 @@ static sheaf_status *tell_lost(zero *z)
             continue;
         snprintf(name, sizeof name, "zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", d, z->mp);
         st = sheaf__path_join(&path, z->r->tag, name);
-        if (st == NULL)
-            st = sheaf__catalog_notef(
+        TRY(st,
+            sheaf__catalog_notef(
                 z->r->catalog, SHEAF_DEFECT, "missing", f != NULL ? f->path : path, l->first,
                 "every data-parallel part",
                 "copy it from where this checkpoint was written; without any *_optim_states.pt file the rounded weights of "
                 "stages 1 and 2 are read",
                 "%s; in it lie, whole or in part, %" PRId64 " tensors from '%s' to '%s'",
-                f != NULL ? "a damaged file" : "no such file", l->tensors, l->first, l->last);
+                f != NULL ? "a damaged file" : "no such file", l->tensors, l->first, l->last));
         free(path);
     }
     return st;
@@ -472,8 +471,7 @@ static sheaf_status *read_stage2(zero *z, const sheaf_pickle *groups)
     for (int64_t g = 0; st == NULL && g < (list ? sheaf__pickle_count(groups) : 1); g++) {
         const sheaf_pickle *shapes = list ? sheaf__pickle_item(groups, g) : groups;
         st = read_group(z, shapes, g, s);
-        if (st == NULL)
-            st = check_slices(z, shapes, g, &s[0]);
+        TRY(st, check_slices(z, shapes, g, &s[0]));
     }
     for (int kind = 0; kind < 3; kind++)
         free(s[kind].at);
@@ -491,8 +489,7 @@ static sheaf_status *read_stage3(zero *z, const sheaf_pickle *groups)
         for (int d = 0; st == NULL && moments[kind] && d < z->r->dp; d++) {
             stream s;
             st = part_stream(&s, z, kind, d);
-            if (st == NULL)
-                st = read_sharded(z, kind, d, &s, groups);
+            TRY(st, read_sharded(z, kind, d, &s, groups));
             free(s.at);
         }
     return st;
@@ -546,16 +543,13 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", model->path, "",
                                    "param_shapes", "none", "");
     sheaf_status *st = open_optims(&z);
-    if (st == NULL)
-        st = z.stage == 3 ? read_stage3(&z, groups) : read_stage2(&z, groups);
-    if (st == NULL)
-        st = check_steps(&z);
+    TRY(st, z.stage == 3 ? read_stage3(&z, groups) : read_stage2(&z, groups));
+    TRY(st, check_steps(&z));
     if (st == NULL && z.stage < 3)
         st = sheaf__catalog_file(&file, part, model->path, &model->torch->mark);
     if (st == NULL && z.stage < 3)
         st = check_module(&z, file);
-    if (st == NULL)
-        st = tell_lost(&z);
+    TRY(st, tell_lost(&z));
     free(z.optim);
     free(z.file);
     free(z.lost);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"
@@ -75,10 +75,9 @@ static sheaf_status *find_ranks(reading *r, char *const *names, int64_t n)
         if (!read_name(&ranks, &rank, names[i]) || ranks == r->ranks)
             continue;
         st = sheaf__path_join(&path, r->dir, names[i]);
-        if (st == NULL)
-            st = sheaf__catalog_notef(
-                r->c, SHEAF_DEFECT, "stale", path, "", "files of one save", "move it away",
-                "one of %d ranks, beside others of %d; it is not read", ranks, r->ranks);
+        TRY(st, sheaf__catalog_notef(
+                    r->c, SHEAF_DEFECT, "stale", path, "", "files of one save", "move it away",
+                    "one of %d ranks, beside others of %d; it is not read", ranks, r->ranks));
         free(path);
     }
     return st;
@@ -161,8 +160,7 @@ static sheaf_status *add(reading *r, const sheaf_torch *torch, const char *path,
     sheaf_logical *out;
     int file;
     sheaf_status *st = sheaf__catalog_file(&file, r->c, path, &torch->mark);
-    if (st == NULL)
-        st = sheaf__catalog_tensor(&out, r->c, name, t->dtype, ndim, shape);
+    TRY(st, sheaf__catalog_tensor(&out, r->c, name, t->dtype, ndim, shape));
     if (st != NULL)
         return st;
     if (out->told.ndim != ndim || memcmp(out->told.shape, shape, (size_t)ndim * sizeof *shape) != 0)
@@ -227,8 +225,7 @@ static sheaf_status *read_file(reading *r, const char *name, int rank)
     char *path = NULL;
     sheaf_torch *torch = NULL;
     sheaf_status *st = sheaf__path_join(&path, r->dir, name);
-    if (st == NULL)
-        st = sheaf__catalog_defect(r->c, path, sheaf__torch_open(&torch, path));
+    TRY(st, sheaf__catalog_defect(r->c, path, sheaf__torch_open(&torch, path)));
     const sheaf_pickle *root = torch == NULL ? NULL : torch->doc->root;
     if (torch != NULL)
         st = check_stem(r, path, rank);
@@ -253,8 +250,7 @@ static sheaf_status *tell_missing(reading *r)
             continue;
         snprintf(name, sizeof name, "model_world_size_%d_rank_%d.pt", r->ranks, rank);
         st = sheaf__path_join(&path, r->dir, name);
-        if (st == NULL)
-            st = sheaf__not_there(r->c, path, "", "a file of every rank");
+        TRY(st, sheaf__not_there(r->c, path, "", "a file of every rank"));
         told++;
     }
     return st;
@@ -267,12 +263,9 @@ static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
     char **names = NULL, *config = NULL, *above = NULL;
     int64_t n = 0, others = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, r->dir);
-    if (st == NULL)
-        st = sheaf__path_join(&config, r->dir, "huggingface");
-    if (st == NULL)
-        st = sheaf__catalog_know(NULL, r->c, hints, (const char *const[]){ config, r->dir, NULL });
-    if (st == NULL)
-        st = find_ranks(r, names, n);
+    TRY(st, sheaf__path_join(&config, r->dir, "huggingface"));
+    TRY(st, sheaf__catalog_know(NULL, r->c, hints, (const char *const[]){ config, r->dir, NULL }));
+    TRY(st, find_ranks(r, names, n));
     for (int64_t i = 0; st == NULL && i < n; i++) {
         int ranks, rank;
         others += strncmp(names[i], "optim_world_size_", 17) == 0;
@@ -281,8 +274,7 @@ static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
         r->here[rank] = true;
         st = read_file(r, names[i], rank);
     }
-    if (st == NULL)
-        st = tell_missing(r);
+    TRY(st, tell_missing(r));
     if (st == NULL && others > 0)
         st = sheaf__catalog_notef(r->c, SHEAF_NOTE, "unsupported", r->dir, "", "", "",
                                   "%" PRId64 " files of the optimizer are not read", others);
@@ -310,8 +302,7 @@ static sheaf_status *fsdp_read(sheaf_catalog **out, const char *path,
         st = sheaf__path_parent(&r->dir, path);
     else if (st == NULL && (r->dir = strdup(path)) == NULL)
         st = sheaf__no_memory(path);
-    if (st == NULL)
-        st = read_all(r, hints);
+    TRY(st, read_all(r, hints));
     if (st != NULL)
         sheaf__catalog_free(r->c);
     else

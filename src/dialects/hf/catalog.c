@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
@@ -48,8 +49,7 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
     if (!sheaf__names_has(names, "optimizer.safetensors"))
         return NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, "optimizer.safetensors");
-    if (st == NULL)
-        st = sheaf__whole_file(&read, &whole, path);
+    TRY(st, sheaf__whole_file(&read, &whole, path));
     if (st == NULL && read)
         sheaf_status_free(sheaf__safetensors_open(&file, path));
     if (file != NULL) {
@@ -82,11 +82,9 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
     if (st == NULL && hints->config_only) /* SAT's, where only that lies there */
         return c->config != NULL ? NULL
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
-    if (st == NULL)
-        st = sheaf__list_dir(&names.at, &names.count, path);
+    TRY(st, sheaf__list_dir(&names.at, &names.count, path));
     *in_order = is_in_order(&names);
-    if (st == NULL)
-        st = sheaf__whole_folder(damaged, &whole, path, &names);
+    TRY(st, sheaf__whole_folder(damaged, &whole, path, &names));
     if (st == NULL && (!hints->as_stored || hints->moments))
         st = read_moments(c, path, &names);
     sheaf__names_free(names.at, names.count);
@@ -112,8 +110,7 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
             c, SHEAF_NOTE, "inferred", path, "", "", "give the folder instead of the file",
             "by its name one shard of %" PRId64 ": other tensors lie in the others", shards);
     }
-    if (st == NULL)
-        st = sheaf__path_parent(&dir, path);
+    TRY(st, sheaf__path_parent(&dir, path));
     if (st == NULL && (hints->config != NULL || hints->as_stored || sheaf__family_of(c) != NULL))
         st = sheaf__catalog_find_config(c, hints, dir, "config.json");
     free(dir);
@@ -136,10 +133,9 @@ static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
 {
     bool damaged = false, in_order = true;
     sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_hf, path);
-    if (st == NULL)
-        st = sheaf__path_kind(path) == SHEAF_PATH_DIR
-                 ? read_folder(&damaged, &in_order, *out, path, hints)
-                 : read_file(&damaged, *out, path, hints);
+    TRY(st, sheaf__path_kind(path) == SHEAF_PATH_DIR
+                ? read_folder(&damaged, &in_order, *out, path, hints)
+                : read_file(&damaged, *out, path, hints));
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
         st = sheaf__rank_parts_join(*out, hints->also);
     if (st == NULL)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/tied_head.h"
@@ -253,10 +254,8 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
 {
     sheaf_status *st = check_quantized(schema, source);
-    if (st == NULL)
-        st = check_family(schema, source);
-    if (st == NULL)
-        st = check_variant(schema, source);
+    TRY(st, check_family(schema, source));
+    TRY(st, check_variant(schema, source));
     for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the two tables first, see above */
         for (int64_t i = 0; i < schema->count && st == NULL; i++) {
             const sheaf_tensor *t = &schema->tensor[i];
@@ -264,10 +263,8 @@ sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
             if (e != NULL && (t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) == (tables != 0))
                 st = check_tensor(schema, t, e);
         }
-    if (st == NULL)
-        st = check_missing(schema, source);
-    if (st == NULL)
-        st = check_unexpected(schema, source);
+    TRY(st, check_missing(schema, source));
+    TRY(st, check_unexpected(schema, source));
     if (st != NULL || !schema->config.tied || source->find(source, sheaf__head_name) == NULL)
         return st;
     return sheaf__tied_head(NULL, source, sheaf_schema_get(schema, SHEAF_EMBED, -1, false)->name);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dialects/hf/hf.h"
+#include "base/status.h"
 
 /* ---- recorded folders ---- */
 
@@ -28,10 +29,8 @@ static sheaf_status *open_and_check(const char *path, const char *config_path)
         st = sheaf__catalog_source(&source, catalog, false);
     else
         sheaf__catalog_free(catalog);
-    if (st == NULL)
-        st = sheaf_schema_new(&schema, &c, 8);
-    if (st == NULL)
-        st = sheaf_hf_check(source, schema);
+    TRY(st, sheaf_schema_new(&schema, &c, 8));
+    TRY(st, sheaf_hf_check(source, schema));
     if (source != NULL)
         source->close(source);
     sheaf_schema_free(schema);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
@@ -503,8 +504,7 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
         int file;
         st = sheaf__catalog_file(&file, r->catalog, p->path, &p->torch->mark);
         const sheaf_piece piece = sheaf__piece_of(file, p->tp, p->torch, t);
-        if (st == NULL)
-            st = sheaf__megatron_add(r->catalog, &targets, &piece);
+        TRY(st, sheaf__megatron_add(r->catalog, &targets, &piece));
         if (sheaf__is_vocabulary(targets.at[0].name) && r->model.padded < 0)
             r->model.padded = t->shape[0] * r->tp;
     }
@@ -554,35 +554,25 @@ static sheaf_status *read_all(reading *r)
 {
     const part *first = NULL;
     sheaf_status *st = find_parts(r);
-    if (st == NULL)
-        st = open_parts(r);
+    TRY(st, open_parts(r));
     for (int64_t i = 0; i < r->nparts && first == NULL; i++)
         if (args_of(&r->part[i]) != NULL)
             first = &r->part[i];
     if (st == NULL && first == NULL)
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->dir, "",
                                    "a part with the args of the run", "none that can be read", "");
-    if (st == NULL)
-        st = check_versions(r);
-    if (st == NULL)
-        st = check_step(r);
-    if (st == NULL)
-        st = sheaf__megatron_args(&r->model, r->catalog, args_of(first), first->path,
-                                  r->hints->config);
-    if (st == NULL)
-        st = check_sizes(r);
-    if (st == NULL)
-        st = check_args(r, first);
-    if (st == NULL)
-        st = check_ranks(r);
+    TRY(st, check_versions(r));
+    TRY(st, check_step(r));
+    TRY(st,
+        sheaf__megatron_args(&r->model, r->catalog, args_of(first), first->path, r->hints->config));
+    TRY(st, check_sizes(r));
+    TRY(st, check_args(r, first));
+    TRY(st, check_ranks(r));
     if (st == NULL && r->model.layers > 0) {
         st = count_layers(r);
-        if (st == NULL)
-            st = add_parts(r);
-        if (st == NULL)
-            st = tell_optimizer(r);
-        if (st == NULL)
-            st = sheaf__megatron_complete(r->catalog, &r->model, r->dir);
+        TRY(st, add_parts(r));
+        TRY(st, tell_optimizer(r));
+        TRY(st, sheaf__megatron_complete(r->catalog, &r->model, r->dir));
     }
     return st;
 }
@@ -596,8 +586,7 @@ static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
     if (st == NULL && (r.dir = folder_of(path)) == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00",
                             sheaf__iteration_tracker);
-    if (st == NULL)
-        st = read_all(&r);
+    TRY(st, read_all(&r));
     for (int64_t i = 0; i < r.nparts; i++) {
         free(r.part[i].path);
         sheaf__torch_close(r.part[i].torch);

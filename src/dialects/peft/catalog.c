@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -109,8 +110,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
         }
         free(old);
     }
-    if (st == NULL)
-        st = read_file(&read, c, path);
+    TRY(st, read_file(&read, c, path));
     free(path);
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         c->tensor[i].kind = is_factor(c->tensor[i].told.name) ? SHEAF_LORA : SHEAF_WEIGHT;
@@ -171,12 +171,10 @@ static sheaf_status *peft_read(sheaf_catalog **out, const char *path,
         (*out)->as_stored = hints->as_stored;
     if (st == NULL && !folder)
         st = sheaf__path_parent(&dir, path);
-    if (st == NULL)
-        st = sheaf__catalog_find_config(*out, NULL, folder ? path : dir, "adapter_config.json");
+    TRY(st, sheaf__catalog_find_config(*out, NULL, folder ? path : dir, "adapter_config.json"));
     if (st == NULL && !hints->as_stored)
         st = check_config(*out);
-    if (st == NULL)
-        st = read_folder(*out, folder ? path : dir);
+    TRY(st, read_folder(*out, folder ? path : dir));
     if (st == NULL && folder)
         st = check_beside(*out, path);
     free(dir);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
@@ -258,10 +259,8 @@ sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lor
         const sheaf_source_entry *e = source->entry(source, i);
         spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, 2, { e->shape[0], e->shape[1] } };
     }
-    if (st == NULL)
-        st = sheaf_peft_begin(&folder, dst, config, NULL, spec, n, replace, faults);
-    if (st == NULL)
-        st = sheaf__folder_write_all(folder, give_rows, source, 0);
+    TRY(st, sheaf_peft_begin(&folder, dst, config, NULL, spec, n, replace, faults));
+    TRY(st, sheaf__folder_write_all(folder, give_rows, source, 0));
     if (st == NULL) {
         st = sheaf__folder_commit(folder);
         folder = NULL;

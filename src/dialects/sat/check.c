@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
@@ -69,12 +69,11 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
     sheaf_status *st = set_key(k, "encoder_override", value);
     if (st == NULL && image)
         st = set_key(k, "cross_image_pix", pixels);
-    if (st == NULL)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "",
-                                  "upstream's tower, of which files say nothing", "",
-                                  "by the tensors: %" PRId64 " blocks of width %" PRId64
-                                  ", MLP %" PRId64 ", heads of %" PRId64,
-                                  e->layers, e->width, e->ffn, e->head_width);
+    TRY(st, sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "",
+                                 "upstream's tower, of which files say nothing", "",
+                                 "by the tensors: %" PRId64 " blocks of width %" PRId64
+                                 ", MLP %" PRId64 ", heads of %" PRId64,
+                                 e->layers, e->width, e->ffn, e->head_width));
     free(value);
     return st;
 }
@@ -422,10 +421,8 @@ static sheaf_status *check_model(check *k, bool agent)
                                   "keys that sheaf does not know and keeps: %s",
                                   config.unknown_keys);
     k->catalog->vocab = k->catalog->padded_vocab = config.vocab;
-    if (st == NULL)
-        st = infer_encoder(k, &config);
-    if (st == NULL)
-        st = sheaf__catalog_defect(k->catalog, k->path, sheaf_schema_new(&schema, &config, 1));
+    TRY(st, infer_encoder(k, &config));
+    TRY(st, sheaf__catalog_defect(k->catalog, k->path, sheaf_schema_new(&schema, &config, 1)));
     if (st == NULL && schema != NULL)
         st = check_missing(k, schema);
     if (st == NULL && schema != NULL)
@@ -443,8 +440,7 @@ static sheaf_status *load_config(check *k, const char *wanted)
                                   "model_config.json, which rank 0 writes", "none");
     sheaf_status *st =
         sheaf__file_read_all(&k->catalog->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
-    if (st == NULL)
-        st = sheaf__json_parse(&k->json, k->catalog->config, size);
+    TRY(st, sheaf__json_parse(&k->json, k->catalog->config, size));
     if (st != NULL) {
         free(k->catalog->config);
         k->catalog->config = NULL;
@@ -468,10 +464,8 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     bool agent = false;
     count_sorts(&k);
     sheaf_status *st = load_config(&k, hints->model);
-    if (st == NULL)
-        st = check_steps(&k);
-    if (st == NULL)
-        st = check_ways(&k);
+    TRY(st, check_steps(&k));
+    TRY(st, check_ways(&k));
     if (st == NULL && c->count > 0)
         st = check_class(&k, &agent, hints->model);
     if (st == NULL && c->count > 0 && k.tower + k.cross + k.text > 0)
@@ -480,8 +474,7 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
                  : sheaf__no_memory(k.catalog->root);
     if (st == NULL && c->count > 0 && k.json != NULL)
         st = check_model(&k, agent);
-    if (st == NULL)
-        st = check_lora(&k);
+    TRY(st, check_lora(&k));
     json_decref(k.json);
     free(k.cure);
     return st;

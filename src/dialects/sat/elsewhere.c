@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/save.h"
@@ -47,8 +48,7 @@ sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__
         return st;
     st = sheaf__path_parent(&parent,
                             strcmp(sheaf__last_part(f->save), f->name) == 0 ? f->save : full);
-    if (st == NULL)
-        st = sheaf__list_dir(&names, &n, parent);
+    TRY(st, sheaf__list_dir(&names, &n, parent));
     for (int64_t i = 0; st == NULL && i < n; i++) {
         char *save = NULL;
         if (strcmp(names[i], f->name) == 0 || !sheaf__sat_stamp_of(names[i]).has)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "base/array.h"
 #include "dialects/common/save.h"
@@ -88,8 +88,7 @@ static sheaf_status *newest_step(char **out, const char *save, const char *lates
         if (step == -2 || (!wins && step <= best_step))
             continue;
         st = sheaf__path_join(&path, save, names[i]);
-        if (st == NULL)
-            st = holds_parts(&parts, path);
+        TRY(st, holds_parts(&parts, path));
         free(path);
         if (st != NULL || !parts)
             continue;
@@ -111,8 +110,7 @@ static sheaf_status *is_save(bool *yes, const char *dir)
     char *latest, *step = NULL, *path = NULL;
     bool config = false, other = false;
     sheaf_status *st = sheaf__tracked(&latest, dir, "latest");
-    if (st == NULL)
-        st = newest_step(&step, dir, latest);
+    TRY(st, newest_step(&step, dir, latest));
     if (st == NULL && step != NULL)
         st = has_file(&config, dir, "model_config.json");
     if (st == NULL && step != NULL && !config)
@@ -137,8 +135,7 @@ static sheaf_status *is_parent(bool *yes, const char *dir)
         if (!sheaf__sat_stamp_of(names[i]).has)
             continue;
         st = sheaf__path_join(&path, dir, names[i]);
-        if (st == NULL)
-            st = is_save(yes, path);
+        TRY(st, is_save(yes, path));
         free(path);
     }
     sheaf__names_free(names, n);
@@ -184,8 +181,7 @@ bool sheaf__sat_is(const char *path)
     } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
                sheaf__sat_rank_of(sheaf__last_part(path)) >= 0) {
         st = sheaf__path_parent(&dir, path);
-        if (st == NULL)
-            st = is_step_folder(&yes, dir);
+        TRY(st, is_step_folder(&yes, dir));
         free(dir);
     }
     const bool sure = st == NULL && yes;
@@ -251,8 +247,7 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
         st = sheaf__path_join(&f->dir, save, tag);
     else if ((f->dir = strdup(save)) == NULL)
         st = sheaf__no_memory(save);
-    if (st == NULL)
-        st = has_file(&config, save, "model_config.json");
+    TRY(st, has_file(&config, save, "model_config.json"));
     if (st == NULL && config)
         st = sheaf__path_join(&f->config, save, "model_config.json");
     if (st == NULL && config)
@@ -333,8 +328,7 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
 {
     char *latest = NULL, *tag = NULL;
     sheaf_status *st = sheaf__tracked(&latest, save, "latest");
-    if (st == NULL)
-        st = newest_step(&tag, save, latest);
+    TRY(st, newest_step(&tag, save, latest));
     if (st == NULL && tag == NULL)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save),
                                         "parts of a SAT checkpoint"),
@@ -345,8 +339,7 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
                                   "no such file; step %s is the greatest there is", tag);
     else if (st == NULL && strcmp(latest, tag) != 0)
         st = note_missing_step(c, save, latest, tag);
-    if (st == NULL)
-        st = add_folder(set, c, save, tag, NULL);
+    TRY(st, add_folder(set, c, save, tag, NULL));
     free(latest);
     free(tag);
     return st;
@@ -366,8 +359,7 @@ static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, cons
         /* "20" and "./20" name their parent well; "." does not. */
         const bool plain = strcmp(sheaf__last_part(dir), sheaf__last_part(full)) == 0;
         st = sheaf__path_parent(&save, plain ? dir : full);
-        if (st == NULL)
-            st = add_folder(set, c, save, sheaf__last_part(full), only);
+        TRY(st, add_folder(set, c, save, sheaf__last_part(full), only));
     }
     free(full);
     free(save);
@@ -396,8 +388,7 @@ static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const c
         st = sheaf__path_join(&save, parent, names[i]);
         if (st == NULL && tag != NULL)
             st = sheaf__path_join(&dir, save, tag);
-        if (st == NULL)
-            st = tag == NULL ? is_save(&yes, save) : holds_parts(&yes, dir);
+        TRY(st, tag == NULL ? is_save(&yes, save) : holds_parts(&yes, dir));
         if (st == NULL && yes)
             st = tag == NULL ? add_save(set, c, save) : add_folder(set, c, save, tag, NULL);
         free(save);
@@ -417,8 +408,7 @@ static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
     if (!plain && (full = realpath(f.save, NULL)) == NULL)
         return sheaf__no_memory(f.save);
     sheaf_status *st = sheaf__path_parent(&parent, plain ? f.save : full);
-    if (st == NULL)
-        st = add_siblings(set, c, parent, f.name, f.stamp.stem, &f.stamp, f.tag);
+    TRY(st, add_siblings(set, c, parent, f.name, f.stamp.stem, &f.stamp, f.tag));
     free(parent);
     free(full);
     return st;
@@ -435,17 +425,15 @@ static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char 
     switch (sheaf__path_kind(path)) {
     case SHEAF_PATH_FILE:
         st = sheaf__path_parent(&dir, path);
-        if (st == NULL)
-            st = add_step_folder(set, c, dir, one_file ? sheaf__last_part(path) : NULL);
+        TRY(st, add_step_folder(set, c, dir, one_file ? sheaf__last_part(path) : NULL));
         break;
     case SHEAF_PATH_DIR:
         st = holds_parts(&parts, path);
         if (st == NULL && !parts)
             st = is_save(&save, path);
-        if (st == NULL)
-            st = parts  ? add_step_folder(set, c, path, NULL)
-                 : save ? add_save(set, c, path)
-                        : add_siblings(set, c, path, NULL, 0, NULL, NULL);
+        TRY(st, parts  ? add_step_folder(set, c, path, NULL)
+                : save ? add_save(set, c, path)
+                       : add_siblings(set, c, path, NULL, 0, NULL, NULL));
         break;
     default:
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "dialects/sat/parts.h"
 
 /* ---- how many parts ---- */
@@ -408,14 +408,14 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
         cure = NULL;
         st = sheaf__no_memory(c->root);
     }
-    if (st == NULL)
-        st = sheaf__catalog_notef(
+    TRY(st,
+        sheaf__catalog_notef(
             c, SHEAF_WARNING, "time-stamp", c->root, "", "all parts in one folder", cure,
             "each rank put its own clock into the folder's name: %s; joined, as step, names and shapes "
             "agree%s",
             which.at,
             by_copies ? ", and so do the tensors of which each part has a copy"
-                      : ", and there is no other part to choose");
+                      : ", and there is no other part to choose"));
     free(cure);
     sheaf__text_release(&folders);
     sheaf__text_release(&which);
@@ -444,8 +444,7 @@ static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, cons
     }
     if (st == NULL && (text.failed || cure.failed))
         st = sheaf__no_memory(c->root);
-    if (st == NULL)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", expected, text.at, cure.at);
+    TRY(st, sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", expected, text.at, cure.at));
     sheaf__text_release(&text);
     sheaf__text_release(&cure);
     free(save);
@@ -505,8 +504,7 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
     const sheaf__sat_part *a = NULL, *b = NULL;
     bool several = false, doubt = false;
     sheaf_status *st = sheaf__sat_drop_same(set, c);
-    if (st == NULL)
-        st = one_save(&several, set, c);
+    TRY(st, one_save(&several, set, c));
     if (st != NULL || several)
         return st;
     const int first = only_group(set);
@@ -522,9 +520,7 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
         if (st == NULL && !set->named && contradict(&a, &b, set))
             st = refuse_foreign(set, c, a, b);
     }
-    if (st == NULL)
-        st = tell_joined(set, c, first >= 0);
-    if (st == NULL)
-        st = tell_missing(set, c, doubt);
+    TRY(st, tell_joined(set, c, first >= 0));
+    TRY(st, tell_missing(set, c, doubt));
     return st != NULL ? st : tell_left(set, c);
 }

@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/cpu.h"
 #include "base/json.h"
@@ -316,8 +317,7 @@ static sheaf_status *merge_part(const merging *m, int p, int64_t row0, int64_t r
                         *b = factor(m->lora->catalog, l->name, 'B', p);
     const sheaf_dtype dtype = weight_of(m->lora->catalog, l->name)->told.dtype;
     sheaf_status *st = load(m->a, m, a, 0, a->told.shape[0]);
-    if (st == NULL)
-        st = load(m->b, m, b, row0, rows);
+    TRY(st, load(m->b, m, b, row0, rows));
     for (int64_t r = 0; st == NULL && r < rows; r++) {
         delta_row(m, m->d, m->b + r * b->told.shape[1], row0 + r,
                   l->axis == 0 && is_apart(m->lora, a), l->axis == 1 && is_apart(m->lora, b));

@@ -5,6 +5,7 @@
 
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
+#include "base/status.h"
 
 /* Of everything that a part holds, by the checksums in the file where there are any. */
 static sheaf_status *digest_all(uint64_t *out, sheaf__sat_part *p)
@@ -41,8 +42,7 @@ static sheaf_status *same(bool *yes, sheaf__sat_part *a, sheaf__sat_part *b)
 {
     uint64_t x, y;
     sheaf_status *st = digest_all(&x, a);
-    if (st == NULL)
-        st = digest_all(&y, b);
+    TRY(st, digest_all(&y, b));
     *yes = st == NULL && x == y;
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;

@@ -7,6 +7,7 @@
 
 #include "catalog/boxes.h"
 #include "dialects/sat/inner.h"
+#include "base/status.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 
@@ -53,8 +54,7 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__
     char *one = malloc((size_t)n + 1), *two = malloc((size_t)n + 1);
     sheaf_status *st =
         one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root) : NULL;
-    if (st == NULL)
-        st = sheaf__torch_read(part->file, t, one, (size_t)n);
+    TRY(st, sheaf__torch_read(part->file, t, one, (size_t)n));
     for (int i = 0; st == NULL && *same && i < r->nparts; i++) {
         const sheaf_pickle_tensor *other = tensor_in(r->part[i], name);
         *same = other != NULL && other->dtype == t->dtype && other->ndim == t->ndim &&
@@ -303,17 +303,14 @@ static sheaf_status *read_into(sheaf_catalog *c, sheaf__sat_set *set, const char
 {
     reading r = { .catalog = c, .set = set };
     sheaf_status *st = sheaf__sat_find(set, c, path, hints->also);
-    if (st == NULL)
-        st = pick_parts(&r);
+    TRY(st, pick_parts(&r));
     const sheaf__sat_folder *folder = st == NULL ? config_folder(&r) : NULL;
     r.vocab = folder != NULL ? folder->vocab : 0;
     c->tp = set->ways;
     if (st == NULL && set->ways > 1)
         st = sheaf__sat_check_order(c, r.part, r.nparts);
-    if (st == NULL)
-        st = add_parts(&r);
-    if (st == NULL)
-        st = check_copies(&r);
+    TRY(st, add_parts(&r));
+    TRY(st, check_copies(&r));
     if (st == NULL && set->ways > 0)
         st = sheaf__sat_check(c, set,
                               hints->config != NULL ? hints->config
@@ -331,8 +328,7 @@ static sheaf_status *sat_read(sheaf_catalog **out, const char *path,
     sheaf_catalog *c = NULL;
     *out = NULL;
     sheaf_status *st = sheaf__catalog_new(&c, &sheaf__dialect_sat, path);
-    if (st == NULL)
-        st = read_into(c, &set, path, hints);
+    TRY(st, read_into(c, &set, path, hints));
     sheaf__sat_set_release(&set);
     if (st == NULL)
         *out = c;

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/json_scan.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "comm/process.h"
@@ -286,10 +286,8 @@ static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t r
     snprintf(tests, sizeof tests, "\"%s\"", sheaf__family_for(&schema->config)->classes[2]);
     if (st == NULL && !tunes)
         st = set_key(json, "model_class", tests);
-    if (st == NULL)
-        st = set_key(json, "use_lora", "true");
-    if (st == NULL)
-        st = set_key(json, "lora_rank", number);
+    TRY(st, set_key(json, "use_lora", "true"));
+    TRY(st, set_key(json, "lora_rank", number));
     return st != NULL ? st
                       : set_key(json, "layer_range",
                                 "null"); /* all layers have space, those without factors unused */
@@ -301,8 +299,7 @@ static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
     bool lora = false;
     snprintf(number, sizeof number, "%d", w->ways);
     sheaf_status *st = sheaf_hf_config_set(&one, json, "model_parallel_size", number);
-    if (st == NULL)
-        st = set_inside(&w->config, one, "eva_args", "model_parallel_size", number);
+    TRY(st, set_inside(&w->config, one, "eva_args", "model_parallel_size", number));
     if (st == NULL && w->lora_rank > 0)
         st = set_lora(&w->config, w->schema, w->lora_rank);
     else if (st == NULL)
@@ -360,11 +357,9 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
     sheaf_pickle_doc *doc = NULL;
     char *path = NULL, name[64];
     sheaf_status *st = sheaf__pickle_new(&doc);
-    if (st == NULL)
-        st = describe_part(w, doc);
+    TRY(st, describe_part(w, doc));
     snprintf(name, sizeof name, "mp_rank_%02d_model_states.pt", rank);
-    if (st == NULL)
-        st = sheaf__path_join(&path, dir, name);
+    TRY(st, sheaf__path_join(&path, dir, name));
     if (w->together)
         st = sheaf__process_agree(st);
     if (st == NULL && w->together)
@@ -506,8 +501,7 @@ static sheaf_status *begin_output(sheaf_sat_writer *w, const char *dst, bool rep
     if (st == NULL && is_first(w) && (told = strdup(sheaf__output_dir(w->output))) == NULL)
         st = sheaf__no_memory(memory_for);
     st = sheaf__process_agree(st);
-    if (st == NULL)
-        st = sheaf__process_share(&told);
+    TRY(st, sheaf__process_share(&told));
     if (is_first(w))
         free(told);
     else
@@ -520,10 +514,8 @@ static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool repl
     char *dir = NULL;
     w->part = calloc((size_t)w->ways, sizeof *w->part);
     sheaf_status *st = all_of(w, w->part == NULL ? sheaf__no_memory(memory_for) : NULL);
-    if (st == NULL)
-        st = begin_output(w, dst, replace);
-    if (st == NULL)
-        st = step_folder(&dir, w);
+    TRY(st, begin_output(w, dst, replace));
+    TRY(st, step_folder(&dir, w));
     for (int rank = 0; st == NULL && rank < w->ways; rank++)
         st = begin_part(w, rank, dir);
     free(dir);
@@ -557,15 +549,11 @@ static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const ch
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst),
                                         "CogVLM or CogAgent, for SAT's form"),
                          "a model of family %s", sheaf_family_name(config.family));
-    if (st == NULL)
-        st = sheaf_schema_new(&w->schema, &config, 1);
+    TRY(st, sheaf_schema_new(&w->schema, &config, 1));
     sheaf_config_release(&config);
-    if (st == NULL)
-        st = check_ways(w->schema, w->ways);
-    if (st == NULL)
-        st = drop_key(&own, text);
-    if (st == NULL)
-        st = make_config(w, own);
+    TRY(st, check_ways(w->schema, w->ways));
+    TRY(st, drop_key(&own, text));
+    TRY(st, make_config(w, own));
     free(own);
     return st;
 }
@@ -582,11 +570,9 @@ sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_sou
     w->lora_rank = how->lora_rank;
     w->together = how->together;
     sheaf_status *st = check_config(w, dst, how->config);
-    if (st == NULL)
-        st = match(w, source);
+    TRY(st, match(w, source));
     st = all_of(w, st);
-    if (st == NULL)
-        st = begin_parts(w, dst, how->replace);
+    TRY(st, begin_parts(w, dst, how->replace));
     if (st == NULL)
         *out = w;
     else
@@ -671,8 +657,7 @@ static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int6
     for (int64_t r = 0; st == NULL && r < rows; r += most) {
         const int64_t n = rows - r < most ? rows - r : most;
         st = source->read(source, source_name(t), r, n, 0, cols, chunk);
-        if (st == NULL)
-            st = sheaf_sat_put(w, i, r, n, 0, cols, chunk);
+        TRY(st, sheaf_sat_put(w, i, r, n, 0, cols, chunk));
         event->done += n * line;
         sheaf_emit(events, event);
     }

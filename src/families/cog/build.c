@@ -16,6 +16,7 @@
 #include "families/cog/cog.h"
 #include "models/build.h"
 #include "tape/columns.h"
+#include "base/status.h"
 
 enum { IMAGE, MEMORY }; /* the towers, in the order of sheaf__cog_towers() */
 
@@ -91,8 +92,7 @@ static sheaf_status *layernorm(sheaf__model *m, sheaf__layernorm *norm, named n,
     snprintf(weight, sizeof weight, "%s.weight", n.after);
     snprintf(bias, sizeof bias, "%s.bias", n.after);
     sheaf_status *st = find(&w, m, (named){ n.before, n.number, weight });
-    if (st == NULL)
-        st = find(&b, m, (named){ n.before, n.number, bias });
+    TRY(st, find(&b, m, (named){ n.before, n.number, bias }));
     return st == NULL ? sheaf__build_layernorm(m, norm, w, b, eps) : st;
 }
 
@@ -271,8 +271,7 @@ sheaf_status *sheaf__cog_build(sheaf__model *m)
     if (m->towers == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "vision tower");
     sheaf_status *st = find(&head, m, (named){ "mixins.lm.lm_head.weight", -1, "" });
-    if (st == NULL)
-        st = find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" });
+    TRY(st, find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" }));
     /* The head turns back few rows, those with a label: a second copy of its panels would not
      * pay. */
     if (st == NULL && m->ends)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 
 static const char memory_for[] = "out of memory for the names of tensors";

@@ -8,6 +8,7 @@
 
 #include "models/build.h"
 #include "models/rope.h"
+#include "base/status.h"
 
 static const sheaf__llama_form *form_of(const sheaf__model *m)
 {
@@ -106,8 +107,7 @@ static sheaf_status *layer(sheaf__model *m, int i)
     if (m->schema->config.local_theta > 0 && l->window > 0)
         l->rope = &m->local;
     sheaf_status *st = norm(m, &l->norm_in, SHEAF_NORM_IN, i);
-    if (st == NULL)
-        st = norm(m, &l->norm_post, SHEAF_NORM_POST, i);
+    TRY(st, norm(m, &l->norm_post, SHEAF_NORM_POST, i));
     const int parts = form_of(m)->mixture ? 4 : 7;
     for (int j = 0; j < parts && st == NULL; j++) {
         st = form_of(m)->fused ? linear(m, part[j], fused[j].role, i, fused[j].piece)

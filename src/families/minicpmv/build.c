@@ -19,6 +19,7 @@
 #include "models/named.h"
 #include "models/resampler.h"
 #include "schema/grid.h"
+#include "base/status.h"
 
 typedef struct block {
     sheaf__linear q, k, v, proj, fc1, fc2;
@@ -106,8 +107,7 @@ static sheaf_status *build_towers(sheaf__model *m)
            DO(sheaf__named_vector(m, &t->positions, TOWER, n->positions, v->hidden)));
     for (int64_t i = 0; i < v->layers && st == NULL; i++)
         st = build_block(m, &t->block[i], n, i);
-    if (st == NULL)
-        st = sheaf__named_layernorm(m, &t->norm, TOWER, n->norm, v->norm_eps);
+    TRY(st, sheaf__named_layernorm(m, &t->norm, TOWER, n->norm, v->norm_eps));
     return st == NULL ? sheaf__resampler_build(m, &t->resampler, SHEAF__MINICPMV_RESAMPLER) : st;
 }
 

@@ -8,6 +8,7 @@
 #include "families/llama/llama.h"
 #include "families/minicpmv/minicpmv.h"
 #include "schema/grid.h"
+#include "base/status.h"
 
 #define BLOCKS SHEAF__MINICPMV_TOWER "blocks."
 #define LAYERS SHEAF__MINICPMV_TOWER "encoder.layers."
@@ -115,8 +116,7 @@ static sheaf_status *check_config(const sheaf_config *c)
     const sheaf_vit *v = &c->vit;
     const sheaf_resampler *r = &c->resampler;
     sheaf_status *st = sheaf__rows_size("minicpmv", c->minicpmv, SHEAF_MINICPMV_2_6);
-    if (st == NULL)
-        st = sheaf__rows_sizes(c, 1 << 25);
+    TRY(st, sheaf__rows_sizes(c, 1 << 25));
     if (st != NULL)
         return st;
     const int64_t side = sheaf__square_side(v->positions);
@@ -134,13 +134,10 @@ sheaf_status *sheaf__minicpmv_rows(sheaf_schema *schema)
 {
     const bool timm = schema->config.minicpmv == SHEAF_MINICPMV_2_0;
     sheaf_status *st = check_config(&schema->config);
-    if (st == NULL)
-        st = sheaf__llama_rows(schema);
-    if (st == NULL)
-        st = timm ? add_timm(schema) : add_navit(schema);
-    if (st == NULL)
-        st = sheaf__resampler_rows(schema, SHEAF__MINICPMV_RESAMPLER, schema->config.vit.hidden,
-                                   timm);
+    TRY(st, sheaf__llama_rows(schema));
+    TRY(st, timm ? add_timm(schema) : add_navit(schema));
+    TRY(st,
+        sheaf__resampler_rows(schema, SHEAF__MINICPMV_RESAMPLER, schema->config.vit.hidden, timm));
     return st == NULL ? sheaf__schema_sort(schema) : st;
 }
 

@@ -15,6 +15,7 @@
 #include "models/named.h"
 #include "models/resampler.h"
 #include "schema/grid.h"
+#include "base/status.h"
 
 typedef struct block {
     sheaf__linear q, k, v, proj, fc1, fc2;
@@ -65,8 +66,7 @@ static sheaf_status *build_towers(sheaf__model *m)
            DO(sheaf__named_vector(m, &t->positions, TOWER, "pos_embed", v->hidden)));
     for (int64_t i = 0; i < v->layers && st == NULL; i++)
         st = build_block(m, &t->block[i], i);
-    if (st == NULL)
-        st = sheaf__named_layernorm(m, &t->norm, TOWER, "norm", v->norm_eps);
+    TRY(st, sheaf__named_layernorm(m, &t->norm, TOWER, "norm", v->norm_eps));
     return st == NULL ? sheaf__resampler_build(m, &t->resampler, SHEAF__OMNILMM_RESAMPLER) : st;
 }
 

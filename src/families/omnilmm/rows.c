@@ -7,6 +7,7 @@
 #include "families/common/rows.h"
 #include "families/llama/llama.h"
 #include "families/omnilmm/omnilmm.h"
+#include "base/status.h"
 
 #define BLOCKS SHEAF__OMNILMM_TOWER "blocks."
 #define ROWS(rows) rows, sizeof(rows) / sizeof *(rows)
@@ -76,13 +77,10 @@ static sheaf_status *check_config(const sheaf_config *c)
 sheaf_status *sheaf__omnilmm_rows(sheaf_schema *schema)
 {
     sheaf_status *st = check_config(&schema->config);
-    if (st == NULL)
-        st = sheaf__llama_rows(schema);
-    if (st == NULL)
-        st = add_tower(schema);
-    if (st == NULL)
-        st = sheaf__resampler_rows(schema, SHEAF__OMNILMM_RESAMPLER, schema->config.vit.hidden,
-                                   true);
+    TRY(st, sheaf__llama_rows(schema));
+    TRY(st, add_tower(schema));
+    TRY(st,
+        sheaf__resampler_rows(schema, SHEAF__OMNILMM_RESAMPLER, schema->config.vit.hidden, true));
     return st == NULL ? sheaf__schema_sort(schema) : st;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
 
@@ -439,8 +440,7 @@ static sheaf_status *put_turns(writing *w)
                            : w->style->place == SHEAF__SYSTEM_FIRST_USER ? from
                                                                          : w->n - 1;
     sheaf_status *st = check_order(w, from);
-    if (st == NULL)
-        st = put_head(w, has_system);
+    TRY(st, put_head(w, has_system));
     w->question = has(w, SHEAF__THINK) ? last_question(w) : -1;
     bool written = false;
     for (int64_t i = from; i < w->n && st == NULL; i++) {
@@ -480,8 +480,7 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
         n > 0 ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "at least one message");
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = check_role(&w, i);
-    if (st == NULL)
-        st = put_turns(&w);
+    TRY(st, put_turns(&w));
     if (st == NULL) {
         const bool prompt = options->generation_prompt || has(&w, SHEAF__ALWAYS_PROMPT);
         put(&w, prompt ? t->style.prompt : t->style.tail);
@@ -492,8 +491,7 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
     out->size = w.text.size;
     if (st == NULL && w.failed)
         st = sheaf_fail(SHEAF_E_MEMORY, "chat template");
-    if (st == NULL)
-        st = sheaf__text_take(&out->text, &w.text);
+    TRY(st, sheaf__text_take(&out->text, &w.text));
     if (st != NULL) {
         sheaf__text_release(&w.text);
         free(w.span);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -56,8 +57,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_template *t,
     const sheaf__chat_options options = { .generation_prompt = prompt,
                                           .bos = "<s>",
                                           .eos = "</s>" };
-    if (st == NULL)
-        st = sheaf__chat_render(out, t, c.message, c.count, &options);
+    TRY(st, sheaf__chat_render(out, t, c.message, c.count, &options));
     sheaf__messages_release(&c);
     json_decref(record);
     return st;
@@ -420,8 +420,7 @@ static void test_messages__refusals_name_the_message(void **state)
         const sheaf__chat_options options = { 0 };
         CHECK_OK(sheaf__json_parse_line(&record, cases[i].json, strlen(cases[i].json)));
         sheaf_status *st = sheaf__messages_read(&c, record);
-        if (st == NULL)
-            st = sheaf__chat_render(&r, t, c.message, c.count, &options);
+        TRY(st, sheaf__chat_render(&r, t, c.message, c.count, &options));
         check_status(st, cases[i].code, cases[i].where, cases[i].found);
         sheaf__messages_release(&c);
         json_decref(record);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 
 /* ---- memory and failures ---- */
@@ -31,8 +32,7 @@ static sheaf_status *told(sheaf_code code, const char *fmt, va_list args)
     char *shown = NULL;
     sheaf__text_utf8(&text, words);
     sheaf_status *st = sheaf__text_take(&shown, &text);
-    if (st == NULL)
-        st = sheaf_fail(code, "%s", shown);
+    TRY(st, sheaf_fail(code, "%s", shown));
     free(shown);
     return st;
 }

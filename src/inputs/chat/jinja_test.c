@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -16,8 +17,7 @@ static sheaf_status *render(char **out, size_t *size, const char *text, size_t l
     sheaf__jinja *program = NULL;
     sheaf_status *st = sheaf__jinja_parse(&program, text, length);
     *out = NULL;
-    if (st == NULL)
-        st = sheaf__jinja_render(out, size, program, variables, NULL);
+    TRY(st, sheaf__jinja_render(out, size, program, variables, NULL));
     sheaf__jinja_free(program);
     return st;
 }

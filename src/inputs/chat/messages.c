@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -38,8 +39,7 @@ static sheaf_status *join_parts(sheaf__messages *c, sheaf__message *m, const jso
     for (size_t i = 0; i < json_array_size(parts) && st == NULL; i++)
         st = add_part(&text, json_array_get(parts, i));
     m->size = text.size;
-    if (st == NULL)
-        st = sheaf__text_take(&c->joined[c->joins], &text);
+    TRY(st, sheaf__text_take(&c->joined[c->joins], &text));
     if (st != NULL) {
         sheaf__text_release(&text);
         return st;
@@ -109,9 +109,8 @@ static sheaf_status *read_message(sheaf__messages *c, const json_t *value, bool 
     if (st == NULL && strcmp(m->role, "tool") == 0)
         st = refuse(SHEAF_E_UNSUPPORTED, who, "system, user or assistant: no messages of tools",
                     role);
-    if (st == NULL)
-        st = sharegpt ? read_content(c, m, json_object_get(value, "value"), "value", false)
-                      : read_content(c, m, json_object_get(value, "content"), "content", true);
+    TRY(st, sharegpt ? read_content(c, m, json_object_get(value, "value"), "value", false)
+                     : read_content(c, m, json_object_get(value, "content"), "content", true));
     c->count += st == NULL;
     return st;
 }

@@ -8,6 +8,7 @@
 #include "inputs/chat/held.h"
 #include "inputs/chat/jinja.h"
 #include "inputs/chat/style.h"
+#include "base/status.h"
 
 /* ---- probes ---- */
 
@@ -357,16 +358,12 @@ sheaf_status *sheaf__chat_template_recognise(sheaf__chat_template **out, const c
     answers other = { .bos = bos, .eos = eos, .day = other_day };
     *out = NULL;
     sheaf_status *st = sheaf__jinja_parse(&jinja, program, size);
-    if (st == NULL)
-        st = ask(&a, jinja, 0, PROBES);
-    if (st == NULL)
-        st = ask(&other, jinja, QUESTION, QUESTION + 1);
+    TRY(st, ask(&a, jinja, 0, PROBES));
+    TRY(st, ask(&other, jinja, QUESTION, QUESTION + 1));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
         st = sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
-    if (st == NULL)
-        st = check_writes(&a);
-    if (st == NULL)
-        st = search(out, &a, &other);
+    TRY(st, check_writes(&a));
+    TRY(st, search(out, &a, &other));
     if (*out != NULL) {
         (*out)->program = jinja;
         (*out)->file = "the stored program";

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -82,8 +83,7 @@ static sheaf_status *read_config(sheaf__stored_chat *out, const char *folder, bo
     if (st == NULL && object != NULL) {
         *has_decoder = json_object_get(object, "added_tokens_decoder") != NULL;
         st = read_tokens(out, object);
-        if (st == NULL)
-            st = read_program(out, object);
+        TRY(st, read_program(out, object));
         st = sheaf_in(st, "%s", path);
     }
     json_decref(object);
@@ -130,12 +130,10 @@ sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
     *out = (sheaf__stored_chat){ 0 };
     sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? keep(&folder, path)
                                                                 : sheaf__path_parent(&folder, path);
-    if (st == NULL)
-        st = read_config(out, folder, &has_decoder);
+    TRY(st, read_config(out, folder, &has_decoder));
     if (st == NULL && !has_decoder)
         st = read_map(out, folder);
-    if (st == NULL)
-        st = read_jinja(out, folder);
+    TRY(st, read_jinja(out, folder));
     free(folder);
     return st;
 }

@@ -1,7 +1,7 @@
 /* bert.c - BertNormalizer and BertPreTokenizer. */
 #include <stdlib.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "characters.h"
 #include "kinds.h"
 #include "rewrite.h"

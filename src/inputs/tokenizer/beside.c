@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 
 enum { TEMPLATE_MAX = 16 << 20 };
@@ -72,8 +72,7 @@ static sheaf_status *read_template(sheaf__beside *s, const char *folder)
         return st;
     }
     free(path);
-    if (st == NULL)
-        st = copy_string(&s->chat_template, stored);
+    TRY(st, copy_string(&s->chat_template, stored));
     json_array_foreach((json_t *)stored, i, item)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
@@ -114,8 +113,7 @@ static sheaf_status *read_model_type(sheaf__beside *s, const char *folder)
 {
     json_t *config = NULL;
     sheaf_status *st = load(&config, folder, "config.json");
-    if (st == NULL)
-        st = copy_string(&s->model_type, json_object_get(config, "model_type"));
+    TRY(st, copy_string(&s->model_type, json_object_get(config, "model_type")));
     if (st == NULL && s->declared == NULL)
         st = copy_string(&s->declared, json_object_get(config, "tokenizer_class"));
     json_decref(config);
@@ -127,16 +125,11 @@ static sheaf_status *read_all(sheaf__beside *s, const char *folder)
     sheaf_status *st = load(&s->config, folder, "tokenizer_config.json");
     if (st == NULL && s->config == NULL && (s->config = json_object()) == NULL)
         st = sheaf__no_memory("tokenizer");
-    if (st == NULL)
-        st = copy_string(&s->declared, json_object_get(s->config, "tokenizer_class"));
-    if (st == NULL)
-        st = merge_map(s, folder);
-    if (st == NULL)
-        st = read_names(s);
-    if (st == NULL)
-        st = read_template(s, folder);
-    if (st == NULL)
-        st = read_model_type(s, folder);
+    TRY(st, copy_string(&s->declared, json_object_get(s->config, "tokenizer_class")));
+    TRY(st, merge_map(s, folder));
+    TRY(st, read_names(s));
+    TRY(st, read_template(s, folder));
+    TRY(st, read_model_type(s, folder));
     if (st != NULL)
         return st;
     s->add_bos = flag(s->config, "add_bos_token");

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "bpe.h"
 #include "byte_level.h"
 #include "unicode.h"
@@ -145,8 +145,7 @@ static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, 
     sheaf__vocab_prefetch(r->b->vocab, right, right_size);
     sheaf__vocab_prefetch(r->b->vocab, joined, joined_size);
     sheaf_status *st = find_token(&merge.left, r, left, left_size);
-    if (st == NULL)
-        st = find_token(&merge.right, r, right, right_size);
+    TRY(st, find_token(&merge.right, r, right, right_size));
     if (st == NULL && cut < r->b->prefix_size)
         st = fail_merge(r, right, right_size, "a token with continuing_subword_prefix");
     if (st != NULL)
@@ -185,8 +184,7 @@ static sheaf_status *read_pair(reading *r, sheaf_json_scan *scan)
     sheaf_status *st = sheaf__scan_string_to(scan, r->text, &left);
     if (st == NULL && !sheaf__scan_take(scan, ','))
         st = sheaf__scan_fail(scan, "the second token of a merge");
-    if (st == NULL)
-        st = sheaf__scan_string_to(scan, r->text + left, &right);
+    TRY(st, sheaf__scan_string_to(scan, r->text + left, &right));
     if (st == NULL && !sheaf__scan_take(scan, ']'))
         st = sheaf__scan_fail(scan, "the end of a merge of two tokens");
     return st != NULL ? st : take_merge(r, r->text, left, r->text + left, right);
@@ -331,8 +329,7 @@ sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__mo
         slots *= 2;
     if (st == NULL && !resize(b, slots))
         st = sheaf__no_memory(memory_for);
-    if (st == NULL)
-        st = read_merges(b, &file->merges);
+    TRY(st, read_merges(b, &file->merges));
     if (st == NULL && !finish_merges(b))
         st = sheaf__no_memory(memory_for);
     if (st == NULL) {

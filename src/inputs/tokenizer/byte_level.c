@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "kinds.h"
 #include "split.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "charsmap_table.h"
 #include "kinds.h"
 #include "unicode.h"
@@ -69,8 +69,7 @@ static sheaf_status *open_charsmap(void **state, sheaf_json_reader *r, sheaf__op
         return NULL;
     }
     sheaf_status *st = from_base64(&map->bytes, &size, text);
-    if (st == NULL)
-        st = sheaf_in(sheaf__sentencepiece_table(map->bytes, size), "precompiled_charsmap");
+    TRY(st, sheaf_in(sheaf__sentencepiece_table(map->bytes, size), "precompiled_charsmap"));
     if (st != NULL)
         return st;
     const unsigned char *b = map->bytes;

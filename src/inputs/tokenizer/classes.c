@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 
 #define LOWER_ONE_EIGHTH "\xe2\x96\x81" /* what stands for a blank: U+2581 */

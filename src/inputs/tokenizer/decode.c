@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "parts.h"
 
 static void add_bytes(sheaf__strings *s, const char *bytes, size_t size)
@@ -113,11 +113,9 @@ sheaf_status *sheaf__tokenizer_decode(char **text, size_t *size, const sheaf__to
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < n; i++)
         st = sheaf__check_id(ids[i], i);
-    if (st == NULL)
-        st = sheaf__decode_to(&s, t, ids, n, skip_special);
+    TRY(st, sheaf__decode_to(&s, t, ids, n, skip_special));
     const size_t bytes = s.bytes.size;
-    if (st == NULL)
-        st = sheaf__text_take(text, &s.bytes);
+    TRY(st, sheaf__text_take(text, &s.bytes));
     if (st == NULL && size != NULL)
         *size = bytes;
     sheaf__strings_release(&s);

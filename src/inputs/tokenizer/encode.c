@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "kinds.h"
 #include "pattern.h"
 #include "pieces.h"
@@ -173,8 +173,7 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
         /* As `tokenizers` has it, which divides here in any case: a beginning that was taken away
          * moves the piece, for a Metaspace that looks where it begins. */
         text->now.piece[0].origin = text->now.from[text->now.piece[0].begin].begin;
-    if (st == NULL)
-        st = sheaf__steps_run(&t->pre_tokenizer, t->pre_tokenizer.count, text);
+    TRY(st, sheaf__steps_run(&t->pre_tokenizer, t->pre_tokenizer.count, text));
     return st != NULL ? st : sheaf__encode_pieces(t, e->work);
 }
 
@@ -207,8 +206,7 @@ static sheaf_status *encode_all(const encoding *e)
         sheaf__emit_added(e->work, m.id, (sheaf__text_range){ m.begin, m.end });
         done = m.end;
     }
-    if (st == NULL)
-        st = encode_between(e, done, e->size);
+    TRY(st, encode_between(e, done, e->size));
     for (int64_t i = 0; st == NULL && i < e->t->posts; i++)
         st = e->t->post[i].kind->run(e->t->post[i].state, &e->work->out, e->options->add_special);
     if (st == NULL && e->work->out.failed)
@@ -320,8 +318,7 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
     e.words = t->words.on && where == NULL;
     begin_out(&work->out, where != NULL);
     st = encode_all(&e);
-    if (st == NULL)
-        st = hand_out(ids, where, count, &work->out);
+    TRY(st, hand_out(ids, where, count, &work->out));
     sheaf__work_give(t->pool, work);
     return st;
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "parts.h"
 #include "classes.h"
@@ -117,8 +117,7 @@ static sheaf_status *put_listed(opening *o, json_t *decoder)
         qsort(list, n, sizeof *list, by_id);
     for (size_t i = 0; st == NULL && i < n; i++) {
         st = put_token(o->added, list[i].token, is_named(o, sheaf__beside_text(list[i].token)));
-        if (st == NULL)
-            st = put_token(decoder, list[i].token, false);
+        TRY(st, put_token(decoder, list[i].token, false));
     }
     free(list);
     return st;
@@ -142,8 +141,7 @@ static sheaf_status *put_older(opening *o, json_t *decoder)
             json_t *token = json_pack("{s:s, s:b, s:b}", "content", content, "special", special,
                                       "normalized", !special);
             st = token == NULL ? sheaf__no_memory(memory_for) : put_token(o->added, token, special);
-            if (st == NULL)
-                st = put_token(decoder, token, special);
+            TRY(st, put_token(decoder, token, special));
             json_decref(token);
         }
     return st;
@@ -230,8 +228,7 @@ static sheaf_status *put_extra(opening *o)
     }
     if (st == NULL && json_is_object(extra))
         st = put_list(o, extra);
-    if (st == NULL)
-        st = put_list(o, list);
+    TRY(st, put_list(o, list));
     if (st == NULL && o->class == SHEAF__T5_TOKENIZER && json_array_size(list) == 0)
         st = put_sentinels(o);
     if (st == NULL && o->spm != NULL && json_array_size(list) + json_object_size(extra) == 0)
@@ -270,12 +267,9 @@ static sheaf_status *collect_added(opening *o)
         if (st == NULL && (o->class == SHEAF__GENERIC || !listed))
             st = put_token(o->added, token, is_named(o, sheaf__beside_text(token)) && !listed);
     }
-    if (st == NULL)
-        st = listed ? put_listed(o, decoder) : put_older(o, decoder);
-    if (st == NULL)
-        st = put_named(o, decoder);
-    if (st == NULL)
-        st = put_extra(o);
+    TRY(st, listed ? put_listed(o, decoder) : put_older(o, decoder));
+    TRY(st, put_named(o, decoder));
+    TRY(st, put_extra(o));
     json_decref(decoder);
     return st;
 }
@@ -378,8 +372,7 @@ static sheaf_status *parse_built(sheaf__tokenizer **out, opening *o)
                                      .pre_tokenizer = b.pre_tokenizer,
                                      .decoder = b.decoder,
                                      .model = b.model };
-    if (st == NULL)
-        st = sheaf__tokenizer_parse(out, o->text, o->size, &instead);
+    TRY(st, sheaf__tokenizer_parse(out, o->text, o->size, &instead));
     sheaf__built_release(&b);
     free(added);
     return st;
@@ -424,8 +417,7 @@ static sheaf_status *read_spm(opening *o)
     free(o->text);
     o->text = NULL;
     o->size = json.size;
-    if (st == NULL)
-        st = sheaf__text_take(&o->text, &json);
+    TRY(st, sheaf__text_take(&o->text, &json));
     sheaf__text_release(&json);
     return st;
 }
@@ -453,19 +445,16 @@ static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *n
         st = check_known(o);
     if (st == NULL && !json)
         st = read_spm(o);
-    if (st == NULL)
-        st = check_class(o);
+    TRY(st, check_class(o));
     if (st == NULL)
         find_names(o);
     if (st == NULL && json && as_it_is) {
         st = sheaf__tokenizer_parse(&t, o->text, o->size, NULL);
     } else if (st == NULL) {
         st = collect_added(o);
-        if (st == NULL)
-            st = parse_built(&t, o);
+        TRY(st, parse_built(&t, o));
     }
-    if (st == NULL)
-        st = finish(t, o);
+    TRY(st, finish(t, o));
     if (st == NULL)
         *out = t;
     else
@@ -487,8 +476,7 @@ static sheaf_status *find_file(char **out, const char *folder)
 {
     char *json = NULL, *model = NULL;
     sheaf_status *st = sheaf__path_join(&json, folder, "tokenizer.json");
-    if (st == NULL)
-        st = sheaf__path_join(&model, folder, "tokenizer.model");
+    TRY(st, sheaf__path_join(&model, folder, "tokenizer.model"));
     const bool there = st == NULL && sheaf__path_kind(json) == SHEAF_PATH_FILE;
     if (st == NULL && !there && sheaf__path_kind(model) != SHEAF_PATH_FILE)
         st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", folder),
@@ -513,10 +501,8 @@ sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
         st = sheaf__file_read_all(&o.text, &o.size, name, FILE_MAX);
         st = st == NULL ? NULL : sheaf__path_hub(st, path);
     }
-    if (st == NULL)
-        st = sheaf__beside_read(&o.settings, is_folder ? path : folder);
-    if (st == NULL)
-        st = sheaf_in(open_text(out, &o, name, !is_folder), "%s", name);
+    TRY(st, sheaf__beside_read(&o.settings, is_folder ? path : folder));
+    TRY(st, sheaf_in(open_text(out, &o, name, !is_folder), "%s", name));
     release(&o);
     free(file);
     free(folder);

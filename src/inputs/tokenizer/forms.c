@@ -9,7 +9,7 @@
 #include <utf8proc.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "characters.h"
 #include "kinds.h"
 #include "rewrite.h"

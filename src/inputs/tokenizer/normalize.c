@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "byte_level.h"
 #include "characters.h"
 #include "kinds.h"

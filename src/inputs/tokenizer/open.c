@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "parts.h"
 #include "pieces.h"
 
@@ -318,10 +318,8 @@ static sheaf_status *open_model(sheaf__tokenizer *t, json_t *options, sheaf__mod
     const void *const *table = (const void *const *)sheaf__models;
     if (st == NULL && (t->model_kind = find_kind(table, type)) == NULL)
         st = unknown_kind(table, type);
-    if (st == NULL)
-        st = sheaf_in(check_nul(options), "%s", type);
-    if (st == NULL)
-        st = sheaf_in(finish_open(t->model_kind->open(&t->model, &t->vocab, file), &r), "%s", type);
+    TRY(st, sheaf_in(check_nul(options), "%s", type));
+    TRY(st, sheaf_in(finish_open(t->model_kind->open(&t->model, &t->vocab, file), &r), "%s", type));
     if (st == NULL)
         t->raw_model = t->model_kind->takes_raw != NULL && t->model_kind->takes_raw(t->model);
     return sheaf_in(st, "model");
@@ -406,8 +404,7 @@ static sheaf_status *add_token(sheaf__tokenizer *t, const json_t *object, int64_
                         "'%.80s' again: ids %" PRId32 " and %" PRId64, token->content, there, said);
     if (st == NULL && token->size > 0) {
         st = give_id(t, token, said, next);
-        if (st == NULL)
-            st = sheaf__added_put(a);
+        TRY(st, sheaf__added_put(a));
         if (st == NULL)
             return NULL;
     }
@@ -540,20 +537,15 @@ static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *
                                 const sheaf__instead *instead)
 {
     sheaf_status *st = walk_file(p, scan);
-    if (st == NULL)
-        st = check_rest(p->at);
+    TRY(st, check_rest(p->at));
     if (st == NULL && p->at[MODEL].begin == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'model'"), "the model of a tokenizer");
     if (st == NULL && instead != NULL)
         st = put_instead(p, instead);
-    if (st == NULL)
-        st = open_model(t, p->model, &p->file);
-    if (st == NULL)
-        st = open_added(t, &p->at[ADDED]);
-    if (st == NULL)
-        st = open_list(t, NORMALIZER, &p->at[FIRST_LIST + NORMALIZER]);
-    if (st == NULL)
-        st = index_added(t);
+    TRY(st, open_model(t, p->model, &p->file));
+    TRY(st, open_added(t, &p->at[ADDED]));
+    TRY(st, open_list(t, NORMALIZER, &p->at[FIRST_LIST + NORMALIZER]));
+    TRY(st, index_added(t));
     for (int i = PRE_TOKENIZER; st == NULL && i <= POST; i++)
         st = open_list(t, i, &p->at[FIRST_LIST + i]);
     if (st == NULL) {
@@ -572,8 +564,7 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
     sheaf_status *st = NULL;
     if (p.model == NULL || t == NULL || (t->pool = sheaf__works_new()) == NULL)
         st = sheaf__no_memory(memory_for);
-    if (st == NULL)
-        st = sheaf__scan_init(&scan, text, size, true);
+    TRY(st, sheaf__scan_init(&scan, text, size, true));
     if (st == NULL) {
         scan.nul = true; /* a token may be one */
         t->bos = t->eos = t->unk = t->pad = -1;
@@ -597,11 +588,9 @@ sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size)
     sheaf_json_scan scan;
     json_t *all = json_object();
     sheaf_status *st = all == NULL || p.model == NULL ? sheaf__no_memory(memory_for) : NULL;
-    if (st == NULL)
-        st = sheaf__scan_init(&scan, text, size, true);
+    TRY(st, sheaf__scan_init(&scan, text, size, true));
     scan.nul = true;
-    if (st == NULL)
-        st = walk_file(&p, &scan);
+    TRY(st, walk_file(&p, &scan));
     for (int i = 0; st == NULL && i < KEYS; i++) {
         json_t *value = NULL;
         if (keys[i] != NULL && p.at[i].begin != NULL)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "base/regex.h"
 
 enum {
@@ -89,8 +89,7 @@ static sheaf_status *compile_regex(sheaf__pattern *p, size_t size)
     char *text = NULL;
     size_t length = 0;
     sheaf_status *st = sheaf__pattern_translate(&text, &length, p->text, size, &p->by_script);
-    if (st == NULL)
-        st = compile(p, text, length, false);
+    TRY(st, compile(p, text, length, false));
     free(text);
     return st;
 }

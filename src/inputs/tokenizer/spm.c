@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "unicode.h"
 #include "unigram.h"
 #include "vocab.h"
@@ -368,12 +368,10 @@ sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *
     const unsigned char *begin = (const unsigned char *)bytes;
     model m = { .type = 1, .unk = 0, .bos = 1, .eos = 2 };
     sheaf_status *st = read_model(&m, (span){ begin, begin, begin + size });
-    if (st == NULL)
-        st = put_file(json, &m, bpe);
+    TRY(st, put_file(json, &m, bpe));
     if (st == NULL && json->failed)
         st = sheaf__no_memory("tokenizer.model");
-    if (st == NULL)
-        st = list_tokens(tokens, &m);
+    TRY(st, list_tokens(tokens, &m));
     free(m.piece);
     return st;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "kinds.h"
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
@@ -196,8 +196,7 @@ static sheaf_status *let_go_mixed(sheaf__token_stream *s)
 static sheaf_status *advance(sheaf__token_stream *s)
 {
     sheaf_status *st = decode(s, 0, s->closed);
-    if (st == NULL)
-        st = show(s, certain(s), true);
+    TRY(st, show(s, certain(s), true));
     const bool all = st == NULL && s->closed == s->ids && s->shown.size == s->text.bytes.size;
     const bool waits = st == NULL && s->any_bytes && !s->bytes && s->closed == s->ids &&
                        s->shown.size < s->text.bytes.size && s->shown.size == certain(s);
@@ -259,8 +258,7 @@ sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size, sheaf__t
 sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf__token_stream *s)
 {
     sheaf_status *st = decode(s, 0, s->ids);
-    if (st == NULL)
-        st = show(s, s->text.bytes.size, false);
+    TRY(st, show(s, s->text.bytes.size, false));
     s->ids = s->closed = s->kept = s->again = s->pushed = 0;
     s->shown.size = 0;
     look(text, size, s);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "kinds.h"
 #include "rewrite.h"
 #include "unicode.h"
@@ -162,14 +162,12 @@ static sheaf_status *read_token(unigram *u, sheaf__vocab *vocab, sheaf_json_scan
                                                    : sheaf__scan_fail(scan, expected);
     if (st == NULL && !sheaf__scan_take(scan, ','))
         st = sheaf__scan_fail(scan, expected);
-    if (st == NULL)
-        st = read_score(scan, &score);
+    TRY(st, read_score(scan, &score));
     if (st == NULL && !sheaf__scan_take(scan, ']'))
         st = sheaf__scan_fail(scan, expected);
     if (st == NULL && size > MOST_DEEP)
         st = sheaf__scan_fail(scan, "a token of at most 4096 bytes");
-    if (st == NULL)
-        st = sheaf__vocab_add(vocab, token, size, (uint64_t)u->tokens);
+    TRY(st, sheaf__vocab_add(vocab, token, size, (uint64_t)u->tokens));
     if (st == NULL && (!SHEAF_GROW(&u->score, &u->capacity, u->tokens + 1) ||
                        !put_token(u, token, size, (int32_t)u->tokens)))
         st = sheaf__no_memory("tokens");

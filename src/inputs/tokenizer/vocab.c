@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 
 static const char memory_for[] = "vocabulary of a tokenizer";
 
@@ -172,9 +172,8 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
     bool more = true;
     sheaf_status *st = key == NULL ? sheaf__no_memory(memory_for) : NULL;
     /* As many tokens as there may be in real ones: a token takes some 20 bytes. */
-    if (st == NULL)
-        st = sheaf__vocab_reserve(v, (scan->end - scan->at) / 20,
-                                  (size_t)(scan->end - scan->at) / 2);
+    TRY(st,
+        sheaf__vocab_reserve(v, (scan->end - scan->at) / 20, (size_t)(scan->end - scan->at) / 2));
     if (st == NULL && !sheaf__scan_take(scan, '{'))
         st = sheaf__scan_fail(scan, "an object of tokens with their ids");
     for (bool first = true; st == NULL && more; first = false) {
@@ -184,8 +183,7 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
         if (st != NULL || !more)
             break;
         st = sheaf__scan_count(scan, &id);
-        if (st == NULL)
-            st = sheaf__vocab_add(v, key, size, id);
+        TRY(st, sheaf__vocab_add(v, key, size, id));
     }
     free(key);
     return st;

@@ -4,7 +4,7 @@
 #include <utf8proc.h>
 
 #include "base/array.h"
-#include "base/no_memory.h"
+#include "base/status.h"
 #include "characters.h"
 #include "kinds.h"
 #include "pieces.h"
@@ -85,8 +85,7 @@ static sheaf_status *by_steps(const sheaf__tokenizer *t, sheaf__work *w, bool ra
     (void)raw;
     sheaf__prepared_begin(text, w->bytes, w->size, (uint32_t)w->origin, false);
     sheaf_status *st = sheaf__steps_run(&t->normalizer, t->normalizer.count, text);
-    if (st == NULL)
-        st = sheaf__steps_run(&t->pre_tokenizer, t->pre_tokenizer.count, text);
+    TRY(st, sheaf__steps_run(&t->pre_tokenizer, t->pre_tokenizer.count, text));
     return st != NULL ? st : sheaf__encode_pieces(t, w);
 }
 

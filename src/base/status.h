@@ -1,0 +1,27 @@
+/* status.h - what our own code adds to sheaf/status.h: the next step of several, and the failure
+ * of an allocation. */
+#ifndef SHEAF_BASE_STATUS_H
+#define SHEAF_BASE_STATUS_H
+
+#include "sheaf/status.h"
+
+/* TRY - the next step of several: `call` runs, and its status lands in `st`, unless a step before
+ * it failed.
+ *
+ *     sheaf_status *st = sheaf__file_open(&file, path);
+ *     TRY(st, read_header(&header, file));
+ *     TRY(st, read_rows(rows, file, &header));
+ *
+ * A macro, as a function would have evaluated `call`; it returns from nowhere. */
+#define TRY(st, ...) ((st) = (st) != NULL ? (st) : (__VA_ARGS__))
+
+/* sheaf__no_memory - SHEAF_E_MEMORY at `what`: what the memory was for, or a path. */
+static inline sheaf_status *sheaf__no_memory(const char *what)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", what);
+}
+
+/* sheaf__found_errno - sheaf_found() with the words for the system's `error`, which `st` keeps. */
+sheaf_status *sheaf__found_errno(sheaf_status *st, int error);
+
+#endif
