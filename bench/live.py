@@ -39,7 +39,7 @@ class Live:
         path = self.at("logits.safetensors")
         if os.path.exists(path):
             os.remove(path)
-        self.sheaf("eval", "--data", data, "--save-logits", path, *words)
+        self.sheaf("eval", "--data", data, "--save-logits", path, *([] if "--dtype" in words else ["--dtype", "float32"]), *words)
         return load_file(path)["logits"]
 
 

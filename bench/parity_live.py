@@ -46,7 +46,7 @@ def check_variant(model, data, inputs, variant, flags):
     out, merged = live.at("out"), live.at("merged")
     for folder in (out, merged):
         shutil.rmtree(folder, ignore_errors=True)
-    live.sheaf("train", "--model", model, "--data", data, "--out", out, "--method", "lora", *flags,
+    live.sheaf("train", "--dtype", "float32", "--model", model, "--data", data, "--out", out, "--method", "lora", *flags,
           "--steps", "4", "--micro-batch", "2", "--lr", "2e-2", "--tp", "2")
     adapter = os.path.join(out, "adapter")
     adapted = PeftModel.from_pretrained(base_model(model), adapter)
@@ -65,7 +65,7 @@ def check_full(spec, data, inputs):
         shutil.rmtree(folder, ignore_errors=True)
     live.sheaf("init", spec, new, "--seed", "3")
     compare("init: " + spec.split(os.sep)[-3], ours(data, "--model", new), logits_of(base_model(new), inputs), inputs["attention_mask"])
-    live.sheaf("train", "--model", new, "--data", data, "--out", out, "--method", "full", "--steps", "3", "--micro-batch", "2", "--lr", "1e-3", "--tp", "3")
+    live.sheaf("train", "--dtype", "float32", "--model", new, "--data", data, "--out", out, "--method", "full", "--steps", "3", "--micro-batch", "2", "--lr", "1e-3", "--tp", "3")
     trained = os.path.join(out, "model")
     compare("full: " + spec.split(os.sep)[-3], ours(data, "--model", trained), logits_of(base_model(trained), inputs), inputs["attention_mask"])
 

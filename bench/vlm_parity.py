@@ -150,11 +150,11 @@ def check_odd(args, name):
         path = os.path.join(args.work, "logits.safetensors")
         if os.path.exists(path):
             os.remove(path)
-        sheaf(args, "eval", "--model", model, "--data", data, "--save-logits", path, "--tp", str(ranks))
+        sheaf(args, "eval", "--dtype", "float32", "--model", model, "--data", data, "--save-logits", path, "--tp", str(ranks))
         worst = beyond(load_file(path)["logits"], want, 1e-4, 1e-4)
         case("%s: logits of sheaf at %d ranks at %.2f of the tolerance" % (name, ranks, worst), worst <= 1)
     shutil.rmtree(out, ignore_errors=True)
-    sheaf(args, "train", "--model", model, "--data", data, "--out", out, "--method", "lora", "--lora-targets", vlm_torch.TARGETS["omnilmm" if rival.omni else "minicpmv"],
+    sheaf(args, "train", "--dtype", "float32", "--model", model, "--data", data, "--out", out, "--method", "lora", "--lora-targets", vlm_torch.TARGETS["omnilmm" if rival.omni else "minicpmv"],
           "--modules-to-save", "resampler", "--micro-batch", "3", "--steps", "2", "--no-shuffle", "--schedule", "constant")
     with open(os.path.join(out, "metrics.jsonl")) as f:
         first = json.loads(f.readline())["loss"]

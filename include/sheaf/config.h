@@ -132,6 +132,7 @@ typedef struct sheaf_config {
     int neos;
     bool byte_vocab;    /* "sheaf_tokenizer": "bytes": ids 0..255 are bytes, then specials */
     sheaf_dtype dtype;  /* of the file, F32 if unsaid */
+    bool dtype_named;   /* it is said */
     char *json;         /* the whole object as read, owned; for copying into outputs */
     char *unknown_keys; /* comma separated, owned, NULL if none */
     int64_t padding; /* 1 + the row of the embedding whose lookups teach it nothing (padding_idx of

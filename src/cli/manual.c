@@ -101,7 +101,8 @@ static void paragraphs(FILE *to, const char *text)
 
 static void page_option(FILE *to, const char *flag, const char *help)
 {
-    const size_t name = strcspn(flag, " ");
+    const size_t name =
+        strncmp(flag, "--", 2) == 0 ? strcspn(flag, " ") : 4 + strcspn(flag + 4, " ");
     fputs(".TP\n\\fB", to);
     roff_bytes(to, flag, name);
     fputs("\\fR", to);
@@ -139,16 +140,19 @@ static void page(const cli_command *command, const cli_option *options, FILE *to
     fputs(".fi\n.SH DESCRIPTION\n", to);
     paragraphs(to, at);
     fputs(".SH OPTIONS\n", to);
-    for (const cli_option *o = options; o->name != NULL; o++) {
+    cli_help_row rows[CLI_MAX_OPTIONS];
+    const int n = cli_help_rows(rows, options);
+    for (int i = 0; i < n; i++) {
         char flag[CLI_FLAG_TEXT], help[CLI_HELP_TEXT];
-        if (o->kind & CLI_HIDDEN)
-            continue;
-        cli_flag_text(flag, o);
-        cli_help_text(help, o);
+        if ((i == 0 && strcmp(rows[n - 1].heading, rows[0].heading) != 0) ||
+            (i > 0 && strcmp(rows[i - 1].heading, rows[i].heading) != 0))
+            fprintf(to, ".SS %s\n", rows[i].heading);
+        cli_flag_text(flag, rows[i].option);
+        cli_help_text(help, rows[i].option);
         page_option(to, flag, help);
     }
     page_option(to, "--json", "results as one JSON object on standard output");
-    page_option(to, "--help", "the same as text");
+    page_option(to, "--help", "the flags used most as text; --help all: every flag");
     fputs(".SH EXIT STATUS\n" ENDS "\n.SH SEE ALSO\n.BR sheaf (1)\n", to);
 }
 
@@ -199,13 +203,19 @@ static void bash_flags(const cli_command *command, const cli_option *options, FI
 {
     fprintf(to, "    %s)\n        flags='", command->name);
     for (const cli_option *o = options; o->name != NULL; o++)
-        if (!(o->kind & CLI_HIDDEN))
+        if (!(o->kind & CLI_HIDDEN)) {
+            if (o->letter != '\0')
+                fprintf(to, "-%c ", o->letter);
             fprintf(to, "--%s%s ", prefix_of(o), o->name);
+        }
     fputs("--json --help'\n        case $before in\n", to);
     for (const cli_option *o = options; o->name != NULL; o++) {
         if (is_flag(o) || (o->kind & CLI_HIDDEN))
             continue;
-        fprintf(to, "        --%s) ", o->name);
+        fprintf(to, "        --%s", o->name);
+        if (o->letter != '\0')
+            fprintf(to, "|-%c", o->letter);
+        fputs(") ", to);
         if (has_choices(o)) {
             fputs("values='", to);
             choices(o, to);
@@ -329,6 +339,8 @@ static void fish_flags(const cli_command *command, const cli_option *options, FI
             continue;
         fprintf(to, "complete -c sheaf -n '__fish_seen_subcommand_from %s' -l %s%s", command->name,
                 prefix_of(o), o->name);
+        if (o->letter != '\0')
+            fprintf(to, " -s %c", o->letter);
         if (has_choices(o)) {
             fputs(" -x -a '", to);
             choices(o, to);

@@ -19,7 +19,7 @@ static bool needs_words(const sheaf__judge *j)
 static void take_from_run(sheaf__judge *j)
 {
     const sheaf__run_texts *run = &j->run.texts;
-    j->dtype = sheaf__run_model_dtype(&j->run, j->dtype, j->told);
+    j->dtype = sheaf__run_model_dtype(&j->run, j->dtype, &j->opened.config, j->told);
     sheaf__sums_note(j->sums, j->dtype, j->told);
     j->sums = sheaf__sums_of(j->sums, j->run.sums, j->dtype);
     j->of_run =

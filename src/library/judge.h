@@ -16,7 +16,7 @@ typedef struct sheaf__judge {
     const char *model, *config, *adapter, *data, *tokenizer, *prompt_template, *date, *query,
         *place, *data_cache, *isa;
     sheaf_transport transport; /* MPI: this process has joined the others */
-    sheaf_dtype dtype;         /* SHEAF_BOOL: the run's, else float32 */
+    sheaf_dtype dtype;         /* SHEAF_BOOL: the run's, else the model's own */
     sheaf_bf16_sums sums;
     sheaf_loss_on loss_on;
     sheaf_on_long on_long;

@@ -70,7 +70,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     const bool of_run =
         sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
-    m->dtype = sheaf__run_model_dtype(&m->run, m->dtype, o->events);
+    m->dtype = sheaf__run_model_dtype(&m->run, m->dtype, &m->opened.config, o->events);
     sheaf__sums_note(m->sums, m->dtype, o->events);
     m->sums = sheaf__sums_of(m->sums, m->run.sums, m->dtype);
     st = sheaf__wording_open(&m->wording, &m->opened.config,

@@ -46,6 +46,8 @@ static sheaf_status *ask_run(asked *a, const sheaf_run_train_options *options)
     if (st == NULL && q->o.model == NULL && q->o.config == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_run_train_options"),
                             "a model, or the setting config");
+    if (st == NULL)
+        sheaf__train_settings_dtype(&q->o, o.events);
     TRY(st, sheaf__train_settings_check(&a->state, a->table, &q->o));
     a->events = o.events;
     return st == NULL ? sheaf__question_open(q, o.events) : st;
@@ -59,10 +61,12 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
     sheaf_train_options_default(&q->o);
     TRY(st, sheaf__model_check_open(&o, true));
-    TRY(st, sheaf__take_activations(&q->o.dtype, o.dtype == NULL ? "float32" : o.dtype));
+    TRY(st, sheaf__take_activations(&q->o.dtype, o.dtype));
     TRY(st, sheaf__run_model_base(&a->base, &a->config, o.model));
     q->o.model = a->base != NULL ? a->base : o.model;
     q->o.config = o.config != NULL ? o.config : a->config;
+    if (st == NULL)
+        sheaf__train_settings_dtype(&q->o, o.events);
     q->o.adapter = o.adapter;
     q->o.tp = o.tp > 0 ? o.tp : 1;
     q->o.dp = o.dp > 0 ? o.dp : 1;

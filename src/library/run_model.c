@@ -515,15 +515,28 @@ bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
     return own && *version != NULL;
 }
 
+sheaf_dtype sheaf__own_dtype(const sheaf_config *config, const sheaf_events *events)
+{
+    const sheaf_dtype own = config->dtype;
+    if (config->dtype_named && (own == SHEAF_BF16 || own == SHEAF_F16)) {
+        sheaf_note(events, "activations in %s, the model's own dtype", sheaf_dtype_torch_name(own));
+        return own;
+    }
+    if (!config->dtype_named)
+        sheaf_note(events, "activations in float32: the model's config names no dtype");
+    return SHEAF_F32;
+}
+
 sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
-                                   const sheaf_events *events)
+                                   const sheaf_config *config, const sheaf_events *events)
 {
     if (asked != SHEAF_BOOL)
         return asked;
-    if (run->out == NULL || run->dtype == SHEAF_F32)
-        return SHEAF_F32;
-    sheaf_note(events, "activations in %s, as in the run (--dtype changes it)",
-               sheaf_dtype_torch_name(run->dtype));
+    if (run->out == NULL)
+        return sheaf__own_dtype(config, events);
+    if (run->dtype != SHEAF_F32)
+        sheaf_note(events, "activations in %s, as in the run (--dtype changes it)",
+                   sheaf_dtype_torch_name(run->dtype));
     return run->dtype;
 }
 

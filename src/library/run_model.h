@@ -62,10 +62,13 @@ sheaf_status *sheaf__run_model_base(char **model, char **config, const char *pat
  * NULL. The run's date goes with its template. Is the template the run's, not a flag's? */
 bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
                             const char **version, const char **date, const char **query);
-/* sheaf__run_model_dtype - of activations: as `asked`, else (SHEAF_BOOL) the run's, which is noted
- * unless it is the default, float32. */
+/* sheaf__own_dtype - of a model's activations where nothing names it: as its config says, or
+ * float32; noted, but float32 by its config. */
+sheaf_dtype sheaf__own_dtype(const sheaf_config *config, const sheaf_events *events);
+/* sheaf__run_model_dtype - of activations: as `asked`, else (SHEAF_BOOL) the run's, else the
+ * model's own. */
 sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
-                                   const sheaf_events *events);
+                                   const sheaf_config *config, const sheaf_events *events);
 /* sheaf__run_model_ranks - can `tp` ranks share it, in `slices` as they were asked for (0: the
  * run's)? Errors: SHEAF_E_ARG where the run has fewer. */
 sheaf_status *sheaf__run_model_ranks(const sheaf__run_model *run, int slices, int tp);

@@ -272,6 +272,11 @@ static sheaf_status *settle(session *s)
     TRY(st, look_back(s));
     if (st == NULL && s->stored != NULL)
         st = take_stored(s);
+    const bool here = /* else the processes that this one starts do */
+        o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL;
+    const sheaf_events *said = here && sheaf__process_first() ? how->events : NULL;
+    if (st == NULL)
+        sheaf__train_settings_dtype(o, said);
     TRY(st, sheaf__train_settings_check(how->state, how->table, o));
     if (st == NULL)
         sheaf__sums_note(asked, o->dtype, how->events);
@@ -280,10 +285,8 @@ static sheaf_status *settle(session *s)
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
     if (st == NULL && s->stored == NULL)
         st = sheaf__adapter_settings(how->state, how->table, o, how->events);
-    if (st == NULL &&
-        (o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL))
-        /* else those that this process starts do */
-        st = sheaf__rates_check(o, sheaf__process_first() ? how->events : NULL);
+    if (st == NULL && here)
+        st = sheaf__rates_check(o, said);
     TRY(st, sheaf__run_paths_begin(how->state, how->table, o));
     TRY(st, write_settings(s));
     if (st == NULL && s->stored != NULL)

@@ -25,17 +25,41 @@ bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *o
     return state->given[i] || state->from_file[i];
 }
 
+/* "model", "model and data", "model, data and steps or epochs" */
+static void list_missing(sheaf_text *names, sheaf_text *help, const sheaf__setting *const *missing,
+                         int n)
+{
+    for (int i = 0; i < n; i++) {
+        const sheaf__setting *o = missing[i];
+        sheaf__text_add(names, "%s--%s", i == 0 ? "" : i + 1 == n ? " and " : ", ", o->name);
+        if (n > 1 && o->instead != NULL)
+            sheaf__text_add(names, " (or --%s)", o->instead);
+        sheaf__text_add(help, "%s%.*s", i == 0 ? "" : "; ",
+                        (int)(n > 1 ? strcspn(o->help, ";") : strlen(o->help)), o->help);
+    }
+}
+
 sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *options,
                                        bool needed_too)
 {
     const unsigned kinds = SHEAF__IS_REQUIRED | (needed_too ? SHEAF__IS_NEEDED : 0);
+    const sheaf__setting *missing[SHEAF__MAX_SETTINGS];
+    int n = 0;
     for (const sheaf__setting *o = options; o->name != NULL; o++)
         if ((o->kind & kinds) && !sheaf__settings_named(state, options, o->name) &&
-            (o->instead == NULL || !sheaf__settings_named(state, options, o->instead))) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s is missing", o->name);
-            return sheaf_expected(st, "%s", o->help);
-        }
-    return NULL;
+            (o->instead == NULL || !sheaf__settings_named(state, options, o->instead)))
+            missing[n++] = o;
+    if (n == 0)
+        return NULL;
+    sheaf_text names = { 0 }, help = { 0 };
+    list_missing(&names, &help, missing, n);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s %s missing", names.failed ? "flags" : names.at,
+                                  n == 1 ? "is" : "are");
+    if (!help.failed)
+        sheaf_expected(st, "%s", help.at);
+    sheaf__text_release(&names);
+    sheaf__text_release(&help);
+    return st;
 }
 
 void sheaf__settings_release(sheaf__settings *state)

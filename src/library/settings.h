@@ -45,6 +45,9 @@ enum {
     /* FIXED, and later than runs that do not name it, which all do one thing: to name that for such
      * a run changes nothing (sheaf__settings_unnamed()). */
     SHEAF__IS_SILENT = 0x8000,
+    SHEAF__IS_COMMON = 0x10000, /* in the short help, which a table with such rows has */
+    /* The words beside flags, in the order of the table: sheaf train MODEL DATA. */
+    SHEAF__IS_WORD = 0x20000,
 };
 
 typedef struct sheaf__choice {
@@ -64,6 +67,9 @@ typedef struct sheaf__setting {
     const char *advice;  /* what to try instead of a value that is refused; NULL = nothing */
     const char *was;     /* an older name, which is still understood; NULL = none */
     const char *instead; /* NEEDED: unless this one is given; NULL = none */
+    const char
+        *heading; /* in help, of this row and those after it; NULL = that of the row before */
+    char letter;  /* "-o" for it; 0 = none */
 } sheaf__setting;
 
 #define SHEAF__MAX_TEXTS 16
@@ -105,7 +111,8 @@ bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *t
 /* sheaf__settings_named - given, or in a recipe or in settings that are resumed. */
 bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);
-/* sheaf__settings_required - REQUIRED and, with needed_too, NEEDED settings that nothing gave. */
+/* sheaf__settings_required - REQUIRED and, with needed_too, NEEDED settings that nothing gave, all
+ * in one message. */
 sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *table,
                                        bool needed_too);
 

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "comm/process.h"
+#include "library/run_model.h"
+#include "models/open.h"
 #include "ops/units.h"
 #include "sheaf/cut.h"
 #include "train/rank.h"
@@ -103,11 +105,14 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 {
     const unsigned needed = planning ? 0 : SHEAF__IS_NEEDED;
     const sheaf__setting flags[] = {
-        { "model", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed, &o->model,
-          "folder of the base model (Hugging Face form); a word beside flags means it too", "DIR" },
+        { "model", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed | SHEAF__IS_COMMON | SHEAF__IS_WORD,
+          &o->model,
+          "folder of the base model (Hugging Face form); a word beside flags means it too", "DIR",
+          .heading = "model and data" },
         { "config", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->config,
           "the model's config.json, where its folder has none", "FILE" },
-        { "data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed, &o->data,
+        { "data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed | SHEAF__IS_COMMON | SHEAF__IS_WORD,
+          &o->data,
           "examples: JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels" },
         { "tokenizer", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->tokenizer,
           "of texts: folder, tokenizer.json or tokenizer.model; default: the model's folder",
@@ -131,13 +136,17 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "specials", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->specials,
           SHEAF__SPECIALS_HELP },
         { "data-cache", SHEAF__IS_PATH, &o->data_cache, SHEAF__CACHE_HELP, "DIR" },
-        { "out", SHEAF__IS_PATH | SHEAF__IS_CONTENT | (planning ? 0 : SHEAF__IS_REQUIRED), &o->out,
-          "folder for checkpoints, metrics and the result", "DIR" },
+        { "out",
+          SHEAF__IS_PATH | SHEAF__IS_CONTENT | (planning ? 0 : SHEAF__IS_REQUIRED) |
+              SHEAF__IS_COMMON,
+          &o->out, "folder for checkpoints, metrics and the result", "DIR", .heading = "result",
+          .letter = 'o' },
         { "adapter", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->adapter,
-          "start from this PEFT adapter", "DIR" },
-        { "tp", SHEAF__IS_INT, &o->tp, "ranks that share the model, at most --slices", "T", 1,
-          SHEAF_MAX_SLICES },
-        { "dp", SHEAF__IS_INT, &o->dp,
+          "start from this PEFT adapter", "DIR", .heading = "adapter" },
+        { "tp", SHEAF__IS_INT | SHEAF__IS_COMMON, &o->tp,
+          "ranks that share the model, at most --slices", "T", 1, SHEAF_MAX_SLICES,
+          .heading = "ranks" },
+        { "dp", SHEAF__IS_INT | SHEAF__IS_COMMON, &o->dp,
           "groups of --tp ranks, each with the whole model, that share the micro-batches of a step; a divisor of --accumulators",
           "D", 1, SHEAF_MAX_SLICES },
         { "transport", SHEAF__IS_CHOICE, &o->transport, SHEAF__TRANSPORT_HELP,
@@ -148,9 +157,9 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           &o->hosts, SHEAF__HOSTS_HELP, "LIST" },
         { "hostfile", SHEAF__IS_PATH | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
           &o->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
-        { "threads", SHEAF__IS_INT, &o->threads, "compute threads in all; 0 = every core at hand",
-          .max = 4096 },
-        { "checkpointing", SHEAF__IS_FLAG, &o->checkpointing,
+        { "threads", SHEAF__IS_INT | SHEAF__IS_COMMON, &o->threads,
+          "compute threads in all; 0 = every core at hand", .max = 4096 },
+        { "checkpointing", SHEAF__IS_FLAG | SHEAF__IS_COMMON, &o->checkpointing,
           "recompute activations instead of keeping them: less memory, more time, the same bytes" },
         { "weight-copies", SHEAF__IS_INT | SHEAF__IS_LATE, &o->weight_copies,
           "2 = frozen weights are held twice: more memory, some backward passes a little faster; 0 or 1 = once",
@@ -169,18 +178,19 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
         { "slices", SHEAF__IS_INT | SHEAF__IS_FIXED, &o->slices,
           "parts every tensor falls into, a power of two; part of the result", "S", 1,
           SHEAF_MAX_SLICES },
-        { "method", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->method,
-          "what is trained: an adapter, some tensors, or all", .choices = methods },
+        { "method", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->method,
+          "what is trained: an adapter, some tensors, or all", .choices = methods,
+          .heading = "adapter" },
         { "train", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->train,
           "patterns of tensors that are trained in full, beside an adapter or (method head) alone: *, ?, {46..54}; default none, or the output head",
           "P,P" },
         { "head-patterns", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->head_patterns,
           "method head: an older name of --train", "P,P" },
-        { "lora-rank", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->lora_rank, "rank of A and B", "R", 1,
-          65536 },
-        { "lora-alpha", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lora_alpha,
+        { "lora-rank", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->lora_rank,
+          "rank of A and B", "R", 1, 65536 },
+        { "lora-alpha", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->lora_alpha,
           "the adapter counts alpha/rank times", "A", .above = true },
-        { "lora-targets", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_targets,
+        { "lora-targets", SHEAF__IS_TEXT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->lora_targets,
           "modules that get an adapter: names, a regular expression for the whole path, all-linear (also all), or sat, sat-vit (default q_proj,v_proj of most families; each has its own, which is told)",
           "A,B", .min = 1 },
         { "lora-exclude", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lora_exclude,
@@ -209,21 +219,22 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
 static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 {
     const sheaf__setting flags[] = {
-        { "steps", SHEAF__IS_COUNT | SHEAF__IS_LATE | (planning ? 0 : SHEAF__IS_NEEDED), &o->steps,
-          "optimizer steps in all, or --epochs", .min = planning ? 0 : 1, .max = 1e15,
-          .instead = "epochs" },
-        { "epochs", SHEAF__IS_NUMBER | SHEAF__IS_LATE, &o->epochs,
+        { "steps",
+          SHEAF__IS_COUNT | SHEAF__IS_LATE | (planning ? 0 : SHEAF__IS_NEEDED) | SHEAF__IS_COMMON,
+          &o->steps, "optimizer steps in all, or --epochs", .min = planning ? 0 : 1, .max = 1e15,
+          .instead = "epochs", .heading = "optimizer" },
+        { "epochs", SHEAF__IS_NUMBER | SHEAF__IS_LATE | SHEAF__IS_COMMON, &o->epochs,
           "passes over the data, in place of --steps; 1.5 is one and a half (default none)",
           .max = 1e9, .above = true },
-        { "micro-batch", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->micro_batch, "rows of one forward",
-          .min = 1, .max = 1e6 },
-        { "accumulate", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->accumulate,
+        { "micro-batch", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->micro_batch,
+          "rows of one forward", .min = 1, .max = 1e6, .heading = "batching" },
+        { "accumulate", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->accumulate,
           "micro-batches of one step, over all groups", .min = 1, .max = 1e6 },
         { "accumulators", SHEAF__IS_INT | SHEAF__IS_FIXED | SHEAF__IS_LATE | SHEAF__IS_SILENT,
           &o->accumulators,
           "sums of gradients that these fall into, a power of two; part of the result; default 4, of method full 1",
           "G", 0, SHEAF__MOST_ACCUMULATORS },
-        { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->seq,
+        { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->seq,
           "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
         { "padding", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->padding,
           "what rows are padded to: the longest of their micro-batch, or of all data (or --seq)",
@@ -233,11 +244,12 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "group-by-length", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->by_length,
           "micro-batches of records of like length, in a random order" },
         { "shuffle", SHEAF__IS_FLAG | SHEAF__IS_FIXED, &o->shuffle, "use rows in file order" },
-        { "lr", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->lr, "learning rate after warm-up" },
+        { "lr", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->lr,
+          "learning rate after warm-up", .heading = "optimizer" },
         { "lr-scale", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->lr_scale,
           "other learning rates for some tensors, as shares of --lr: PATTERN=X,...; the first that matches counts",
           "P=X,P=X" },
-        { "schedule", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->schedule,
+        { "schedule", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->schedule,
           "how the learning rate goes on after warm-up; sat-...: by the rules of SwissArmyTransformer",
           .choices = schedules },
         { "warmup", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->warmup,
@@ -266,8 +278,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "neftune-alpha", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->neftune_alpha,
           "NEFTune: noise of alpha / sqrt(tokens of the row * width) on the embedding; 0 = none",
           "A", .max = 1e9 },
-        { "dtype", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->dtype,
-          "type of activations and products; trained weights are float32 masters",
+        { "dtype", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->dtype,
+          "type of activations and products (default the model's own); trained weights are float32 masters",
           .choices = dtypes },
         { "bf16-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->sums,
           SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
@@ -285,8 +297,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "loss-scale-min", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->loss_scale_min,
           "it never falls below; a step that needs it to ends the run (default 1)" },
         { "seed", SHEAF__IS_SEED | SHEAF__IS_FIXED, &o->seed, "start of all randomness" },
-        { "save-every", SHEAF__IS_COUNT, &o->save_every,
-          "steps between checkpoints; 0 = only at the end", .max = 1e15 },
+        { "save-every", SHEAF__IS_COUNT | SHEAF__IS_COMMON, &o->save_every,
+          "steps between checkpoints; 0 = only at the end", .max = 1e15, .heading = "result" },
         { "export-every", SHEAF__IS_COUNT, &o->export_every,
           "steps between adapters, or models, in OUT/exports; 0 = only the result", .max = 1e15 },
         { "keep", SHEAF__IS_COUNT, &o->keep, "newest checkpoints kept; 0 = all", .max = 1e9 },
@@ -297,13 +309,14 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 static int judging_flags(sheaf__setting *to, sheaf_train_options *o)
 {
     const sheaf__setting flags[] = {
-        { "eval-data", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->eval_data,
-          "examples that the model is judged by while it trains and at the end, in the forms of --data" },
+        { "eval-data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | SHEAF__IS_COMMON, &o->eval_data,
+          "examples that the model is judged by while it trains and at the end, in the forms of --data",
+          .heading = "evaluation" },
         { "eval-split", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->eval_split,
           "in place of --eval-data: hold this share of --data out, chosen by --seed (default none)",
           .max = 1, .below = true },
-        { "eval-every", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->eval_every,
-          "steps between evaluations; 0 = only at the end", .max = 1e15 },
+        { "eval-every", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_LATE | SHEAF__IS_COMMON,
+          &o->eval_every, "steps between evaluations; 0 = only at the end", .max = 1e15 },
         { "patience", SHEAF__IS_COUNT | SHEAF__IS_LATE, &o->patience,
           "end the run after so many evaluations without a better loss; 0 = never", .max = 1e9 },
         { "min-delta", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->min_delta,
@@ -312,7 +325,7 @@ static int judging_flags(sheaf__setting *to, sheaf_train_options *o)
           "the result is the step with the lowest evaluation loss, not the last one" },
         { "max-time", SHEAF__IS_TIME | SHEAF__IS_LATE, &o->max_time,
           "save and stop after so long, as with Ctrl-C: seconds, or 90s, 15m, 2h30m (default never)",
-          "TIME" },
+          "TIME", .heading = "failure" },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }
@@ -322,7 +335,7 @@ static int failure_flags(sheaf__setting *to, sheaf_train_options *o, bool planni
     const unsigned hidden = planning ? SHEAF__IS_HIDDEN : 0;
     const sheaf__setting flags[] = {
         { "heartbeat", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | hidden, &o->heartbeat,
-          SHEAF__HEARTBEAT_HELP, "TIME" },
+          SHEAF__HEARTBEAT_HELP, "TIME", .heading = "failure" },
         { "hang-after", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | hidden, &o->hang_after,
           "the run ends, and says who waits for whom, when no rank gets on for so long; 0 = never",
           "TIME" },
@@ -337,23 +350,39 @@ static int failure_flags(sheaf__setting *to, sheaf_train_options *o, bool planni
 
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool planning)
 {
+    o->dtype = SHEAF_BOOL;
     int n = path_flags(table, o, planning);
     n += what_flags(table + n, o);
     n += how_flags(table + n, o, planning);
     n += judging_flags(table + n, o);
     n += failure_flags(table + n, o, planning);
     const sheaf__setting own[] = {
-        { "resume", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED, &o->resume,
-          "go on from the newest checkpoint in --out, at any --tp and --dp; other settings stay as they were" },
-        { "recipe", SHEAF__IS_PATH | SHEAF__IS_UNSAVED, &o->recipe,
+        { "resume", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED | SHEAF__IS_COMMON, &o->resume,
+          "go on from the newest checkpoint in --out, at any --tp and --dp; other settings stay as they were",
+          .heading = "result" },
+        { "recipe", SHEAF__IS_PATH | SHEAF__IS_UNSAVED | SHEAF__IS_COMMON, &o->recipe,
           "read settings from a file, or from a recipe that comes with sheaf (cogvlm-lora, ...)",
           "FILE" },
         { "force", SHEAF__IS_FLAG | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
-          &o->force, "begin even where the planner says that memory does not suffice" },
+          &o->force, "begin even where the planner says that memory does not suffice",
+          .heading = "failure" },
         { 0 },
     };
     n += add(table + n, own, 4);
     return n - 1;
+}
+
+void sheaf__train_settings_dtype(sheaf_train_options *o, const sheaf_events *events)
+{
+    sheaf__opened opened = { 0 };
+    if (o->dtype != SHEAF_BOOL)
+        return;
+    sheaf_status *unread = sheaf__open_model(
+        &opened, &(sheaf__open_options){
+                     .model = o->model, .config = o->config, .slices = 1, .config_only = true });
+    o->dtype = unread == NULL ? sheaf__own_dtype(&opened.config, events) : SHEAF_F32;
+    sheaf_status_free(unread);
+    sheaf__opened_close(&opened);
 }
 
 /* An order that means nothing in the run's type is none, as when the run began. */

@@ -239,6 +239,7 @@ void sheaf__config_read_dtype(sheaf_json_reader *r, sheaf_config *c)
             c->dtype = known[i].dtype;
         said = true;
     }
+    c->dtype_named = said;
 }
 
 /* ---- the whole ---- */

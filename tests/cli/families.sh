@@ -9,7 +9,7 @@ families=$SHEAF_SOURCE_ROOT/tests/data/families
 answer() {
     local to=$1
     shift
-    "$sheaf" generate --tokens 5,9,3,11 --max-new 12 --greedy --json "$@" 2>>"$work/stderr" | grep -oE '"tokens": ?\[[^]]*\]' >"$to"
+    "$sheaf" generate --dtype float32 --tokens 5,9,3,11 --max-new 12 --greedy --json "$@" 2>>"$work/stderr" | grep -oE '"tokens": ?\[[^]]*\]' >"$to"
 }
 answers() { # answers NAME WANT FLAG...: the same tokens as in the file WANT
     local name=$1 want=$2

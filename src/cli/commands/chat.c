@@ -26,7 +26,7 @@
 #include "schema/family.h"
 
 const char cmd_chat_usage[] =
-    "usage: sheaf chat --model DIR [--adapter DIR] [--image FILE]... [--system TEXT]\n"
+    "usage: sheaf chat MODEL [--adapter DIR] [--image FILE]... [--system TEXT]\n"
     "                  [--load FILE] [--save FILE] [--tp T]\n"
     "Answers the lines of its input, one after the other. A line that begins with / is a\n"
     "command: /help lists them; // begins a question with /. Ctrl-C ends the answer, and outside\n"
@@ -566,12 +566,14 @@ int cmd_chat(cli *cli, int argc, char **argv)
 {
     settings s = { 0 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "image", CLI_TEXTS | CLI_UNSAVED, &s.image,
-          "picture that is talked about; several times where the model reads several", "FILE" },
-        { "save", CLI_PATH, &s.save,
+        { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
+          "picture that is talked about; several times where the model reads several", "FILE",
+          .heading = "conversation" },
+        { "save", CLI_PATH | CLI_COMMON, &s.save,
           "save what was said after each answer, as JSON: a new file, or the one of --load",
           "FILE" },
-        { "load", CLI_PATH, &s.load, "go on with what was saved, and with its pictures", "FILE" },
+        { "load", CLI_PATH | CLI_COMMON, &s.load,
+          "go on with what was saved, and with its pictures", "FILE" },
         { CLI_RELAYED, CLI_INT | CLI_HIDDEN, &s.relayed, "who passes the lines on",
           .max = CLI_RELAYS_BOTH },
         { 0 },

@@ -18,7 +18,7 @@
 #include "library/together.h"
 
 const char cmd_generate_usage[] =
-    "usage: sheaf generate --model DIR [--adapter DIR] (--prompt TEXT [--image FILE...] | --tokens 1,2,3 | --data PATH)\n"
+    "usage: sheaf generate MODEL [--adapter DIR] (--prompt TEXT [--image FILE...] | --tokens 1,2,3 | --data PATH)\n"
     "                      --max-new N [--greedy | --temperature X --top-k N --top-p X] [--tp T]\n"
     "Continues one prompt, or every prompt of a file or a folder of images. The tokens are the\n"
     "same at any number of ranks, and in any batch. Where a record has an answer, the model's is\n"
@@ -316,21 +316,23 @@ int cmd_generate(cli *cli, int argc, char **argv)
 {
     settings s = { .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "prompt", CLI_TEXT, &s.prompt, "text to continue, or question", "TEXT", .min = 1 },
-        { "image", CLI_TEXTS | CLI_UNSAVED, &s.image,
+        { "prompt", CLI_TEXT | CLI_COMMON, &s.prompt, "text to continue, or question", "TEXT",
+          .min = 1, .heading = "prompts" },
+        { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
           "picture that the prompt asks about; several times where the model reads several", "FILE",
           .advice = "--data FILE: a record's \"images\" lists as many as there are" },
-        { "tokens", CLI_TEXT, &s.tokens, "token ids to continue", "1,2,3" },
+        { "tokens", CLI_TEXT | CLI_COMMON, &s.tokens, "token ids to continue", "1,2,3" },
         { "prompts", CLI_PATH, &s.prompts,
           "JSON Lines of texts, or of objects with prompt, messages or tokens", "FILE" },
-        { "data", CLI_PATH, &s.data,
-          "the same, a folder of images, or .safetensors whose rows are cut at the first label",
+        { "data", CLI_PATH | CLI_COMMON, &s.data,
+          "prompts: as --prompts, a folder of images, or .safetensors whose rows are cut at the first label",
           "PATH" },
         { "on-bad", CLI_CHOICE, &s.on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
         { "fields", CLI_TEXT, &s.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
-        { "batch", CLI_COUNT, &s.batch, "prompts run together", .min = 1, .max = 4096 },
+        { "batch", CLI_COUNT | CLI_COMMON, &s.batch, "prompts run together", .min = 1, .max = 4096,
+          .heading = "ranks" },
         { "dp", CLI_INT, &s.model.dp,
           "groups of --tp ranks, each with the whole model, that share the prompts of --data", "D",
           1, SHEAF_MAX_SLICES },

@@ -1,5 +1,6 @@
 /* plan.c - `sheaf plan`: what a training run would need, before it is started. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "commands.h"
 #include "plan_print.h"
@@ -10,7 +11,7 @@
 #include "base/status.h"
 
 const char cmd_plan_usage[] =
-    "usage: sheaf plan --model DIR [flags of train]\n"
+    "usage: sheaf plan MODEL [DATA] [flags of train]\n"
     "       sheaf plan --config config.json [flags of train]\n"
     "Bytes per rank by kind, operations and communication of one training step, from the\n"
     "model's config alone: the real step runs on a device without memory. With --memory,\n"
@@ -215,6 +216,17 @@ static sheaf_status *join(cli_processes *p, cli *cli, const cli_option *table, c
                                                      .in_group = o->tp });
 }
 
+/* Of train's flags the short help keeps those that change memory and time. */
+static void show_less(cli_option *table)
+{
+    static const char *const rest[] = { "out",      "resume", "save-every", "lr",
+                                        "schedule", "epochs", "eval-data",  "eval-every" };
+    for (cli_option *o = table; o->name != NULL; o++)
+        for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+            if (strcmp(o->name, rest[i]) == 0)
+                o->kind &= ~(unsigned)CLI_COMMON;
+}
+
 int cmd_plan(cli *cli, int argc, char **argv)
 {
     cli_plan q = { 0 };
@@ -230,31 +242,34 @@ int cmd_plan(cli *cli, int argc, char **argv)
     q.ask.flags = true;
     const int n = sheaf__train_settings(table, &q.ask.o, true);
     table[n] = (cli_option){
-        "memory", CLI_TEXT | CLI_UNSAVED, &memory,
+        "memory",
+        CLI_TEXT | CLI_UNSAVED | CLI_COMMON,
+        &memory,
         "what this machine may use, 24G or in MiB, or with --transport mpi one rank or host of --hosts: find a setting that fits",
-        "SIZE"
+        "SIZE",
+        .heading = "question"
     };
     table[n + 1] =
         (cli_option){ "by", CLI_CHOICE | CLI_UNSAVED, &q.by,
                       "lines of the answer: kind of memory, or part of the model", .choices = by };
     table[n + 2] =
-        (cli_option){ "table", CLI_CHOICE | CLI_UNSAVED, &q.table,
+        (cli_option){ "table", CLI_CHOICE | CLI_UNSAVED | CLI_COMMON, &q.table,
                       "the fullest rank at every number of ranks: this setting, or all methods",
                       .choices = tables };
     table[n + 3] = (cli_option){
         "place",
-        CLI_TEXT | CLI_UNSAVED,
+        CLI_TEXT | CLI_UNSAVED | CLI_COMMON,
         &q.ask.place_text,
         "generation instead of training, with layers over stages of --tp ranks each: 1, 2, by memory 24,12, or 0-10,11-31",
         "P",
         1
     };
     table[n + 4] = (cli_option){
-        "trial", CLI_FLAG | CLI_UNSAVED, &q.trial,
+        "trial", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q.trial,
         "load the model, take steps for a minute and say how long the run would take"
     };
     table[n + 5] = (cli_option){
-        "cluster", CLI_TEXT | CLI_UNSAVED, &cluster,
+        "cluster", CLI_TEXT | CLI_UNSAVED | CLI_COMMON, &cluster,
         "a table of T and D on many hosts, by a model: hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s[,rate=100GFLOP/s]",
         "C"
     };
@@ -271,6 +286,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
         "N"
     };
     cli_time_options(&table[n + 8], &q.time);
+    show_less(table);
     table[n + 12] = (cli_option){ 0 };
     bool fits = true;
     cli_processes processes = { 0 };
@@ -286,6 +302,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
         q.groups = q.ask.o.dp;
         q.ask.o.dp = 1;
     }
+    if (st == NULL)
+        sheaf__train_settings_dtype(&q.ask.o, &cli->events);
     TRY(st, sheaf__train_settings_check(&cli->settings, table, &q.ask.o));
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);

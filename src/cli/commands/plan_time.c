@@ -11,7 +11,7 @@
 void cli_time_options(cli_option table[4], cli_time *t)
 {
     table[0] = (cli_option){
-        "time", CLI_FLAG | CLI_UNSAVED, &t->asked,
+        "time", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &t->asked,
         "how long a step takes, or with --place prompts and tokens: measures some seconds of a model of three layers, or reads --profile"
     };
     table[1] =

@@ -22,8 +22,8 @@
 #include "train/spent.h"
 
 const char cmd_train_usage[] =
-    "usage: sheaf train --model DIR --data FILE --out DIR --steps N | --epochs X [flags]\n"
-    "       sheaf train --resume --out DIR [--tp T]\n"
+    "usage: sheaf train MODEL DATA -o OUT --steps N | --epochs X [FLAG...]\n"
+    "       sheaf train --resume -o OUT [--tp T]\n"
     "Fine-tunes a model with LoRA, in parts or in full, on any number of ranks; the\n"
     "result is the same bytes whatever their number. OUT then holds metrics.jsonl,\n"
     "checkpoints, and adapter/ (PEFT form) or model/ (Hugging Face form).\n";

@@ -60,7 +60,8 @@ static void test_train__defaults_are_the_trainers(void **state)
                 o.weight_decay == 0);
     assert_true(o.clip == 1 && o.schedule == SHEAF_SCHEDULE_LINEAR && o.warmup == 0 &&
                 o.slices == 8 && o.shuffle);
-    assert_true(o.lora_rank == 8 && o.lora_alpha == 8 && o.dtype == SHEAF_F32);
+    assert_true(o.lora_rank == 8 && o.lora_alpha == 8 &&
+                o.dtype == SHEAF_BOOL); /* the model's own */
 }
 
 static void test_train__what_recipes_of_vision_models_need(void **state)
@@ -132,13 +133,17 @@ static void test_train__what_cannot_be_is_refused(void **state)
     }
     sheaf_train_options o;
     CHECK_FAILS(parse(&o, "--model M --data D --out O"), SHEAF_E_ARG, "--steps is missing");
+    CHECK_FAILS(parse(&o, "M"), SHEAF_E_ARG, "--data, --out and --steps (or --epochs) are missing");
+    CHECK_OK(parse(&o, "M D -o O --steps 1"));
+    assert_string_equal(o.data, "D");
+    assert_string_equal(o.out, "O");
     CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
     CHECK_OK(
         parse(&o, "--model M --data D --out O --steps 1 --carrier threads")); /* its older name */
     CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG,
                 "--transport");
     CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG,
-                "--model is missing"); /* nothing stored here */
+                "--model, --data and --steps (or --epochs) are missing"); /* nothing stored here */
 }
 
 static void test_train__times_have_units(void **state)

@@ -48,6 +48,8 @@ enum {
     CLI_UNSAVED = SHEAF__IS_UNSAVED,
     CLI_HIDDEN = SHEAF__IS_HIDDEN,
     CLI_NEEDED = SHEAF__IS_NEEDED,
+    CLI_COMMON = SHEAF__IS_COMMON,
+    CLI_WORD = SHEAF__IS_WORD,
     CLI_MAX_OPTIONS = SHEAF__MAX_SETTINGS,
 };
 
@@ -83,7 +85,7 @@ struct cli {
     bool json;
     sheaf_events events; /* notes, warnings and progress as lines on err */
     bool helped;         /* --help was answered; nothing is left to do */
-    /* what answers --help; NULL: cli_help() */
+    /* what answers --help; NULL: cli_help(), and cli_help_all() after --help all */
     void (*explain)(const cli_command *command, const cli_option *options, FILE *to);
     sheaf__settings settings; /* which options were given, and texts they point into */
 };
@@ -120,7 +122,18 @@ sheaf_status *cli_recipe_find(char **path, const char *name);
 /* cli_need_cpu - errors: SHEAF_E_UNSUPPORTED naming what is missing. */
 sheaf_status *cli_need_cpu(bool avx2, bool fma);
 
+/* cli_help - the usage and the flags under their headings: those that are COMMON, or all of them
+ * where none is. cli_help_all - all of them. */
 void cli_help(const cli_command *command, const cli_option *options, FILE *to);
+void cli_help_all(const cli_command *command, const cli_option *options, FILE *to);
+/* A row of help. */
+typedef struct cli_help_row {
+    const cli_option *option;
+    const char *heading; /* static */
+} cli_help_row;
+/* cli_help_rows - the options that are not hidden, in the order of their headings; returns how
+ * many. */
+int cli_help_rows(cli_help_row rows[CLI_MAX_OPTIONS], const cli_option *options);
 /* What help says of one option: "--tp N", and its text with the default. */
 #define CLI_FLAG_TEXT 160
 #define CLI_HELP_TEXT 1024

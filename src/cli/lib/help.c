@@ -30,7 +30,12 @@ static void append(char text[CLI_FLAG_TEXT], const char *more)
 void cli_flag_text(char text[CLI_FLAG_TEXT], const cli_option *o)
 {
     const bool flag = (o->kind & CLI_KIND) == CLI_FLAG;
-    snprintf(text, CLI_FLAG_TEXT, "--%s%s", flag && *(const bool *)o->value ? "no-" : "", o->name);
+    text[0] = '\0';
+    if (o->letter != '\0')
+        snprintf(text, CLI_FLAG_TEXT, "-%c, ", o->letter);
+    append(text, "--");
+    append(text, flag && *(const bool *)o->value ? "no-" : "");
+    append(text, o->name);
     if (flag)
         return;
     append(text, " ");
@@ -91,25 +96,84 @@ void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *o)
     default_text(text + used, CLI_HELP_TEXT - used, o);
 }
 
-void cli_help(const cli_command *command, const cli_option *options, FILE *to)
+/* Of machines, which change no result, help speaks last. */
+static bool is_last(const char *heading)
 {
+    return strcmp(heading, "ranks") == 0 || strcmp(heading, "failure") == 0;
+}
+
+/* Adds the rows under `heading`. */
+static int add_rows(cli_help_row *rows, const cli_option *options, const char *heading)
+{
+    const char *of = "flags";
+    int n = 0;
+    for (const cli_option *o = options; o->name != NULL; o++) {
+        of = o->heading != NULL ? o->heading : of;
+        if (strcmp(of, heading) == 0 && !(o->kind & CLI_HIDDEN))
+            rows[n++] = (cli_help_row){ o, heading };
+    }
+    return n;
+}
+
+int cli_help_rows(cli_help_row rows[CLI_MAX_OPTIONS], const cli_option *options)
+{
+    const char *heading[CLI_MAX_OPTIONS] = { options->heading != NULL ? NULL : "flags" };
+    int n = 0, headings = options->heading == NULL;
+    for (const cli_option *o = options; o->name != NULL; o++) {
+        bool known = o->heading == NULL;
+        for (int i = 0; i < headings; i++)
+            known |= o->heading != NULL && strcmp(heading[i], o->heading) == 0;
+        if (!known)
+            heading[headings++] = o->heading;
+    }
+    for (int last = 0; last < 2; last++)
+        for (int i = 0; i < headings; i++)
+            if (is_last(heading[i]) == (last == 1))
+                n += add_rows(rows + n, options, heading[i]);
+    return n;
+}
+
+static void print_help(const cli_command *command, const cli_option *options, FILE *to, bool all)
+{
+    cli_help_row rows[CLI_MAX_OPTIONS];
+    const int n = cli_help_rows(rows, options);
+    int common = 0;
+    for (int i = 0; i < n; i++)
+        common += (rows[i].option->kind & CLI_COMMON) != 0;
+    all |= common == 0;
     fprintf(to, "%s", command->usage);
     bool recipe = false;
-    fprintf(to, "\nflags:\n");
-    for (const cli_option *o = options; o->name != NULL; o++) {
+    const char *heading = "";
+    for (int i = 0; i < n; i++) {
+        const cli_option *o = rows[i].option;
         char flag[CLI_FLAG_TEXT], text[CLI_HELP_TEXT];
-        if (o->kind & CLI_HIDDEN)
-            continue;
         recipe |= strcmp(o->name, "recipe") == 0;
+        if (!all && !(o->kind & CLI_COMMON))
+            continue;
+        if (strcmp(heading, rows[i].heading) != 0)
+            fprintf(to, "\n%s:\n", heading = rows[i].heading);
         cli_flag_text(flag, o);
         cli_help_text(text, o);
         one_option(to, flag, text);
     }
+    fputs("\n", to);
     one_option(to, "--json", "results as one JSON object on standard output");
-    one_option(to, "--help", "this text");
+    one_option(to, "--help", all ? "this text" : "this text; --help all: every flag");
+    if (!all)
+        fprintf(to, "\n%d more flags: sheaf %s --help all\n", n - common, command->name);
     if (recipe)
         fprintf(to,
                 "\nA recipe is a text file of `key: value` lines; its keys are the flags' names. "
                 "A flag wins over it.\n");
     fprintf(to, "\nexit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 could not be done\n");
+}
+
+void cli_help(const cli_command *command, const cli_option *options, FILE *to)
+{
+    print_help(command, options, to, false);
+}
+
+void cli_help_all(const cli_command *command, const cli_option *options, FILE *to)
+{
+    print_help(command, options, to, true);
 }

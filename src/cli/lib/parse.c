@@ -40,13 +40,20 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
                         : sheaf_try_this(st, "sheaf %s --help lists them", cli->command->name);
 }
 
-/* The option that a word which begins with "--" names, or NULL; *off: as "--no-NAME". */
+/* The option that a flag names, or NULL; *off: as "--no-NAME". */
 static const cli_option *option_of(const cli_option *options, const char *word, bool *off)
 {
     char name[64];
     const char *equals = strchr(word, '=');
-    const size_t length = equals != NULL ? (size_t)(equals - word) - 2 : strlen(word) - 2;
+    const size_t all = equals != NULL ? (size_t)(equals - word) : strlen(word),
+                 length = all > 2 ? all - 2 : 0;
     *off = false;
+    if (word[1] != '-') { /* -o */
+        for (const cli_option *o = options; o->name != NULL; o++)
+            if (o->letter == word[1] && word[2] == '\0')
+                return o;
+        return NULL;
+    }
     if (length == 0 || length >= sizeof name)
         return NULL;
     memcpy(name, word + 2, length);
@@ -73,7 +80,7 @@ static sheaf_status *check_value(const cli_option *options, const char *from, co
     return sheaf_try_this(st, "%s=%s, if that is the value", from, value);
 }
 
-/* One word that begins with "--"; *next is the word after it or NULL, and becomes
+/* One word that begins with "-"; *next is the word after it or NULL, and becomes
  * NULL when it was used as the value. */
 static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *word, char **next)
 {
@@ -103,19 +110,30 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
     return st;
 }
 
-/* A command that takes no words takes its model as one: sheaf chat DIR. */
-static sheaf_status *take_model(cli *cli, const cli_option *options, char *const *word, int *count)
+/* A command that takes no words takes values of the options that are WORDs as such, in their order:
+ * sheaf train MODEL DATA. */
+static sheaf_status *take_words(cli *cli, const cli_option *options, char *const *word, int *count)
 {
-    const cli_option *o = sheaf__setting_find(options, "model");
-    if (cli->command->max_words != 0 || *count != 1 || o == NULL ||
-        cli->settings.given[o - options])
+    int room = 0, at = 0;
+    for (const cli_option *o = options; o->name != NULL; o++)
+        room += (o->kind & CLI_WORD) && !cli->settings.given[o - options];
+    if (cli->command->max_words != 0 || *count > room)
         return NULL;
-    if (sheaf__ends_with(word[0], ".recipe") && sheaf__setting_find(options, "recipe") != NULL)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", word[0]), "a model"),
-                              "--recipe %s", word[0]);
-    cli->settings.given[o - options] = true;
+    sheaf_status *st = NULL;
+    for (const cli_option *o = options; o->name != NULL && at < *count && st == NULL; o++) {
+        if (!(o->kind & CLI_WORD) || cli->settings.given[o - options])
+            continue;
+        if (sheaf__ends_with(word[at], ".recipe") && sheaf__setting_find(options, "recipe") != NULL)
+            return sheaf_try_this(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", word[at]), "a %s", o->name),
+                "--recipe %s", word[at]);
+        char from[80];
+        snprintf(from, sizeof from, "the %s", o->name);
+        cli->settings.given[o - options] = true;
+        st = sheaf__setting_set(o, word[at++], from);
+    }
     *count = 0;
-    return sheaf__setting_set(o, word[0], "the model");
+    return st;
 }
 
 /* "--lora-targets q_proj, v_proj": the word at `i` goes on with a value that ends in a comma. */
@@ -211,6 +229,14 @@ static bool resuming(const cli_option *options)
     return o != NULL && *(const bool *)o->value;
 }
 
+/* What is missing is said with the command's first line of usage. */
+static sheaf_status *check_required(const cli *cli, const cli_option *options)
+{
+    sheaf_status *st = sheaf__settings_required(&cli->settings, options, !resuming(options));
+    const char *usage = cli->command->usage + strlen("usage: ");
+    return st == NULL ? NULL : sheaf_try_this(st, "%.*s", (int)strcspn(usage, "\n"), usage);
+}
+
 /* Does this build, on this processor, have what the command needs? */
 static sheaf_status *check_build(const cli_command *command)
 {
@@ -239,7 +265,10 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
     bool flags = true;
     for (int i = 1; i < argc; i++) {
         if (flags && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            (cli->explain != NULL ? cli->explain : cli_help)(cli->command, options, cli->out);
+            const bool all = i + 1 < argc && strcmp(argv[i + 1], "all") == 0;
+            (cli->explain != NULL ? cli->explain
+             : all                ? cli_help_all
+                                  : cli_help)(cli->command, options, cli->out);
             cli->helped = true;
             return sheaf_fail(SHEAF_E_STOPPED, "help was printed");
         }
@@ -248,8 +277,7 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
         } else if (flags && argv[i][0] == '-' && argv[i][1] != '\0') {
             char *next = i + 1 < argc ? argv[i + 1] : NULL;
             const bool had = next != NULL;
-            sheaf_status *st = argv[i][1] == '-' ? take_flag(cli, options, argv[i], &next)
-                                                 : unknown_flag(cli, options, argv[i]);
+            sheaf_status *st = take_flag(cli, options, argv[i], &next);
             if (st != NULL)
                 return st;
             i += had && next == NULL;
@@ -264,11 +292,11 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
         }
     }
     sheaf_status *st = check_empty(cli, words, count);
-    TRY(st, take_model(cli, options, words, &count));
+    TRY(st, take_words(cli, options, words, &count));
     TRY(st, check_settings(cli, options, words, count));
     TRY(st, check_words(cli, words, count));
     TRY(st, take_recipe(cli, options));
-    TRY(st, sheaf__settings_required(&cli->settings, options, !resuming(options)));
+    TRY(st, check_required(cli, options));
     TRY(st, check_build(cli->command));
     if (st == NULL && paths != NULL)
         *paths = (cli_paths){ .count = count,

@@ -349,8 +349,8 @@ static void test_docs__name_every_flag_and_no_other(void **state)
     CHECK_OK(sheaf__path_join(&path, root != NULL ? root : ".", "docs/cli.md"));
     CHECK_OK(sheaf__file_read_all(&page, &size, path, 1 << 20));
     for (const cli_command *c = cli_commands; c->name != NULL; c++) {
-        assert_int_equal(whole(&help[n], &err, 3, (const char *[]){ "sheaf", c->name, "--help" }),
-                         0);
+        assert_int_equal(
+            whole(&help[n], &err, 4, (const char *[]){ "sheaf", c->name, "--help", "all" }), 0);
         const char *at = help[n++];
         while (next_flag(name, &at))
             if (!mentions(page, name))

@@ -19,11 +19,12 @@ void cli_processes_table(cli_option *table, cli_processes *p)
 {
     const cli_option rows[] = {
         { "transport", CLI_CHOICE, &p->transport, SHEAF__TRANSPORT_HELP,
-          .choices = sheaf__transport_choices },
+          .choices = sheaf__transport_choices, .heading = "ranks" },
         { "mpi", CLI_TEXT | CLI_UNSAVED, &p->mpi, SHEAF__MPI_HELP, "NAME" },
         { "hosts", CLI_TEXT | CLI_UNSAVED, &p->hosts, SHEAF__HOSTS_HELP, "LIST" },
         { "hostfile", CLI_PATH | CLI_UNSAVED, &p->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
-        { "heartbeat", SHEAF__IS_TIME | CLI_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP, "TIME" },
+        { "heartbeat", SHEAF__IS_TIME | CLI_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP, "TIME",
+          .heading = "failure" },
         { "hang-after", SHEAF__IS_TIME | CLI_UNSAVED, &p->hang_after,
           "several processes: all end, and it is said who waits for whom, when none gets on for so "
           "long; 0 = never",
