@@ -47,7 +47,7 @@ static sheaf_status *ask_run(asked *a, const sheaf_run_train_options *options)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_run_train_options"),
                             "a model, or the setting config");
     if (st == NULL)
-        sheaf__train_settings_dtype(&q->o, o.events);
+        sheaf__train_dtype(&q->o, o.events);
     TRY(st, sheaf__train_settings_check(&a->state, a->table, &q->o));
     a->events = o.events;
     return st == NULL ? sheaf__question_open(q, o.events) : st;
@@ -66,7 +66,7 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
     q->o.model = a->base != NULL ? a->base : o.model;
     q->o.config = o.config != NULL ? o.config : a->config;
     if (st == NULL)
-        sheaf__train_settings_dtype(&q->o, o.events);
+        sheaf__train_dtype(&q->o, o.events);
     q->o.adapter = o.adapter;
     q->o.tp = o.tp > 0 ? o.tp : 1;
     q->o.dp = o.dp > 0 ? o.dp : 1;

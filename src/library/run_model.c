@@ -527,6 +527,19 @@ sheaf_dtype sheaf__own_dtype(const sheaf_config *config, const sheaf_events *eve
     return SHEAF_F32;
 }
 
+void sheaf__train_dtype(sheaf_train_options *o, const sheaf_events *events)
+{
+    sheaf__opened opened = { 0 };
+    if (o->dtype != SHEAF_BOOL)
+        return;
+    sheaf_status *unread = sheaf__open_model(
+        &opened, &(sheaf__open_options){
+                     .model = o->model, .config = o->config, .slices = 1, .config_only = true });
+    o->dtype = unread == NULL ? sheaf__own_dtype(&opened.config, events) : SHEAF_F32;
+    sheaf_status_free(unread);
+    sheaf__opened_close(&opened);
+}
+
 sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,
                                    const sheaf_config *config, const sheaf_events *events)
 {

@@ -65,6 +65,10 @@ bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
 /* sheaf__own_dtype - of a model's activations where nothing names it: as its config says, or
  * float32; noted, but float32 by its config. */
 sheaf_dtype sheaf__own_dtype(const sheaf_config *config, const sheaf_events *events);
+/* sheaf__train_dtype - a type of activations that nothing has named (SHEAF_BOOL) becomes the
+ * model's own. A model that cannot be opened has none: what fails here fails again where it is
+ * loaded. */
+void sheaf__train_dtype(sheaf_train_options *options, const sheaf_events *events);
 /* sheaf__run_model_dtype - of activations: as `asked`, else (SHEAF_BOOL) the run's, else the
  * model's own. */
 sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype asked,

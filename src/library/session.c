@@ -10,6 +10,7 @@
 #include "library/adapter_settings.h"
 #include "library/first_record.h"
 #include "library/run_paths.h"
+#include "library/run_model.h"
 #include "library/train_settings.h"
 #include "library/watched.h"
 #include "monitor/monitor.h"
@@ -276,7 +277,7 @@ static sheaf_status *settle(session *s)
         o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL;
     const sheaf_events *said = here && sheaf__process_first() ? how->events : NULL;
     if (st == NULL)
-        sheaf__train_settings_dtype(o, said);
+        sheaf__train_dtype(o, said);
     TRY(st, sheaf__train_settings_check(how->state, how->table, o));
     if (st == NULL)
         sheaf__sums_note(asked, o->dtype, how->events);

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "comm/process.h"
-#include "library/run_model.h"
-#include "models/open.h"
 #include "ops/units.h"
 #include "sheaf/cut.h"
 #include "train/rank.h"
@@ -370,19 +368,6 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
     };
     n += add(table + n, own, 4);
     return n - 1;
-}
-
-void sheaf__train_settings_dtype(sheaf_train_options *o, const sheaf_events *events)
-{
-    sheaf__opened opened = { 0 };
-    if (o->dtype != SHEAF_BOOL)
-        return;
-    sheaf_status *unread = sheaf__open_model(
-        &opened, &(sheaf__open_options){
-                     .model = o->model, .config = o->config, .slices = 1, .config_only = true });
-    o->dtype = unread == NULL ? sheaf__own_dtype(&opened.config, events) : SHEAF_F32;
-    sheaf_status_free(unread);
-    sheaf__opened_close(&opened);
 }
 
 /* An order that means nothing in the run's type is none, as when the run began. */

@@ -12,11 +12,6 @@
  * is required but a model: plan needs neither data nor OUT. */
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *options, bool planning);
 
-/* sheaf__train_settings_dtype - a type of activations that nothing has named becomes the model's
- * own (run_model.h). A model that cannot be opened has none: what fails here fails again where it
- * is loaded. */
-void sheaf__train_settings_dtype(sheaf_train_options *options, const sheaf_events *events);
-
 /* sheaf__train_settings_resumed - after sheaf__settings_resume(): what settings from before a flag
  * was there mean by their silence, which may be named. Errors: SHEAF_E_ARG where something else is.
  */

@@ -7,6 +7,7 @@
 #include "cli/lib/hosts.h"
 #include "cli/lib/processes.h"
 #include "models/balance.h"
+#include "library/run_model.h"
 #include "library/train_settings.h"
 #include "base/status.h"
 
@@ -303,7 +304,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
         q.ask.o.dp = 1;
     }
     if (st == NULL)
-        sheaf__train_settings_dtype(&q.ask.o, &cli->events);
+        sheaf__train_dtype(&q.ask.o, &cli->events);
     TRY(st, sheaf__train_settings_check(&cli->settings, table, &q.ask.o));
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);
