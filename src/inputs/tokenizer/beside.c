@@ -156,12 +156,11 @@ sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder)
 
 static sheaf__tokenizer_class class_named(const char *name, size_t size)
 {
-    static const char *const known[] = {
-        "", "LlamaTokenizer", "GemmaTokenizer", "Qwen2Tokenizer", "GPT2Tokenizer", "T5Tokenizer"
-    };
+    static const char *const known[] = { "", "LlamaTokenizer", "GemmaTokenizer", "Qwen2Tokenizer",
+                                         "GPT2Tokenizer" };
     /* MiniCPM-V's own, which add names to it; where they are of a byte-level file see below */
     static const char *const derived[] = { "LlamaTokenizerWrapper", "MiniCPMVTokenizer" };
-    for (int i = 1; i < 6; i++)
+    for (int i = 1; i < 5; i++)
         if (strlen(known[i]) == size && memcmp(known[i], name, size) == 0)
             return (sheaf__tokenizer_class)i;
     for (int i = 0; i < 2; i++)
@@ -187,7 +186,6 @@ static const struct {
     { "mistral", SHEAF__GENERIC, false },
     { "mistral3", SHEAF__GENERIC, false },
     { "mixtral", SHEAF__GENERIC, false },
-    { "mt5", SHEAF__T5_TOKENIZER, false },
     { "olmo2", SHEAF__GENERIC, false },
     { "olmo3", SHEAF__GENERIC, false },
     { "phi", SHEAF__GPT2_TOKENIZER, false },
@@ -200,9 +198,6 @@ static const struct {
     { "stablelm", SHEAF__GENERIC, false },
     { "granite", SHEAF__GENERIC, false },
     { "starcoder2", SHEAF__GPT2_TOKENIZER, false },
-    { "switch_transformers", SHEAF__T5_TOKENIZER, false },
-    { "t5", SHEAF__T5_TOKENIZER, false },
-    { "umt5", SHEAF__GENERIC, false },
 };
 
 static int registered_for(const char *model_type)

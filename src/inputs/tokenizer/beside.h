@@ -15,7 +15,6 @@ typedef enum sheaf__tokenizer_class {
     SHEAF__GEMMA_TOKENIZER,
     SHEAF__QWEN2_TOKENIZER,
     SHEAF__GPT2_TOKENIZER,
-    SHEAF__T5_TOKENIZER,
 } sheaf__tokenizer_class;
 
 enum {

@@ -90,43 +90,8 @@ static void build_byte_level(sheaf__built *b, const sheaf__beside *s, bool qwen2
                        ",\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":\"\"", "");
 }
 
-/* Of the normalizers a T5Tokenizer takes Precompiled alone. */
-static const json_t *precompiled_of(const json_t *normalizer)
-{
-    const json_t *list = json_object_get(normalizer, "normalizers"), *step;
-    const char *type = json_string_value(json_object_get(normalizer, "type"));
-    size_t i;
-    if (type != NULL && strcmp(type, "Precompiled") == 0)
-        return normalizer;
-    json_array_foreach((json_t *)list, i, step)
-    {
-        type = json_string_value(json_object_get(step, "type"));
-        if (type != NULL && strcmp(type, "Precompiled") == 0)
-            return step;
-    }
-    return NULL;
-}
-
-#define METASPACE                                                                                  \
-    "{\"type\":\"Metaspace\",\"replacement\":\"" LOWER_ONE_EIGHTH                                  \
-    "\",\"prepend_scheme\":\"always\",\"split\":true}"
-
-static void build_t5(sheaf__built *b, const json_t *look)
-{
-    const json_t *precompiled = precompiled_of(json_object_get(look, "normalizer"));
-    b->normalizer = "null";
-    if (precompiled != NULL)
-        b->normalizer = b->own_normalizer = json_dumps(precompiled, JSON_COMPACT);
-    b->pre_tokenizer = text_of("{\"type\":\"Sequence\",\"pretokenizers\":["
-                               "{\"type\":\"WhitespaceSplit\"}," METASPACE "]}",
-                               "", "", "", "");
-    b->decoder = text_of(METASPACE, "", "", "", "");
-    b->model =
-        text_of("{\"type\":\"Unigram\",\"unk_id\":2,\"byte_fallback\":false}", "", "", "", "");
-}
-
 sheaf_status *sheaf__class_build(sheaf__built *b, sheaf__tokenizer_class class,
-                                 const sheaf__beside *s, const char *unknown, const json_t *look)
+                                 const sheaf__beside *s, const char *unknown)
 {
     switch (class) {
     case SHEAF__GENERIC: return NULL;
@@ -134,7 +99,6 @@ sheaf_status *sheaf__class_build(sheaf__built *b, sheaf__tokenizer_class class,
     case SHEAF__GEMMA_TOKENIZER: build_gemma(b, unknown); break;
     case SHEAF__QWEN2_TOKENIZER: build_byte_level(b, s, true); break;
     case SHEAF__GPT2_TOKENIZER: build_byte_level(b, s, false); break;
-    case SHEAF__T5_TOKENIZER: build_t5(b, look); break;
     }
     return b->normalizer == NULL || b->pre_tokenizer == NULL || b->decoder == NULL ||
                    b->model == NULL
@@ -144,7 +108,6 @@ sheaf_status *sheaf__class_build(sheaf__built *b, sheaf__tokenizer_class class,
 
 void sheaf__built_release(sheaf__built *b)
 {
-    free(b->own_normalizer);
     free(b->pre_tokenizer);
     free(b->decoder);
     free(b->model);
@@ -152,7 +115,7 @@ void sheaf__built_release(sheaf__built *b)
 
 const char *sheaf__class_model(sheaf__tokenizer_class class)
 {
-    return class == SHEAF__GENERIC ? NULL : class == SHEAF__T5_TOKENIZER ? "Unigram" : "BPE";
+    return class == SHEAF__GENERIC ? NULL : "BPE";
 }
 
 const char *sheaf__class_name(sheaf__tokenizer_class class, int which)
@@ -169,9 +132,6 @@ const char *sheaf__class_name(sheaf__tokenizer_class class, int which)
                                      [SHEAF__MASK] = "<mask>" },
         [SHEAF__QWEN2_TOKENIZER] = { [SHEAF__EOS] = end, [SHEAF__UNK] = end, [SHEAF__PAD] = end },
         [SHEAF__GPT2_TOKENIZER] = { [SHEAF__BOS] = end, [SHEAF__EOS] = end, [SHEAF__UNK] = end },
-        [SHEAF__T5_TOKENIZER] = { [SHEAF__EOS] = "</s>",
-                                  [SHEAF__UNK] = "<unk>",
-                                  [SHEAF__PAD] = "<pad>" },
     };
     return names[class][which];
 }

@@ -6,15 +6,14 @@
 
 /* What a class has instead of the file's steps, as JSON; texts are malloc'd. */
 typedef struct sheaf__built {
-    char *own_normalizer, *pre_tokenizer, *decoder, *model;
-    const char *normalizer; /* own_normalizer, or another */
+    char *pre_tokenizer, *decoder, *model;
+    const char *normalizer;
 } sheaf__built;
 
 /* sheaf__class_build - of a class that is not GENERIC, for which nothing is done.
- *   unknown  the named unknown token, or NULL
- *   look     of sheaf__tokenizer_look() */
+ *   unknown  the named unknown token, or NULL */
 sheaf_status *sheaf__class_build(sheaf__built *b, sheaf__tokenizer_class class,
-                                 const sheaf__beside *s, const char *unknown, const json_t *look);
+                                 const sheaf__beside *s, const char *unknown);
 void sheaf__built_release(sheaf__built *b);
 
 /* sheaf__class_model - the type of the model that the class is made for; NULL: any. */

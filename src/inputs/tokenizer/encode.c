@@ -16,7 +16,7 @@ typedef struct encoding {
     size_t size;
     const sheaf__encode_options *options;
     bool aligned;                  /* pieces know where they came from */
-    bool blanks, words;            /* t->blanks or t->words is how it is done */
+    bool blanks;                   /* t->blanks is how it is done */
     const sheaf__scanner *scanner; /* all that the pre-tokenizer does, or NULL */
 } encoding;
 
@@ -160,8 +160,6 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
         return scan_between(e, begin, end);
     if (e->blanks && t->blanks.normalizers == 0)
         return sheaf__encode_blanks(t, e->work, e->text + begin, end - begin, e->size - end, begin);
-    if (e->words)
-        return sheaf__encode_words(t, e->work, e->text + begin, end - begin, e->size - end, begin);
     sheaf__prepared_begin(text, e->text + begin, end - begin, (uint32_t)begin, e->aligned);
     sheaf_status *st = sheaf__steps_run(
         &t->normalizer, e->blanks ? t->blanks.normalizers : t->normalizer.count, text);
@@ -315,7 +313,6 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
     e.blanks = t->blanks.on && (where == NULL || t->blanks.normalizers == 0);
     if (e.blanks)
         e.aligned = false;
-    e.words = t->words.on && where == NULL;
     begin_out(&work->out, where != NULL);
     st = encode_all(&e);
     TRY(st, hand_out(ids, where, count, &work->out));

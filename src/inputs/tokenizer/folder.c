@@ -194,24 +194,6 @@ static bool is_token_key(const char *key)
     return sheaf__ends_with(key, "_token");
 }
 
-/* The <extra_id_0> ... of a T5Tokenizer. */
-static sheaf_status *put_sentinels(opening *o)
-{
-    enum { USUAL = 100, MOST = 100000 };
-    const json_t *count = json_object_get(o->settings.config, "extra_ids");
-    const json_int_t ids = count == NULL ? USUAL : json_integer_value(count);
-    sheaf_status *st = NULL;
-    if (ids < 0 || ids > MOST || (count != NULL && !json_is_integer(count)))
-        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tokenizer_config.json: 'extra_ids'"),
-                              "how many there are: a whole number up to %d", MOST);
-    for (int i = 0; st == NULL && i < ids; i++) {
-        json_t *token = json_sprintf("<extra_id_%d>", i);
-        st = token == NULL ? sheaf__no_memory(memory_for) : put_token(o->added, token, true);
-        json_decref(token);
-    }
-    return st;
-}
-
 /* extra_special_tokens, with names or without; additional_special_tokens where it lists none. */
 static sheaf_status *put_extra(opening *o)
 {
@@ -229,8 +211,6 @@ static sheaf_status *put_extra(opening *o)
     if (st == NULL && json_is_object(extra))
         st = put_list(o, extra);
     TRY(st, put_list(o, list));
-    if (st == NULL && o->class == SHEAF__T5_TOKENIZER && json_array_size(list) == 0)
-        st = put_sentinels(o);
     if (st == NULL && o->spm != NULL && json_array_size(list) + json_object_size(extra) == 0)
         st = put_list(o, json_object_get(o->spm, "extra"));
     return st;
@@ -304,14 +284,14 @@ static int32_t id_of(const sheaf__tokenizer *t, const char *name)
 
 /* ---- the whole ---- */
 
-/* It builds other steps than its files have (a text behind a special token begins with no blank),
- * and adds a token that models have no row for. */
+/* They build other steps than their files have. (CodeLlama's adds a token that models have no row
+ * for.) */
 static sheaf_status *check_known(const opening *o)
 {
-    static const char unknown[] = "CodeLlamaTokenizer";
     const char *declared = o->settings.declared;
     if (o->class != SHEAF__GENERIC || declared == NULL ||
-        strncmp(declared, unknown, strlen(unknown)) != 0 ||
+        (strncmp(declared, "CodeLlamaTokenizer", 18) != 0 &&
+         (o->look == NULL || strncmp(declared, "T5Tokenizer", 11) != 0)) ||
         sheaf__beside_is_file_only(&o->settings))
         return NULL;
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_class"),
@@ -363,9 +343,9 @@ static sheaf_status *parse_built(sheaf__tokenizer **out, opening *o)
 {
     sheaf__built b = { 0 };
     char *added = json_dumps(o->added, JSON_COMPACT);
-    sheaf_status *st = added == NULL ? sheaf__no_memory(memory_for)
-                                     : sheaf__class_build(&b, o->class, &o->settings,
-                                                          o->name[SHEAF__UNK], o->look);
+    sheaf_status *st = added == NULL
+                           ? sheaf__no_memory(memory_for)
+                           : sheaf__class_build(&b, o->class, &o->settings, o->name[SHEAF__UNK]);
     const sheaf__instead instead = { .added_tokens =
                                          o->class == SHEAF__GENERIC && same_added(o) ? NULL : added,
                                      .normalizer = b.normalizer,
@@ -379,7 +359,7 @@ static sheaf_status *parse_built(sheaf__tokenizer **out, opening *o)
 }
 
 /* add_bos_token and add_eos_token count where there is no tokenizer.json, whose post-processor says
- * it. A T5Tokenizer has its own. */
+ * it. */
 static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
 {
     const sheaf__beside *s = &o->settings;
@@ -389,8 +369,6 @@ static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
     t->pad = id_of(t, o->name[SHEAF__PAD]);
     t->chat_template = o->settings.chat_template;
     o->settings.chat_template = NULL;
-    if (o->class == SHEAF__T5_TOKENIZER)
-        return sheaf__tokenizer_around(t, -1, t->eos);
     if (o->spm == NULL)
         return NULL;
     return sheaf__tokenizer_around(t, s->add_bos == 1 ? t->bos : -1, s->add_eos == 1 ? t->eos : -1);
@@ -400,7 +378,7 @@ static sheaf_status *read_spm(opening *o)
 {
     sheaf_text json = { 0 };
     const char *declared = o->settings.declared, *model_type = o->settings.model_type;
-    const bool otherwise = o->class == SHEAF__T5_TOKENIZER || sheaf__beside_does_more(&o->settings);
+    const bool otherwise = sheaf__beside_does_more(&o->settings);
     if (otherwise || o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER) {
         sheaf_status *st = sheaf_expected(
             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s '%s'",

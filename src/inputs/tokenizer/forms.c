@@ -4,13 +4,12 @@
  * composed one, and runs of them are kept. What lies between, with the simple character before it,
  * which may be the first part of a composed one, is decomposed, put into canonical order and, for
  * the composed forms, composed. utf8proc has the tables, which are newer than those of the crate
- * that `tokenizers` uses: what it does not know yet is left as it is (characters.h). */
+ * that `tokenizers` uses: what it does not know yet is left as it is (unicode.h). */
 #include <stdlib.h>
 #include <utf8proc.h>
 
 #include "base/array.h"
 #include "base/status.h"
-#include "characters.h"
 #include "kinds.h"
 #include "rewrite.h"
 #include "unicode.h"
@@ -32,17 +31,6 @@ typedef struct segment {
     mark *mark;
     int64_t count, capacity;
 } segment;
-
-static bool is_mark(const utf8proc_property_t *p)
-{
-    return p->category >= UTF8PROC_CATEGORY_MN && p->category <= UTF8PROC_CATEGORY_ME;
-}
-
-/* Code points that the crate's Unicode does not know yet. */
-static bool unknown(uint32_t c)
-{
-    return sheaf__form_unknown(c, is_mark(utf8proc_get_property((utf8proc_int32_t)c)));
-}
 
 static bool composes(form form)
 {
@@ -66,7 +54,8 @@ static bool is_simple(uint32_t c, form form)
     const bool decomposes =
         p->decomp_seqindex != NEITHER && (p->decomp_type == 0 || compatible(form));
     const bool second = p->comb_index >= SECOND && p->comb_index != NEITHER;
-    return (!decomposes && p->combining_class == 0 && !(second && composes(form))) || unknown(c);
+    return (!decomposes && p->combining_class == 0 && !(second && composes(form))) ||
+           sheaf__form_unknown(c);
 }
 
 static bool add_decomposed(segment *s, uint32_t c, form form)
@@ -74,15 +63,16 @@ static bool add_decomposed(segment *s, uint32_t c, form form)
     utf8proc_int32_t part[MOST_DECOMPOSED] = { (utf8proc_int32_t)c };
     int bounds = 0;
     utf8proc_ssize_t n = 1;
-    if (!unknown(c))
+    if (!sheaf__form_unknown(c))
         n = utf8proc_decompose_char((utf8proc_int32_t)c, part, MOST_DECOMPOSED,
                                     UTF8PROC_DECOMPOSE | (compatible(form) ? UTF8PROC_COMPAT : 0),
                                     &bounds);
     if (n < 1 || n > MOST_DECOMPOSED || !SHEAF_GROW(&s->mark, &s->capacity, s->count + n))
         return false;
     for (utf8proc_ssize_t i = 0; i < n; i++, s->count++) {
-        const int class =
-            unknown((uint32_t)part[i]) ? 0 : utf8proc_get_property(part[i])->combining_class;
+        const int class = sheaf__form_unknown((uint32_t)part[i])
+                              ? 0
+                              : utf8proc_get_property(part[i])->combining_class;
         s->mark[s->count] = (mark){ (uint32_t)part[i], class, i == 0 ? 0 : -1, s->count };
     }
     return true;
@@ -112,9 +102,9 @@ static void put_in_order(segment *s)
 static bool compose_two(uint32_t *out, uint32_t first, uint32_t second)
 {
     utf8proc_int32_t pair[2] = { (utf8proc_int32_t)first, (utf8proc_int32_t)second };
-    if (unknown(first) || unknown(second) ||
+    if (sheaf__form_unknown(first) || sheaf__form_unknown(second) ||
         utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) != 1 ||
-        unknown((uint32_t)pair[0]))
+        sheaf__form_unknown((uint32_t)pair[0]))
         return false;
     *out = (uint32_t)pair[0];
     return true;
@@ -215,12 +205,6 @@ static sheaf_status *open(void **state, sheaf_json_reader *r, form form)
     sheaf__only_keys(r, keys);
     *state = (void *)&forms[form];
     return NULL;
-}
-
-sheaf_status *sheaf__normalize_nfd(sheaf__prepared *text)
-{
-    static const int form = NFD;
-    return run(&form, text);
 }
 
 #define FORM(name, which)                                                                          \

@@ -21,22 +21,15 @@ extern const sheaf__step_kind sheaf__nfc, sheaf__nfd, sheaf__nfkc, sheaf__nfkd;
 /* charsmap.c */
 extern const sheaf__step_kind sheaf__precompiled;
 /* normalize.c */
-extern const sheaf__step_kind sheaf__lowercase, sheaf__strip_accents, sheaf__nmt, sheaf__strip,
-    sheaf__prepend, sheaf__replace, sheaf__byte_level_normalizer;
-/* bert.c */
-extern const sheaf__step_kind sheaf__bert_normalizer, sheaf__bert_splitting;
+extern const sheaf__step_kind sheaf__strip, sheaf__prepend, sheaf__replace;
 /* pre_tokenize.c */
-extern const sheaf__step_kind sheaf__whitespace, sheaf__whitespace_split, sheaf__punctuation,
-    sheaf__digits, sheaf__delimiter_split, sheaf__fixed_length;
-/* scripts.c */
-extern const sheaf__step_kind sheaf__unicode_scripts;
+extern const sheaf__step_kind sheaf__whitespace_split, sheaf__punctuation, sheaf__digits;
 /* decode_steps.c */
-extern const sheaf__decoder_kind sheaf__wordpiece_decoder, sheaf__bpe_decoder,
-    sheaf__byte_fallback_decoder, sheaf__fuse_decoder, sheaf__strip_decoder, sheaf__replace_decoder,
-    sheaf__ctc_decoder;
+extern const sheaf__decoder_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
+    sheaf__strip_decoder, sheaf__replace_decoder;
 /* post.c */
-extern const sheaf__post_kind sheaf__template_post, sheaf__bert_post, sheaf__roberta_post;
-/* unigram.c, wordpiece.c */
-extern const sheaf__model_kind sheaf__unigram, sheaf__wordpiece, sheaf__wordlevel;
+extern const sheaf__post_kind sheaf__template_post;
+/* unigram.c */
+extern const sheaf__model_kind sheaf__unigram;
 
 #endif

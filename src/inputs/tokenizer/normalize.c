@@ -1,74 +1,12 @@
-/* normalize.c - the normalizers Lowercase, Strip, StripAccents, Nmt, Replace, Prepend and
- * ByteLevel. */
+/* normalize.c - the normalizers Strip, Replace and Prepend. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
-#include "byte_level.h"
-#include "characters.h"
 #include "kinds.h"
 #include "pattern.h"
 #include "rewrite.h"
 #include "unicode.h"
-
-/* ---- changes of single characters ---- */
-
-void sheaf__rewrite_each(sheaf__edit *e, sheaf__change *change)
-{
-    size_t n;
-    for (size_t at = 0; at < e->size; at += n) {
-        uint32_t to[2];
-        const uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
-        const int count = change(to, c);
-        if (count == 1 && to[0] == c)
-            continue;
-        sheaf__edit_keep(e, at - e->at);
-        for (int i = 0; i < count; i++) {
-            char bytes[4];
-            const size_t size = sheaf__unicode_put(bytes, to[i]);
-            if (i == 0)
-                sheaf__edit_replace(e, n, bytes, size);
-            else
-                sheaf__edit_insert(e, bytes, size);
-        }
-        if (count == 0)
-            sheaf__edit_skip(e, n);
-    }
-    sheaf__edit_keep(e, e->size - e->at);
-}
-
-static int strip_accent(uint32_t to[2], uint32_t c)
-{
-    to[0] = c;
-    return c >= 0x300 && (sheaf__character_class(c) & SHEAF__MARK) != 0 ? 0 : 1;
-}
-
-static int nmt(uint32_t to[2], uint32_t c)
-{
-    to[0] = c;
-    if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f ||
-        c == 0x9f)
-        return 0;
-    if (c == '\t' || c == '\n' || c == '\f' || c == '\r' || c == 0x1680 ||
-        (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff ||
-        c == 0xfffd)
-        to[0] = ' ';
-    return 1;
-}
-
-#define EACH(kind, type, change)                                                                   \
-    static sheaf_status *rewrite_##kind(const void *state, sheaf__edit *e)                         \
-    {                                                                                              \
-        (void)state;                                                                               \
-        sheaf__rewrite_each(e, change);                                                            \
-        return NULL;                                                                               \
-    }                                                                                              \
-    static sheaf_status *run_##kind(const void *state, sheaf__prepared *text)                      \
-    {                                                                                              \
-        return sheaf__prepared_rewrite(text, state, rewrite_##kind);                               \
-    }                                                                                              \
-    const sheaf__step_kind sheaf__##kind = { type, sheaf__open_plain, run_##kind,                  \
-                                             sheaf__close_plain }
 
 sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__opening *how)
 {
@@ -90,34 +28,6 @@ bool sheaf__json_bool_needed(sheaf_json_reader *r, const char *key)
         sheaf__json_fail(r, SHEAF_E_FORMAT, key, "true or false");
     return sheaf__json_bool(r, key, false);
 }
-
-EACH(lowercase, "Lowercase", sheaf__lower);
-EACH(strip_accents, "StripAccents", strip_accent);
-EACH(nmt, "Nmt", nmt);
-
-/* ---- ByteLevel ---- */
-
-static sheaf_status *to_alphabet(const void *state, sheaf__edit *e)
-{
-    (void)state;
-    for (size_t n; e->at < e->size;) {
-        sheaf__unicode_take(e->bytes + e->at, e->size - e->at, &n);
-        for (size_t i = 0; i < n; i++) {
-            char bytes[4];
-            const unsigned char byte = (unsigned char)e->bytes[e->at];
-            sheaf__edit_replace(e, 1, bytes, sheaf__unicode_put(bytes, sheaf__byte_char(byte)));
-        }
-    }
-    return NULL;
-}
-
-static sheaf_status *run_byte_level(const void *state, sheaf__prepared *text)
-{
-    return sheaf__prepared_rewrite(text, state, to_alphabet);
-}
-
-const sheaf__step_kind sheaf__byte_level_normalizer = { "ByteLevel", sheaf__open_plain,
-                                                        run_byte_level, sheaf__close_plain };
 
 /* ---- Strip ---- */
 

@@ -301,10 +301,7 @@ static const char *guess_type(const json_t *options, const sheaf__model_file *fi
         return type;
     if (file->merges.begin != NULL)
         return "BPE";
-    if (json_object_get(options, "unk_id") != NULL)
-        return "Unigram";
-    return json_object_get(options, "continuing_subword_prefix") != NULL ? "WordPiece"
-                                                                         : "WordLevel";
+    return json_object_get(options, "unk_id") != NULL ? "Unigram" : "WordLevel";
 }
 
 static sheaf_status *open_model(sheaf__tokenizer *t, json_t *options, sheaf__model_file *file)
@@ -548,10 +545,8 @@ static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *
     TRY(st, index_added(t));
     for (int i = PRE_TOKENIZER; st == NULL && i <= POST; i++)
         st = open_list(t, i, &p->at[FIRST_LIST + i]);
-    if (st == NULL) {
+    if (st == NULL)
         sheaf__blanks_find(t);
-        sheaf__words_find(t);
-    }
     return st;
 }
 

@@ -180,22 +180,6 @@ bool sheaf__replaces_blanks(const sheaf__step *step);  /* Replace, " " by U+2581
 bool sheaf__prepends_bar(const sheaf__step *step);     /* Prepend, U+2581 */
 bool sheaf__splits_at_blanks(const sheaf__step *step); /* Split, at " " */
 bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step); /* and how it does it */
-bool sheaf__takes_accents(const sheaf__step *step); /* BertNormalizer, after NFD (bert.c) */
-
-/* Steps may treat each word of a text, between blanks and signs, as if there were no other. Then
- * words that came before take no step (pieces.h). */
-enum {
-    SHEAF__IN_WORD = 0,
-    SHEAF__BLANK, /* stands for nothing */
-    SHEAF__SIGN,  /* a word by itself */
-};
-typedef struct sheaf__words {
-    bool on;
-    /* What normalizers make of a character depends on no other, but (`orders`) for marks that
-     * stay, and BertPreTokenizer is all that follows. */
-    bool by_character, orders;
-    uint8_t byte[256]; /* of the above */
-} sheaf__words;
 
 struct sheaf__tokenizer {
     sheaf__vocab vocab;
@@ -204,7 +188,6 @@ struct sheaf__tokenizer {
     const sheaf__model_kind *model_kind;
     void *model;
     sheaf__blanks blanks;
-    sheaf__words words;
     bool raw_model;    /* model_kind->takes_raw() */
     bool needs_origin; /* some step reads where its piece came from */
     bool has_decoder;

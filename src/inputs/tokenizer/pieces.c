@@ -10,8 +10,8 @@
 /* ---- words ---- */
 
 /* Remembers what the model made of a piece: ids from `first` on. */
-static void remember(sheaf__word *place, const sheaf__piece_here *p, uint8_t mark,
-                     const sheaf__work *w, int64_t first)
+static void remember(sheaf__word *place, const sheaf__piece_here *p, const sheaf__work *w,
+                     int64_t first)
 {
     const int64_t count = w->out.count - first;
     if (w->out.failed || count > SHEAF__WORD_IDS)
@@ -22,7 +22,7 @@ static void remember(sheaf__word *place, const sheaf__piece_here *p, uint8_t mar
     }
     memcpy(place->key, p->key, sizeof p->key);
     place->count = (uint8_t)count;
-    place->size = (uint8_t)(p->size | mark);
+    place->size = (uint8_t)p->size;
 }
 
 static sheaf_status *encode_piece(const sheaf__queue *q, const sheaf__piece_here *p)
@@ -35,7 +35,7 @@ static sheaf_status *encode_piece(const sheaf__queue *q, const sheaf__piece_here
     w->from = p->from;
     if (p->size > SHEAF__WORD_BYTES)
         return q->encode(q->t, w, q->raw);
-    sheaf__word *word = sheaf__word_find(w->cache, p->key, p->size | q->mark, p->hash, &found);
+    sheaf__word *word = sheaf__word_find(w->cache, p->key, p->size, p->hash, &found);
     if (found) {
         sheaf__emit_word(w, word);
         return NULL;
@@ -43,7 +43,7 @@ static sheaf_status *encode_piece(const sheaf__queue *q, const sheaf__piece_here
     const int64_t first = w->out.count;
     sheaf_status *st = q->encode(q->t, w, q->raw);
     if (st == NULL)
-        remember(word, p, q->mark, w, first);
+        remember(word, p, w, first);
     return st;
 }
 

@@ -24,7 +24,6 @@ typedef struct sheaf__queue {
     sheaf__work *w;
     sheaf__encoder *encode;
     bool raw;
-    uint8_t mark; /* SHEAF__WORD_MARK: pieces are of the user's text, others of what steps made */
     int count;
     sheaf__piece_here piece[8];
 } sheaf__queue;
@@ -37,7 +36,6 @@ static inline void sheaf__queue_begin(sheaf__queue *q, const sheaf__tokenizer *t
     q->w = w;
     q->encode = sheaf__encode_by_model;
     q->raw = raw;
-    q->mark = 0;
     q->count = 0;
 }
 
@@ -72,13 +70,6 @@ sheaf_status *sheaf__steps_run(const sheaf__steps *steps, int64_t count, sheaf__
 void sheaf__emit_added(sheaf__work *w, int32_t id, sheaf__text_range where);
 /* sheaf__encode_pieces - those of w->prepared. */
 sheaf_status *sheaf__encode_pieces(const sheaf__tokenizer *t, sheaf__work *w);
-
-/* sheaf__words_find - whether `t`, which is open, goes by words: t->words (words.c). */
-void sheaf__words_find(sheaf__tokenizer *t);
-/* sheaf__encode_words - bytes [begin, begin + size) of the user's text, as t->words has it, without
- * `where`. Behind `bytes`, `readable` may be read. */
-sheaf_status *sheaf__encode_words(const sheaf__tokenizer *t, sheaf__work *w, const char *bytes,
-                                  size_t size, size_t readable, size_t begin);
 
 /* sheaf__blanks_find - how `t`, which is open, ends with its bars: t->blanks. */
 void sheaf__blanks_find(sheaf__tokenizer *t);

@@ -1,5 +1,5 @@
-/* post.c - the post-processors TemplateProcessing, BertProcessing and RobertaProcessing, for one
- * text: ids before it and behind it. (That of pairs of texts is read and not used.) */
+/* post.c - the post-processor TemplateProcessing, for one text: ids before it and behind it. (That
+ * of pairs of texts is read and not used.) */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,35 +109,6 @@ static sheaf_status *open_template(void **state, sheaf_json_reader *r, sheaf__op
 
 const sheaf__post_kind sheaf__template_post = { "TemplateProcessing", open_template, run,
                                                 close_around };
-
-/* ---- BertProcessing, RobertaProcessing ---- */
-
-static sheaf_status *add_pair(around *a, sheaf_json_reader *r, const char *key)
-{
-    const json_t *pair = sheaf__json_list(r, key);
-    if (json_array_size(pair) != 2 || !json_is_string(json_array_get(pair, 0))) {
-        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a token and its id");
-        return NULL;
-    }
-    return add_id(a, r, key, json_array_get(pair, 1));
-}
-
-static sheaf_status *open_both(void **state, sheaf_json_reader *r, sheaf__opening *how)
-{
-    static const char *const keys[] = { "sep", "cls", "trim_offsets", "add_prefix_space", NULL };
-    around *a = calloc(1, sizeof *a);
-    *state = a;
-    if (a == NULL)
-        return sheaf__no_memory("a post-processor");
-    sheaf__only_keys(r, keys);
-    check_divided(r, how);
-    sheaf_status *st = add_pair(a, r, "cls");
-    a->before = a->count;
-    return st != NULL ? st : add_pair(a, r, "sep");
-}
-
-const sheaf__post_kind sheaf__bert_post = { "BertProcessing", open_both, run, close_around };
-const sheaf__post_kind sheaf__roberta_post = { "RobertaProcessing", open_both, run, close_around };
 
 sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind)
 {

@@ -6,9 +6,6 @@
 #include "pattern.h"
 #include "split.h"
 
-/* sheaf__rewrite_each - `change` gives what becomes of a character: none, one or two. */
-typedef int sheaf__change(uint32_t to[2], uint32_t c);
-void sheaf__rewrite_each(sheaf__edit *e, sheaf__change *change);
 /* sheaf__edit_prepend - puts bytes, whole characters, before a piece that is at its beginning. */
 void sheaf__edit_prepend(sheaf__edit *e, const char *bytes, size_t size);
 
@@ -29,11 +26,6 @@ void sheaf__replacing_close(void *state);
  */
 sheaf_status *sheaf__replacing_next(const sheaf__replacing *s, sheaf__matches *m, bool *found,
                                     size_t *begin, size_t *end);
-
-/* sheaf__normalize_nfd - the normalizer NFD. */
-sheaf_status *sheaf__normalize_nfd(sheaf__prepared *text);
-/* sheaf__split_punctuation - the pre-tokenizer Punctuation. */
-sheaf_status *sheaf__split_punctuation(sheaf__prepared *text, sheaf__behavior behavior);
 
 /* sheaf__json_character - a string of one character. */
 uint32_t sheaf__json_character(sheaf_json_reader *r, const char *key);

@@ -18,8 +18,6 @@ static uint32_t chance(uint64_t *seed, uint32_t below)
 #define METASPACE                                                                                  \
     "{\"type\":\"Metaspace\",\"replacement\":\"" BAR                                               \
     "\",\"prepend_scheme\":\"always\",\"split\":true}"
-#define CTC                                                                                        \
-    "{\"type\":\"CTC\",\"pad_token\":\"<pad>\",\"word_delimiter_token\":\"|\",\"cleanup\":true}"
 #define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" BAR "\"},\"content\":\" \"}"
 #define UNKNOWN "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xef\xbf\xbd\"},\"content\":\"?\"}"
 #define STRIP(start, stop)                                                                         \
@@ -36,17 +34,13 @@ static const char *const decoders[] = {
     LIST(REPLACE "," BYTES "," FUSE "," STRIP("3", "0")),
     LIST(REPLACE "," BYTES "," FUSE "," STRIP("1", "1")),
     METASPACE,
-    LIST(CTC "," METASPACE),
-    CTC,
-    "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}",
-    "{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}",
     STRIP("1", "0"),
     BYTES,
     FUSE,
     BYTE_LEVEL,
     LIST(BYTE_LEVEL "," STRIP("1", "0")),
     LIST(BYTE_LEVEL "," REPLACE),
-    LIST(CTC "," BYTE_LEVEL "," STRIP("3", "0")),
+    LIST(BYTE_LEVEL "," STRIP("3", "0")),
     LIST(BYTE_LEVEL "," UNKNOWN),
 };
 
@@ -63,7 +57,7 @@ static sheaf__tokenizer *made(const char *decoder)
     sheaf_text json = { 0 };
     sheaf__tokenizer *t = NULL;
     sheaf__text_add(&json, "{\"version\":\"1.0\",\"decoder\":%s,\"model\":{", decoder);
-    sheaf__text_add(&json, "\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{");
+    sheaf__text_add(&json, "\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
     for (int i = 0; i < TOKENS; i++)
         sheaf__text_add(&json, "%s\"%s\":%d", i > 0 ? "," : "", tokens[i], i);
     sheaf__text_add(&json, "}}}");

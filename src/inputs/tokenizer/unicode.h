@@ -1,5 +1,6 @@
-/* unicode.h - private: classes of characters, as the regular expressions of `tokenizers` 0.23 see
- * them: Unicode 16.0. (PCRE2 and utf8proc of a system know what they know.) */
+/* unicode.h - private: characters, as the Rust crates behind `tokenizers` 0.23 see them, each of
+ * which brings Unicode tables of its own age. utf8proc has the tables, of Unicode 14 or newer;
+ * bench/tokenizers_live.py compares all code points. */
 #ifndef SHEAF_INPUTS_TOKENIZER_UNICODE_H
 #define SHEAF_INPUTS_TOKENIZER_UNICODE_H
 
@@ -14,7 +15,7 @@ enum {
     SHEAF__WORD = 8,   /* \w */
 };
 
-/* sheaf__unicode_class - a set of the above. */
+/* sheaf__unicode_class - a set of the above, as regular expressions see it: Unicode 16. */
 unsigned sheaf__unicode_class(uint32_t code);
 /* sheaf__unicode_fill - the classes of the first characters. */
 enum { SHEAF__UNICODE_TABLE = 0x20000 };
@@ -41,22 +42,17 @@ size_t sheaf__utf8_ascii(const char *text, size_t size);
 /* sheaf__utf8_valid - the first byte that is no part of UTF-8; `size`: there is none. */
 size_t sheaf__utf8_valid(const char *text, size_t size);
 
-/* A range of characters that are of one class. */
-typedef struct sheaf__unicode_range {
-    uint32_t first : 21, class : 11;
-    uint32_t last;
-} sheaf__unicode_range;
-extern const sheaf__unicode_range sheaf__unicode_ranges[]; /* ascending (unicode_table.c) */
-extern const int sheaf__unicode_count;
-
-/* Characters that an older Unicode sees otherwise (14.0, and PCRE2's \s), each with one that all
- * see alike: of the same category, script and length. */
-typedef struct sheaf__stand_in {
-    uint32_t first, last, stand_in;
-} sheaf__stand_in;
-extern const sheaf__stand_in sheaf__stand_ins[]; /* ascending (unicode_table.c) */
-extern const int sheaf__stand_in_count;
-/* sheaf__unicode_stand_in - what stands for `code`: itself for most. */
+/* sheaf__is_white - White_Space. */
+bool sheaf__is_white(uint32_t c);
+/* sheaf__is_numeric - category N, as Digits sees it. */
+bool sheaf__is_numeric(uint32_t c);
+/* sheaf__is_punctuation - category P, as Punctuation sees it. */
+bool sheaf__is_punctuation(uint32_t c);
+/* sheaf__form_unknown - does the crate of the normal forms not know this decomposition or mark yet?
+ * (False for most that are neither.) */
+bool sheaf__form_unknown(uint32_t c);
+/* sheaf__unicode_stand_in - a character that an older Unicode sees as Unicode 16 sees `code` (14.0,
+ * and PCRE2's \s): of the same category, script and length; `code` itself for most. */
 uint32_t sheaf__unicode_stand_in(uint32_t code);
 
 #endif

@@ -8,16 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-enum {
-    SHEAF__WORD_BYTES = 24,
-    SHEAF__WORD_MARK = 32, /* bytes that stand for other ids than the same without it */
-    SHEAF__WORD_IDS = 20,
-    SHEAF__WORD_PLACES = 1 << 16
-};
+enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 20, SHEAF__WORD_PLACES = 1 << 16 };
 
 typedef struct sheaf__word { /* two lines of a processor's cache; most words need but the first */
     uint64_t key[3];         /* its bytes, and zeros */
-    uint8_t size, count;     /* of bytes, with a mark, 0: nothing is here; of ids */
+    uint8_t size, count;     /* of bytes, 0: nothing is here; of ids */
     uint8_t end[6];          /* where ids end in the word */
     int32_t id[SHEAF__WORD_IDS];
     uint8_t more_end[16]; /* of those behind the sixth */

@@ -28,7 +28,6 @@ static void work_free(sheaf__work *work)
     free(work->cache);
     free(work->barred);
     free(work->barred_from);
-    free(work->forms);
     free(work->scratch);
     free(work->out.id);
     free(work->out.where);

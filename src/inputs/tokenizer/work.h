@@ -5,14 +5,6 @@
 #include "parts.h"
 #include "word_cache.h"
 
-/* What the steps make of a character, if that depends on no other (words.c). */
-typedef struct sheaf__character_form {
-    uint32_t code_1; /* the character + 1; 0: nothing is here */
-    uint8_t kind, size;
-    char bytes[10];
-} sheaf__character_form;
-enum { SHEAF__CHARACTER_FORMS = 1 << 12 };
-
 struct sheaf__work {
     sheaf__prepared prepared;
     sheaf__ids_out out;
@@ -24,11 +16,10 @@ struct sheaf__work {
     int64_t emitted;               /* ids of it so far */
     uint8_t ends[SHEAF__WORD_IDS]; /* where the first of them end in it, if it is a word */
     sheaf__word_cache *cache;
-    char *barred; /* a long word with bars for blanks, or with its characters' forms */
+    char *barred; /* a long word with bars for blanks */
     int64_t barred_size;
     sheaf__span *barred_from;
     int64_t barred_from_size;
-    sheaf__character_form *forms; /* [SHEAF__CHARACTER_FORMS], or NULL: not needed yet */
     void *scratch;
     int64_t scratch_size;
     sheaf__work *next; /* in the pool */

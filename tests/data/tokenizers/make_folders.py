@@ -30,8 +30,6 @@ CASES = [
     ("bpe.model", {}), ("bpe.model", config(**LLAMA)), ("bpe.model", config(**LLAMA, legacy=True, add_bos_token=True, add_eos_token=True)),
     ("bpe.model", config(tokenizer_class="GemmaTokenizer", add_bos_token=True)), ("bpe.model", config(**FAST, extra_special_tokens=["of"])),
     ("unigram.model", config(**FAST, add_bos_token=True)), ("unigram.model", config(**LLAMA)),
-    ("t5.json", {"config.json": {"model_type": "t5"}}), ("t5.json", config(tokenizer_class="T5TokenizerFast", extra_ids=2, add_eos_token=False)),
-    ("t5.json", config(tokenizer_class="T5Tokenizer", eos_token="[SEP]", additional_special_tokens=["<img>"])),
 ]
 
 folder, cases = sys.argv[1], []

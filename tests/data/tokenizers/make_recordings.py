@@ -132,7 +132,7 @@ def tokenizers():
         lambda t: O.Sequence([O.ByteLevel(trim_offsets=False), template(["<s>"], [], t.token_to_id)]), model=M.BPE(ignore_merges=True))
     bpe("qwen2", N.NFC(), P.Sequence([P.Split(Regex(LLAMA3.replace("{1,3}", "")), "isolated"), P.ByteLevel(add_prefix_space=False, use_regex=False)]))
     bpe("roberta", N.Sequence([N.NFKC(), N.Strip(True, True)]), P.ByteLevel(add_prefix_space=True),
-        lambda t: O.RobertaProcessing(("</s>", t.token_to_id("</s>")), ("<s>", t.token_to_id("<s>"))))
+        lambda t: template(["<s>"], ["</s>"], t.token_to_id))
 
     def llama2(t):
         t.normalizer = N.Sequence([N.Prepend("\u2581"), N.Replace(" ", "\u2581")])
@@ -166,41 +166,10 @@ def tokenizers():
         made[name] = t
 
     unigram("t5", N.Sequence([N.Precompiled(MAP), N.Replace(Regex(" {2,}"), " ")]), P.Metaspace(), lambda t: template([], ["</s>"], t.token_to_id))
-    unigram("albert", N.Sequence([N.Replace("``", '"'), N.Replace("''", '"'), N.NFKD(), N.StripAccents(), N.Lowercase(), N.Precompiled(MAP),
+    unigram("albert", N.Sequence([N.Replace("``", '"'), N.Replace("''", '"'), N.NFKD(), N.Precompiled(MAP),
                                   N.Replace(Regex(" {2,}"), " ")]), P.Metaspace(prepend_scheme="first"), lambda t: template(["<s>"], ["[SEP]"], t.token_to_id))
-    unigram("unibytes", N.Sequence([N.Nmt(), N.NFD(), N.Strip(False, True)]), P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="never", split=False)]),
+    unigram("unibytes", N.Sequence([N.NFD(), N.Strip(False, True)]), P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="never", split=False)]),
             lambda t: O.Sequence([template(["<s>"], [], t.token_to_id)]), True, D.Sequence([D.ByteFallback(), D.Metaspace(prepend_scheme="never")]))
-
-    def wordpiece(name, normalizer, split, post, decoder, prefix="##"):
-        t = Tokenizer(M.WordPiece(unk_token="[UNK]", max_input_chars_per_word=12 if name == "mixed" else 100))
-        if normalizer:
-            t.normalizer = normalizer
-        t.pre_tokenizer = split
-        t.train_from_iterator(texts, T.WordPieceTrainer(vocab_size=600, limit_alphabet=380, continuing_subword_prefix=prefix, show_progress=False,
-                                                        special_tokens=special("[UNK]", "[CLS]", "[SEP]", "[MASK]")))
-        t.model = M.WordPiece(t.get_vocab(), unk_token="[UNK]", continuing_subword_prefix=prefix,
-                              max_input_chars_per_word=12 if name == "mixed" else 100)
-        t.decoder, t.post_processor = decoder, post(t)
-        made[name] = t
-
-    wordpiece("bert", N.BertNormalizer(), P.BertPreTokenizer(), lambda t: template(["[CLS]"], ["[SEP]"], t.token_to_id), D.WordPiece())
-    wordpiece("mixed", N.BertNormalizer(clean_text=False, strip_accents=False, lowercase=False),
-              P.Sequence([P.CharDelimiterSplit("-"), P.Split(" ", "merged_with_next"), P.Digits(True), P.Punctuation("contiguous"),
-                          P.Split(Regex("[a-e]+"), "merged_with_previous", invert=True), P.FixedLength(9)]),
-              lambda t: O.BertProcessing(("[SEP]", t.token_to_id("[SEP]")), ("[CLS]", t.token_to_id("[CLS]"))), D.WordPiece("@@", False), "@@")
-    t = Tokenizer(M.WordLevel(unk_token="<unk>"))
-    t.normalizer = N.Sequence([N.NFKC(), N.ByteLevel()])
-    t.normalizer = N.NFKC()
-    t.pre_tokenizer = P.Sequence([P.Whitespace(), P.Digits(False)])
-    t.train_from_iterator(texts, T.WordLevelTrainer(vocab_size=500, special_tokens=SP, show_progress=False))
-    t.decoder = D.CTC(pad_token="x", word_delimiter_token="a", cleanup=True)
-    made["wordlevel"] = t
-    t = Tokenizer(M.BPE(end_of_word_suffix="</w>", unk_token="<unk>"))
-    t.normalizer = N.Sequence([N.Lowercase(), N.ByteLevel()])
-    t.pre_tokenizer = P.Digits(False)
-    t.train_from_iterator(texts, T.BpeTrainer(vocab_size=500, end_of_word_suffix="</w>", special_tokens=["<unk>"], show_progress=False))
-    t.decoder = D.Sequence([D.BPEDecoder("</w>"), D.Strip("\u0120", 0, 1)])
-    made["suffix"] = t
     return made
 
 
